@@ -5,6 +5,7 @@ import re
 from datetime import UTC, datetime
 from typing import Any
 
+from helix_desktop.errors import InvalidInput
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.resources import resources_folder
 
@@ -35,17 +36,16 @@ class SearchFilters:
 
 
 def split_query_into_words_and_filters(query: str) -> tuple[str, SearchFilters]:
-    """Split a query into words and filters. An invalid date stays a word."""
+    """Split a query into words and filters. Raises InvalidInput for a value that nothing could match."""
     found: dict[str, Any] = {}
 
     def keep_filter(match: re.Match[str]) -> str:
         name, value = match[1].lower(), match[2].strip('"')
-        if name not in ("before", "after"):
-            found[name] = value.casefold()
-        elif time := _time_of_date(value):
-            found[name] = time
-        else:
-            return match[0]
+        found[name] = _time_of_date(value) if name in ("before", "after") else value.casefold()
+        if name == "by" and found[name] not in ("user", "agent", "tool"):
+            raise InvalidInput(
+                f"“{value}” is nobody who says something.", remedy="After “by:”, write user, agent or tool."
+            )
         return " "
 
     rest = _FILTER.sub(keep_filter, query)
@@ -58,7 +58,7 @@ def _time_of_date(value: str) -> float:
             return datetime.strptime(value, form).replace(tzinfo=UTC).timestamp()
         except ValueError:
             continue
-    return 0.0
+    raise InvalidInput(f"“{value}” is not a date.", remedy="Write a date as 2026-03-31, 2026-03 or 2026.")
 
 
 @functools.lru_cache(1 << 15)  # The same words are in many texts, and in the descriptions of thousands of tools.

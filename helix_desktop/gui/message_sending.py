@@ -13,7 +13,8 @@ from helix_desktop.engine.changes.turn_changes import FileChange
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FoldKind, Text, UserPart, UserSaid
 from helix_desktop.engine.ports import ClosedSearchResult, SearchHit
-from helix_desktop.errors import HelixError
+from helix_desktop.engine.search_query import split_query_into_words_and_filters
+from helix_desktop.errors import HelixError, InvalidInput
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui import search_suggestions
 from helix_desktop.gui.changes.undo_dialog import shorten_name_list
@@ -21,9 +22,10 @@ from helix_desktop.gui.chat.chat_page import ChatPage
 from helix_desktop.gui.chat.completion_list import CompletionOffer, CompletionRequest
 from helix_desktop.gui.chat.message_drafts import DraftPlace, UnsentMessage
 from helix_desktop.gui.common.figure_formats import format_dollars
-from helix_desktop.gui.frame.command_palette import PaletteItem
+from helix_desktop.gui.frame.command_palette import HEADING, PaletteItem
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.question_dialogs import ask_to_choose_one
+from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.workbench_types import KnownWorkspace, Session, Workbench
@@ -280,6 +282,12 @@ def recall_into_draft(window: MainWindow, digest: Digest, lines: tuple[int, int]
 
 def search_everywhere(window: MainWindow, words: str) -> None:
     """Searches all workspaces for the palette: the current one, the open ones, the closed ones."""
+    try:
+        split_query_into_words_and_filters(words)
+    except InvalidInput as error:
+        mistake = PaletteItem(translate_sentences(str(error)), act=str, kind=HEADING, enabled=False)
+        window.palette_box.show_search_results(words, [mistake])
+        return
     shown: list[PaletteItem] = []
     opened = sorted(window.workbenches.opened_workbenches(), key=lambda bench: bench is not window.current_workbench)
     closed = [row for row in window.listed_workspaces if all(row.id != bench.id for bench in opened)]

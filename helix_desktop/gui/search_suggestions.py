@@ -172,7 +172,7 @@ async def offer_mentions(bench: Workbench, asked: CompletionRequest) -> list[Com
         for each in bench.mcp_servers.list_offered_resources()
         if letters and letters in f"{each.server}:{each.name} {each.uri}".casefold()
     ]
-    if len(asked.typed_letters) >= 2:
+    if len(asked.typed_letters) >= 2 and ":" not in asked.typed_letters:  # Names have no filters.
         hits = await bench.workspace.index.search_index(asked.typed_letters, limit=12)
         offers += [_offer_cache_entry(hit) for hit in hits if hit.digest is not None][:4]
     return offers

@@ -159,6 +159,8 @@ def test_what_was_said_is_found_in_its_conversation(helix: Helix, workspace: str
     code, out, err = helix("conversation", "search", "-w", "Work", "nowhere")
     assert (code, out, err) == (1, "", "Nothing in this workspace's conversations contains 'nowhere'.\n")
     assert helix("conversation", "search", "-w", "Work")[0] == 2
+    code, out, err = helix("conversation", "search", "-w", "Work", "before:banana")
+    assert (code > 1, out, "“banana” is not a date" in err) == (True, "", True)
 
 
 def test_what_is_in_the_trash_is_not_found(helix: Helix, workspace: str) -> None:

@@ -11,6 +11,7 @@ from helix_desktop.engine.search_query import (
     stem_of_word,
     without_stop_words,
 )
+from helix_desktop.errors import InvalidInput
 
 
 @pytest.mark.parametrize(
@@ -47,8 +48,24 @@ def test_filters_are_taken_out_and_everything_else_stays() -> None:
     )
     assert query.split() == ["timeout"]
     assert filters == SearchFilters("shell", "my log.txt", "user", "claude", 1770076800.0, 1767312000.0)
-    for plain in ("file://etc", "note:this", "before:noon", "tool:", "xtool:y"):
+    for plain in ("file://etc", "note:this", '"before:noon"', "tool:", "xtool:y"):
         assert split_query_into_words_and_filters(plain) == (plain, SearchFilters())
+
+
+@pytest.mark.parametrize(
+    ("query", "what"),
+    [
+        ("before:noon", "“noon” is not a date."),
+        ("lock after:2026-13", "“2026-13” is not a date."),
+        ("by:me", "“me” is nobody who says something."),
+    ],
+)
+def test_a_filter_with_a_wrong_value_says_what_is_expected(query: str, what: str) -> None:
+    """It was searched for as a word, or found nothing, and nobody said why."""
+    with pytest.raises(InvalidInput) as refused:
+        split_query_into_words_and_filters(query)
+    assert refused.value.what == what
+    assert any(word in refused.value.remedy for word in ("2026-03-31", "user, agent or tool"))
 
 
 @pytest.mark.parametrize(

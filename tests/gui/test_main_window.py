@@ -512,6 +512,13 @@ def test_the_palette_finds_actions_conversations_and_messages(window: MainWindow
     assert any(find.kind == "message" for find in window.palette_box._model.items)
 
 
+def test_the_palette_says_what_is_wrong_with_a_filter(window: MainWindow) -> None:
+    window.palette_box.open_palette("Shard before:banana")
+    message_sending.search_everywhere(window, "Shard before:banana")
+    shown = [find.text for find in window.palette_box._model.items]
+    assert shown == ["“banana” is not a date. Write a date as 2026-03-31, 2026-03 or 2026."]
+
+
 def test_every_open_workspace_is_searched(window: MainWindow, desk: FakeDesk) -> None:
     window.go_to_workspace("parser")
     window.palette_box.open_palette("Shard")

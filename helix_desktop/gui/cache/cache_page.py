@@ -189,7 +189,11 @@ class CachePage(QWidget):
             return
         self._show_text_above_table(tr("Searching for “{words}”…", words=text))
         looking = entry_tasks.search_entries_with_rows(self._shown.catalogue, text, tool=self.bar.filter.tool)
-        self._shown.run_then_if_shown(looking, lambda hits: self._show_search_hits(text, hits))
+        self._shown.run_then_if_shown(
+            looking,
+            lambda hits: self._show_search_hits(text, hits),
+            lambda error: self._show_text_above_table(translate_sentences(str(error))),
+        )
 
     def _show_search_hits(self, text: str, found: Sequence[EntrySearchHit]) -> None:
         if text != self._query:

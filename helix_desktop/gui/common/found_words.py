@@ -3,16 +3,20 @@
 import itertools
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 
 from PySide6.QtCore import QRect, Qt
 from PySide6.QtGui import QColor, QFontMetrics, QPainter
 
 from helix_desktop.engine.search_query import split_query_into_words_and_filters, stem_of_word, without_stop_words
+from helix_desktop.errors import InvalidInput
 
 
 def list_needles_of_query(query: str) -> tuple[str, ...]:
     """Returns the words that a search looks for, and their stems, to be marked in what it found."""
-    words = re.findall(r"[^\s\"]+", split_query_into_words_and_filters(query.lower())[0])
+    words = list[str]()
+    with suppress(InvalidInput):  # The search itself says what is wrong with a filter.
+        words = re.findall(r"[^\s\"]+", split_query_into_words_and_filters(query.lower())[0])
     words = words if '"' in query else without_stop_words(words)
     forms = (form for word in words for form in (word, stem_of_word(word)))
     return tuple(dict.fromkeys(form for form in forms if len(form) > 1 or not form.isascii()))
