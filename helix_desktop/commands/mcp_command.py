@@ -51,7 +51,7 @@ def add_mcp_command(nouns: Subparsers) -> None:
         mcp.add_argument(internal, default="", help=argparse.SUPPRESS)
     verbs = mcp.add_subparsers(metavar="VERB")
     options: Options = {
-        "--client claude-code|codex|gemini|opencode|cursor|vscode|goose": {"default": None, "help": "show the configuration for this program only"},
+        "--client claude-code|codex|gemini|opencode|pi|cursor|vscode|goose": {"default": None, "help": "show the configuration for this program only"},
         "--write": "write the configuration to the program's file: in the workspace's folder, or for codex in its own settings, for all folders",
     }  # fmt: skip
     sentence = "show or write the configuration for other programs"

@@ -242,7 +242,7 @@ class ConversationActions:
             return None
 
         def write_session() -> tuple[Sequence[str], str]:
-            lines = [bench.relay.add_mcp_server(agent, folder, places)] if is_folded and agent != "pi" else []
+            lines = [bench.relay.add_mcp_server(agent, folder, places)] if is_folded else []
             path = restoring.write_restored_session(restored, places)
             lines += restoring.describe_restored_session(restored, path)
             return list(map(translate_sentences, lines)), restoring.command_to_resume(restored)

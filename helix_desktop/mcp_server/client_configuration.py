@@ -14,7 +14,7 @@ from helix_desktop.commented_json import parse_commented_json, set_commented_jso
 from helix_desktop.errors import ConfigFileMistake, InvalidInput, StoreFailed
 from helix_desktop.fast_dataclass import dataclass
 
-CLIENTS = ("claude-code", "codex", "gemini", "opencode", "cursor", "vscode", "goose")
+CLIENTS = ("claude-code", "codex", "gemini", "opencode", "pi", "cursor", "vscode", "goose")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +52,13 @@ def build_client_snippet(
         lines = (f"    {key}: {json.dumps(value)}" for key, value in settings.items())
         text = "\n".join(["extensions:", f"  {json.dumps(name)}:", *lines])
         return ClientSnippet(client, home / inside / "config.yaml", ("extensions", name), settings, text)
+    of_pi = Path(environ.get("PI_CODING_AGENT_DIR") or home / ".pi" / "agent")
     places: Mapping[str, tuple[str, str, dict[str, Any]]] = {
         "claude-code": (".mcp.json", "mcpServers", stdio),
         "gemini": (".gemini/settings.json", "mcpServers", plain),
         "opencode": ("opencode.json", "mcp", {"type": "local", "command": list(command), "enabled": True}),
+        # Its model would otherwise reach the tools only by code that it writes.
+        "pi": (str(of_pi / "mcp.json"), "mcpServers", {**plain, "exposure": "direct"}),
         "cursor": (".cursor/mcp.json", "mcpServers", plain),
         "vscode": (".vscode/mcp.json", "servers", stdio),
     }

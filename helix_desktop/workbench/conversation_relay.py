@@ -90,11 +90,6 @@ class ConversationRelay:
 
     def add_mcp_server(self, agent: str, folder: Path, places: HistoryPlaces) -> str:
         """Add the workspace's MCP server to the agent's settings, and return a sentence that says so."""
-        if agent == "pi":
-            raise InvalidInput(
-                "pi does not support MCP, so it cannot read folded originals.",
-                remedy="To read an original, run `helix-desktop cache get`.",
-            )
         command = mcp_server_command(self.workspace.id, self.workspace.folder.parents[1])
         client = "claude-code" if agent == "claude" else agent
         found = build_client_snippet(

@@ -38,6 +38,7 @@ def test_the_configuration_is_shown_for_every_program(made: list[str], capsys: p
         "codex",
         "gemini",
         "opencode",
+        "pi",
         "cursor",
         "vscode",
         "goose",

@@ -306,14 +306,13 @@ def try_pair(world: World, source: str, target: str, conversation: str, expected
 
 def try_folded(world: World, agent: str, conversation: str, expected: Sequence[Json]) -> list[str]:
     """Folded, every output is in the request or behind a hash in it, which the agent itself recalls."""
-    server = [] if agent == "pi" else ["--mcp"]
-    made = world.restore(conversation, agent, "--fold", *server)
+    made = world.restore(conversation, agent, "--fold", "--mcp")
     if agent == "codex":  # `codex exec` does not wait for servers unless they are required
         settings = world.home / ".codex" / "config.toml"
         if "required = true" not in settings.read_text("utf-8"):
             settings.write_text(f"{settings.read_text('utf-8')}required = true\n", "utf-8")
     mark = f"FOLDED-{agent}"
-    world.script.recalls, world.script.asked_for = bool(server), set()
+    world.script.recalls, world.script.asked_for = True, set()
     first, after, why = go_on(world, agent, made["session"], mark, steps=8)
     world.script.recalls = False
     wrong = [why] if why else []
@@ -324,9 +323,9 @@ def try_folded(world: World, agent: str, conversation: str, expected: Sequence[J
         wrong.append("it does not fit")
     if not named:
         return [*wrong, "no original is named"]
-    if server and (unasked := set(named) - world.script.asked_for):
+    if unasked := set(named) - world.script.asked_for:
         wrong.append(f"{len(unasked)} of {len(named)} originals could not be asked for")
-    seen = "\n".join([*(one[2] for one in after), *([] if server else [recalled(world, named)])])
+    seen = "\n".join([one[2] for one in after])
     outputs = [one for one in expected if one[1] == PieceKind.RESULT.value and re.search(r"OUT-\d+-END", one[2])]
     missing = [one for one in outputs if not same_lines(one[2], seen)]
     return [*wrong, *([f"{len(missing)} of {len(outputs)} outputs are out of reach, first {missing[0][2][:200]!r}"] if missing else [])]  # fmt: skip

@@ -72,6 +72,7 @@ from helix_desktop.errors import ActionRefused, HelixError, InvalidInput, NotFou
 from helix_desktop.gui.common.running_states import WORKING_STATES
 from helix_desktop.histories import openai_chat_export
 from helix_desktop.histories.conversation_restoring import RestoredSession, RestoreRequest, build_restored_session
+from helix_desktop.histories.history_finding import HistoryPlaces
 from helix_desktop.project.project_item import ProjectItem
 from helix_desktop.store.workspace_settings import WorkspaceConfig
 from helix_desktop.workbench.conversation_sharing import SharingStatus
@@ -558,6 +559,9 @@ class FakeRelay:
         facts = await self._bench.read_conversation_facts(asked.conversation)
         contents = await self._bench.workspace.cache.read_contents(openai_chat_export.digests_needed_for_export(facts))
         return replace(build_restored_session(facts, contents.get, asked), fits=may_fold or not self.is_too_long)
+
+    def add_mcp_server(self, agent: str, _folder: Path, _places: HistoryPlaces) -> str:
+        return f"The MCP server helix-w was added to {agent}."
 
 
 class FakeModels:

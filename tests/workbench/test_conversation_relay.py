@@ -124,5 +124,6 @@ async def test_the_agent_gets_the_workspaces_server(desks: Desks, folder: Path, 
     # Else Claude Code asks the model without waiting, and a server that starts slowly is missing for the whole turn.
     assert server["alwaysLoad"] is True
     assert server["args"][-4:] == [str(bench.workspace.folder.parents[1]), "mcp", "--workspace", bench.id]
-    with pytest.raises(InvalidInput, match="pi does not support MCP"):
-        bench.relay.add_mcp_server("pi", folder, places)
+    assert str(tmp_path / ".pi" / "agent" / "mcp.json") in bench.relay.add_mcp_server("pi", folder, places)
+    (server,) = json.loads((tmp_path / ".pi" / "agent" / "mcp.json").read_text())["mcpServers"].values()
+    assert server["exposure"] == "direct"
