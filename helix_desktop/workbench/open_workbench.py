@@ -274,7 +274,10 @@ class Workbench:
         if any(row.parent == parent.id for row in self._rows):
             for agent in self.workforce.find_interrupted_agents(parent.state):
                 with suppress(NotFound):  # It was deleted for good.
-                    report = report_of_interrupted_agent(await Conversation.open(self.workspace.journal, agent))
+                    opened = await Conversation.open(self.workspace.journal, agent)
+                    model = self.model_of_conversation(agent)
+                    await self._partial.recover_texts(opened, model, self.workspace.cache, self.token_counter)
+                    report = report_of_interrupted_agent(opened)
                     parts = tuple(with_text_tokens(part, self.token_counter) for part in report.parts)
                     await parent.append_facts(replace(report, parts=parts))
 

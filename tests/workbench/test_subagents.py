@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -29,7 +31,7 @@ from helix_desktop.engine.session import Session
 from helix_desktop.engine.session_events import CLOSED, MeterChanged
 from helix_desktop.project import project_files as folders
 from helix_desktop.tools.delegate_tool import Delegation
-from helix_desktop.workbench import Workbench
+from helix_desktop.workbench import Workbench, partial_replies
 from tests.engine.agent import calls, says
 from tests.workbench.conftest import Desks
 from tests.workbench.test_open_workbench import MODEL, bench_on
@@ -369,6 +371,36 @@ async def test_an_agent_in_the_background_that_the_program_ends_is_reported_afte
     opened.resume_turn()
     await asyncio.wait_for(opened.wait_until_idle(), 60)
     assert any("did not finish" in str(request.messages[-1]) for request in team.requests)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX shells")
+async def test_what_the_command_of_an_interrupted_agent_had_printed_is_kept(
+    desks: Desks, folder: Path, team: Team, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partial_replies, "EVERY", 0.0)
+    desk = desks()
+    bench = await desk.create_workspace("Pairs", folder)
+    await bench.choose_model_for_role(MODEL)
+    await bench.choose_permission_mode("allow all")
+    os.mkfifo(folder / "go")
+    session = await bench.start_conversation()
+    command = calls("run_command", command="echo counted 1; read x < go")
+    team.answers = {"ROOT": [delegates({"task": "WORK", "background": True}), says("meanwhile")], "WORK": [command]}
+    await told(session, "ROOT")
+    (row,) = bench.workforce.list_agent_rows(session.id)
+    child = await bench.open_session(row.id)
+    async with asyncio.timeout(60):
+        while not list((bench.workspace.folder / "partial").glob("*.json")):
+            await asyncio.sleep(0.01)
+    for one in (session, child):  # Nothing is recorded after this moment, as if the program was killed.
+        one.conversation.append_facts = _append_nothing  # type: ignore[method-assign, assignment]
+    await desk.aclose()
+    again = await desks().open_workspace(bench.id)
+    await again.open_session(session.id)
+    facts = await again.read_conversation_facts(row.id)
+    (printed,) = [one.fact for one in facts if isinstance(one.fact, ToolReturned)]
+    text = (await again.workspace.cache.read_content(printed.output.digest)).decode()
+    assert text == f"counted 1\n{partial_replies.CUT_OFF}"
 
 
 async def _append_nothing(*_: object) -> list[Recorded]:
