@@ -443,6 +443,8 @@ class MainWindow(WindowFrame):
         self.rail.show_workspace_state(watched.bench.id, watched.most_urgent_state)
         if watched.bench is self.current_workbench:
             self.sidebar.list.lines.update_running_state(conversation, running)
+            if (chat := self._find_chat(conversation)) is not None and chat.session is not None:
+                chat.transcript.content.refetch_subagent_items()
             if self.current_session is not None and self.current_session.id == conversation:
                 self._show_background_work(self.current_session)
 

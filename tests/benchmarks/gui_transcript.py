@@ -39,7 +39,7 @@ from helix_desktop.engine.facts import (
     UserSaid,
 )
 from helix_desktop.engine.messages import TextDelta
-from helix_desktop.engine.session_events import Event, FactAppended, ReplyStreamed
+from helix_desktop.engine.session_events import ConversationActivity, Event, FactAppended, ReplyStreamed
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.garbage_collection import GarbageCollector
 from helix_desktop.gui.theme import Theme
@@ -73,6 +73,9 @@ class NoSource:
 
     async def read_subagent_facts(self, conversation: str) -> Sequence[Recorded]:
         return ()
+
+    def running_state_of_subagent(self, conversation: str) -> ConversationActivity:
+        return ConversationActivity.IDLE
 
 
 class Dropped:

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QWidget
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Recorded
-from helix_desktop.engine.session_events import Event, FactAppended
+from helix_desktop.engine.session_events import ConversationActivity, Event, FactAppended
 from helix_desktop.errors import NotFound
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
@@ -38,6 +38,10 @@ class OpenWorkspaceContents:
 
     async def read_subagent_facts(self, conversation: str) -> Sequence[Recorded]:
         return await self._require_workbench().read_conversation_facts(conversation)
+
+    def running_state_of_subagent(self, conversation: str) -> ConversationActivity:
+        session = self._require_workbench().sessions.find_open_session(conversation)
+        return session.running if session is not None else ConversationActivity.IDLE
 
     def _require_workbench(self) -> Workbench:
         if (bench := self._bench()) is None:

@@ -10,6 +10,7 @@ from PySide6.QtGui import QGuiApplication, QImage
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Recorded, Stored
+from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.engine.view import build_state
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
@@ -34,6 +35,7 @@ class TranscriptContentSource(Protocol):
 
     async def read(self, digest: Digest, start: int, length: int) -> bytes: ...
     async def read_subagent_facts(self, conversation: str) -> Sequence[Recorded]: ...
+    def running_state_of_subagent(self, conversation: str) -> ConversationActivity: ...
 
 
 class FetchedTranscriptContent(QObject):
@@ -119,6 +121,11 @@ class FetchedTranscriptContent(QObject):
         for key in [key for key, value in self._kept.items() if isinstance(value, TranscriptItems)]:
             del self._kept[key]
 
+    def refetch_subagent_items(self) -> None:
+        """Fetches sub-agents' conversations again. Until then, they are shown as they were."""
+        for key in [key for key, value in self._kept.items() if isinstance(value, TranscriptItems)]:
+            self._start_fetch_unless_running(key, self._read_subagent_items(str(key)))
+
     def _start_fetch_unless_running(self, key: object, work: Coroutine[Any, Any, object]) -> None:
         if key in self._asked:
             work.close()
@@ -157,4 +164,5 @@ class FetchedTranscriptContent(QObject):
         facts = await self._source.read_subagent_facts(conversation)
         items = TranscriptItems(await asyncio.to_thread(build_state, facts), grouping=False)
         items.add_many_facts(facts)
+        items.set_run_state(self._source.running_state_of_subagent(conversation))
         return items

@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QApplication
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Recorded
+from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.errors import HelixError, NotFound
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.theme import Theme
@@ -23,6 +24,7 @@ class MemorySource:
     def __init__(self) -> None:
         self.contents: dict[Digest, bytes] = {}
         self.children: dict[str, Sequence[Recorded]] = {}
+        self.running: dict[str, ConversationActivity] = {}
         self.read_digests: list[Digest] = []
         self.broken: HelixError | None = None
 
@@ -36,6 +38,9 @@ class MemorySource:
 
     async def read_subagent_facts(self, conversation: str) -> Sequence[Recorded]:
         return self.children[conversation]
+
+    def running_state_of_subagent(self, conversation: str) -> ConversationActivity:
+        return self.running.get(conversation, ConversationActivity.IDLE)
 
 
 @pytest.fixture

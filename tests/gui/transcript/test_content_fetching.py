@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Stored
+from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.errors import CacheCorrupt
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.content_fetching import LARGEST_PICTURE, FetchedTranscriptContent
 from tests.gui.fake_desk import now
 from tests.gui.transcript.conftest import MemorySource
-from tests.gui.transcript.facts import Told
+from tests.gui.transcript.facts import Told, call
 
 
 def stored(content: bytes) -> Stored:
@@ -60,6 +61,24 @@ def test_a_sub_agents_conversation(theme: Theme, source: MemorySource) -> None:
     items = content.get_or_fetch_subagent_items("child")
     assert items is not None
     assert len(items.all) == 1
+
+
+def test_the_call_of_a_sub_agent_that_works_is_running_until_it_has_ended(theme: Theme, source: MemorySource) -> None:
+    told = Told()
+    told.user("find it")
+    told.reply("", call(1))
+    source.children["child"], source.running["child"] = told.facts, ConversationActivity.TOOLS
+    content = FetchedTranscriptContent(source, BackgroundRunner(now))
+    content.get_or_fetch_subagent_items("child")
+    items = content.get_or_fetch_subagent_items("child")
+    assert items is not None
+    (running,) = items.running_call_items()
+    assert items.tool_call_state(running).running
+    source.running.clear()
+    content.refetch_subagent_items()
+    items = content.get_or_fetch_subagent_items("child")
+    assert items is not None
+    assert not items.tool_call_state(running).running
 
 
 def test_a_huge_picture_is_not_read(theme: Theme, source: MemorySource) -> None:
