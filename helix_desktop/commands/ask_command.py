@@ -141,12 +141,11 @@ async def _run_asked_turn(bench: Workbench, arguments: Namespace, text: str, con
         unsubscribe()
     unsubscribe = session.subscribe_to_events(telling.print_event)
     try:
-        session.send_message(parts) if parts else session.resume_turn()
+        telling.send_and_print(parts)
         await telling.print_until_turn_ends(console)
     finally:
         unsubscribe()
-        if not telling.ended:
-            session.stop_turn()
+        telling.stop_or_take_back()
     if telling.refused:
         names = list(dict.fromkeys(telling.refused))
         await console.print_error(

@@ -7,10 +7,23 @@ from dataclasses import field
 from helix_desktop.console import Console, escape_control_characters
 from helix_desktop.engine import session_events
 from helix_desktop.engine.fact_encoding import encode_fact
-from helix_desktop.engine.facts import Fact, Folded, ModelReplied, Recorded, Text, ToolCall, TurnEnd, TurnEnded
+from helix_desktop.engine.facts import (
+    Fact,
+    Folded,
+    ModelReplied,
+    Recorded,
+    Text,
+    ToolCall,
+    ToolReturned,
+    TurnEnd,
+    TurnEnded,
+    UserPart,
+    UserSaid,
+)
 from helix_desktop.engine.messages import RetryDelay, TextDelta
 from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion
 from helix_desktop.engine.session import Session
+from helix_desktop.engine.session_setup import QueuedMessage
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.workbench.unattended_permissions import is_allowed_unattended, name_to_allow
 
@@ -26,11 +39,37 @@ class TurnPrinter:
     session: Session
     allowed: frozenset[str]
     as_lines: bool
+    message: QueuedMessage | None = None  # Nothing is printed or answered while it waits for another turn to end.
+    has_begun: bool = False  # Whether the message, if there is one, has been recorded.
     ended: TurnEnded | None = None
     refused: list[str] = field(default_factory=list)
     _waiting: asyncio.Queue[str] = field(default_factory=asyncio.Queue)
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the message is still in the conversation's queue."""
+        return self.message is not None and any(waiting is self.message for waiting in self.session.queue)
+
+    def send_and_print(self, parts: tuple[UserPart, ...]) -> None:
+        """Send a message, or continue the turn without one."""
+        if not parts:
+            self.has_begun = True
+            return self.session.resume_turn()
+        self.session.send_message(parts)
+        self.message = self.session.queue[-1]
+        return None
+
+    def stop_or_take_back(self) -> None:
+        """Stop the turn. While the message waits, the turn is somebody else's: take the message back instead."""
+        if self.is_waiting:
+            places = (place for place, waiting in enumerate(self.session.queue) if waiting is self.message)
+            self.session.queue.take_back_queued(next(places))
+        elif not self.ended:
+            self.session.stop_turn()
+
     def print_event(self, event: session_events.Event) -> None:
+        if self.is_waiting and not isinstance(event, session_events.ActivityChanged):
+            return
         match event:
             case session_events.QuestionAsked():
                 self.answer_question_before_turn(event)
@@ -59,14 +98,17 @@ class TurnPrinter:
             self._waiting.put_nowait(fact_as_json_line(recorded) + "\n")
         elif words := _plain_text_of_fact(recorded.fact):
             self._waiting.put_nowait(escape_control_characters(words))
+        if isinstance(recorded.fact, UserSaid) and not (recorded.fact.by or recorded.fact.steering):
+            self.has_begun = True
         if isinstance(recorded.fact, TurnEnded):
-            self.ended = recorded.fact
+            self.ended = recorded.fact if self.has_begun else TurnEnded(TurnEnd.STOPPED, "your message was taken back")
             self._waiting.put_nowait("")
 
     def _end_printing(self, why: str) -> None:
         """Ends the printing, even if the end of the turn could not be stored."""
         if self.ended is None:
-            self.ended = TurnEnded(TurnEnd.FAILED, why)
+            unsent = " Your message was not sent." if self.is_waiting else ""
+            self.ended = TurnEnded(TurnEnd.FAILED, f"{why}{unsent}".strip())
         self._waiting.put_nowait("")
 
     async def print_until_turn_ends(self, console: Console) -> None:
@@ -107,6 +149,8 @@ def _plain_text_of_fact(fact: Fact) -> str:
             calls = [part for part in parts if isinstance(part, ToolCall)]
             said = any(isinstance(part, Text) for part in parts)
             return ("\n" if said else "") + "".join(f"· {call.name} {call.arguments[:100]}\n" for call in calls)
+        case ToolReturned(ok=False, head=head):
+            return f"· failed: {next(iter(head.strip().splitlines()), '')[:100]}\n"
         case Folded(kind=kind, tokens_before=before, tokens=after):
             return f"· {kind.value}: {before:,} → {after:,} tokens\n"
     return ""

@@ -17,10 +17,17 @@ from helix_desktop import cli, program_folders
 from helix_desktop.commands import workspace_access
 from helix_desktop.commands.turn_output import TurnPrinter
 from helix_desktop.console import Console
-from helix_desktop.engine.facts import Fact, ToolCall, TurnEnd, TurnEnded, UserSaid
-from helix_desktop.engine.ports import PermissionQuestion
+from helix_desktop.engine.facts import Fact, Text, ToolCall, TurnEnd, TurnEnded, UserSaid
+from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion
 from helix_desktop.engine.session import Session
-from helix_desktop.engine.session_events import ActivityChanged, ConversationActivity, Event, FactAppended
+from helix_desktop.engine.session_events import (
+    ActivityChanged,
+    ConversationActivity,
+    Event,
+    FactAppended,
+    MessagesQueued,
+    QuestionAsked,
+)
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.workbench import Workbenches
 from tests.peers.chat_server import ChatServer, chunk, refused, reply
@@ -189,6 +196,51 @@ async def test_beside_an_open_program_it_works_on_the_same_sessions(workspace: s
         assert [row.title for row in bench.list_conversations()] == ["hello from outside"]
     finally:
         await desk.aclose()
+
+
+@pytest.mark.parametrize("is_first_stopped", [False, True])
+async def test_a_message_that_waits_for_another_turn_gets_its_own_answer(
+    workspace: str, capfd: pytest.CaptureFixture[str], *, is_first_stopped: bool
+) -> None:
+    """The answer to the window's message was printed, and `--allow all` answered the question shown there."""
+    where = program_folders.find_program_folders()
+    call = ("write_file", json.dumps({"path": "new.txt", "content": "x"}))
+    with ChatServer([reply("first", calls=[call]), reply("ended the first"), reply("answered the second")]) as server:
+        assert await asyncio.to_thread(cli.main, ["provider", "add", "peer", "--base-url", server.base_url]) == 0
+        desk = Workbenches(
+            where,
+            SecretStorage(where.key_file),
+            serve=lambda opened: workspace_access.listen_for_commands(opened, where),
+        )
+        bench = await desk.open_workspace(workspace)
+        await bench.choose_model_for_role("peer/scripted")
+        session = await bench.start_users_conversation()
+        heard: asyncio.Queue[Event] = asyncio.Queue()
+        session.subscribe_to_events(heard.put_nowait)
+        try:
+            session.send_message((Text("in the window"),))
+            while not isinstance(question := await heard.get(), QuestionAsked):
+                pass
+            words = ["ask", "-w", workspace, "-c", session.id, "--allow", "all", "in the terminal"]
+            asked = asyncio.get_running_loop().run_in_executor(None, cli.main, words)
+            while not (isinstance(event := await heard.get(), MessagesQueued) and event.messages):
+                pass
+            if is_first_stopped:
+                session.stop_turn()
+                assert await asked == 1
+                assert not session.queue
+            else:
+                session.answer_question(question.number, PermissionAnswer(allowed=False, words="not now"))
+                assert await asked == 0
+        finally:
+            await desk.aclose()
+    out, err = capfd.readouterr()
+    assert "ended the first" not in out
+    assert ("answered the second" in out, "Your message was not sent." in err) == (
+        not is_first_stopped,
+        is_first_stopped,
+    )
+    assert not Path("new.txt").exists()
 
 
 def test_what_a_model_says_gives_a_terminal_no_orders_and_reasons_end_once(
