@@ -396,14 +396,20 @@ def put_back_set_aside_files(copy: GitCheckout, made: CopySource) -> None:
         return
     for folder in (copy.folder / _ASIDE).glob("*"):
         names = made.carried if copy.git_line("rev-list", "--max-count=1", f"HEAD..{folder.name}") else ()
-        by_agent = {*map(os.fsdecode, copy.uncommitted_paths())} if names else set[str]()
+        by_agent = {*copy.paths_changed_since(made.base)} if names else set[str]()
+        tracked = copy.entries_of_commit(made.base) if by_agent else {}
         for name in names:  # The agent could have put other files there.
-            place = copy.folder / name
-            if os.path.lexists(folder / name) and not (name in by_agent and os.path.lexists(place)):
-                with suppress(OSError):
+            place, kept = copy.folder / name, folder / name
+            with suppress(OSError):
+                if not os.path.lexists(kept) or place.parent.resolve() != place.parent:
+                    continue
+                if name in by_agent and place.is_file() and not place.is_symlink() and not kept.is_symlink():
+                    base = copy.run("cat-file", "blob", f"{made.base}:{name}") if os.fsencode(name) in tracked else b""
+                    versions = place.read_bytes(), base, kept.read_bytes()
+                    place.write_bytes(merge_versions(*versions, with_markers=True))
+                elif name not in by_agent or not os.path.lexists(place):
                     place.parent.mkdir(parents=True, exist_ok=True)
-                    if place.parent.resolve() == place.parent:
-                        (folder / name).replace(place)
+                    kept.replace(place)
         delete_folder_tree(folder, ignore_errors=True)
 
 

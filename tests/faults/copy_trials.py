@@ -24,7 +24,7 @@ from helix_desktop import program_folders
 from helix_desktop.engine.digest import Digest
 from helix_desktop.errors import ActionRefused
 from helix_desktop.secrets import SecretStorage
-from helix_desktop.workbench import Workbench, Workbenches
+from helix_desktop.workbench import Workbench, Workbenches, folder_copies
 
 NAMES = ("a", "b", "src/c", "src/d e", "new", "src/new", "local", "src", "ü")
 WAYS = ("apply", "apply", "apply", "merge", "merge", "rebase", "discard")
@@ -76,10 +76,10 @@ class Writer:
     def new_line(self) -> str:
         return f"{self.word}{next(self._numbers)}"
 
-    def act(self) -> None:
+    def act(self, wanted: Callable[[], object] | None = None) -> None:
         often = (*(self.edit,) * 6, *(self.create,) * 3, self.delete, self.rename, self.set_mode)
         acts: tuple[Callable[[], object], ...] = (*often, self.stage, self.commit, self.commit, self.commit_some)
-        chosen = self.chance.choice((*acts, self.unignore))
+        chosen = wanted or self.chance.choice((*acts, self.unignore))
         before, held = lines_of(self.folder), files_of(self.folder)
         said = chosen()
         self.did.append(f"{self.word}: {chosen.__name__} {said or ''}")
@@ -242,6 +242,9 @@ class Trial:
             assert lines_of(agent.folder) == in_copy, self.explain("an apply changed the copy")
         if any((agent.folder / ".git" / each).exists() for each in ("MERGE_HEAD", "rebase-merge")):
             git(agent.folder, "merge" if way == "merge" else "rebase", "--abort")
+            if self.chance.random() < 0.5:
+                agent.act(agent.edit)  # Its file may be one that was set aside for the merge.
+            folder_copies._put_back_set_aside_files(copy)
         after = lines_of(agent.folder)
         gone = self.find_lost_lines(in_copy, after, self.user.removed | self.all_removed_by_others(name))
         gone = {line for line in gone if not self.is_committed(agent.folder, line)}

@@ -1177,6 +1177,31 @@ async def test_words_that_came_with_the_copy_are_there_again_after_an_aborted_me
     assert {each: (project / each).read_text() for each in wanted} == wanted
 
 
+@pytest.mark.parametrize("commits", [False, True])
+async def test_words_that_came_with_the_copy_stay_if_the_agent_edits_their_file_after_an_aborted_merge(
+    desks: Desks, project: Path, *, commits: bool
+) -> None:
+    bench = await bench_on(desks, project)
+    (project / "a").write_text("one\n2\n3\n4\nfive\n")
+    git(project, "commit", "--all", "--message", "Five lines")
+    (project / "a").write_text("one\n2\n3\n4\nfive, my own words\n")
+    copy = await copy_in(bench, with_changes=True)
+    work = copy.folder / "0"
+    for folder in (project, work):
+        (folder / "b").write_text(f"{folder}\n")
+    git(project, "commit", "--all", "--message", "All")
+    with pytest.raises(ActionRefused, match="in ways that conflict: b"):
+        await bench.copies.bring_back(copy, "merge", "Work")
+    git(work, "merge", "--abort")
+    assert (work / "a").read_text() == "one\n2\n3\n4\nfive\n"
+    (work / "a").write_text("one, by the agent\n2\n3\n4\nfive\n")
+    if commits:
+        git(work, "commit", "--all", "--message", "Edit it")
+    await bench.copies.bring_back(_again(bench, copy), "apply", conflicts="yours")
+    for folder in (project, work):
+        assert (folder / "a").read_text() == "one, by the agent\n2\n3\n4\nfive, my own words\n"
+
+
 @pytest.mark.parametrize("way", ["merge", "rebase"])
 @pytest.mark.parametrize("whose", ["the user", "the agent"])
 async def test_a_file_that_git_ignores_is_not_overwritten_by_a_commit(
