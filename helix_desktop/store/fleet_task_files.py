@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from helix_desktop.errors import NotFound, SharedStoreUnreachable, StoreFailed
+from helix_desktop.resources import read_schema
 from helix_desktop.store import sqlite_database
 from helix_desktop.store.all_workspaces import KnownWorkspace
 from helix_desktop.store.content_forgetting import ForgetRequest
@@ -17,17 +18,7 @@ from helix_desktop.store.stored_workspace import StoredWorkspace
 
 NAME = "tasks.sqlite3"
 _WHAT = "list of tasks"
-_NOTES = """
-ALTER TABLE tasks ADD COLUMN charged REAL NOT NULL DEFAULT 0;
-CREATE TABLE notes(space BLOB, name TEXT, until REAL NOT NULL, amount REAL NOT NULL, PRIMARY KEY (space, name)) WITHOUT ROWID;
-"""
-_SCHEMA = f"""
-CREATE TABLE tasks(position INTEGER PRIMARY KEY AUTOINCREMENT, space BLOB NOT NULL, id TEXT NOT NULL, state TEXT NOT NULL,
- priority INTEGER NOT NULL, added REAL NOT NULL, deadline REAL NOT NULL, worker TEXT NOT NULL, until REAL NOT NULL,
- claims INTEGER NOT NULL, sealed BLOB NOT NULL, result BLOB NOT NULL, UNIQUE (space, id));
-CREATE INDEX tasks_waiting ON tasks(space, state, priority DESC, position);
-CREATE TABLE task_needs(space BLOB, task TEXT, needs TEXT, PRIMARY KEY (space, task, needs)) WITHOUT ROWID;
-{_NOTES}"""
+_TASKS, _NOTES = read_schema("fleet_tasks").split("-- Next step\n")
 
 
 class SqliteTaskTables:
@@ -36,7 +27,7 @@ class SqliteTaskTables:
     def __init__(self, path: Path) -> None:
         self._lock = threading.Lock()
         self._connection = sqlite_database.connect_database(path, StoreFailed, _WHAT)
-        sqlite_database.prepare_schema(self._connection, _SCHEMA, application=0x48585431, version=2, name=_WHAT)
+        sqlite_database.prepare_schema(self._connection, _TASKS + _NOTES, application=0x48585431, version=2, name=_WHAT)
         sqlite_database.upgrade_older_schema(self._connection, {1: _NOTES}, 2, _WHAT)
 
     def run_statements(self, statements: Sequence[Statement]) -> list[Rows]:

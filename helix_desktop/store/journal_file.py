@@ -15,6 +15,7 @@ from helix_desktop.engine.fact_encoding import decode_fact, encode_fact
 from helix_desktop.engine.facts import BroughtIn, ConversationStarted, Fact, ModelReplied, Origin, Recorded
 from helix_desktop.errors import InvalidInput, JournalCorrupt, NotFound, StoreFailed
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.resources import read_schema
 from helix_desktop.store import sqlite_database
 from helix_desktop.store.conversation_rows import COLUMNS, StoredConversation, advance_row, build_empty_row
 
@@ -22,19 +23,7 @@ VERSION = 1
 STEPS: dict[int, str] = {}  # For each version: the SQL that turns it into the next one.
 APPLICATION = 0x48454C4A  # "HELJ" in ASCII.
 
-_SCHEMA = f"""
-CREATE TABLE facts(
-  id INTEGER PRIMARY KEY AUTOINCREMENT,
-  conversation TEXT NOT NULL,
-  seq INTEGER NOT NULL,
-  time REAL NOT NULL,
-  fact TEXT NOT NULL,
-  digest BLOB NOT NULL,
-  UNIQUE(conversation, seq)
-);
-CREATE TABLE conversations({", ".join(f"{name} {kind}" for name, kind in COLUMNS)}, PRIMARY KEY(id));
-CREATE TABLE meters(conversation TEXT PRIMARY KEY, meter TEXT NOT NULL);
-"""
+_SCHEMA = read_schema("journal").replace("{columns}", ", ".join(f"{name} {kind}" for name, kind in COLUMNS))
 _UPSERT = sqlite_database.build_upsert("conversations", [name for name, _ in COLUMNS])
 _UPSERT_METER = sqlite_database.build_upsert("meters", ["conversation", "meter"])
 _LINES = "SELECT id, conversation, seq, time, fact, digest FROM facts WHERE"
