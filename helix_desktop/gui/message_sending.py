@@ -201,6 +201,8 @@ class MessageToSend:
                 window.run_for_window(undo_changes(files), then=send_again, failed=self.not_sent)
 
             if not (named := describe_files_to_undo(files)):
+                if changes.checkpoint_progress.state == "off":
+                    window.notices.show_notice(tr("Checkpoints are turned off, so files stay as they are."))
                 send_again()
                 return
             ways = [(tr("Keep these changes"), send_again), (tr("Undo these changes"), undo_and_send)]

@@ -25,7 +25,9 @@ from helix_desktop.workbench.open_sessions import OpenSessions
 
 EVERY = 1.0  # Seconds between two saves of a reply that is still arriving.
 MOST_PRINTED = 8_000  # Only so many characters at the end of what a running command has printed are saved.
-CUT_OFF = "\n[The program ended while this call ran. Above is the end of what it had printed. Check before repeating.]"
+CUT_OFF = (
+    "\n[The program ended while this call ran.\nAbove is the end of what it had printed.\nCheck before repeating.]"
+)
 
 
 @dataclass(slots=True)

@@ -202,7 +202,7 @@ class SubagentRunner:
         parent = self.find(order.parent)
         if parent is not None and not self._closed:
             parent.send_on_behalf(
-                f"agent:{agent.agent_label}",
+                f"agent:{agent.role or agent.task}",
                 f"[{agent.agent_label} ({agent.id}) has finished. Its answer:]\n\n{child.answer}",
             )
 
@@ -371,20 +371,18 @@ def _end_agents(agents: Iterable[DelegatedAgent], team: AgentTeam, why: str = ""
 
 
 def _describe_session_end(session: Session) -> str:
-    ends = [recorded.fact for recorded in session.all_facts if isinstance(recorded.fact, TurnEnded)]
-    if not ends or ends[-1].reason is TurnEnd.STOPPED:
-        return "stopped"
-    return "done" if ends[-1].reason is TurnEnd.DONE else "failed"
+    reason = session.turns.last_end.reason if session.turns.last_end else TurnEnd.STOPPED
+    return {TurnEnd.DONE: "done", TurnEnd.STOPPED: "stopped"}.get(reason, "failed")
 
 
 def report_of_interrupted_agent(agent: Conversation) -> UserSaid:
     """Return what the conversation that delegated to it is told after a restart."""
     begun = agent.state.facts[0].fact if agent.state.facts else None
-    label = begun.role if isinstance(begun, ConversationStarted) and begun.role else "agent"
-    head = f"[{label} ({agent.id}) did not finish, because the program ended. What it did to files is still there."
+    started = begun if isinstance(begun, ConversationStarted) else ConversationStarted()
+    head = f"[{started.role or 'agent'} ({agent.id}) did not finish, because the program ended. What it did to files is still there."
     last = result_of_agent(agent).answer or "nothing"
     text = f"{head} If its task is still needed, delegate the rest again. Its last words:]\n\n{last}"
-    return UserSaid((Text(text),), steering=True, by=f"interrupted:{label}")
+    return UserSaid((Text(text),), steering=True, by=f"interrupted:{started.role or started.title}")
 
 
 def result_of_agent(conversation: Conversation) -> DelegationResult:

@@ -668,6 +668,17 @@ def test_a_rewind_says_before_that_files_stay_if_checkpoints_are_off(
     assert box.text().endswith("Checkpoints are turned off, so files stay as they are.")
 
 
+def test_an_edited_message_says_that_files_stay_if_checkpoints_are_off(
+    window: MainWindow, bench: FakeWorkbench, session: FakeSession
+) -> None:
+    bench.file_changes.checkpoint_progress = replace(bench.file_changes.checkpoint_progress, state="off")
+    seq = next(each.seq for each in session.state.facts if isinstance(each.fact, UserSaid))
+    chat_action_handling.carry_out_intent(window, ActOnMessage(MessageAct.EDIT, seq))
+    window.chat.composer.text.setPlainText("Otherwise")
+    QTest.keyClick(window.chat.composer.text, Qt.Key.Key_Return)
+    assert window.notices.shown_text == "Checkpoints are turned off, so files stay as they are."
+
+
 def test_a_rewind_can_be_undone_from_its_notice(window: MainWindow, session: FakeSession) -> None:
     before = [each.seq for each in session.state.facts_on_path()]
     seq = next(each.seq for each in session.state.facts if isinstance(each.fact, UserSaid))

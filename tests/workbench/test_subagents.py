@@ -155,7 +155,7 @@ async def test_the_background_goes_on_and_tells_when_it_is_done(desks: Desks, fo
     team.answers["finished"] = [says("heard it")]
     team.hold.set()
     async with asyncio.timeout(60):
-        while not [r for r in session.all_facts if isinstance(r.fact, UserSaid) and r.fact.by == "agent:agent"]:
+        while not [r for r in session.all_facts if isinstance(r.fact, UserSaid) and r.fact.by == "agent:SLOW"]:
             await asyncio.sleep(0.01)
         await session.wait_until_idle()
     assert bench.workforce.list_agent_rows(session.id)[0].state == "done"
@@ -358,7 +358,7 @@ async def test_an_agent_in_the_background_that_the_program_ends_is_reported_afte
     for _ in range(2):  # Opened again, it is not reported a second time.
         opened = await again.open_session(session.id)
         said = [r.fact for r in opened.all_facts if isinstance(r.fact, UserSaid)]
-        reports = [fact for fact in said if fact.by == "interrupted:agent"]
+        reports = [fact for fact in said if fact.by == "interrupted:SLOW"]
         assert len(reports) == 1
         await again.sessions.close_sessions([session.id])
     (report,) = reports[0].parts

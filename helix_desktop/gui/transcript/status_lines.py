@@ -6,6 +6,7 @@ from helix_desktop.engine import facts
 from helix_desktop.engine.changes.turn_changes import printable_path
 from helix_desktop.gui.common.fold_descriptions import describe_fold_kind
 from helix_desktop.gui.sentence_translation import join_sentences, translate_sentences
+from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import format_count, format_number, tr, translate_name
 
 
@@ -31,7 +32,7 @@ def describe_fact_if_needed(fact: facts.Fact) -> str:
 
 
 def _describe_automatic_message(fact: facts.UserSaid) -> str:
-    kind, _, name = fact.by.partition(":")
+    kind, _, name = make_safe_text(fact.by).partition(":")
     over = {
         "rules": tr("The rules in {name} no longer apply.", name=name),
         "skill": tr("The skill {name} is no longer in use.", name=name),
@@ -45,11 +46,11 @@ def _describe_automatic_message(fact: facts.UserSaid) -> str:
         "answer": tr("You denied this task the permission it asked for."),
         "hook": tr("A hook ({name}) sent a message to the agent.", name=name),
         "mode": tr("Plan mode: nothing is changed until you approve a plan."),
-        "agent": tr("The sub-agent {name} has finished.", name=name)
+        "agent": tr("The sub-agent “{name}” has finished.", name=name)
         if name
         else tr("A message from the agent that delegated this task."),
         "undo": tr("From here on, the agent knows which of its changes you undid or redid."),
-        "interrupted": tr("The sub-agent {name} did not finish, because the program ended.", name=name),
+        "interrupted": tr("The sub-agent “{name}” did not finish, because the program ended.", name=name),
     }
     ended = any(isinstance(part, facts.Text) and part.text == facts.NO_LONGER for part in fact.parts)
     words = (over if ended else begun).get(kind, fact.by)

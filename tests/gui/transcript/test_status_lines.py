@@ -42,8 +42,8 @@ def test_an_approved_plan_stands_in_the_chat_as_it_was_approved() -> None:
     ("by", "words"),
     [
         ("agent", "A message from the agent that delegated this task."),
-        ("agent:reviewer", "The sub-agent reviewer has finished."),
-        ("interrupted:reviewer", "The sub-agent reviewer did not finish, because the program ended."),
+        ("agent:reviewer", "The sub-agent “reviewer” has finished."),
+        ("interrupted:Count: slowly", "The sub-agent “Count: slowly” did not finish, because the program ended."),
     ],
 )
 def test_messages_between_agents_say_from_whom_they_are(by: str, words: str) -> None:
