@@ -43,7 +43,8 @@ class CopyBringBack:
         self.doing.run_in_background(find_copy_and_work(), then=then)
 
     async def _find_files_in_other_copies(self, copy: FolderCopy) -> Sequence[str]:
-        return [*(await self.bench.copies.read_status_of_copies())[copy.id].overlaps]
+        found = (await self.bench.copies.read_status_of_copies()).get(copy.id)
+        return [*found.overlaps] if found is not None else ()
 
     def _show_ways(self, both: Sequence[str]) -> None:
         ways: list[tuple[str, Callable[[], object]]] = [
@@ -71,10 +72,13 @@ class CopyBringBack:
         self._run_with_copy(self.bench.copies.find_conflicts, ask_which_version)
 
     def _ask_to_discard(self) -> None:
-        text = tr("The copy will be deleted. Before that, its changes are stored in the cache.")
-        ask_to_confirm(
-            self.window, tr("Discard the copy"), text, tr("Discard"), partial(self._bring_back_and_tell, "discard")
-        )
+        def ask_about_files(files: Sequence[str]) -> None:
+            text = tr("The copy will be deleted. Before that, its changes are stored in the cache.")
+            text += f"\n\n{tr('Not brought back:')}\n{name_first_files(files)}" if files else ""
+            discard = partial(self._bring_back_and_tell, "discard")
+            ask_to_confirm(self.window, tr("Discard the copy"), text, tr("Discard"), discard)
+
+        self._run_with_copy(self.bench.copies.list_files_not_brought_back, ask_about_files)
 
 
 def explain_bring_back_ways(both: Sequence[str]) -> str:

@@ -407,6 +407,7 @@ def test_a_conversation_in_a_copy_is_named_as_one_and_brought_back(window: MainW
     window.window_actions["bring-back"].trigger()
     press(window, "Discard…")
     assert bench.copies.brought_back[-1][1] == "apply"
+    assert window.findChildren(QMessageBox)[-1].text().endswith("\n\nNot brought back:\nREADME.md")
     press(window, "Discard")
     assert bench.copies.brought_back[-1][1] == "discard"
 
