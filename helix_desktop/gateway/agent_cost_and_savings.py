@@ -43,16 +43,18 @@ def compute_agent_figures(conversation: str, state: ConversationState, since: fl
     all_of_it = now.without - then.without
     without = max(0, all_of_it - hidden)
     share = without / all_of_it if all_of_it else 1.0
-    paid = now.paid - then.paid
+    paid, sent = now.paid - then.paid, now.sent - then.sent
+    # Where nothing was folded, nothing was saved, even if the provider charged less than the prices say.
+    paid_without = paid if all_of_it == sent else now.paid_without - then.paid_without
     return Figures(
         conversation,
         state.agent,
         state.title,
         ledger.count_requests(state.seq) - ledger.count_requests(before),
-        now.sent - then.sent,
+        sent,
         without,
         now.cache_read - then.cache_read,
         recalls,
         paid,
-        (now.paid_without - then.paid_without) * share if paid > 0 else 0.0,
+        paid_without * share if paid > 0 else 0.0,
     )

@@ -224,8 +224,6 @@ class TokenLedger:
             shares = at["old"] * prices.read + at["new"] * prices.write + (at["output"] + at["summary"]) * prices.output
             paid_without = shares * per_million / 1e6
         paid, ever = self._sum_paid_here(self.paid, seq), self.paid[bisect_right(self.requests, seq)]
-        if paid and at["without"] == at["sent"]:
-            paid_without = paid  # The provider may have charged less than the prices say, but nothing was folded.
         before = max(0.0, ever - paid) + self.unstated_dollars_until(seq)
         tokens = at["steps"], at["sent"], at["without"], at["read"]
         return Savings(*tokens, paid, paid_without, before, at["unpriced"] if paid or per_million else 0)

@@ -52,6 +52,9 @@ class EntryViewer(QWidget):
         self._show = build_push_button(tr("Show in chat"), self, self.show_last_use_in_chat)
         self.recall_button = build_push_button(tr("Add to next message"), self, self.recall_entry_or_lines, "primary")
         self._more = build_tool_button(tr("More actions"), self, "⋯")
+        self._uses_menu, self._shape_menu = QMenu(self), QMenu(self)
+        self._uses_button.setMenu(self._uses_menu)
+        self._shape_button.setMenu(self._shape_menu)
         for button in (self._uses_button, self._shape_button, self._more):
             button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
         self._more.setMenu(self._build_more_menu())
@@ -188,10 +191,10 @@ class EntryViewer(QWidget):
         self.recall_button.setEnabled(False)
 
     def _fill_shape_menu(self, shapes: Sequence[ContentShape]) -> None:
-        menu = _cleared_menu_of(self._shape_button)
+        self._shape_menu.clear()
         names = {shape: translate_name("content shape", shape) for shape in ContentShape}
         for shape in shapes:
-            menu.addAction(names[shape], partial(self._show_content_in_shape, shape, names[shape]))
+            self._shape_menu.addAction(names[shape], partial(self._show_content_in_shape, shape, names[shape]))
         self._shape_button.setText(f"{names[self.content_view.shape]} ▾")
         self._shape_button.setVisible(len(shapes) > 1)
         self._show_fitting_buttons()
@@ -219,7 +222,7 @@ class EntryViewer(QWidget):
             words = format_count(len(uses), "used in {n} fold", "used in {n} folds") if uses else tr("not used")
         self._uses_button.setText(words)
         self._show_fitting_buttons()
-        menu = _cleared_menu_of(self._uses_button)
+        self._uses_menu.clear()
         for use in sorted(uses, key=lambda each: -each.time)[:_SHOWN_USES]:
             words = tr(
                 "{how}, {when}",
@@ -227,14 +230,5 @@ class EntryViewer(QWidget):
                 when=format_date_and_time(use.time),
             )
             place = ShowInChat(use.conversation, use.seq)
-            menu.addAction(words, partial(self.intent_wanted.emit, place))
+            self._uses_menu.addAction(words, partial(self.intent_wanted.emit, place))
         self._uses_button.setEnabled(bool(uses))
-
-
-def _cleared_menu_of(button: QToolButton) -> QMenu:
-    menu = button.menu()
-    if menu is None:
-        menu = QMenu(button)
-        button.setMenu(menu)
-    menu.clear()
-    return menu

@@ -1,11 +1,12 @@
 """Builds the widget for a declared value from its type, choices and range."""
 
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
 
 from PySide6 import QtWidgets
 from PySide6.QtCore import Signal
-from PySide6.QtGui import QFocusEvent, QHideEvent, QWheelEvent
+from PySide6.QtGui import QFocusEvent, QHideEvent, QValidator, QWheelEvent
 
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.common.widgets import build_plain_label, build_surface
@@ -87,10 +88,24 @@ class WholeNumberField(_IgnoresWheel, QtWidgets.QSpinBox):
 
 
 class NumberField(_IgnoresWheel, QtWidgets.QDoubleSpinBox):
-    """A number without trailing zeros."""
+    """A number without trailing zeros. In “0,5”, the comma is a decimal sign in English, too."""
 
     def textFromValue(self, value: float) -> str:
         return self.locale().toString(value, "g", 6)
+
+    def valueFromText(self, text: str) -> float:
+        return super().valueFromText(self._with_decimal_sign(text))
+
+    def validate(self, text: str, position: int) -> tuple[QValidator.State, str, int]:
+        return super().validate(self._with_decimal_sign(text), position)[0], text, position
+
+    def _with_decimal_sign(self, text: str) -> str:
+        """Replaces a group sign that is not followed by a group. Qt drops it, which makes 5 of 0.5."""
+        group, point = self.locale().groupSeparator(), self.locale().decimalPoint()
+        found = re.match(rf"(-?\d*){re.escape(group)}(\d*)(?![\d{re.escape(group + point)}])", text)
+        if found is None or (len(found[2]) == 3 and found[1].lstrip("-0")):
+            return text
+        return f"{found[1]}{point}{text[found.start(2) :]}"
 
 
 def build_field(

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
-from PySide6.QtCore import QPoint
-from PySide6.QtWidgets import QComboBox, QLabel
+import pytest
+from PySide6.QtCore import QLocale, QPoint, Qt
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QComboBox, QDoubleSpinBox, QLabel
 
-from helix_desktop.gui.common.setting_fields import FieldDeclaration, build_field_row
+from helix_desktop.gui.common.setting_fields import FieldDeclaration, build_field, build_field_row
 from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.theme import Theme
 
 
 def test_a_choice_with_long_words_stands_below_its_own(window: MainWindow) -> None:
@@ -21,3 +24,34 @@ def test_a_choice_with_long_words_stands_below_its_own(window: MainWindow) -> No
     assert choice.width() >= choice.sizeHint().width()
     bottoms = [label.mapTo(whole, QPoint(0, label.height())).y() for label in whole.findChildren(QLabel)]
     assert choice.y() >= max(bottoms)
+
+
+@pytest.mark.parametrize(
+    ("language", "typed", "value"),
+    [
+        ("en_GB", "0,5", 0.5),
+        ("en_GB", "1,5", 1.5),
+        ("en_GB", "0,500", 0.5),
+        ("en_GB", "0.5", 0.5),
+        ("en_GB", "1,500", 1_500.0),
+        ("en_GB", "1,500.5", 1_500.5),
+        ("de_DE", "0.5", 0.5),
+        ("de_DE", "0,5", 0.5),
+        ("de_DE", "12.34", 12.34),
+        ("de_DE", "1.500", 1_500.0),
+    ],
+)
+def test_a_sign_for_thousands_that_no_thousands_follow_is_a_decimal_sign(
+    theme: Theme, language: str, typed: str, value: float
+) -> None:
+    """A limit of “0,5” dollars became 5, and a price of “1,5” became 15."""
+    given: list[object] = []
+    field = build_field(FieldDeclaration("cost", "Limit", "", 9.0, most=100_000, unit="$"), given.append)
+    assert isinstance(field, QDoubleSpinBox)
+    field.setLocale(QLocale(language))
+    field.show()
+    field.selectAll()
+    QTest.keyClicks(field, typed)
+    QTest.keyClick(field, Qt.Key.Key_Return)
+    assert given == [value]
+    field.close()
