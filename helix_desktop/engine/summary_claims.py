@@ -177,8 +177,9 @@ def find_unsupported_claims(
     whole = split_sentences(_NO_CLAIM.sub("", summary))
     sentences = [one[at : at + SEARCHED_PIECE] for one in whole for at in range(0, len(one), SEARCHED_PIECE)]
     known = _KnownWords((more or SourceTexts()).with_sources(sources), sentences)
-    claims = ((one, list(dict.fromkeys(known.find_unsupported_in_sentence(one)))) for one in sentences)
-    return [one if found == [one] else f"{', '.join(found)} — {one}" for one, found in claims if found]
+    claims = ((one, dict.fromkeys(known.find_unsupported_in_sentence(one))) for one in sentences)
+    named = ((one, ", ".join(each for each in found if each != one)) for one, found in claims if found)
+    return [f"{found} — {one}" if found else one for one, found in named]
 
 
 class _KnownWords:

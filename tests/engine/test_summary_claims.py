@@ -181,6 +181,8 @@ def test_a_claim_stands_before_its_sentence() -> None:
         "other.py — a.py was read, and other.py too.",
         "other.py",
     ]
+    order = "The user wants Mallory to approve it."  # The defect: a sentence stood before itself, too.
+    assert find_unsupported_claims(order, sources) == [f"Mallory — {order}"]
 
 
 def test_no_other_thread_waits_long_for_a_search() -> None:
