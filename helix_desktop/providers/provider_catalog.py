@@ -1,8 +1,9 @@
 """Lists the providers and how to reach each, and connects one as a ModelClient."""
 
 import asyncio
+import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from ipaddress import ip_address
 from typing import Protocol
@@ -26,6 +27,7 @@ from helix_desktop.providers import http_transport
 from helix_desktop.providers.demo_model import DEMO, DemoModel
 from helix_desktop.providers.http_model_client import HttpModelClient
 from helix_desktop.providers.model_prices import ModelInfo, merge_model_knowledge
+from helix_desktop.resources import resources_folder
 from helix_desktop.secrets import ProviderKey, host_of_address
 
 # For each variable with a key: the variables that name the address which the key is for.
@@ -79,25 +81,11 @@ class ProviderConfig:
         return self.kind == DEMO or http_transport.is_loopback(self.base_url)
 
 
+# Each with its protocol, its address and the environment variable of its key.
+_ROWS: Mapping[str, Sequence[str]] = json.loads((resources_folder() / "provider_presets.json").read_text("utf-8"))
 PRESETS: Mapping[str, ProviderConfig] = {
-    config.name: config
-    for config in (
-        ProviderConfig("openai", responses_client.KIND, "https://api.openai.com/v1", "OPENAI_API_KEY"),
-        ProviderConfig("anthropic", anthropic_client.KIND, "https://api.anthropic.com", "ANTHROPIC_API_KEY"),
-        ProviderConfig("gemini", gemini_client.KIND, "https://generativelanguage.googleapis.com", "GEMINI_API_KEY"),
-        ProviderConfig("openrouter", chat_client.KIND, "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
-        ProviderConfig("deepseek", chat_client.KIND, "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
-        ProviderConfig("mistral", chat_client.KIND, "https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
-        ProviderConfig("xai", chat_client.KIND, "https://api.x.ai/v1", "XAI_API_KEY"),
-        ProviderConfig("groq", chat_client.KIND, "https://api.groq.com/openai/v1", "GROQ_API_KEY"),
-        ProviderConfig("ollama", chat_client.KIND, "http://127.0.0.1:11434/v1"),
-        ProviderConfig("lmstudio", chat_client.KIND, "http://127.0.0.1:1234/v1"),
-        ProviderConfig("llamacpp", chat_client.KIND, "http://127.0.0.1:8080/v1"),
-        ProviderConfig("vllm", chat_client.KIND, "http://127.0.0.1:8000/v1"),
-        ProviderConfig(DEMO, DEMO),
-    )
+    name: ProviderConfig(name, kind, address, variable) for name, (kind, address, variable) in _ROWS.items()
 }
-
 
 DIALECTS: Mapping[str, Callable[[str, str, str], ProtocolDialect]] = {
     chat_client.KIND: OpenAIChat,
