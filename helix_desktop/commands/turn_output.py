@@ -52,18 +52,15 @@ class TurnPrinter:
 
     def send_and_print(self, parts: tuple[UserPart, ...]) -> None:
         """Send a message, or continue the turn without one."""
-        if not parts:
-            self.has_begun = True
-            return self.session.resume_turn()
-        self.session.send_message(parts)
-        self.message = self.session.queue[-1]
-        return None
+        self.has_begun = not parts
+        self.session.send_message(parts) if parts else self.session.resume_turn()
+        self.message = self.session.queue[-1] if parts else None
 
     def stop_or_take_back(self) -> None:
         """Stop the turn. While the message waits, the turn is somebody else's: take the message back instead."""
         if self.is_waiting:
-            places = (place for place, waiting in enumerate(self.session.queue) if waiting is self.message)
-            self.session.queue.take_back_queued(next(places))
+            places = [id(waiting) for waiting in self.session.queue]
+            self.session.queue.take_back_queued(places.index(id(self.message)))
         elif not self.ended:
             self.session.stop_turn()
 
@@ -107,8 +104,7 @@ class TurnPrinter:
     def _end_printing(self, why: str) -> None:
         """Ends the printing, even if the end of the turn could not be stored."""
         if self.ended is None:
-            unsent = " Your message was not sent." if self.is_waiting else ""
-            self.ended = TurnEnded(TurnEnd.FAILED, f"{why}{unsent}".strip())
+            self.ended = TurnEnded(TurnEnd.FAILED, f"{why}{' Your message was not sent.' * self.is_waiting}".strip())
         self._waiting.put_nowait("")
 
     async def print_until_turn_ends(self, console: Console) -> None:

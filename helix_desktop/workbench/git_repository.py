@@ -118,17 +118,26 @@ _PROPOSE = (
 
 def _run_git_commit(root: Path, names: Sequence[str], message: str) -> str:
     tracked = run_git(root, "ls-files", "-z").split(b"\0")
-    raw = [os.fsencode(name) for name in names if os.path.lexists(root / name) or os.fsencode(name) in tracked]
+    found = [name for name in names if (root / name).is_symlink() or (root / name).is_file()]  # Git keeps no folders.
+    new = [name for name in map(os.fsencode, found) if name not in tracked]
+    raw = new + [name for name in map(os.fsencode, names) if name in tracked]
+    if not raw:
+        raise InvalidInput("Nothing was committed: Git does not keep empty folders.")
     if filtered := find_filtered_files(root, raw):
         raise ActionRefused(
             f"A git filter (such as Git LFS) would have to change {filtered[0]} before the commit, and Helix Desktop does not run filters.",
             remedy="Nothing was committed. Commit these files with git itself.",
         )
-    listed = b"".join(name + b"\0" for name in raw)
+    listed, added = (b"".join(name + b"\0" for name in each) for each in (raw, new))
     files = ("--pathspec-from-file=-", "--pathspec-file-nul")
     literal = ("--literal-pathspecs",)
-    run_git(root, *literal, "add", "--all", *files, stdin=listed)
-    said = run_git(root, *literal, "commit", "--only", "--message", message, *files, stdin=listed)
+    run_git(root, *literal, "add", "--intent-to-add", *files, stdin=added)  # Git commits only files that it knows.
+    try:
+        said = run_git(root, *literal, "commit", "--only", "--message", message, *files, stdin=listed)
+    except ActionRefused:
+        if new:
+            run_git(root, *literal, "rm", "--cached", "--quiet", *files, stdin=added)
+        raise
     return said.decode("utf-8", "replace").partition("\n")[0]
 
 

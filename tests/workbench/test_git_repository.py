@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from helix_desktop.errors import NotFound
+from helix_desktop.errors import ActionRefused, InvalidInput, NotFound
 from tests.workbench.conftest import Desks
 from tests.workbench.test_open_workbench import bench_on
 
@@ -48,6 +48,29 @@ async def test_a_commit_takes_these_files_and_leaves_what_else_is_staged(desks: 
     await bench.file_changes.git_repository.commit_files(["0/a", "0/never-there"], "Say two")
     assert git(project, "show", "--name-only", "--format=%s", "HEAD").split() == ["Say", "two", "a"]
     assert git(project, "diff", "--cached", "--name-only").split() == ["b"]
+
+
+async def test_a_commit_leaves_out_empty_folders_and_one_that_git_refuses_leaves_nothing_staged(
+    desks: Desks, project: Path
+) -> None:
+    """The list of a turn's changes has the folders, too: pytest makes `.benchmarks`, and no commit succeeded."""
+    bench = await bench_on(desks, project)
+    (project / "empty").mkdir()
+    (project / "a").write_text("two\n")
+    (project / "new").write_text("new\n")
+    (project / "b").unlink()
+    paths = ["0/empty", "0/a", "0/new", "0/b"]
+    lock = project / ".git" / "refs" / "heads" / f"{git(project, 'branch', '--show-current').strip()}.lock"
+    lock.touch()
+    before = git(project, "status", "--porcelain")
+    with pytest.raises(ActionRefused):
+        await bench.file_changes.git_repository.commit_files(paths, "All")
+    assert git(project, "status", "--porcelain") == before
+    lock.unlink()
+    await bench.file_changes.git_repository.commit_files(paths, "All")
+    assert git(project, "status", "--porcelain") == ""
+    with pytest.raises(InvalidInput, match="empty folders"):
+        await bench.file_changes.git_repository.commit_files(["0/empty"], "Nothing")
 
 
 async def test_a_repository_is_begun_where_there_is_none(desks: Desks, tmp_path: Path) -> None:
