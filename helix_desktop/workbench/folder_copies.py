@@ -376,6 +376,7 @@ class RepositoryCopies:
             merged = [f"{at}/" for at, (number, _) in enumerate(copy.places) if copy.repositories[number].base]
             changes = [one for one in compare_trees(versions.latest_versions(), now) if one.path.startswith((*merged,))]
         await asyncio.to_thread(_remember_brought_back, copy, changes, is_merged=True)
+        await self.refresh_changed_files(copy.id)
         return said
 
     def _check_nobody_works_in(self, copy: FolderCopy) -> None:

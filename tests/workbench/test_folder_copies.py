@@ -529,6 +529,18 @@ async def test_the_same_file_changed_in_two_copies_is_said(desks: Desks, project
     }
 
 
+async def test_what_was_merged_is_no_longer_changed_in_other_copies(desks: Desks, project: Path) -> None:
+    """The warning stayed until the next message."""
+    bench = await bench_on(desks, project)
+    one, two = [await copy_in(bench) for _ in range(2)]
+    for copy in (one, two):
+        (copy.folder / "0" / "a").write_text(f"by {copy.id}\n")
+    await bench.copies.read_status_of_copies()
+    assert bench.copies.overlaps[two.id] == {str(project / "a"): [one.id]}
+    await bench.copies.bring_back(one, "merge", "Work")
+    assert bench.copies.overlaps == {one.id: {}, two.id: {}}
+
+
 async def test_a_fork_may_have_a_copy_of_its_own(desks: Desks, project: Path) -> None:
     bench = await bench_on(desks, project)
     (project / "a").write_text("not committed\n")
