@@ -20,6 +20,14 @@ def sources_of(sample: Sample) -> list[DetailSource]:
     return [*said, *(DetailSource(2, "output", text) for text in sample.seen)]
 
 
+def test_a_file_whose_name_has_several_dots_and_a_version_after_v_are_checked() -> None:
+    sources = [DetailSource(1, "user", "See app/server.ts, docs/notes.txt and v1.47.0.")]
+    summary = "Limits are in app/lib/pressure.server.ts now.\nA note is in docs/releases/2.2.8.txt.\nIt is at v1.48.2."
+    found = [claim.partition(" — ")[0] for claim in find_unsupported_claims(summary, sources)]
+    assert found == ["app/lib/pressure.server.ts", "docs/releases/2.2.8.txt", "1.48.2"]
+    assert find_unsupported_claims("It is at v1.47.0.", sources) == []
+
+
 def test_nearly_every_false_sentence_is_found() -> None:
     written, found = Counter[str](), Counter[str]()
     for sample, text, kind, sentence in false_handovers():
