@@ -139,15 +139,19 @@ class FileChanges:
             changes["changes.leave_out"] = list(leave_out)
         await self._bench.change_settings(changes)
 
-    async def turns_with_changes(self, conversation: str) -> Sequence[turn_changes.TurnOfChanges]:
-        """Return the turns that changed files, with what their sub-agents changed."""
+    async def turns_with_changes(
+        self, conversation: str, *, is_subagent: bool = False
+    ) -> Sequence[turn_changes.TurnOfChanges]:
+        """Return the turns that changed files, with what their sub-agents changed, except in copies of their own."""
         found = []
         facts = await self._bench.read_conversation_facts(conversation)
+        if is_subagent and any(getattr(one.fact, "copy", "") == conversation for one in facts[:1]):
+            return []
         for turn in await asyncio.to_thread(turn_changes.group_changes_by_turn, facts):
             sources = list(turn.sources)
             for child in turn.children:
                 with suppress(HelixError):
-                    for inner in await self.turns_with_changes(child):
+                    for inner in await self.turns_with_changes(child, is_subagent=True):
                         sources += inner.sources
             if sources:
                 sources.sort(key=lambda source: (source.time, source.seq))

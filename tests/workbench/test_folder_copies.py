@@ -13,8 +13,8 @@ import pytest
 
 from helix_desktop.acp_agent.conversation_updates import ClientAbilities, ConversationUpdates
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.facts import ConversationStarted, FilesChanged, Text, ToolCall, UserSaid
-from helix_desktop.engine.ports import CallContext, PermissionAnswer, PermissionQuestion
+from helix_desktop.engine.facts import ConversationStarted, FilesChanged, Text, ToolCall, ToolReturned, UserSaid
+from helix_desktop.engine.ports import CallContext, EntryOrigin, PermissionAnswer, PermissionQuestion
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.session_events import Event, MeterChanged, QuestionAsked
 from helix_desktop.errors import ActionRefused
@@ -576,6 +576,31 @@ async def test_where_the_settings_say_so_new_conversations_and_sub_agents_work_i
     words = await bench.copies.describe_copy_of_agent(child)
     assert f"{project}/a" in words
     assert f"call apply_agent_changes with the agent {child.id}" in words
+
+
+@pytest.mark.parametrize("isolated", [True, False])
+async def test_what_a_sub_agent_changed_in_its_own_copy_is_no_change_of_the_parents(
+    desks: Desks, project: Path, *, isolated: bool
+) -> None:
+    """It was listed as done in the user's folder, and reversing its undo wrote it there."""
+    bench = await bench_on(desks, project)
+    parent = await bench.start_conversation()
+    wish = Delegation(parent.id, "1", "task", "", (), 1, isolated=isolated)
+    child = await bench._create_subagent_session(ConversationStarted(parent=parent.id), wish)
+    kit = await bench.copies.get_or_open_tools(child.conversation.state.own_copy)
+    assert kit.resources.checkpoints is not None
+    await kit.resources.checkpoints.ensure_first_check()
+    window = await kit.resources.checkpoints.begin_step("", child.id, "command")
+    assert window is not None
+    (kit.resources.roots.folders[0] / "a").write_text("by the sub-agent\n")
+    fact = await kit.resources.checkpoints.end_step(window)
+    assert fact is not None
+    await child.conversation.append_facts(UserSaid((Text("task"),)), fact)
+    said = await bench.workspace.cache.store_content(b"done", EntryOrigin("delegate"))
+    returned = ToolReturned("1", said, 1, child=child.id)
+    await parent.conversation.append_facts(UserSaid((Text("Delegate it."),)), returned)
+    assert len(await bench.file_changes.turns_with_changes(parent.id)) == (not isolated)
+    assert len(await bench.file_changes.turns_with_changes(child.id)) == 1
 
 
 @pytest.mark.parametrize("allowed", [True, False])
