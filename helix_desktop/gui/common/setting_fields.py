@@ -84,7 +84,12 @@ class ChoiceField(_IgnoresWheel, QtWidgets.QComboBox):
 
 
 class WholeNumberField(_IgnoresWheel, QtWidgets.QSpinBox):
-    """A whole number."""
+    """A whole number. Qt would make 15 of “1,5”; here, the field goes back to its last value."""
+
+    def validate(self, text: str, position: int) -> tuple[QValidator.State, str, int]:
+        if re.search(rf"{re.escape(self.locale().groupSeparator())}(?!\d{{3}}(?!\d))", text):
+            return QValidator.State.Intermediate, text, position
+        return super().validate(text, position)
 
 
 class NumberField(_IgnoresWheel, QtWidgets.QDoubleSpinBox):

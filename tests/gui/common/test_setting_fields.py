@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from PySide6.QtCore import QLocale, QPoint, Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QComboBox, QDoubleSpinBox, QLabel
+from PySide6.QtWidgets import QComboBox, QDoubleSpinBox, QLabel, QSpinBox
 
 from helix_desktop.gui.common.setting_fields import FieldDeclaration, build_field, build_field_row
 from helix_desktop.gui.main_window import MainWindow
@@ -54,4 +54,17 @@ def test_a_sign_for_thousands_that_no_thousands_follow_is_a_decimal_sign(
     QTest.keyClicks(field, typed)
     QTest.keyClick(field, Qt.Key.Key_Return)
     assert given == [value]
+    field.close()
+
+
+@pytest.mark.parametrize(("typed", "value"), [("1,5", 9), ("1,50", 9), ("1,500", 1_500), ("1,500,000", 1_500_000)])
+def test_a_whole_number_with_a_part_of_a_group_is_not_taken(theme: Theme, typed: str, value: int) -> None:
+    field = build_field(FieldDeclaration("tokens", "Tokens", "", 9, most=9_000_000), lambda _: None)
+    assert isinstance(field, QSpinBox)
+    field.setLocale(QLocale("en_GB"))
+    field.show()
+    field.selectAll()
+    QTest.keyClicks(field, typed)
+    QTest.keyClick(field, Qt.Key.Key_Return)
+    assert field.value() == value
     field.close()
