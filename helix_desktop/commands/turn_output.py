@@ -5,21 +5,8 @@ import json
 from dataclasses import field
 
 from helix_desktop.console import Console, escape_control_characters
-from helix_desktop.engine import session_events
+from helix_desktop.engine import facts, session_events
 from helix_desktop.engine.fact_encoding import encode_fact
-from helix_desktop.engine.facts import (
-    Fact,
-    Folded,
-    ModelReplied,
-    Recorded,
-    Text,
-    ToolCall,
-    ToolReturned,
-    TurnEnd,
-    TurnEnded,
-    UserPart,
-    UserSaid,
-)
 from helix_desktop.engine.messages import RetryDelay, TextDelta
 from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion
 from helix_desktop.engine.session import Session
@@ -41,7 +28,7 @@ class TurnPrinter:
     as_lines: bool
     message: QueuedMessage | None = None  # Nothing is printed or answered while it waits for another turn to end.
     has_begun: bool = False  # Whether the message, if there is one, has been recorded.
-    ended: TurnEnded | None = None
+    ended: facts.TurnEnded | None = None
     refused: list[str] = field(default_factory=list)
     _waiting: asyncio.Queue[str] = field(default_factory=asyncio.Queue)
 
@@ -50,7 +37,7 @@ class TurnPrinter:
         """Whether the message is still in the conversation's queue."""
         return self.message is not None and any(waiting is self.message for waiting in self.session.queue)
 
-    def send_and_print(self, parts: tuple[UserPart, ...]) -> None:
+    def send_and_print(self, parts: tuple[facts.UserPart, ...]) -> None:
         """Send a message, or continue the turn without one."""
         self.has_begun = not parts
         self.session.send_message(parts) if parts else self.session.resume_turn()
@@ -90,21 +77,23 @@ class TurnPrinter:
         if isinstance(event, session_events.QuestionAsked):
             self.session.answer_question(event.number, self.answer_by_allowed_names(event.question))
 
-    def _print_fact(self, recorded: Recorded) -> None:
+    def _print_fact(self, recorded: facts.Recorded) -> None:
         if self.as_lines:
             self._waiting.put_nowait(fact_as_json_line(recorded) + "\n")
         elif words := _plain_text_of_fact(recorded.fact):
             self._waiting.put_nowait(escape_control_characters(words))
-        if isinstance(recorded.fact, UserSaid) and not (recorded.fact.by or recorded.fact.steering):
+        if isinstance(recorded.fact, facts.UserSaid) and not (recorded.fact.by or recorded.fact.steering):
             self.has_begun = True
-        if isinstance(recorded.fact, TurnEnded):
-            self.ended = recorded.fact if self.has_begun else TurnEnded(TurnEnd.STOPPED, "your message was taken back")
+        if isinstance(recorded.fact, facts.TurnEnded):
+            taken_back = facts.TurnEnded(facts.TurnEnd.STOPPED, "your message was taken back")
+            self.ended = recorded.fact if self.has_begun else taken_back
             self._waiting.put_nowait("")
 
     def _end_printing(self, why: str) -> None:
         """Ends the printing, even if the end of the turn could not be stored."""
         if self.ended is None:
-            self.ended = TurnEnded(TurnEnd.FAILED, f"{why}{' Your message was not sent.' * self.is_waiting}".strip())
+            unsent = " Your message was not sent." if self.is_waiting else ""
+            self.ended = facts.TurnEnded(facts.TurnEnd.FAILED, f"{why}{unsent}".strip())
         self._waiting.put_nowait("")
 
     async def print_until_turn_ends(self, console: Console) -> None:
@@ -133,20 +122,20 @@ class TurnPrinter:
         )
 
 
-def fact_as_json_line(recorded: Recorded) -> str:
+def fact_as_json_line(recorded: facts.Recorded) -> str:
     body = {"conversation": recorded.conversation, "seq": recorded.seq, "time": recorded.time}
     return json.dumps({**body, **json.loads(encode_fact(recorded.fact))}, ensure_ascii=False)
 
 
-def _plain_text_of_fact(fact: Fact) -> str:
+def _plain_text_of_fact(fact: facts.Fact) -> str:
     """The text of a fact in plain output. Empty for most facts."""
     match fact:
-        case ModelReplied(parts=parts):
-            calls = [part for part in parts if isinstance(part, ToolCall)]
-            said = any(isinstance(part, Text) for part in parts)
+        case facts.ModelReplied(parts=parts):
+            calls = [part for part in parts if isinstance(part, facts.ToolCall)]
+            said = any(isinstance(part, facts.Text) for part in parts)
             return ("\n" if said else "") + "".join(f"· {call.name} {call.arguments[:100]}\n" for call in calls)
-        case ToolReturned(ok=False, head=head):
+        case facts.ToolReturned(ok=False, head=head):
             return f"· failed: {next(iter(head.strip().splitlines()), '')[:100]}\n"
-        case Folded(kind=kind, tokens_before=before, tokens=after):
+        case facts.Folded(kind=kind, tokens_before=before, tokens=after):
             return f"· {kind.value}: {before:,} → {after:,} tokens\n"
     return ""

@@ -206,15 +206,20 @@ class MessageToSend:
                 send_again()
                 return
             ways = [(tr("Keep these changes"), send_again), (tr("Undo these changes"), undo_and_send)]
-            box = ask_to_choose_one(window, tr("Send the edited message"), named, "", ways)
-            box.rejected.connect(lambda: self.not_sent(None))
+            ask_to_choose_one(window, tr("Send the edited message"), named, "", ways).rejected.connect(edit_again)
 
         def find_changed_files() -> None:
             work = changes.changes_after_fact(session.id, seq)
             window.run_for_window(work, then=ask_about_changed_files, failed=send_again)
 
+        def edit_again() -> None:
+            if (composer := window.chat.composer).draft_place == (self.bench.id, session.id):
+                composer.edit_earlier_message(seq, self.parts)
+            else:
+                self.not_sent(None)
+
         price = session.context.estimate_cost_of_sending(self.parts, instead_of=seq)
-        send_or_ask_if_expensive(window, price, find_changed_files, lambda: self.not_sent(None))
+        send_or_ask_if_expensive(window, price, find_changed_files, edit_again)
 
     def trash_empty_conversation_and_give_back(self, error: HelixError | None) -> None:
         """Puts back a command that was to be the first message and was not sent. The conversation

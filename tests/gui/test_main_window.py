@@ -733,6 +733,7 @@ def test_an_edited_message_asks_about_the_files_that_its_turn_changed(
     assert bench.file_changes.now["a.py"] == now
     assert (len(said(session)) > count) is sent
     assert window.chat.composer.text.toPlainText() == ("" if sent else "Otherwise")
+    assert window.chat.composer._editing.isVisibleTo(window) is not sent  # Else, it would be sent as a new message.
     if now == b"one\n":
         assert (window.notices.shown_text, window.notices._button.text()) == ("1 file was restored.", "Redo")
 
