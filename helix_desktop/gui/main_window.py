@@ -276,6 +276,7 @@ class MainWindow(WindowFrame):
 
     def _report_workspace_not_opened(self, error: HelixError) -> None:
         self._wanted_workspace = ""
+        self.rail.mark_open_workspace(self.showing.workspace_id)
         self.notices.show_error_notice(error)
         if self.current_workbench is None:
             self.switch_to_page("welcome")

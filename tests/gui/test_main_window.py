@@ -1027,6 +1027,15 @@ def test_a_workspace_that_cannot_be_opened_is_said_and_another_way_is_shown(
     assert window.notices._text.text() == "storage-engine is open in another program. Close it there."
 
 
+def test_a_workspace_that_cannot_be_opened_is_not_marked_as_the_open_one(window: MainWindow, desk: FakeDesk) -> None:
+    """What was typed went to the other one."""
+    shown, button = window.showing.workspace_id, next(b for b in window.rail._buttons if not b.isChecked())
+    del desk.benches[button.workspace]
+    button.click()
+    assert window.notices._text.text() == f"There is no workspace {button.workspace}."
+    assert [each.workspace for each in window.rail._buttons if each.isChecked()] == [shown]
+
+
 def test_a_key_leads_to_the_next_conversation_that_waits(
     window: MainWindow, session: FakeSession, bench: FakeWorkbench
 ) -> None:
