@@ -102,12 +102,10 @@ class GitRepository:
         if not message.strip():
             raise InvalidInput("Enter a message for the commit.")
         by_root: dict[Path, list[str]] = {}
-        roots = self._roots()
         for path in paths:
             number, _, inside = path.partition("/")
-            by_root.setdefault(roots[int(number)], []).append(inside)
-        answers = [await asyncio.to_thread(_run_git_commit, *one, message) for one in by_root.items()]
-        return "\n".join(answers)
+            by_root.setdefault(self._roots()[int(number)], []).append(inside)
+        return "\n".join([await asyncio.to_thread(_run_git_commit, *one, message) for one in by_root.items()])
 
 
 _PROPOSE = (

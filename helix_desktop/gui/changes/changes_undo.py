@@ -195,9 +195,19 @@ def describe_undone_files(undone: FileUndoResult) -> str:
 
 
 def _undos_to_reverse(turns: Sequence[TurnOfChanges], undone: Sequence[TurnOfChanges]) -> list[ChangeSource]:
-    """Returns the undos of all turns, oldest first. The only undo of an entire turn is reversed by its redo."""
+    """Returns the undos of all turns, oldest first, but none that a redo reversed at once, nor a turn's only one."""
     found = []
     for turn in turns:
-        undos = [source for source in turn.sources if source.fact.by == "undo"]
+        undos: list[ChangeSource] = []
+        for undo in (each for each in turn.sources if each.fact.by == "undo"):
+            if undos and _is_exact_reversal(undo.fact, undos[-1].fact):
+                undos.pop()
+            else:
+                undos.append(undo)
         found += undos if turn not in undone or len(undos) > 1 else []
     return sorted(found, key=lambda undo: undo.time)
+
+
+def _is_exact_reversal(later: FilesChanged, earlier: FilesChanged) -> bool:
+    states = earlier.before, earlier.after
+    return later.undoes == earlier.undoes and states[0] != states[1] and (later.after, later.before) == states

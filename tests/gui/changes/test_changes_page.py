@@ -20,6 +20,7 @@ from helix_desktop.engine.changes.turn_changes import (
     UncoveredPath,
     UndoOutlook,
 )
+from helix_desktop.engine.digest import Digest
 from helix_desktop.errors import NotFound
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.changes.changes_page import ChangesPage
@@ -317,6 +318,19 @@ def test_each_undo_can_be_reversed_not_only_the_last(page: ChangesPage, changes:
     asked = dialog(page, UndoChangesDialog)
     assert isinstance(asked, UndoChangesDialog)
     assert asked.undo_button.text() == "Redo"
+
+
+def test_an_undo_that_was_reversed_at_once_is_not_offered_again(page: ChangesPage, changes: FakeChanges) -> None:
+    """After Undo and Redo, two lines looked the same: one would have taken the changes away again."""
+    (turn,) = page._turns
+    states = Digest.of_content(b"one"), Digest.of_content(b"two")
+    fact = replace(turn.sources[0].fact, by="undo", undoes=(8,), before=states[0], after=states[1])
+    undo = replace(turn.sources[0], seq=40, time=1.0, fact=fact)
+    redo = replace(undo, seq=41, time=2.0, fact=replace(fact, before=states[1], after=states[0]))
+    page._turns = [replace(turn, sources=(*turn.sources, undo, redo))]
+    page.files.files.items = [replace(entry, turn=page._turns[0]) for entry in page.files.files.items]
+    page.undo_button.click()
+    assert [action.text() for action in page.findChildren(QMenu)[-1].actions()] == ["Undo turn 12…"]
 
 
 def test_a_step_that_is_undone_already_is_not_offered(page: ChangesPage, changes: FakeChanges) -> None:
