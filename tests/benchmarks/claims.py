@@ -1,9 +1,12 @@
 """What the search for invented claims marks in sentences of people who have not seen it.
 
-python -m tests.benchmarks.claims SENTENCES… [--traces DIR] [--quiet]
+python -m tests.benchmarks.claims tests/benchmarks/claims_sentences/*.jsonl [--traces DIR] [--quiet]
 
 Each file has a line per sentence: `{"session", "text", "honest", "kind", "false_part"}`. `session` is a recording below the
 folder of traces. It is imported as a user would, and the sentences stand in a fold of all of it.
+
+Rules were chosen on a to d, so only e to g, which were judged once before anybody read them, say what to expect. To choose on these,
+too, leave out one set after the other.
 """
 
 from __future__ import annotations
