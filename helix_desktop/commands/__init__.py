@@ -11,22 +11,18 @@ from argparse import Namespace
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn, TypeAlias
 
 from helix_desktop import __version__
+from helix_desktop.json_values import parse_object
+from helix_desktop.resources import resources_folder
 
 Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001 - it has no other name
-Options = Mapping[str, str | Mapping[str, Any]]
+Options = Mapping[str, str | Mapping[str, Any] | None]
 Run = Callable[[Namespace], int | Coroutine[Any, Any, int]]
-WORKSPACE: Options = {"WORKSPACE": "the workspace's name or ID"}
-NAMED_WORKSPACE: Options = {
-    "--workspace, -w W": {"default": None, "help": "the workspace's name or ID (default: the workspace of this folder)"}
-}
-JSON: Options = {"--json": "print one JSON value instead of text"}
-CONVERSATION: Options = {"CONVERSATION": "the conversation's ID, its beginning, or its title"}
 MOST = 10**18 - 1  # A larger number may not fit into the database's 64-bit integers.
 NOUNS = (
     "workspace", "conversation", "cache", "changes", "copy", "project", "forget", "ask", "acp",
@@ -81,20 +77,40 @@ def parse_number(text: str, *, most: int = MOST, least: int = 0, what: str = "a 
 
 
 parse_port = partial(parse_number, most=65_535, what="a port number")
+Types = Mapping[str, Callable[[str], Any]]
+TYPES: Types = {"path": Path, "int": int, "float": float, "number": parse_number, "port": parse_port}
 
 
-def add_options(parser: argparse.ArgumentParser, options: Options) -> None:
-    """Adds the options of a table, which maps how an option is written to its help, or to more
-    arguments for argparse.
+def options_of_command(name: str) -> Options:
+    """Returns what a command takes, as `resources/command_line.json` lists it: how an option is written, and its
+    help or more arguments for argparse.
 
     `--yes` is a switch, `--name NAME` a text (none by default), `--to URL...` a list of texts, `--as
     openai|codex` a choice (the first by default). `FILE` is positional, `[FILE]` may be left out,
-    `FILE...` and `[FILE...]` take several.
+    `FILE...` and `[FILE...]` take several. `*yes` stands for options that several commands take.
+    An option whose help is null is not shown.
     """
+    found: dict[str, Any] = {}
+    table = _read_command_line()[name]
+    for written, given in table.get("options", table).items():
+        found |= options_of_command(written) if written.startswith("*") else {written: given}
+    return found
+
+
+@cache
+def _read_command_line() -> Mapping[str, Any]:
+    return parse_object((resources_folder() / "command_line.json").read_bytes()) or {}
+
+
+def _add_options(parser: argparse.ArgumentParser, options: Options, types: Types) -> None:
     for written, given in options.items():
         words = [word.rstrip(",") for word in written.split()]
         names = [word for word in words if word.startswith("-")]
-        settings: dict[str, Any] = {"help": given} if isinstance(given, str) else dict(given)
+        settings: dict[str, Any] = dict(given) if isinstance(given, Mapping) else {"help": given}
+        if settings.get("help", "") is None:
+            settings["help"] = argparse.SUPPRESS
+        if "type" in settings:
+            settings["type"] = types[settings["type"]]
         if len(names) == len(words):
             settings.setdefault("action", "store_true")
         elif names:
@@ -117,26 +133,28 @@ def _build_argparse_settings(value: str) -> dict[str, Any]:
 
 
 def add_subcommand(
-    verbs: Subparsers, name: str, sentence: str, run: Run, options: Options | None = None, **defaults: object
+    verbs: Subparsers, name: str, run: Run, *, types: Types | None = None, **defaults: object
 ) -> argparse.ArgumentParser:
-    """Adds a command that prints one JSON value with `--json`. `defaults` are read by `run_on_workspace`."""
-    one = _add_parser(verbs, name, sentence)
-    add_options(one, {**(options or {}), **JSON})
+    """Adds a command of `resources/command_line.json`. `types` reads values that only this command takes;
+    `defaults` are read by `run_on_workspace`.
+    """
+    one = _add_parser(verbs, name)
+    _add_options(one, options_of_command(name), {**TYPES, **(types or {})})
     one.set_defaults(run=run, **defaults)
     return one
 
 
-def add_noun(
-    nouns: Subparsers, name: str, sentence: str, *, process: Run | None = None, status: Run | None = None
-) -> Subparsers:
+def add_noun(nouns: Subparsers, name: str, *, process: Run | None = None, status: Run | None = None) -> Subparsers:
     """Adds a command and returns its verbs. Without a verb, it prints the status of its process, if it has one."""
-    noun = _add_parser(nouns, name, sentence)
+    noun = _add_parser(nouns, name)
     if process is not None:
         noun.add_argument("--run", dest="run", action="store_const", const=process, help=argparse.SUPPRESS)
         noun.set_defaults(run=status, json=False, starts=False)
     return noun.add_subparsers(required=process is None, metavar="VERB")
 
 
-def _add_parser(where: Subparsers, name: str, sentence: str) -> argparse.ArgumentParser:
-    description = f"{sentence[:1].upper()}{sentence[1:]}."
-    return where.add_parser(name, help=sentence, description=description)
+def _add_parser(where: Subparsers, name: str) -> argparse.ArgumentParser:
+    table = _read_command_line()[name]
+    sentence: str = table["help"]
+    description = table.get("description", f"{sentence[:1].upper()}{sentence[1:]}.")
+    return where.add_parser(name.rsplit(maxsplit=1)[-1], help=sentence, description=description)

@@ -11,7 +11,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from helix_desktop.commands import Subparsers, add_options, workspace_access
+from helix_desktop.commands import Subparsers, add_subcommand, workspace_access
 from helix_desktop.console import Console, Terminal
 from helix_desktop.errors import ActionRefused, InvalidInput
 
@@ -23,10 +23,7 @@ if TYPE_CHECKING:
 
 
 def add_acp_command(nouns: Subparsers) -> None:
-    acp = nouns.add_parser("acp", help="make the agent available to an editor that supports the Agent Client Protocol")
-    words = "the workspace's name or ID (default: the workspace of the folder that the editor opens; one is created if the folder has none)"
-    add_options(acp, {"--workspace, -w W": words})
-    acp.set_defaults(run=run_acp_command, work=serve_editor_in_workspace, lasting=True)
+    add_subcommand(nouns, "acp", run_acp_command, work=serve_editor_in_workspace, lasting=True)
 
 
 async def run_acp_command(arguments: Namespace) -> int:

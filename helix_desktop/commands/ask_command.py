@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from helix_desktop import errors
-from helix_desktop.commands import NAMED_WORKSPACE, Options, Subparsers, add_options, workspace_access
+from helix_desktop.commands import Subparsers, add_subcommand, workspace_access
 from helix_desktop.console import Console
 from helix_desktop.engine.facts import Text, TurnEnd, TurnEnded, UserSaid
 
@@ -20,29 +20,10 @@ if TYPE_CHECKING:
 
 FETCH_SECONDS = 20.0  # A turn waits at most this long for facts that other machines have written.
 WAIT_SECONDS = 1.0  # The pause between two checks of whether another machine has finished.
-OPTIONS: Options = {
-    **NAMED_WORKSPACE,
-    "--conversation, -c C": "the conversation to continue, by its ID or title",
-    "--model, -m M": "the model for this conversation, as provider/model",
-    "--allow WHAT...": "edits, commands, all, or the name of a tool. Five permissions are given only by name or with all: hidden (run commands that hide what they run), held (run commands that a rule may deny or may require you to approve), outside_sandbox (run commands outside the sandbox), opened (run commands that use hidden files or other access that you did not give to all commands) and runs_later (change files that other programs run). Anything else that needs permission is refused",
-    "--if-busy refuse|wait|branch": "what to do when another computer is working in the conversation: refuse (send nothing), wait until it has finished, or branch (continue in a copy); default: refuse",
-    "--copy": "start the conversation in its own copy of the repository; with --conversation, continue in a fork that works in a copy of its files",
-    "--copy-with-changes": "like --copy, but the copy also contains your uncommitted changes",
-    "--acp AGENT": "start the conversation with an agent that speaks the Agent Client Protocol: one found on this computer, or added in the settings",
-    "--choose WHAT=VALUE...": "with --acp: a mode, a model or another option of the agent",
-    "--resume": "with --conversation and without TEXT: continue a turn that was interrupted or stopped at a limit",
-    "--json": "print every record of the turn as a line of JSON instead of text",
-    "[TEXT...]": {
-        "dest": "text",
-        "help": "the message; - reads standard input, /NAME uses a slash command or skill from the folder",
-    },
-}
 
 
 def add_ask_command(nouns: Subparsers) -> None:
-    ask = nouns.add_parser("ask", help="send a message and print the agent's answer, without a window")
-    add_options(ask, OPTIONS)
-    ask.set_defaults(run=run_ask_command, work=ask_in_workspace, lasting=True)
+    add_subcommand(nouns, "ask", run_ask_command, work=ask_in_workspace, lasting=True)
 
 
 def run_ask_command(arguments: Namespace) -> int:

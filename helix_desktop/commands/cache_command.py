@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 
-from helix_desktop.commands import Options, Subparsers, add_noun, format_local_time, parse_number, workspace_access
+from helix_desktop.commands import Subparsers, add_noun, format_local_time, workspace_access
 from helix_desktop.commands.workspace_access import add_workspace_subcommand, print_result
 from helix_desktop.console import Console
 from helix_desktop.engine.cache_entry_rows import EntryFilter, EntrySort
@@ -21,40 +21,19 @@ BY_NAME = {f".{kind}": f"application/{kind}" for kind in ("json", "xml", "pdf")}
 BY_NAME |= {".png": "image/png", ".jpg": "image/jpeg"}
 
 
-SEARCHING: Options = {
-    "WORD...": "words, and filters such as by:user, agent:codex, tool:bash, file:main.py or before:2026-01-31",
-    "--tool TOOL": "search only outputs of this tool",
-    "--limit N": {"type": parse_number, "default": 20, "help": "show at most N (default: 20; 0 means all)"},
-}
-
-
 def add_cache_command(nouns: Subparsers) -> None:
-    verbs = add_noun(nouns, "cache", "store, find and verify content in a workspace's cache")
-    options: Options = {"FILE": {"type": Path, "help": "the file to store; - reads standard input"}}
-    sentence = "store a file or standard input, and print its hash"
-    add_workspace_subcommand(verbs, "put", sentence, put_input_into_cache, options, run=_run_cache_put)
-    options = {
-        "HASH": "the hash of an entry, or the first part of it",
-        "--output, -o FILE": {"type": Path, "default": STANDARD},
-    }
-    add_workspace_subcommand(
-        verbs, "get", "write an entry's bytes to a file or standard output", output_entry_content, options, reads=True,
-        run=lambda given: workspace_access.run_on_workspace(given, target=file_unless_dash(given.output)),
-    )  # fmt: skip
-    add_counting_verb = partial(add_workspace_subcommand, verbs, counts=True)
-    options = {
-        "--tool TOOL": "list only outputs of this tool",
-        "--sort time|tool|source|size|tokens|uses": {},
-        "--limit N": {"type": parse_number, "default": 50, "help": "show at most N (default: 50; 0 means all)"},
-    }
-    add_counting_verb("list", "list entries, newest first", print_entry_list, options, reads=True)
-    sentence = "find entries that contain certain words"
-    add_counting_verb("search", sentence, print_search_hits, SEARCHING, reads=True, only_entries=True)
-    add_counting_verb("verify", "read every entry and compare it with its hash", verify_all_entries, reads=True)
-    add_counting_verb("stats", "show how much is stored", print_cache_figures, reads=True)
-    size = {"type": parse_number, "default": 0, "help": "stop when the cache is this size or smaller"}
-    sentence = "remove cache entries that no message uses, except those you stored yourself"
-    add_counting_verb("collect", sentence, collect_unused_entries, {"--to BYTES": size})
+    add_verb = partial(add_workspace_subcommand, add_noun(nouns, "cache"))
+    add_verb("cache put", put_input_into_cache, run=_run_cache_put)
+    add_verb("cache get", output_entry_content, run=_run_cache_get, reads=True)
+    add_verb("cache list", print_entry_list, counts=True, reads=True)
+    add_verb("cache search", print_search_hits, counts=True, reads=True, only_entries=True)
+    add_verb("cache verify", verify_all_entries, counts=True, reads=True)
+    add_verb("cache stats", print_cache_figures, counts=True, reads=True)
+    add_verb("cache collect", collect_unused_entries, counts=True)
+
+
+def _run_cache_get(arguments: Namespace) -> int:
+    return workspace_access.run_on_workspace(arguments, target=file_unless_dash(arguments.output))
 
 
 def _run_cache_put(arguments: Namespace) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from helix_desktop.commands import Options, Subparsers, add_noun, workspace_access
+from helix_desktop.commands import Subparsers, add_noun, workspace_access
 from helix_desktop.commands.workspace_access import add_workspace_subcommand, print_result
 from helix_desktop.console import Console
 from helix_desktop.engine.changes.turn_changes import FileChange, PlannedUndo, TurnOfChanges, printable_path
@@ -20,28 +20,11 @@ if TYPE_CHECKING:
     from helix_desktop.workbench.change_list_and_undo import FileChanges
 
 
-OPTIONS: Options = {
-    "--conversation, -c C": "the conversation's ID or title (default: the newest one)",
-    "--turn N": "the number of a turn, or last (default: all turns)",
-}
-PATHS: Options = {"[PATH...]": "only these files"}
-RESTORING: Options = {
-    **workspace_access.YES,
-    "--conflicts now|before|merge": "what to do with files that were changed later: leave them unchanged (default), restore them anyway, or undo only the agent's changes",
-}
-
-
 def add_changes_command(nouns: Subparsers) -> None:
-    verbs = add_noun(nouns, "changes", "show and undo the changes that agents made to your files")
-    work = partial(workspace_access.run_on_workbench, _print_turns_with_files)
-    add_workspace_subcommand(verbs, "list", "list the turns that changed files, each with its files", work, OPTIONS)
-    options = {**PATHS, **OPTIONS}
-    work = partial(workspace_access.run_on_workbench, _print_patch)
-    add_workspace_subcommand(verbs, "show", "print the changes as a patch for `git apply`", work, options)
-    options |= RESTORING
-    work = partial(workspace_access.run_on_workbench, _restore_files)
-    sentence = "restore files to their state before the agent changed them"
-    add_workspace_subcommand(verbs, "restore", sentence, work, options)
+    verbs, on_workbench = add_noun(nouns, "changes"), workspace_access.run_on_workbench
+    add_workspace_subcommand(verbs, "changes list", partial(on_workbench, _print_turns_with_files))
+    add_workspace_subcommand(verbs, "changes show", partial(on_workbench, _print_patch))
+    add_workspace_subcommand(verbs, "changes restore", partial(on_workbench, _restore_files))
 
 
 async def _print_turns_with_files(bench: Workbench, arguments: Namespace, console: Console) -> int:

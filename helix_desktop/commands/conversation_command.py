@@ -5,19 +5,17 @@ import json
 import math
 from argparse import Namespace
 from datetime import datetime
+from functools import partial
 
 from helix_desktop.commands import (
-    CONVERSATION,
-    Options,
     Subparsers,
     add_noun,
     conversation_import_command,
     conversation_restore_command,
     format_local_time,
-    parse_number,
     workspace_access,
 )
-from helix_desktop.commands.cache_command import SEARCHING, print_search_hits
+from helix_desktop.commands.cache_command import print_search_hits
 from helix_desktop.commands.workspace_access import add_workspace_subcommand, find_conversation_by_prefix
 from helix_desktop.console import Console
 from helix_desktop.engine.agent_additions import split_off_agent_additions
@@ -27,36 +25,17 @@ from helix_desktop.histories import openai_chat_export
 from helix_desktop.histories.program_names import history_kinds_of_agents
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
-CHOICE: Options = {
-    "--agent AGENT...": {"default": [], "help": "only this agent's conversations; can be repeated"},
-    "--before DATE": {"default": "", "help": "recorded conversations that last changed before this date, such as 2026-01-31"},
-    **workspace_access.YES,
-}  # fmt: skip
-SHOWING: Options = {
-    **CONVERSATION,
-    "--from N": {"dest": "start", "type": parse_number, "default": 0, "help": "begin with message N, as in the results of `conversation search`"},
-    "--limit N": {"type": parse_number, "default": 50, "help": "show at most N messages (default: 50; 0 means all)"},
-}  # fmt: skip
-DELETE: Options = {"[CONVERSATION...]": {"dest": "conversations", "help": "the conversation's ID or title"}, **CHOICE}  # fmt: skip
-
 
 def add_conversation_command(nouns: Subparsers) -> None:
-    verbs = add_noun(nouns, "conversation", "search, read, import and export conversations")
-    sentence = "list conversations, most recently changed first"
-    add_workspace_subcommand(verbs, "list", sentence, print_conversation_list, reads=True)
-    sentence = "find what was said, called and returned in conversations"
-    add_workspace_subcommand(
-        verbs, "search", sentence, print_search_hits, SEARCHING, counts=True, reads=True, only_entries=False
-    )
-    sentence = "print what was said in a conversation, and which tools were called"
-    add_workspace_subcommand(verbs, "show", sentence, print_conversation, SHOWING, reads=True)
+    verbs = add_noun(nouns, "conversation")
+    add_verb = partial(add_workspace_subcommand, verbs)
+    add_verb("conversation list", print_conversation_list, reads=True)
+    add_verb("conversation search", print_search_hits, counts=True, reads=True, only_entries=False)
+    add_verb("conversation show", print_conversation, reads=True)
     conversation_import_command.add_history_import_commands(verbs)
     conversation_restore_command.add_restore_command(verbs)
-    sentence = "permanently delete conversations, along with cached content that nothing else uses"
-    add_workspace_subcommand(verbs, "delete", sentence, delete_chosen_conversations, DELETE)
-    options: Options = {**CONVERSATION, "--as openai": {"choices": ["openai"], "help": "the format of the messages"}}
-    sentence = "write a conversation to standard output, one message per line; see also `restore`"
-    add_workspace_subcommand(verbs, "export", sentence, export_conversation_file, options, reads=True)
+    add_verb("conversation delete", delete_chosen_conversations)
+    add_verb("conversation export", export_conversation_file, reads=True)
 
 
 async def print_conversation_list(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:

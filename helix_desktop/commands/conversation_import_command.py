@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from helix_desktop.commands import Options, Subparsers, add_subcommand, format_local_time, workspace_access
+from helix_desktop.commands import Subparsers, add_subcommand, format_local_time, workspace_access
 from helix_desktop.commands.workspace_access import add_workspace_subcommand, print_result
 from helix_desktop.console import Console, Terminal
 from helix_desktop.errors import format_things
 from helix_desktop.histories import history_finding
-from helix_desktop.histories.history_reading import KINDS
 from helix_desktop.histories.history_rows import NO_MESSAGES
 from helix_desktop.histories.leaked_keys import mask_key
 from helix_desktop.histories.program_names import NAMES
@@ -26,28 +25,14 @@ if TYPE_CHECKING:
 
 SHOWN = 20  # The maximum number of complaints about a history that are printed.
 KEYS_SHOWN = 20
-IMPORTING: Options = {
-    "[PATH...]": {"type": Path, "help": "a file or a folder (default: everything that `conversation find` lists)"},
-    "--from KIND": {"dest": "kind", "choices": KINDS, "help": "the files' program or format, if it is not detected"},
-    "--watch": "keep importing new conversations until you press Ctrl+C",
-    "--forget-keys": "after the import, permanently remove everything that looks like a key",
-    # Hidden: the user named no file; and for the recorder: read copies of the files, and only this folder's sessions.
-    "--found": argparse.SUPPRESS,
-    "--copies FOLDER": {"type": Path, "default": None, "help": argparse.SUPPRESS},
-    "--only-folder FOLDER": {"default": None, "help": argparse.SUPPRESS},
-}
 
 
 def add_history_import_commands(verbs: Subparsers) -> None:
-    sentence = "import conversations from other programs, except those already imported"
-    add_workspace_subcommand(
-        verbs, "import", sentence, import_into_workspace, IMPORTING, run=run_history_import, counts=True
-    )
-    add_subcommand(verbs, "find", "list conversations from other programs on this computer", run_find_histories)
-    add_workspace_subcommand(verbs, "imports", "list imports, newest first", print_past_imports)
-    options = {"IMPORT": {"dest": "import_run", "help": "the import's ID, as shown by `conversation imports`"}}
-    sentence = "undo an import and move its conversations to the trash"
-    add_workspace_subcommand(verbs, "undo-import", sentence, undo_named_import, options)
+    add_verb = partial(add_workspace_subcommand, verbs)
+    add_verb("conversation import", import_into_workspace, run=run_history_import, counts=True)
+    add_subcommand(verbs, "conversation find", run_find_histories)
+    add_verb("conversation imports", print_past_imports)
+    add_verb("conversation undo-import", undo_named_import)
 
 
 def run_find_histories(arguments: Namespace) -> int:

@@ -1,6 +1,5 @@
 """`conversation restore`: writes a conversation in an agent's own format, so that the agent can resume it."""
 
-import argparse
 import asyncio
 import os
 from argparse import Namespace
@@ -8,7 +7,7 @@ from dataclasses import fields
 from functools import partial
 from pathlib import Path
 
-from helix_desktop.commands import CONVERSATION, Options, Subparsers, workspace_access
+from helix_desktop.commands import Subparsers, workspace_access
 from helix_desktop.commands.workspace_access import find_conversation_by_prefix, print_result
 from helix_desktop.console import Console
 from helix_desktop.errors import InvalidInput
@@ -20,22 +19,11 @@ from helix_desktop.store.stored_workspace import StoredWorkspace
 
 AGENTS = tuple(AGENTS_TO_CONTINUE_IN)
 _VARIABLES = ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "XDG_DATA_HOME", "GEMINI_CLI_HOME", "PI_CODING_AGENT_DIR")
-OPTIONS: Options = {
-    **CONVERSATION,
-    "--to WHERE": {"metavar": f"{'|'.join(AGENTS)}|FILE", "default": "", "help": "the agent to save the session for, or a new file (default: the agent that the conversation comes from)"},
-    "--before-compaction N": {"type": int, "default": 0, "help": "save the conversation as it was before compaction N (counting from 1)"},
-    "--fold": "fold older parts first, even if the conversation fits in the context window of the agent's model",
-    "--window TOKENS": {"type": int, "default": 0, "help": "the size of the context window of the agent's model in tokens (default: that of its usual model); anything that does not fit is folded"},
-    "--mcp": "also add this workspace's MCP server to the agent's settings, so that the agent can read what was folded",
-    "--agent-places PLACE": {"nargs": len(_VARIABLES) + 1, "default": None, "help": argparse.SUPPRESS},
-}  # fmt: skip
 
 
 def add_restore_command(verbs: Subparsers) -> None:
-    sentence = "save a conversation as a new session of another agent"
-    workspace_access.add_workspace_subcommand(
-        verbs, "restore", sentence, write_conversation_for_agent, OPTIONS, run=run_conversation_restore, reads=True
-    )
+    work, run = write_conversation_for_agent, run_conversation_restore
+    workspace_access.add_workspace_subcommand(verbs, "conversation restore", work, run=run, reads=True)
 
 
 def run_conversation_restore(arguments: Namespace) -> int:

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING
 
-from helix_desktop.commands import Options, Subparsers, add_noun, format_local_time, workspace_access
+from helix_desktop.commands import Subparsers, add_noun, format_local_time, workspace_access
 from helix_desktop.commands.workspace_access import find_id_by_prefix, print_result, run_on_workbench
 from helix_desktop.console import Console
 from helix_desktop.errors import format_things
@@ -17,27 +17,12 @@ if TYPE_CHECKING:
     from helix_desktop.workbench import Workbench
     from helix_desktop.workbench.folder_copies import CopyStatus, FolderCopy
 
-COPY: Options = {"COPY": "the ID of the copy or of its conversation, or the first part of it"}
-BRINGING_BACK: Options = {
-    **COPY,
-    "--by merge|rebase|apply|discard": "merge: merge the copy's commits into your branch; rebase: add them on top of your branch; apply: add the copy's changes as uncommitted changes, which can be undone; discard: store the changes in the cache and delete the copy (default: merge)",
-    "--conflicts leave|yours|copy|markers": "for apply: what happens to files that were changed on both sides: leave them for later, keep yours, use the copy's, or add both with conflict markers (default: leave)",
-    "--message, -m TEXT": "for merge and rebase: commit the copy's uncommitted changes with this message first",
-    **workspace_access.YES,
-}
-
 
 def add_copy_command(nouns: Subparsers) -> None:
-    verbs = add_noun(nouns, "copy", "list the repository copies that agents work in, and bring back their changes")
-    sentence = "list the copies of the repository, with the size and age of each copy and the changes that exist only in it"  # fmt: skip
-    workspace_access.add_workspace_subcommand(verbs, "list", sentence, partial(run_on_workbench, _print_copies))
-    work = partial(run_on_workbench, _print_copy)
-    workspace_access.add_workspace_subcommand(
-        verbs, "show", "show the changes that exist only in a copy of the repository", work, COPY
-    )
-    work = partial(run_on_workbench, _bring_back_into_folder)
-    sentence = "bring the changes in a copy of the repository back into your own folder"
-    workspace_access.add_workspace_subcommand(verbs, "bring-back", sentence, work, BRINGING_BACK)
+    add_verb = partial(workspace_access.add_workspace_subcommand, add_noun(nouns, "copy"))
+    add_verb("copy list", partial(run_on_workbench, _print_copies))
+    add_verb("copy show", partial(run_on_workbench, _print_copy))
+    add_verb("copy bring-back", partial(run_on_workbench, _bring_back_into_folder))
 
 
 async def _print_copies(bench: Workbench, arguments: Namespace, console: Console) -> int:

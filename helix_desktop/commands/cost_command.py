@@ -19,9 +19,7 @@ OWN = "Helix Desktop"
 
 
 def add_cost_command(nouns: Subparsers) -> None:
-    words = "the conversation's ID, or the first part of it (default: totals for all conversations)"
-    sentence = "show why requests cost what they did"
-    add_workspace_subcommand(nouns, "cost", sentence, print_costs, {"--conversation, -c C": words}, reads=True)
+    add_workspace_subcommand(nouns, "cost", print_costs, reads=True)
 
 
 async def print_costs(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:

@@ -3,7 +3,6 @@
 import asyncio
 from argparse import Namespace
 from dataclasses import asdict
-from pathlib import Path
 
 from helix_desktop.commands import Subparsers, add_subcommand
 from helix_desktop.commands.workspace_access import print_result
@@ -14,8 +13,7 @@ MARKS = {"good": "ok", "note": "--", "bad": "!!"}
 
 
 def add_doctor_command(nouns: Subparsers) -> None:
-    one = add_subcommand(nouns, "doctor", "check this installation", run_doctor_command)
-    one.add_argument("--output", "-o", type=Path, metavar="FILE", help="write a report to this file; read the report before you send it to anyone")  # fmt: skip
+    add_subcommand(nouns, "doctor", run_doctor_command)
 
 
 async def run_doctor_command(arguments: Namespace) -> int:

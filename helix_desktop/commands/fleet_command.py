@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from helix_desktop.commands import Options, Subparsers, add_noun, add_subcommand, workspace_access
+from helix_desktop.commands import Subparsers, add_noun, add_subcommand, workspace_access
 from helix_desktop.commands.workspace_access import print_result
 from helix_desktop.console import Console, Terminal
 from helix_desktop.errors import HelixError, InvalidInput, NotFound
@@ -24,28 +24,14 @@ FleetAct = Callable[[Namespace, "FleetTaskList"], Awaitable[list[str]]]
 
 
 def add_fleet_command(nouns: Subparsers) -> None:
-    verbs = add_noun(nouns, "fleet", "show what the workers are doing, or stop them")
-    _add_fleet_verb(verbs, "status", "show tasks, where they run, what failed, and costs", None)
-    until_start = "stop all tasks until you run `fleet start`"
-    options: Options = {"[TASK...]": "the task's ID, or the first part of it", "--all": until_start}
-    _add_fleet_verb(verbs, "stop", f"cancel tasks, or {until_start}", _stop_tasks, options)
-    _add_fleet_verb(verbs, "start", "let tasks run again after `fleet stop --all`", _let_tasks_start_again)
-    options = {"[WORKER...]": "names of workers, as `fleet status` shows them (default: all workers)"}
-    _add_fleet_verb(verbs, "drain", "stop each worker after it has finished its tasks", _drain_workers, options)
-    options = {
-        "DOLLARS": {"type": float, "help": "the limit in dollars; 0 means no limit"},
-        "--agent A": "limit only this agent's tasks",
-        "--per day|workspace|fleet": {"default": "workspace", "help": "what the limit applies to: a day (until midnight UTC), the workspace (default), or all workspaces of the shared store"},
+    verbs = add_noun(nouns, "fleet")
+    acts: dict[str, FleetAct | None] = {
+        "status": None, "stop": _stop_tasks, "start": _let_tasks_start_again, "drain": _drain_workers,
+        "budget": _set_budget,
     }  # fmt: skip
-    _add_fleet_verb(verbs, "budget", "limit the total cost of tasks", _set_budget, options)
-
-
-def _add_fleet_verb(
-    verbs: Subparsers, name: str, sentence: str, act: FleetAct | None, options: Options | None = None
-) -> None:
-    options = {"--workspace, -w W": "only this workspace (default: all workspaces)", **(options or {})}
-    work = partial(_act_in_workspace_and_print, act)
-    add_subcommand(verbs, name, sentence, _run_fleet_command, options, work=work, counts=False)
+    for name, act in acts.items():
+        work = partial(_act_in_workspace_and_print, act)
+        add_subcommand(verbs, f"fleet {name}", _run_fleet_command, work=work, counts=False)
 
 
 def _run_fleet_command(arguments: Namespace) -> int:

@@ -5,7 +5,7 @@ from argparse import Namespace
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from helix_desktop.commands import Options, Subparsers, workspace_access
+from helix_desktop.commands import Subparsers, workspace_access
 from helix_desktop.commands.workspace_access import add_workspace_subcommand, print_result
 from helix_desktop.console import Console, Terminal
 from helix_desktop.engine.forgotten_text_forms import TextForms
@@ -15,16 +15,10 @@ from helix_desktop.store.fleet_task_files import forget_text_in_tasks
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
 STANDARD = "-"
-OPTIONS: Options = {
-    "[HASH...]": {"dest": "hashes", "help": "the hash of an entry, or the first part of it"},
-    "--text TEXT": "the text to remove everywhere; - reads standard input",
-    **workspace_access.YES,
-}
 
 
 def add_forget_command(nouns: Subparsers) -> None:
-    sentence = "permanently remove a text or entries from the cache, the conversations and the backups"
-    add_workspace_subcommand(nouns, "forget", sentence, forget_in_workspace, OPTIONS, run=run_forget_command)
+    add_workspace_subcommand(nouns, "forget", forget_in_workspace, run=run_forget_command)
 
 
 def run_forget_command(arguments: Namespace) -> int:

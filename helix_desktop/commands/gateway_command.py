@@ -1,6 +1,5 @@
 """`gateway`: runs an address for agents that people already use, without a window."""
 
-import argparse
 import asyncio
 import gc
 import json
@@ -11,7 +10,7 @@ from functools import partial
 from urllib.parse import urlsplit
 
 from helix_desktop import glibc_memory
-from helix_desktop.commands import Options, Subparsers, add_subcommand, parse_port, workspace_access
+from helix_desktop.commands import Subparsers, add_subcommand, workspace_access
 from helix_desktop.console import Console
 from helix_desktop.errors import InvalidInput
 from helix_desktop.gateway.registration import GatewayRegistration, GatewayRegistrations
@@ -26,28 +25,10 @@ YOUNG = 5_000  # The number of new objects that start a collection. With 700, co
 MIDDLE = 3  # Collections of new objects before one of older ones. With 10, streams froze for 95 ms.
 NEVER = 1 << 30  # Old objects are collected only while the gateway is idle, never automatically.
 KEPT = 32 << 20  # This many bytes of freed memory are kept for the next request bodies.
-OPTIONS: Options = {
-    "--workspace, -w W": "the workspace for the agents' conversations (default: Connected agents)",
-    "--port N": {
-        "type": parse_port,
-        "default": None,
-        "help": "the port on 127.0.0.1 (default: 4356; 0 picks a free port)",
-    },
-    "--upstream URL": "send all requests to this address instead of each protocol's usual provider",
-    "--no-folds": "only record requests, and pass them on unchanged",
-    "--fold-plans": "shorten (fold) old messages even if an agent is signed in with a subscription",
-    "--key PROVIDER": "use the stored key of this provider if an agent sends no key",
-    "--socket N": {"type": int, "default": -1, "help": argparse.SUPPRESS},
-    "--told": argparse.SUPPRESS,
-    "--engine": argparse.SUPPRESS,
-    "--release": argparse.SUPPRESS,
-}
 
 
 def add_gateway_command(nouns: Subparsers) -> None:
-    sentence = "run a local server that shortens the requests of other agents; what it leaves out can be recalled, and changes to files can be undone"
-    work = serve_gateway_or_release_workspace
-    add_subcommand(nouns, "gateway", sentence, run_gateway_command, OPTIONS, work=work, lasting=True)
+    add_subcommand(nouns, "gateway", run_gateway_command, work=serve_gateway_or_release_workspace, lasting=True)
 
 
 def run_gateway_command(arguments: Namespace) -> int:

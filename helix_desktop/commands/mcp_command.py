@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import gc
 import importlib
@@ -19,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from helix_desktop.commands import NAMED_WORKSPACE, Options, Subparsers, add_subcommand, parse_port, workspace_access
+from helix_desktop.commands import Subparsers, add_subcommand, workspace_access
 from helix_desktop.console import Console, Terminal
 from helix_desktop.engine.conversation import new_conversation_id
 from helix_desktop.engine.facts import ModelRole, Received
@@ -43,22 +42,10 @@ YOUNG = 50_000  # The number of new objects that start a garbage collection. Wit
 
 
 def add_mcp_command(nouns: Subparsers) -> None:
-    mcp = nouns.add_parser("mcp", help="serve a workspace's cache to other programs over MCP")
-    mcp.add_argument("--workspace", "-w", metavar="W", help="the workspace's name or ID")
-    mcp.add_argument("--http", type=parse_port, metavar="PORT", help="listen on this local port instead of using stdio; 0 picks a free port")  # fmt: skip
-    mcp.set_defaults(run=run_mcp_command, work=serve_workspace_over_mcp, lasting=True, verb="")
-    for internal in ("--token", "--session", "--addresses"):
-        mcp.add_argument(internal, default="", help=argparse.SUPPRESS)
+    mcp = add_subcommand(nouns, "mcp", run_mcp_command, work=serve_workspace_over_mcp, lasting=True, verb="")
     verbs = mcp.add_subparsers(metavar="VERB")
-    options: Options = {
-        "--client claude-code|codex|gemini|opencode|pi|cursor|vscode|goose": {"default": None, "help": "show the configuration for this program only"},
-        "--write": "write the configuration to the program's file: in the workspace's folder, or for codex in its own settings, for all folders",
-    }  # fmt: skip
-    sentence = "show or write the configuration for other programs"
-    add_subcommand(verbs, "install", sentence, install_in_client_settings, {**NAMED_WORKSPACE, **options}, work=None)
-    options = {"SERVER": "the server's name in the workspace's settings"}
-    sentence = "sign in to one of the workspace's MCP servers, in the browser"
-    workspace_access.add_workspace_subcommand(verbs, "sign-in", sentence, sign_in_to_server, options, lasting=True)
+    add_subcommand(verbs, "mcp install", install_in_client_settings, work=None)
+    workspace_access.add_workspace_subcommand(verbs, "mcp sign-in", sign_in_to_server, lasting=True)
 
 
 def run_mcp_command(arguments: Namespace) -> int:

@@ -5,39 +5,24 @@ import math
 from argparse import Namespace
 from typing import Any
 
-from helix_desktop.commands import NAMED_WORKSPACE, Options, Subparsers, add_noun, add_options, add_subcommand
+from helix_desktop.commands import Subparsers, add_noun, add_subcommand
 from helix_desktop.commands.provider_command import ProviderTools, run_with_provider_tools
 from helix_desktop.commands.workspace_access import print_result, run_on_workspace
 from helix_desktop.console import Console
-from helix_desktop.engine.facts import ModelRole
 from helix_desktop.errors import HelixError, InvalidInput, ModelFailed, NoUsableKeyring
 from helix_desktop.providers import local_servers, model_listing
 from helix_desktop.providers.model_prices import ModelInfo
 from helix_desktop.providers.provider_catalog import PRESETS, ProviderConfig, describe_model, find_provider_key
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
-FIGURES = {"window": int, "max_output": int, "input": float, "output": float, "cache_read": float, "cache_write": float}
+FIGURES = ("window", "max_output", "input", "output", "cache_read", "cache_write")
 
 
 def add_model_command(nouns: Subparsers) -> None:
-    verbs = add_noun(nouns, "model", "list models, choose models for a workspace, and override their limits")
-    options: Options = {"--provider P": "list only models from this provider"}
-    sentence = "list the models of all providers"
-    add_subcommand(verbs, "list", sentence, run_with_provider_tools, options, work=print_model_list)
-    roles = "|".join(ModelRole)
-    model = {"dest": "model", "type": lambda text: "demo/demo" if text == "demo" else text}  # `ask` accepts "demo" too.
-    options = {
-        "PROVIDER/MODEL": {**model, "help": "the model, as shown by `model list`"},
-        **NAMED_WORKSPACE,
-        f"--role {roles}": "what the workspace uses the model for",
-    }
-    sentence = "choose a model for a workspace, or override its limits and prices"
-    one = add_subcommand(verbs, "set", sentence, choose_model_for_workspace, options, work=use_model_in_workspace)
-    for name, kind in FIGURES.items():
-        words = ", in tokens" if kind is int else " price, in dollars per million tokens"
-        what = name.replace("_", " ").replace("max ", "maximum ")
-        settings = {"type": kind, "default": None, "help": f"override the model's {what}{words}"}
-        add_options(one, {f"--{name.replace('_', '-')} N": settings})
+    verbs = add_noun(nouns, "model")
+    add_subcommand(verbs, "model list", run_with_provider_tools, work=print_model_list)
+    types = {"model": lambda text: "demo/demo" if text == "demo" else text}  # `ask` accepts "demo" too.
+    add_subcommand(verbs, "model set", choose_model_for_workspace, work=use_model_in_workspace, types=types)
 
 
 async def print_model_list(arguments: Namespace, desk: ProviderTools) -> int:

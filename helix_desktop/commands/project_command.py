@@ -2,6 +2,7 @@
 
 from argparse import Namespace
 from collections.abc import Collection, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from helix_desktop.commands import Subparsers, add_noun
@@ -19,17 +20,12 @@ LEAST = 12  # The minimum number of characters of a hash that the user enters.
 
 
 def add_project_command(nouns: Subparsers) -> None:
-    verbs = add_noun(nouns, "project", "list and trust the rules, skills, slash commands, hooks and agents in a folder")
-    sentence = "list all items for agents in the folder, with their state and hash"
-    add_workspace_subcommand(verbs, "list", sentence, print_project_items, reads=True)
-    item = "the path or name of the rule, skill, hook, command or agent"
-    sentence = "show the text of an item and its hash"
-    add_workspace_subcommand(verbs, "show", sentence, print_project_item, {"ITEM": item}, reads=True)
-    sentence = "trust an item, identified by its hash, after you have read its content"
-    options = {"ITEM=HASH...": {"dest": "items", "help": f"an item, and at least {LEAST} characters of its hash"}}
-    add_workspace_subcommand(verbs, "trust", sentence, trust_project_items, options)
-    for name, sentence in (("off", "stop using items"), ("on", "use items again")):
-        add_workspace_subcommand(verbs, name, sentence, switch_project_item, {"ITEM...": item}, on=name == "on")
+    add_verb = partial(add_workspace_subcommand, add_noun(nouns, "project"))
+    add_verb("project list", print_project_items, reads=True)
+    add_verb("project show", print_project_item, reads=True)
+    add_verb("project trust", trust_project_items)
+    add_verb("project off", switch_project_item, on=False)
+    add_verb("project on", switch_project_item, on=True)
 
 
 async def print_project_items(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:

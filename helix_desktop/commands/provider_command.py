@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from helix_desktop.commands import Options, Subparsers, add_noun, add_subcommand, workspace_access
+from helix_desktop.commands import Subparsers, add_noun, add_subcommand, workspace_access
 from helix_desktop.commands.workspace_access import print_result
 from helix_desktop.console import Terminal
 from helix_desktop.engine.facts import Purpose, Text
@@ -22,29 +22,13 @@ from helix_desktop.providers.model_listing import check_provider_address, list_a
 from helix_desktop.providers.provider_catalog import PRESETS, ProviderConfig, SystemClock
 from helix_desktop.secrets import ProviderKey, SecretKeeper, SecretStorage, environment_variable_name
 
-ADDING: Options = {
-    "NAME": "openai, anthropic, gemini, openrouter, ollama, ... or any other name",
-    "--kind KIND": "openai-chat (default for other names), openai-responses, anthropic or gemini",
-    "--base-url URL": "the provider's address, such as https://llm.example.org/v1",
-    "--key": "ask for the provider's key, or read it from standard input",
-    "--keep keyring|file": "where to store the key",
-    "--variable NAME": "the environment variable to read the key from",
-    "--key-header NAME": "the header that contains the key, such as api-key (Azure)",
-    "--header NAME=VALUE...": "an additional header",
-    "--query NAME=VALUE...": "an additional query parameter, such as api-version=2024-10-21",
-}
-
 
 def add_provider_command(nouns: Subparsers) -> None:
-    verbs = add_noun(nouns, "provider", "set up services and local servers that provide models")
-    add_verb = partial(add_subcommand, verbs, run=run_with_provider_tools)
-    add_verb("add", "set up or change a provider", options=ADDING, work=add_or_change_provider)
-    sentence = "list the providers that are set up, and the servers found on this computer"
-    add_verb("list", sentence, work=print_provider_list)
-    options: Options = {"NAME": "", "--model M": "the model to send a test request to (default: none)"}
-    sentence = "list a provider's models, and send one of them a test request"
-    add_verb("test", sentence, options=options, work=test_provider_connection)
-    add_verb("remove", "remove a provider and its key", options={"NAME": ""}, work=run_remove_provider)
+    add_verb = partial(add_subcommand, add_noun(nouns, "provider"), run=run_with_provider_tools)
+    add_verb("provider add", work=add_or_change_provider)
+    add_verb("provider list", work=print_provider_list)
+    add_verb("provider test", work=test_provider_connection)
+    add_verb("provider remove", work=run_remove_provider)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from helix_desktop import commands, running_instance
-from helix_desktop.commands import Options, Subparsers, add_noun, add_subcommand, format_local_time, workspace_access
-from helix_desktop.commands.conversation_command import CHOICE
+from helix_desktop.commands import Subparsers, add_noun, add_subcommand, format_local_time, workspace_access
 from helix_desktop.commands.workspace_access import NOTHING_REMOVED, open_all_workspaces
 from helix_desktop.console import Console, Terminal
 from helix_desktop.errors import HelixError
@@ -34,23 +33,12 @@ IN_USE_SECONDS = 3600.0  # A database counts as in use for this many seconds, be
 
 
 def add_recorder_command(nouns: Subparsers) -> None:
-    sentence = "save the conversations of the agents on this computer"
-    verbs = add_noun(nouns, "recorder", sentence, process=_answer_import_requests, status=_print_recorder_status)
-    options: Options = {
-        "--at-login": "start recording when you log in",
-        "--without-agent AGENT...": "also leave out this agent; can be repeated",
-        "--without-folder FOLDER...": "leave out this folder and its subfolders too; can be repeated",
-        "--with-agent AGENT...": "no longer leave out this agent; can be repeated",
-        "--with-folder FOLDER...": "no longer leave out this folder; can be repeated",
-    }  # fmt: skip
-    add_subcommand(verbs, "on", "start recording, and import existing conversations", _turn_recorder_on, options)
-    add_subcommand(verbs, "off", "stop recording, but keep recorded conversations", _turn_recorder_off)
-    options = {"--folder FOLDER...": "only in the workspaces for this folder and its subfolders", **CHOICE}
-    sentence = "permanently delete what was recorded; the agents' own files stay"
-    run = partial(workspace_access.run_and_confirm, run=_delete_recorded_conversations)
-    add_subcommand(verbs, "forget", sentence, run, options)
-    sentence = "show whether the recorder is on, what it reads, and where it saves conversations"
-    add_subcommand(verbs, "status", sentence, _print_recorder_status)
+    verbs = add_noun(nouns, "recorder", process=_answer_import_requests, status=_print_recorder_status)
+    add_subcommand(verbs, "recorder on", _turn_recorder_on)
+    add_subcommand(verbs, "recorder off", _turn_recorder_off)
+    forget = partial(workspace_access.run_and_confirm, run=_delete_recorded_conversations)
+    add_subcommand(verbs, "recorder forget", forget)
+    add_subcommand(verbs, "recorder status", _print_recorder_status)
 
 
 def _turn_recorder_on(arguments: Namespace) -> int:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from helix_desktop.commands import Options, Subparsers, add_subcommand, parse_number
+from helix_desktop.commands import Subparsers, Types, add_subcommand, parse_number
 from helix_desktop.console import escape_control_characters
 from helix_desktop.engine.context_policy import Policy, preset_policy
 from helix_desktop.engine.fold_economics import RelativePrices
@@ -20,7 +20,6 @@ from helix_desktop.replay.prompt_cache_billing import HEAD_TOKENS
 from helix_desktop.replay.replay_figures import ReplayFigures
 from helix_desktop.replay.session_player import ReplayStores, ReplayTerms, SessionPlayer, join_recordings
 from helix_desktop.replay.simulated_recalls import RecallMode
-from helix_desktop.replay.stand_in_model import KINDS
 from helix_desktop.replay.text_report import PolicyResult
 from helix_desktop.store.in_memory_stores import MemoryCache, MemoryIndex, MemoryJournal
 
@@ -28,32 +27,13 @@ BAR = 24
 
 
 def add_replay_command(nouns: Subparsers) -> None:
-    sentence = "replay recorded sessions, and show what would have been sent, billed, kept and lost"
-    noun = add_subcommand(nouns, "replay", sentence, run_replay_command, _replay_options())
-    noun.description = "Replay recorded agent sessions with different presets, and show what would have been sent, billed, kept and lost. Nothing is sent anywhere. The sessions can be OpenAI-style messages (JSON Lines, or one JSON file), or exports from Claude Code or Codex."
-
-
-def _replay_options() -> Options:
-    window = partial(parse_number, least=2_000, most=100_000_000, what="a number of tokens from 2,000 to 100,000,000")
-    head = partial(parse_number, most=1_000_000, what="a number of tokens up to 1,000,000")
-    growth = partial(_parse_share, whole="the output", least=0.0, most=10.0)
-    return {
-        "FILE...": {"type": Path, "help": "a recorded session, or a folder of sessions"},
-        "--policy P": {"default": "layered", "help": "the preset: helix, observational, layered (default), keeps_most or none"},
-        "--compare P,Q": "compare several presets side by side",
-        "--window N": {"type": window, "default": 128_000, "help": "the model's context window in tokens"},
-        "--set KEY=VALUE...": "set one threshold of the preset",
-        "--cache-read X": {"type": _parse_share, "default": 0.1, "help": "price of reading the cache, as a share of the input price (default: 0.1)"},
-        "--cache-write X": {"type": _parse_share, "default": 1.25, "help": "price of writing to the cache, as a multiple of the input price (default: 1.25)"},
-        "--output X": {"type": _parse_share, "default": 5.0, "help": "price of output, as a multiple of the input price (default: 5)"},
-        "--head N": {"type": head, "default": None, "help": "tokens that the system prompt and tools take up in every request (default: as many as in Helix Desktop)"},
-        "--recalls KIND": {"default": "named", "choices": list(RecallMode), "help": "how to count recalls of content that is no longer in the context: named (the agent knows which entries to read; default), searched (the agent must search first) or none (recalls are not counted)"},
-        "--no-recalls": {"dest": "recalls", "action": "store_const", "const": "none", "help": "the same as --recalls none"},
-        "--output-growth X": {"type": growth, "default": 0.0, "help": "how much longer outputs would become if all context were left out, as a fraction of their length (default: 0; a published trial found 0.0375)"},
-        "--one-conversation": "replay all sessions one after the other as one conversation with several tasks",
-        "--stand-in KIND": {"default": "works", "choices": list(KINDS), "help": "how the simulated model that writes handover documents behaves: works, slow, forgetful, fails, hangs, empty, wrong-form, other-language or too-long"},
-        "--points": "with --json: also include the folds and the token count of every step",
+    types: Types = {
+        "window": partial(parse_number, least=2_000, most=100_000_000, what="a number of tokens from 2,000 to 100,000,000"),
+        "head": partial(parse_number, most=1_000_000, what="a number of tokens up to 1,000,000"),
+        "growth": partial(_parse_share, whole="the output", least=0.0, most=10.0),
+        "share": _parse_share,
     }  # fmt: skip
+    add_subcommand(nouns, "replay", run_replay_command, types=types)
 
 
 def run_replay_command(arguments: argparse.Namespace) -> int:

@@ -15,15 +15,11 @@ from helix_desktop.resident.schedules import read_schedules
 
 
 def add_resident_command(nouns: Subparsers) -> None:
-    sentence = "show or control the process that holds the gateway's address"
-    verbs = add_noun(nouns, "resident", sentence, process=_run_resident, status=_print_resident_status)
-    add_subcommand(verbs, "status", "show the background process and which agents use it", _print_resident_status)
-    sentence = "start the background process if it is not running"
-    add_subcommand(verbs, "start", sentence, _print_resident_status, starts=True)
-    add_subcommand(verbs, "stop", "stop the background process; agents then cannot reach the gateway", _stop_resident)
-    add_subcommand(
-        verbs, "leave", "remove the gateway's address from the agents' settings, before you uninstall Helix Desktop", _disconnect_all
-    )  # fmt: skip
+    verbs = add_noun(nouns, "resident", process=_run_resident, status=_print_resident_status)
+    add_subcommand(verbs, "resident status", _print_resident_status)
+    add_subcommand(verbs, "resident start", _print_resident_status, starts=True)
+    add_subcommand(verbs, "resident stop", _stop_resident)
+    add_subcommand(verbs, "resident leave", _disconnect_all)
 
 
 async def _print_resident_status(arguments: Namespace) -> int:

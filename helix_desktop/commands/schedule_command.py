@@ -6,7 +6,7 @@ from argparse import Namespace
 from dataclasses import asdict
 
 from helix_desktop import program_folders
-from helix_desktop.commands import NAMED_WORKSPACE, Options, Subparsers, add_noun, add_subcommand, format_local_time
+from helix_desktop.commands import Subparsers, add_noun, add_subcommand, format_local_time
 from helix_desktop.commands.workspace_access import (
     check_permission_names,
     find_chosen_workspace,
@@ -18,27 +18,12 @@ from helix_desktop.errors import InvalidInput, NotFound
 from helix_desktop.resident import schedule_changes, schedules
 from helix_desktop.resident.schedules import WorkSchedule
 
-ADDING: Options = {
-    "--at HH:MM": {"required": True, "help": "the time of day"},
-    "--days DAYS": {"default": "every", "help": "for example mon,thu; or weekdays, weekends or every (the default)"},
-    "--zone ZONE": "a time zone such as Europe/Berlin (default: this computer's time zone)",
-    "--missed once|never": "if the computer was off: add the missed task once afterwards, or never (default: once)",
-    "--agent A": "see `task add --help`",
-    "--model M": "see `task add --help`",
-    "--budget DOLLARS": "see `task add --help`",
-    "--deadline WHEN": "see `task add --help`",
-    "--priority P": "see `task add --help`",
-    "--allow WHAT...": "what the task may do without asking",
-    "TEXT...": {"dest": "text", "help": "what to do"},
-}
-
 
 def add_schedule_command(nouns: Subparsers) -> None:
-    verbs = add_noun(nouns, "schedule", "add tasks at set times, for example every weekday at 8:00")
-    add_subcommand(verbs, "add", "add a schedule and print its ID", _add_schedule, {**NAMED_WORKSPACE, **ADDING})
-    add_subcommand(verbs, "list", "list the schedules and when each one next adds a task", _list_schedules)
-    options: Options = {"ID...": {"dest": "schedules"}}
-    add_subcommand(verbs, "remove", "remove schedules, but keep the tasks they have added", _remove_schedules, options)
+    verbs = add_noun(nouns, "schedule")
+    add_subcommand(verbs, "schedule add", _add_schedule)
+    add_subcommand(verbs, "schedule list", _list_schedules)
+    add_subcommand(verbs, "schedule remove", _remove_schedules)
 
 
 async def _add_schedule(arguments: Namespace) -> int:

@@ -6,10 +6,9 @@ import time
 from argparse import Namespace
 from collections.abc import Mapping
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
-from helix_desktop.commands import WORKSPACE, Options, Subparsers, add_subcommand, workspace_access
+from helix_desktop.commands import Subparsers, add_subcommand, workspace_access
 from helix_desktop.commands.workspace_access import print_result
 from helix_desktop.console import Console, Terminal
 from helix_desktop.errors import HelixError, InvalidInput, NotFound, format_things
@@ -25,41 +24,12 @@ _ADDRESSES = "postgresql://user@host/database, s3://bucket/folder?endpoint=https
 
 def add_sharing_commands(verbs: Subparsers) -> None:
     on_open = workspace_access.run_on_workspace
-    options: Options = {
-        **WORKSPACE,
-        "--to URL": _ADDRESSES,
-        **workspace_access.YES,
-        "--show-key": "print the key that other computers need to join",
-        "--acknowledge local|shared": "when new content counts as stored: once it is on this computer (local, the default) or in the shared store (shared)",
-        "--quota BYTES": {"type": int, "default": None, "help": "maximum size in the shared store; 0 means no limit"},
-    }
-    sentence = "share a workspace with other computers through a store that all of them can reach"
-    add_subcommand(verbs, "share", sentence, _run_share, options, work=share_workspace_through_store)
-    sentence = "create a key for HELIX_STORE_KEY, for computers without a desktop"
-    add_subcommand(verbs, "new-key", sentence, run_new_key_command)
-    options = {
-        "[URL]": f"{_ADDRESSES} (default: the store and the key in {workspace_link.STORE} and {workspace_link.KEY})",
-        "--folder DIR": {"type": Path, "required": True, "help": "the folder to work in on this computer"},
-        "--name NAME": "a name for the workspace on this computer (default: the folder's name)",
-    }
-    sentence = "join a shared workspace from this computer; with a URL, its key is read from standard input"
-    add_subcommand(verbs, "join", sentence, run_join_command, options)
-    options = {
-        **WORKSPACE,
-        "--check": "compare everything on this computer with the store, and repair the store",
-        "--collect": "remove content that no computer uses any more from the store",
-        "--days DAYS": {"type": float, "default": 7.0, "help": "with --collect: remove only content older than this many days (default: 7)"},
-    }  # fmt: skip
-    add_subcommand(verbs, "sync", "send and fetch new content now", on_open, options, work=run_sync_command)
-    sentence = "show whether a workspace is in sync with the store, and what is waiting to be sent"
-    add_subcommand(verbs, "status", sentence, on_open, WORKSPACE, work=run_sharing_status_command, counts=False)
-    options = {
-        **WORKSPACE,
-        **workspace_access.YES,
-        "--forget-key": "also remove the workspace's key from this computer's keyring",
-    }
-    sentence = "stop sharing a workspace from this computer, without removing anything here or in the store"
-    add_subcommand(verbs, "unshare", sentence, on_open, options, work=run_unshare_command, counts=False)
+    add_subcommand(verbs, "workspace share", _run_share, work=share_workspace_through_store)
+    add_subcommand(verbs, "workspace new-key", run_new_key_command)
+    add_subcommand(verbs, "workspace join", run_join_command)
+    add_subcommand(verbs, "workspace sync", on_open, work=run_sync_command)
+    add_subcommand(verbs, "workspace status", on_open, work=run_sharing_status_command, counts=False)
+    add_subcommand(verbs, "workspace unshare", on_open, work=run_unshare_command, counts=False)
 
 
 # --- `share`: putting this workspace into a shared store ---

@@ -9,10 +9,9 @@ from argparse import Namespace
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from helix_desktop.commands import Options, Subparsers, add_noun, format_local_time, workspace_access
+from helix_desktop.commands import Subparsers, add_noun, format_local_time, workspace_access
 from helix_desktop.commands.workspace_access import print_result
 from helix_desktop.console import Console
 from helix_desktop.errors import InvalidInput
@@ -28,50 +27,21 @@ _FIELDS: dict[str, type | tuple[type, ...]] = {
     "key": str, "allow": list,
 }  # fmt: skip
 _MOST_PRIORITY = 2**31 - 1  # The largest number that the column in PostgreSQL can hold.
-ADDING: Options = {
-    "[TEXT...]": {
-        "dest": "text",
-        "help": "what to do; - reads one task from each line of standard input, as text or as a JSON object",
-    },
-    "--file FILE": {"type": Path, "default": None, "help": "add one task from each line of FILE"},
-    "--agent A": "the workspace's agent that runs the task",
-    "--model, -m M": "the model, as provider/model",
-    "--allow WHAT...": "what the task may do without asking; see `ask --help`",
-    "--priority P": {"type": int, "default": 0, "help": "tasks with a higher number go first (default: 0)"},
-    "--after T...": "wait until this task is done",
-    "--budget DOLLARS": {"type": float, "default": 0.0, "help": "how much the task may cost"},
-    "--deadline WHEN": "the task fails if it has not finished by this deadline: a time such as 2030-01-31T18:00, or a duration such as 90m, 8h or 2d",
-    "--key K": "a task with the same key is added only once",
-}
-TASKS: Options = {"T...": {"dest": "tasks", "help": "the task's ID, or the first part of it"}}
 
 
 def add_task_command(nouns: Subparsers) -> None:
-    verbs = add_noun(nouns, "task", "give tasks to workers, and see the results")
-    _add_task_verb(verbs, "add", "add tasks and print their IDs", _add_tasks, ADDING)
-    states = [state.value for state in fleet_tasks.FleetTaskState]
-    options: Options = {
-        "--state STATE": {"choices": states, "metavar": None, "default": "", "help": "only tasks in this state"},
-        "--most N": {"type": int, "default": 100, "help": "show at most N tasks (default: 100)"},
-    }
-    _add_task_verb(verbs, "list", "list tasks, newest first", _list_tasks, options)
-    _add_task_verb(verbs, "show", "show a task and its result", _show_named_tasks, TASKS)
-    _add_task_verb(verbs, "cancel", "cancel tasks; running tasks stop before their next step", _change_tasks, TASKS)
-    options = {
-        **TASKS,
-        "--allow WHAT...": "what else the tasks may do from now on without asking; once: only the very call that they wait for",
-    }
-    _add_task_verb(verbs, "retry", "continue tasks that failed, were cancelled or need you", _change_tasks, options)
-    _add_task_verb(verbs, "wait", "wait until tasks end or need your input", _wait_for_tasks, TASKS, lasting=True)
+    add_verb = partial(_add_task_verb, add_noun(nouns, "task"))
+    add_verb("task add", _add_tasks)
+    add_verb("task list", _list_tasks)
+    add_verb("task show", _show_named_tasks)
+    add_verb("task cancel", _change_tasks)
+    add_verb("task retry", _change_tasks)
+    add_verb("task wait", _wait_for_tasks, lasting=True)
 
 
-def _add_task_verb(
-    verbs: Subparsers, name: str, sentence: str, work: TaskWork, options: Options, *, lasting: bool = False
-) -> None:
+def _add_task_verb(verbs: Subparsers, name: str, work: TaskWork, *, lasting: bool = False) -> None:
     open_and_work = partial(_open_task_list_and_run, work)
-    workspace_access.add_workspace_subcommand(
-        verbs, name, sentence, open_and_work, options, run=_run_task_command, lasting=lasting
-    )
+    workspace_access.add_workspace_subcommand(verbs, name, open_and_work, run=_run_task_command, lasting=lasting)
 
 
 def _run_task_command(arguments: Namespace) -> int:

@@ -14,7 +14,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING
 
-from helix_desktop.commands import Subparsers, parse_number, workspace_access
+from helix_desktop.commands import Subparsers, add_subcommand, parse_number, workspace_access
 from helix_desktop.console import Console, Terminal, escape_control_characters
 from helix_desktop.errors import HelixError, NotFound, SharedStoreUnreachable, StoreBusy
 from helix_desktop.store import fleet_task_files, workspace_link
@@ -32,17 +32,9 @@ log = logging.getLogger(__name__)
 
 
 def add_worker_command(nouns: Subparsers) -> None:
-    worker = nouns.add_parser("worker", help="run tasks that were added with `task add`")
-    worker.add_argument("--workspace", "-w", action="append", default=[], metavar="W", help="only this workspace's tasks; can be repeated (default: all workspaces)")  # fmt: skip
-    worker.add_argument("--at-once", type=partial(parse_number, least=1, what="a number of 1 or more"), default=4, metavar="N", help="how many tasks of a workspace run at once (default: 4)")  # fmt: skip
-    worker.add_argument("--allow", action="append", default=[], metavar="WHAT", help="what the tasks may do without asking; see `ask --help`. A task that needs further permissions stops with the status needs-you")  # fmt: skip
-    worker.add_argument("--keep", type=int, default=0, metavar="N", help="in a shared workspace, keep about N conversations from finished tasks on this computer and remove older ones once the shared store has them (default: keep all)")  # fmt: skip
-    worker.add_argument("--ignore-task-allow", action="store_true", help="tasks may do only what this worker's --allow and the workspace's rules allow")  # fmt: skip
-    worker.add_argument("--drain", action="store_true", help="exit when no tasks are waiting")
-    worker.add_argument("--json", action="store_true", help="print a line of JSON for each task that has ended")
-    worker.set_defaults(
-        run=_run_worker_command, work=partial(workspace_access.run_on_workbench, _work_on_tasks), lasting=True
-    )
+    work = partial(workspace_access.run_on_workbench, _work_on_tasks)
+    at_once = partial(parse_number, least=1, what="a number of 1 or more")
+    add_subcommand(nouns, "worker", _run_worker_command, work=work, lasting=True, types={"at-once": at_once})
 
 
 def _run_worker_command(arguments: Namespace) -> int:

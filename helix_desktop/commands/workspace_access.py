@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from helix_desktop import commands, errors, program_folders, program_settings, running_instance
-from helix_desktop.commands import NAMED_WORKSPACE, Options, Subparsers, add_subcommand
+from helix_desktop.commands import Subparsers, add_subcommand
 from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.console import Console, Terminal, escape_control_characters
 from helix_desktop.engine.facts import ConversationStarted
@@ -45,19 +45,14 @@ Work = Callable[[Namespace, "StoredWorkspace", Console], Awaitable[int]]
 ASKING = 3  # The exit code that tells another process of this program: "the user must agree first".
 LASTING_PATIENCE = 1.0
 TOLD_EVERY = 2.0  # The interval between progress reports, in seconds.
-YES: Options = {
-    "--yes": "do not ask for confirmation (by default, show what would be done and, in a terminal, ask first)"
-}
 NOTHING_REMOVED = "Removed 0 conversations and 0 entries (0 bytes)."
 PATIENCE = 5.0  # The process that has the workspace open must answer within this many seconds.
 
 
-def add_workspace_subcommand(
-    verbs: Subparsers, name: str, sentence: str, work: Work, options: Options | None = None, **defaults: object
-) -> argparse.ArgumentParser:
+def add_workspace_subcommand(verbs: Subparsers, name: str, work: Work, **defaults: object) -> argparse.ArgumentParser:
     """Adds a command on the workspace that `--workspace` names. It can count tokens only if `counts` is set."""
     settings = {"run": run_on_workspace, "work": work, "counts": False} | defaults
-    return add_subcommand(verbs, name, sentence, options={**NAMED_WORKSPACE, **(options or {})}, **settings)  # type: ignore[arg-type]
+    return add_subcommand(verbs, name, **settings)  # type: ignore[arg-type]
 
 
 def run_on_workspace(

@@ -5,13 +5,12 @@ import re
 import sys
 from argparse import Namespace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import tomlkit
 
 from helix_desktop import running_instance
-from helix_desktop.commands import WORKSPACE, Options, Subparsers, add_noun, add_subcommand, workspace_access
+from helix_desktop.commands import Subparsers, add_noun, add_subcommand, workspace_access
 from helix_desktop.commands.cache_command import STANDARD, file_unless_dash
 from helix_desktop.commands.sharing_commands import add_sharing_commands
 from helix_desktop.commands.workspace_access import print_result
@@ -21,34 +20,20 @@ from helix_desktop.store.stored_workspace import StoredWorkspace
 
 
 def add_workspace_command(nouns: Subparsers) -> None:
-    verbs = add_noun(nouns, "workspace", "create, share, back up and delete workspaces")
+    verbs = add_noun(nouns, "workspace")
     on_open = workspace_access.run_on_workspace
-    options: Options = {"NAME": "", "--folder DIR": {"type": Path, "required": True}}
-    add_subcommand(verbs, "new", "create a workspace for a folder", run_new_workspace_command, options)
-    trash = {"--trash": "list workspaces in the trash instead"}
-    add_subcommand(verbs, "list", "list all workspaces", print_workspace_list, trash)
-    add_subcommand(
-        verbs, "show", "show details of a workspace", on_open, WORKSPACE, work=print_workspace_details, reads=True
-    )
-    options = {**WORKSPACE, "NAME": ""}
+    add_subcommand(verbs, "workspace new", run_new_workspace_command)
+    add_subcommand(verbs, "workspace list", print_workspace_list)
+    add_subcommand(verbs, "workspace show", on_open, work=print_workspace_details, reads=True)
     add_changing_verb = partial(add_subcommand, verbs, run=_run_workspace_change, work=change_open_workspace_setting)
-    add_changing_verb("rename", "rename a workspace", options=options, setting="name")
-    options = {**WORKSPACE, "#RRGGBB": {"dest": "colour", "type": _parse_colour}}
-    add_changing_verb("colour", "change the color of a workspace", options=options, setting="colour")
-    add_moving_verb = partial(add_subcommand, verbs, run=_trash_or_restore_workspace, options=WORKSPACE)
-    add_moving_verb("trash", "move a workspace to the trash", restores=False)
-    add_moving_verb("restore", "restore a workspace from the trash", restores=True)
-    options = {**WORKSPACE, "FILE": {"type": Path, "help": "a file, or - for standard output"}, **workspace_access.YES}
-    sentence = "write the workspace's history and cache to one file, without keys"
-    add_subcommand(verbs, "export", sentence, _run_export, options, work=export_workspace_file, reads=True)
-    options = {**WORKSPACE, **workspace_access.YES}
-    sentence = "permanently remove the conversations in a workspace's trash"
-    add_subcommand(verbs, "empty-trash", sentence, on_open, options, work=empty_workspace_trash)
+    add_changing_verb("workspace rename", setting="name")
+    add_changing_verb("workspace colour", setting="colour", types={"colour": _parse_colour})
+    add_subcommand(verbs, "workspace trash", _trash_or_restore_workspace, restores=False)
+    add_subcommand(verbs, "workspace restore", _trash_or_restore_workspace, restores=True)
+    add_subcommand(verbs, "workspace export", _run_export, work=export_workspace_file, reads=True)
+    add_subcommand(verbs, "workspace empty-trash", on_open, work=empty_workspace_trash)
     add_sharing_commands(verbs)
-    folder = {"type": Path, "default": None, "help": "the folder to work in (default: none)"}
-    name = "a name for the workspace (default: the exported name)"
-    options = {"FILE": {"type": Path}, "--name NAME": name, "--folder DIR": folder}
-    add_subcommand(verbs, "import", "create a workspace from an exported file", run_import_workspace, options)
+    add_subcommand(verbs, "workspace import", run_import_workspace)
 
 
 def _parse_colour(text: str) -> str:

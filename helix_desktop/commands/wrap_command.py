@@ -12,9 +12,9 @@ from functools import partial
 from pathlib import Path
 
 from helix_desktop import program_folders, running_instance
-from helix_desktop.commands import JSON, Options, Subparsers, add_subcommand
+from helix_desktop.commands import Subparsers, add_subcommand, options_of_command
 from helix_desktop.commands.gateway_command import check_upstream_address
-from helix_desktop.commands.workspace_access import YES, is_confirmed
+from helix_desktop.commands.workspace_access import is_confirmed
 from helix_desktop.console import escape_control_characters
 from helix_desktop.errors import InvalidInput
 from helix_desktop.gateway import address_in_agent_settings, agent_upstreams, project_workspace, wrapped_agent
@@ -23,29 +23,9 @@ from helix_desktop.gateway.known_agents import KnownAgent, build_agent_of_comman
 from helix_desktop.resident import agent_connecting, resident_client
 from helix_desktop.store.all_workspaces import AllWorkspaces
 
-OPTIONS: Options = {
-    "[AGENT]": "the agent: claude, codex, opencode, gemini or pi",
-    "--command LINE": "start any other agent with this command line, for example 'qwen --yolo'; {url} is replaced with the gateway's address",
-    "--protocol P": {
-        "choices": ("anthropic", "openai", "openai-chat", "openai-responses", "gemini"),
-        "default": "",
-        "help": "with --command: the protocol that the agent uses: anthropic, openai (also openai-chat and openai-responses) or gemini",
-    },
-    "--workspace, -w W": "the workspace for the agent's conversation (default: the workspace of this folder)",
-    "--upstream URL": "send all requests to this address instead of the agent's own provider",
-    "--fold-plans": "shorten (fold) old messages even if the agent is signed in with a subscription",
-    "--dry-run": "show where the agent's requests would go and why, without starting the agent",
-    "--install": "add the gateway's address to the agent's configuration",
-    "--uninstall": "restore the agent's original configuration, byte for byte",
-    **YES,
-}
-_WRITTEN_OPTIONS = " ".join((*OPTIONS, *JSON, "--home")).replace(",", " ").split()
-OWN_OPTIONS = frozenset(word for word in _WRITTEN_OPTIONS if word.startswith("-"))
-
 
 def add_wrap_command(nouns: Subparsers) -> None:
-    sentence = "start Claude Code, Codex, opencode, Gemini CLI or pi through the gateway"
-    wrap = add_subcommand(nouns, "wrap", sentence, run_wrap_command, OPTIONS)
+    wrap = add_subcommand(nouns, "wrap", run_wrap_command)
     wrap.add_argument(
         "arguments", nargs=argparse.REMAINDER, metavar="-- ARGS", help="arguments that are passed to the agent"
     )
@@ -117,7 +97,8 @@ def _arguments_for_agent(arguments: Namespace) -> list[str]:
         if before:
             raise InvalidInput(f"{before[0]} cannot be used with --install or --uninstall.")
         return []
-    if mistaken := next((one for one in before if OWN_OPTIONS & {one.partition("=")[0], one[:2]}), ""):
+    own_options = {word.rstrip(",") for written in (*options_of_command("wrap"), "--home") for word in written.split()}
+    if mistaken := next((one for one in before if own_options & {one.partition("=")[0], one[:2]}), ""):
         raise InvalidInput(
             f"{mistaken} comes after the agent's name. Nothing was started.",
             remedy="Put wrap's own options before the agent's name, and the agent's options after --.",
