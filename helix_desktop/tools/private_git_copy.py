@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import field
 from pathlib import Path, PurePosixPath
 
+from helix_desktop.atomic_files import write_file_atomically
 from helix_desktop.engine.changes.folder_state import PathKind, TreeItem
 from helix_desktop.engine.changes.turn_changes import printable_path
 from helix_desktop.engine.digest import Digest
@@ -36,7 +37,8 @@ _TAKEN_OVER = re.compile(
 _ESSENTIAL = ("HEAD", "config", "index", "objects", "packed-refs", "refs", "shallow", "info", "logs")
 _STASHED_BY_GIT = ("MERGE_AUTOSTASH", "rebase-merge/autostash", "rebase-apply/autostash")
 _USUAL_COVERAGE = CheckpointCoverage()
-_ASIDE = ".git/helix-set-aside"  # In it, a folder for each commit that was to be merged.
+_ALWAYS_BACK = "always"  # The folder for files that are put back whether or not the user's commit was merged.
+_DELETED = "deleted by the user"  # A link to this name stands for a file that was not there.
 _UNFINISHED = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "rebase-apply")
 
 
@@ -72,6 +74,11 @@ class GitCheckout:
         """Return the current branch, or an empty string for a detached HEAD."""
         name = self.git_line("rev-parse", "--abbrev-ref", "HEAD")
         return "" if name == "HEAD" else name
+
+    @property
+    def folder_for_set_aside(self) -> Path:
+        """Return the folder beside a copy, where no agent writes, that has a folder for each commit to be merged."""
+        return self.folder.with_name(f"aside-{self.folder.name}")
 
     def path_in_git_folder(self, name: str) -> Path:
         return Path(self.git_line("rev-parse", "--path-format=absolute", "--git-path", name))
@@ -239,10 +246,7 @@ def _copy_uncommitted_changes(source: GitCheckout, copy: GitCheckout, names: Ite
     yield from (f"{path} is a repository of its own, and was not carried over." for path in paths if path.endswith("/"))
     there = {path: _stat_entry(source.folder / path) for path in paths}
     for path in (path for path in paths if there[path] is None):
-        restore_entry(ours, RootPath(copy.folder, path), None, 0)
-        for above in [copy.folder / each for each in Path(path).parents][:-1]:
-            with suppress(OSError):
-                above.rmdir()  # As git does with folders that became empty.
+        _remove_file_and_emptied_folders(copy.folder, path)
     for path in reversed(paths):
         if (entry := there[path]) is None:
             continue
@@ -253,6 +257,14 @@ def _copy_uncommitted_changes(source: GitCheckout, copy: GitCheckout, names: Ite
         place = RootPath(source.folder, path)
         content = None if link else read_whole_file(theirs, place, LARGEST_CARRIED)
         restore_entry(ours, RootPath(copy.folder, path), content, found.st_mode, link)
+
+
+def _remove_file_and_emptied_folders(folder: Path, path: str) -> None:
+    """Remove a file, and the folders above it that are then empty, as git does."""
+    restore_entry(WorkspaceRoots((folder,)), RootPath(folder, path), None, 0)
+    for above in [folder / each for each in Path(path).parents][:-1]:
+        with suppress(OSError):
+            above.rmdir()
 
 
 def _stat_entry(place: Path) -> tuple[os.stat_result, str] | None:
@@ -308,7 +320,7 @@ def commit_and_bundle_copy(source: GitCheckout | None, copy: GitCheckout, made: 
     filled = [name + b"/" for name in copy.list_submodule_paths() if any((copy.folder / os.fsdecode(name)).glob("*"))]
     names = [*copy.uncommitted_paths(), *filled]  # Git says nothing of files in the folder of a submodule.
     _give_refs_to_stashes(copy)
-    _commit_everything(copy, names, "What was not committed in the copy", "--no-gpg-sign", "--allow-empty")
+    _commit_everything(copy, names, "What was not committed in the copy", "--no-gpg-sign")
     if not list_commits_only_in_copy(source, copy, made):
         return b""
     return copy.run("bundle", "create", "-", "--all", "HEAD", "--not", *_commits_in_users_repository(source, made))
@@ -335,7 +347,8 @@ def commit_in_copy(copy: GitCheckout, made: CopySource, message: str) -> None:
             f"Files in the copy are not committed: {len(names):,}.",
             remedy="Commit these files in the copy, specify a commit message, or bring the files back as uncommitted changes.",
         )  # fmt: skip
-    _commit_everything(copy, names, message)
+    if names:
+        _commit_everything(copy, names, message)
 
 
 def _commit_everything(copy: GitCheckout, names: list[bytes], message: str, *options: str) -> None:
@@ -346,6 +359,7 @@ def _commit_everything(copy: GitCheckout, names: list[bytes], message: str, *opt
         )
     if names:
         copy.stage_files(names)
+    if copy.git_names("diff-index", "--cached", "-z", "--name-only", "HEAD"):  # Not if only line ends differ.
         copy.run("commit", "--quiet", *options, "--message", message)
 
 
@@ -356,10 +370,10 @@ def merge_or_rebase_in_copy(source: GitCheckout, copy: GitCheckout, made: CopySo
         return ""
     _check_autorun_files_are_in_folder(copy, head)
     way = ("rebase",) if rebase else ("merge", "--no-edit")
-    _set_aside_what_user_committed(copy, made, head)
+    _set_aside_what_came_with_copy(copy, made, head)
     try:
         _check_nothing_in_the_way(copy, head, {*copy.git_names("ls-files", "-z")})
-        copy.run(*way, "--autostash", "--quiet", head, remedy="Your own folder was not changed.")
+        copy.run(*way, "--quiet", head, remedy="Your own folder was not changed.")
     except ActionRefused as error:
         if not (names := copy.git_names("diff", "--name-only", "--diff-filter=U", "-z")):
             raise
@@ -375,16 +389,26 @@ def merge_or_rebase_in_copy(source: GitCheckout, copy: GitCheckout, made: CopySo
     return copy.head
 
 
-def _set_aside_what_user_committed(copy: GitCheckout, made: CopySource, head: str) -> None:
-    """Move files that only came with the copy, and that the user has committed since, out of the way of `head`."""
-    names = {*copy.names_that_differ("HEAD", head)} & set(map(os.fsencode, _untouched_paths(copy, made)))
-    for name in map(os.fsdecode, names):
-        kept = copy.folder / _ASIDE / head / name
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        if _stat_entry(copy.folder / name) is not None:
-            (copy.folder / name).replace(kept)
-    if tracked := set(copy.git_names("ls-files", "-z")) & names:
-        copy.run("checkout-index", "--force", "-z", "--stdin", given=b"\0".join(tracked))
+def _set_aside_what_came_with_copy(copy: GitCheckout, made: CopySource, head: str) -> None:
+    """Move files that came with the copy and that only the user has changed out of the way of a merge.
+
+    Those that differ in `head` were committed by the user since. What git sets aside itself is lost if it is killed.
+    """
+    copy.run("reset", "--quiet")
+    untouched = set(map(os.fsencode, _untouched_paths(copy, made)))
+    committed = {*copy.names_that_differ("HEAD", head)} & untouched
+    tracked = {*copy.git_names("ls-files", "-z")}
+    changed = {*copy.git_names("diff-files", "-z", "--name-only")} & untouched - committed
+    for place, names in ((head, committed), (_ALWAYS_BACK, changed)):
+        for name in map(os.fsdecode, names):
+            kept = copy.folder_for_set_aside / place / name
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            if _stat_entry(copy.folder / name) is not None:
+                (copy.folder / name).replace(kept)
+            elif not os.path.lexists(copy.folder / name):
+                kept.symlink_to(_DELETED)
+    if again := tracked & (committed | changed):
+        copy.run("checkout-index", "--force", "-z", "--stdin", given=b"\0".join(again))
 
 
 def put_back_set_aside_files(copy: GitCheckout, made: CopySource) -> None:
@@ -394,8 +418,9 @@ def put_back_set_aside_files(copy: GitCheckout, made: CopySource) -> None:
     """
     if any(copy.path_in_git_folder(name).exists() for name in _UNFINISHED):
         return
-    for folder in (copy.folder / _ASIDE).glob("*"):
-        names = made.carried if copy.git_line("rev-list", "--max-count=1", f"HEAD..{folder.name}") else ()
+    for folder in copy.folder_for_set_aside.glob("*"):
+        is_back = folder.name == _ALWAYS_BACK or copy.git_line("rev-list", "--max-count=1", f"HEAD..{folder.name}")
+        names = made.carried if is_back else ()
         by_agent = {*copy.paths_changed_since(made.base)} if names else set[str]()
         tracked = copy.entries_of_commit(made.base) if by_agent else {}
         for name in names:  # The agent could have put other files there.
@@ -403,24 +428,32 @@ def put_back_set_aside_files(copy: GitCheckout, made: CopySource) -> None:
             with suppress(OSError):
                 if not os.path.lexists(kept) or place.parent.resolve() != place.parent:
                     continue
-                if name in by_agent and place.is_file() and not place.is_symlink() and not kept.is_symlink():
+                if kept.is_symlink() and str(kept.readlink()) == _DELETED:
+                    if name not in by_agent:
+                        _remove_file_and_emptied_folders(copy.folder, name)
+                elif name in by_agent and place.is_file() and not place.is_symlink() and not kept.is_symlink():
                     base = copy.run("cat-file", "blob", f"{made.base}:{name}") if os.fsencode(name) in tracked else b""
                     versions = place.read_bytes(), base, kept.read_bytes()
-                    place.write_bytes(merge_versions(*versions, with_markers=True))
+                    write_file_atomically(place, merge_versions(*versions, with_markers=True))
                 elif name not in by_agent or not os.path.lexists(place):
                     place.parent.mkdir(parents=True, exist_ok=True)
                     kept.replace(place)
         delete_folder_tree(folder, ignore_errors=True)
 
 
-def _find_files_as_in_commit(at: GitCheckout, names: Iterable[bytes], entries: Mapping[bytes, bytes]) -> list[bytes]:
-    """Return those of these files that are in the folder exactly as in a commit with these entries."""
+def _describe_files(at: GitCheckout, names: Iterable[bytes]) -> dict[bytes, bytes]:
+    """Return the line that git would have in a commit on each of these files as it is now in the folder."""
     found = ((name, _stat_entry(at.folder / os.fsdecode(name))) for name in names if b"\n" not in name)
     files = {name: one[0].st_mode for name, one in found if one and stat.S_ISREG(one[0].st_mode)}
     hashes = at.run("hash-object", "--stdin-paths", given=b"\n".join(files)).split()
     modes = [b"100755" if mode & 0o100 else b"100644" for mode in files.values()]
     there = [b"%s blob %s\t%s" % each for each in zip(modes, hashes, files, strict=True)]
-    return [name for name, line in zip(files, there, strict=True) if entries.get(name) == line]
+    return dict(zip(files, there, strict=True))
+
+
+def _find_files_as_in_commit(at: GitCheckout, names: Iterable[bytes], entries: Mapping[bytes, bytes]) -> list[bytes]:
+    """Return those of these files that are in the folder exactly as in a commit with these entries."""
+    return [name for name, line in _describe_files(at, names).items() if entries.get(name) == line]
 
 
 def _check_autorun_files_are_in_folder(copy: GitCheckout, head: str) -> None:
@@ -451,10 +484,22 @@ def bring_commit_to_source(source: GitCheckout, copy: GitCheckout, commit: str, 
     source.run("update-ref", f"refs/helix/{name}", commit)
 
 
-def move_branch_forward(
-    source: GitCheckout, commit: str, find_versions: FindVersions, *, only_check: bool = False
-) -> None:
-    """Move the user's branch forward if HEAD is still what was merged, or only check that it can be.
+@dataclass(frozen=True, slots=True)
+class BranchMove:
+    """How the branch in the folder `source` gets from `head` to `commit`. `staged`: the index before; `same`: files that are in
+    the folder as in the commit; `replaced`: files with an older version from the copy, and git's line on that version.
+    """
+
+    source: str
+    head: str
+    commit: str
+    staged: str
+    same: Sequence[str] = ()
+    replaced: Mapping[str, str] = field(default_factory=dict)
+
+
+def plan_branch_move(source: GitCheckout, commit: str, find_versions: FindVersions) -> BranchMove:
+    """Check that the user's branch can be moved to a commit.
 
     `find_versions`: the versions of a file that the copy began with or that were brought back from it. The commit
     replaces them though the user has not committed them.
@@ -470,19 +515,51 @@ def move_branch_forward(
     replaced = _find_files_of_versions(source, changed & {*entries} - {*same, *in_index}, find_versions)
     clean = {*source.git_names("ls-files", "-z")} - {*unstaged, *in_index} | {*same, *replaced}
     _check_nothing_in_the_way(source, commit, clean, {*unstaged, *in_index})
-    if only_check:
-        return
-    source.stage_files(same)
+    lines = {os.fsdecode(name): os.fsdecode(line) for name, line in _describe_files(source, replaced).items()}
+    return BranchMove(str(source.folder), source.head, commit, staged, (*map(os.fsdecode, same),), lines)
+
+
+def move_branch_forward(source: GitCheckout, move: BranchMove) -> None:
+    """Move the user's branch forward if HEAD is still what was merged."""
+    entries, replaced = source.entries_of_commit(move.commit), [*map(os.fsencode, move.replaced)]
+    source.stage_files(map(os.fsencode, move.same))
     source.run("update-index", "-z", "--index-info", given=b"\0".join(entries[name] for name in replaced))
     before = source.git_line("write-tree")
     try:
-        source.run("merge", "--ff-only", "--quiet", commit, remedy=_KEPT)
+        source.run("merge", "--ff-only", "--quiet", move.commit, remedy=_KEPT)
     except ActionRefused:  # Git changed the files, but could not move the branch.
         source.run("read-tree", "-m", "-u", source.git_line("write-tree"), before)
-        source.run("read-tree", staged)
+        source.run("read-tree", move.staged)
         raise
-    if replaced:
-        source.run("checkout-index", "--index", "--force", "-z", "--stdin", given=b"\0".join(replaced))
+    _write_files_of_index(source, replaced)
+
+
+def repair_branch_move(source: GitCheckout, move: BranchMove) -> bool:
+    """Complete what a killed program left of a move, or take it back. Returns whether the branch was moved."""
+    entries, older = source.entries_of_commit(move.commit), {*map(os.fsencode, move.replaced)}
+    if not source.git_line("rev-list", "--max-count=1", f"HEAD..{move.commit}"):
+        lines = {os.fsencode(name): os.fsencode(line) for name, line in move.replaced.items()}
+        staged = source.git_names("diff-index", "--cached", "-z", "--name-only", "HEAD")
+        _write_files_of_index(source, {*_find_files_as_in_commit(source, older, lines)}.difference(staged))
+        return True
+    now = source.git_line("write-tree")
+    there, held = source.entries_of_commit(now), source.entries_of_commit(move.staged)
+    staged = source.names_that_differ(move.staged, now)
+    if source.head != move.head or any(there.get(name) != entries.get(name) for name in staged):
+        return False  # The user has worked on since.
+    source.run("read-tree", move.staged)
+    changed = {*source.names_that_differ("HEAD", move.commit)} - {*map(os.fsencode, move.same)} - older
+    written = [*_find_files_as_in_commit(source, changed, entries)]
+    written += [name for name in changed - {*entries} if not os.path.lexists(source.folder / os.fsdecode(name))]
+    for name in {*written} - {*held}:
+        _remove_file_and_emptied_folders(source.folder, os.fsdecode(name))
+    _write_files_of_index(source, [name for name in written if name in held])
+    return False
+
+
+def _write_files_of_index(at: GitCheckout, names: Collection[bytes]) -> None:
+    if names:
+        at.run("checkout-index", "--index", "--force", "-z", "--stdin", given=b"\0".join(names))
 
 
 def _check_nothing_in_the_way(

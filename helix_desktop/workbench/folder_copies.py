@@ -28,8 +28,9 @@ from helix_desktop.engine.changes.folder_state import (
 )
 from helix_desktop.engine.changes.turn_changes import printable_path
 from helix_desktop.engine.content_recall import read_entry_beginning
+from helix_desktop.engine.conversation import new_conversation_id
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.facts import Fact, Text, ToolCall, TurnEnd, TurnEnded, UserSaid
+from helix_desktop.engine.facts import Fact, FilesChanged, Text, ToolCall, TurnEnd, TurnEnded, UserSaid
 from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.engine.session import Session
@@ -46,15 +47,18 @@ from helix_desktop.tools.changes import change_restoring
 from helix_desktop.tools.changes.change_restoring import RestoreStep
 from helix_desktop.tools.changes.checkpoints import Checkpoints
 from helix_desktop.tools.permission import ActionEffect, ToolAction
-from helix_desktop.tools.private_git_copy import CopySource, GitCheckout
+from helix_desktop.tools.private_git_copy import BranchMove, CopySource, GitCheckout
 from helix_desktop.tools.workspace_tools import WorkspaceTools
+from helix_desktop.workbench import unfinished_bring_back
 from helix_desktop.workbench.change_list_and_undo import COPIES
 from helix_desktop.workbench.open_sessions import OpenSessions
+from helix_desktop.workbench.unfinished_bring_back import UnfinishedBringBack
 
 NAME, _DISCARDED = "copy.json", ".discarded"
 APPLY = "apply_agent_changes"
 MOST_VERSIONS = 4  # This many versions of a file that were brought back are remembered.
 MOST_SAID = 4_000  # This many bytes of the output of a copy's set-up command are shown.
+_TITLE = "Changes from a copy"
 _NOT_TOUCHED = "Your own folder was not changed."
 _KINDS = {PathKind.FOLDER: "folder", PathKind.LINK: "link to {}", PathKind.TWIN: "hard link to {}"}
 
@@ -63,7 +67,8 @@ _KINDS = {PathKind.FOLDER: "folder", PathKind.LINK: "link to {}", PathKind.TWIN:
 class FolderCopy:
     """`roots`: each folder of the workspace, and where its copy is below `folder`; `parent`:
     the copy that it was made from, if any; `start`: the checkpoint of its first state;
-    `brought`: the versions of files that were brought back later, oldest first, in hexadecimal.
+    `brought`: the versions of files that were brought back later, oldest first, in hexadecimal;
+    `replaced`: the versions that the last apply has replaced.
     """
 
     id: str
@@ -74,12 +79,17 @@ class FolderCopy:
     parent: str = ""
     start: str = ""
     brought: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    replaced: Mapping[str, str] = field(default_factory=dict)
     is_whole: bool = False
     problem: str = ""
 
     @property
     def root_folders(self) -> list[Path]:
         return [(self.folder / inside).resolve() for _, inside in self.roots] if self.is_whole else []
+
+    def is_of(self, folders: Iterable[Path]) -> bool:
+        """Whether it is a copy of these folders."""
+        return [*map(str, folders)] == [root for root, _ in self.roots]
 
     @property
     def places(self) -> list[tuple[int, str]]:
@@ -111,6 +121,11 @@ class BroughtVersions:
 
     start: Tree
     brought: Mapping[str, Sequence[str]]
+    replaced: Mapping[str, str]
+
+    def is_before_last_apply(self, path: str, now: TreeItem | None) -> bool:
+        """Whether the user's file is again as it was before the last apply."""
+        return self.replaced.get(path) == pack_item(now).hex()
 
     def versions_of(self, path: str) -> list[TreeItem | None]:
         """Return them, the newest last."""
@@ -142,12 +157,13 @@ class CopiesWorkbench(Protocol):
     kit: WorkspaceTools
     sessions: OpenSessions
 
-    async def start_conversation(self, title: str = "") -> Session: ...
+    async def start_conversation(self, title: str = "", *, identity: str = "") -> Session: ...
+    async def open_session(self, conversation: str) -> Session: ...
     def conversation_row(self, conversation: str) -> ConversationListRow | None: ...
 
 
-class RepositoryCopies:
-    """The copies of one workbench. `open_copy_tools` opens the tools that work in a copy alone."""
+class CopiesInUse:
+    """The copies of one workbench, and what is in them. `open_copy_tools` opens the tools that work in a copy alone."""
 
     def __init__(self, bench: CopiesWorkbench, open_copy_tools: OpenCopyTools) -> None:
         self._bench = bench
@@ -159,6 +175,7 @@ class RepositoryCopies:
         self._changed: dict[str, Sequence[str]] = {}  # By copy: the user's files that differ in it.
         # By copy: the files changed in it that were also changed in other copies, and those copies.
         self.overlaps: dict[str, Mapping[str, Sequence[str]]] = {}
+        self.notes: list[str] = []  # Sentences on what a killed program left unfinished.
         self._opening = asyncio.Lock()
 
     async def aclose(self) -> None:
@@ -199,6 +216,11 @@ class RepositoryCopies:
                 remedy="To continue in the workspace's own folders, fork the conversation.",
             )
 
+    async def put_back_after_merge(self, name: str) -> None:
+        """Put back what was set aside for a merge that the agent has finished or aborted since."""
+        if name and any((self._folder / name).glob("aside-*/*")) and (copy := self.find_copy(name)) is not None:
+            await asyncio.to_thread(_put_back_set_aside_files, copy)
+
     async def create_copy(self, name: str, *, with_changes: bool = False, parent: str = "") -> FolderCopy:
         """Copy the folders of the copy `parent`, or the user's. A failure leaves nothing behind."""
         kit = await self.get_or_open_tools(parent)
@@ -236,7 +258,7 @@ class RepositoryCopies:
         code = "" if done.exit_code is None else f" Exit code {done.exit_code}."
         return f"[You work in a copy of the folders, for which the user has a command: {command}.{code}]\n{said}"
 
-    # --- What a copy contains, and how an agent applies it
+    # --- What a copy contains
 
     async def read_copy_status(self, copy: FolderCopy) -> CopyStatus:
         return await asyncio.to_thread(_read_copy_status, copy)
@@ -250,31 +272,6 @@ class RepositoryCopies:
             return "[It worked in a copy of the folders and changed no file.]"
         shown = copying.name_some_files(names)
         return f"[It worked in a copy of the folders. These files are different there, and not in yours: {shown}. To have them in yours, call {APPLY} with the agent {copy.id}. The user can do it with “Bring back…” in that conversation.]"
-
-    def build_apply_tool(self) -> BuiltInTool:
-        return declare_tool(APPLY, self._apply_agent_copy)
-
-    async def _apply_agent_copy(self, args: ToolArguments, use: ToolResources) -> ToolOutput:
-        """Ask in every mode. Exactly the steps that the question shows are taken, or none."""
-        copy = await asyncio.to_thread(self.find_copy, args.text_argument("agent"))
-        row = self._bench.conversation_row(copy.id) if copy is not None else None
-        session = self._bench.sessions.find_open_session(use.context.conversation)
-        if copy is None or row is None or session is None or row.parent != session.id:
-            raise ActionRefused("You have no sub-agent with this name that works in its own copy.")
-        plan = await self._plan_changes(copy)
-        if plan.steps:
-            shown = "\n".join(_describe_step(plan.checkpoints.roots, step) for step in plan.steps)
-            title = "Apply a sub-agent's changes"
-            why = "it changes all the listed files at once"
-            action = ToolAction(APPLY, ActionEffect.EDIT, title, shown, reason_to_ask=why, asks_in_every_mode=True)
-            await use.permit(action)
-            if (await self._plan_changes(copy)).steps != plan.steps:
-                raise ActionRefused(
-                    "The copy or your own files were changed while the question was shown.",
-                    remedy=f"Nothing was applied. To ask the user about the changes as they are now, call {APPLY} again.",
-                )
-        said = await self._carry_out_plan(copy, plan, session)
-        return ToolOutput(" ".join(said), source=row.title)
 
     async def read_status_of_copies(self) -> dict[str, CopyStatus]:
         """Return the status of each copy, with files that other copies have changed as well."""
@@ -306,6 +303,36 @@ class RepositoryCopies:
         """Return the user's files that differ in a copy, according to the last list."""
         return self._changed.get(name, ())
 
+
+class RepositoryCopies(CopiesInUse):
+    """Also brings copies back: for the user in four ways, and for an agent that applies a sub-agent's."""
+
+    def build_apply_tool(self) -> BuiltInTool:
+        return declare_tool(APPLY, self._apply_agent_copy)
+
+    async def _apply_agent_copy(self, args: ToolArguments, use: ToolResources) -> ToolOutput:
+        """Ask in every mode. Exactly the steps that the question shows are taken, or none."""
+        copy = await asyncio.to_thread(self.find_copy, args.text_argument("agent"))
+        row = self._bench.conversation_row(copy.id) if copy is not None else None
+        session = self._bench.sessions.find_open_session(use.context.conversation)
+        if copy is None or row is None or session is None or row.parent != session.id:
+            raise ActionRefused("You have no sub-agent with this name that works in its own copy.")
+        copy = await self._settle_unfinished(copy)
+        plan = await self._plan_changes(copy)
+        if plan.steps:
+            shown = "\n".join(_describe_step(plan.checkpoints.roots, step) for step in plan.steps)
+            title = "Apply a sub-agent's changes"
+            why = "it changes all the listed files at once"
+            action = ToolAction(APPLY, ActionEffect.EDIT, title, shown, reason_to_ask=why, asks_in_every_mode=True)
+            await use.permit(action)
+            if (await self._plan_changes(copy)).steps != plan.steps:
+                raise ActionRefused(
+                    "The copy or your own files were changed while the question was shown.",
+                    remedy=f"Nothing was applied. To ask the user about the changes as they are now, call {APPLY} again.",
+                )
+        said = await self._carry_out_plan(copy, plan, session)
+        return ToolOutput(" ".join(said), source=row.title)
+
     async def _brought_and_present_versions(self, copy: FolderCopy) -> tuple[Checkpoints, BroughtVersions, Tree]:
         """Return the copy's checkpoints, what the user's folders have of it, and its files as they are now."""
         checkpoints = (await self.get_or_open_tools(copy.id)).resources.checkpoints
@@ -315,7 +342,7 @@ class RepositoryCopies:
         await checkpoints.ensure_first_check()
         await checkpoints.check_for_changes(thorough=True)
         start = await checkpoints.read_checkpoint_state(Digest.from_hex(copy.start))
-        return checkpoints, BroughtVersions(start, copy.brought), checkpoints.folders.known_items()
+        return checkpoints, BroughtVersions(start, copy.brought, copy.replaced), checkpoints.folders.known_items()
 
     async def _changes_in_copy(self, copy: FolderCopy) -> tuple[BroughtVersions, list[PathChange]]:
         """Return what differs from what was brought back last, without files that git ignores."""
@@ -331,8 +358,6 @@ class RepositoryCopies:
         above = {str(folder) for change in wanted for folder in PurePosixPath(change.path).parents}
         return versions, [each for each in changes if each in wanted or (each.path in above and each.before is None)]
 
-    # --- Bringing a copy's changes back to the user's folders
-
     async def bring_back(
         self, copy: FolderCopy, way: str, message: str = "", conflicts: str = "leave"
     ) -> tuple[str, ...]:
@@ -342,6 +367,7 @@ class RepositoryCopies:
         the other files are applied, and then it is refused.
         """
         self._check_nobody_works_in(copy)
+        copy = await self._settle_unfinished(copy)
         if not copy.is_whole and way != "discard":
             raise ActionRefused(copy.problem or "This copy was not completed.", remedy="Discard the copy instead.")
         if way == "apply":
@@ -369,7 +395,15 @@ class RepositoryCopies:
         versions = None
         with suppress(ActionRefused):  # A copy without checkpoints is merged as well.
             _, versions, _ = await self._brought_and_present_versions(copy)
-        said = await asyncio.to_thread(_merge_branches, copy, message, versions, rebase=rebase)
+        try:
+            said = await asyncio.to_thread(_merge_branches, copy, message, versions, rebase=rebase)
+        except ActionRefused:
+            unfinished_bring_back.forget_unfinished_bring_back(copy.folder)
+            raise
+        await self._remember_merge(copy, versions)
+        return said
+
+    async def _remember_merge(self, copy: FolderCopy, versions: BroughtVersions | None) -> None:
         changes = list[PathChange]()
         if versions is not None:
             _, _, now = await self._brought_and_present_versions(copy)
@@ -377,7 +411,58 @@ class RepositoryCopies:
             changes = [one for one in compare_trees(versions.latest_versions(), now) if one.path.startswith((*merged,))]
         await asyncio.to_thread(_remember_brought_back, copy, changes, is_merged=True)
         await self.refresh_changed_files(copy.id)
-        return said
+
+    # --- After a kill
+
+    async def finish_interrupted_work(self) -> None:
+        """Record what a killed program wrote to the user's folders, and delete what it was deleting."""
+        for copy in await asyncio.to_thread(self.list_copies):
+            if copy.folder.name.endswith(_DISCARDED):
+                await asyncio.to_thread(delete_folder_tree, copy.folder, ignore_errors=True)
+                continue
+            try:
+                await self._settle_unfinished(copy)
+            except (HelixError, OSError) as error:  # It is tried again before the copy is brought back.
+                self.notes.append(str(error))
+
+    async def _settle_unfinished(self, copy: FolderCopy) -> FolderCopy:
+        """Do so for one copy. Returns it as it is described afterwards."""
+        begun = await asyncio.to_thread(unfinished_bring_back.read_unfinished_bring_back, copy.folder)
+        if begun is None:
+            return copy
+        if begun.moves:
+            await self._settle_merge(copy, begun)
+        else:
+            await self._settle_apply(copy, begun)
+        return await asyncio.to_thread(_read_copy_description, copy.folder)
+
+    async def _settle_merge(self, copy: FolderCopy, begun: UnfinishedBringBack) -> None:
+        if is_moved := await asyncio.to_thread(_repair_moves, begun.moves):
+            versions = None
+            with suppress(ActionRefused):
+                _, versions, _ = await self._brought_and_present_versions(copy)
+            await self._remember_merge(copy, versions)
+        else:
+            unfinished_bring_back.forget_unfinished_bring_back(copy.folder)
+        self.notes.append(
+            "The program was ended while it merged a copy. Your branch has all of the copy's commits."
+            if is_moved
+            else "The program was ended while it merged a copy. Your branch does not have the copy's commits yet. You can merge the copy again."
+        )
+
+    async def _settle_apply(self, copy: FolderCopy, begun: UnfinishedBringBack) -> None:
+        checkpoints = (await self.get_or_open_tools(copy.parent)).resources.checkpoints
+        if checkpoints is None or not checkpoints.is_undo_available or not copy.is_of(checkpoints.roots):
+            return
+        fact, unwritten = await unfinished_bring_back.record_written_steps(checkpoints, begun)
+        if fact is not None:
+            title = await self._record_applied(fact, begun)
+            self.notes.append(
+                f"The program was ended while it brought back a copy. Files changed until then: {fact.files:,}. You can undo this in the conversation “{title}”."
+            )
+        taken = [change for change in begun.taken if change.path not in unwritten]
+        steps = [step for step in begun.steps if step.path not in unwritten]
+        await asyncio.to_thread(_remember_brought_back, copy, taken, steps)
 
     def _check_nobody_works_in(self, copy: FolderCopy) -> None:
         working = any(not each.is_idle for each in self._bench.sessions if each.conversation.state.own_copy == copy.id)
@@ -392,8 +477,8 @@ class RepositoryCopies:
         self._check_nobody_works_in(copy)
         versions, changes = await self._changes_in_copy(copy)
         kit = await self.get_or_open_tools(copy.parent)
-        checkpoints, places = kit.resources.checkpoints, list(map(str, kit.resources.roots.folders))
-        if checkpoints is None or places != [root for root, _ in copy.roots]:
+        checkpoints = kit.resources.checkpoints
+        if checkpoints is None or not copy.is_of(kit.resources.roots.folders):
             raise ActionRefused("The workspace's folders have changed since the copy was made.", remedy=_NOT_TOUCHED)
         if not checkpoints.is_undo_available:
             raise ActionRefused(
@@ -409,9 +494,12 @@ class RepositoryCopies:
 
     async def _carry_out_plan(self, copy: FolderCopy, plan: BringBackPlan, session: Session | None) -> tuple[str, ...]:
         """`session`: its conversation can undo this. Without one, a new conversation can."""
-        said = await self._restore_planned_steps(plan, session) if plan.steps else ()
         taken = [change for change in plan.changes if change not in plan.conflicts]
-        await asyncio.to_thread(_remember_brought_back, copy, taken)
+        conversation, seq = (session.id, session.conversation.state.seq) if session else (new_conversation_id(), 0)
+        above = unfinished_bring_back.folders_above(plan.checkpoints, plan.steps)
+        begun = UnfinishedBringBack((), conversation, seq, [*plan.steps, *above], taken)
+        said = await self._restore_planned_steps(copy, plan, begun) if plan.steps else ()
+        await asyncio.to_thread(_remember_brought_back, copy, taken, plan.steps)
         if names := plan.conflicting_names:
             raise ActionRefused(
                 f"These files were changed both in your folder and in the copy: {copying.name_some_files(names)}.",
@@ -419,15 +507,13 @@ class RepositoryCopies:
             )
         return said or ("There are no changes to bring back.",)
 
-    async def _restore_planned_steps(self, plan: BringBackPlan, session: Session | None) -> tuple[str, ...]:
+    async def _restore_planned_steps(
+        self, copy: FolderCopy, plan: BringBackPlan, begun: UnfinishedBringBack
+    ) -> tuple[str, ...]:
         checkpoints, steps = plan.checkpoints, plan.steps
+        await asyncio.to_thread(begun.save_in_copy, copy.folder)
         done = await change_restoring.restore_paths(checkpoints, steps)
-        said, title = "Changes from a copy", session.conversation.state.title if session is not None else ""
-        facts: list[Fact] = [replace(done.fact, by="command")] if done.fact is not None else []
-        if session is None:
-            session = await self._bench.start_conversation(said)
-            facts = [UserSaid((Text(said),)), *facts, TurnEnded(TurnEnd.DONE)]
-        await session.conversation.append_facts(*facts)
+        title = await self._record_applied(done.fact, begun)
         folders = {step.path for step in steps if step.now is not None and step.now.kind is PathKind.FOLDER}
         left = [
             f"{printable_path(checkpoints.displayed_path(path))} was not changed: {why}."
@@ -435,9 +521,23 @@ class RepositoryCopies:
             if path not in folders
         ]
         return (
-            f"Files changed: {len(done.restored):,}. You can undo this in the conversation “{title or said}”.",
+            f"Files changed: {len(done.restored):,}. You can undo this in the conversation “{title}”.",
             *left,
         )
+
+    async def _record_applied(self, fact: FilesChanged | None, begun: UnfinishedBringBack) -> str:
+        """Record it, unless that has been done, in a new conversation if there is none. Returns the title."""
+        facts: list[Fact] = [replace(fact, by="command")] if fact is not None else []
+        if is_there := self._bench.conversation_row(begun.conversation) is not None:
+            session = await self._bench.open_session(begun.conversation)
+        else:
+            session = await self._bench.start_conversation(_TITLE, identity=begun.conversation)
+        if not is_there or not begun.last_seq:
+            facts = [UserSaid((Text(_TITLE),)), *facts, TurnEnded(TurnEnd.DONE)]
+        later = (each.fact for each in session.all_facts if each.seq > begun.last_seq)
+        if not any(isinstance(one, FilesChanged) and one.by == "command" and not one.call for one in later):
+            await session.conversation.append_facts(*facts)
+        return session.conversation.state.title
 
     async def _discard_copy(self, copy: FolderCopy) -> tuple[str, ...]:
         """Store the content, then rename and delete the copy. A crash in between is harmless."""
@@ -528,8 +628,12 @@ def _save_copy_description(copy: FolderCopy) -> None:
     atomic_files.write_file_atomically(copy.folder / NAME, json.dumps(said), private=True)
 
 
-def _remember_brought_back(copy: FolderCopy, changes: Iterable[PathChange], *, is_merged: bool = False) -> None:
+def _remember_brought_back(
+    copy: FolderCopy, changes: Sequence[PathChange], steps: Iterable[RestoreStep] = (), *, is_merged: bool = False
+) -> None:
     """Note in a copy's description what the user's folders have of it now, and from which commit git compares."""
+    replaced = {path: item for path, item in copy.replaced.items() if all(path != one.path for one in changes)}
+    replaced = {} if is_merged else {**replaced, **{step.path: pack_item(step.now).hex() for step in steps}}
     brought = dict(copy.brought)
     for path, _, after in changes:
         version = pack_item(after).hex()
@@ -542,7 +646,8 @@ def _remember_brought_back(copy: FolderCopy, changes: Iterable[PathChange], *, i
             carried = {name: copying.size_and_time(at.folder / name) for name in names}
             merged[made.source] = replace(made, base=at.head, carried=carried)
         repositories = [merged.get(made.source, made) for made in repositories]
-    _save_copy_description(replace(copy, brought=brought, repositories=repositories))
+    _save_copy_description(replace(copy, brought=brought, replaced=replaced, repositories=repositories))
+    unfinished_bring_back.forget_unfinished_bring_back(copy.folder)
 
 
 def _read_copy_description(folder: Path) -> FolderCopy:
@@ -669,17 +774,25 @@ def _merge_branches(
     joined = [each for each in joined if each[2]]
     for source, checkout, commit in joined:
         copying.bring_commit_to_source(source, checkout, commit, copy.id)
-    for source, checkout, commit in joined[1:]:  # The first is moved at once or not at all.
-        copying.move_branch_forward(source, commit, partial(find_versions, checkout), only_check=True)
+    # All are planned before the first is moved.
+    moves = [copying.plan_branch_move(source, commit, partial(find_versions, at)) for source, at, commit in joined]
+    UnfinishedBringBack(moves).save_in_copy(copy.folder)
     said, undoing = list[str](), list[str]()
-    for source, checkout, commit in joined:
-        undoing.append(f"To go back, run `git reset --keep {source.head[:9]}` in {source.folder}.")
+    for (source, _, commit), move in zip(joined, moves, strict=True):
+        undoing.append(f"To go back, run `git reset --keep {move.head[:9]}` in {source.folder}.")
         try:
-            copying.move_branch_forward(source, commit, partial(find_versions, checkout))
+            copying.move_branch_forward(source, move)
         except ActionRefused as error:
             raise ActionRefused(" ".join((error.what, *said)), remedy=" ".join(undoing[:-1]) or error.remedy) from error
         said.append(f"{source.branch or 'HEAD'} in {source.folder} is now at {commit[:9]}.")
     return tuple(said) or ("There are no changes to bring back.",)
+
+
+def _repair_moves(moves: Sequence[BranchMove]) -> bool:
+    """Whether all branches were moved."""
+    sources = [copying.find_source_repository(Path(move.source)) for move in moves]
+    found = [(source, move) for source, move in zip(sources, moves, strict=True) if source is not None]
+    return len([None for source, move in found if copying.repair_branch_move(source, move)]) == len(moves)
 
 
 async def _plan_merge(
@@ -687,13 +800,16 @@ async def _plan_merge(
 ) -> BringBackPlan:
     """Return the steps that add these changes to the user's files. `choice`: what is done about conflicts."""
     steps, conflicts = [], []
-    for change in changes:
-        now = checkpoints.folders.last_item_at(change.path)
+    for each in changes:
+        change, now = each, checkpoints.folders.last_item_at(each.path)
         if _is_same_version(now, change.after):
             continue
         is_file = change.after is not None and change.after.kind is PathKind.FILE
         known = versions.versions_of(change.path)
-        if any(_is_same_version(now, each, with_mode=is_file) for each in known):
+        if versions.is_before_last_apply(change.path, now):
+            known = known[:-1] or known
+            change = change._replace(before=known[-1])
+        if any(_is_same_version(now, one, with_mode=is_file) for one in known):
             steps.append(RestoreStep(change.path, now, _item_with_mode(change.after, now)))
         elif _is_same_version(known[-1], change.after):
             continue  # Only the user has changed it since it was brought back.
@@ -702,7 +818,7 @@ async def _plan_merge(
         elif choice == "copy":
             steps.append(RestoreStep(change.path, now, _item_with_mode(change.after, now)))
         elif choice != "yours" and (change.before is None or change.before.kind is not PathKind.FOLDER):
-            conflicts.append(change)
+            conflicts.append(each)
     return BringBackPlan(checkpoints, changes, steps, conflicts)
 
 

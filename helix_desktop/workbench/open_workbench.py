@@ -171,6 +171,7 @@ class Workbench:
         workspace.linked = bench.sharing.start_or_stop_with_link
         bench.sharing.start_or_stop_with_link()
         bench.size_limit.count_cache_size_soon()
+        await bench.copies.finish_interrupted_work()
         return bench
 
     async def aclose(self) -> None:
@@ -654,7 +655,7 @@ class Workbench:
     @property
     def opening_notes(self) -> Sequence[str]:
         """Return sentences about what was repaired at opening, and about unknown settings."""
-        return (*self.workspace.notes, *self.workspace.settings.warnings, *self._wide)
+        return (*self.workspace.notes, *self.workspace.settings.warnings, *self._wide, *self.copies.notes)
 
     def read_imported_proposals(self) -> str:
         """Return what an imported workspace asks to be allowed as TOML, or an empty string."""
@@ -682,6 +683,7 @@ class Workbench:
     async def _build_step_setup(self, conversation: Conversation) -> ConversationSetup:
         await self.claims.ensure_may_act(conversation.id)
         self.copies.check_copy_is_there(conversation.state.own_copy)
+        await self.copies.put_back_after_merge(conversation.state.own_copy)
         made = await self._build_conversation_settings(conversation)
         return replace(made, notes=(*made.notes, *self.hooks.pop_hook_notes(conversation.id)))
 

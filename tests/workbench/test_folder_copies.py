@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,8 +20,10 @@ from helix_desktop.engine.session import Session
 from helix_desktop.engine.session_events import Event, MeterChanged, QuestionAsked
 from helix_desktop.errors import ActionRefused
 from helix_desktop.tools import private_git_copy
+from helix_desktop.tools.changes import change_restoring
 from helix_desktop.tools.changes.checkpoint_coverage import CheckpointCoverage
 from helix_desktop.tools.delegate_tool import Delegation
+from helix_desktop.tools.private_git_copy import GitCheckout
 from helix_desktop.workbench import Workbench
 from helix_desktop.workbench.folder_copies import FolderCopy, _read_copy_description
 from tests.faults import copy_trials
@@ -101,10 +104,7 @@ async def test_changes_are_applied_and_can_be_undone(desks: Desks, project: Path
     assert (project / "new" / "run").stat().st_mode & 0o111
     assert not (project / "junk").exists()
     assert (git(project, "for-each-ref"), (project / ".git/index").read_bytes()) == git_before
-    conversation = max(row.id for row in bench.list_conversations() if row.title == "Changes from a copy")
-    (turn,) = await bench.file_changes.turns_with_changes(conversation)
-    files = await bench.file_changes.changes_with_folders(turn.sources)
-    await bench.file_changes.undo_file_changes(files, conversation=conversation)
+    await undo_apply(bench)
     assert (project / "a").read_text() == "mine\ncarried\nover\n"
     assert (project / "b").read_text() == "b\n"
     assert not (project / "new").exists()
@@ -1130,11 +1130,113 @@ async def test_what_was_applied_and_undone_can_be_applied_again(desks: Desks, pr
     for _ in range(2):
         await bench.copies.bring_back(_again(bench, copy), "apply")
         assert ((project / "a").read_text(), (project / "new").read_text()) == ("theirs\n", "new\n")
-        conversation = max(row.id for row in bench.list_conversations() if row.title == "Changes from a copy")
-        (turn,) = await bench.file_changes.turns_with_changes(conversation)
-        files = await bench.file_changes.changes_with_folders(turn.sources)
-        await bench.file_changes.undo_file_changes(files, conversation=conversation)
+        await undo_apply(bench)
         assert ((project / "a").read_text(), (project / "new").exists()) == ("one\n", False)
+
+
+async def test_what_was_merged_with_the_users_changes_and_undone_can_be_applied_again(
+    desks: Desks, project: Path
+) -> None:
+    """It was taken for brought back already, and nothing was done."""
+    bench = await bench_on(desks, project)
+    (project / "a").write_text("one\n2\n3\nfour\n")
+    git(project, "commit", "--all", "--message", "Four lines")
+    copy = await copy_in(bench)
+    (copy.folder / "0" / "a").write_text("one\n2\n3\nfour, theirs\n")
+    (project / "a").write_text("one, mine\n2\n3\nfour\n")
+    for _ in range(2):
+        await bench.copies.bring_back(_again(bench, copy), "apply")
+        assert (project / "a").read_text() == "one, mine\n2\n3\nfour, theirs\n"
+        await undo_apply(bench)
+        assert (project / "a").read_text() == "one, mine\n2\n3\nfour\n"
+
+
+async def undo_apply(bench: Workbench) -> None:
+    """Undo what the newest apply changed."""
+    conversation = max(row.id for row in bench.list_conversations() if row.title == "Changes from a copy")
+    (turn,) = await bench.file_changes.turns_with_changes(conversation)
+    files = await bench.file_changes.changes_with_folders(turn.sources)
+    await bench.file_changes.undo_file_changes(files, conversation=conversation)
+
+
+class Killed(BaseException):
+    """Stands for a kill: nobody catches it."""
+
+
+async def test_what_a_killed_apply_has_written_can_be_undone(
+    desks: Desks, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = desks()
+    bench = await desk.create_workspace("W", project)
+    (project / "shut").mkdir()
+    (project / "shut" / "file").write_text("one\n")
+    git(project, "add", "--all")
+    git(project, "commit", "--message", "A folder")
+    (project / "shut").chmod(0o555)
+    copy = await copy_in(bench)
+    for name in ("a", "b", "new/file", "shut/file"):
+        (copy.folder / "0" / name).parent.mkdir(exist_ok=True)
+        (copy.folder / "0" / name).write_text("theirs\n")
+    write = change_restoring._PathRestorer._restore_file
+
+    async def write_or_be_killed(self: change_restoring._PathRestorer, step: change_restoring.RestoreStep) -> None:
+        if step.path == "0/b":
+            raise Killed
+        await write(self, step)
+
+    held = copy_trials.files_of(project)
+    with monkeypatch.context() as kill:
+        kill.setattr(change_restoring._PathRestorer, "_restore_file", write_or_be_killed)
+        with pytest.raises(Killed):
+            await bench.copies.bring_back(copy, "apply")
+    (project / "new").chmod(0o700)  # As the kill leaves them.
+    (project / "shut").chmod(0o700)
+    await desk.aclose()
+    desk = desks()
+    again = await desk.open_workspace(bench.id)
+    assert [(project / name).read_text() for name in ("a", "b")] == ["theirs\n", "b\n"]
+    assert [(project / name).stat().st_mode & 0o777 for name in ("new", "shut")] == [0o755, 0o555]
+    assert "You can undo this in the conversation “Changes from a copy”" in "".join(again.opening_notes)
+    await undo_apply(again)
+    assert (copy_trials.files_of(project), (project / "new").exists()) == (held, False)
+    await desk.aclose()
+    last = await desks().open_workspace(bench.id)
+    assert last.opening_notes == ()
+    await last.copies.bring_back(_again(last, copy), "apply")
+    assert [(project / name).read_text() for name in ("a", "b", "shut/file")] == ["theirs\n"] * 3
+
+
+async def test_words_that_came_with_the_copy_are_there_after_git_was_killed_in_a_merge(
+    desks: Desks, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What git stashes for a merge is in no file then, and the next apply took the words from the user's own folder."""
+    bench = await bench_on(desks, project)
+    for name in ("a", "b"):
+        (project / name).write_text(f"{name}, my own words\n")
+    copy = await copy_in(bench, with_changes=True)
+    (copy.folder / "0" / "new").write_text("new\n")
+    git(project, "commit", "--message", "Mine", "--", "b")
+    run = GitCheckout.run
+
+    def run_or_be_killed(self: GitCheckout, *words: str, **options: Any) -> bytes:
+        if words[0] != "merge" or not self.is_copy:
+            return run(self, *words, **options)
+        if "--autostash" in words:
+            git(self.folder, "stash")  # Git writes elsewhere which commit it is, and then does the same.
+        raise Killed
+
+    with monkeypatch.context() as kill:
+        kill.setattr(GitCheckout, "run", run_or_be_killed)
+        kill.setattr(private_git_copy, "put_back_set_aside_files", lambda *_: None)
+        with pytest.raises(Killed):
+            await bench.copies.bring_back(copy, "merge", "Work")
+    await bench.copies.bring_back(_again(bench, copy), "apply")
+    for folder in (project, copy.folder / "0"):
+        assert {name: (folder / name).read_text() for name in ("a", "b", "new")} == {
+            "a": "a, my own words\n",
+            "b": "b, my own words\n",
+            "new": "new\n",
+        }
 
 
 async def test_what_the_user_changed_after_it_was_brought_back_stays(desks: Desks, project: Path) -> None:

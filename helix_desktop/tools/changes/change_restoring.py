@@ -25,6 +25,7 @@ from helix_desktop.tools.changes.content_storing import ABOUT
 from helix_desktop.tools.safe_path_opening import DIRECTORY, closing_handle, write_to_handle
 
 _CHUNK = 4 << 20
+OPENED = 0o700  # The mode of a folder while something in it is restored.
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,7 @@ async def restore_paths(
             raise ActionRefused(f"The workspace's folder {gone} no longer exists.")
         raise ActionRefused("The workspace's folders are not covered by checkpoints.")
     try:
-        await _remove_undo_leftovers(checkpoints, steps)
+        await remove_undo_leftovers(checkpoints, steps)
         await _PathRestorer(checkpoints, done).restore_all_steps(steps)
         await checkpoints.check_for_changes()
         paths = {step.path for step in steps}
@@ -124,7 +125,7 @@ async def restore_paths(
     return done
 
 
-async def _remove_undo_leftovers(checkpoints: Checkpoints, steps: Sequence[RestoreStep]) -> None:
+async def remove_undo_leftovers(checkpoints: Checkpoints, steps: Sequence[RestoreStep]) -> None:
     """Remove what an interrupted undo left, if its content is stored. Other files may be somebody's."""
     if not checkpoints.leftovers:
         return
@@ -153,7 +154,7 @@ class _PathRestorer:
         """Remove entries, deepest first, then create folders, files and hard links, and set folder modes last."""
         self._wanted = {step.path for step in steps}
         self._checkpoints.folders.restore_permissions_of_roots()
-        away = [step for step in steps if step.now is not None and not _can_swap_in_place(step)]
+        away = [step for step in steps if step.now is not None and not can_swap_in_place(step)]
         failed = set()
         for step in sorted(away, key=lambda step: -step.path.count("/")):
             if not await self._try_restore_step(step, self._remove_current_entry):
@@ -231,7 +232,7 @@ class _PathRestorer:
         async with self._open_writable_parent(step.path) as (folder, name):
             if step.now is None:
                 with suppress(FileExistsError):
-                    os.mkdir(name, 0o700, dir_fd=folder)
+                    os.mkdir(name, OPENED, dir_fd=folder)
                 os.fsync(folder)
 
     async def _restore_file(self, step: RestoreStep) -> None:
@@ -334,7 +335,7 @@ class _PathRestorer:
         with closing_handle(folder):
             if not os.access(f"/proc/self/fd/{folder}", os.W_OK | os.X_OK):
                 self._opened.setdefault(above, os.fstat(folder).st_mode & 0o7777)
-                os.fchmod(folder, 0o700)
+                os.fchmod(folder, OPENED)
             yield folder, name
 
     def _open_folder_granting_access(self, path: str) -> int:
@@ -347,7 +348,7 @@ class _PathRestorer:
             with closing_handle(self._open_folder_granting_access(above)) as outer:
                 st = os.stat(name, dir_fd=outer, follow_symlinks=False)
                 self._opened.setdefault(path, st.st_mode & 0o7777)
-                atomic_swap.set_entry_mode(outer, name, 0o700, PathKind.FOLDER)
+                atomic_swap.set_entry_mode(outer, name, OPENED, PathKind.FOLDER)
             return self._checkpoints.reader.open_without_link(path, DIRECTORY)
 
 
@@ -357,7 +358,7 @@ def _finish_new_file(folder: int, handle: int, target: TreeItem, beside: str) ->
     return atomic_swap.ensure_file_has_name(folder, handle, beside)
 
 
-def _can_swap_in_place(step: RestoreStep) -> bool:
+def can_swap_in_place(step: RestoreStep) -> bool:
     if step.now is None or step.target is None:
         return False
     same = (step.now.kind is PathKind.FOLDER) == (step.target.kind is PathKind.FOLDER)
