@@ -175,7 +175,8 @@ def find_unsupported_claims(
 ) -> list[str]:
     """Return sentences with claims that no source supports, each after its claim."""
     whole = split_sentences(_NO_CLAIM.sub("", summary))
-    sentences = [one[at : at + SEARCHED_PIECE] for one in whole for at in range(0, len(one), SEARCHED_PIECE)]
+    parts = (one[at : at + SEARCHED_PIECE] for one in whole for at in range(0, len(one), SEARCHED_PIECE))
+    sentences = list(dict.fromkeys(parts))  # A model that loops repeats one thousands of times.
     known = _KnownWords((more or SourceTexts()).with_sources(sources), sentences)
     claims = ((one, dict.fromkeys(known.find_unsupported_in_sentence(one))) for one in sentences)
     named = ((one, ", ".join(each for each in found if each != one)) for one, found in claims if found)
