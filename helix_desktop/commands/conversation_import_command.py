@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -11,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from helix_desktop.commands import Subparsers, add_subcommand, format_local_time, workspace_access
-from helix_desktop.commands.workspace_access import add_workspace_subcommand, print_result
+from helix_desktop.commands.workspace_access import add_workspace_subcommand, insert_options, print_result
+from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.console import Console, Terminal
 from helix_desktop.errors import format_things
 from helix_desktop.histories import history_finding
@@ -90,6 +92,30 @@ async def import_into_workspace(arguments: Namespace, workspace: StoredWorkspace
 
 
 async def _import_once(arguments: Namespace, workspace: StoredWorkspace) -> ImportResult:
+    """Imports all. If it is stopped, the next process that runs this command line continues."""
+    result = _decode_import_result(arguments.earlier)
+    importing = OwnedTasks("import").spawn_task(_import_all(arguments, workspace, result), name="import histories")
+    arguments.stop_work = importing.cancel
+    try:
+        return await importing
+    except asyncio.CancelledError:
+        earlier = json.dumps(asdict(result), default=list)
+        arguments.earlier, arguments.argv = earlier, insert_options(arguments.argv, "--earlier", earlier)
+        raise
+    finally:
+        arguments.stop_work = None
+
+
+def _decode_import_result(text: str) -> ImportResult:
+    from helix_desktop.workbench.history_imports import ImportResult, new_import_name
+    from helix_desktop.workbench.session_import import ImportedConversation
+
+    told: dict[str, Any] = json.loads(text) if text else {"run": new_import_name(), "imported": (), "here": ()}
+    imported = [ImportedConversation(**one) for one in told["imported"]]
+    return ImportResult(**{**told, "imported": imported, "here": set(told["here"])})
+
+
+async def _import_all(arguments: Namespace, workspace: StoredWorkspace, result: ImportResult) -> ImportResult:
     from helix_desktop import token_counting, workbench
     from helix_desktop.workbench.history_imports import HistoryImport, find_files_to_import
     from helix_desktop.workbench.session_preparation import SessionPreparation
@@ -104,9 +130,9 @@ async def _import_once(arguments: Namespace, workspace: StoredWorkspace) -> Impo
     named = frozenset(() if arguments.copies or arguments.found else arguments.paths)
     preparation = SessionPreparation(kinds, dict.fromkeys(kinds, only), arguments.copies, named)
     if (bench := workbench.workbench_of(workspace)) is not None:
-        return await bench.import_histories(files, preparation=preparation)
+        return await bench.import_histories(files, preparation=preparation, result=result)
     counter = token_counting.shared_token_counter()  # Shared with the workspace's index.
-    return await HistoryImport(workspace, counter, preparation).import_files(files)
+    return await HistoryImport(workspace, counter, preparation, result=result).import_files(files)
 
 
 async def _import_until_stopped(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
@@ -145,7 +171,8 @@ async def _forget_keys_and_print_result(
         await workspace.content_forgetter(text=key)
     forgotten = len(keys) if arguments.forget_keys else 0
     told: dict[str, Any] = {"run": result.run, "imported": [asdict(one) for one in result.imported]}
-    told |= {"unchanged": len(result.unchanged_conversations), "complaints": result.complaints}
+    complaints = [*dict.fromkeys(result.complaints)]
+    told |= {"unchanged": len(result.unchanged_conversations), "complaints": complaints}
     lines = [
         f"{one.id}  {one.messages:>5} messages {one.outputs:>5} outputs  {one.title or one.path}"
         for one in result.imported
@@ -156,7 +183,7 @@ async def _forget_keys_and_print_result(
     lines += [f"This looks like a key: {found['key']}{mark}" for found in keys[:KEYS_SHOWN]]
     if keys and not forgotten:
         lines.append("To remove these keys, use `helix-desktop forget`, or import again with --forget-keys.")
-    for complaint in () if arguments.json else _describe_complaints(result.complaints):
+    for complaint in () if arguments.json else _describe_complaints(complaints):
         await console.print_error(complaint)
     await print_result(arguments, console, {**told, "keys": keys, "forgotten": forgotten}, *lines)
 

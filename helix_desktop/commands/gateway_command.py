@@ -9,7 +9,7 @@ from argparse import Namespace
 from functools import partial
 from urllib.parse import urlsplit
 
-from helix_desktop import glibc_memory
+from helix_desktop import glibc_memory, running_instance
 from helix_desktop.commands import Subparsers, add_subcommand, workspace_access
 from helix_desktop.console import Console
 from helix_desktop.errors import InvalidInput
@@ -97,7 +97,7 @@ async def serve_gateway_or_release_workspace(arguments: Namespace, workspace: St
     if arguments.release:
         return gateway_workspaces.close_for_other_process(workspace.id)
     bench = workbench.workbench_of(workspace)
-    return 1 if bench is None else await remote_conversations.serve_gateway_process(bench, console)
+    return running_instance.LATER if bench is None else await remote_conversations.serve_gateway_process(bench, console)
 
 
 def check_upstream_address(address: str) -> None:

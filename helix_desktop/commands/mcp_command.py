@@ -105,7 +105,7 @@ def build_served_workspace(workspace: StoredWorkspace, where: ProgramFolders, st
 
         kept = CollectingConsole()
         argv = ["task", words[0], "--workspace", workspace.id, "--json", *words[1:]]
-        await workspace_access.run_command_of_caller(workspace, where, False, None, argv, kept)
+        await workspace_access.run_command_of_caller(workspace, where, None, None, argv, kept)
         return json.loads("\n".join(kept.answers))
 
     return ServedWorkspace(

@@ -6,8 +6,8 @@ own files: it reads `source` and writes `target` itself, and the work sees both 
 input and output.
 
 A process that opens a workspace briefly answers others meanwhile, and ends after the last answer. So
-an answer must not wait for a person or a pipe. A command that does (`is_in_background`) is not sent
-to such a process.
+an answer must not wait for a person or a pipe. A command that does (`lasting`) waits until that
+process has ended. An import, which may take minutes, gives way to it and continues in its process.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 Work = Callable[[Namespace, "StoredWorkspace", Console], Awaitable[int]]
 ASKING = 3  # The exit code that tells another process of this program: "the user must agree first".
 LASTING_PATIENCE = 1.0
+GIVEN_WAY_SECONDS = 1.5  # Within this time, the process that an import gave way to opens the workspace.
 TOLD_EVERY = 2.0  # The interval between progress reports, in seconds.
 NOTHING_REMOVED = "Removed 0 conversations and 0 entries (0 bytes)."
 PATIENCE = 5.0  # The process that has the workspace open must answer within this many seconds.
@@ -144,9 +145,9 @@ async def run_here_or_at_owner(arguments: Namespace, identity: str, console: Con
             workspace = await workspaces.open_stored_workspace(identity)
         except errors.StoreBusy:
             if (wire := await running_instance.connect_to_owner(where.run, identity)) is not None:
-                code = await running_instance.run_at_owner(wire, arguments.argv, console)
-                if code != running_instance.LATER:
-                    return code
+                answer = await running_instance.run_at_owner(wire, arguments.argv, console)
+                if answer != running_instance.LATER:
+                    return answer
             elif loop.time() > until:
                 raise
             await asyncio.sleep(0.05)
@@ -155,7 +156,9 @@ async def run_here_or_at_owner(arguments: Namespace, identity: str, console: Con
                 raise
             return await _run_on_temporary_copy(arguments, known, counting, console)
         else:
-            return await _run_as_owner(arguments, workspace, counting, console)
+            if (code := await _run_as_owner(arguments, workspace, counting, console)) is not None:
+                return code
+            await asyncio.sleep(GIVEN_WAY_SECONDS)
 
 
 async def _run_on_temporary_copy(
@@ -195,16 +198,28 @@ async def wait_for_index(workspace: StoredWorkspace, console: Console) -> None:
 
 async def _run_as_owner(
     arguments: Namespace, workspace: StoredWorkspace, counting: OptionalTokenCounter, console: Console
-) -> int:
+) -> int | None:
+    """Returns the exit code, or None if the work was stopped to give way to another process."""
     leaving = not getattr(arguments, "lasting", False)
+
+    def give_way() -> None:
+        if (stop := getattr(arguments, "stop_work", None)) is not None:
+            arguments.stop_work, arguments.gives_way = None, stop()  # The other process asks again meanwhile.
+
     async with AsyncExitStack() as last_first:
         last_first.push_async_callback(workspace.aclose)
         link_to_shared_store(workspace, arguments.places, working=not leaving)
-        serving = await listen_for_commands(workspace, arguments.places, leaving=leaving, counting=counting)
+        leave = give_way if leaving else None
+        serving = await listen_for_commands(workspace, arguments.places, give_way=leave, counting=counting)
         last_first.push_async_callback(serving.finish_requests)
         for note in workspace.notes:  # Each note describes a repair made when the workspace was opened.
             await console.print_error(note)
-        return await _do_work(arguments, workspace, console)
+        try:
+            return await _do_work(arguments, workspace, console)
+        except asyncio.CancelledError:
+            if not vars(arguments).pop("gives_way", False):
+                raise
+            return None
 
 
 def link_to_shared_store(workspace: StoredWorkspace, where: program_folders.ProgramFolders, *, working: bool) -> None:
@@ -243,24 +258,25 @@ async def listen_for_commands(
     workspace: StoredWorkspace,
     where: program_folders.ProgramFolders,
     *,
-    leaving: bool = False,
+    give_way: Callable[[], None] | None = None,
     counting: OptionalTokenCounter | None = None,
 ) -> running_instance.RequestListener:
     """Answers commands about `workspace` while this process has it open. Closing the listener waits
-    for running commands; one that may never end (`mcp`) is stopped after a moment.
+    for running commands; one that may never end (`mcp`) is stopped after a moment. `give_way`: called for
+    such a command, which is then not answered, because this process has the workspace open only briefly.
     """
     return await running_instance.listen_for_requests(
         where.run,
         workspace.id,
-        partial(run_command_of_caller, workspace, where, leaving, counting),
-        patience=None if leaving else LASTING_PATIENCE,
+        partial(run_command_of_caller, workspace, where, give_way, counting),
+        patience=None if give_way else LASTING_PATIENCE,
     )
 
 
 async def run_command_of_caller(
     workspace: StoredWorkspace,
     where: program_folders.ProgramFolders,
-    leaving: bool,  # noqa: FBT001
+    give_way: Callable[[], None] | None,
     counting: OptionalTokenCounter | None,
     argv: list[str],
     console: Console,
@@ -275,7 +291,8 @@ async def run_command_of_caller(
             "This command cannot run while another program has this workspace open.",
             remedy="Close the workspace in the other program first.",
         )
-    if leaving and getattr(arguments, "lasting", False):
+    if give_way is not None and getattr(arguments, "lasting", False):
+        give_way()
         return running_instance.LATER
     if counting is not None:
         counting.wanted |= bool(getattr(arguments, "counts", True))

@@ -12,12 +12,12 @@ import itertools
 import math
 import secrets as random
 import time as clock
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import field, replace
 from pathlib import Path
 
+from helix_desktop.concurrency import finish_even_if_cancelled
 from helix_desktop.engine import facts
 from helix_desktop.engine.ports import TokenCounter
 from helix_desktop.errors import HelixError, NotFound
@@ -63,7 +63,7 @@ class ImportResult:
     imported: list[ImportedConversation] = field(default_factory=list)
     complaints: list[str] = field(default_factory=list)
     here: set[str] = field(default_factory=set)
-    keys: dict[str, Counter[str]] = field(default_factory=dict)  # By leaked key: how often in each conversation.
+    keys: dict[str, dict[str, int]] = field(default_factory=dict)  # By leaked key: how often in each conversation.
 
     @property
     def unchanged_conversations(self) -> set[str]:
@@ -120,13 +120,19 @@ class HistoryImport:
                 if done[file] - ahead > AHEAD:
                     await self.workspace.index.wait_until_indexed(allowed_missing=BEHIND)
                     ahead = done[file]
-                brought = await asyncio.gather(*map(self._import_session, group))
-                self.result.imported.extend(one for one in brought if one is not None)
+                await asyncio.sleep(
+                    0
+                )  # A stop comes here: what is being written is finished, so that the result names it.
+                await finish_even_if_cancelled(self._import_group(group))
         finally:
             await thread.aclose()
             prepared.close()
         report(sum(sizes), sum(sizes), "")
         return self.result
+
+    async def _import_group(self, group: Sequence[SessionToImport]) -> None:
+        brought = await asyncio.gather(*map(self._import_session, group))
+        self.result.imported.extend(one for one in brought if one is not None)
 
     async def _read_earlier_imports(self) -> None:
         imports = await self.workspace.journal.facts_about_imports()
@@ -231,7 +237,8 @@ class HistoryImport:
             await self._archive_if_here_already(writing.held, writing.brought)
         for at, key in session.keys:
             if at >= writing.new_from:
-                self.result.keys.setdefault(key, Counter())[writing.conversation] += 1
+                places = self.result.keys.setdefault(key, {})
+                places[writing.conversation] = places.get(writing.conversation, 0) + 1
         return writing.brought if writing.recorded is not None else None
 
 

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+import threading
+from argparse import Namespace
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from helix_desktop import cli, program_folders, token_counting
+from helix_desktop import cli, commands, program_folders, token_counting
 from helix_desktop.commands import workspace_access
+from helix_desktop.concurrency import OwnedTasks
+from helix_desktop.gateway.gateway_workspaces import GatewayWorkspaces
+from helix_desktop.gateway.local_conversations import LocalAgentConversations
+from helix_desktop.gateway.remote_conversations import RemoteAgentConversations
+from helix_desktop.resident.resident_client import CollectingConsole
+from helix_desktop.workbench import history_imports
+from helix_desktop.workbench.session_preparation import SessionPreparation
+from tests.faults.gateway_histories import _nobody
 from tests.histories import written
 
 Ran = tuple[int, str, str]
@@ -89,6 +100,56 @@ def test_an_export_is_one_line_for_each_message(helix: Helix, tmp_path: Path) ->
     _, out, _ = helix("conversation", "export", "-w", "Work", imported[0]["id"][:6])
     roles = [json.loads(line)["role"] for line in out.splitlines()]
     assert roles == ["user", "assistant", "tool", "assistant", "user", "assistant"]
+
+
+async def test_an_import_gives_way_to_an_agent_at_the_gateway_and_goes_on_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, each request waited five seconds while an import had the workspace open, and was not recorded."""
+    where = program_folders.find_program_folders(tmp_path / "helix")
+    workspaces = workspace_access.open_all_workspaces(where)
+    name = workspaces.create_stored_workspace("Work").id
+    key = "sk-" + "ant-api03-" + "aB3" * 10
+    (tmp_path / "old").mkdir()
+    for number in range(6):
+        said = f"Number {number}" if number else f"use {key}"
+        messages = [{"role": "user", "content": said}, {"role": "assistant", "content": "ok"}]
+        written.lines(tmp_path / "old" / f"{number}.jsonl", messages)
+    argv = ["conversation", "import", "-w", "Work", str(tmp_path / "old"), "--from", "openai", "--json"]
+    arguments: Namespace = commands.build_command_line_parser(argv).parse_args(argv)
+    arguments.argv, arguments.places = argv, where
+    asked, prepare, serves = threading.Event(), SessionPreparation.prepare_file, RemoteAgentConversations.serves_agents
+
+    def wait_at_the_fourth(self: SessionPreparation, file: Path, *rest: object) -> Iterator[object]:
+        if file.name == "3.jsonl":
+            assert asked.wait(20)
+        yield from prepare(self, file, *rest)  # type: ignore[arg-type]
+
+    async def note_the_answer(self: RemoteAgentConversations) -> bool:
+        found = await serves(self)
+        asked.set()
+        return found
+
+    monkeypatch.setattr(SessionPreparation, "prepare_file", wait_at_the_fourth)
+    monkeypatch.setattr(RemoteAgentConversations, "serves_agents", note_the_answer)
+    monkeypatch.setattr(history_imports, "TOGETHER", 0)
+    monkeypatch.setattr(workspace_access, "GIVEN_WAY_SECONDS", 0.3)
+    gateway = GatewayWorkspaces(where, "", lambda one: workspace_access.listen_for_commands(one, where), _nobody)
+    console, tasks = CollectingConsole(), OwnedTasks("an import")
+    importing = tasks.spawn_task(workspace_access.run_here_or_at_owner(arguments, name, console), name="import")
+    try:
+        while not (where.run / f"{name}.sock").exists():
+            await asyncio.sleep(0)
+        async with gateway.hold_workspace_open(name) as room:
+            assert isinstance(room, LocalAgentConversations)
+            assert len(await room._bench.workspace.journal.list_conversations()) < 6
+            assert await importing == 0, console.complaint
+            assert len(await room._bench.workspace.journal.list_conversations()) == 6
+    finally:
+        await tasks.aclose()
+        await gateway.aclose()
+    told = json.loads(console.answers[-1])
+    assert (len({one["id"] for one in told["imported"]}), told["unchanged"], len(told["keys"])) == (6, 0, 1)
 
 
 def test_a_title_that_orders_the_terminal_about_is_only_shown(helix: Helix, tmp_path: Path) -> None:
