@@ -33,7 +33,7 @@ async def _print_turns_with_files(bench: Workbench, arguments: Namespace, consol
     for turn in await _chosen_turns_of_changes(changes, arguments, conversation):
         files = await changes.file_changes_of_steps(turn.sources)
         told.append({"turn": turn.number, "message": turn.title, "files": [*map(_describe_file_change, files)]})
-        lines.append(f"Turn {turn.turn_numbers}: {turn.title}")
+        lines.append(f"Turn {turn.turn_numbers}: {turn.title}" + ("" if files else " (undone)"))
         for file in files:
             counts = f"{file.change_word:<8} +{file.added:<6} -{file.removed:<6}"
             lines.append(f"  {counts} {printable_path(file.place)}")

@@ -54,13 +54,12 @@ async def record_changed_settings(services: SessionServices, conversation: Conve
 
 
 async def append_note_on_undone_files(services: SessionServices, conversation: Conversation) -> None:
-    """Say at the end what the user undid or redid since the model was last told."""
+    """Say at the end what the user undid or redid since the model was last told, and which changes a rewind has left."""
     state = conversation.state
-    moment = state.last_undo, len(state.record.rewinds)
-    if state.last_undo <= state.branch.notes.get(UNDO, (0, ""))[0] or moment == conversation.examined_undo:
+    moment, last = (state.last_undo, len(state.record.rewinds)), max(state.last_undo, *state.record.rewinds[-1:], 0)
+    if last <= state.branch.notes.get(UNDO, (0, ""))[0] or moment == conversation.examined_undo:
         return
-    undone = await read_undone_files(state, services.cache)
-    news = undone.describe_undos(undone.told)
+    news = (await read_undone_files(state, services.cache)).describe_news()
     text = facts.Text(f"[{news}]", services.tokens.count_tokens(news))
     note = (facts.UserSaid((text,), steering=True, by=UNDO),) if news else ()
     # An undo made meanwhile is told with the next request.

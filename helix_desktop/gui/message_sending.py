@@ -125,9 +125,12 @@ def send_held_messages(
 
 
 def describe_files_to_undo(files: Sequence[FileChange]) -> str:
-    """Says which files were changed after a message. Returns an empty string if none was."""
-    names = [make_safe_text(file.place) for file in files if not is_change_of_folder(file.change)]
-    counted = format_count(len(names), "{n} file changed since: ", "{n} files changed since: ")
+    """Says which files were changed after a message, and by which tool. Returns an empty string if none was."""
+    shown = [file for file in files if not is_change_of_folder(file.change)]
+    names = [f"{make_safe_text(file.place)} ({tr('undone') if file.by == 'undo' else file.by})" for file in shown]
+    counted = format_count(
+        len(names), "{n} file changed since this message: ", "{n} files changed since this message: "
+    )
     return f"{counted}{shorten_name_list(names)}" if names else ""
 
 

@@ -21,16 +21,7 @@ _NOTHING = os.devnull
 _SETTINGS = read_word_lists("git_settings")
 _OVERRIDDEN = tuple(each.replace("{nothing}", _NOTHING) for each in _SETTINGS["overridden"])
 # With these variables, git reads no system or user settings, fetches nothing and reaches no other repository.
-_ENVIRONMENT = {
-    "GIT_CONFIG_GLOBAL": _NOTHING,
-    "GIT_CONFIG_NOSYSTEM": "1",
-    "GIT_ATTR_NOSYSTEM": "1",
-    "GIT_NO_LAZY_FETCH": "1",
-    "GIT_ALLOW_PROTOCOL": "none",
-    "GIT_TERMINAL_PROMPT": "0",
-    "GIT_NO_REPLACE_OBJECTS": "1",
-    "LC_ALL": "C",
-}
+_ENVIRONMENT = dict(each.replace("{nothing}", _NOTHING).split("=") for each in _SETTINGS["environment"])
 
 
 def run_git(

@@ -55,6 +55,11 @@ def test_list_says_which_turn_changed_what(helix: Helix, project: Path) -> None:
     assert files == {"a.txt": ("changed", 1, 1), "gone": ("deleted", 0, 1), "new/b": ("added", 1, 0)}
 
 
+def test_list_says_that_a_turn_was_undone(helix: Helix, project: Path) -> None:
+    assert helix("changes", "restore", "-w", "Work", "-c", "c1", "--turn", "last", "--yes")[0] == 0
+    assert helix("changes", "list", "-w", "Work", "-c", "c1")[1] == "Turn 1: Change it (undone)\n"
+
+
 def test_show_is_a_patch_that_git_takes_back(helix: Helix, project: Path) -> None:
     code, out, _ = helix("changes", "show", "-w", "Work", "--turn", "last")
     assert code == 0

@@ -707,7 +707,9 @@ def test_a_rewind_names_the_changed_files_and_both_are_undone_from_its_notice(
     bench.file_changes.fill({"a.py": (b"one\n", b"two\n"), "b.py": (b"", b"new\n")})
     before = [each.seq for each in session.state.facts_on_path()]
     chat_action_handling.carry_out_intent(window, ActOnMessage(MessageAct.REWIND, 1))
-    assert "2 files changed since: a.py, b.py" in click_way(window, "Rewind and undo these changes")
+    assert "2 files changed since this message: a.py (edit_file), b.py (edit_file)" in click_way(
+        window, "Rewind and undo these changes"
+    )
     assert bench.file_changes.now == {"a.py": b"one\n", "b.py": b""}
     assert session.state.facts[-1].fact == Rewound(1)
     assert window.notices.shown_text.startswith("Conversation rewound.\n2 files were restored.")
@@ -729,7 +731,7 @@ def test_an_edited_message_asks_about_the_files_that_its_turn_changed(
     window.chat.composer.text.setPlainText("Otherwise")
     QTest.keyClick(window.chat.composer.text, Qt.Key.Key_Return)
     assert len(said(session)) == count
-    assert "1 file changed since: a.py" in click_way(window, way)
+    assert "1 file changed since this message: a.py (edit_file)" in click_way(window, way)
     assert bench.file_changes.now["a.py"] == now
     assert (len(said(session)) > count) is sent
     assert window.chat.composer.text.toPlainText() == ("" if sent else "Otherwise")

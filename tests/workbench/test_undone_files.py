@@ -104,6 +104,34 @@ async def test_after_a_rewind_the_model_is_told_only_of_changes_that_it_still_se
     assert notes(session) == []
 
 
+async def test_a_rewind_that_keeps_the_files_is_told(started: Start) -> None:
+    """The model sees neither the messages nor its changes any more, but reads the files."""
+    bench, session = await started()
+    at = session.conversation.state.seq
+    await told(session, "write README.md: changed")
+    await told(session, "write two.txt: two")
+    await undo(bench, session)
+    await session.rewind_to(at)
+    await told(session, "hello")
+    line = '[The conversation was rewound, but your later changes to "README.md" are still there.]'
+    assert notes(session) == [line]
+    await told(session, "hello again")
+    assert notes(session) == [line]
+    await undo(bench, session, changed(session)[1])
+    await told(session, "and now")
+    assert notes(session) == [line, '[The user undid your changes to "README.md".]']
+
+
+async def test_a_change_that_was_rewound_and_undone_before_the_next_message_is_not_mentioned(started: Start) -> None:
+    bench, session = await started()
+    at = session.conversation.state.seq
+    await told(session, "write README.md: changed")
+    await session.rewind_to(at)
+    await undo(bench, session, changed(session)[1])
+    await told(session, "hello")
+    assert notes(session) == []
+
+
 async def test_the_name_of_a_file_is_never_words_of_the_program(started: Start, folder: Path) -> None:
     bench, session = await started()
     step = await bench.file_changes.workspace_checkpoints.begin_step("1", session.id, "command")

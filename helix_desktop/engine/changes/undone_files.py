@@ -1,4 +1,4 @@
-"""Finds what the user has undone of the agent's changes, which the model and handovers have to be told.
+"""Finds what the user has undone of the agent's changes, and what a rewind has left, which the model has to be told.
 
 It is computed from the conversation's facts. Only a difference says what an undo did to a file: the same kind of
 fact records an undo, a part of one, and a redo.
@@ -20,28 +20,46 @@ from helix_desktop.fast_dataclass import dataclass
 UNDO = "undo"  # `FilesChanged.by` of the user's undo and redo, and `UserSaid.by` of the note on them.
 MOST_NAMED = 12
 UNDID = "The user undid your changes to "
+LEFT = "The conversation was rewound, but your later changes to "
 _DONE = re.compile("^(?:created|changed|deleted) ")
 Items = dict[str, TreeItem | None]
 
 
 @dataclass(slots=True)
 class UndoneFiles:
-    """By path, what was there: before the agent's changes, after them, as the model was told, and after an undo."""
+    """By path, what was there: before the agent's changes, after them, as the model was told, and after an undo.
+    Of changes that a rewind left behind: what was there before them, what is there now, and what of it was told.
+    """
 
     before: Items = field(default_factory=dict)
     made: Items = field(default_factory=dict)
     told: Items = field(default_factory=dict)
     restored: Items = field(default_factory=dict)
+    before_left: Items = field(default_factory=dict)
+    left: Items = field(default_factory=dict)
+    told_left: Items = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
     last_seq: int = 0  # The number of the last undo.
 
     def add_agent_change(self, change: PathChange) -> None:
         if change.path in self.restored:
             del self.before[change.path], self.restored[change.path]
+        for items in (self.before_left, self.left, self.told_left):
+            items.pop(change.path, None)
         self.before.setdefault(change.path, change.before)
         self.made[change.path] = self.told[change.path] = change.after
 
-    def add_undo(self, change: PathChange) -> None:
+    def add_left_change(self, change: PathChange) -> None:
+        self.before_left.setdefault(change.path, change.before)
+        self.left[change.path] = change.after
+
+    def add_undo(self, change: PathChange, *, is_shown: bool) -> None:
+        """Add an undo, unless the model knows nothing of the change."""
+        if change.path in self.left:
+            self.left[change.path] = change.after
+            is_shown = change.path in self.told_left
+        if not is_shown and change.path not in self.made:
+            return
         self.before.setdefault(change.path, change.after)  # What a sub-agent changed is known only from its undo.
         self.made.setdefault(change.path, change.before)
         self.told.setdefault(change.path, change.before)
@@ -62,10 +80,16 @@ class UndoneFiles:
         redone = self._named(path for path, item in new.items() if item == self.made[path])
         return " ".join(filter(None, (undone, _format_sentence("The user redid your changes to ", redone))))
 
+    def describe_news(self) -> str:
+        """Return what the model was not told yet of undos and of changes that a rewind has left."""
+        there = {path: item for path, item in self.left.items() if item != self.before_left[path]}
+        new = (path for path, item in there.items() if path not in self.told_left or self.told_left[path] != item)
+        left = _format_sentence(LEFT, self._named(new), " are still there.")
+        return " ".join(filter(None, (self.describe_undos(self.told), left)))
+
     def _named(self, paths: Iterable[str]) -> list[str]:
-        return [
-            quote_file_name(self.names[path]) + (" (deleted)" if self.restored[path] is None else "") for path in paths
-        ]
+        gone = {path for path, item in {**self.left, **self.restored}.items() if item is None}
+        return [quote_file_name(self.names[path]) + (" (deleted)" if path in gone else "") for path in paths]
 
 
 def quote_file_name(name: str) -> str:
@@ -73,15 +97,15 @@ def quote_file_name(name: str) -> str:
     return json.dumps(printable_path(name), ensure_ascii=not name.isprintable())
 
 
-def _format_sentence(words: str, names: list[str]) -> str:
+def _format_sentence(words: str, names: list[str], end: str = ".") -> str:
     more = [f"{len(names) - MOST_NAMED:,} more"] if len(names) > MOST_NAMED else []
-    return f"{words}{', '.join([*names[:MOST_NAMED], *more])}." if names else ""
+    return f"{words}{', '.join([*names[:MOST_NAMED], *more])}{end}" if names else ""
 
 
 async def read_undone_files(state: ConversationState, cache: ContentCache) -> UndoneFiles:
-    """Read what is undone in the branch that the view shows, also by undos that a rewind left behind."""
+    """Read what is undone in the branch that the view shows, also by undos that a rewind left behind, and what one left."""
     found = UndoneFiles(last_seq=state.last_undo)
-    if not state.last_undo:
+    if not state.last_undo and not state.record.rewinds:
         return found
     shown = {recorded.seq for recorded in state.facts_on_path()}
     changes = {one.seq: one.fact for one in state.facts if isinstance(one.fact, FilesChanged)}
@@ -89,12 +113,15 @@ async def read_undone_files(state: ConversationState, cache: ContentCache) -> Un
     for seq, fact in ((one.seq, one.fact) for one in state.facts):
         if isinstance(fact, UserSaid) and fact.by == UNDO and seq in shown:
             found.told.update(found.restored)
+            found.told_left.update(found.left)
         elif isinstance(fact, FilesChanged) and (content := contents.get(fact.difference.digest)) is not None:
             for change in _name_changes(fact, content, found.names):
-                if fact.by != UNDO and seq in shown:
+                if fact.by == UNDO:
+                    found.add_undo(change, is_shown=seq in shown)
+                elif seq in shown:
                     found.add_agent_change(change)
-                elif fact.by == UNDO and (seq in shown or change.path in found.made):
-                    found.add_undo(change)
+                else:
+                    found.add_left_change(change)
     return found
 
 

@@ -213,6 +213,7 @@ class ChangesPage(QWidget):
         if changes is not self._changes or conversation != self._conversation:
             return
         self._turns, shown = turns, [entry.turn for entry in entries]
+        self.undo.turns = turns
         gone = (
             turn for turn in turns if turn not in shown and len(without_user_undos(turn.sources)) < len(turn.sources)
         )

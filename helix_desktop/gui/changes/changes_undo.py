@@ -9,11 +9,14 @@ from typing import Any
 from PySide6.QtCore import QObject, Signal
 from PySide6.QtWidgets import QPushButton
 
+from helix_desktop.engine.changes.folder_state import TreeItem
 from helix_desktop.engine.changes.turn_changes import (
     ChangeSource,
     FileChange,
     PlannedUndo,
     TurnOfChanges,
+    UndoOutlook,
+    printable_path,
     seqs_to_name_in_undo,
     step_with_undos,
     without_user_undos,
@@ -28,6 +31,7 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.workbench_types import FileChanges, FileUndoResult
 
+MOST_NAMES = 2  # The maximum number of files that are named with a step.
 MOST_STEPS = 8  # The maximum number of a turn's steps, and of undone turns, that the menu offers.
 
 
@@ -41,6 +45,7 @@ class ChangesUndo(QObject):
         self._theme, self._doing, self._button = theme, doing, button
         self._changes: FileChanges | None = None
         self._conversation = ""
+        self.turns: Sequence[TurnOfChanges] = ()  # All turns with changes, oldest first.
 
     def set_changes(self, changes: FileChanges | None, conversation: str) -> None:
         self._changes, self._conversation = changes, conversation
@@ -73,12 +78,14 @@ class ChangesUndo(QObject):
         menu = build_popup_menu(self._button)
 
         def offer_undo(words: str, sources: Sequence[ChangeSource]) -> None:
-            menu.addAction(words, lambda: self.confirm_and_undo_sources(sources, words))
+            menu.addAction(words.replace("&", "&&"), lambda: self.confirm_and_undo_sources(sources, words))
 
         for each in reversed(undone[-MOST_STEPS:]):
             offer_undo(tr("Redo turn {number}…", number=each.turn_numbers), each.sources)
         for step in reversed(steps):
-            tool = step.what or step.fact.by
+            names = [printable_path(name) for name in step.fact.names[:MOST_NAMES]]
+            more = ["…"] if names and step.fact.files > len(names) else []
+            tool = f"{step.what or step.fact.by} {', '.join((*names, *more))}".rstrip()
             offer_undo(tr("Undo step {step} ({tool})…", step=step.step, tool=tool), [step])
         for undo in _undos_to_reverse(turns, undone)[: -MOST_STEPS - 1 : -1]:
             fact, time_of_day = undo.fact, format_time_of_day(undo.time)
@@ -122,14 +129,20 @@ class ChangesUndo(QObject):
         if changes is None or not files:
             return
 
-        def show_undo_dialog(plan: Sequence[PlannedUndo]) -> None:
-            compare = partial(self._open_three_versions_dialog, redo=redo)
-            dialog = UndoChangesDialog(self._theme, title or tr("Undo"), files, plan, compare, self._button, redo=redo)
+        async def plan_and_find_later_turns() -> tuple[Sequence[PlannedUndo], dict[str, str]]:
+            plan = await changes.plan_undo(files)
+            return plan, await find_later_turns(changes, self.turns, files, plan)
+
+        def show_undo_dialog(planned: tuple[Sequence[PlannedUndo], dict[str, str]]) -> None:
+            plan, later = planned
+            words = title or tr("Undo")
+            dialog = UndoChangesDialog(self._theme, words, files, plan, self._button, redo=redo, later=later)
+            dialog.compare_wanted.connect(partial(self._open_three_versions_dialog, redo=redo))
             again = tr("Undo") if redo else ""
             dialog.accepted.connect(lambda: self._undo_confirmed(files, dialog.choices_by_path, undoes, again))
             dialog.open()
 
-        self._run_undo_work(changes.plan_undo(files), then=show_undo_dialog)
+        self._run_undo_work(plan_and_find_later_turns(), then=show_undo_dialog)
 
     def _undo_confirmed(
         self, files: Sequence[FileChange], choices: dict[str, str], undoes: Sequence[int], label: str
@@ -179,6 +192,21 @@ class ChangesUndo(QObject):
 async def redo_undone_changes(changes: FileChanges, fact: FilesChanged, talk: str) -> FileUndoResult:
     found = await changes.changes_with_folders([ChangeSource(talk, 0, time.time(), fact)])
     return await changes.undo_file_changes(found, conversation=talk)
+
+
+async def find_later_turns(
+    changes: FileChanges, turns: Sequence[TurnOfChanges], files: Sequence[FileChange], plan: Sequence[PlannedUndo]
+) -> dict[str, str]:
+    """Returns, for files that are as a later turn of the agent has left them, the numbers of the turns that changed them."""
+    there = {one.path: one.now for one in plan if one.how is UndoOutlook.CONFLICT}
+    last = max((source.seq for file in files for source in file.sources), default=0)
+    found: dict[str, list[str]] = {}
+    left: dict[str, TreeItem | None] = {}
+    for turn in turns if there and last else ():
+        for file in await changes.changes_with_folders(turn.sources) if turn.seq > last else ():
+            found.setdefault(file.path_of_change, []).append(turn.turn_numbers)
+            left[file.path_of_change] = file.change.after
+    return {path: ", ".join(found[path]) for path, now in there.items() if path in found and left[path] == now}
 
 
 def describe_undone_files(undone: FileUndoResult) -> str:

@@ -1,10 +1,10 @@
 """The dialog before an undo: what will happen, and a choice for each file changed by others."""
 
 import itertools
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QComboBox, QGridLayout, QHBoxLayout, QScrollArea, QWidget
 
 from helix_desktop.engine.changes.diff_hunks import find_changed_lines, is_binary, split_into_lines
@@ -19,11 +19,14 @@ from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.views.large_text_view import TextLineView
 
 SHOWN_FILE_NAMES = 12  # The maximum number of changed files that are named.
-Compare = Callable[[PlannedUndo], object]
 
 
 class UndoChangesDialog(widgets.TransientDialog):
-    """`choices_by_path`: after acceptance, what to do with each file that others changed."""
+    """`choices_by_path`: after acceptance, what to do with each file that was changed later; `later`: by which turns.
+    `compare_wanted` carries the plan of the file whose versions the user wants to see.
+    """
+
+    compare_wanted = Signal(object)
 
     def __init__(
         self,
@@ -31,20 +34,20 @@ class UndoChangesDialog(widgets.TransientDialog):
         title: str,
         files: Sequence[FileChange],
         planned: Sequence[PlannedUndo],
-        compare: Compare,
         parent: QWidget | None = None,
         *,
         redo: bool = False,
+        later: Mapping[str, str] = {},
     ) -> None:
         super().__init__(title, parent, 620)
-        self._redo = redo
+        self._redo, self._later = redo, later
         self._places = {file.path_of_change: file.place for file in files}
         self._boxes: dict[str, QComboBox] = {}
         conflicts = [one for one in planned if one.how is UndoOutlook.CONFLICT]
         plan = [widgets.build_plain_label(one, parent=self) for one in self._describe_plan(planned)]
         column = build_column(*plan, owner=self, spacing=theme.zoomed_pixels(10))
         if conflicts:
-            column.addWidget(self._build_conflict_list(conflicts, compare), 1)
+            column.addWidget(self._build_conflict_list(conflicts), 1)
         note = widgets.build_plain_label(tr("Only these files are changed. You can reverse this later."), "small", self)
         column.addWidget(note)
         column.addStretch(0 if conflicts else 1)
@@ -72,7 +75,10 @@ class UndoChangesDialog(widgets.TransientDialog):
             found.append(words + shorten_name_list(gone))
         if already:
             found.append(format_count(already, "{n} file needed no change.", "{n} files needed no change."))
-        if any(one.how is UndoOutlook.CONFLICT for one in planned):
+        conflicts = [one.path for one in planned if one.how is UndoOutlook.CONFLICT]
+        if conflicts and self._later.keys() >= {*conflicts}:
+            found.append(tr("The agent changed these files again in later turns. Choose what to do with each file:"))
+        elif conflicts:
             found.append(tr("You or another program changed these files later. Choose what to do with each file:"))
         return found or [tr("There is nothing to redo.") if self._redo else tr("There is nothing to undo.")]
 
@@ -85,19 +91,20 @@ class UndoChangesDialog(widgets.TransientDialog):
             return leave, tr("Restore the file to its state before the undo"), tr("Redo only the agent's lines")
         return leave, tr("Restore the file to its state before the agent's changes"), tr("Undo only the agent's lines")
 
-    def _build_conflict_list(self, planned: Sequence[PlannedUndo], compare: Compare) -> QScrollArea:
+    def _build_conflict_list(self, planned: Sequence[PlannedUndo]) -> QScrollArea:
         inner = QWidget()
         grid = QGridLayout(inner)
         grid.setContentsMargins(0, 0, 0, 0)
         for row, one in enumerate(planned):
             name = ElidedLabel(inner, Qt.TextElideMode.ElideMiddle)
             name.setProperty("look", "mono")
-            name.set_elided_text(self._path_for_display(one))
+            turn = [tr("Turn {number}", number=self._later[one.path])] if one.path in self._later else []
+            name.set_elided_text(" · ".join((self._path_for_display(one), *turn)))
             box = widgets.build_combo_box(self._path_for_display(one), inner)
             box.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
             for words, choice in zip(self._conflict_choice_labels(), ("now", "before", "merge"), strict=True):
                 box.addItem(words, choice)
-            look = widgets.build_push_button(tr("Compare…"), inner, partial(compare, one))
+            look = widgets.build_push_button(tr("Compare…"), inner, partial(self.compare_wanted.emit, one))
             self._boxes[one.path] = box
             grid.addWidget(name, 2 * row, 0, 1, 2)
             grid.addWidget(box, 2 * row + 1, 0)

@@ -12,7 +12,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QApplication, QComboBox, QLabel, QMenu, QPushButton, QScrollArea
 
 from helix_desktop.engine.changes.diff_hunks import find_hunks
-from helix_desktop.engine.changes.folder_state import PathKind, TreeItem
+from helix_desktop.engine.changes.folder_state import PathChange, PathKind, TreeItem
 from helix_desktop.engine.changes.turn_changes import (
     ChangeSource,
     FileChange,
@@ -29,6 +29,7 @@ from helix_desktop.gui.changes.coverage_dialog import CheckpointCoverageDialog
 from helix_desktop.gui.changes.undo_dialog import ThreeVersionsDialog, UndoChangesDialog, find_differing_lines
 from helix_desktop.gui.common.figure_formats import format_time_of_day
 from helix_desktop.gui.theme import Theme
+from tests.gui import fake_changes
 from tests.gui.fake_changes import FakeChanges, State
 from tests.gui.fake_desk import now
 
@@ -97,6 +98,34 @@ def test_an_undo_asks_first_and_what_somebody_else_changed_is_the_users_choice(
     assert changes.now["new.txt"] == b"mine\n"
 
 
+def test_a_file_that_a_later_turn_of_the_agent_changed_is_said_to_be_so(
+    page: ChangesPage, changes: FakeChanges, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was laid to the user's charge."""
+    (turn,) = page._turns
+    later = replace(turn, number=13, last=13, seq=10, sources=(replace(turn.sources[0], seq=11),))
+    page.undo.turns = (turn, later)
+    files = [replace(file, sources=turn.sources) for file in changes._files()]
+    changes.now["new.txt"] = b"newer\n"
+
+    async def files_of(sources: Sequence[ChangeSource]) -> Sequence[FileChange]:
+        new = next(file for file in files if file.place == "new.txt")
+        after = PathChange("0/new.txt", new.change.after, fake_changes._item(b"newer\n"))
+        return [replace(new, change=after)] if sources == later.sources else files
+
+    monkeypatch.setattr(changes, "changes_with_folders", files_of)
+
+    def said() -> list[str]:
+        page.undo.confirm_and_undo_sources(turn.sources, "Undo turn 12")
+        asked = page.findChildren(UndoChangesDialog)[-1]
+        return [label.text() for label in asked.findChildren(QLabel)]
+
+    assert "The agent changed these files again in later turns. Choose what to do with each file:" in said()
+    assert "new.txt · Turn 13" in said()
+    changes.now["new.txt"] = b"mine\n"
+    assert "You or another program changed these files later. Choose what to do with each file:" in said()
+
+
 def test_what_was_undone_can_be_redone_from_the_notice_and_undone_again(
     page: ChangesPage, changes: FakeChanges
 ) -> None:
@@ -128,7 +157,7 @@ def test_the_question_tells_what_goes_and_a_redo_speaks_of_the_undo(page: Change
             PlannedUndo("0/src", TreeItem(PathKind.FOLDER, 0o755), None, None, UndoOutlook.RESTORE),
             PlannedUndo("0/both", item(b"1"), item(b"2"), item(b"3"), UndoOutlook.CONFLICT),
         )
-        return UndoChangesDialog(theme, "Undo", (), planned, lambda _: None, page, redo=redo)
+        return UndoChangesDialog(theme, "Undo", (), planned, page, redo=redo)
 
     def words(of: UndoChangesDialog) -> list[str]:
         (box,) = of.findChildren(QComboBox)
@@ -147,7 +176,7 @@ def test_a_long_path_pushes_nothing_out_of_the_dialog(page: ChangesPage, theme: 
     """Beside it, the button “Compare…” was cut."""
     item = TreeItem(PathKind.FILE, 0o644, 1, b"1")
     planned = [PlannedUndo(f"0/{'deep/' * 20}report.py", item, item, item, UndoOutlook.CONFLICT)]
-    dialog = UndoChangesDialog(theme, "Undo", (), planned, lambda _: None, page)
+    dialog = UndoChangesDialog(theme, "Undo", (), planned, page)
     dialog.show()
     QApplication.processEvents()
     (area,) = dialog.findChildren(QScrollArea)
@@ -278,7 +307,8 @@ def test_undo_offers_each_step_the_turn_and_all_since(page: ChangesPage, changes
     (menu,) = page.findChildren(QMenu)
     assert [action.text() for action in menu.actions()] == ["Undo turn 12…"]
     source = page._turns[0].sources[0]
-    later = replace(source, seq=20, what="run_command", step=40)
+    source = replace(source, fact=replace(source.fact, files=1, names=("src/R&D.md",)))
+    later = replace(source, seq=20, what="run_command", step=40, fact=replace(source.fact, files=3, names=("a", "b")))
     two = replace(page._turns[0], sources=(source, later))
     page._turns = [two, replace(two, number=13, seq=10, end=30)]
     page.files.files.items = [replace(entry, turn=two) for entry in page.files.files.items]
@@ -286,12 +316,12 @@ def test_undo_offers_each_step_the_turn_and_all_since(page: ChangesPage, changes
     page.undo_button.click()
     words = [action.text() for action in page.findChildren(QMenu)[-1].actions()]
     assert words == [
-        "Undo step 40 (run_command)…",
-        "Undo step 31 (edit_file)…",
+        "Undo step 40 (run_command a, b, …)…",
+        "Undo step 31 (edit_file src/R&&D.md)…",
         "Undo turn 12…",
         "Undo everything since turn 12…",
     ]
-    undo = replace(later, seq=40, fact=replace(source.fact, by="undo", undoes=(8,)))
+    undo = replace(later, seq=40, fact=replace(later.fact, by="undo", undoes=(8,)))
     page._turns = [replace(two, sources=(source, undo))]
     page.files.files.items = [replace(entry, turn=page._turns[0]) for entry in page.files.files.items]
     page.undo_button.click()
