@@ -32,3 +32,9 @@ def read_word_lists(name: str) -> Mapping[str, tuple[str, ...]]:
 def read_schema(name: str) -> str:
     """Returns the SQL that makes the tables of a store."""
     return (resources_folder() / "schemas" / f"{name}.sql").read_text("utf-8")
+
+
+def read_sql_statements(name: str) -> Mapping[str, str]:
+    """Returns the statements of a file of SQL. Each follows a line of two dashes and its name; its comment has three."""
+    pieces = f"\n{read_schema(name)}".split("\n-- ")[1:]
+    return {title: text.strip() for title, _, text in (piece.partition("\n") for piece in pieces)}

@@ -10,40 +10,15 @@ from dataclasses import field
 from typing import Any
 
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.resources import read_sql_statements
 from helix_desktop.store.fleet_statements import RunStatements, SqlDialect, Statement
 
 # No tasks are given out for this many seconds after a standby took over, as it may lack the last claims.
 FAILOVER_SECONDS = 30.0
 ALL_WORKSPACES = b""  # Used for notes on all workspaces of a store.
-_SET = (
-    "INSERT INTO {t}notes(space, name, until, amount) VALUES (%s, %s, CASE WHEN %s <> 0 THEN {now} + %s ELSE 0 END, %s)"
-    " ON CONFLICT (space, name) DO UPDATE SET until = excluded.until, amount = excluded.amount RETURNING name"
-)
-_LIVE = (
-    "INSERT INTO {t}notes AS n (space, name, until, amount) VALUES (%s, %s, {now} + %s, 0)"
-    " ON CONFLICT (space, name) DO UPDATE SET until = excluded.until RETURNING amount"
-)
-_REMOVE = (
-    "DELETE FROM {t}notes WHERE space = %s AND (name = %s OR (until > 0 AND until < {now} - 86400)) RETURNING name"
-)
-_DRAIN = (
-    "UPDATE {t}notes SET amount = 1 WHERE space = %s AND name LIKE 'worker %%' AND (%s = '' OR name = %s) AND until > {now}"
-    " RETURNING name"
-)
-_TIMELINE = (
-    "INSERT INTO {t}notes AS n (space, name, until, amount) SELECT %s, 'timeline', 0, {timeline} WHERE NOT EXISTS"
-    " (SELECT 1 FROM {t}notes WHERE space = %s AND name = 'timeline' AND amount = {timeline})"
-    " ON CONFLICT (space, name) DO UPDATE SET until = {now} + %s, amount = excluded.amount WHERE n.amount <> excluded.amount"
-    " RETURNING name"  # Many workers may note the first timeline at once.
-)
+_SQL = read_sql_statements("fleet_note_statements")
 _FAILOVER = "SELECT 1 FROM {t}notes WHERE space = %s AND name = 'timeline' AND until > {now}"
 _READ = "SELECT name, amount FROM {t}notes WHERE space IN (%s, %s) AND (until = 0 OR until > {now}) ORDER BY name"
-_CHARGE = (
-    "INSERT INTO {t}notes AS n (space, name, until, amount) SELECT %s, %s, CASE WHEN %s = 1 THEN {midnight} ELSE 0 END,"
-    " CASE WHEN %s > charged THEN %s - charged ELSE 0 END"
-    " FROM {t}tasks WHERE space = %s AND id = %s AND claims = %s AND state = 'running' ON CONFLICT (space, name) DO UPDATE SET"
-    " until = excluded.until, amount = excluded.amount + CASE WHEN n.until = excluded.until THEN n.amount ELSE 0 END RETURNING name"
-)
 _CHARGED = "UPDATE {t}tasks SET charged = CASE WHEN charged > %s THEN charged ELSE %s END WHERE space = %s AND id = %s AND claims = %s AND state = 'running' RETURNING id"
 
 
@@ -97,32 +72,32 @@ class FleetNotes:
 
     async def renew_worker_and_tell_if_draining(self, worker: str, seconds: float) -> bool:
         """Note that the worker is alive for so long. Return whether it was told to drain."""
-        ((amount,),) = await self._run(_LIVE, self._space, f"worker {worker}", seconds)
+        ((amount,),) = await self._run(_SQL["live"], self._space, f"worker {worker}", seconds)
         return bool(amount)
 
     async def drain_workers(self, worker: str = "") -> int:
         """Tell this worker, or all, to take no more tasks and to end. Return how many were told."""
-        return len(await self._run(_DRAIN, self._space, worker, f"worker {worker}"))
+        return len(await self._run(_SQL["drain"], self._space, worker, f"worker {worker}"))
 
     async def pause_provider(self, provider: str, seconds: float) -> None:
         """Keep workers from beginning requests to this provider for so long."""
-        await self._run(_SET, self._space, f"pause {provider}", seconds, seconds, 0.0)
+        await self._run(_SQL["set"], self._space, f"pause {provider}", seconds, seconds, 0.0)
 
     async def exclude_machine_for(self, machine: str, why: str, seconds: float) -> None:
         """Make this machine's workers leave tasks to others for so long."""
-        await self._run(_SET, self._space, f"unable {machine}: {why}", seconds, seconds, 0.0)
+        await self._run(_SQL["set"], self._space, f"unable {machine}: {why}", seconds, seconds, 0.0)
 
     async def set_limit(self, scope: str, dollars: float) -> None:
         """Set the dollars that may be spent in this scope. 0: no limit."""
         space = ALL_WORKSPACES if scope == "fleet" else self._space
         if dollars:
-            await self._run(_SET, space, f"limit {scope}", 0.0, 0.0, dollars)
+            await self._run(_SQL["set"], space, f"limit {scope}", 0.0, 0.0, dollars)
         else:
-            await self._run(_REMOVE, space, f"limit {scope}")
+            await self._run(_SQL["remove"], space, f"limit {scope}")
 
     async def remove_worker(self, worker: str) -> None:
         """Remove the note of a worker that has ended, and notes that ended long ago."""
-        await self._run(_REMOVE, self._space, f"worker {worker}")
+        await self._run(_SQL["remove"], self._space, f"worker {worker}")
 
     def charge_statements(self, task: str, claims: int, agent: str, cost: float) -> list[Statement]:
         """Return statements that note what a claimed task has cost so far."""
@@ -131,18 +106,18 @@ class FleetNotes:
         for scope in ("workspace", "day", "fleet", *([f"agent {agent}"] if agent else [])):
             space = ALL_WORKSPACES if scope == "fleet" else self._space
             note = (space, f"spent {scope}", int(scope == "day"), cost, cost, *key)
-            built.append(self._dialect.build_statement(_CHARGE, *note))
+            built.append(self._dialect.build_statement(_SQL["charge"], *note))
         return [*built, self._dialect.build_statement(_CHARGED, cost, cost, *key)]
 
     def build_stop_statement(self, *, is_stopped: bool) -> Statement:
         """Return the statement that stops all work in this workspace, or allows it again."""
         if is_stopped:
-            return self._dialect.build_statement(_SET, self._space, "stop", 0.0, 0.0, 1.0)
-        return self._dialect.build_statement(_REMOVE, self._space, "stop")
+            return self._dialect.build_statement(_SQL["set"], self._space, "stop", 0.0, 0.0, 1.0)
+        return self._dialect.build_statement(_SQL["remove"], self._space, "stop")
 
     def build_failover_statements(self) -> list[Statement]:
         """Return statements that note a standby's takeover. The last one returns a row while no task may be claimed."""
-        noting = self._dialect.build_statement(_TIMELINE, self._space, self._space, FAILOVER_SECONDS)
+        noting = self._dialect.build_statement(_SQL["timeline"], self._space, self._space, FAILOVER_SECONDS)
         return [noting, self._dialect.build_statement(_FAILOVER, self._space)]
 
     async def add_cost(self, task: str, claims: int, agent: str, cost: float) -> None:

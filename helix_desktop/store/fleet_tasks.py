@@ -25,6 +25,7 @@ from helix_desktop.engine.conversation import new_conversation_id
 from helix_desktop.engine.fact_encoding import CONVERSATION_ID, LATEST_TIME
 from helix_desktop.errors import AmbiguousName, HelixError, InvalidInput, NotFound, SharedStoreUnreachable
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.resources import read_sql_statements
 from helix_desktop.store.fleet_notes import FleetNotes
 from helix_desktop.store.fleet_statements import Rows, RunStatements, SqlDialect, Statement
 from helix_desktop.store.shared.row_encryption import RowCipher
@@ -94,15 +95,7 @@ class FleetTask:
     result: FleetTaskResult = field(default_factory=FleetTaskResult)
 
 
-_ADD = (
-    "INSERT INTO {t}tasks(space, id, state, priority, added, deadline, worker, until, claims, sealed, result) VALUES"
-    " (%s, %s, 'waiting', %s, {now}, CASE WHEN %s > 0 THEN {now} + %s ELSE 0 END, '', 0, 0, %s, %s)"
-    " ON CONFLICT DO NOTHING RETURNING id"
-)
-_ADD_NEED = (  # An existing task gets no new dependencies.
-    "INSERT INTO {t}task_needs(space, task, needs) SELECT %s, %s, %s WHERE NOT EXISTS (SELECT 1 FROM {t}tasks"
-    " WHERE space = %s AND id = %s) ON CONFLICT DO NOTHING RETURNING task"
-)
+_SQL = read_sql_statements("fleet_task_statements")
 _COLUMNS = "id, state, priority, added, worker, claims, CASE WHEN deadline > 0 THEN deadline - {now} ELSE 0 END, sealed, result"
 _OVERDUE = "UPDATE {t}tasks SET state = 'waiting' WHERE space = %s AND state = 'running' AND until < {now} RETURNING id, claims"
 _CLAIM = (
@@ -114,42 +107,12 @@ _CLAIM = (
     " WHERE n.space = w.space AND n.task = w.id AND d.state <> 'done')"
     f" ORDER BY w.priority DESC, w.position LIMIT %s {{lock}}) RETURNING {_COLUMNS}"
 )
-_HOPELESS = (  # Waiting tasks that can never run: the deadline has passed, or a needed task failed.
-    "SELECT w.id, w.deadline > 0 AND w.deadline < {now} FROM {t}tasks AS w WHERE w.space = %s AND w.state = 'waiting'"
-    " AND ((w.deadline > 0 AND w.deadline < {now}) OR w.id IN (SELECT n.task FROM {t}task_needs AS n"
-    " JOIN {t}tasks AS d ON d.space = n.space AND d.id = n.needs"
-    " WHERE n.space = %s AND d.state IN ('failed', 'cancelled'))) LIMIT 500"
-)
 _RELEASE = "UPDATE {t}tasks SET state = 'waiting' WHERE space = %s AND state = 'running' AND worker NOT LIKE %s RETURNING id, claims"
-_RENEW = (  # The stored number of claims may be too small if a standby took over before it had received the last one.
-    "UPDATE {t}tasks SET state = 'running', worker = %s, claims = %s, until = {now} + %s WHERE space = %s AND id = %s"
-    " AND ((claims = %s AND worker = %s AND state = 'running') OR (claims < %s AND state IN ('waiting', 'running')))"
-    " RETURNING id"
-)
-_END = (
-    "UPDATE {t}tasks SET state = %s, result = %s, worker = '', until = 0 WHERE space = %s AND id = %s AND claims = %s"
-    " AND worker = %s AND state = 'running' RETURNING id"
-)
-_CANCEL = (
-    "UPDATE {t}tasks SET state = %s, result = %s, worker = '', until = 0 WHERE space = %s AND id = %s"
-    " AND state IN ('waiting', 'running', 'needs-you') RETURNING id"
-)
-_RETRY = (
-    "UPDATE {t}tasks SET state = 'waiting', deadline = 0, sealed = %s WHERE space = %s AND id = %s"
-    " AND state IN ('needs-you', 'failed', 'cancelled') RETURNING id"
-)
 _LIST = (
     f"SELECT {_COLUMNS} FROM {{t}}tasks WHERE space = %s AND (%s = '' OR state = %s) ORDER BY position DESC LIMIT %s"
 )
-_BLANK = (
-    "UPDATE {t}tasks SET sealed = %s, result = %s WHERE space = %s AND id = %s AND claims = %s AND state <> 'running'"
-    " RETURNING id"
-)
 _FIND = f"SELECT {_COLUMNS} FROM {{t}}tasks WHERE space = %s AND id >= %s AND id < %s ORDER BY id LIMIT 20"
 _ENDED = "SELECT id FROM {t}tasks WHERE space = %s AND id = %s AND state IN ('done', 'failed', 'cancelled')"
-_COUNT = (
-    "SELECT state, worker, count(*), sum(charged), sum(claims) FROM {t}tasks WHERE space = %s GROUP BY state, worker"
-)
 _STOP = "UPDATE {t}tasks SET state = 'waiting', worker = '' WHERE space = %s AND state = 'running' RETURNING id"
 FAILED_BEFORE = FleetTaskResult("This task was waiting for a task that failed or was cancelled.")
 UNREADABLE = FleetTaskResult(
@@ -206,8 +169,8 @@ class FleetTaskList:
     def _build_insert_statements(self, task: str, one: NewFleetTask, needs: Sequence[str]) -> list[Statement]:
         sealed, nothing = self._encode("task", task, one.order), self._encode("task result", task, FleetTaskResult())
         late, space = max(0.0, one.deadline_seconds), self._space
-        added = [self._statement(_ADD_NEED, space, task, need, space, task) for need in needs]
-        return [*added, self._statement(_ADD, space, task, one.priority, late, late, sealed, nothing)]
+        added = [self._statement(_SQL["add_need"], space, task, need, space, task) for need in needs]
+        return [*added, self._statement(_SQL["add"], space, task, one.priority, late, late, sealed, nothing)]
 
     def task_id_of_key(self, key: str) -> str:
         """Return the id for a key. It is the same on all machines of the workspace and does not reveal the key."""
@@ -244,7 +207,7 @@ class FleetTaskList:
     async def _end_tasks_that_cannot_run(self) -> None:
         """End tasks that can never run. Rarely done while there is work, as it searches all waiting tasks."""
         self._looked = time.monotonic()
-        (hopeless,) = await self._run_statements([self._statement(_HOPELESS, self._space, self._space)])
+        (hopeless,) = await self._run_statements([self._statement(_SQL["hopeless"], self._space, self._space)])
         for task, is_late in hopeless:
             end = (FleetTaskState.FAILED, TOO_LATE) if is_late else (FleetTaskState.CANCELLED, FAILED_BEFORE)
             await self._end_unless_ended(task, *end)
@@ -258,7 +221,7 @@ class FleetTaskList:
         """Renew these leases for so long. Return the tasks that this worker still has."""
         seconds, space = float(seconds), self._space
         statements = [
-            self._statement(_RENEW, t.worker, t.claims, seconds, space, t.id, t.claims, t.worker, t.claims)
+            self._statement(_SQL["renew"], t.worker, t.claims, seconds, space, t.id, t.claims, t.worker, t.claims)
             for t in tasks
         ]
         return frozenset(row[0] for rows in await self._run_statements(statements) for row in rows)
@@ -266,7 +229,7 @@ class FleetTaskList:
     async def end_fleet_task(self, task: FleetTask, state: FleetTaskState, result: FleetTaskResult) -> bool:
         """Record a claimed task's result, or give it back as waiting. Return False if somebody else has it."""
         sealed = self._encode("task result", task.id, result)
-        end = self._statement(_END, state.value, sealed, self._space, task.id, task.claims, task.worker)
+        end = self._statement(_SQL["end"], state.value, sealed, self._space, task.id, task.claims, task.worker)
         *_, rows = await self._run_statements(
             [*self.notes.charge_statements(task.id, task.claims, task.order.agent, result.cost), end]
         )
@@ -287,7 +250,7 @@ class FleetTaskList:
 
     async def _end_unless_ended(self, task: str, state: FleetTaskState, result: FleetTaskResult) -> bool:
         sealed = self._encode("task result", task, result)
-        (rows,) = await self._run_statements([self._statement(_CANCEL, state.value, sealed, self._space, task)])
+        (rows,) = await self._run_statements([self._statement(_SQL["cancel"], state.value, sealed, self._space, task)])
         return bool(rows)
 
     async def retry_fleet_task(self, task: FleetTask, allowed: Sequence[str] = ()) -> bool:
@@ -296,7 +259,7 @@ class FleetTaskList:
             return False
         order = replace(task.order, allowed=tuple(dict.fromkeys((*task.order.allowed, *allowed))))
         sealed = self._encode("task", task.id, order)
-        (rows,) = await self._run_statements([self._statement(_RETRY, sealed, self._space, task.id)])
+        (rows,) = await self._run_statements([self._statement(_SQL["retry"], sealed, self._space, task.id)])
         return bool(rows)
 
     async def list_fleet_tasks(self, state: str = "", limit: int = 100) -> list[FleetTask]:
@@ -314,7 +277,9 @@ class FleetTaskList:
             if (order, came) == (one.order, one.result):
                 continue
             values = self._encode("task", one.id, order), self._encode("task result", one.id, came)
-            (rows,) = await self._run_statements([self._statement(_BLANK, *values, self._space, one.id, one.claims)])
+            (rows,) = await self._run_statements(
+                [self._statement(_SQL["blank"], *values, self._space, one.id, one.claims)]
+            )
             changed, busy = changed + len(rows), busy if rows else [*busy, one.id]
         return changed, busy
 
@@ -336,14 +301,14 @@ class FleetTaskList:
 
     async def count_fleet_tasks(self) -> tuple[dict[str, int], dict[str, int], float]:
         """Return how many tasks are in each state, how many each worker has, and the total cost."""
-        (rows,) = await self._run_statements([self._statement(_COUNT, self._space)])
+        (rows,) = await self._run_statements([self._statement(_SQL["count"], self._space)])
         states = {state.value: sum(count for known, _, count, *_ in rows if known == state) for state in FleetTaskState}
         workers = {worker: count for state, worker, count, *_ in rows if state == FleetTaskState.RUNNING}
         return states, workers, float(sum(row[3] for row in rows))
 
     async def read_fingerprint(self) -> object:
         """Return a value that changes when a task is added, claimed or ended, or a note changes."""
-        (rows,) = await self._run_statements([self._statement(_COUNT, self._space)])
+        (rows,) = await self._run_statements([self._statement(_SQL["count"], self._space)])
         return sorted(rows), await self.notes.read_state()
 
     def _statement(self, text: str, *values: Any) -> Statement:

@@ -32,7 +32,7 @@ from helix_desktop.store.cache_folder import CacheFolder
 from helix_desktop.store.shared import content_transfer, row_encryption, store_address
 from helix_desktop.store.shared.async_rows import AsyncRowStore
 from helix_desktop.store.shared.content_transfer import ContentTransfer
-from helix_desktop.store.shared.postgres_rows import PUT, PostgresRowStore
+from helix_desktop.store.shared.postgres_rows import _SQL, PostgresRowStore
 from helix_desktop.store.shared.row_encryption import RowCipher
 from helix_desktop.store.shared.shared_store_link import SharedStoreConnection
 from helix_desktop.store.store_thread import StoreThread
@@ -88,7 +88,7 @@ def pgbench(one: postgres.Server, seconds: float) -> float:
         "ARRAY(SELECT sha256(convert_to(random()::text || g || :client_id, 'UTF8'))"  # noqa: S608 - our own numbers
         f" FROM generate_series(1, {BATCH}) AS g)"
     )
-    statement = PUT.replace("%%", "%")
+    statement = _SQL["put"].replace("%%", "%")
     for value in (":space::bytea", names, ":keys", ":bodies", ":space::bytea"):
         statement = statement.replace("%b", value, 1)
     script = one.folder / "put.sql"

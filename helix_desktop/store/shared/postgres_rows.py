@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import certifi
 
 from helix_desktop.errors import HelixError, InvalidInput, NotFound, SharedStoreUnreachable, StoreFailed, StoreFull
+from helix_desktop.resources import read_sql_statements
 from helix_desktop.store.shared import postgres_pool, row_store
 from helix_desktop.store.shared.row_encryption import INSTALL
 from helix_desktop.store.shared.row_store import ROW_KEY_BYTES, RowUsage, Tombstone, is_private_host
@@ -25,40 +26,7 @@ if TYPE_CHECKING:
 
     from helix_desktop.store.shared.postgres_pool import Rows, Statement
 
-PUT = (
-    "WITH new AS (INSERT INTO helix.rows(name, month, space, key, body)"
-    " SELECT r.name, date_trunc('month', now() AT TIME ZONE 'UTC')::date, %b, r.key, r.body"
-    " FROM unnest(%b::bytea[], %b::bytea[], %b::bytea[]) AS r(name, key, body)"
-    " WHERE NOT EXISTS (SELECT FROM helix.rows AS held WHERE held.name = r.name)"
-    " AND NOT EXISTS (SELECT FROM helix.forgotten AS gone WHERE gone.name = r.name)"
-    " ORDER BY r.name ON CONFLICT DO NOTHING RETURNING octet_length(body) AS size)"
-    " INSERT INTO helix.usage AS used(space, slot, rows, bytes)"
-    " SELECT %b, pg_backend_pid() %% 256, count(*), sum(size) FROM new HAVING count(*) > 0"
-    " ON CONFLICT (space, slot) DO UPDATE SET rows = used.rows + excluded.rows, bytes = used.bytes + excluded.bytes"
-)
-_GET = (
-    "SELECT name, key, body FROM helix.rows AS r WHERE name = ANY(%b)"
-    " AND NOT EXISTS (SELECT FROM helix.forgotten AS gone WHERE gone.name = r.name)"
-)
-_LACKING = (
-    "SELECT name FROM unnest(%b::bytea[]) AS asked(name)"
-    " WHERE NOT EXISTS (SELECT FROM helix.rows AS held WHERE held.name = asked.name)"
-    " AND NOT EXISTS (SELECT FROM helix.forgotten AS gone WHERE gone.name = asked.name)"
-)
-_DROP = (
-    "WITH gone AS (DELETE FROM helix.rows WHERE name = ANY(%b) AND space = %b RETURNING octet_length(body) AS size)"
-    " INSERT INTO helix.usage AS used(space, slot, rows, bytes)"
-    " SELECT %b, -1, -count(*), -sum(size) FROM gone HAVING count(*) > 0"
-    " ON CONFLICT (space, slot) DO UPDATE SET rows = used.rows + excluded.rows, bytes = used.bytes + excluded.bytes"
-)
-_BURY = (
-    "INSERT INTO helix.forgotten(name, space, word) SELECT t.name, %b, t.word FROM unnest(%b::bytea[], %b::bytea[])"
-    " AS t(name, word) ORDER BY t.name ON CONFLICT DO NOTHING"
-)
-_OLD = (
-    "SELECT name FROM helix.rows WHERE space = %b AND name > %b AND written < now() - make_interval(secs => %s)"
-    " ORDER BY name LIMIT %s"
-)
+_SQL = read_sql_statements("shared_row_statements")
 _TIMES: Mapping[str, int] = {
     "connect_timeout": 5,
     "keepalives_idle": 10,
@@ -101,7 +69,7 @@ class PostgresRowStore:
         keys = [bytes(rows[name][:ROW_KEY_BYTES]) for name in names]
         bodies = [bytes(rows[name][ROW_KEY_BYTES:]) for name in names]
         self._check_quota_now_and_then(sum(map(len, bodies)))
-        self._query_rows(PUT, self._space, names, keys, bodies, self._space)
+        self._query_rows(_SQL["put"], self._space, names, keys, bodies, self._space)
 
     def _check_quota_now_and_then(self, added_bytes: int) -> None:
         self._left -= 1
@@ -113,20 +81,20 @@ class PostgresRowStore:
             self._left = 0 if near else _LOOKED_AGAIN
 
     def fetch_rows(self, names: Collection[bytes]) -> Mapping[bytes, bytes]:
-        return {name: key + body for name, key, body in self._query_rows(_GET, list(names))}
+        return {name: key + body for name, key, body in self._query_rows(_SQL["get"], list(names))}
 
     def find_missing_rows(self, names: Collection[bytes]) -> frozenset[bytes]:
-        return frozenset(name for (name,) in self._query_rows(_LACKING, list(names)))
+        return frozenset(name for (name,) in self._query_rows(_SQL["lacking"], list(names)))
 
     def remove_rows(self, names: Collection[bytes]) -> None:
-        self._query_rows(_DROP, list(names), self._space, self._space)
+        self._query_rows(_SQL["drop"], list(names), self._space, self._space)
 
     def forget_rows(self, tombs: Sequence[Tombstone]) -> None:
         names, words = [tomb.name for tomb in tombs], [tomb.sealed_digest for tomb in tombs]
 
         *_, found = self.run_transaction(
-            (_BURY, (self._space, names, words)),
-            (_DROP, (names, self._space, self._space)),
+            (_SQL["bury"], (self._space, names, words)),
+            (_SQL["drop"], (names, self._space, self._space)),
             ("SELECT pg_current_xact_id()::text::bigint", ()),
         )
         self._wait_for_earlier_puts(int(found[0][0]))
@@ -168,7 +136,7 @@ class PostgresRowStore:
         return dict(self._query_rows("SELECT machine, sealed FROM helix.machines WHERE space = %b", self._space))
 
     def list_old_rows(self, older: float, after: bytes = b"", limit: int = 10_000) -> Sequence[bytes]:
-        return [name for (name,) in self._query_rows(_OLD, self._space, after, older, limit)]
+        return [name for (name,) in self._query_rows(_SQL["old"], self._space, after, older, limit)]
 
     def fetch_row_usage(self) -> RowUsage:
         asked = (
