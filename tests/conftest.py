@@ -25,6 +25,8 @@ from hypothesis.internal.conjecture import providers
 
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 os.environ["PYTHON_KEYRING_BACKEND"] = "keyring.backends.fail.Keyring"  # the developer's own keys are out of reach
+# The developer's own bus is out of reach, too. Without an address, each screen would start a bus that stays.
+os.environ["DBUS_SESSION_BUS_ADDRESS"] = "unix:path=/nowhere"
 os.environ["SHELL"] = "/bin/sh"
 for variable in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
     os.environ.pop(variable, None)

@@ -19,10 +19,9 @@ import httpx
 import pytest
 
 from helix_desktop import program_folders
-from helix_desktop.errors import InvalidInput
 from helix_desktop.gateway import address_in_agent_settings, gateway_socket, wrapped_agent
 from helix_desktop.gateway.known_agents import KNOWN_AGENTS
-from helix_desktop.resident import resident_client, resident_process
+from helix_desktop.resident import gateway_keeper, resident_client, resident_process
 from helix_desktop.resident.gateway_keeper import GatewayKeeper
 from helix_desktop.resident.schedule_keeper import ScheduleKeeper
 from helix_desktop.store.all_workspaces import AllWorkspaces
@@ -153,22 +152,22 @@ def test_a_wrap_at_another_port_than_the_usual_one_goes_on_there_when_the_reside
     assert b"goes on" in provider.asked[-1].raw
 
 
+@pytest.mark.skipif(not gateway_socket.CAN_RESERVE_PORTS, reason="a port cannot be kept here")
 def test_a_port_kept_for_the_agents_of_one_home_is_not_given_to_the_gateway_of_another(
-    tmp_path: Path, provider: Provider
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    kept = ExitStack()
-
-    def usual_port_is_reserved() -> bool:
-        """False while another trial's gateway listens there: it could leave the port before ours looks for one."""
-        with suppress(InvalidInput), gateway_socket.listen_on_loopback(gateway_socket.GATEWAY_PORT):
-            reserved = gateway_socket.reserve_port_beside_listener(gateway_socket.GATEWAY_PORT)
-            return reserved is not None and bool(kept.enter_context(reserved))
-        return False
-
-    with kept:
-        wait_until(usual_port_is_reserved)
-        held = kept.enter_context(wrapped(tmp_path, provider.url))
-        assert urlsplit(held.first_address).port != gateway_socket.GATEWAY_PORT
+    """Another port stands for the usual one, which a gateway of the user's own may hold while the tests run."""
+    with gateway_socket.listen_on_loopback(0) as listener:
+        usual = listener.getsockname()[1]
+        reserved = gateway_socket.reserve_port_beside_listener(usual)
+    assert reserved is not None
+    monkeypatch.setattr(gateway_keeper, "GATEWAY_PORT", usual)
+    with reserved:
+        for port, is_given in ((0, False), (usual, True)):
+            keeper = GatewayKeeper([sys.executable, "-I", "-c", "import sys; sys.stdin.read()"])
+            keeper.start_first_gateway(port)
+            keeper.stop_gateway_process()
+            assert (keeper.port == usual) is is_given
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])

@@ -10,6 +10,7 @@ import shutil
 import sqlite3
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -214,6 +215,19 @@ def test_a_second_start_brings_the_first_window_to_the_front(screen: Screen, tmp
             assert second.returncode == 0
         wait_for("the settings", lambda: any("Settings" in title for title in screen.titles()))
         assert first.poll() is None
+    with suppress(pytest.fail.Exception):
+        wait_for("the end of all that it started", lambda: not processes_with_home(tmp_path / "home"), seconds=20)
+    assert processes_with_home(tmp_path / "home") == []
+
+
+def processes_with_home(home: Path) -> list[str]:
+    """What still runs of all that was started for this home: a bus that a library started stayed for ever."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if f"HELIX_HOME={home}\0".encode() in (place / "environ").read_bytes():
+                found.append((place / "cmdline").read_text("utf-8", "replace").replace("\0", " "))
+    return found
 
 
 SERVICE = 'echo -n a-password | gnome-keyring-daemon --unlock --components=secrets >/dev/null; exec "$@"'
