@@ -12,6 +12,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from types import TracebackType
@@ -90,6 +91,11 @@ class PrivateLogHandler(RotatingFileHandler):
             errors="backslashreplace",
         )
 
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 -- logging's name
+        """Says nothing about a full disk: it would be a traceback in the terminal. The log goes on when there is room."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handleError(record)
+
 
 def start_logging(
     folder: Path, redaction: LogRedaction, *, file: str = "helix", level: str = "info", megabytes: int = 5
@@ -111,7 +117,8 @@ def start_logging(
 
     def stop_logging() -> None:
         root.removeHandler(handler)
-        handler.close()
+        with suppress(OSError):  # What is left cannot be written on a full disk.
+            handler.close()
 
     return stop_logging
 

@@ -100,3 +100,14 @@ def test_it_rotates_and_keeps_a_few(tmp_path: Path, redaction: LogRedaction) -> 
 def test_a_folder_that_cannot_be_written_is_no_reason_not_to_start(tmp_path: Path, redaction: LogRedaction) -> None:
     (tmp_path / "logs").write_text("a file is in the way")
     logs.start_logging(tmp_path / "logs", redaction)()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a file that is always full")
+def test_a_full_disk_prints_no_traceback_on_the_terminal(
+    tmp_path: Path, redaction: LogRedaction, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "helix.log").symlink_to("/dev/full")
+    stop = logs.start_logging(tmp_path, redaction)
+    log.info("nothing can be written")
+    stop()
+    assert capsys.readouterr().err == ""

@@ -206,6 +206,8 @@ class Toolbox:
                 ruling.decided_by, ruling.refused = "user", True
             words = str(error) if isinstance(error, HelixError) else f"The system refused: {error}"
             result = ToolOutput(words, ok=False, source=summarise_arguments(call.arguments))
+        if ruling.open_step is not None:
+            ruling.open_step.release_space()
         outcome = await self._build_call_outcome(call, result, ruling, keep)
         outcome = replace(outcome, files=await self._end_open_step(result, ruling.open_step))
         if self._guard is not None and not outcome.refused:
@@ -229,7 +231,10 @@ class Toolbox:
             return
         if not checkpoints.is_ready and checkpoints.is_undo_available:
             context.show("Waiting for the first checkpoint of the folder…\n")
-        ruling.open_step = await checkpoints.begin_step(call.id, context.conversation, _CHANGING[action.effect])
+        old = checkpoints.folders.last_item_at(checkpoints.checkpoint_path(action.path)) if action.path else None
+        size = len(call.arguments) + (old.size if old else 0)  # A new version is stored whole, however small the edit.
+        by = _CHANGING[action.effect]
+        ruling.open_step = await checkpoints.begin_step(call.id, context.conversation, by, size)
 
     def _parse_values_of_call(self, call: ToolCall) -> tuple[dict[str, Any], Mapping[str, Any]]:
         foreign = self._foreign_tools_by_name()

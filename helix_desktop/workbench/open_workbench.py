@@ -764,6 +764,7 @@ async def _open_folder_tools(
         [root.resolve() for root in roots],
         workspace.cache,
         file=None if copy else workspace.folder / known_state_file.NAME,
+        stores=workspace.folder,
         coverage=replace(coverage, off=False) if copy else coverage,  # Changes to a copy are found by its checkpoints.
         closed=() if copy else shared.closed,
     )

@@ -45,6 +45,7 @@ ALL = (
         "agent_recorder", "histories cut, written anew and deleted while they are recorded", "--conversations", 40, 2
     ),
     Trial("turn_kill", "SIGKILL in the middle of a turn", "--trials", 60, 5),
+    Trial("full_disk", "the disk of the data fills up around a call that changes files", "--trials", 200, 12),
     Trial("fleet_kill", "SIGKILL of workers and of their database while tasks with effects run", "--tasks", 200, 20),
     Trial("fleet_leaving", "SIGKILL at every step in which conversations leave a worker", "--conversations", 6, 2),
     Trial("network", "model servers that fail, in whole turns, every protocol", "--turns", 1000, 40),

@@ -118,7 +118,7 @@ class Composer(QWidget):
         )
         self.text.textChanged.connect(self._save_draft_and_update_send_button)
         self.price.changed.connect(self._fit_controls_to_width)
-        self.text.focused.connect(self._show_focus_border)
+        self.text.focused.connect(lambda focused: set_widget_look(self._box, "focused-box" if focused else "box"))
         self.attachments.changed.connect(self._update_meter_with_attachments)
         self.attachments.changed.connect(self._save_draft_and_update_send_button)
         self._theme.changed.connect(self._restyle_composer)
@@ -344,9 +344,6 @@ class Composer(QWidget):
 
     def _show_mode_name(self, words: str) -> None:
         self._mode.setText(f"{words.replace('&', '&&')} ▾")
-
-    def _show_focus_border(self, focused: bool) -> None:  # noqa: FBT001 - a slot
-        set_widget_look(self._box, "focused-box" if focused else "box")
 
     def _restyle_composer(self) -> None:
         px = self._theme.zoomed_pixels

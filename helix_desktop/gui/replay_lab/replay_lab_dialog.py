@@ -79,17 +79,15 @@ class ReplayLabDialog(TransientDialog):
         is_paid = in_use.billed > 0 and self._bench.policy_name in of_preset
         self._dollars_per_token = self._paid / in_use.billed if is_paid else 0.0
         sendable = [one for one in outcomes if one.peak <= 1] or outcomes
-        self.answer.setText(self._describe_cheapest(min(sendable, key=self._rank_by_shown_cost)))
+        # Of presets with equal cost, the one in use comes first: a change would gain nothing.
+        cheapest = min(sendable, key=lambda one: (round(self._cost_share(one) * 100), one is not in_use))
+        self.answer.setText(self._describe_cheapest(cheapest))
         for column, head in enumerate((tr("Preset"), tr("Cost"), tr("Peak"), tr("In view"), "")):
             self._table.addWidget(build_plain_label(head, "faint", self, wraps=False), 0, column)
         for line, outcome in enumerate(outcomes, 1):
             for column, cell in enumerate(self._build_policy_cells(outcome)):
                 self._table.addWidget(cell, line, column)
         self._table.setColumnStretch(4, 1)
-
-    def _rank_by_shown_cost(self, outcome: PolicyOutcome) -> tuple[int, bool]:
-        """Ranks by cost. Of presets with equal cost, the one in use comes first: a change would gain nothing."""
-        return round(self._cost_share(outcome) * 100), outcome.policy != self._bench.policy_name
 
     def _cost_share(self, outcome: PolicyOutcome) -> float:
         """Returns the cost as a share of what the preset in use cost."""

@@ -4,6 +4,7 @@ import time
 from collections.abc import Collection, Iterable
 from dataclasses import field
 from sys import maxsize
+from typing import IO
 
 from helix_desktop.engine.changes import folder_state
 from helix_desktop.engine.changes.folder_state import PathChange
@@ -25,6 +26,11 @@ class OpenStep:
     met: set[str] = field(default_factory=set)  # Folders in which something has changed since then.
     goes_on: bool = False  # Even after the call.
     is_between_turns: bool = False  # Begun outside a turn, so its changes look like the user's.
+    held_space: IO[bytes] | None = None  # Space on the disk for its record.
+
+    def release_space(self) -> None:
+        if self.held_space is not None:
+            self.held_space.close()
 
 
 class OpenSteps:
@@ -80,6 +86,7 @@ class OpenSteps:
         return min((each.since_check for each in self._open if each.changed_by == "command"), default=maxsize)
 
     def close_open_step(self, window: OpenStep) -> None:
+        window.release_space()
         self._open = [each for each in self._open if each is not window]
         first = min((each.since_check for each in self._open), default=self.checks)
         for number in [number for number in self._found if number <= first]:

@@ -16,17 +16,19 @@ from helix_desktop.engine.changes.folder_state import PathChange, PathKind, Tree
 from helix_desktop.engine.changes.turn_changes import UncoveredPath
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FilesChanged
-from helix_desktop.errors import HelixError, StoreFailed
+from helix_desktop.errors import HelixError, StoreFailed, StoreFull
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools.changes import content_storing, folder_walk
 from helix_desktop.tools.changes import known_state_file as kept_known
 from helix_desktop.tools.changes.change_attribution import OpenStep, OpenSteps
 from helix_desktop.tools.changes.checkpoint_coverage import CheckpointCoverage
 from helix_desktop.tools.changes.content_storing import ABOUT, BatchContentCache, RootFileOpener
+from helix_desktop.tools.changes.disk_space import hold_disk_space
 from helix_desktop.tools.changes.folder_walk import STAMP, WalkResult
 from helix_desktop.tools.changes.known_folders import KnownFolders
 
 COUNTED = 16 << 20  # The changed lines of a step with more bytes than this are not counted.
+HELD_SPACE = 4 << 20  # So many bytes on the stores' disk are held while a step runs, to record it with.
 ROOM = 2  # A new full list is stored once the differences take more than this many times the space of the last one.
 MOST_NAMES = 5
 DEFAULT_COVERAGE = CheckpointCoverage()
@@ -44,7 +46,9 @@ class CheckpointProgress:
 
 
 class Checkpoints:
-    """Created and closed with the workspace. `file`: where the stamps are kept between two starts."""
+    """Created and closed with the workspace. `file`: where the stamps are kept between two starts. `stores`: the folder
+    on whose disk the contents are.
+    """
 
     def __init__(
         self,
@@ -52,6 +56,7 @@ class Checkpoints:
         contents: BatchContentCache,
         *,
         file: Path | None = None,
+        stores: Path | None = None,
         coverage: CheckpointCoverage = DEFAULT_COVERAGE,
         closed: Sequence[Path] = (),
     ) -> None:
@@ -61,7 +66,7 @@ class Checkpoints:
         self.folders = KnownFolders(self.roots, coverage, closed)
         self.progress = CheckpointProgress("off" if coverage.off else "waiting")
         self.listeners: list[Callable[[CheckpointProgress], object]] = []
-        self._file = file
+        self._file, self._stores = file, stores
         self.latest_checkpoint: Digest | None = None  # The state of the files at the last check.
         # The bytes of the last full list, the bytes of the differences since then, and the number of differences.
         self._chain = 0, 0, 0
@@ -119,8 +124,8 @@ class Checkpoints:
             self._notify_progress(CheckpointProgress("off" if coverage.off else "waiting"))
         await self.ensure_first_check()
 
-    async def begin_step(self, call: str, conversation: str, by: str) -> OpenStep | None:
-        """Begin a step. Changes made before it are not credited to it."""
+    async def begin_step(self, call: str, conversation: str, by: str, size: int = 0) -> OpenStep | None:
+        """Begin a step. Changes made before it are not credited to it. `size`: how many bytes it will write, if known."""
         await self.ensure_first_check()
         await self.check_for_changes()
         if self.progress.state == "failed":
@@ -130,9 +135,20 @@ class Checkpoints:
             )
         if self.latest_checkpoint is None or not self.is_ready or self.folders.is_any_root_missing:
             return None
-        return self.steps.open_step(
+        held = None
+        try:
+            if self._stores is not None:
+                held = await asyncio.to_thread(hold_disk_space, self._stores, HELD_SPACE + size)
+        except StoreFull as error:
+            raise StoreFull(
+                "The disk is full, so what this changes could not be recorded and undone.",
+                remedy="Nothing was run. Free up space on the disk and try again.",
+            ) from error
+        step = self.steps.open_step(
             call, conversation, by, self.latest_checkpoint, self.folders.paths_uncovered_by_limits()
         )
+        step.held_space = held
+        return step
 
     async def end_step(
         self, window: OpenStep, only: Iterable[str] | None = None, *, thorough: bool = False
@@ -140,6 +156,7 @@ class Checkpoints:
         """Return the step's changes so far as a fact, if any. `only`: the paths it says it has changed."""
         is_told = True  # False if the step is recorded later, once the disk has space again.
         try:
+            window.release_space()
             self.folders.restore_permissions_of_roots()
             thorough = thorough or (window.changed_by != "tool" and self.folders.full_walk_seconds < SHORT)
             await self.check_for_changes(thorough=thorough, ended=None if window.goes_on else window)
