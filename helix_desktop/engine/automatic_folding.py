@@ -151,8 +151,8 @@ class ConversationFolding:
 
     async def fold_on_demand(self, kind: facts.FoldKind, wish: str = "") -> tuple[facts.Recorded, ...]:
         """Fold on demand. Refuses, with the reason, if there is nothing to fold or a fold is being made."""
+        situation = replace(self.current_situation(), is_asked=True)
         if kind is facts.FoldKind.MARKER:
-            situation = self.current_situation()
             tail = first_seq_of_tail(situation)
             if (clearing := markers.plan_clearing_of_all_before(situation, tail)) is None:
                 raise ActionRefused("One-line markers would not be shorter than the old outputs.")
@@ -283,7 +283,7 @@ class ConversationFolding:
         return tokens * chosen.price_input / context_usage.PER_MILLION
 
     def _plan_on_demand(self, kind: facts.FoldKind, wish: str) -> FoldPlan | None:
-        situation = self.current_situation()
+        situation = replace(self.current_situation(), is_asked=True)
         if kind not in STRATEGIES:
             raise ActionRefused("Only new outputs can be shortened to excerpts.", remedy="For old outputs, use markers instead.")  # fmt: skip
         span = STRATEGIES[kind].span(situation)

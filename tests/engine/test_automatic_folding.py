@@ -36,6 +36,7 @@ from helix_desktop.engine.facts import (
 from helix_desktop.engine.fold_document_writer import NoDocumentWritten
 from helix_desktop.engine.request_changes import CauseKind
 from helix_desktop.engine.session_setup import TurnLimits
+from helix_desktop.engine.state.fold_covers import first_and_last
 from helix_desktop.engine.strategies.handover import SECTIONS, TITLE
 from helix_desktop.engine.strategies.markers import COLD_AFTER
 from helix_desktop.errors import ActionRefused, NotFound
@@ -468,6 +469,27 @@ async def test_undo_is_exact_and_the_same_facts_are_not_folded_again() -> None:
     assert any(block.source == fold.cover and not block.fold for block in kept.conversation.current_view().blocks)
     await kept.folding.refold(fold.fold)
     assert any(block.fold == fold.fold for block in kept.conversation.current_view().blocks)
+
+
+@pytest.mark.parametrize("kind", [FoldKind.HANDOVER, FoldKind.OBSERVATIONS, FoldKind.TRUNCATION, FoldKind.MARKER])
+async def test_fold_now_folds_again_what_was_folded_and_undone(kind: FoldKind) -> None:
+    kept = await keeping(window=100_000)
+    await kept.say("a task")
+    await worked(kept, 12, 600)
+    await kept.folding.fold_on_demand(kind)
+    first = kept.folds(kind)
+    for fold in first:
+        await kept.folding.unfold(fold.fold)
+    await worked(kept, 6, 600)
+    await kept.folding.fold_on_demand(kind)
+    again = kept.folds(kind)[len(first) :]
+    if kind is FoldKind.MARKER:
+        assert {fold.cover for fold in first} < {fold.cover for fold in again}
+    else:
+        (span,) = (fold.cover for fold in again)
+        assert isinstance(span, Span)
+        assert first_and_last(first[0].cover)[0] == span.first
+    await kept.request()
 
 
 async def test_undo_is_refused_with_the_figures_where_the_view_would_not_fit() -> None:

@@ -20,13 +20,16 @@ PANIC_SHARE = 0.4  # If a request does not fit, the last steps may keep this sha
 
 @dataclass(frozen=True, slots=True)
 class FoldSituation:
-    """A moment between two steps. `is_pausing`: the provider's cache expires soon."""
+    """A moment between two steps. `is_pausing`: the provider's cache expires soon. `is_asked`: the user folds now, also
+    what an undone fold covered.
+    """
 
     state: ConversationState
     policy: Policy
     meter: WindowMeter
     now: float
     is_pausing: bool = False
+    is_asked: bool = False
 
     @property
     def branch(self) -> ConversationBranch:
@@ -108,7 +111,7 @@ def find_foldable_span(situation: FoldSituation, until: int = 0) -> Span | None:
     branch = situation.branch
     if not branch.order:
         return None
-    first = branch.order[0] if until else _first_foldable_message(branch)
+    first = branch.order[0] if until or situation.is_asked else _first_foldable_message(branch)
     cut = find_legal_cut(branch, until or first_seq_of_tail(situation))
     position = branch.message_position(cut)
     last = branch.order[position - 1] if position else 0
@@ -136,7 +139,7 @@ def _first_foldable_message(branch: ConversationBranch) -> int:
     return first
 
 
-def was_restored_by_user(branch: ConversationBranch, ref: PartRef) -> bool:
-    return ref in branch.barred or any(
-        isinstance(cover, Span) and cover.first <= ref.seq <= cover.last for cover in branch.barred
-    )
+def was_restored_by_user(situation: FoldSituation, ref: PartRef) -> bool:
+    """Whether an undone fold covered this part. What the user restored, only the user folds again."""
+    barred = () if situation.is_asked else situation.branch.barred
+    return ref in barred or any(isinstance(cover, Span) and cover.first <= ref.seq <= cover.last for cover in barred)

@@ -180,7 +180,7 @@ def _must_stay_whole(situation: FoldSituation, block: Block, ref: PartRef) -> bo
     branch, policy = situation.branch, situation.policy
     if block.role is Role.ASSISTANT and not (policy.arguments and block.tokens > policy.argument_tokens):
         return True
-    return branch.is_pinned(ref) or branch.is_excluded(ref) or was_restored_by_user(branch, ref)
+    return branch.is_pinned(ref) or branch.is_excluded(ref) or was_restored_by_user(situation, ref)
 
 
 def measure_fold_experience(situation: FoldSituation) -> FoldExperience:
