@@ -15,7 +15,7 @@ from helix_desktop.engine.messages import ContextKind
 from helix_desktop.engine.request_changes import find_first_changed_seq
 from helix_desktop.engine.state.live_folds import count_item_tokens
 from helix_desktop.engine.state.moment import Moment
-from helix_desktop.engine.state.token_ledger import Savings, newest_fact_seen_by
+from helix_desktop.engine.state.token_ledger import newest_fact_seen_by
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.fast_dataclass import dataclass
 
@@ -155,11 +155,6 @@ def relative_prices(chosen: facts.ModelSet | None) -> RelativePrices:
     return fold_economics.relative_prices_of(
         chosen.price_input, chosen.price_output, chosen.price_cache_read, chosen.price_cache_write
     )
-
-
-def compute_savings(state: Moment) -> Savings:
-    """Return what was sent and paid, compared with no folds."""
-    return state.savings_until_moment(relative_prices(state.settings.model_for_role(facts.ModelRole.MAIN)))
 
 
 def compute_cost(usage: facts.Usage, chosen: facts.ModelSet | None) -> float:

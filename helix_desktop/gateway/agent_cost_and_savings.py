@@ -2,8 +2,7 @@
 
 from bisect import bisect_left
 
-from helix_desktop.engine.context_usage import compute_savings, relative_prices
-from helix_desktop.engine.facts import ModelReplied, ModelRole, ToolCall
+from helix_desktop.engine.facts import ModelReplied, ToolCall
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.protocols.hidden_calls import HIDDEN_TOOLS
@@ -27,7 +26,7 @@ class Figures:
 
 def compute_agent_figures(conversation: str, state: ConversationState, since: float = 0.0) -> Figures:
     """Compute figures from what the provider reported. `since`: only what came after that time."""
-    ledger, chosen = state.record.ledger, state.settings.model_for_role(ModelRole.MAIN)
+    ledger = state.record.ledger
     first = bisect_left(ledger.requests, since, key=lambda seq: state.facts[seq - 1].time)
     before = ledger.requests[first - 1] if first else 0
     whole = ledger.sums["without"]
@@ -38,14 +37,12 @@ def compute_agent_figures(conversation: str, state: ConversationState, since: fl
         calls = sum(isinstance(p, ToolCall) and p.name in HIDDEN_TOOLS for p in parts)
         recalls += calls
         hidden += whole[at + 1] - whole[at] if calls else 0
-    now = compute_savings(state)
-    then = ledger.savings_until(before, relative_prices(chosen), per_million=chosen.price_input if chosen else 0.0)
+    now = state.savings_until_moment()
+    then = ledger.savings_until(before)
     all_of_it = now.without - then.without
     without = max(0, all_of_it - hidden)
     share = without / all_of_it if all_of_it else 1.0
     paid, sent = now.paid - then.paid, now.sent - then.sent
-    # Where nothing was folded, nothing was saved, even if the provider charged less than the prices say.
-    paid_without = paid if all_of_it == sent else now.paid_without - then.paid_without
     return Figures(
         conversation,
         state.agent,
@@ -56,5 +53,5 @@ def compute_agent_figures(conversation: str, state: ConversationState, since: fl
         now.cache_read - then.cache_read,
         recalls,
         paid,
-        paid_without * share if paid > 0 else 0.0,
+        (now.paid_without - then.paid_without) * share,
     )

@@ -11,7 +11,7 @@ from PySide6.QtCore import QEvent, Signal
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QMessageBox, QWidget
 
-from helix_desktop.engine import context_usage, session_events
+from helix_desktop.engine import session_events
 from helix_desktop.engine.facts import Attachment, ModelReplied, Spent, UserPart, UserSaid
 from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.errors import ActionRefused, HelixError
@@ -767,7 +767,7 @@ class MainWindow(WindowFrame):
 
     def _show_meter_and_price_of(self, chat: ChatPage, session: Session) -> None:
         chat.rewrite_cost.warn_before_message(session)
-        figures = context_usage.compute_savings(session.conversation.state)
+        figures = session.conversation.state.savings_until_moment()
         figures = replace(figures, paid=figures.paid + session.context.cost_of_agents())
         has_price = not lacks_price(session.conversation.expected_state)
         chat.composer.show_window_meter(session.context.next_request_meter(), figures, has_price=has_price)

@@ -10,7 +10,6 @@ import pytest
 
 from helix_desktop import program_folders
 from helix_desktop.desktop.history_import import HistoryImporter, _describe_history_file
-from helix_desktop.engine.context_usage import compute_savings
 from helix_desktop.engine.view import build_state
 from helix_desktop.gui.common.figure_formats import format_dollars
 from helix_desktop.gui.inspector.inspector_figures import build_savings_rows
@@ -81,7 +80,7 @@ async def test_an_imported_conversation_costs_the_same_in_the_list_the_timeline_
     story = ConversationTimeline(build_state([]))
     story.read_all_facts(facts)
     assert story.dollars[-1] == pytest.approx(listed)
-    savings = compute_savings(build_state(facts))
+    savings = build_state(facts).savings_until_moment()
     assert savings.paid == 0
     assert savings.paid_before == pytest.approx(listed)
     rows = {words: figure for words, figure, _ in build_savings_rows(savings)}

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from helix_desktop import concurrency, program_folders, running_instance
 from helix_desktop.commands import workspace_access
 from helix_desktop.console import Console
-from helix_desktop.engine.context_usage import compute_savings
 from helix_desktop.engine.facts import FoldKind, Spent, Stop, ToolReturned, Usage
 from helix_desktop.errors import HelixError, ModelFailed, StoppedByUser
 from helix_desktop.gateway import gateway_workspaces, remote_conversations
@@ -61,7 +60,7 @@ async def test_a_window_that_opens_the_workspace_gets_it_and_sees_what_the_agent
             assert [name for _, name, _ in calls] == [TOOL]
             session = await bench.open_session(row.id)
             assert "line 4: the quick" in heard[2].raw.decode()
-            assert compute_savings(session.conversation.state).steps == 3
+            assert session.conversation.state.savings_until_moment().steps == 3
         finally:
             await desk.aclose()
         agent.results([(call, name, "short") for call, name, _ in calls])

@@ -28,7 +28,7 @@ import pytest
 from PySide6.QtWidgets import QApplication
 
 from helix_desktop import cli, program_folders
-from helix_desktop.engine import context_usage, request_costs
+from helix_desktop.engine import request_costs
 from helix_desktop.engine.facts import (
     Fact,
     Folded,
@@ -360,7 +360,7 @@ def test_every_figure_of_a_conversation_is_the_same_wherever_it_is_shown(
         else:
             pass_a_moment(window, session, chance, number)
     assert disagreements(window, session, journal) == {}, "at the end"
-    printed, paid = journal.printed_cost(session, capfd), context_usage.compute_savings(session.state).paid
+    printed, paid = journal.printed_cost(session, capfd), session.state.savings_until_moment().paid
     assert printed == pytest.approx(paid)
 
 

@@ -88,7 +88,7 @@ def _moment(where: str, state: Moment, c: Conversation) -> Iterator[Difference]:
     yield from _unequal(
         f"parts listed {where}", listed, [(count, round(cost, 9)) for count, cost in places.parts(c, n)]
     )
-    money = context_usage.compute_savings(state).paid_without
+    money = state.savings_until_moment().paid_without
     if abs(money - (reckoned := figures.money_without_folds(c, n, places.prices))) > 1e-9:
         yield Difference(f"money without folds {where}", money, reckoned)
 
@@ -141,7 +141,7 @@ def _meter(state: Moment) -> tuple[dict[str, int], int]:
 
 
 def _sums(state: Moment) -> tuple[object, ...]:
-    sums = context_usage.compute_savings(state)
+    sums = state.savings_until_moment()
     return sums.steps, sums.sent, sums.without, sums.cache_read, sums.paid, sums.saved_share
 
 

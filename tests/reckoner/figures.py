@@ -14,6 +14,7 @@ from helix_desktop.engine.facts import (
     ModelReplied,
     ModelRole,
     ModelSet,
+    Purpose,
     Spent,
     Text,
 )
@@ -135,10 +136,17 @@ class Bill:
     written: int
 
 
+def actual_bill(c: Conversation, n: int) -> Bill:
+    read = min(max(0, reply_at(c, n).usage.cache_read), sent(c, n))
+    return Bill(read, sent(c, n) - read, 0)
+
+
 def usual_bill(c: Conversation, n: int) -> Bill:
     usual = usual_steps(c, n).get(n)
     if usual is None:
-        return Bill(0, sent(c, n), 0)
+        return actual_bill(c, n)
+    if usual.count == counted(c, saw(c, n)) and not usual.summarised:  # as it was sent
+        return actual_bill(c, n)
     f = sent(c, n) / counted(c, saw(c, n))
     request = round(usual.count * f)
     if usual.summarised:
@@ -178,18 +186,28 @@ def sums(c: Conversation, n: int) -> Sums:
     own = [(m, fact) for m, fact in c.until(n) if not brought_in(c, m, len(c.facts)) and not copied(c, m)]
     steps = [m for m, fact in own if isinstance(fact, ModelReplied)]
     spent = [fact.usage for _, fact in own if isinstance(fact, Spent)]
+    anyway = sum(fact.usage.input for _, fact in own if isinstance(fact, Spent) and fact.purpose in ANYWAY)
     usages = [fact.usage for _, fact in own if isinstance(fact, ModelReplied)] + spent
     aside = sum(usage.input for usage in spent)
     return Sums(
         steps=len(steps),
         sent=sum(sent(c, m) for m in steps) + aside,
-        without=sum(without_folds(c, m) for m in steps),
+        without=sum(without_folds(c, m) for m in steps) + anyway,
         cache_read=sum(usage.cache_read for usage in usages),
         paid=sum(usage.cost for usage in usages),
     )
 
 
+ANYWAY = (
+    Purpose.TITLE,
+    Purpose.TEST,
+    Purpose.KEEP_ALIVE,
+    Purpose.OTHER,
+)  # requests that there would be without folds, too
 Prices = tuple[float, float, float]  # of cached tokens, of writing, of output; dollars per million
+
+
+USUAL_PRICES: Prices = (0.1, 1.0, 5.0)  # by that of input, if none is known
 
 
 def prices(model: ModelSet | None) -> Prices:
@@ -197,13 +215,21 @@ def prices(model: ModelSet | None) -> Prices:
 
 
 def money_without_folds(c: Conversation, n: int, priced: Callable[[ModelSet | None], Prices] = prices) -> float:
-    cached, writing, output = priced(main_model(c, n))
+    """What was paid besides what folds needed, each step in the proportion of the two bills by list prices."""
     total = 0.0
-    for m, fact in replies(c, n):
-        if fact.usage.input > 0 and not brought_in(c, m, len(c.facts)) and not copied(c, m):
-            bill = usual_bill(c, m)
-            written = bill.written + (fact.usage.output or sum(part.tokens for part in fact.parts))
-            total += (bill.read * cached + bill.new * writing + written * output) / 1_000_000
+    for m, fact in c.until(n):
+        if brought_in(c, m, len(c.facts)) or copied(c, m):
+            continue
+        if isinstance(fact, Spent) and fact.purpose in ANYWAY:
+            total += fact.usage.cost
+        if isinstance(fact, ModelReplied):
+            prices = priced(main_model(c, m))
+            cached, writing, output = prices if prices[1] else USUAL_PRICES
+            wrote = (fact.usage.output or sum(part.tokens for part in fact.parts)) * output
+            bill, was = usual_bill(c, m), actual_bill(c, m)
+            usual = bill.read * cached + bill.new * writing + bill.written * output + wrote
+            actual = was.read * cached + was.new * writing + wrote
+            total += fact.usage.cost * usual / actual if actual else fact.usage.cost
     return total
 
 

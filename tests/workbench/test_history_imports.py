@@ -14,7 +14,6 @@ import pytest
 
 from helix_desktop import program_folders
 from helix_desktop.commands import cost_command
-from helix_desktop.engine.context_usage import compute_savings
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
     BroughtIn,
@@ -550,7 +549,7 @@ async def test_the_list_shows_what_stands_in_the_window_and_what_was_paid_here(t
         session.context.next_request_meter().parts,
         session.context.next_request_meter().window,
     )
-    assert compute_savings(session.conversation.state).steps == 0
+    assert session.conversation.state.savings_until_moment().steps == 0
     await desk.aclose()
     again = Workbenches(where, SecretStorage(where.key_file), clock=ClockWithoutPauses())
     bench = await again.open_workspace(bench.id)

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
-from helix_desktop.engine.context_usage import compute_savings
 from helix_desktop.engine.facts import FilesChanged, FoldKind, Text, ToolCall
 from helix_desktop.engine.ports import PermissionQuestion
 from helix_desktop.engine.summary_claims import find_unsupported_claims_of_fold
@@ -23,7 +22,7 @@ async def test_when_it_is_over_nobody_answers_for_the_user(desks: Callable[[], W
     assert bench.permission_mode == asking == "ask"
     assert [fold.kind for fold in folds_of(session)].count(FoldKind.HANDOVER) == 1
     assert (
-        0.25 < compute_savings(session.conversation.state).saved_share < 1
+        0.25 < session.conversation.state.savings_until_moment().saved_share < 1
     )  # beside a summary at the limit of the window
     asked = asyncio.ensure_future(  # noqa: TID251
         session._ask_user(PermissionQuestion(ToolCall("1", "run_command", "{}"), "Run it?", ""))

@@ -7,7 +7,6 @@ with the same code. A past moment is not replayed: only the changes on its path 
 from collections.abc import Iterable
 
 from helix_desktop.engine.facts import Cover, Folded, ModelReplied, ModelRole, Recorded, ToolCall, ToolReturned
-from helix_desktop.engine.fold_economics import RelativePrices
 from helix_desktop.engine.messages import Block, View
 from helix_desktop.engine.state.fact_tree import FactTree
 from helix_desktop.engine.state.live_folds import RECALLED, LiveFolds
@@ -68,10 +67,10 @@ class Moment:
         chosen = self.settings.model_for_role(ModelRole.MAIN)
         return self.record.ledger.billing_factor(chosen.model if chosen else "", self.seq)
 
-    def savings_until_moment(self, prices: RelativePrices) -> Savings:
+    def savings_until_moment(self) -> Savings:
         """Return what was sent and paid, compared with no folds."""
         chosen = self.settings.model_for_role(ModelRole.MAIN)
-        return self.record.ledger.savings_until(self.seq, prices, per_million=chosen.price_input if chosen else 0.0)
+        return self.record.ledger.savings_until(self.seq, is_priced=chosen is not None and chosen.price_input > 0)
 
     def get_view(self) -> View:
         blocks = [*self.settings.settings_blocks, *(block for item in self.branch.items for block in item.blocks)]

@@ -3,7 +3,9 @@
 A step's tokens are as reported by the provider, or else as counted here, times the model's factor. What it
 would have cost without folds is estimated in proportion: everything is sent, and once the window is full,
 a summary replaces it. So what could never have been sent is not called saved, and without folds both are
-equal. All are running sums, so each question is one look-up. Other programs' requests save us nothing.
+equal. What was paid for a step is multiplied by what list prices say of the one and of the other, so a
+provider that bills less saves nothing. All are running sums, so each question is one look-up. Other programs'
+requests save us nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from dataclasses import field
 from typing import TypeVar
 
 from helix_desktop.engine import facts
-from helix_desktop.engine.fold_economics import RelativePrices
+from helix_desktop.engine.fold_economics import RelativePrices, relative_prices_of
 from helix_desktop.engine.messages import ContextKind
 from helix_desktop.fast_dataclass import dataclass
 
@@ -27,7 +29,9 @@ _MOST_TOKENS = 2**40  # Reports that make no sense must not lead to sums of more
 SUMMARY_PARTS = 10  # A summary is expected to take one tenth of the context window.
 Run = tuple[int, int]
 T = TypeVar("T", int, float)
-COLUMNS = ("steps", "sent", "without", "read", "old", "new", "output", "summary", "unpriced")
+COLUMNS = ("steps", "sent", "without", "read", "output", "unpriced")
+# Requests that there would have been without folds, too.
+_NOT_FOR_FOLDS = frozenset({facts.Purpose.TITLE, facts.Purpose.TEST, facts.Purpose.KEEP_ALIVE, facts.Purpose.OTHER})
 
 
 def _median(values: Sequence[float]) -> float:
@@ -38,7 +42,7 @@ def _median(values: Sequence[float]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Savings:
-    """Tokens and dollars; 0 dollars if a price is unknown. `without`: with a summary instead of folds.
+    """Tokens and dollars; 0 dollars if nothing was paid. `without`: with a summary instead of folds.
 
     `sent` includes the requests that folds needed. `paid_before`: by other programs, or before a fork.
     """
@@ -76,6 +80,20 @@ class BillingReports:
             yield self.seqs[row], self.billed[row] / self.counted[row]
 
 
+@dataclass(frozen=True, slots=True)
+class BilledStep:
+    """How many tokens a step sent, how many of them the provider had cached, and how long a summary was written."""
+
+    sent: int
+    cached: int
+    summary: int = 0
+
+    def list_price(self, reply: int, prices: RelativePrices) -> float:
+        """Return the price of the step, in the unit of `prices`. `reply`: the reply's tokens."""
+        sent = self.cached * prices.read + (self.sent - self.cached) * prices.write
+        return sent + (reply + self.summary) * prices.output
+
+
 @dataclass(slots=True)
 class SummaryBaseline:
     """The conversation without folds: everything is sent, or a summary if that does not fit."""
@@ -85,10 +103,11 @@ class SummaryBaseline:
     _left_out: int = 0  # How many tokens of `_whole` the last summary replaced.
     _in_cache: int = 0  # How many of the last step's tokens the provider had cached, by our count.
 
-    def bill_step(self, shown: int, whole: int, sent: int, read: int) -> dict[str, int]:
-        """Return a step's tokens, with a summary before it if needed: in all, cached, new and written."""
+    def bill_step(self, shown: int, whole: int, sent: int, read: int) -> BilledStep:
+        """Return a step's tokens, with a summary before it if needed."""
+        as_sent = BilledStep(sent, min(max(0, read), sent))
         if not shown or not whole:
-            return {"without": sent, "old": 0, "new": sent, "summary": 0}
+            return as_sent
         factor, limit = sent / shown, max(self.window, sent) if self.window else 0
         if whole < self._whole:  # A rewind or an exclusion has shortened the conversation.
             self._left_out = 0
@@ -103,9 +122,11 @@ class SummaryBaseline:
             else:  # A summary does not make enough room: what is new is shortened, as it is here.
                 usual = shown
         self._whole, self._left_out, self._in_cache = whole, whole - usual, usual
+        if usual == shown and not written:
+            return as_sent
         without = round(usual * factor)
         old = round(without * min(before, usual) / usual) if usual else 0
-        return {"without": asked + without, "old": asked + old, "new": without - old, "summary": written}
+        return BilledStep(asked + without, asked + old, written)
 
 
 @dataclass(slots=True)
@@ -119,6 +140,7 @@ class TokenLedger:
     requests: array[int] = field(default_factory=lambda: array("q"))  # Fact numbers of replies and other requests.
     sums: dict[str, array[int]] = field(default_factory=lambda: {name: array("q", [0]) for name in COLUMNS})
     paid: array[float] = field(default_factory=lambda: array("d", [0.0]))
+    paid_without: array[float] = field(default_factory=lambda: array("d", [0.0]))
     reports: dict[str, BillingReports] = field(default_factory=dict)
     elsewhere: list[Run] = field(default_factory=list)  # By import: its first fact, and the first after it.
     # The facts that the fork took over from another conversation.
@@ -126,7 +148,9 @@ class TokenLedger:
     # By the number of an import: its whole cost if none of its steps states its own, or else 0.
     unstated: dict[int, float] = field(default_factory=dict)
     _baseline: SummaryBaseline = field(default_factory=SummaryBaseline)
-    _last_paid: tuple[float, float] = (0.0, 0.0)  # The time and the cost of the last reply.
+    _prices: RelativePrices = field(default_factory=RelativePrices)  # The main model's.
+    # The time and the cost of the last reply, and its cost without folds.
+    _last_paid: tuple[float, float, float] = (0.0, 0.0, 0.0)
     _was_rewound: bool = False  # Since the last reply.
 
     def billing_factor(self, model: str, seq: int) -> float:
@@ -146,8 +170,14 @@ class TokenLedger:
         match recorded.fact:
             case facts.ModelReplied() as reply:
                 self._add_step(recorded, reply)
-            case facts.ModelSet(role=facts.ModelRole.MAIN, window=window):
-                self._baseline.window = window
+            case facts.ModelSet(role=facts.ModelRole.MAIN) as chosen:
+                self._baseline.window = chosen.window
+                self._prices = relative_prices_of(
+                    chosen.price_input, chosen.price_output, chosen.price_cache_read, chosen.price_cache_write
+                )
+            case facts.Spent(purpose=purpose, usage=usage) if purpose in _NOT_FOR_FOLDS:
+                self._append_running_sums(recorded.seq, usage, sent=usage.input, without=usage.input)
+                self.paid_without[-1] += usage.cost
             case facts.Spent(usage=usage):
                 self._append_running_sums(recorded.seq, usage, sent=usage.input)
             case facts.Rewound():
@@ -213,20 +243,14 @@ class TokenLedger:
         known = [length for length in last if length]
         return round(_median(known)) if known else 0
 
-    def savings_until(self, seq: int, prices: RelativePrices | None = None, *, per_million: float = 0.0) -> Savings:
-        """Return the savings up to `seq`, over the steps that the provider reported.
-
-        `prices`: shares of the input price, which is `per_million` dollars. Without them, there is no money.
-        """
+    def savings_until(self, seq: int, *, is_priced: bool = False) -> Savings:
+        """Return the savings up to `seq`. `is_priced`: whether the model's price is known."""
         at = {name: self._sum_paid_here(column, seq) for name, column in self.sums.items()}
-        paid_without = 0.0
-        if prices is not None and per_million:
-            shares = at["old"] * prices.read + at["new"] * prices.write + (at["output"] + at["summary"]) * prices.output
-            paid_without = shares * per_million / 1e6
         paid, ever = self._sum_paid_here(self.paid, seq), self.paid[bisect_right(self.requests, seq)]
+        paid_without = self._sum_paid_here(self.paid_without, seq)
         before = max(0.0, ever - paid) + self.unstated_dollars_until(seq)
         tokens = at["steps"], at["sent"], at["without"], at["read"]
-        return Savings(*tokens, paid, paid_without, before, at["unpriced"] if paid or per_million else 0)
+        return Savings(*tokens, paid, paid_without, before, at["unpriced"] if paid or is_priced else 0)
 
     def _sum_paid_here(self, column: Sequence[T], seq: int) -> T:
         """Return a running sum up to `seq`, without imports and copied facts."""
@@ -254,12 +278,17 @@ class TokenLedger:
             sent = round(shown * self.billing_factor(reply.model, recorded.seq))
         usual = self._baseline.bill_step(shown, whole, sent, usage.cache_read)
         written = usage.output or sum(part.tokens for part in reply.parts)
-        known = {**usual, "output": written} if usage.input > 0 else {"without": usual["without"]}
-        self._append_running_sums(recorded.seq, usage, steps=1, sent=sent, **known)
+        self._append_running_sums(
+            recorded.seq, usage, steps=1, sent=sent, without=usual.sent, output=written if usage.input > 0 else 0
+        )
+        listed = BilledStep(sent, min(max(0, usage.cache_read), sent)).list_price(written, self._prices)
+        cost_without = usage.cost * (usual.list_price(written, self._prices) / listed if listed else 1)
+        self.paid_without[-1] += cost_without
         # An import that was there before a reply's end rewinds to it and appends the whole reply.
         if self._was_rewound and self._last_paid[0] == recorded.time:
             self.paid[-1] -= self._last_paid[1]
-        self._last_paid, self._was_rewound = (recorded.time, usage.cost), False
+            self.paid_without[-1] -= self._last_paid[2]
+        self._last_paid, self._was_rewound = (recorded.time, usage.cost, cost_without), False
 
     def _append_running_sums(self, seq: int, usage: facts.Usage, **more: int) -> None:
         self.requests.append(seq)
@@ -267,6 +296,7 @@ class TokenLedger:
         for name, column in self.sums.items():
             column.append(column[-1] + max(-_MOST_TOKENS, min(more.get(name, 0), _MOST_TOKENS)))
         self.paid.append(self.paid[-1] + usage.cost)
+        self.paid_without.append(self.paid_without[-1])
 
 
 def newest_fact_seen_by(recorded: facts.Recorded) -> int:

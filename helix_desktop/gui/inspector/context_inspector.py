@@ -207,7 +207,6 @@ class ContextInspector(QWidget):
             gap = 0 if number else 10
             yield FigureBox(ink, width, part.block_name, figure, mono=part.is_name_code, act=act, gap=gap)
         yield build_heading_box(ink, width, tr("This session"), gap=22)
-        # For a moment in the past, the savings are shown at the prices of that time.
         session = self._session if self._is_at_present else None
         paid = session.conversation.state if session is not None else state
         yield from build_savings_boxes(ink, width, paid, session.context.cost_of_agents() if session else 0.0)

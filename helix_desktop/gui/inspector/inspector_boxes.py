@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter
 
-from helix_desktop.engine.context_usage import WindowMeter, compute_savings
+from helix_desktop.engine.context_usage import WindowMeter
 from helix_desktop.engine.messages import ContextKind
 from helix_desktop.engine.state.moment import Moment
 from helix_desktop.gui.context_meter import (
@@ -133,7 +133,7 @@ def build_savings_boxes(
     ink: DrawingStyle, width: float, state: Moment, agents_cost: float = 0.0
 ) -> Iterator[LayoutBox]:
     """Builds boxes for what was sent, paid and saved, or a link to set an unknown price."""
-    savings = compute_savings(state)
+    savings = state.savings_until_moment()
     for number, (words, figure, good) in enumerate(build_savings_rows(savings, agents_cost)):
         yield FigureBox(ink, width, words, figure, accent=good, gap=0 if number else 10)
     if lacks_price(state) and not savings.paid and not agents_cost:

@@ -89,7 +89,7 @@ def newest_handover_name(state: Moment) -> str:
 def build_savings_rows(figures: Savings, agents_cost: float = 0.0) -> list[tuple[str, str, bool]]:
     """Returns rows of words, figure and whether to highlight the figure."""
     rows = [(tr("Sent"), format_token_count(figures.sent), False)]
-    if is_folded := figures.without != figures.sent:
+    if figures.without != figures.sent:
         rows.insert(0, (tr("If summarized only when full"), f"≈ {format_token_count(figures.without)}", False))
     if figures.cache_read:
         rows.append((tr("Read from the provider's cache"), _format_saved_share(figures.cache_read_share), False))
@@ -101,9 +101,8 @@ def build_savings_rows(figures: Savings, agents_cost: float = 0.0) -> list[tuple
         rows.append((tr("Of this, sub-agents"), format_dollars(agents_cost), False))
     if figures.unpriced:
         rows.append((tr("Not included: requests of unknown cost"), format_number(figures.unpriced), False))
-    if figures.paid_without and figures.paid > 0:
-        # Without a fold, nothing is saved, even if the provider charged less than the prices say.
-        if is_folded and (dollars := figures.paid_without - figures.paid) > 0:
+    if figures.paid > 0:
+        if round(dollars := figures.paid_without - figures.paid, 6) > 0:
             share = _format_saved_share(dollars / figures.paid_without)
             rows.append((tr("Saved"), f"{share} · {format_dollars(dollars)}", True))
     elif figures.sent and figures.saved_share > 0:  # `sent` is 0 for a stopped reply, which reports no tokens.

@@ -7,7 +7,8 @@ event: one change of the prefix, one row of the list.
 
 Savings between two events are credited to the folds in force then, in proportion to what each
 removes from the view, so the sum over all folds equals the savings in the context panel. The cost of
-writing a fold is charged to that fold.
+writing a fold is charged to that fold, as is what it costs that the provider must cache the shorter
+view again.
 """
 
 from array import array
@@ -16,7 +17,7 @@ from dataclasses import field, replace
 from enum import StrEnum
 from itertools import accumulate
 
-from helix_desktop.engine import context_usage, facts
+from helix_desktop.engine import facts
 from helix_desktop.engine.agent_additions import is_added_by_agent
 from helix_desktop.engine.messages import ContextKind
 from helix_desktop.engine.state.token_ledger import newest_fact_seen_by
@@ -202,18 +203,18 @@ class ConversationTimeline:
 
     def credit_savings_to_folds(self, seq: int = 0) -> None:
         """Credits the savings until the fact `seq` (0: until now) to the folds in force."""
-        chosen = self.history.settings.model_for_role(facts.ModelRole.MAIN)
-        prices, per_million = context_usage.relative_prices(chosen), chosen.price_input if chosen else 0.0
         ledger, until = self.history.record.ledger, seq or self.history.seq
-        old, new = (ledger.savings_until(at, prices, per_million=per_million) for at in (self._settled_seq, until))
+        old, new = map(ledger.savings_until, (self._settled_seq, until))
         tokens = new.without - new.sent - (old.without - old.sent)
-        dollars = new.paid_without - new.paid - (old.paid_without - old.paid) if per_million else 0.0
+        dollars = new.paid_without - new.paid - (old.paid_without - old.paid)
         live = [event for event in self._in_force if event.has_fold_in_force]
         removed = sum(max(0, event.tokens_before_folds - event.tokens_after_folds) for event in live)
         for event in live if removed else ():
             share = max(0, event.tokens_before_folds - event.tokens_after_folds) / removed
             event.saved_tokens += share * tokens
-            event.saved_dollars += share * dollars
+            event.saved_dollars += share * max(0.0, dollars)
+        if live:
+            live[-1].saved_dollars += min(0.0, dollars)
         self._settled_seq = until
 
     def _add_writing_cost_of_fold(self, recorded: facts.Recorded) -> None:

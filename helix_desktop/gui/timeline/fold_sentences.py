@@ -86,7 +86,7 @@ def describe_event_briefly(event: TimelineEvent, window: int) -> str:
 def describe_saving(event: TimelineEvent) -> str:
     """Describes what the folds of an event have saved until now, in money if prices are known."""
     dollars, tokens = event.saved_dollars, round(event.saved_tokens)
-    if not event.has_fold_in_force or (abs(dollars) < LEAST_DOLLARS and tokens <= 0):
+    if not event.has_fold_in_force or (abs(dollars) < LEAST_DOLLARS if dollars else tokens <= 0):
         return ""
     if dollars <= -LEAST_DOLLARS:
         return tr("cost {amount} so far", amount=format_dollars(-dollars))

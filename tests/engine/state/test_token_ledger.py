@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from helix_desktop.engine.facts import (
@@ -30,7 +32,6 @@ from helix_desktop.engine.facts import (
     Usage,
     UserSaid,
 )
-from helix_desktop.engine.fold_economics import RelativePrices
 from helix_desktop.engine.state.token_ledger import Savings, newest_fact_seen_by
 from tests.engine.talk import Talk, stored
 
@@ -42,8 +43,8 @@ def told(*facts: Fact) -> Talk:
     return talk
 
 
-def savings(talk: Talk, prices: RelativePrices | None = None, per_million: float = 0.0) -> Savings:
-    return talk.state.record.ledger.savings_until(talk.state.seq, prices, per_million=per_million)
+def savings(talk: Talk, *, is_priced: bool = False) -> Savings:
+    return talk.state.record.ledger.savings_until(talk.state.seq, is_priced=is_priced)
 
 
 def reply(tokens: int, sent: int, cached: int = 0, cost: float = 0.0, stop: Stop = Stop.CALLS) -> ModelReplied:
@@ -101,7 +102,7 @@ def test_requests_of_unknown_cost_are_counted_without_those_of_other_programs() 
     assert savings(told(*STEPS, reply(6, 2_300, cost=0.5), reply(6, 2_400))).unpriced == 3
     assert savings(told(*steps, reply(6, 2_300, cost=0.5), reply(6, 2_400))).unpriced == 1
     stopped = told(STEPS[0], reply(1, 0, stop=Stop.STOPPED))
-    assert savings(stopped, RelativePrices(), 3.0).unpriced == 1
+    assert savings(stopped, is_priced=True).unpriced == 1
     assert savings(stopped).unpriced == 0, "a model on this computer costs nothing"
 
 
@@ -110,24 +111,40 @@ def test_requests_of_strategies_are_sent_and_save_nothing() -> None:
     assert (figures.steps, figures.sent, figures.without, figures.paid) == (2, 2_870, 2_370, 0.25)
 
 
-def test_money_counts_what_the_provider_would_have_had_in_its_cache() -> None:
-    figures = savings(told(*STEPS), RelativePrices(0.1, 1.25, 5), 1e6)
-    old = 2_260 * 110 // 1_130
-    assert figures.paid_without == pytest.approx(old * 0.1 + (110 + 2_260 - old) * 1.25 + 22 * 5)
+def by_list(sent: int, cached: int, written: int) -> float:
+    """What a request costs by the list prices below."""
+    return cached * 0.1 + (sent - cached) * 1.25 + written * 5
 
 
-def test_what_an_earlier_session_left_in_the_cache_would_have_been_read_without_folds_too() -> None:
-    """The first request of a run was billed as read, and counted as written in what it was compared with."""
-    talk = told(SystemSet("s", 100), UserSaid((Text("u", 6),)), reply(16, 110, cached=100))
-    assert savings(talk, RelativePrices(0.1, 1.25, 5), 1e6).paid_without == pytest.approx(
-        100 * 0.1 + 10 * 1.25 + 16 * 5
-    )
+LISTED = ModelSet(ModelRole.MAIN, "m", 128_000, 8_000, 1.0, 5.0, 0.1, 1.25)
 
 
-def test_money_is_compared_over_reported_steps_alone() -> None:
-    reported = savings(told(*STEPS), RelativePrices(0.1, 1.25, 5), 1e6)
-    more = savings(told(*STEPS, reply(6, 0, stop=Stop.STOPPED)), RelativePrices(0.1, 1.25, 5), 1e6)
-    assert more.paid_without == reported.paid_without
+@pytest.mark.parametrize("share", [1.0, 0.5, 2.0])
+def test_money_is_what_was_paid_in_the_proportion_of_what_list_prices_say(share: float) -> None:
+    """A provider that bills half of its prices saves nothing: a bill and prices are never compared with each other."""
+    talk = told(LISTED, *STEPS[:2], reply(16, 110, cost=share * by_list(110, 0, 16)), STEPS[3])
+    assert savings(talk).paid_without == pytest.approx(savings(talk).paid)
+    talk.fold("m", PartRef(5), kind=FoldKind.MARKER, tokens=96)  # 230 instead of 1,130
+    talk.add(reply(6, 460, 200, cost=share * by_list(460, 200, 6)))
+    figures = savings(talk)
+    old = 2_260 * 110 // 1_130  # What the provider would have had in its cache.
+    usual = by_list(110, 0, 16) + by_list(2_260, old, 6)
+    assert figures.paid_without == pytest.approx(share * usual)
+    talk.add(Spent(Purpose.HANDOVER, "m", Usage(500, cost=7.0)))
+    talk.add(Spent(Purpose.TITLE, "m", Usage(500, cost=0.0)))
+    more = savings(talk)
+    assert (more.paid, more.paid_without) == pytest.approx((figures.paid + 7, figures.paid_without))
+    assert more.without - figures.without == 500, "a title is asked for without folds, too"
+
+
+@pytest.mark.parametrize("cached", [0, 100, 110])
+def test_where_nothing_is_folded_as_much_money_is_paid_whatever_was_in_the_cache(cached: int) -> None:
+    talk = told(LISTED, *STEPS[:2], reply(16, 110, cached=cached, cost=0.3), *STEPS[3:])
+    figures = savings(talk)
+    assert figures.without == figures.sent
+    assert figures.paid_without == pytest.approx(figures.paid)
+    more = savings(told(*STEPS, reply(6, 0, stop=Stop.STOPPED)))
+    assert (more.paid, more.paid_without) == (0.0, 0.0)
 
 
 def test_a_rewind_leaves_the_branch_and_a_changed_head_takes_the_old_ones_place() -> None:
@@ -143,8 +160,8 @@ def test_what_the_user_took_out_is_no_saving() -> None:
 
 def test_a_moment_has_the_sums_of_its_time() -> None:
     talk = told(*STEPS)
-    assert talk.state.past_moment(4).savings_until_moment(RelativePrices()).sent == 110
-    assert talk.state.past_moment(2).savings_until_moment(RelativePrices()) == Savings(0, 0, 0, 0, 0.0, 0.0)
+    assert talk.state.past_moment(4).savings_until_moment().sent == 110
+    assert talk.state.past_moment(2).savings_until_moment() == Savings(0, 0, 0, 0, 0.0, 0.0)
     assert [talk.state.record.ledger.count_steps(seq) for seq in range(6)] == [0, 0, 0, 1, 1, 2]
 
 
@@ -217,24 +234,6 @@ def test_the_factor_is_learned_from_the_last_nine_sound_reports_that_were_known_
     assert ledger.billing_factor("claude-9", talk.state.seq) == 1.32
 
 
-def test_money_needs_prices_and_a_price() -> None:
-    talk = told(*STEPS)
-    assert savings(talk, RelativePrices(0.1, 1.25, 5)).paid_without == 0.0
-    assert savings(talk, None, 3.0).paid_without == 0.0
-    assert savings(told(STEPS[0]), RelativePrices(0.1, 1.25, 5), 1e6).saved_share == 0.0
-    assert savings(talk, RelativePrices(0.0, 1.0, 0.0), 1e6).paid_without == 110 + 2_260 - 2_260 * 110 // 1_130
-
-
-def test_a_moment_counts_money_with_the_main_models_price() -> None:
-    plain = told(*STEPS)
-    assert plain.state.savings_until_moment(RelativePrices(0.1, 1.25, 5)).paid_without == 0.0
-    plain.add(ModelSet(ModelRole.MAIN, "m", 128_000, price_input=3.0))
-    found = plain.state.savings_until_moment(RelativePrices(0.1, 1.25, 5))
-    assert found == savings(plain, RelativePrices(0.1, 1.25, 5), 3.0)
-    assert found.paid_without > 0
-    assert plain.state.past_moment(3).savings_until_moment(RelativePrices(0.1, 1.25, 5)).steps == 1
-
-
 def test_a_report_of_one_token_is_one() -> None:
     talk = told(*STEPS[:3])
     seq = talk.add(reply(0, 1))
@@ -260,14 +259,15 @@ def test_the_first_fact_of_an_import_is_another_programs() -> None:
 
 
 def window(tokens: int) -> ModelSet:
-    return ModelSet(ModelRole.MAIN, "m", tokens)
+    return replace(LISTED, window=tokens)
 
 
-def folded_outputs(limit: int, steps: int) -> Talk:
+def folded_outputs(limit: int, steps: int, *, billed: bool = False) -> Talk:
     """Each step brings 996 tokens, of which a marker of 6 stays."""
     talk = told(SystemSet("s", 100), window(limit), UserSaid((Text("u", 6),)))
     for step in range(steps):
-        talk.add(reply(16, talk.state.counted_tokens))
+        sent = talk.state.counted_tokens
+        talk.add(reply(16, sent, cost=by_list(sent, 0, 16) if billed else 0.0))
         seq = talk.add(ToolReturned("1", stored(f"x{step}"), 996))
         talk.fold(f"m{step}", PartRef(seq), kind=FoldKind.MARKER, tokens=6)
     return talk
@@ -295,16 +295,15 @@ def test_no_summary_is_written_for_one_message_that_is_longer_than_the_window() 
     """Nothing that comes before it would make room, so the usual way out shortens it, too, and pays for no summary."""
     talk = told(SystemSet("s", 100), window(2_400), UserSaid((Text("u", 6),)), reply(16, 110))
     talk.fold("f", PartRef(talk.add(UserSaid((Text("long", 1_430_000),)))), kind=FoldKind.EXCERPT, tokens=496)
-    talk.add(reply(6, 630, cached=110))
-    figures = savings(talk, RelativePrices(0.1, 1.25, 5), 1e6)
+    talk.add(reply(6, 630, cached=110, cost=0.25))
+    figures = savings(talk)
     assert figures.without == figures.sent == 110 + 630
-    assert figures.paid_without == pytest.approx(110 * 1.25 + 110 * 0.1 + 520 * 1.25 + (16 + 6) * 5)
+    assert figures.paid_without == pytest.approx(figures.paid)
 
 
 def test_the_summary_is_paid_for() -> None:
     """Its request reads what is in the provider's cache, and what it writes is output; behind it nothing is in the cache."""
-    prices = RelativePrices(0.1, 1.25, 5)
-    fits, more = (savings(folded_outputs(2_400, steps), prices, 1e6).paid_without for steps in (3, 4))
+    fits, more = (savings(folded_outputs(2_400, steps, billed=True)).paid_without for steps in (3, 4))
     assert more - fits == pytest.approx(2_150 * 0.1 + 240 * 5 + (240 + 1_020) * 1.25 + 16 * 5)
 
 

@@ -75,8 +75,8 @@ def test_what_was_brought_back_is_not_covered_again_but_in_panic() -> None:
     span = find_foldable_span(situation(talk))
     assert span is not None
     assert span.first == 10
-    assert was_restored_by_user(talk.state.branch, PartRef(5))
-    assert not was_restored_by_user(talk.state.branch, PartRef(12))
+    assert was_restored_by_user(situation(talk), PartRef(5))
+    assert not was_restored_by_user(situation(talk), PartRef(12))
     panic = find_foldable_span(situation(talk), talk.state.branch.steps[-2])
     assert panic is not None
     assert panic.first == 1

@@ -92,6 +92,6 @@ def test_savings() -> None:
 
 
 def test_where_nothing_was_folded_nothing_is_said_to_be_saved() -> None:
-    told = Savings(4, sent=13_100, without=13_100, cache_read=10_480, paid=0.012, paid_without=0.013)
+    told = Savings(4, sent=13_100, without=13_100, cache_read=10_480, paid=0.1 + 0.2, paid_without=0.3 + 1e-12)
     rows = inspector_figures.build_savings_rows(told)
     assert [words for words, *_ in rows] == ["Sent", "Read from the provider's cache", "Cost so far"]

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from helix_desktop.engine import context_usage
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
     BroughtIn,
@@ -36,7 +35,8 @@ from helix_desktop.engine.facts import (
     Usage,
     UserSaid,
 )
-from helix_desktop.engine.fold_economics import RelativePrices
+from helix_desktop.engine.view import build_state
+from helix_desktop.gateway.agent_cost_and_savings import compute_agent_figures
 from helix_desktop.gui.timeline import fold_sentences
 from helix_desktop.gui.timeline.conversation_timeline import (
     ConversationTimeline,
@@ -45,6 +45,7 @@ from helix_desktop.gui.timeline.conversation_timeline import (
     merge_timeline_events,
 )
 from tests.gui.timeline.conftest import Written
+from tests.reckoner.histories import history
 
 
 def story_of(written: Written) -> ConversationTimeline:
@@ -109,7 +110,7 @@ def test_a_rewind_goes_back_to_what_was(written: Written) -> None:
 
 def test_totals_and_edits(written: Written) -> None:
     story = story_of(written)
-    totals = context_usage.compute_savings(story.history)
+    totals = story.history.savings_until_moment()
     assert totals.steps == 6
     assert totals.sent == 20_000 + 21_000 + 22_000 + 40_000 + 22_000 + 23_000
     assert totals.without >= totals.sent
@@ -170,7 +171,7 @@ def test_the_kinds_lie_on_each_other_up_to_what_was_sent(written: Written) -> No
 def test_what_the_folds_saved_is_together_what_the_panel_says_was_saved(written: Written) -> None:
     story = story_of(written)
     story.credit_savings_to_folds()
-    totals = context_usage.compute_savings(story.history)
+    totals = story.history.savings_until_moment()
     assert round(sum(event.saved_tokens for event in story.events)) == totals.without - totals.sent > 0
     before = [event.saved_tokens for event in story.events]
     story.credit_savings_to_folds()
@@ -190,13 +191,33 @@ def test_what_writing_a_fold_costs_is_its_own_and_takes_nothing_from_the_folds_b
     assert (story.events[1].saved_dollars, second) == pytest.approx((markers, before))
     assert third == pytest.approx(-0.25)
     assert fold_sentences.describe_saving(story.events[-1]) == "cost $0.250 so far"
-    totals = context_usage.compute_savings(story.history)
+    totals = story.history.savings_until_moment()
     saved = totals.paid_without - totals.paid
     written.step(20_000)
     story = story_of(written)
     story.credit_savings_to_folds()
     assert story.events[1].saved_tokens > 0, "a handover over markers leaves them what they save"
-    assert context_usage.compute_savings(story.history).paid_without - totals.paid > saved
+    assert story.history.savings_until_moment().paid_without - totals.paid > saved
+
+
+def test_panel_timeline_and_agents_say_the_same_of_histories_made_by_chance() -> None:
+    folded = 0
+    for seed in range(150):
+        recorded = history(seed, most=20).recorded()
+        state = build_state(recorded)
+        story, figures = ConversationTimeline(), compute_agent_figures("c", state)
+        story.read_all_facts(recorded)
+        totals = state.savings_until_moment()
+        asked = {"paid": totals.paid, "without": totals.paid_without, "sent": totals.sent}
+        assert {"paid": figures.paid, "without": figures.paid_without, "sent": figures.sent} == pytest.approx(asked)
+        if story.points:
+            assert story.costs_at_point(-1)[0] <= totals.paid + 1e-9
+        for_folds = [one.fact for one in recorded if isinstance(one.fact, Folded | Spent)]
+        folded += bool(for_folds)
+        if not for_folds:
+            assert totals.without == totals.sent, f"history {seed}"
+            assert totals.paid_without == pytest.approx(totals.paid), f"history {seed}"
+    assert 30 < folded < 120
 
 
 def test_messages_changes_and_errors_have_their_lanes(written: Written) -> None:
@@ -262,7 +283,7 @@ def test_the_timeline_and_the_meters_panel_tell_one_cost(each: float) -> None:
     written.add(BroughtIn(Origin("claude-code", "1"), "run", 2, 10, 1, cost=4.0))
     written.add(ModelReplied((Text("here", 20),), "m", Stop.END, Usage(input=10_000, cost=0.048)))
     story = story_of(written)
-    savings = story.history.savings_until_moment(RelativePrices())
+    savings = story.history.savings_until_moment()
     assert (round(savings.paid, 9), round(savings.paid_before, 9)) == (0.048, 4.0)
     assert fold_sentences.describe_timeline(story).endswith("3 steps, $0.048, $4.00 before import or fork")
     assert fold_sentences.describe_costs_at_point(story, 2) == "$0.048 so far, $4.00 before import or fork"

@@ -55,7 +55,7 @@ def test_titles_and_lines(written: Written) -> None:
         assert fold_sentences.describe_event_briefly(story.events[0], 0) == "分层预设"
     finally:
         spoken.set_translations({})
-    assert fold_sentences.describe_event_briefly(story.events[1], 0) == "15K → 90 tokens · saved $0.410 so far"
+    assert fold_sentences.describe_event_briefly(story.events[1], 0) == "15K → 90 tokens · saved $0.151 so far"
     assert fold_sentences.describe_event_briefly(story.events[2], 0).endswith("important details in the text: 41 of 42")
     assert fold_sentences.describe_fold_figures(story.events[3]).endswith("9.8 s · fast · in the background")
     assert fold_sentences.describe_fold_details(story.events[3]) == (
