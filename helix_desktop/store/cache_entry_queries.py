@@ -8,14 +8,10 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Stored
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.resources import read_sql_statements
 from helix_desktop.store.cache_records import EntryState
 
-# Jumps from one name to the next in the index. Scanning a million rows would take 0.1 seconds.
-_TOOLS = """
-WITH RECURSIVE names(name) AS (
-  SELECT min(tool) FROM entries UNION ALL SELECT (SELECT min(tool) FROM entries WHERE tool > name) FROM names WHERE name IS NOT NULL
-) SELECT name FROM names WHERE name IS NOT NULL
-"""
+_TOOLS = read_sql_statements("index_statements")["names of tools"]
 _IN_PINNED = "IN (SELECT number FROM entries INDEXED BY by_pinned WHERE pinned)"
 _IN_GONE = "IN (SELECT number FROM entries INDEXED BY by_state WHERE state)"
 _IN_CONVERSATION = "IN (SELECT number FROM members WHERE conversation = ?)"

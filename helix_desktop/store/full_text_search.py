@@ -21,6 +21,7 @@ from helix_desktop.engine.search_query import (
     without_stop_words,
 )
 from helix_desktop.errors import HelixError
+from helix_desktop.resources import read_sql_statements
 from helix_desktop.store import search_words, sqlite_database
 from helix_desktop.store.cache_folder import CacheFolder
 from helix_desktop.store.cache_records import CacheRecord
@@ -39,12 +40,7 @@ FoundRow = tuple[int, int, int, int, str, int, bytes | None]
 OpenCache = Callable[[], CacheFolder]
 ReadPlace = tuple[CacheRecord, bytes] | StoredFact  # An entry and its first bytes, or a fact.
 
-_FOUND = """
-SELECT pieces.id, pieces.number, pieces.start, pieces.length, pieces.conversation, pieces.seq, entries.digest
-FROM json_each(?) AS asked CROSS JOIN pieces ON pieces.id = asked.value LEFT JOIN entries ON entries.number = pieces.number
-WHERE (? = '' OR entries.tool = ?) AND (? = 0 OR pieces.number > 0)
-AND (? = '' OR pieces.number = 0 OR instr(lower(entries.tool), ?)) AND (? = '' OR pieces.number = 0 OR instr(lower(entries.source), ?))
-"""
+_FOUND = read_sql_statements("index_statements")["found pieces"]
 _NEWEST = "SELECT id FROM pieces ORDER BY id DESC LIMIT ?"
 _MATCHING = "SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid DESC LIMIT ?"
 

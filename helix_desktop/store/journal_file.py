@@ -15,7 +15,7 @@ from helix_desktop.engine.fact_encoding import decode_fact, encode_fact
 from helix_desktop.engine.facts import BroughtIn, ConversationStarted, Fact, ModelReplied, Origin, Recorded
 from helix_desktop.errors import InvalidInput, JournalCorrupt, NotFound, StoreFailed
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.resources import read_schema
+from helix_desktop.resources import read_schema, read_sql_statements
 from helix_desktop.store import sqlite_database
 from helix_desktop.store.conversation_rows import COLUMNS, StoredConversation, advance_row, build_empty_row
 
@@ -32,25 +32,7 @@ _BROUGHT = """substr(fact, 1, 19) = '{"fact":"BroughtIn"'"""
 _BROUGHT_INDEX = f"CREATE INDEX IF NOT EXISTS brought_in ON facts(id) WHERE {_BROUGHT}"
 _BROUGHT_FACTS = f"{_LINES} {_BROUGHT} ORDER BY id"
 _BROUGHT_BEHIND = f"{_LINES} conversation = ? AND seq > ? AND {_BROUGHT} ORDER BY seq"
-# Conversations whose last turn has no end. Only those of the last day: a running turn has written something since then.
-_OPEN_TURNS = """
-SELECT id FROM conversations WHERE updated > (SELECT max(updated) - 86400 FROM conversations) AND coalesce(
-  (SELECT substr(fact, 10, 10) FROM facts WHERE conversation = conversations.id
-    AND substr(fact, 10, 9) IN ('TurnEnded', 'UserSaid"', 'ModelRepl', 'ToolRetur') ORDER BY seq DESC LIMIT 1), 'TurnEnded"'
-) <> 'TurnEnded"' ORDER BY updated
-"""
-_FIRST_FACTS = """
-SELECT facts.id, conversation, seq, time, fact, digest
-FROM conversations JOIN facts ON conversation = conversations.id AND seq = CASE forked_from WHEN '' THEN 1 ELSE forked_at + 2 END
-WHERE conversations.id NOT IN (SELECT conversation FROM meters)
-"""
-_COST_FACTS = """
-SELECT facts.id, conversation, seq, time, fact, digest
-FROM conversations JOIN facts ON conversation = conversations.id
-WHERE updated >= ? AND cost > 0
-  AND substr(fact, 10, 9) IN ('ModelRepl', 'Spent","v', 'BroughtIn', 'Conversat')
-ORDER BY conversation, seq
-"""
+_STATEMENTS = read_sql_statements("journal_statements")
 _RECEIVED_FACTS = f"""{_LINES} conversation = ? AND substr(fact, 10, 8) IN ('Received', 'Rewound"') ORDER BY seq"""
 _WITHOUT_EFFECT = '{"fact":"ToolReturned","version":1,'
 _INSERT = "INSERT INTO facts(conversation, seq, time, fact, digest)"
@@ -217,15 +199,15 @@ class JournalFile:
 
     def first_facts_without_meter(self) -> tuple[Recorded, ...]:
         """Return each conversation's first fact, unless it has a meter. In a fork, the first own fact."""
-        return _select_recorded(self, _FIRST_FACTS)
+        return _select_recorded(self, _STATEMENTS["first facts"])
 
     def facts_about_cost(self, since: float) -> tuple[Recorded, ...]:
         """Return costs in conversations that changed after `since`, and costs from elsewhere."""
-        return _select_recorded(self, _COST_FACTS, since)
+        return _select_recorded(self, _STATEMENTS["facts with a cost"], since)
 
     def conversations_maybe_in_turn(self) -> tuple[str, ...]:
         """Return conversations of the last day that may be in a turn. Only their facts tell for certain."""
-        return tuple(str(name) for (name,) in select_journal_rows(self, _OPEN_TURNS))
+        return tuple(str(name) for (name,) in select_journal_rows(self, _STATEMENTS["conversations maybe in turn"]))
 
     def conversation_rows(self) -> tuple[StoredConversation, ...]:
         """Return all conversations, the last changed first."""

@@ -60,7 +60,9 @@ class LevelDatabase:
 
     def _open_leveldb(self) -> plyvel.DB:
         try:
-            opened = plyvel.DB(str(self.folder), create_if_missing=self._is_empty_folder(), **_OPTIONS)
+            # If just CURRENT were missing, LevelDB would start anew and delete the rest.
+            is_new = not any(path.suffix in {".ldb", ".sst", ".log"} for path in self.folder.glob("*"))
+            opened = plyvel.DB(str(self.folder), create_if_missing=is_new, **_OPTIONS)
         except plyvel.Error as error:
             raise convert_leveldb_error(error, "The cache cannot be opened") from error
         make_path_private(self.folder)
@@ -113,10 +115,6 @@ class LevelDatabase:
 
     def _live_table_numbers(self) -> set[int]:
         return set(map(int, _TABLE.findall(self._db.get_property(b"leveldb.sstables") or b"")))
-
-    def _is_empty_folder(self) -> bool:
-        """Whether nothing is there. If just CURRENT were missing, LevelDB would start anew and delete the rest."""
-        return not any(path.suffix in {".ldb", ".sst", ".log"} for path in self.folder.glob("*"))
 
     def close(self) -> None:
         self._db.close()
