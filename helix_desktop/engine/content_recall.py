@@ -132,7 +132,7 @@ def most_tokens_recalled_whole(state: ConversationState | None = None, policy: P
     context, steps, price, most = USUAL_CONTEXT, USUAL_STEPS, fold_economics.RelativePrices(), WHOLE_TOKENS
     if state is not None and policy is not None:
         meter = context_usage.measure_window(state, policy)
-        price = context_usage.relative_prices(state.settings.model_for_role(facts.ModelRole.MAIN))
+        price = fold_economics.relative_prices(state.settings.model_for_role(facts.ModelRole.MAIN))
         context, steps = round(meter.used / meter.factor), len(state.branch.steps)
         most = min(most, max(PAGE_TOKENS, round(meter.free_tokens / meter.factor)))
     return fold_economics.most_tokens_of_whole_entry(context, steps, price, PAGE_TOKENS, most)

@@ -8,9 +8,9 @@ Every threshold is compared with the corrected number, and the meter shows the s
 from collections.abc import Mapping
 from enum import StrEnum
 
-from helix_desktop.engine import facts, fold_economics
+from helix_desktop.engine import facts
 from helix_desktop.engine.context_policy import Policy
-from helix_desktop.engine.fold_economics import RelativePrices
+from helix_desktop.engine.fold_economics import relative_prices
 from helix_desktop.engine.messages import ContextKind
 from helix_desktop.engine.request_changes import find_first_changed_seq
 from helix_desktop.engine.state.live_folds import count_item_tokens
@@ -146,15 +146,6 @@ def reserved_tokens(state: Moment, policy: Policy) -> int:
 def estimate_billed_tokens(tokens: int, state: Moment) -> int:
     """Return what the main model would bill for so many counted tokens."""
     return round(tokens * state.billed_per_counted_token())
-
-
-def relative_prices(chosen: facts.ModelSet | None) -> RelativePrices:
-    """Return the model's prices as shares of its input price, or the usual ones if unknown."""
-    if chosen is None:
-        return RelativePrices()
-    return fold_economics.relative_prices_of(
-        chosen.price_input, chosen.price_output, chosen.price_cache_read, chosen.price_cache_write
-    )
 
 
 def compute_cost(usage: facts.Usage, chosen: facts.ModelSet | None) -> float:

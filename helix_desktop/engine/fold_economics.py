@@ -20,6 +20,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from helix_desktop.engine.facts import ModelSet
 from helix_desktop.fast_dataclass import dataclass
 
 UNKNOWN_READ, UNKNOWN_WRITE, UNKNOWN_OUTPUT = 0.1, 1.0, 5.0  # Assumed without prices, by the input price.
@@ -46,18 +47,16 @@ class RelativePrices:
     output: float = UNKNOWN_OUTPUT
 
 
-def relative_prices_of(
-    price_input: float, price_output: float, cache_read: float, cache_write: float
-) -> RelativePrices:
-    """Convert prices in any unit, by the rule of every bill, which shall not be too low: an unknown price
-    (0) of cached tokens is that of input, and one of output five times that.
+def relative_prices(chosen: ModelSet | None) -> RelativePrices:
+    """Return a model's prices, by the rule of every bill, which shall not be too low: an unknown price (0) of cached
+    tokens is that of input, and one of output five times that. Without an input price, they are the usual ones.
     """
-    if price_input <= 0:
+    if chosen is None or chosen.price_input <= 0:
         return RelativePrices()
     return RelativePrices(
-        read=cache_read / price_input if cache_read > 0 else 1.0,
-        write=cache_write / price_input if cache_write > 0 else UNKNOWN_WRITE,
-        output=price_output / price_input if price_output > 0 else UNKNOWN_OUTPUT,
+        read=chosen.price_cache_read / chosen.price_input if chosen.price_cache_read > 0 else 1.0,
+        write=chosen.price_cache_write / chosen.price_input if chosen.price_cache_write > 0 else UNKNOWN_WRITE,
+        output=chosen.price_output / chosen.price_input if chosen.price_output > 0 else UNKNOWN_OUTPUT,
     )
 
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import field, replace
 from itertools import accumulate, takewhile
 
-from helix_desktop.engine.context_usage import HOUR, compute_cost, relative_prices
+from helix_desktop.engine.context_usage import HOUR, compute_cost
 from helix_desktop.engine.facts import (
     BroughtIn,
     ConversationStarted,
@@ -25,6 +25,7 @@ from helix_desktop.engine.facts import (
     ToolsOffered,
     Usage,
 )
+from helix_desktop.engine.fold_economics import relative_prices
 from helix_desktop.engine.messages import Block, Role, View
 from helix_desktop.engine.request_changes import (
     Cause,

@@ -42,16 +42,15 @@ def compute_agent_figures(conversation: str, state: ConversationState, since: fl
     all_of_it = now.without - then.without
     without = max(0, all_of_it - hidden)
     share = without / all_of_it if all_of_it else 1.0
-    paid, sent = now.paid - then.paid, now.sent - then.sent
     return Figures(
         conversation,
         state.agent,
         state.title,
         ledger.count_requests(state.seq) - ledger.count_requests(before),
-        sent,
+        now.sent - then.sent,
         without,
         now.cache_read - then.cache_read,
         recalls,
-        paid,
+        now.paid - then.paid,
         (now.paid_without - then.paid_without) * share,
     )

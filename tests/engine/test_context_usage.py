@@ -20,7 +20,7 @@ from helix_desktop.engine.facts import (
     Unfolded,
     Usage,
 )
-from helix_desktop.engine.fold_economics import RelativePrices
+from helix_desktop.engine.fold_economics import RelativePrices, relative_prices
 from helix_desktop.engine.messages import ContextKind
 from helix_desktop.engine.state.request_settings import RULES_HEADER_TOKENS
 from tests.engine.talk import Talk
@@ -113,12 +113,12 @@ def test_window_and_reserve() -> None:
 
 
 def test_prices_are_shares_and_unknown_ones_the_usual() -> None:
-    assert context_usage.relative_prices(None) == RelativePrices()
-    assert context_usage.relative_prices(ModelSet(ModelRole.MAIN, "m", 0)) == RelativePrices(0.1, 1.0, 5.0)
+    assert relative_prices(None) == RelativePrices()
+    assert relative_prices(ModelSet(ModelRole.MAIN, "m", 0)) == RelativePrices(0.1, 1.0, 5.0)
     known = ModelSet(
         ModelRole.MAIN, "m", 0, price_input=2.0, price_output=8.0, price_cache_read=0.2, price_cache_write=2.5
     )
-    assert context_usage.relative_prices(known) == RelativePrices(0.1, 1.25, 4.0)
+    assert relative_prices(known) == RelativePrices(0.1, 1.25, 4.0)
 
 
 def test_the_cost_of_a_usage() -> None:

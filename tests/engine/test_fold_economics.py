@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helix_desktop.engine import fold_economics
+from helix_desktop.engine.facts import ModelRole, ModelSet
 from helix_desktop.engine.fold_economics import ClearablePart, FoldExperience, HandoverPlan, RelativePrices
 
 USUAL = RelativePrices(0.1, 1.25, 5.0)
@@ -18,13 +19,17 @@ parts = st.lists(staying | clearable, max_size=60)
 prices = st.builds(RelativePrices, st.floats(0.01, 1), st.floats(0.5, 2), st.floats(1, 10))
 
 
+def priced(plain: float, output: float, read: float, write: float) -> ModelSet:
+    return ModelSet(ModelRole.MAIN, "m", 0, 0, plain, output, read, write)
+
+
 def test_unknown_prices_count_as_usual() -> None:
-    assert fold_economics.relative_prices_of(0, 0, 0, 0) == RelativePrices(0.1, 1.0, 5.0)
-    assert fold_economics.relative_prices_of(3.0, 0, 0, 0) == RelativePrices(1.0, 1.0, 5.0)
+    assert fold_economics.relative_prices(priced(0, 0, 0, 0)) == RelativePrices(0.1, 1.0, 5.0)
+    assert fold_economics.relative_prices(priced(3.0, 0, 0, 0)) == RelativePrices(1.0, 1.0, 5.0)
 
 
 def test_prices_are_shares_of_the_input_price() -> None:
-    assert fold_economics.relative_prices_of(3.0, 15.0, 0.3, 3.75) == RelativePrices(0.3 / 3.0, 1.25, 5.0)
+    assert fold_economics.relative_prices(priced(3.0, 15.0, 0.3, 3.75)) == RelativePrices(0.3 / 3.0, 1.25, 5.0)
 
 
 def test_the_threshold_is_the_square_root_rule() -> None:

@@ -17,7 +17,7 @@ from dataclasses import field
 from typing import TypeVar
 
 from helix_desktop.engine import facts
-from helix_desktop.engine.fold_economics import RelativePrices, relative_prices_of
+from helix_desktop.engine.fold_economics import RelativePrices, relative_prices
 from helix_desktop.engine.messages import ContextKind
 from helix_desktop.fast_dataclass import dataclass
 
@@ -172,14 +172,11 @@ class TokenLedger:
                 self._add_step(recorded, reply)
             case facts.ModelSet(role=facts.ModelRole.MAIN) as chosen:
                 self._baseline.window = chosen.window
-                self._prices = relative_prices_of(
-                    chosen.price_input, chosen.price_output, chosen.price_cache_read, chosen.price_cache_write
-                )
-            case facts.Spent(purpose=purpose, usage=usage) if purpose in _NOT_FOR_FOLDS:
-                self._append_running_sums(recorded.seq, usage, sent=usage.input, without=usage.input)
-                self.paid_without[-1] += usage.cost
-            case facts.Spent(usage=usage):
-                self._append_running_sums(recorded.seq, usage, sent=usage.input)
+                self._prices = relative_prices(chosen)
+            case facts.Spent(purpose=purpose, usage=usage):
+                share = int(purpose in _NOT_FOR_FOLDS)
+                self._append_running_sums(recorded.seq, usage, sent=usage.input, without=usage.input * share)
+                self.paid_without[-1] += usage.cost * share
             case facts.Rewound():
                 self._was_rewound = True
             case facts.ConversationStarted(forked_from=origin) if origin:

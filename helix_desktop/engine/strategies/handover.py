@@ -57,7 +57,7 @@ def least_tokens_for_paying_handover(situation: FoldSituation) -> float:
 
 def _handover_that_pays(situation: FoldSituation, span: Span) -> FoldPlan | None:
     """Plan a handover once carrying its span has cost as much as the handover would."""
-    price = context_usage.relative_prices(situation.state.settings.model_for_role(ModelRole.MAIN))
+    price = fold_economics.relative_prices(situation.state.settings.model_for_role(ModelRole.MAIN))
     branch = situation.branch
     factor, first = situation.meter.factor, span.last + 1
     covered = branch.total_tokens - sum(item.tokens for item in branch.items_from_fact(first))
@@ -96,13 +96,13 @@ def _costs_by_main_and_fast_model(
     situation: FoldSituation, span: Span, *, of_transcript: bool = False
 ) -> tuple[float, float | None]:
     settings, meter = situation.state.settings, situation.meter
-    price = context_usage.relative_prices(settings.model_for_role(ModelRole.MAIN))
+    price = fold_economics.relative_prices(settings.model_for_role(ModelRole.MAIN))
     tail = sum(item.tokens for item in situation.branch.items_from_fact(span.last + 1))
     planned = HandoverPlan(meter.used, round(tail * meter.factor), expected_document_tokens(situation))
     by_main = fold_economics.handover_cost(planned, price, price if of_transcript else None)
     if (fast := settings.model_for_role(ModelRole.FAST)) is None:
         return by_main, None
-    writer, scale = context_usage.relative_prices(fast), _fast_price_share(situation, fast)
+    writer, scale = fold_economics.relative_prices(fast), _fast_price_share(situation, fast)
     return by_main, fold_economics.handover_cost(planned, price, writer, scale=scale)
 
 

@@ -86,7 +86,7 @@ def clearing_that_pays(situation: FoldSituation) -> PlannedClearing | None:
     index = fold_economics.find_clearing_start(
         standing,
         clearable_tokens_per_step(branch) * meter.factor,
-        context_usage.relative_prices(situation.state.settings.model_for_role(ModelRole.MAIN)),
+        fold_economics.relative_prices(situation.state.settings.model_for_role(ModelRole.MAIN)),
         chance_of_cold_cache(branch),
         least=min(situation.policy.caching_least, meter.window // 8),
         seen=measure_fold_experience(situation),
@@ -185,7 +185,7 @@ def _must_stay_whole(situation: FoldSituation, block: Block, ref: PartRef) -> bo
 
 def measure_fold_experience(situation: FoldSituation) -> FoldExperience:
     branch, ledger = situation.branch, situation.state.record.ledger
-    price = context_usage.relative_prices(situation.state.settings.model_for_role(ModelRole.MAIN))
+    price = fold_economics.relative_prices(situation.state.settings.model_for_role(ModelRole.MAIN))
     saved = recalls = 0.0
     for seq in branch.steps[-RECALL_STEPS:]:
         shown, whole = ledger.shown[seq - 1], ledger.whole[seq - 1]

@@ -16,7 +16,7 @@ from helix_desktop.engine.changes.folder_state import PathChange, PathKind, Tree
 from helix_desktop.engine.changes.turn_changes import UncoveredPath
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FilesChanged
-from helix_desktop.errors import HelixError, StoreFailed, StoreFull
+from helix_desktop.errors import HelixError, StoreFailed
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools.changes import content_storing, folder_walk
 from helix_desktop.tools.changes import known_state_file as kept_known
@@ -136,17 +136,10 @@ class Checkpoints:
         if self.latest_checkpoint is None or not self.is_ready or self.folders.is_any_root_missing:
             return None
         held = None
-        try:
-            if self._stores is not None:
-                held = await asyncio.to_thread(hold_disk_space, self._stores, HELD_SPACE + size)
-        except StoreFull as error:
-            raise StoreFull(
-                "The disk is full, so what this changes could not be recorded and undone.",
-                remedy="Nothing was run. Free up space on the disk and try again.",
-            ) from error
-        step = self.steps.open_step(
-            call, conversation, by, self.latest_checkpoint, self.folders.paths_uncovered_by_limits()
-        )
+        if self._stores is not None:
+            held = await asyncio.to_thread(hold_disk_space, self._stores, HELD_SPACE + size)
+        left_out = self.folders.paths_uncovered_by_limits()
+        step = self.steps.open_step(call, conversation, by, self.latest_checkpoint, left_out)
         step.held_space = held
         return step
 

@@ -2,6 +2,7 @@
 
 import errno
 import os
+from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO
@@ -12,15 +13,14 @@ from helix_desktop.errors import StoreFull
 def hold_disk_space(folder: Path, size: int) -> IO[bytes] | None:
     """Return an unnamed file that takes so many bytes until it is closed, or None if it can't. Raises StoreFull."""
     try:
-        held = TemporaryFile(dir=folder)  # noqa: SIM115 -- its owner closes it
-        try:
+        with ExitStack() as closing:
+            held = closing.enter_context(TemporaryFile(dir=folder))
             # Where there is no such call, the length allocates them, or nothing does.
             getattr(os, "posix_fallocate", lambda handle, _, size: os.truncate(handle, size))(held.fileno(), 0, size)
-        except OSError:
-            held.close()
-            raise
+            closing.pop_all()
+            return held
     except OSError as error:
-        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-            raise StoreFull("The disk is full.") from error
-        return None
-    return held
+        if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
+            return None
+        said = "The disk is full, so what this changes could not be recorded and undone."
+        raise StoreFull(said, remedy="Nothing was run. Free up space on the disk and try again.") from error
