@@ -39,7 +39,7 @@ def add_conversation_command(nouns: Subparsers) -> None:
 
 
 async def print_conversation_list(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
-    from helix_desktop.workbench.folder_copies import list_folder_copies
+    from helix_desktop.workbench.copy_files import list_folder_copies
 
     rows = [row for row in await workspace.journal.list_conversations() if not row.trashed]
     copies = await asyncio.to_thread(list_folder_copies, workspace)

@@ -15,7 +15,7 @@ from helix_desktop.errors import format_things
 
 if TYPE_CHECKING:
     from helix_desktop.workbench import Workbench
-    from helix_desktop.workbench.folder_copies import CopyStatus, FolderCopy
+    from helix_desktop.workbench.copy_files import CopyStatus, FolderCopy
 
 
 def add_copy_command(nouns: Subparsers) -> None:

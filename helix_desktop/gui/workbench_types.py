@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from helix_desktop.workbench.all_workbenches import Workbenches
     from helix_desktop.workbench.change_list_and_undo import FileChanges, FileUndoResult
     from helix_desktop.workbench.conversation_sharing import SharingStatus
-    from helix_desktop.workbench.folder_copies import FolderCopy
+    from helix_desktop.workbench.copy_files import FolderCopy
     from helix_desktop.workbench.open_workbench import Workbench
 else:
 

@@ -1,31 +1,18 @@
 """Copies of a workspace's folders, each for a conversation: creates, brings back and discards them.
 
-They are in the workspace's data, in `copies/<conversation>/<number>`. A description says when one is
-complete. One is deleted only when the user says so, after storing in the cache what is nowhere else.
+A copy is deleted only when the user says so, after storing in the cache what is nowhere else.
 """
 
 import asyncio
 import json
-import os
-import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, field, replace
-from functools import partial
-from pathlib import Path, PurePosixPath
-from typing import NamedTuple, Protocol
+from dataclasses import replace
+from pathlib import PurePosixPath
+from typing import Protocol
 
-from helix_desktop import atomic_files
-from helix_desktop.engine.changes.folder_state import (
-    PathChange,
-    PathKind,
-    Tree,
-    TreeItem,
-    compare_trees,
-    pack_item,
-    unpack_item,
-)
+from helix_desktop.engine.changes.folder_state import PathChange, PathKind, Tree, compare_trees
 from helix_desktop.engine.changes.turn_changes import printable_path
 from helix_desktop.engine.content_recall import read_entry_beginning
 from helix_desktop.engine.conversation import new_conversation_id
@@ -36,119 +23,49 @@ from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.errors import ActionRefused, HelixError
-from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.folder_trees import delete_folder_tree, list_tree_files
-from helix_desktop.processes.starter import CommandAuthor, ProcessLaunch, find_program, run_process
+from helix_desktop.folder_trees import delete_folder_tree
 from helix_desktop.store.content_forgetting import GIT_BUNDLE
 from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.tools import private_git_copy as copying
 from helix_desktop.tools.built_in_tool import BuiltInTool, ToolArguments, ToolOutput, ToolResources, declare_tool
 from helix_desktop.tools.changes import change_restoring
-from helix_desktop.tools.changes.change_restoring import RestoreStep
 from helix_desktop.tools.changes.checkpoints import Checkpoints
 from helix_desktop.tools.permission import ActionEffect, ToolAction
-from helix_desktop.tools.private_git_copy import BranchMove, CopySource, GitCheckout
 from helix_desktop.tools.workspace_tools import WorkspaceTools
 from helix_desktop.workbench import unfinished_bring_back
+from helix_desktop.workbench.bring_back_planning import (
+    NOT_TOUCHED,
+    BringBackPlan,
+    BroughtVersions,
+    describe_step,
+    merge_branches,
+    plan_merge,
+    repair_moves,
+)
 from helix_desktop.workbench.change_list_and_undo import COPIES
+from helix_desktop.workbench.copy_files import (
+    DISCARDED,
+    CopyStatus,
+    FolderCopy,
+    create_copy_files,
+    find_checkouts,
+    find_git_file_missing_from_checkpoint,
+    is_brought_back,
+    list_changed_files,
+    list_folder_copies,
+    list_names_by_root,
+    put_back_files_of_copy,
+    read_copy_description,
+    read_copy_status,
+    remember_brought_back,
+    save_copy_description,
+)
 from helix_desktop.workbench.open_sessions import OpenSessions
 from helix_desktop.workbench.unfinished_bring_back import UnfinishedBringBack
 
-NAME, _DISCARDED = "copy.json", ".discarded"
 APPLY = "apply_agent_changes"
-MOST_VERSIONS = 4  # This many versions of a file that were brought back are remembered.
-MOST_SAID = 4_000  # This many bytes of the output of a copy's set-up command are shown.
 _TITLE = "Changes from a copy"
-_NOT_TOUCHED = "Your own folder was not changed."
-_KINDS = {PathKind.FOLDER: "folder", PathKind.LINK: "link to {}", PathKind.TWIN: "hard link to {}"}
-
-
-@dataclass(frozen=True, slots=True)
-class FolderCopy:
-    """`roots`: each folder of the workspace, and where its copy is below `folder`; `parent`:
-    the copy that it was made from, if any; `start`: the checkpoint of its first state;
-    `brought`: the versions of files that were brought back later, oldest first, in hexadecimal;
-    `replaced`: the versions that the last apply has replaced.
-    """
-
-    id: str
-    folder: Path
-    created: float = 0.0
-    roots: Sequence[Sequence[str]] = ()
-    repositories: Sequence[CopySource] = ()
-    parent: str = ""
-    start: str = ""
-    brought: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    replaced: Mapping[str, str] = field(default_factory=dict)
-    is_whole: bool = False
-    problem: str = ""
-
-    @property
-    def root_folders(self) -> list[Path]:
-        return [(self.folder / inside).resolve() for _, inside in self.roots] if self.is_whole else []
-
-    def is_of(self, folders: Iterable[Path]) -> bool:
-        """Whether it is a copy of these folders."""
-        return [*map(str, folders)] == [root for root, _ in self.roots]
-
-    @property
-    def places(self) -> list[tuple[int, str]]:
-        """Return for each root the number of its repository, and how the names of its files begin there."""
-        parts = (inside.rstrip(".").partition("/") for _, inside in self.roots)
-        return [(int(number), f"{below}/" if below else "") for number, _, below in parts]
-
-    @property
-    def label(self) -> str:
-        """Return the branch, commit or folder that it is a copy of."""
-        return next((each.branch or each.base[:9] or Path(each.source).name for each in self.repositories), "")
-
-
-@dataclass(frozen=True, slots=True)
-class CopyStatus:
-    """`changed`: the user's files that differ in it; `overlaps`: those other copies changed, too."""
-
-    bytes: int = 0
-    uncommitted: tuple[str, ...] = ()
-    commits: int = 0
-    problem: str = ""
-    changed: tuple[str, ...] = ()
-    overlaps: Mapping[str, Sequence[str]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class BroughtVersions:
-    """The versions of a copy's files that the user's folders have got: with the copy, and whenever it was brought back."""
-
-    start: Tree
-    brought: Mapping[str, Sequence[str]]
-    replaced: Mapping[str, str]
-
-    def is_before_last_apply(self, path: str, now: TreeItem | None) -> bool:
-        """Whether the user's file is again as it was before the last apply."""
-        return self.replaced.get(path) == pack_item(now).hex()
-
-    def versions_of(self, path: str) -> list[TreeItem | None]:
-        """Return them, the newest last."""
-        return [self.start.get(path), *(unpack_item(bytes.fromhex(each)) for each in self.brought.get(path, ()))]
-
-    def latest_versions(self) -> dict[str, TreeItem]:
-        known = {**self.start, **{path: self.versions_of(path)[-1] for path in self.brought}}
-        return {path: item for path, item in known.items() if item is not None}
-
-
-class BringBackPlan(NamedTuple):
-    """`changes`: what differs in the copy; `conflicts`: those that no step takes, as the user changed the file, too."""
-
-    checkpoints: Checkpoints
-    changes: Sequence[PathChange]
-    steps: Sequence[RestoreStep]
-    conflicts: Sequence[PathChange]
-
-    @property
-    def conflicting_names(self) -> list[str]:
-        return [printable_path(self.checkpoints.displayed_path(change.path)) for change in self.conflicts]
-
-
+MOST_SAID = 4_000  # This many bytes of the output of a copy's set-up command are shown.
 OpenCopyTools = Callable[[FolderCopy], Awaitable[WorkspaceTools]]
 
 
@@ -219,7 +136,7 @@ class CopiesInUse:
     async def put_back_after_merge(self, name: str) -> None:
         """Put back what was set aside for a merge that the agent has finished or aborted since."""
         if name and any((self._folder / name).glob("aside-*/*")) and (copy := self.find_copy(name)) is not None:
-            await asyncio.to_thread(_put_back_set_aside_files, copy)
+            await asyncio.to_thread(put_back_files_of_copy, copy)
 
     async def create_copy(self, name: str, *, with_changes: bool = False, parent: str = "") -> FolderCopy:
         """Copy the folders of the copy `parent`, or the user's. A failure leaves nothing behind."""
@@ -228,13 +145,13 @@ class CopiesInUse:
         if await asyncio.to_thread(self.find_copy, name) is not None:
             raise ActionRefused(f"There is already a copy named {name}.")
         try:
-            copy = await asyncio.to_thread(_create_copy_files, folder, kit, with_changes, parent)
+            copy = await asyncio.to_thread(create_copy_files, folder, kit, with_changes, parent)
             tools = self._kits[name] = await self._open_copy_tools(replace(copy, is_whole=True))
             if (checkpoints := tools.resources.checkpoints) is not None:
                 await checkpoints.ensure_first_check()
                 start = checkpoints.latest_checkpoint if checkpoints.is_ready else None
                 copy = replace(copy, start=start.hex if start else "")
-            await asyncio.to_thread(_save_copy_description, copy := replace(copy, is_whole=True))
+            await asyncio.to_thread(save_copy_description, copy := replace(copy, is_whole=True))
             self.labels[name] = copy.label
             self._new.add(name)
         except BaseException:
@@ -261,7 +178,7 @@ class CopiesInUse:
     # --- What a copy contains
 
     async def read_copy_status(self, copy: FolderCopy) -> CopyStatus:
-        return await asyncio.to_thread(_read_copy_status, copy)
+        return await asyncio.to_thread(read_copy_status, copy)
 
     async def describe_copy_of_agent(self, session: Session) -> str:
         """Return what the parent of a sub-agent is told of its copy, or nothing if it has none of its own."""
@@ -286,7 +203,7 @@ class CopiesInUse:
         for copy in await asyncio.to_thread(self.list_copies):
             if copy.id == name or copy.id not in self._changed:
                 with suppress(ActionRefused):  # If a copy is damaged, `read_copy_status` reports it.
-                    self._changed[copy.id] = await asyncio.to_thread(_list_changed_files, copy)
+                    self._changed[copy.id] = await asyncio.to_thread(list_changed_files, copy)
         self._compare_copies()
 
     def _compare_copies(self) -> None:
@@ -320,7 +237,7 @@ class RepositoryCopies(CopiesInUse):
         copy = await self._settle_unfinished(copy)
         plan = await self._plan_changes(copy)
         if plan.steps:
-            shown = "\n".join(_describe_step(plan.checkpoints.roots, step) for step in plan.steps)
+            shown = "\n".join(describe_step(plan.checkpoints.roots, step) for step in plan.steps)
             title = "Apply a sub-agent's changes"
             why = "it changes all the listed files at once"
             action = ToolAction(APPLY, ActionEffect.EDIT, title, shown, reason_to_ask=why, asks_in_every_mode=True)
@@ -337,8 +254,8 @@ class RepositoryCopies(CopiesInUse):
         """Return the copy's checkpoints, what the user's folders have of it, and its files as they are now."""
         checkpoints = (await self.get_or_open_tools(copy.id)).resources.checkpoints
         if checkpoints is None or not copy.start:
-            raise ActionRefused("Checkpoints leave out this repository copy.", remedy=f"{_NOT_TOUCHED} Merge the copy.")
-        await asyncio.to_thread(_put_back_set_aside_files, copy)
+            raise ActionRefused("Checkpoints leave out this repository copy.", remedy=f"{NOT_TOUCHED} Merge the copy.")
+        await asyncio.to_thread(put_back_files_of_copy, copy)
         await checkpoints.ensure_first_check()
         await checkpoints.check_for_changes(thorough=True)
         start = await checkpoints.read_checkpoint_state(Digest.from_hex(copy.start))
@@ -347,14 +264,14 @@ class RepositoryCopies(CopiesInUse):
     async def _changes_in_copy(self, copy: FolderCopy) -> tuple[BroughtVersions, list[PathChange]]:
         """Return what differs from what was brought back last, without files that git ignores."""
         checkpoints, versions, now = await self._brought_and_present_versions(copy)
-        listed = await asyncio.to_thread(_list_names_by_root, copy)
-        if uncovered := await asyncio.to_thread(_find_git_file_missing_from_checkpoint, checkpoints.roots, now, listed):
+        listed = await asyncio.to_thread(list_names_by_root, copy)
+        if uncovered := await asyncio.to_thread(find_git_file_missing_from_checkpoint, checkpoints.roots, now, listed):
             raise ActionRefused(
                 f"Checkpoints leave out {printable_path(uncovered)}.",
-                remedy=f"{_NOT_TOUCHED} Commit the file in the copy and merge the copy instead, or move the file out of the copy.",
+                remedy=f"{NOT_TOUCHED} Commit the file in the copy and merge the copy instead, or move the file out of the copy.",
             )
         changes = compare_trees(versions.latest_versions(), now)
-        wanted = {change for change in changes if _is_brought_back(change, listed)}
+        wanted = {change for change in changes if is_brought_back(change, listed)}
         above = {str(folder) for change in wanted for folder in PurePosixPath(change.path).parents}
         return versions, [each for each in changes if each in wanted or (each.path in above and each.before is None)]
 
@@ -396,7 +313,7 @@ class RepositoryCopies(CopiesInUse):
         with suppress(ActionRefused):  # A copy without checkpoints is merged as well.
             _, versions, _ = await self._brought_and_present_versions(copy)
         try:
-            said = await asyncio.to_thread(_merge_branches, copy, message, versions, rebase=rebase)
+            said = await asyncio.to_thread(merge_branches, copy, message, versions, rebase=rebase)
         except ActionRefused:
             unfinished_bring_back.forget_unfinished_bring_back(copy.folder)
             raise
@@ -409,7 +326,7 @@ class RepositoryCopies(CopiesInUse):
             _, _, now = await self._brought_and_present_versions(copy)
             merged = [f"{at}/" for at, (number, _) in enumerate(copy.places) if copy.repositories[number].base]
             changes = [one for one in compare_trees(versions.latest_versions(), now) if one.path.startswith((*merged,))]
-        await asyncio.to_thread(_remember_brought_back, copy, changes, is_merged=True)
+        await asyncio.to_thread(remember_brought_back, copy, changes, is_merged=True)
         await self.refresh_changed_files(copy.id)
 
     # --- After a kill
@@ -417,7 +334,7 @@ class RepositoryCopies(CopiesInUse):
     async def finish_interrupted_work(self) -> None:
         """Record what a killed program wrote to the user's folders, and delete what it was deleting."""
         for copy in await asyncio.to_thread(self.list_copies):
-            if copy.folder.name.endswith(_DISCARDED):
+            if copy.folder.name.endswith(DISCARDED):
                 await asyncio.to_thread(delete_folder_tree, copy.folder, ignore_errors=True)
                 continue
             try:
@@ -434,10 +351,10 @@ class RepositoryCopies(CopiesInUse):
             await self._settle_merge(copy, begun)
         else:
             await self._settle_apply(copy, begun)
-        return await asyncio.to_thread(_read_copy_description, copy.folder)
+        return await asyncio.to_thread(read_copy_description, copy.folder)
 
     async def _settle_merge(self, copy: FolderCopy, begun: UnfinishedBringBack) -> None:
-        if is_moved := await asyncio.to_thread(_repair_moves, begun.moves):
+        if is_moved := await asyncio.to_thread(repair_moves, begun.moves):
             versions = None
             with suppress(ActionRefused):
                 _, versions, _ = await self._brought_and_present_versions(copy)
@@ -462,7 +379,7 @@ class RepositoryCopies(CopiesInUse):
             )
         taken = [change for change in begun.taken if change.path not in unwritten]
         steps = [step for step in begun.steps if step.path not in unwritten]
-        await asyncio.to_thread(_remember_brought_back, copy, taken, steps)
+        await asyncio.to_thread(remember_brought_back, copy, taken, steps)
 
     def _check_nobody_works_in(self, copy: FolderCopy) -> None:
         working = any(not each.is_idle for each in self._bench.sessions if each.conversation.state.own_copy == copy.id)
@@ -479,10 +396,10 @@ class RepositoryCopies(CopiesInUse):
         kit = await self.get_or_open_tools(copy.parent)
         checkpoints = kit.resources.checkpoints
         if checkpoints is None or not copy.is_of(kit.resources.roots.folders):
-            raise ActionRefused("The workspace's folders have changed since the copy was made.", remedy=_NOT_TOUCHED)
+            raise ActionRefused("The workspace's folders have changed since the copy was made.", remedy=NOT_TOUCHED)
         if not checkpoints.is_undo_available:
             raise ActionRefused(
-                "Checkpoints are turned off for this workspace.", remedy=f"{_NOT_TOUCHED} Merge the copy."
+                "Checkpoints are turned off for this workspace.", remedy=f"{NOT_TOUCHED} Merge the copy."
             )
         await checkpoints.ensure_first_check()
         await checkpoints.check_for_changes(thorough=True)
@@ -490,7 +407,7 @@ class RepositoryCopies(CopiesInUse):
         # What was brought back before is so again if the user has undone it.
         now = (await self._brought_and_present_versions(copy))[2]
         changes += [PathChange(path, None, now.get(path)) for path in copy.brought if path not in paths]
-        return await _plan_merge(checkpoints, sorted(changes, key=lambda each: each.path), versions, conflicts)
+        return await plan_merge(checkpoints, sorted(changes, key=lambda each: each.path), versions, conflicts)
 
     async def _carry_out_plan(self, copy: FolderCopy, plan: BringBackPlan, session: Session | None) -> tuple[str, ...]:
         """`session`: its conversation can undo this. Without one, a new conversation can."""
@@ -499,7 +416,7 @@ class RepositoryCopies(CopiesInUse):
         above = unfinished_bring_back.folders_above(plan.checkpoints, plan.steps)
         begun = UnfinishedBringBack((), conversation, seq, [*plan.steps, *above], taken)
         said = await self._restore_planned_steps(copy, plan, begun) if plan.steps else ()
-        await asyncio.to_thread(_remember_brought_back, copy, taken, plan.steps)
+        await asyncio.to_thread(remember_brought_back, copy, taken, plan.steps)
         if names := plan.conflicting_names:
             raise ActionRefused(
                 f"These files were changed both in your folder and in the copy: {copying.name_some_files(names)}.",
@@ -550,7 +467,7 @@ class RepositoryCopies(CopiesInUse):
         kit = self._kits.pop(copy.id, None)
         if kit is not None:
             await kit.aclose()
-        gone = copy.folder.with_name(copy.folder.name.removesuffix(_DISCARDED) + _DISCARDED)
+        gone = copy.folder.with_name(copy.folder.name.removesuffix(DISCARDED) + DISCARDED)
         await asyncio.to_thread(copy.folder.rename, gone)
         await asyncio.to_thread(delete_folder_tree, gone, ignore_errors=True)
         self.labels.pop(copy.id, None)
@@ -565,7 +482,7 @@ class RepositoryCopies(CopiesInUse):
         if any(not made.base for made in copy.repositories) and (await self._changes_in_copy(copy))[1]:
             raise ActionRefused("This copy is not a git repository.", remedy="Bring the copy's changes back to your folder first.")  # fmt: skip
         said = []
-        for source, checkout, made in _find_checkouts(copy):
+        for source, checkout, made in find_checkouts(copy):
             if bundle := await asyncio.to_thread(copying.commit_and_bundle_copy, source, checkout, made):
                 origin = EntryOrigin("copy", f"copy of {made.source}", GIT_BUNDLE)
                 stored = await self._bench.workspace.cache.store_content(bundle, origin)
@@ -575,296 +492,3 @@ class RepositoryCopies(CopiesInUse):
                     f"The copy's changes are stored in the cache as {stored.digest.hex}, a bundle that `git fetch` can read."
                 )
         return said
-
-
-def list_folder_copies(workspace: StoredWorkspace) -> list[FolderCopy]:
-    """Return all copies of a workspace's folders, newest first."""
-    folders = sorted((workspace.folder / COPIES).glob("*"), reverse=True)
-    found = [_read_copy_description(folder) for folder in folders if folder.is_dir()]
-    return sorted(found, key=lambda copy: -copy.created)
-
-
-# --- Creating and reading the files of a copy
-
-
-def _create_copy_files(folder: Path, kit: WorkspaceTools, with_changes: bool, parent: str) -> FolderCopy:  # noqa: FBT001 -- for to_thread
-    if not (roots := kit.resources.roots.folders):
-        raise ActionRefused("This workspace has no folder, so there is nothing to copy.")
-    atomic_files.ensure_private_folder(folder.parent)
-    folder.mkdir(mode=0o700)
-    _save_copy_description(FolderCopy(folder.name, folder, time.time()))
-    made: dict[Path, CopySource] = {}
-    places = []
-    for root in roots:
-        source = copying.find_source_repository(root, kit.sandbox.command_folder / "git" / "ignore")
-        top = source.folder if source is not None else root
-        number = [*made, top].index(top)
-        target = folder / str(number)
-        if top not in made and source is not None:
-            checkout = GitCheckout(target, is_copy=True)
-            made[top] = copying.create_repository_copy(source, checkout, with_changes=with_changes)
-        elif top not in made:
-            made[top] = _copy_without_git(root, target)
-        inside = f"{number}/{root.relative_to(top).as_posix()}"
-        (folder / inside).mkdir(parents=True, exist_ok=True)
-        places.append((str(root), inside))
-    return FolderCopy(folder.name, folder, time.time(), tuple(places), tuple(made.values()), parent)
-
-
-def _copy_without_git(root: Path, target: Path) -> CopySource:
-    """Create a copy that takes no disk space until something in it is changed."""
-    cp = find_program("cp")
-    words = [cp, "-aT", "--reflink=always", str(root), str(target)]
-    if not cp or run_process(ProcessLaunch(CommandAuthor.PROGRAM, words)).returncode:
-        raise ActionRefused(
-            f"{root} is not in a git repository, and its file system cannot make a copy that shares disk space with the original.",
-            remedy="Nothing was copied. Make the folder a git repository first, or work in the folder itself.",
-        )
-    return CopySource(str(root))
-
-
-def _save_copy_description(copy: FolderCopy) -> None:
-    said = {name: value for name, value in asdict(copy).items() if name not in ("id", "folder", "problem")}
-    atomic_files.write_file_atomically(copy.folder / NAME, json.dumps(said), private=True)
-
-
-def _remember_brought_back(
-    copy: FolderCopy, changes: Sequence[PathChange], steps: Iterable[RestoreStep] = (), *, is_merged: bool = False
-) -> None:
-    """Note in a copy's description what the user's folders have of it now, and from which commit git compares."""
-    replaced = {path: item for path, item in copy.replaced.items() if all(path != one.path for one in changes)}
-    replaced = {} if is_merged else {**replaced, **{step.path: pack_item(step.now).hex() for step in steps}}
-    brought = dict(copy.brought)
-    for path, _, after in changes:
-        version = pack_item(after).hex()
-        brought[path] = [*(each for each in brought.get(path, ()) if each != version), version][-MOST_VERSIONS:]
-    repositories = copy.repositories
-    if is_merged:
-        merged = {}
-        for _, at, made in _find_checkouts(copy):
-            names = map(os.fsdecode, at.uncommitted_paths())
-            carried = {name: copying.size_and_time(at.folder / name) for name in names}
-            merged[made.source] = replace(made, base=at.head, carried=carried)
-        repositories = [merged.get(made.source, made) for made in repositories]
-    _save_copy_description(replace(copy, brought=brought, replaced=replaced, repositories=repositories))
-    unfinished_bring_back.forget_unfinished_bring_back(copy.folder)
-
-
-def _read_copy_description(folder: Path) -> FolderCopy:
-    try:
-        said = json.loads(atomic_files.read_small_file(folder / NAME))
-        said["repositories"] = [CopySource(**each) for each in said["repositories"]]
-        said["is_whole"] = said["is_whole"] is True and not folder.name.endswith(_DISCARDED)
-        return FolderCopy(folder.name, folder, **said)
-    except (OSError, HelixError, ValueError, KeyError, TypeError):
-        is_kept = not folder.name.endswith(_DISCARDED) and any(folder.glob("[0-9]*"))
-        problem = "What describes this copy cannot be read." if is_kept else ""
-        return FolderCopy(folder.name, folder, folder.stat().st_mtime, problem=problem)
-
-
-def _find_checkouts(copy: FolderCopy) -> Iterator[tuple[GitCheckout | None, GitCheckout, CopySource]]:
-    """Yield the user's repository (None if it is gone), the copy if its git files lead nowhere else, and its source."""
-    for number, made in enumerate(copy.repositories):
-        source = None
-        with suppress(ActionRefused):
-            source = copying.find_source_repository(Path(made.source))
-        if made.base:
-            there = source if source is not None and source.folder == Path(made.source) else None
-            checkout = GitCheckout(copy.folder / str(number), is_copy=True)
-            checkout.check_git_folder_is_its_own()
-            yield there, checkout, made
-
-
-def _put_back_set_aside_files(copy: FolderCopy) -> None:
-    for _, checkout, made in _find_checkouts(copy):
-        copying.put_back_set_aside_files(checkout, made)
-
-
-def _read_copy_status(copy: FolderCopy) -> CopyStatus:
-    size = sum(about.st_blocks * 512 for _, about in list_tree_files(copy.folder))
-    uncommitted, changed = list[str](), tuple[str, ...]()
-    commits, problem = 0, copy.problem
-    try:
-        for source, checkout, made in _find_checkouts(copy) if copy.is_whole else ():
-            names = copying.list_uncommitted_paths(checkout, made)
-            uncommitted += [printable_path(os.fsdecode(name)) for name in names]
-            commits += len(copying.list_commits_only_in_copy(source, checkout, made))
-        changed = _list_changed_files(copy)
-    except ActionRefused as error:
-        problem = str(error)
-    return CopyStatus(size, tuple(uncommitted), commits, problem, changed)
-
-
-def _list_changed_files(copy: FolderCopy) -> tuple[str, ...]:
-    found = []
-    for _, checkout, made in _find_checkouts(copy) if copy.is_whole else ():
-        folder = _find_users_folder(made.source)
-        found += [f"{folder}/{name}" for name in copying.list_changed_paths(checkout, made)]
-    return tuple(found)
-
-
-def _find_users_folder(source: str) -> str:
-    """Return the user's folder from which a copy, or a copy of a copy, was made."""
-    above = Path(source).parent
-    if above.parent.name != COPIES or not Path(source).name.isdigit():
-        return source
-    made = _read_copy_description(above).repositories
-    number = int(Path(source).name)
-    return _find_users_folder(made[number].source) if number < len(made) else source
-
-
-def _list_names_by_root(copy: FolderCopy) -> dict[int, frozenset[str] | None]:
-    """Return the files of each root that git sees as changed or new, or None without git."""
-    found: dict[int, frozenset[str] | None] = dict.fromkeys(range(len(copy.roots)))
-    for _, checkout, made in _find_checkouts(copy):
-        checkout.check_no_merge_open()  # The half of one, with its conflict markers, is not brought back.
-        names = copying.list_changed_paths(checkout, made)
-        for at, (number, start) in enumerate(copy.places):
-            if str(number) == checkout.folder.name:
-                found[at] = frozenset(name.removeprefix(start) for name in names if name.startswith(start))
-    return found
-
-
-def _find_git_file_missing_from_checkpoint(
-    roots: Sequence[Path], checkpoint_items: Mapping[str, TreeItem], git_names: Mapping[int, frozenset[str] | None]
-) -> str:
-    """Return a file that git knows but checkpoints do not, or an empty string."""
-    for number, names in git_names.items():
-        for name in names or ():
-            item, place = checkpoint_items.get(f"{number}/{name}"), roots[number] / name
-            if (item is None or item.kind is PathKind.OTHER) and os.path.lexists(place) and not place.is_dir():
-                return str(place)
-    return ""
-
-
-def _is_brought_back(change: PathChange, git_names: Mapping[int, frozenset[str] | None]) -> bool:
-    """Whether to bring a change back. New files only if git would track them."""
-    if all(item is None or item.kind is PathKind.FOLDER for item in change[1:]):
-        return change.after is None
-    number, _, inside = change.path.partition("/")
-    names = git_names[int(number)]
-    return change.before is not None or names is None or inside in names
-
-
-# --- Joining the copy's branches with the user's
-
-
-def _merge_branches(
-    copy: FolderCopy, message: str, versions: BroughtVersions | None, *, rebase: bool
-) -> tuple[str, ...]:
-    """Merge in the copy. The user's branches are moved once that has worked in all repositories."""
-
-    def find_versions(checkout: GitCheckout, name: str) -> Sequence[TreeItem | None]:
-        for at, (number, start) in enumerate(copy.places):
-            if versions is not None and str(number) == checkout.folder.name and name.startswith(start):
-                return versions.versions_of(f"{at}/{name.removeprefix(start)}")
-        return ()
-
-    joined = []
-    for source, checkout, made in _find_checkouts(copy):
-        if source is None:
-            raise ActionRefused(
-                "The original repository no longer exists.", remedy="You can copy the files by hand instead."
-            )
-        source.check_no_merge_open()
-        checkout.check_no_merge_open()
-        copying.commit_in_copy(checkout, made, message)
-        commit = copying.merge_or_rebase_in_copy(source, checkout, made, rebase=rebase)
-        joined.append((source, checkout, commit))
-    joined = [each for each in joined if each[2]]
-    for source, checkout, commit in joined:
-        copying.bring_commit_to_source(source, checkout, commit, copy.id)
-    # All are planned before the first is moved.
-    moves = [copying.plan_branch_move(source, commit, partial(find_versions, at)) for source, at, commit in joined]
-    UnfinishedBringBack(moves).save_in_copy(copy.folder)
-    said, undoing = list[str](), list[str]()
-    for (source, _, commit), move in zip(joined, moves, strict=True):
-        undoing.append(f"To go back, run `git reset --keep {move.head[:9]}` in {source.folder}.")
-        try:
-            copying.move_branch_forward(source, move)
-        except ActionRefused as error:
-            raise ActionRefused(" ".join((error.what, *said)), remedy=" ".join(undoing[:-1]) or error.remedy) from error
-        said.append(f"{source.branch or 'HEAD'} in {source.folder} is now at {commit[:9]}.")
-    return tuple(said) or ("There are no changes to bring back.",)
-
-
-def _repair_moves(moves: Sequence[BranchMove]) -> bool:
-    """Whether all branches were moved."""
-    sources = [copying.find_source_repository(Path(move.source)) for move in moves]
-    found = [(source, move) for source, move in zip(sources, moves, strict=True) if source is not None]
-    return len([None for source, move in found if copying.repair_branch_move(source, move)]) == len(moves)
-
-
-async def _plan_merge(
-    checkpoints: Checkpoints, changes: Sequence[PathChange], versions: BroughtVersions, choice: str
-) -> BringBackPlan:
-    """Return the steps that add these changes to the user's files. `choice`: what is done about conflicts."""
-    steps, conflicts = [], []
-    for each in changes:
-        change, now = each, checkpoints.folders.last_item_at(each.path)
-        if _is_same_version(now, change.after):
-            continue
-        is_file = change.after is not None and change.after.kind is PathKind.FILE
-        known = versions.versions_of(change.path)
-        if versions.is_before_last_apply(change.path, now):
-            known = known[:-1] or known
-            change = change._replace(before=known[-1])
-        if any(_is_same_version(now, one, with_mode=is_file) for one in known):
-            steps.append(RestoreStep(change.path, now, _item_with_mode(change.after, now)))
-        elif _is_same_version(known[-1], change.after):
-            continue  # Only the user has changed it since it was brought back.
-        elif (merged := await _merge_versions(checkpoints, change, now, with_markers=choice == "markers")) is not None:
-            steps.append(RestoreStep(change.path, now, merged))
-        elif choice == "copy":
-            steps.append(RestoreStep(change.path, now, _item_with_mode(change.after, now)))
-        elif choice != "yours" and (change.before is None or change.before.kind is not PathKind.FOLDER):
-            conflicts.append(each)
-    return BringBackPlan(checkpoints, changes, steps, conflicts)
-
-
-def _describe_step(roots: Sequence[Path], step: RestoreStep) -> str:
-    """Return a line with the full path, and what happens to it if more than its content changes."""
-    number, _, inside = step.path.partition("/")
-    now, target = step.now, step.target
-    words = ["new"] if now is None else ["deleted"] if target is None else []
-    if target is not None and target.kind is not PathKind.FILE:
-        words.append(_KINDS.get(target.kind, "left out").format(os.fsdecode(target.content)))
-    elif target is not None and (target.mode ^ (now.mode if now is not None else 0)) & 0o100:
-        words.append("executable" if target.mode & 0o100 else "no longer executable")
-    line = f"{roots[int(number)]}/{inside}" + (f" ({', '.join(words)})" if words else "")
-    return printable_path(line).replace("\n", "\\n")
-
-
-def _is_same_version(one: TreeItem | None, other: TreeItem | None, *, with_mode: bool = True) -> bool:
-    """Compare as git does: of a mode, only whether a file is executable counts."""
-    if one is None or other is None or one.kind is not other.kind:
-        return one is other
-    same_mode = not with_mode or not (one.mode ^ other.mode) & 0o100
-    return one.kind is PathKind.FOLDER or (one.content == other.content and same_mode)
-
-
-def _item_with_mode(wanted: TreeItem | None, now: TreeItem | None) -> TreeItem | None:
-    """Return the file with the mode of the user's, except whether it is executable."""
-    if wanted is None or now is None or not wanted.kind is now.kind is PathKind.FILE:
-        return wanted
-    return wanted._replace(mode=now.mode | (now.mode & 0o444) >> 2 if wanted.mode & 0o100 else now.mode & ~0o111)
-
-
-async def _merge_versions(
-    checkpoints: Checkpoints, change: PathChange, now: TreeItem | None, *, with_markers: bool
-) -> TreeItem | None:
-    """Merge the user's version with the copy's as git does. None if both changed the same lines, unless `with_markers`."""
-    before, after = change.before, change.after
-    if now is None or after is None or not now.kind is after.kind is PathKind.FILE:
-        return None
-    if before is None or before.kind is not PathKind.FILE:
-        if not with_markers:
-            return None
-        before = after._replace(content=b"", size=0)
-    versions = [await checkpoints.read_item_content(item) if item.size else b"" for item in (now, before, after)]
-    try:
-        merged = await asyncio.to_thread(copying.merge_versions, *versions, with_markers=with_markers)
-    except ActionRefused:
-        return None
-    item = await change_restoring.store_merged_version(checkpoints, merged, now)
-    return _item_with_mode(item._replace(mode=after.mode), now) if (before.mode ^ after.mode) & 0o100 else item

@@ -47,7 +47,8 @@ from helix_desktop.workbench.change_list_and_undo import FileChanges
 from helix_desktop.workbench.conversation_list_rows import ConversationListRows, ConversationMeters
 from helix_desktop.workbench.conversation_relay import ConversationRelay
 from helix_desktop.workbench.conversation_sharing import WorkspaceSharing
-from helix_desktop.workbench.folder_copies import FolderCopy, RepositoryCopies
+from helix_desktop.workbench.copy_files import FolderCopy
+from helix_desktop.workbench.folder_copies import RepositoryCopies
 from helix_desktop.workbench.hook_runner import HookRunner
 from helix_desktop.workbench.mcp_servers import WorkspaceMcpServers
 from helix_desktop.workbench.model_roles import ModelAccess, WorkspaceModels

@@ -23,8 +23,8 @@ from helix_desktop.store.in_memory_stores import MemoryCache, MemoryIndex, Memor
 from helix_desktop.token_counting import TiktokenCounter
 from helix_desktop.tools.toolbox import WorkspacePermissions
 from helix_desktop.tools.workspace_tools import WorkspaceTools
-from helix_desktop.workbench import folder_copies
-from helix_desktop.workbench.folder_copies import FolderCopy
+from helix_desktop.workbench import copy_files
+from helix_desktop.workbench.copy_files import FolderCopy
 
 EIGHT = 8
 LONGEST = 0.6  # Seconds until the kill: a copy takes a fifth of that.
@@ -43,8 +43,8 @@ async def open_kit(project: Path) -> WorkspaceTools:
 
 
 def make_copy(folder: Path, kit: WorkspaceTools) -> FolderCopy:
-    copy = replace(folder_copies._create_copy_files(folder, kit, True, ""), is_whole=True)
-    folder_copies._save_copy_description(copy)
+    copy = replace(copy_files.create_copy_files(folder, kit, True, ""), is_whole=True)
+    copy_files.save_copy_description(copy)
     return copy
 
 
@@ -101,7 +101,7 @@ def trials(kills: int, seed: int, found: Counter[str]) -> None:
         found["LOST: the user's repository is another"] += state_of(project) != before
         commit = git(project, "rev-parse", "HEAD")
         for left in sorted(folder.glob("*")):
-            copy = folder_copies._read_copy_description(left)
+            copy = copy_files.read_copy_description(left)
             found["whole" if copy.is_whole else "unfinished"] += 1
             found["LOST: a copy that nobody can read"] += bool(copy.problem)
             if copy.is_whole:

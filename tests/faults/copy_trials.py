@@ -24,7 +24,7 @@ from helix_desktop import program_folders
 from helix_desktop.engine.digest import Digest
 from helix_desktop.errors import ActionRefused
 from helix_desktop.secrets import SecretStorage
-from helix_desktop.workbench import Workbench, Workbenches, folder_copies
+from helix_desktop.workbench import Workbench, Workbenches, copy_files
 
 NAMES = ("a", "b", "src/c", "src/d e", "new", "src/new", "local", "src", "ü")
 WAYS = ("apply", "apply", "apply", "merge", "merge", "rebase", "discard")
@@ -244,7 +244,7 @@ class Trial:
             git(agent.folder, "merge" if way == "merge" else "rebase", "--abort")
             if self.chance.random() < 0.5:
                 agent.act(agent.edit)  # Its file may be one that was set aside for the merge.
-            folder_copies._put_back_set_aside_files(copy)
+            copy_files.put_back_files_of_copy(copy)
         after = lines_of(agent.folder)
         gone = self.find_lost_lines(in_copy, after, self.user.removed | self.all_removed_by_others(name))
         gone = {line for line in gone if not self.is_committed(agent.folder, line)}

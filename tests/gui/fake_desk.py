@@ -76,7 +76,7 @@ from helix_desktop.histories.history_finding import HistoryPlaces
 from helix_desktop.project.project_item import ProjectItem
 from helix_desktop.store.workspace_settings import WorkspaceConfig
 from helix_desktop.workbench.conversation_sharing import SharingStatus
-from helix_desktop.workbench.folder_copies import CopyStatus, FolderCopy
+from helix_desktop.workbench.copy_files import CopyStatus, FolderCopy
 from tests.gui import story
 from tests.gui.fake_catalogue import FakeCatalogue
 from tests.gui.fake_changes import FakeChanges

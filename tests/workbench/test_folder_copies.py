@@ -25,7 +25,7 @@ from helix_desktop.tools.changes.checkpoint_coverage import CheckpointCoverage
 from helix_desktop.tools.delegate_tool import Delegation
 from helix_desktop.tools.private_git_copy import GitCheckout
 from helix_desktop.workbench import Workbench
-from helix_desktop.workbench.folder_copies import FolderCopy, _read_copy_description
+from helix_desktop.workbench.copy_files import FolderCopy, read_copy_description
 from tests.faults import copy_trials
 from tests.tools.git_places import PROGRAMS
 from tests.workbench.conftest import Desks
@@ -1017,7 +1017,7 @@ def test_what_is_left_of_a_discarded_copy_is_no_problem(tmp_path: Path) -> None:
     """A program that was killed while it deleted one may have deleted the description first."""
     for name, problem in (("a.discarded", ""), ("b", "What describes this copy cannot be read.")):
         (tmp_path / name / "0").mkdir(parents=True)
-        assert _read_copy_description(tmp_path / name).problem == problem
+        assert read_copy_description(tmp_path / name).problem == problem
 
 
 async def copy_with_what_a_test_run_left(desks: Desks, project: Path) -> tuple[Workbench, FolderCopy]:
