@@ -36,5 +36,6 @@ def read_schema(name: str) -> str:
 
 def read_sql_statements(name: str) -> Mapping[str, str]:
     """Returns the statements of a file of SQL. Each follows a line of two dashes and its name; its comment has three."""
-    pieces = f"\n{read_schema(name)}".split("\n-- ")[1:]
+    lines = [line for line in read_schema(name).splitlines(keepends=True) if not line.startswith("---")]
+    pieces = "".join(("\n", *lines)).split("\n-- ")[1:]
     return {title: text.strip() for title, _, text in (piece.partition("\n") for piece in pieces)}

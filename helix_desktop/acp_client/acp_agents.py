@@ -7,17 +7,10 @@ from contextlib import suppress
 from helix_desktop.errors import NotFound
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.processes.starter import find_program
+from helix_desktop.resources import resources_folder
 
 # The known agents, each with the commands that can start it. The first installed command is used.
-_KNOWN = """
-Claude Code = claude-agent-acp
-Claude Code = claude-code-acp
-Codex = codex-acp
-Gemini CLI = gemini --experimental-acp
-opencode = opencode acp
-goose = goose acp
-Qwen Code = qwen --experimental-acp
-"""
+_KNOWN = (resources_folder() / "acp_agents.txt").read_text("utf-8")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Gives out the colours of `resources/style/colours.json`: of each token, the light one and the dark one.
+"""Gives out the colours of `resources/style`: of each token, the light one and the dark one.
 
 Everything that is drawn takes its colours from here, by token.
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # Imported for types only: the window must appear before the 
 
 Scheme = Mapping[str, str]  # The colour of each token, as #rrggbb.
 _LIGHT_AND_DARK = json.loads((resources_folder() / "style" / "colours.json").read_text("utf-8"))
+PALETTE_ROLES: Scheme = json.loads((resources_folder() / "style" / "palette_roles.json").read_text("utf-8"))
 LIGHT: Scheme = {name: light for name, (light, _) in _LIGHT_AND_DARK.items()}
 DARK: Scheme = {name: dark for name, (_, dark) in _LIGHT_AND_DARK.items()}
 

@@ -17,7 +17,7 @@ from PySide6.QtWidgets import QApplication, QWidget
 from shiboken6 import isValid
 
 from helix_desktop import resources
-from helix_desktop.gui.colours import DARK, LIGHT, Scheme, colour_token_of_kind
+from helix_desktop.gui.colours import DARK, LIGHT, PALETTE_ROLES, Scheme, colour_token_of_kind
 
 if TYPE_CHECKING:  # Imported for types only: the window must appear before the engine is loaded.
     from helix_desktop.engine.messages import ContextKind
@@ -31,25 +31,7 @@ MONO = 12
 TEXT_FAMILY, CODE_FAMILY = "Helix Text", "Helix Code"
 _JOINING_FEATURES = tuple(QFont.Tag.fromString(tag) for tag in ("liga", "clig", "calt", "dlig"))
 
-_ROLES: dict[QPalette.ColorRole, str] = {
-    QPalette.ColorRole.Window: "window",
-    QPalette.ColorRole.WindowText: "text",
-    QPalette.ColorRole.Base: "panel",
-    QPalette.ColorRole.AlternateBase: "code",
-    QPalette.ColorRole.Text: "text",
-    QPalette.ColorRole.Button: "panel",
-    QPalette.ColorRole.ButtonText: "text",
-    QPalette.ColorRole.BrightText: "danger",
-    QPalette.ColorRole.ToolTipBase: "panel",
-    QPalette.ColorRole.ToolTipText: "text",
-    QPalette.ColorRole.PlaceholderText: "faint",
-    QPalette.ColorRole.Highlight: "accent",
-    QPalette.ColorRole.HighlightedText: "on_accent",
-    QPalette.ColorRole.Link: "accent",
-    QPalette.ColorRole.LinkVisited: "accent",
-    QPalette.ColorRole.Mid: "line",
-    QPalette.ColorRole.Accent: "accent",
-}
+_ROLES = {QPalette.ColorRole[role]: token for role, token in PALETTE_ROLES.items()}
 
 
 class Theme(QObject):

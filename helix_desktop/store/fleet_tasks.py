@@ -98,19 +98,9 @@ class FleetTask:
 _SQL = read_sql_statements("fleet_task_statements")
 _COLUMNS = "id, state, priority, added, worker, claims, CASE WHEN deadline > 0 THEN deadline - {now} ELSE 0 END, sealed, result"
 _OVERDUE = "UPDATE {t}tasks SET state = 'waiting' WHERE space = %s AND state = 'running' AND until < {now} RETURNING id, claims"
-_CLAIM = (
-    "UPDATE {t}tasks SET state = 'running', worker = %s, until = {now} + %s, claims = claims + 1 WHERE space = %s AND id IN"
-    " (SELECT w.id FROM {t}tasks AS w WHERE w.space = %s AND w.state = 'waiting' AND (w.deadline = 0 OR w.deadline > {now})"
-    " AND NOT EXISTS (SELECT 1 FROM {t}notes AS s WHERE s.space = w.space AND"
-    " (s.name = 'stop' OR (s.name = 'timeline' AND s.until > {now})))"
-    " AND NOT EXISTS (SELECT 1 FROM {t}task_needs AS n JOIN {t}tasks AS d ON d.space = n.space AND d.id = n.needs"
-    " WHERE n.space = w.space AND n.task = w.id AND d.state <> 'done')"
-    f" ORDER BY w.priority DESC, w.position LIMIT %s {{lock}}) RETURNING {_COLUMNS}"
-)
+_CLAIM = _SQL["claim"].replace("{columns}", _COLUMNS)
 _RELEASE = "UPDATE {t}tasks SET state = 'waiting' WHERE space = %s AND state = 'running' AND worker NOT LIKE %s RETURNING id, claims"
-_LIST = (
-    f"SELECT {_COLUMNS} FROM {{t}}tasks WHERE space = %s AND (%s = '' OR state = %s) ORDER BY position DESC LIMIT %s"
-)
+_LIST = _SQL["list"].replace("{columns}", _COLUMNS)
 _FIND = f"SELECT {_COLUMNS} FROM {{t}}tasks WHERE space = %s AND id >= %s AND id < %s ORDER BY id LIMIT 20"
 _ENDED = "SELECT id FROM {t}tasks WHERE space = %s AND id = %s AND state IN ('done', 'failed', 'cancelled')"
 _STOP = "UPDATE {t}tasks SET state = 'waiting', worker = '' WHERE space = %s AND state = 'running' RETURNING id"

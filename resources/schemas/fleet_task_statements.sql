@@ -35,3 +35,13 @@ UPDATE {t}tasks SET sealed = %s, result = %s WHERE space = %s AND id = %s AND cl
 
 -- count
 SELECT state, worker, count(*), sum(charged), sum(claims) FROM {t}tasks WHERE space = %s GROUP BY state, worker
+
+-- claim
+UPDATE {t}tasks SET state = 'running', worker = %s, until = {now} + %s, claims = claims + 1 WHERE space = %s AND id IN (SELECT w.id FROM
+{t}tasks AS w WHERE w.space = %s AND w.state = 'waiting' AND (w.deadline = 0 OR w.deadline > {now}) AND NOT EXISTS (SELECT 1 FROM {t}notes
+AS s WHERE s.space = w.space AND (s.name = 'stop' OR (s.name = 'timeline' AND s.until > {now}))) AND NOT EXISTS (SELECT 1 FROM {t}task_needs
+AS n JOIN {t}tasks AS d ON d.space = n.space AND d.id = n.needs WHERE n.space = w.space AND n.task = w.id AND d.state <> 'done') ORDER BY
+w.priority DESC, w.position LIMIT %s {lock}) RETURNING {columns}
+
+-- list
+SELECT {columns} FROM {t}tasks WHERE space = %s AND (%s = '' OR state = %s) ORDER BY position DESC LIMIT %s

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from helix_desktop.errors import WrittenByNewerVersion
-from helix_desktop.resources import read_schema
+from helix_desktop.resources import read_schema, read_sql_statements
 
 if TYPE_CHECKING:
     import psycopg
@@ -21,15 +21,8 @@ if TYPE_CHECKING:
 
 STEPS = tuple(read_schema("shared_store").split("-- Next step\n"))
 VERSION = len(STEPS)
-_THERE = (  # Not `to_regclass`, which may return what was true before we waited for the lock.
-    "SELECT 1 FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace"
-    " WHERE nspname = 'helix' AND relname = 'version'"
-)
-# The timeline's number grows when a standby takes over. Until the next checkpoint, only the recovery function shows it.
-TIMELINE = (
-    "(SELECT greatest(c.timeline_id, r.min_recovery_end_timeline) FROM pg_control_checkpoint() AS c,"
-    " pg_control_recovery() AS r)"
-)
+_SQL = read_sql_statements("shared_pool_statements")
+TIMELINE = _SQL["timeline"]
 _LOCK = 0x48454C4958  # "HELIX" in bytes: only one machine at a time may change tables.
 
 
@@ -44,7 +37,7 @@ def prepare_tables(connection: Connection) -> None:
 
 
 def _version_of_tables(connection: Connection) -> int:
-    if connection.execute(_THERE.encode()).fetchone() is None:
+    if connection.execute(_SQL["there"].encode()).fetchone() is None:
         return 0
     row = connection.execute("SELECT version FROM helix.version").fetchone()
     return int(row[0]) if row else 0
@@ -85,13 +78,6 @@ logging.getLogger("psycopg").setLevel(logging.ERROR)
 
 Statement = tuple[str, Sequence[Any]]
 Rows = list[tuple[Any, ...]]
-_SETTINGS = (  # Makes PostgreSQL use indexes even without statistics.
-    "SELECT set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),"
-    " set_config('enable_mergejoin', 'off', true), set_config('jit', 'off', true),"
-    " set_config('max_parallel_workers_per_gather', '0', true), set_config('statement_timeout', '60s', true),"
-    " set_config('timezone', 'UTC', true), CASE WHEN current_setting('synchronous_commit') = 'off'"
-    " THEN set_config('synchronous_commit', 'on', true) END"
-)
 _ANOTHER_MONTH, _NOT_HERE = "23514", "25006"  # SQLSTATE: the month has no partition; this server is now a standby.
 _pools: dict[str, PostgresPool] = {}
 _pools_lock = threading.Lock()
@@ -132,7 +118,7 @@ class PostgresPool:
         try:
             with connection.pipeline():
                 connection.execute("BEGIN")
-                connection.execute(_SETTINGS.encode())
+                connection.execute(_SQL["settings"].encode())
                 cursors = [connection.execute(text.encode(), values, binary=True) for text, values in statements]
                 connection.execute("COMMIT")
             found = [cursor.fetchall() if cursor.description else [] for cursor in cursors]

@@ -16,6 +16,7 @@ from helix_desktop.engine import fact_encoding
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import ConversationStarted, Fact, Forgotten
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.resources import read_sql_statements
 from helix_desktop.store import content_forgetting, sqlite_database
 from helix_desktop.store.journal_file import JournalFile, StoredFact, checksum_of_fact, select_journal_rows
 from helix_desktop.store.shared import fact_segments
@@ -25,26 +26,18 @@ from helix_desktop.store.shared.link_progress import build_machine_name
 from helix_desktop.store.shared.released_conversations import ReleasedConversations
 from helix_desktop.store.shared.row_encryption import RowCipher
 
-_IN_STEP = (
-    "CREATE TABLE IF NOT EXISTS in_step(conversation TEXT PRIMARY KEY, seq INTEGER NOT NULL, chain BLOB NOT NULL,"
-    " version INTEGER NOT NULL, writer BLOB NOT NULL, head BLOB NOT NULL)"
-)
 _SAVE = sqlite_database.build_upsert("in_step", ["conversation", "seq", "chain", "version", "writer", "head"])
 _PROGRESS = "SELECT conversation, seq, chain, version, writer, head FROM in_step"
 _SHARING = "CREATE TABLE IF NOT EXISTS sharing(name TEXT PRIMARY KEY, value TEXT NOT NULL)"
 _BLANKED = "CREATE TABLE IF NOT EXISTS blanked(name BLOB PRIMARY KEY, conversation TEXT NOT NULL, seq INTEGER NOT NULL)"
+_SQL = read_sql_statements("sync_statements")
 _HEX = re.compile("[0-9a-f]{64}")
-_IS_PENDING = (
-    "coalesce((SELECT last_seq FROM conversations WHERE id = {0}), 0) <> coalesce((SELECT seq FROM in_step WHERE"
-    " conversation = {0}), 0) AND (EXISTS (SELECT 1 FROM conversations WHERE id = {0}) OR NOT EXISTS (SELECT 1 FROM"
-    " released WHERE released.conversation = {0}))"
-)
-_NOTE = "DELETE FROM pending WHERE conversation = {0}; INSERT INTO pending SELECT {0} WHERE " + _IS_PENDING
+_NOTE = "DELETE FROM pending WHERE conversation = {0}; INSERT INTO pending SELECT {0} WHERE " + _SQL["is_pending"]
 # Conversations to send, or removed here, are noted at once, since searching 10,000 took 17 ms each time.
 _PENDING = (
     "CREATE TEMP TABLE IF NOT EXISTS pending(conversation TEXT PRIMARY KEY) WITHOUT ROWID",
     "INSERT OR IGNORE INTO pending SELECT one FROM (SELECT id AS one FROM conversations UNION SELECT conversation"
-    " FROM in_step) WHERE " + _IS_PENDING.format("one"),
+    " FROM in_step) WHERE " + _SQL["is_pending"].format("one"),
     *(
         f"CREATE TEMP TRIGGER IF NOT EXISTS pending_{number} AFTER {event} BEGIN {_NOTE.format(name)}; END"
         for number, (event, name) in enumerate((
@@ -57,11 +50,6 @@ _PENDING = (
         ))
     ),
 )  # fmt: skip
-_UNSENT = (  # A branch's first facts are there if they are in the original conversation.
-    "SELECT id, last_seq - max(coalesce(seq, 0), min(forked_at, coalesce((SELECT seq FROM in_step WHERE conversation ="
-    " forked_from), 0))) FROM pending CROSS JOIN conversations ON id = pending.conversation"
-    " LEFT JOIN in_step ON in_step.conversation = id WHERE last_seq > coalesce(seq, 0) ORDER BY updated, conversations.rowid"
-)
 _REMOVED = "SELECT conversation FROM pending WHERE NOT EXISTS (SELECT 1 FROM conversations WHERE id = conversation)"
 
 
@@ -95,7 +83,7 @@ class SyncState:
         self._journal, self._seal, self._forgotten = journal, seal_, forgotten
         self.released = ReleasedConversations(journal)
         with journal.errors:
-            for statement in (_IN_STEP, _SHARING, _BLANKED, *_PENDING):
+            for statement in (_SQL["in_step"], _SHARING, _BLANKED, *_PENDING):
                 journal.connection.execute(statement)
         if seal_ is not None:
             journal.replacing = self._remember_changed_fact
@@ -202,7 +190,7 @@ class SyncState:
 
     def count_facts_to_send(self) -> dict[str, int]:
         """Return how many facts of each conversation others lack, the one waiting longest first."""
-        return {str(name): int(count) for name, count in select_journal_rows(self._journal, _UNSENT)}
+        return {str(name): int(count) for name, count in select_journal_rows(self._journal, _SQL["unsent"])}
 
     def list_removed_conversations(self) -> tuple[str, ...]:
         return tuple(str(name) for (name,) in select_journal_rows(self._journal, _REMOVED))
