@@ -36,8 +36,11 @@ PACKAGES = {
     "codex": "@openai/codex",
     "gemini": "@google/gemini-cli",
     "opencode": "opencode-ai",
-    "pi": "@mariozechner/pi-coding-agent",
+    "pi": "@earendil-works/pi-coding-agent",
 }
+NODE = "node@22"  # An older one of the system runs neither of these two.
+# pi 1.6.0 asks for packages of its own that the registry did not have on 26 November 2026.
+INSTALLED = {"claude": (PACKAGES["claude"], NODE), "pi": (f"{PACKAGES['pi']}@1.5", NODE)}
 BEGINS = {
     "claude": ["-p", "do the work", "--dangerously-skip-permissions", "--output-format", "json"],
     "codex": ["exec", "-m", "gpt-5.1-codex", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "-c", "model_auto_compact_token_limit=150000", "do it"],
@@ -194,7 +197,8 @@ def installed(folder: Path, name: str) -> Path:
     """The folder of the agent's program; RuntimeError where it cannot be had."""
     place = folder / name / "node_modules" / ".bin"
     if not (place / name).exists():
-        command = ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(folder / name), PACKAGES[name]]
+        packages = INSTALLED.get(name, (PACKAGES[name],))
+        command = ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(folder / name), *packages]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode or not (place / name).exists():
             raise RuntimeError(f"{PACKAGES[name]} cannot be installed: {done.stderr[-300:]}")
@@ -272,7 +276,7 @@ def started(
     keys = dict.fromkeys(("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"), KEY)
     usual = {
         "HOME": str(home),
-        "PATH": f"{os.environ['PATH']}:{program}",
+        "PATH": f"{program}:{os.environ['PATH']}",
         "IS_SANDBOX": "1",
         "PYTHONPATH": str(Path.cwd()),
     }

@@ -82,6 +82,7 @@ def run_agent(
     program = _program(name)
     variables = {
         "HOME": str(home),
+        "PATH": f"{program.parent}:{os.environ['PATH']}",
         "PWD": str(work),
         **dict.fromkeys(("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"), KEY),
         "ANTHROPIC_BASE_URL": provider.url,

@@ -104,7 +104,7 @@ class Stage:
             **dict.fromkeys(("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"), KEY),
             "HOME": str(self.home),
             "PWD": str(self.place),  # opencode reads its project there.
-            "PATH": f"{os.environ['PATH']}:{program}",
+            "PATH": f"{program}:{os.environ['PATH']}",
             "IS_SANDBOX": "1",
             "PYTHONPATH": str(Path.cwd()),
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
