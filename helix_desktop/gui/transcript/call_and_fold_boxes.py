@@ -150,7 +150,9 @@ class ExpandableHeaderBox(LayoutBox):
         self.text = words
         self._opened = opened
         self.height = ink.scaled_pixels(20)
-        reach = QFontMetricsF(ink.small).horizontalAdvance(words) + ink.scaled_pixels(20)
+        metrics, self._left = QFontMetricsF(ink.small), ink.scaled_pixels(16)
+        self._words = metrics.elidedText(words, Qt.TextElideMode.ElideRight, width - self._left)
+        reach = metrics.horizontalAdvance(words) + ink.scaled_pixels(20)
         self.hot_spots = [HotSpot(QRectF(0, 0, min(reach, width), self.height), act, words)]
 
     def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
@@ -161,7 +163,7 @@ class ExpandableHeaderBox(LayoutBox):
         painter.drawPolyline([QPointF(x * step, middle + y * step) for x, y in points])
         painter.setFont(self.ink.small)
         painter.setPen(self.ink.token_colour("text" if near else "muted"))
-        painter.drawText(QRectF(self.ink.scaled_pixels(16), 0, self.width, self.height), _MIDDLE, self.text)
+        painter.drawText(QRectF(self._left, 0, self.width, self.height), _MIDDLE, self._words)
 
 
 class ChipRowBox(LayoutBox):

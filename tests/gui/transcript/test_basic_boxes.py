@@ -17,6 +17,7 @@ from helix_desktop.gui.transcript.basic_boxes import (
     utf16_length,
     utf16_slice,
 )
+from helix_desktop.gui.transcript.call_and_fold_boxes import ExpandableHeaderBox
 from helix_desktop.gui.transcript.code_box import CodeBox
 from helix_desktop.gui.transcript.drawing_style import NO_MARKS, DrawingStyle, TextMarks
 from helix_desktop.gui.transcript.markdown_blocks import ParagraphBlock, StyledSpan, TableBlock, TextStyle
@@ -146,3 +147,16 @@ def test_a_bar_says_that_code_goes_on_sideways(theme: Theme) -> None:
     assert first
     assert min(first) < min(last)
     assert max(last) > max(first)
+
+
+def test_a_line_that_opens_a_section_ends_with_an_ellipsis_where_the_column_ends(theme: Theme) -> None:
+    """Seen: "Claude Code added: …, remote sessio" was cut in the middle of a word."""
+    words = "Claude Code added: file ×4, task status, environment, model, remote session"
+    box = ExpandableHeaderBox(DrawingStyle(theme), 200.0, words, ToggleSection(("any",)), opened=False)
+    image = QImage(300, 30, QImage.Format.Format_ARGB32)
+    image.fill(0)
+    with QPainter(image) as painter:
+        box.draw_box(painter, TextMarks(), near=False)
+    assert any(image.pixel(x, y) for x in range(170, 200) for y in range(20))
+    assert not any(image.pixel(x, y) for x in range(201, 300) for y in range(20))
+    assert (box._words.endswith("…"), box.text, box.hot_spots[0].name) == (True, words, words)
