@@ -77,16 +77,14 @@ async def wait_with_limit(work: Awaitable[T], seconds: float | None) -> T:
         return await work
 
 
-async def finish_even_if_cancelled(
-    making: Coroutine[Any, Any, T], end: Callable[[T], Awaitable[object]] | None = None
-) -> T:
+async def finish_even_if_cancelled(making: Awaitable[T], end: Callable[[T], Awaitable[object]]) -> T:
     """Waits for `making` even when this is cancelled, and then passes its result to `end`, so that it does not leak."""
-    task = asyncio.get_running_loop().create_task(making)
+    task = asyncio.ensure_future(making)
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         await asyncio.wait([task])
-        if end is not None and not task.cancelled() and task.exception() is None:
+        if not task.cancelled() and task.exception() is None:
             await end(task.result())
         raise
 

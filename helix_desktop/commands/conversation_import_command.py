@@ -93,7 +93,12 @@ async def import_into_workspace(arguments: Namespace, workspace: StoredWorkspace
 
 async def _import_once(arguments: Namespace, workspace: StoredWorkspace) -> ImportResult:
     """Imports all. If it is stopped, the next process that runs this command line continues."""
-    result = _decode_import_result(arguments.earlier)
+    from helix_desktop.workbench.history_imports import ImportResult, new_import_name
+    from helix_desktop.workbench.session_import import ImportedConversation
+
+    told: dict[str, Any] = json.loads(arguments.earlier or "{}")
+    imported = [ImportedConversation(**one) for one in told.get("imported", ())]
+    result = ImportResult(**{"run": new_import_name(), **told, "imported": imported, "here": set(told.get("here", ()))})
     importing = OwnedTasks("import").spawn_task(_import_all(arguments, workspace, result), name="import histories")
     arguments.stop_work = importing.cancel
     try:
@@ -104,15 +109,6 @@ async def _import_once(arguments: Namespace, workspace: StoredWorkspace) -> Impo
         raise
     finally:
         arguments.stop_work = None
-
-
-def _decode_import_result(text: str) -> ImportResult:
-    from helix_desktop.workbench.history_imports import ImportResult, new_import_name
-    from helix_desktop.workbench.session_import import ImportedConversation
-
-    told: dict[str, Any] = json.loads(text) if text else {"run": new_import_name(), "imported": (), "here": ()}
-    imported = [ImportedConversation(**one) for one in told["imported"]]
-    return ImportResult(**{**told, "imported": imported, "here": set(told["here"])})
 
 
 async def _import_all(arguments: Namespace, workspace: StoredWorkspace, result: ImportResult) -> ImportResult:

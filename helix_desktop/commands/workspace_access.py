@@ -209,8 +209,8 @@ async def _run_as_owner(
     async with AsyncExitStack() as last_first:
         last_first.push_async_callback(workspace.aclose)
         link_to_shared_store(workspace, arguments.places, working=not leaving)
-        leave = give_way if leaving else None
-        serving = await listen_for_commands(workspace, arguments.places, give_way=leave, counting=counting)
+        release = give_way if leaving else None
+        serving = await listen_for_commands(workspace, arguments.places, give_way=release, counting=counting)
         last_first.push_async_callback(serving.finish_requests)
         for note in workspace.notes:  # Each note describes a repair made when the workspace was opened.
             await console.print_error(note)

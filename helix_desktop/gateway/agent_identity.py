@@ -5,17 +5,10 @@ from collections.abc import Mapping
 
 from helix_desktop.json_values import text_at
 from helix_desktop.protocols.gateway_message import Json
+from helix_desktop.resources import read_table
 
 CLAUDE, CODEX, OPENCODE, GEMINI, PI = "Claude Code", "Codex", "opencode", "Gemini CLI", "pi"
-_AGENTS = (
-    (re.compile(r"claude-cli|claude-code", re.IGNORECASE), CLAUDE),
-    (re.compile(r"codex", re.IGNORECASE), CODEX),
-    (re.compile(r"opencode", re.IGNORECASE), OPENCODE),
-    (re.compile(r"gemini-?cli", re.IGNORECASE), GEMINI),
-    (re.compile(r"\bpi[/ (]|pi-coding-agent", re.IGNORECASE), PI),
-    (re.compile(r"cline", re.IGNORECASE), "Cline"),
-    (re.compile(r"goose", re.IGNORECASE), "goose"),
-)
+_HEADERS = {name: re.compile(words, re.IGNORECASE) for name, words in read_table("known_agents")["headers"].items()}
 _SESSIONS = (
     "x-helix-conversation", "x-claude-code-session-id", "thread-id", "session_id", "session-id", "conversation_id",
     "x-opencode-session", "x-session-affinity", "x-session-id",
@@ -28,7 +21,7 @@ _IN_USER = re.compile(r"session_([0-9a-fA-F-]{8,})")
 def agent_from_headers(headers: Mapping[str, str]) -> str:
     named = headers.get("x-helix-agent", "")
     told = named or headers.get("user-agent", "") + " " + headers.get("x-app", "")
-    known = next((name for pattern, name in _AGENTS if pattern.search(told)), "")
+    known = next((name for name, pattern in _HEADERS.items() if pattern.search(told)), "")
     return known or named or headers.get("user-agent", "").partition("/")[0][:40] or "An agent"
 
 

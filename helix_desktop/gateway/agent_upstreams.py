@@ -15,26 +15,13 @@ from helix_desktop.errors import ActionRefused, ConfigFileMistake
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import object_at, objects_at
 from helix_desktop.providers.provider_catalog import is_provider_address
+from helix_desktop.resources import read_table
 
 CLAUDE_MANAGED_SETTINGS = Path("/etc/claude-code/managed-settings.json")
 # Providers of opencode and pi that every address of the gateway serves.
 USUAL_PROVIDERS = frozenset(("anthropic", "openai", "google"))
-# For each protocol: the variables from which agents read an address, and the path to append to it.
-_OPENAI_VARIABLES = ("OPENAI_BASE_URL", "OPENAI_API_BASE")
-ADDRESS_VARIABLES: Mapping[str, Sequence[str]] = {
-    "anthropic": ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_BASE"),
-    **dict.fromkeys(("openai", "openai-chat", "openai-responses"), _OPENAI_VARIABLES),
-    "gemini": ("GOOGLE_GEMINI_BASE_URL", "GEMINI_API_BASE"),
-}
-ADDRESS_ENDS = dict.fromkeys(("openai", "openai-chat", "openai-responses"), "/v1")
+ADDRESSES = read_table("known_agents")["addresses"]  # By protocol: variables, and the path to append.
 CODEX_SYSTEM_FOLDER, OPENCODE_MANAGED_FOLDER = Path("/etc/codex"), Path("/etc/opencode")
-_NOT_ANTHROPIC = {
-    **dict.fromkeys(("BEDROCK", "MANTLE"), "Amazon Bedrock"),
-    "ANTHROPIC_AWS": "Claude Platform on AWS",
-    "ANTHROPIC_GOOGLE_CLOUD": "Claude Platform on Google Cloud",
-    "VERTEX": "Vertex AI",
-    "FOUNDRY": "Microsoft Foundry",
-}
 # With these, Claude Code works in another process, which `wrap` does not start.
 _RUNS_ELSEWHERE = ("--bg", "--background", "--cloud", "--remote", "--teleport", "--desktop")
 _GEMINI_SIGN_INS = {"gemini-api-key": "", "oauth-personal": "a Google account", "vertex-ai": "Vertex AI"}
@@ -77,7 +64,7 @@ def find_agent_upstreams(agent: str, where: AgentSurroundings) -> list[AgentUpst
 
 def find_protocol_upstream(protocol: str, environ: Mapping[str, str]) -> AgentUpstream:
     """Return the upstream of an unknown agent, guessed by its protocol's variables."""
-    named = ((name, environ[name]) for name in ADDRESS_VARIABLES[protocol] if environ.get(name))
+    named = ((name, environ[name]) for name in ADDRESSES[protocol]["variables"] if environ.get(name))
     name, address = next(named, ("", ""))
     return AgentUpstream("", _checked_address(address, name), f"{name} in the environment") if address else AgentUpstream()  # fmt: skip
 
@@ -160,7 +147,7 @@ def _find_claude_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
         named = ((str(object_at(_read_json_settings(file), "env").get(name) or ""), file) for file in files)
         return next((one for one in named if one[0]), (str(given.get(name) or where.environ.get(name, "")), None))
 
-    for name, title in _NOT_ANTHROPIC.items():
+    for name, title in read_table("known_agents")["claude_signs_for"].items():
         value, file = find_variable(f"CLAUDE_CODE_USE_{name}")
         if value.casefold() not in ("", "0", "false"):
             place = f" in {_locate_in_file(file, name)}" if file else ""

@@ -12,7 +12,7 @@ from helix_desktop.errors import InvalidInput
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway import agent_identity
 from helix_desktop.gateway.agent_identity import title_of_known_agent
-from helix_desktop.gateway.agent_upstreams import ADDRESS_ENDS, ADDRESS_VARIABLES, AgentUpstream
+from helix_desktop.gateway.agent_upstreams import ADDRESSES, AgentUpstream
 from helix_desktop.gateway.registration import TOKEN_HEADER
 from helix_desktop.json_values import object_at
 from helix_desktop.tools.command_lines import command_analysis
@@ -61,9 +61,9 @@ def build_agent_of_command(command: Sequence[str], protocol: str) -> KnownAgent:
 
     def launch(start: AgentStart) -> AgentLaunch:
         ((_, url),) = start.urls.items()
-        url += ADDRESS_ENDS.get(protocol, "")
+        url += ADDRESSES[protocol]["path"]
         words = [*(word.replace("{url}", url) for word in command), *start.arguments]
-        return AgentLaunch(tuple(words), dict.fromkeys(ADDRESS_VARIABLES[protocol], url))
+        return AgentLaunch(tuple(words), dict.fromkeys(ADDRESSES[protocol]["variables"], url))
 
     found = command_analysis.find_started_programs(shlex.join(command))
     started = found.all_programs if isinstance(found, command_analysis.KnownPrograms) else ()

@@ -1,6 +1,7 @@
 """Tasks of Cline: `…/saoudrizwan.claude-dev/tasks/<id>/api_conversation_history.json`, in Anthropic's format.
 
-Tested with files of its command line 2.18.0. Most models are asked to write calls as tags, and get
+Tested with files of its command line 2.18.0. Since 3.0 (tested: 3.0.65), it keeps `.cline/data/sessions/<id>/<id>.messages.json`
+instead, with a file of its own for each sub-agent and `<id>.json`, which describes the session. Most models are asked to write calls as tags, and get
 results in the user's text; both are read as calls and results. What Cline cut out of a long task
 is in `ui_messages.json` as a range of messages, and becomes a fold (not tested with real files).
 """
@@ -13,6 +14,7 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
+from helix_desktop.histories import history_rows
 from helix_desktop.histories.anthropic_history import AnthropicMessages
 from helix_desktop.histories.companion_files import read_file_below
 from helix_desktop.histories.history_rows import HistoryRow, ReadingReport, parse_time, text_of_message_content
@@ -21,12 +23,14 @@ from helix_desktop.json_values import number_at, object_at, objects_at, parse_js
 
 KIND = "cline"
 NAME = "api_conversation_history.json"
+END_OF_NAME = ".messages.json"
 CUT = "[Some earlier messages of this conversation were left out to keep within the context window.]"
 
 
 _CALL_END = re.compile(r"</(\w+)>\s*\Z")
 _TAG = re.compile(r"<(/?)(\w+)>")
 _RESULT = re.compile(r"\[(\w+)[^\n]*\] Result:\n?")
+_TYPED = re.compile(r'<user_input mode="\w*">(.*)</user_input>', re.DOTALL)
 _FOLDER = re.compile(r"# Current Working Directory \((.{0,1024}?)\) Files")
 # Cline adds texts that begin like this to the user's messages.
 _NOT_SAID = "<environment_details>", "# task_progress", "# TODO LIST", "# todo"
@@ -41,8 +45,23 @@ def read_cline_recordings(rows: Sequence[HistoryRow], report: ReadingReport, pat
     timed = [replace(message, time=message.time or times(at, len(made))) for at, message in enumerate(made)]
     title = next((text_at(one, "text") for one in beside if one.get("say") == "task"), "")
     folder = next(filter(None, (working_folder_in_cline_text(message.text) for message in made)), "")
-    about = path.parent.name, " ".join(title.split())[:60], folder, _read_cline_version(path)
-    return [RecordedSession(str(path), tuple(timed), KIND, *about, _compactions_from_cuts(beside, read, timed))]
+    session, parent, about = path.parent.name, "", read_about_cline_session(path)
+    if path.name.startswith("agent_"):
+        session, parent = f"{session}__{path.name.removesuffix(END_OF_NAME)}", session
+    elif about:
+        title, folder = text_at(about, "metadata", "title"), text_at(about, "cwd")
+    version = text_at(about, "metadata", "sessionHistoryOrigin", "version") or _read_cline_version(path)
+    told = session, " ".join(title.split())[:60], folder, version, _compactions_from_cuts(beside, read, timed)
+    return [RecordedSession(str(path), tuple(timed), KIND, *told, parent=parent)]
+
+
+def is_cline_file(path: Path) -> bool:
+    session = path.name.removesuffix(END_OF_NAME)
+    return path.name == NAME or (session != path.name and (session == path.parent.name or session.startswith("agent_")))
+
+
+def read_about_cline_session(path: Path) -> Mapping[str, object]:
+    return object_at(_read_json_beside(path, f"{path.parent.name}.json"))
 
 
 def working_folder_in_cline_text(text: str) -> str:
@@ -104,13 +123,16 @@ def _convert_tagged_calls_to_blocks(rows: Sequence[HistoryRow]) -> list[HistoryR
 
 def _read_cline_row(row: HistoryRow, report: ReadingReport) -> Iterator[RecordedMessage]:
     """Yield what the user or the model wrote, and then what Cline added to it."""
-    info, tokens = object_at(row.value, "modelInfo"), object_at(row.value, "metrics", "tokens")
-    value = dict(row.value)
+    info, metrics = object_at(row.value, "modelInfo"), object_at(row.value, "metrics")
+    tokens, value = object_at(metrics, "tokens"), dict(row.value)
     if info:
-        read = number_at(tokens, "cached")
-        fresh = max(0, number_at(tokens, "prompt") - read)
-        usage = {"input_tokens": fresh, "cache_read_input_tokens": read, "output_tokens": tokens.get("completion")}
-        value |= {"model": text_at(info, "modelId"), "usage": usage}
+        read = number_at(tokens, "cached") or number_at(metrics, "cacheReadTokens")
+        fresh = max(0, (number_at(tokens, "prompt") or number_at(metrics, "inputTokens")) - read)
+        written = tokens.get("completion", metrics.get("outputTokens"))
+        usage = {"input_tokens": fresh, "cache_read_input_tokens": read, "output_tokens": written}
+        value |= {"model": text_at(info, "modelId") or text_at(info, "id"), "usage": usage}
+    if value.get("role") == "user":
+        value["content"] = [_without_cline_wrapping(one) for one in objects_at(value, "content")] or value["content"]
     blocks = objects_at(value, "content") if value.get("role") == "user" else []
     added = [block for block in blocks if text_at(block, "text").lstrip().startswith(_NOT_SAID)]
     if added:
@@ -118,6 +140,16 @@ def _read_cline_row(row: HistoryRow, report: ReadingReport) -> Iterator[Recorded
     yield from AnthropicMessages(report).read_rows([replace(row, value=value)]).made
     for block in added:
         yield RecordedMessage("user", text_at(block, "text").strip(), time=parse_time(value.get("ts")), beside=True)
+
+
+def _without_cline_wrapping(block: Mapping[str, object]) -> Mapping[str, object]:
+    """Return what the user typed, or the outputs of a call that does several things at once."""
+    if typed := _TYPED.fullmatch(text_at(block, "text")):
+        return {**block, "text": typed[1]}
+    if outputs := [one for one in objects_at(block, "content") if "result" in one]:
+        content = [{"type": "text", "text": history_rows.format_arguments(one["result"])} for one in outputs]
+        return {**block, "content": content, "is_error": not all(one.get("success", True) for one in outputs)}
+    return block
 
 
 def _read_cline_version(path: Path) -> str:

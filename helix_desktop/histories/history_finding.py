@@ -26,6 +26,7 @@ from helix_desktop.histories.companion_files import list_files_below, read_file_
 from helix_desktop.histories.history_rows import parse_time
 from helix_desktop.histories.program_names import NAMES
 from helix_desktop.json_values import first_text, object_at, parse_json_or_none, text_at
+from helix_desktop.resources import read_table
 
 _LOOKED_AT = 256 << 10  # Only this many bytes are read to find out what a file is.
 _LARGEST_ABOUT = 64 << 20  # Files that only describe a session have no more bytes than this.
@@ -105,7 +106,9 @@ def find_history_of_changed_file(kind: str, path: Path) -> Path | None:
     name = path.name.removesuffix("-wal")
     if name == _DATABASE_NAMES.get(kind):
         return path.with_name(name)
-    fits = kind in _NAME_PATTERNS and path.match(_NAME_PATTERNS[kind])
+    fits = (
+        cline_history.is_cline_file(path) if kind == cline_history.KIND else path.match(_NAME_PATTERNS.get(kind, " "))
+    )
     return path if fits and (kind != gemini_cli_history.KIND or "chats" in path.parts) else None
 
 
@@ -129,6 +132,8 @@ def _find_histories_in_folder(kind: str, folder: Path) -> Iterator[FoundHistorie
         files = [one for one in files if "subagents" not in one.parts and not one.match("agent-*")]
     elif kind == gemini_cli_history.KIND:
         files = [one for one in files if one.match("chats/session-*")]
+    elif kind == cline_history.KIND:
+        files = [one for one in files if cline_history.is_cline_file(one) and not one.match("agent_*")]
     yield from _histories_in_files(kind, files)
 
 
@@ -140,6 +145,8 @@ def list_files_of_history(found: FoundHistories) -> Sequence[Path]:
     elif found.kind == gemini_cli_history.KIND:  # The folder is named by the whole ID of the session.
         for folder in sorted(beside.glob(f"{stem.rpartition('-')[2]}-*/")):
             others += list_files_below(folder, "*.jsonl", allowed_root=beside)
+    elif found.path.name.endswith(cline_history.END_OF_NAME):
+        others = list_files_below(beside, "agent_*.messages.json")
     return (found.path, *others)
 
 
@@ -165,7 +172,8 @@ def _read_folder_and_time(kind: str, file: Path, copy: Path | None = None) -> tu
     except OSError:
         return folder, time
     if kind == cline_history.KIND:
-        return cline_history.working_folder_in_cline_text(begins.decode("utf-8", "replace")), time
+        told = cline_history.working_folder_in_cline_text(begins.decode("utf-8", "replace"))
+        return told or text_at(cline_history.read_about_cline_session(file), "cwd"), time
     for line in begins.split(b"\n"):
         value = object_at(parse_json_or_none(line))
         inner = object_at(value, "payload")
@@ -216,7 +224,7 @@ def _histories_in_database(kind: str, path: Path, query: str) -> Iterator[FoundH
 
 def _cline_folders(places: HistoryPlaces) -> Iterator[Path]:
     """Yield Cline's folders: its own in newer versions, or the one in its editor's data."""
-    yield places.home / ".cline" / "data" / "tasks"
+    yield from (places.home / ".cline" / "data" / name for name in ("tasks", "sessions"))
     by_system = {
         "darwin": places.home / "Library" / "Application Support",
         "win32": places.folder_from_variable("APPDATA", "AppData", "Roaming"),
@@ -227,11 +235,4 @@ def _cline_folders(places: HistoryPlaces) -> Iterator[Path]:
 
 
 _DATABASE_NAMES = {opencode_history.KIND: "opencode.db", goose_history.KIND: "sessions.db"}
-_NAME_PATTERNS = {
-    claude_code_history.KIND: "*.jsonl",
-    codex_history.KIND: "rollout-*.jsonl",
-    gemini_cli_history.KIND: "*.json*",
-    pi_history.KIND: "*.jsonl",
-    cline_history.KIND: cline_history.NAME,
-    goose_history.KIND: "*.jsonl",
-}
+_NAME_PATTERNS: Mapping[str, str] = read_table("known_agents")["history_files"]

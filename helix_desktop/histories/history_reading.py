@@ -193,7 +193,7 @@ def _read_sessions_from_json_file(
 
 def _choose_history_form(rows: Sequence[HistoryRow], path: Path, kind: str) -> HistoryForm:
     """Return the file's format: the one that the caller, the file's name or a row indicates."""
-    if kind == cline_history.KIND or (not kind and path.name == cline_history.NAME):
+    if kind == cline_history.KIND or (not kind and cline_history.is_cline_file(path)):
         return HistoryForm(cline_history.KIND, lambda _: True, cline_history.read_cline_recordings)
     for form in FORMS_OF_ROWS:
         if form.kind == kind:

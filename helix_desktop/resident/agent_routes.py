@@ -61,7 +61,7 @@ class AgentRoutes:
         except (HelixError, OSError) as error:
             log.info("%s works without the gateway: %s", agent[:80], error)
             return None
-        address += agent_upstreams.ADDRESS_ENDS.get(protocol, "")
+        address += agent_upstreams.ADDRESSES.get(protocol, {"path": ""})["path"]
         return {"baseUrl": address, "headers": {header: start + environment[variable]}}
 
     def _ensure_gateway_address_for_agent(

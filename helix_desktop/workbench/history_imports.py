@@ -123,16 +123,16 @@ class HistoryImport:
                 await asyncio.sleep(
                     0
                 )  # A stop comes here: what is being written is finished, so that the result names it.
-                await finish_even_if_cancelled(self._import_group(group))
+                importing = asyncio.gather(*map(self._import_session, group))
+                await self._add_imported(await finish_even_if_cancelled(importing, self._add_imported))
         finally:
             await thread.aclose()
             prepared.close()
         report(sum(sizes), sum(sizes), "")
         return self.result
 
-    async def _import_group(self, group: Sequence[SessionToImport]) -> None:
-        brought = await asyncio.gather(*map(self._import_session, group))
-        self.result.imported.extend(one for one in brought if one is not None)
+    async def _add_imported(self, brought: Sequence[ImportedConversation | None]) -> None:
+        self.result.imported += [one for one in brought if one is not None]
 
     async def _read_earlier_imports(self) -> None:
         imports = await self.workspace.journal.facts_about_imports()

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from helix_desktop.engine.facts import Text, ToolCall, Usage
-from helix_desktop.histories import cline_history, history_reading
+from helix_desktop.histories import cline_history, history_finding, history_reading
 from helix_desktop.histories.history_rows import ReadingReport
 from helix_desktop.histories.recorded_session import (
     RecordedCompaction,
@@ -222,3 +222,52 @@ def test_a_field_ends_at_the_first_tag_behind_it_that_closes_it(seed: int) -> No
     chance = random.Random(seed)
     text = "".join(chance.choice(["<a>", "</a>", "<b>", "</b>", "one", "\n"]) for _ in range(chance.randint(1, 14)))
     assert cline_history._fields_between_tags(text) == fields_one_by_one(text)
+
+
+def _written_session(folder: Path) -> Path:
+    """As the command line 3.0.65 writes it: a session, its description and one sub-agent."""
+    session = folder / ".cline" / "data" / "sessions" / "1795_ab"
+    session.mkdir(parents=True)
+    model: dict[str, Any] = {"modelInfo": {"id": "gpt-5", "provider": "openai-compatible"}}
+    model |= {"metrics": {"inputTokens": 900, "outputTokens": 10, "cacheReadTokens": 300, "cacheWriteTokens": 0}}
+    outputs = [{"query": "ls", "result": "a\n", "success": True}, {"query": "rm", "result": "no", "success": False}]
+    answer = {"type": "tool_result", "tool_use_id": "c1", "name": "run_commands", "content": outputs}
+    messages = [
+        {**said('<user_input mode="act">list\n the “files” </user_input>'), "ts": 1_767_323_045_000},
+        {"role": "assistant", "content": [written.text("I look."), written.use("c1", "run_commands")], **model},
+        {"role": "user", "content": [answer]},
+        reply("Done.", **model),
+    ]
+    whole = {"version": 1, "agent": "lead", "sessionId": "1795_ab", "messages": messages, "system_prompt": "You are…"}
+    file = session / "1795_ab.messages.json"
+    file.write_text(json.dumps(whole, indent=2))
+    below = {**whole, "agent": "subagent", "messages": [said("Count."), reply("Counted.", **model)]}
+    (session / "agent_1_x.messages.json").write_text(json.dumps(below, indent=2))
+    about: dict[str, Any] = {"session_id": "1795_ab", "cwd": str(folder / "project")}
+    about["metadata"] = {"title": "list files", "sessionHistoryOrigin": {"version": "3.0.65"}}
+    (session / "1795_ab.json").write_text(json.dumps(about, indent=2))
+    return file
+
+
+def test_a_session_of_cline_3_is_read_with_what_the_user_typed_and_its_outputs(tmp_path: Path) -> None:
+    """Before, only tasks of Cline 2 were found: nothing that Cline 3 does was recorded."""
+    file, report = _written_session(tmp_path), ReadingReport()
+    (found,) = history_reading.read_sessions(file, report)
+    assert (found.kind, found.session, found.title, found.version) == ("cline", "1795_ab", "list files", "3.0.65")
+    assert (found.folder, report.complaints, dict(report.left_out)) == (str(tmp_path / "project"), [], {})
+    asked, look, output, done = found.messages
+    assert (asked.text, asked.time, done.text) == ("list\n the “files” ", 1_767_323_045.0, "Done.")
+    assert (look.model, look.usage.input, look.usage.cache_read, look.usage.output) == ("gpt-5", 900, 300, 10)
+    assert (output.text, output.answers, output.ok) == ("a\n\nno", "c1", False)
+    (below,) = history_reading.read_sessions(file.with_name("agent_1_x.messages.json"), report)
+    assert (below.session, below.parent) == ("1795_ab__agent_1_x", "1795_ab")
+
+
+def test_sessions_of_cline_3_are_found_with_their_sub_agents(tmp_path: Path) -> None:
+    file = _written_session(tmp_path)
+    (found,) = history_finding.find_histories(history_finding.HistoryPlaces(tmp_path, {}))
+    assert (found.path, found.folder) == (file, str(tmp_path / "project"))
+    agent = file.with_name("agent_1_x.messages.json")
+    assert list(history_finding.list_files_of_history(found)) == [file, agent]
+    changed = [history_finding.find_history_of_changed_file("cline", one) for one in sorted(file.parent.iterdir())]
+    assert changed == [None, file, agent]
