@@ -375,9 +375,11 @@ async def test_a_document_inherits_all_of_the_entry_before_it() -> None:
 
 
 def invents(request: Request) -> str:
-    """Names a file that was never there, until it is told so."""
-    file = "" if "stands nowhere" in str(request.messages[-1]) else "It is in src/never_there.py. "
-    return "\n\n".join(f"## {name}\n{file}The work went on." for name in SECTIONS)
+    """Names files that were never there, until it is told so."""
+    files = [f"It is in src/never_there{number or ''}.py. " for number in range(len(SECTIONS))]
+    if "stands nowhere" in str(request.messages[-1]):
+        files = [""] * len(SECTIONS)
+    return "\n\n".join(f"## {name}\n{file}The work went on." for name, file in zip(SECTIONS, files, strict=True))
 
 
 async def test_a_handover_that_claims_what_stands_nowhere_is_written_once_more() -> None:
