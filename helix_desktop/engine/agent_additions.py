@@ -9,22 +9,11 @@ import re
 from collections.abc import Sequence
 
 from helix_desktop.engine.facts import Text, UserPart
+from helix_desktop.engine.stated_rules_and_decisions import read_message_patterns
 
 SYSTEM_MESSAGE = "[System message]\n"  # Begins what an agent sends as a system message within the conversation.
-_TAG = re.compile(
-    r"(?m)^[ \t]*<(system-reminder|local-command-(?:caveat|stdout|stderr)|command-(?:message|args)"
-    r"|bash-std(?:out|err)|user-prompt-submit-hook|task-notification|ide_(?:opened_file|selection)"
-    r"|environment_(?:context|details)|user_instructions|session_context|hook_context)>"
-)
-_START = re.compile(
-    r"\s*(?:(Caveat): The messages below were generated|\[Claude Code showed: ([^\]\n]{1,60})\]\n"
-    r"|# (AGENTS\.md instructions)|\[(Request interrupted by user)|\[(Message of the agent .*)\]\n"
-    r"|\[(Summary of the branch) that was left\]\n|\[(System message)\]\n|(Stop hook feedback):\n"
-    r"|(Continue from where you left off)\.\s*\Z|(Output token limit hit)\. Resume directly"
-    r"|(Your tool call was malformed and could not be parsed)\. Please retry"
-    r"|\[(Your previous response had no visible output)\. Please"
-    r"|# (task_progress|TODO LIST) |<command-(?:message>.*\s*<command-)?name>\s*(/\S{1,60}?)\s*</)"
-)
+_TAG = re.compile(read_message_patterns()["added_tag"])
+_START = re.compile(read_message_patterns()["added_start"])
 
 
 def split_off_agent_additions(parts: Sequence[UserPart]) -> tuple[str, list[tuple[int, str]]]:

@@ -19,7 +19,12 @@ from helix_desktop.engine import agent_findings, tool_result_reading
 from helix_desktop.engine.agent_findings import split_sentences
 from helix_desktop.engine.facts import FileChanged
 from helix_desktop.engine.ports import TokenCounter
-from helix_desktop.engine.stated_rules_and_decisions import states_a_decision, states_a_rule, states_a_wish
+from helix_desktop.engine.stated_rules_and_decisions import (
+    read_message_patterns,
+    states_a_decision,
+    states_a_rule,
+    states_a_wish,
+)
 from helix_desktop.fast_dataclass import dataclass
 
 NEWEST_OUTPUTS = "Its newest outputs, as recall_cached_content finds them:"  # The heading of a list in a handover.
@@ -57,11 +62,7 @@ _PATH = re.compile(
 )
 _IDENTIFIER = re.compile(r"(?<![A-Za-z0-9_])\d{0,20}[A-Za-z_][\w./-]{5,900}")  # behind digits, too
 _NUMBERED = re.compile(r"\b[\w-]{0,60}\d[\w-]{3,60}\b")
-_ERROR = re.compile(
-    r"\b(?:error|exception|traceback|fatal|failed|failure|panic|cannot|can't|denied|refused|undefined|unresolved|"
-    r"not found|no such|unable to|could not|unexpected|killed|ENOENT|EACCES|errno|segfault|aborted|assert\w*|timed? ?out|invalid)\b|\w(?:Error|Exception|Warning)\b|\bERR!|^E\s{2,}|✗|错误|失败|Fehler",
-    re.IGNORECASE,
-)
+_ERROR = re.compile(read_message_patterns()["error"], re.IGNORECASE)
 # Every line that `_ERROR` matches contains one of these lower-case words, or its second character
 # is a space. Searching for them first is faster than matching the pattern against each line.
 _TELLS = (
@@ -69,18 +70,9 @@ _TELLS = (
     "unresolved", "not found", "no such", "unable to", "could not", "unexpected", "killed", "enoent", "eacces", "errno", "segfault",
     "aborted", "assert", "timed", "time out", "timeout", "invalid", "err!", "✗", "错误", "失败", "fehler",
 )  # fmt: skip
-_YES = re.compile(
-    r"^\W*(?:yes|yep|yeah|ok(?:ay)?|sure|agreed|correct|right|exactly|go ahead|do it|sounds good|approved|confirmed|ja\b|genau|einverstanden|oui|d'accord|sí|好的?|可以|同意|是的|对|はい|네|да)",
-    re.IGNORECASE,
-)
-_FIGURE = re.compile(
-    r"\b\d[\d.,]*\s?(?:%|ms|s|sec\w*|min\w*|h|hours?|days?|weeks?|[kKMGT]i?B|bytes?|tokens?|lines?|words?|characters?|users?|rows?|"
-    r"requests?|times|EUR|USD|dollars?|euros?|€|px|percent)(?!\w)|[$€£]\s?\d[\d.,]*|[≤≥<>]=?\s?\d[\d.,]*"
-)
-_LIMIT = re.compile(
-    r"\b(?:up to|under|below|above|within|less than|more than|fewer than|budget|target|goal|limit|unter|über|binnen|innerhalb)\b|[≤≥]",
-    re.IGNORECASE,
-)
+_YES = re.compile(read_message_patterns()["yes"], re.IGNORECASE)
+_FIGURE = re.compile(read_message_patterns()["figure"])
+_LIMIT = re.compile(read_message_patterns()["limit"], re.IGNORECASE)
 _GO_ON = "go on|go ahead|continue|proceed|next|do (?:it|that|so)|please|thanks?(?: you| a lot)?|thx|weiter|bitte|danke|继续|谢谢"
 _NOD = re.compile(rf"(?:{_YES.pattern}|)\W*(?:{_GO_ON}|)\W*", re.IGNORECASE)  # A whole message that only agrees.
 _RECORDED = re.compile(r"\[[^\]]*\]")  # A note added by a recorder: [Request interrupted by user].

@@ -10,6 +10,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 
+from helix_desktop.engine.stated_rules_and_decisions import read_message_patterns
 from helix_desktop.json_values import object_at, parse_json_or_none
 
 # All lengths are in characters. Programs say at the end of their output why they stopped.
@@ -44,25 +45,13 @@ _HERE_DOCUMENT = re.compile(r"<<-?\s*['\"]?(\w++)['\"]?")
 _LONE_WORD = re.compile(r"^\w++$", re.MULTILINE)
 # Such a tool may merely show a file, so its arguments must contain text to write.
 _SHOWS_AND_CHANGES = re.compile(r"edit(?:or)?$", re.IGNORECASE)
-_FAILURE = re.compile(
-    r"^(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception|Exit|Interrupt)\b(?::.*)?$|^(?:error|fatal|ERROR)(?:\[\w+\])?: .+|^E {3,}\S.*|^FAIL(?:ED\b|:).*\S|"
-    r"^npm ERR! .+|^make(?:\[\d+\])?: \*\*\* .+|^.{0,120}: command not found$|^.{0,200}: No such file or directory$|"
-    r"^.{0,200}: Permission denied$|^\S+\(\d+,\d+\): error .+|^panic: .+|^Segmentation fault.*|^Error: .+|^SyntaxError: .+|"
-    r"^.{0,40}exit(?:ed)? (?:code|status)?:? ?(?:with )?(?:code |status )?[1-9]\d{0,2}\b.*",
-    re.MULTILINE,
-)
-_REFUSED = re.compile(
-    r"This call was not run|The user (?:denied this call|doesn't want to (?:proceed with this tool use|take this action))|exec command rejected"
-)
+_FAILURE = re.compile(read_message_patterns()["failure"], re.MULTILINE)
+_REFUSED = re.compile(read_message_patterns()["refused"])
 _WORDS_OF_REFUSAL = re.compile(r"[Tt]he user said:\s*(.+)", re.DOTALL)
 _POSITION = re.compile(r"[\w@./-]{1,200}\.\w{1,5}:\d+:\d+:? \S")
 _COLOUR_CODE = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
 _MADE_FILE = re.compile(r"^ (?:create|delete) mode \d+ (.+)|^File (?:created successfully )?at:? (\S+)", re.MULTILINE)
-_VERIFYING_COMMAND = re.compile(
-    r"\b(?:pytest|unittest|runtests|tox|nox|nosetests|jest|vitest|mocha|ctest|phpunit|rspec|go test|go build|go vet|cargo (?:test|build|check)|"
-    r"(?:npm|yarn|pnpm|bun)(?: run)? (?:test|build|check|lint|typecheck)\S*|make\b|gradle|mvn|tsc|mypy|ruff|eslint|pyright|manage\.py test|"
-    r"git (?:-C \S+ )?(?:init|commit|push|merge|rebase)|gh \w+ create)"
-)
+_VERIFYING_COMMAND = re.compile(read_message_patterns()["verifying_command"])
 
 
 def parse_call_arguments(arguments: str) -> Mapping[str, object]:

@@ -243,10 +243,13 @@ class _CodexMessages(history_rows.HistoryMessages):
             self.report.add_left_out_row(f"event {kind}")
 
     def _set_usage_of_last_reply(self, usage: Mapping[str, object]) -> None:
-        """Set the last reply's usage, which is recorded after it or after its calls' results."""
+        """Set the last reply's usage, which is recorded after it or after its calls' results.
+
+        After a compaction, Codex reports how long its history is now, as a request of 0 tokens.
+        """
         self.finish_reply()
-        if usage and self.last_reply >= 0:
-            figures = Usage(*(number_at(usage, name) for name in _USAGE))
+        figures = Usage(*(number_at(usage, name) for name in _USAGE))
+        if figures.input > 0 and self.last_reply >= 0:
             self.made[self.last_reply] = replace(self.made[self.last_reply], usage=figures)
 
     def _read_codex_compaction(self, payload: Mapping[str, object]) -> None:

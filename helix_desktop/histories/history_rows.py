@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Self
 
 from helix_desktop.engine.facts import ToolCall
+from helix_desktop.engine.stated_rules_and_decisions import read_message_patterns
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories.recorded_session import RecordedCompaction, RecordedMessage, RecordedPicture
 from helix_desktop.json_values import object_at, objects_at, text_at
@@ -20,11 +21,7 @@ _JSON = json.JSONEncoder(ensure_ascii=False, default=str)  # A row of a database
 NO_MESSAGES = ": these lines are not part of the conversation"
 LATEST = 253402300799.0  # The year 9999, where Python's calendar ends.
 # The kinds of parts that some reader knows. Gemini's parts have a field of this name, no type.
-_KNOWN_PART = re.compile(
-    r"(?:input_|output_|reasoning_)?text|refusal|(?:input_)?image(?:_url)?|inlineData|document"
-    r"|thought|(?:redacted_)?thinking|redactedThinking|(?:server_|mcp_)?tool_use|tool_result|toolCall"
-    r"|toolRe(?:quest|sponse)|frontendToolRequest|toolConfirmationRequest|function(?:Call|Response)"
-)
+_KNOWN_PART = re.compile(read_message_patterns()["known_part"])
 
 
 class UnreadableRow(Exception):

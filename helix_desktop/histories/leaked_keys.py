@@ -3,6 +3,8 @@
 import re
 from collections.abc import Iterator
 
+from helix_desktop.engine.stated_rules_and_decisions import read_message_patterns
+
 # Each key contains one of these, and most texts contain none. Patterns with a fixed first character are fastest.
 _MARKS = (
     re.compile("-(?:(?<=sk-)|(?<=glpat-)|(?<=xai-)|(?<=xox[abps]-))"),
@@ -10,12 +12,7 @@ _MARKS = (
     re.compile("A(?:[KS]IA|Iza)"),
     re.compile("PRIVATE KEY"),
 )
-_KEY = re.compile(
-    r"\b(?:sk-[A-Za-z0-9_-]{20,}|gh[po]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{30,}|glpat-[A-Za-z0-9_-]{18,}"
-    r"|xox[abps]-[A-Za-z0-9-]{16,}|A[KS]IA[0-9A-Z]{16}|AIza[A-Za-z0-9_-]{30,}|hf_[A-Za-z0-9]{30,}|gsk_[A-Za-z0-9]{30,}"
-    r"|xai-[A-Za-z0-9]{30,})"
-    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----[A-Za-z0-9+/=\s\\n]{40,}?-----END [A-Z ]*PRIVATE KEY-----"
-)
+_KEY = re.compile(read_message_patterns()["key"])
 _AT_ONCE = 1 << 16  # Longer texts are searched in parts, because a search blocks other threads.
 _OVERLAP = 4_096
 

@@ -19,6 +19,7 @@ from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.errors import shorten_to_line
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import Object, list_at, parse_object, text_at
+from helix_desktop.resources import read_table
 
 LONGEST_QUOTE = 240
 MOST_LINES = 12
@@ -36,17 +37,6 @@ _WISH = re.compile(r"needed from it: (.*)")
 _PASSAGE = re.compile(r"^\[[\d–]+\] (?:(user|assistant): |call of (\w+): |output(?: of \w+)?:$)", re.MULTILINE)
 _TELLING = ("path", "command", "pattern", "query", "sha256", "task")
 _WRITING = (ToolName.WRITE_FILE, ToolName.EDIT_FILE)
-_DONE: Mapping[str, str] = {  # A sentence for what each tool's call did.
-    ToolName.READ_FILE: "Read {}",
-    ToolName.WRITE_FILE: "Wrote {}",
-    ToolName.EDIT_FILE: "Edited {}",
-    ToolName.LIST_FILES: "Listed the files of {}",
-    ToolName.SEARCH_FILES: "Searched the files for {}",
-    ToolName.RUN_COMMAND: "Ran {}",
-    ToolName.DELEGATE: "Gave to an agent: {}",
-    ToolName.RECALL: "Recalled the output {}",
-    ToolName.SEARCH_CACHE: "Searched earlier outputs for {}",
-}
 
 
 @dataclass(slots=True)
@@ -120,7 +110,8 @@ def write_title(request: Request) -> str:
 def _describe_call(name: str, values: Object) -> str:
     told = next((text for key in _TELLING if (text := text_at(values, key))), "")
     subject = f"`{shorten_to_line(told, 160)}`" if told else "the folder"
-    return _DONE[name].format(subject) if name in _DONE else f"{name} {told}".strip()
+    sentence = read_table("demo")["done"].get(name)
+    return sentence.format(subject) if sentence else f"{name} {told}".strip()
 
 
 def _todo_lines(found: _SortedMaterial) -> list[str]:

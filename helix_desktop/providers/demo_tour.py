@@ -11,6 +11,7 @@ from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import Json, Object, object_at, parse_object
 from helix_desktop.providers.demo_language import Say
+from helix_desktop.resources import read_table
 
 Arguments = Mapping[str, Json]
 # The excerpt keeps one line; another one is recalled. All would fit into the window, so what is saved can be seen.
@@ -246,7 +247,7 @@ def _closing_words(scene: DemoScene) -> str:
 
 
 def tool_call_for_word(word: str, rest: str) -> tuple[str, Arguments]:
-    name, argument = _CALLS[word]
+    name, argument = read_table("demo")["calls"][word].split()
     if word == "large":
         return name, {"command": command_with_large_output()}
     if word == "todo":
@@ -255,20 +256,6 @@ def tool_call_for_word(word: str, rest: str) -> tuple[str, Arguments]:
         path, _, text = rest.partition(":")
         return name, {"path": path.strip(), "content": f"{text.strip()}\n"}
     return name, {argument: rest} if rest else {}
-
-
-_CALLS = {
-    "list": (ToolName.LIST_FILES, "path"),
-    "read": (ToolName.READ_FILE, "path"),
-    "search": (ToolName.SEARCH_FILES, "pattern"),
-    "run": (ToolName.RUN_COMMAND, "command"),
-    "large": (ToolName.RUN_COMMAND, "command"),
-    "recall": (ToolName.RECALL, "sha256"),
-    "find": (ToolName.SEARCH_CACHE, "query"),
-    "todo": (ToolName.SET_TODO, "items"),
-    "write": (ToolName.WRITE_FILE, "path"),
-    ToolName.DELEGATE: (ToolName.DELEGATE, "task"),
-}
 
 
 def add_keep_argument_if_large(arguments: Arguments, demo_word: str, scene: DemoScene) -> Arguments:

@@ -377,6 +377,12 @@ def test_what_a_request_cost_stands_with_its_reply() -> None:
     )
     found = session(*rows)
     assert [one.usage for one in found.messages] == [Usage(), Usage(100, 60, 30, 20, 5), Usage()]
+    # After a compaction, Codex reports how long its history is, as a request of 0 tokens.
+    none = dict.fromkeys(cost, 0) | {"total_tokens": 6_061}
+    found = session(
+        said("One.", "assistant"), report, event("event_msg", type="token_count", info={"last_token_usage": none})
+    )
+    assert [one.usage.input for one in found.messages] == [100]
     found = session(said("One.", "assistant"), event("token_usage_record", usage=cost))
     assert [one.usage.input for one in found.messages] == [100]
 

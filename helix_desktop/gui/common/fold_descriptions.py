@@ -1,8 +1,9 @@
 """Describes a fold in the same words in the chat, the timeline and the inspector."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 
-from helix_desktop.engine.facts import Folded, FoldKind, ModelReplied, Recorded, Span, UserSaid
+from helix_desktop.engine.facts import Folded, FoldKind, ModelReplied, Recorded, Span, ToolsOffered, UserSaid
 from helix_desktop.engine.messages import ContextKind
 from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.translation import format_count, format_number, tr, translate_name
@@ -59,6 +60,35 @@ def format_token_change(before: int, after: int) -> str:
     return tr("{before} → {after} tokens", before=format_token_count(before), after=format_token_count(after))
 
 
+def describe_token_change(fold: Folded, recorded: Sequence[Recorded], seq: int, before: int = 0, after: int = 0) -> str:
+    """Describes how many tokens a fold, the fact `seq`, replaced and by how many.
+
+    For an agent's own compaction: what its requests before and after took. Its conversation alone says less than
+    half, because it lacks the agent's tools. What is not measured is marked as an estimate.
+    """
+    before, after = before or fold.tokens_before, after or fold.tokens
+    if not split_agent_compaction(fold)[0]:
+        return format_token_change(before, after)
+    # The agent may have recorded the request for its summary as a step. It is smaller than the one before.
+    sent = max(islice(_reported_requests(recorded, range(seq - 2, -1, -1)), 2), default=0)
+    then = next(_reported_requests(recorded, range(seq, len(recorded))), 0)
+    if sent and then:
+        return format_token_change(sent, then)
+    less = max(after, sent - before + after)
+    first, last = (format_token_count(sent) if sent else f"≈ {format_token_count(before)}"), format_token_count(less)
+    return tr("{before} → {after} tokens", before=first, after=f"≈ {last}")
+
+
+def _reported_requests(recorded: Sequence[Recorded], places: range) -> Iterator[int]:
+    """Yields the tokens of the agent's requests at these places, up to its next compaction or our next request."""
+    for place in places:
+        fact = recorded[place].fact
+        if isinstance(fact, ToolsOffered) or (isinstance(fact, Folded) and split_agent_compaction(fact)[0]):
+            return
+        if isinstance(fact, ModelReplied) and fact.usage.input > 0:
+            yield fact.usage.input
+
+
 def has_poor_summary(fold: Folded) -> bool:
     """Whether a model wrote the folded text and left out more than half of the details."""
     by_model = bool(fold.model or split_agent_compaction(fold)[0])
@@ -76,8 +106,8 @@ def describe_kept_details(fold: Folded) -> str:
     return words if details.found else ""
 
 
-def describe_fold(fold: Folded, folds: int = 1, before: int = 0, after: int = 0) -> str:
-    """Describes a fold in one sentence across the chat. `before` and `after`: the tokens of all folds of the batch."""
+def describe_fold(fold: Folded, folds: int = 1, change: str = "") -> str:
+    """Describes a fold in one sentence across the chat. `change`: the tokens before and after all folds of the batch."""
     happened = {
         FoldKind.HANDOVER: tr("Older messages were replaced with a handover document"),
         FoldKind.MARKER: format_count(
@@ -89,7 +119,7 @@ def describe_fold(fold: Folded, folds: int = 1, before: int = 0, after: int = 0)
     }.get(fold.kind, fold_title(fold, folds))
     if agent := split_agent_compaction(fold)[0]:
         happened = tr("{agent} compacted the conversation here", agent=agent)
-    change = format_token_change(before or fold.tokens_before, after or fold.tokens)
+    change = change or format_token_change(fold.tokens_before, fold.tokens)
     kept, found = fold.details.kept, fold.details.found
     if has_poor_summary(fold):
         title = fold_title(fold, folds)

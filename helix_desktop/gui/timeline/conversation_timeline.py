@@ -3,7 +3,8 @@
 
 There is a point for every step and for every change of the prefix. A step counts what its request
 used; a change counts the view after it, multiplied by the model's factor. A batch of folds is one
-event: one change of the prefix, one row of the list.
+event: one change of the prefix, one row of the list. If another program recorded what its requests
+took, only these are points: what we count lacks its tools, so it would lie far below.
 
 Savings between two events are credited to the folds in force then, in proportion to what each
 removes from the view, so the sum over all folds equals the savings in the context panel. The cost of
@@ -31,6 +32,7 @@ _OWN_TOOLS = frozenset(ToolName)
 _WRITES_FOLDS = frozenset(
     {facts.Purpose.HANDOVER, facts.Purpose.OBSERVATIONS, facts.Purpose.REFLECTION, facts.Purpose.COMPACTION}
 )
+NO_MODEL = "<synthetic>"  # Claude Code calls its own words so, which it records as a model's reply.
 LONG_LIST = 30  # In a list of at least this length, adjacent folds of one kind in GROUPED share a row.
 
 
@@ -106,6 +108,10 @@ class ConversationTimeline:
         self._event_of: dict[str, TimelineEvent] = {}
         self._event_of_batch: dict[str, TimelineEvent] = {}
         self._is_foreign = False  # True if an agent's own program writes the conversation now.
+        self._is_recorded = False  # True until we send a request, if another program recorded the conversation.
+        self._replies_of_no_model = 0
+        # By kind: what undone folds changed here. The agent goes on with its compacted conversation.
+        self._changed_only_here = [0] * len(ContextKind)
         self._failed_calls: dict[str, int] = {}  # By call: the number of its failed result.
 
     @property
@@ -113,6 +119,10 @@ class ConversationTimeline:
         """The main model's context window, or 0 if it is unknown."""
         chosen = self.history.settings.model_for_role(facts.ModelRole.MAIN)
         return chosen.window if chosen else 0
+
+    @property
+    def _has_only_measured_points(self) -> bool:
+        return self._is_recorded and bool(self.history.record.ledger.reports)
 
     def read_all_facts(self, recorded_facts: Iterable[facts.Recorded]) -> None:
         for recorded in recorded_facts:
@@ -123,20 +133,20 @@ class ConversationTimeline:
         if recorded.seq > self.history.seq:
             self.history.advance_state(recorded)
         self._add_writing_cost_of_fold(recorded)
+        self._is_recorded &= not isinstance(recorded.fact, facts.ToolsOffered)
         match recorded.fact:
-            case facts.ModelReplied():
-                ledger = self.history.record.ledger
-                self._add_chart_point(recorded, ledger.request_tokens(recorded.seq), newest_fact_seen_by(recorded))
-                return True
+            case facts.ModelReplied() as reply:
+                return self._add_point_of_step(recorded, reply)
             case facts.Folded() as fold:
                 self._add_fold_to_event(recorded, fold)
             case facts.Unfolded() | facts.Refolded() | facts.Rewound():
                 self.credit_savings_to_folds(recorded.seq)
-                self._add_chart_point(recorded, self._billed_view_tokens(recorded.seq), recorded.seq)
+                self._add_point_of_changed_view(recorded)
             case facts.BroughtIn() as brought:
                 self._spread_imported_cost(brought.first, self.history.record.ledger.unstated.get(recorded.seq, 0.0))
             case facts.ConversationStarted() as started:
                 self._is_foreign = bool(started.agent or started.origin.kind)
+                self._is_recorded = bool(started.origin.kind)
                 self.events.append(self._build_timeline_event(recorded, 0))
             case facts.PolicySet(preset=preset):
                 if self.events and not self.events[0].words:
@@ -148,6 +158,22 @@ class ConversationTimeline:
                 return self._add_lane_mark(recorded)
         self.change_count += 1
         return True
+
+    def _add_point_of_step(self, recorded: facts.Recorded, reply: facts.ModelReplied) -> bool:
+        if self._has_only_measured_points and not reply.usage.input:
+            self._replies_of_no_model += reply.model == NO_MODEL
+            return False
+        tokens = self.history.record.ledger.request_tokens(recorded.seq)
+        self._add_chart_point(recorded, tokens, newest_fact_seen_by(recorded))
+        return True
+
+    def _add_point_of_changed_view(self, recorded: facts.Recorded) -> None:
+        if not self._has_only_measured_points:
+            self._add_chart_point(recorded, self._billed_view_tokens(recorded.seq), recorded.seq)
+        elif not isinstance(recorded.fact, facts.Rewound):
+            kinds = self.history.record.ledger.view_tokens_by_kind
+            steps = zip(self._changed_only_here, kinds(recorded.seq), kinds(recorded.seq - 1), strict=True)
+            self._changed_only_here = [changed + now - before for changed, now, before in steps]
 
     def _add_lane_mark(self, recorded: facts.Recorded) -> bool:
         match recorded.fact:
@@ -244,29 +270,38 @@ class ConversationTimeline:
 
     def _add_chart_point(self, recorded: facts.Recorded, tokens: int, newest_seq: int) -> None:
         """Adds a point. `newest_seq`: the newest fact of the view that has this many tokens."""
-        for layer, height in zip(self.layers, self._layer_heights(tokens, newest_seq), strict=True):
+        for layer, height in zip(self.layers, self._layer_heights(recorded, tokens, newest_seq), strict=True):
             layer.append(height)
         ledger = self.history.record.ledger
         self.seqs.append(recorded.seq)
         self.times.append(recorded.time)
-        self.steps.append(ledger.count_steps(recorded.seq))
+        self.steps.append(ledger.count_steps(recorded.seq) - self._replies_of_no_model)
         self.dollars.append(ledger.dollars_until(recorded.seq) + ledger.unstated_dollars_until(recorded.seq))
 
-    def _layer_heights(self, tokens: int, newest_seq: int) -> list[int]:
+    def _layer_heights(self, recorded: facts.Recorded, tokens: int, newest_seq: int) -> list[int]:
         """Returns cumulative tokens by kind. The last value is the whole view."""
-        heights = list(accumulate(self.history.record.ledger.view_tokens_by_kind(newest_seq)))
+        ledger, reply = self.history.record.ledger, recorded.fact
+        by_kind = ledger.view_tokens_by_kind(newest_seq)
+        if self._is_recorded and isinstance(reply, facts.ModelReplied) and reply.usage.input > 0:
+            # No report is older than the first fact, so this is the factor that is usual for the model.
+            billed = round(tokens / ledger.billing_factor(reply.model, 0))
+            for at, changed in enumerate(self._changed_only_here):
+                by_kind[at] = max(0, by_kind[at] - changed)
+            by_kind[0] += max(0, billed - sum(by_kind))  # The request's tools and prompt, which nobody recorded.
+        heights = list(accumulate(by_kind))
         counted = heights[-1] or 1
         return [*(max(0, min(height * tokens // counted, tokens)) for height in heights[:-1]), tokens]
 
     def _add_fold_to_event(self, recorded: facts.Recorded, fact: facts.Folded) -> None:
         event = self._event_of_batch.get(fact.batch) if fact.batch else None
+        measured = self._has_only_measured_points
         if event is None:
-            if fact.kind is not facts.FoldKind.EXCERPT and self.points:
+            if fact.kind is not facts.FoldKind.EXCERPT and self.points and not measured:
                 # This adds a point where the fold began, so that the line falls vertically.
                 before = self._billed_view_tokens(recorded.seq - 1)
                 if self.points[-1] != before:
                     self._add_chart_point(recorded, before, recorded.seq - 1)
-            event = self._build_timeline_event(recorded, len(self.points))
+            event = self._build_timeline_event(recorded, max(0, len(self.points) - measured))
             self.events.append(event)
             self.credit_savings_to_folds(event.seq)
             event.saved_tokens, event.saved_dollars = -self._writing.input, -self._writing.cost
@@ -276,9 +311,11 @@ class ConversationTimeline:
                 self._event_of_batch[fact.batch] = event
         event.made_folds.append(fact)
         self._event_of[fact.fold] = event
+        if measured:
+            return
         tokens = self._billed_view_tokens(recorded.seq)
         if event.point < len(self.points):
-            for layer, height in zip(self.layers, self._layer_heights(tokens, recorded.seq), strict=True):
+            for layer, height in zip(self.layers, self._layer_heights(recorded, tokens, recorded.seq), strict=True):
                 layer[event.point] = height
         else:
             self._add_chart_point(recorded, tokens, recorded.seq)

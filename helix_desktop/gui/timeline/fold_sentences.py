@@ -9,7 +9,7 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.gui.common import fold_descriptions
 from helix_desktop.gui.common.figure_formats import DAY_SECONDS, format_dollars, format_duration
-from helix_desktop.gui.common.fold_descriptions import count_covered_messages, format_token_change
+from helix_desktop.gui.common.fold_descriptions import count_covered_messages, describe_token_change
 from helix_desktop.gui.common.policy_names import list_policy_choices
 from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.model_setup_port import lacks_price
@@ -69,7 +69,7 @@ def describe_event_briefly(event: TimelineEvent, window: int) -> str:
         ]
         return " · ".join(part for part in parts if part)
     fold = event.current_folds[0]
-    parts = [format_token_change(event.tokens_before_folds, event.tokens_after_folds), describe_saving(event)]
+    parts = [_describe_change_of_event(event), describe_saving(event)]
     if fold.kind is facts.FoldKind.EXCERPT:
         parts.append(tr("kept: “{words}”", words=fold.asked[:60]) if fold.asked else tr("excerpt kept"))
     elif fold.kind in (facts.FoldKind.OBSERVATIONS, facts.FoldKind.REFLECTION):
@@ -81,6 +81,11 @@ def describe_event_briefly(event: TimelineEvent, window: int) -> str:
             fold_descriptions.describe_kept_details(fold),
         ]
     return " · ".join(part for part in parts if part)
+
+
+def _describe_change_of_event(event: TimelineEvent) -> str:
+    before, after = event.tokens_before_folds, event.tokens_after_folds
+    return describe_token_change(event.current_folds[0], event.history.facts, event.seq, before, after)
 
 
 def describe_saving(event: TimelineEvent) -> str:
@@ -147,7 +152,7 @@ def describe_marked_fact(history: ConversationState, seq: int) -> str:
 
 def describe_fold_figures(event: TimelineEvent) -> str:
     fold = event.current_folds[0]
-    parts = [format_token_change(event.tokens_before_folds, event.tokens_after_folds)]
+    parts = [_describe_change_of_event(event)]
     if fold.kind not in (facts.FoldKind.MARKER, facts.FoldKind.EXCERPT):
         parts.append(format_count(count_covered_messages(fold, event.history.facts), "{n} message", "{n} messages"))
     if fold.seconds:

@@ -8,7 +8,7 @@ from helix_desktop.engine.agent_additions import name_of_agent_addition
 from helix_desktop.engine.hidden_characters import mark_text
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.common.figure_formats import format_byte_size, format_duration
-from helix_desktop.gui.common.fold_descriptions import describe_fold
+from helix_desktop.gui.common.fold_descriptions import describe_fold, describe_token_change
 from helix_desktop.gui.context_meter import describe_token_count, format_token_count
 from helix_desktop.gui.transcript import basic_boxes, chat_actions, content_fetching, tool_call_lines
 from helix_desktop.gui.transcript.basic_boxes import LayoutBox, ToggleSection, build_note_box
@@ -319,7 +319,8 @@ def _build_fold_box(at: BoxBuildRequest) -> Iterator[LayoutBox]:
     before, after = sum(each.tokens_before for each in folds), sum(each.tokens for each in folds)
     own = [each.fold for each in folds if each.kind is fact.kind]  # Markers folded with a document may stay in force.
     undone = page.items.history.branch.live.keys().isdisjoint(own)
-    words = describe_fold(fact, len(folds), before, after)
+    change = describe_token_change(fact, page.items.history.facts, item.fact_seq, before, after)
+    words = describe_fold(fact, len(folds), change)
     yield FoldLineBox(page.ink, page.width, words, tr("Show"), chat_actions.OpenFold(fact.fold), undone=undone)
 
 

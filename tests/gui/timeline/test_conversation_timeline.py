@@ -24,6 +24,7 @@ from helix_desktop.engine.facts import (
     Recorded,
     Refolded,
     Rewound,
+    Span,
     Spent,
     Stop,
     Stored,
@@ -31,6 +32,7 @@ from helix_desktop.engine.facts import (
     Text,
     ToolCall,
     ToolReturned,
+    ToolsOffered,
     Unfolded,
     Usage,
     UserSaid,
@@ -325,3 +327,93 @@ def test_what_an_agent_added_is_no_message_of_the_user() -> None:
         story.read_all_facts(Recorded("c", seq, seq, fact) for seq, fact in enumerate(facts, 1))
         assert story.marks[TimelineLane.YOU][1].tolist() == seqs
         assert fold_sentences.describe_marked_fact(story.history, 3) == said
+
+
+def compacted_by_its_agent(own: tuple[Fact, ...] = ()) -> list[Recorded]:
+    """Two requests of an agent, the one that wrote its summary, its compaction, and perhaps what followed."""
+    call = ToolCall("a", "Bash", "{}", 10)
+    begun: list[Fact] = [
+        ConversationStarted(origin=Origin("claude-code", "s")),
+        UserSaid((Text("go", 96),)),
+        ModelReplied((Text("x", 90), call), "claude-opus", Stop.CALLS, Usage(input=19_160)),
+        ToolReturned("a", Stored(Digest.of_content(b"out"), 3, 1), 10_000, head="out"),
+        ModelReplied((Text("y", 90),), "claude-opus", Stop.END, Usage(input=36_246)),
+        ModelReplied((Text("<summary>", 90),), "claude-opus", Stop.END, Usage(input=30_000)),
+        Folded("h1", FoldKind.HANDOVER, Span(2, 6), "sum", 194, 21_365, why="Claude Code compacted the conversation here (manual)"),
+        *own,
+    ]  # fmt: skip
+    return [Recorded("c", seq, 60.0 * seq, fact) for seq, fact in enumerate(begun, 1)]
+
+
+AFTER_COMPACTION: tuple[Fact, ...] = (
+    UserSaid((Text("Continue from where you left off.", 7),), steering=True),
+    ModelReplied((Text("No response requested.", 4),), "<synthetic>", Stop.END),
+    UserSaid((Text("more", 3),)),
+    ModelReplied((Text("z", 90),), "claude-opus", Stop.END, Usage(input=23_383)),
+)
+
+
+def test_of_a_recorded_conversation_only_what_its_agent_measured_is_drawn() -> None:
+    """The defect: 36.2K, 21.4K, 194, 5.5K, 23.4K; only the first and the last were requests. One step had no request."""
+    recorded = compacted_by_its_agent(AFTER_COMPACTION)
+    for history_is_read_before in (True, False):
+        story = ConversationTimeline(build_state(recorded) if history_is_read_before else None)
+        story.read_all_facts(recorded)
+        assert list(story.points) == [19_160, 36_246, 30_000, 23_383]
+        assert list(story.steps) == [1, 2, 3, 4]
+        assert story.events[-1].point == 2  # where it fell from
+        undone = Recorded("c", len(recorded) + 1, 900.0, Unfolded("h1"))
+        assert story.read_next_fact(undone)
+        assert len(story.points) == 4
+
+
+def test_a_compaction_is_measured_by_the_requests_before_and_after_it() -> None:
+    """The defect: "21.4K → 194 tokens" for a request of 36.2K and the next of 23.4K."""
+    for own, words in (
+        (AFTER_COMPACTION, "36.2K → 23.4K tokens"),
+        ((), "36.2K → ≈ 15.1K tokens"),  # The next request is not known yet.
+        ((SystemSet("ours", 5), ToolsOffered((), 4), *AFTER_COMPACTION), "36.2K → ≈ 15.1K tokens"),
+    ):
+        story = ConversationTimeline()
+        story.read_all_facts(compacted_by_its_agent(own))
+        compaction = story.events[1]
+        assert fold_sentences.describe_event_briefly(compaction, 0) == f"{words} · 4 messages"
+        assert fold_sentences.describe_fold_figures(compaction) == f"{words} · 4 messages · requested by the user"
+    story = ConversationTimeline()
+    unmeasured = [
+        replace(one, fact=replace(one.fact, usage=Usage())) if isinstance(one.fact, ModelReplied) else one
+        for one in compacted_by_its_agent(AFTER_COMPACTION)
+    ]
+    story.read_all_facts(unmeasured)
+    assert fold_sentences.describe_event_briefly(story.events[1], 0).startswith("≈ 21.4K → ≈ 194 tokens")
+
+
+def test_what_a_request_had_beside_the_recorded_conversation_is_its_system_prompt_and_tools() -> None:
+    """The defect: 19.2K of "Conversation", then 23.1K of "Tool outputs", of which 125 were one."""
+    story = ConversationTimeline()
+    story.read_all_facts(compacted_by_its_agent())
+    system, _, _, conversation, _ = ([*layer] for layer in story.layers)
+    assert [low // 1_000 for low in system[:2]] == [19, 22]  # The output is 10,000 times what such models bill.
+    assert conversation[1] - system[1] == pytest.approx(270, abs=30)
+
+
+def test_our_own_requests_in_a_recorded_conversation_are_drawn_with_our_folds() -> None:
+    own: tuple[Fact, ...] = (
+        ToolsOffered((), 900),
+        ModelReplied((Text("w", 90),), "m", Stop.END),
+        Unfolded("h1"),
+    )
+    story = ConversationTimeline()
+    story.read_all_facts(compacted_by_its_agent(own))
+    assert list(story.seqs) == [3, 5, 6, 9, 10]
+
+
+def test_after_undo_here_the_requests_of_the_agent_are_still_those_of_its_compacted_conversation() -> None:
+    more = ModelReplied((Text("z", 90),), "claude-opus", Stop.END, Usage(input=23_500))
+    layers = []
+    for undone in ((), (Unfolded("h1"),), (Unfolded("h1"), Refolded("h1"))):
+        story = ConversationTimeline()
+        story.read_all_facts(compacted_by_its_agent((*AFTER_COMPACTION, *undone, more)))
+        layers.append([layer[-1] for layer in story.layers])
+    assert layers[0] == layers[1] == layers[2]
+    assert layers[0][0] > 22_000

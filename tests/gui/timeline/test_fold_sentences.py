@@ -96,7 +96,7 @@ def test_a_compaction_by_an_agent_is_called_that(why: str, agent: str, known: st
     story = ConversationTimeline()
     story.read_all_facts(recorded)
     assert fold_sentences.describe_event_title(story.events[-1]) == f"Compaction by {agent}"
-    assert fold_sentences.describe_fold_figures(story.events[-1]) == f"90 → 10 tokens · 2 messages{known}"
+    assert fold_sentences.describe_fold_figures(story.events[-1]) == f"≈ 90 → ≈ 10 tokens · 2 messages{known}"
 
 
 def test_the_beginning_of_a_fork_is_called_a_fork() -> None:
