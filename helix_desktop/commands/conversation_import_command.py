@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from helix_desktop.store.stored_workspace import StoredWorkspace
     from helix_desktop.workbench.history_imports import ImportResult
 
-SHOWN = 20  # The maximum number of complaints about a history that are printed.
-KEYS_SHOWN = 20
+SHOWN = 20  # The maximum number of complaints about a history, and of keys, that are printed.
 
 
 def add_history_import_commands(verbs: Subparsers) -> None:
@@ -176,7 +175,7 @@ async def _forget_keys_and_print_result(
     imported, known = len(result.imported), len(result.unchanged_conversations)
     lines.append(f"{imported:,} imported (import {result.run}); {known:,} had already been imported.")
     mark = " (forgotten)" if forgotten else ""
-    lines += [f"This looks like a key: {found['key']}{mark}" for found in keys[:KEYS_SHOWN]]
+    lines += [f"This looks like a key: {found['key']}{mark}" for found in keys[:SHOWN]]
     if keys and not forgotten:
         lines.append("To remove these keys, use `helix-desktop forget`, or import again with --forget-keys.")
     for complaint in () if arguments.json else _describe_complaints(complaints):

@@ -3,17 +3,14 @@
 import re
 from collections.abc import Mapping
 
+from helix_desktop.histories.program_names import AGENTS_TO_CONTINUE_IN
 from helix_desktop.json_values import text_at
 from helix_desktop.protocols.gateway_message import Json
 from helix_desktop.resources import read_table
 
 CLAUDE, CODEX, OPENCODE, GEMINI, PI = "Claude Code", "Codex", "opencode", "Gemini CLI", "pi"
 _HEADERS = {name: re.compile(words, re.IGNORECASE) for name, words in read_table("known_agents")["headers"].items()}
-_SESSIONS = (
-    "x-helix-conversation", "x-claude-code-session-id", "thread-id", "session_id", "session-id", "conversation_id",
-    "x-opencode-session", "x-session-affinity", "x-session-id",
-)  # fmt: skip
-_PARENTS = ("x-codex-parent-thread-id", "x-parent-session-id", "x-helix-parent")
+_SESSIONS, _PARENTS = (read_table("known_agents")["sessions"][name].split() for name in ("own", "parent"))
 _SUBAGENT = "x-claude-code-agent-id"
 _IN_USER = re.compile(r"session_([0-9a-fA-F-]{8,})")
 
@@ -27,8 +24,7 @@ def agent_from_headers(headers: Mapping[str, str]) -> str:
 
 def title_of_known_agent(name: str) -> str:
     """Return the display name of the agent for which an address was made."""
-    titles = {"claude": CLAUDE, "codex": CODEX, "opencode": OPENCODE, "gemini": GEMINI, "pi": PI}
-    return titles.get(name, name[:40])
+    return AGENTS_TO_CONTINUE_IN.get(name, name[:40])
 
 
 def session_of_request(headers: Mapping[str, str], body: Mapping[str, Json]) -> str:

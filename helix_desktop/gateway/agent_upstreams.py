@@ -15,15 +15,13 @@ from helix_desktop.errors import ActionRefused, ConfigFileMistake
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import object_at, objects_at
 from helix_desktop.providers.provider_catalog import is_provider_address
-from helix_desktop.resources import read_table
+from helix_desktop.resources import read_table, read_word_lists
 
 CLAUDE_MANAGED_SETTINGS = Path("/etc/claude-code/managed-settings.json")
 # Providers of opencode and pi that every address of the gateway serves.
 USUAL_PROVIDERS = frozenset(("anthropic", "openai", "google"))
 ADDRESSES = read_table("known_agents")["addresses"]  # By protocol: variables, and the path to append.
 CODEX_SYSTEM_FOLDER, OPENCODE_MANAGED_FOLDER = Path("/etc/codex"), Path("/etc/opencode")
-# With these, Claude Code works in another process, which `wrap` does not start.
-_RUNS_ELSEWHERE = ("--bg", "--background", "--cloud", "--remote", "--teleport", "--desktop")
 _GEMINI_SIGN_INS = {"gemini-api-key": "", "oauth-personal": "a Google account", "vertex-ai": "Vertex AI"}
 
 
@@ -137,7 +135,8 @@ def read_agent_environment(agent: str, where: AgentSurroundings) -> Mapping[str,
 
 def _find_claude_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
     files = claude_settings_files(where)
-    if moved := next((one for one in where.arguments if one.partition("=")[0] in _RUNS_ELSEWHERE), ""):
+    elsewhere = read_word_lists("known_agents")["claude_elsewhere"]
+    if moved := next((one for one in where.arguments if one.partition("=")[0] in elsewhere), ""):
         raise _refusal("Claude Code", f"with {moved} it does not run in this terminal")
     given = object_at(_claude_settings_in_arguments(where), "env")
     if given.get("ANTHROPIC_BASE_URL"):

@@ -49,6 +49,7 @@ from helix_desktop.protocols.gemini import gemini_gateway
 from helix_desktop.protocols.openai_responses import responses_gateway
 from helix_desktop.protocols.protocol_table import MESSAGE_FIELDS, WIRE_MODULES, with_messages
 from helix_desktop.providers.http_transport import build_http_client, is_loopback
+from helix_desktop.resources import read_word_lists
 
 log = logging.getLogger(__name__)
 
@@ -62,10 +63,7 @@ SideReply = tuple["SideReplyRecorder", Ticket, Replied | None, str]
 MOST_HELD_REQUESTS = 64
 ASK_SECONDS = 180.0
 NOT_FOLDED = "The agent is signed in with a subscription. With a subscription, folding is off unless you turn it on."
-_HEAD_FIELDS = (
-    "system", "instructions", "systemInstruction", "tools", "tool_choice", "toolConfig", "thinking",
-    "context_management",
-)  # fmt: skip
+_HEAD_FIELDS = read_word_lists("known_agents")["request_head"]
 
 
 @dataclass(slots=True)

@@ -12,25 +12,14 @@ from helix_desktop.protocols.anthropic import anthropic_gateway
 from helix_desktop.protocols.gemini import gemini_gateway
 from helix_desktop.protocols.openai_chat import chat_gateway
 from helix_desktop.protocols.openai_responses import responses_gateway
+from helix_desktop.resources import read_table, read_word_lists
 
 STATUS = "/.helix/status"
-UPSTREAMS: Mapping[str, str] = {
-    anthropic_gateway.NAME: "https://api.anthropic.com",
-    chat_gateway.NAME: "https://api.openai.com/v1",
-    responses_gateway.NAME: "https://api.openai.com/v1",
-    gemini_gateway.NAME: "https://generativelanguage.googleapis.com",
-}
+UPSTREAMS = {protocol: one["provider"] for protocol, one in read_table("known_agents")["addresses"].items()}
 CODEX_SUBSCRIPTION_URL = "https://chatgpt.com/backend-api/codex"
 _GEMINI = re.compile(r"/models/([^/:]+):(generateContent|streamGenerateContent|countTokens)$")
 _PREFIX = re.compile(r"^(?:/t/(?P<token>[^/]+)|/w/(?P<workspace>[^/]+)|/a/(?P<agent>[^/]+))*(?=/|$)")
-# Headers that apply to one connection only and must not be forwarded.
-CONNECTION_HEADERS = frozenset((
-    "host", "connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding",
-    "upgrade", "content-length",
-))  # fmt: skip
-HELIX_HEADERS = frozenset(
-    {"x-helix-token", "x-helix-agent", "x-helix-conversation", "x-helix-parent", "x-helix-upstream"}
-)
+CONNECTION_HEADERS, HELIX_HEADERS = map(frozenset, read_word_lists("kept_headers").values())
 NO_KEY = b"Bearer acp-proxy"  # Claude Code over ACP sends it besides the key from `providers/set`.
 
 

@@ -172,8 +172,8 @@ def _read_folder_and_time(kind: str, file: Path, copy: Path | None = None) -> tu
     except OSError:
         return folder, time
     if kind == cline_history.KIND:
-        told = cline_history.working_folder_in_cline_text(begins.decode("utf-8", "replace"))
-        return told or text_at(cline_history.read_about_cline_session(file), "cwd"), time
+        about = text_at(cline_history.read_about_cline_session(file), "cwd")
+        return about or cline_history.working_folder_in_cline_text(begins.decode("utf-8", "replace")), time
     for line in begins.split(b"\n"):
         value = object_at(parse_json_or_none(line))
         inner = object_at(value, "payload")

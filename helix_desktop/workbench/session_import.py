@@ -33,6 +33,7 @@ from helix_desktop.engine.facts import (
     ToolReturned,
     UserSaid,
 )
+from helix_desktop.engine.foreign_agent_facts import STRAY
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.engine.view import build_state
 from helix_desktop.fast_dataclass import dataclass
@@ -84,6 +85,7 @@ class SessionToImport:
     meter: WindowMeter | None  # The context's size, for the list. None: unknown until it is opened.
     keys: list[tuple[int, str]]  # Texts that look like keys, each with the number of its message.
     unread: Sequence[bytes] = ()  # Lines that the reader skipped. They are stored unchanged.
+    damaged: bool = False  # Whether a line could not be read at all.
 
     def with_unique_session_name(self) -> "SessionToImport":
         """Return the session with a unique name, because two files may use the same name."""
@@ -216,8 +218,8 @@ class SessionWriter:
         return [ConversationChanged(title)]
 
     async def _append_after_summary(self, facts: Sequence[Recorded], present: Sequence[Recorded], common: int) -> bool:
-        """Import a file in which the other program replaced older messages by a summary or by nothing: they stay
-        here, the summary becomes a fold over them, and new messages follow. False if the file has other content.
+        """Import a file in which the other program replaced older messages by a summary or by nothing, or which is
+        damaged: they stay here, a summary becomes a fold over them, and new messages follow. False if the file has other content.
         """
         stand = [one for one in present if _is_message_fact(one.fact)]
         said = [number for number, draft in enumerate(self.held.made, 1) if draft.is_message_or_result][common:]
@@ -228,16 +230,33 @@ class SessionWriter:
         lengths = range(min(len(here), len(there)), 0, -1)
         kept = next((length for length in lengths if here[len(here) - length :] == there[:length]), 0)
         fold = _build_fold_of_summary(facts, stand[: len(stand) - kept], first) if first.is_summary else None
-        if not kept and fold is None and not _has_fold_of_summary(facts, first):
+        fresh = later[kept] if kept < len(later) else len(self.held.made) + 1
+        is_other = not kept and fold is None and not _has_fold_of_summary(facts, first)
+        if is_other and not (fresh := self._find_first_after_damage(stand[common:], here, later, there)):
             return False
         for number, one in zip(later[:kept], stand[len(stand) - kept :], strict=True):
             self._seqs[number] = one.seq
-        fresh = later[kept] if kept < len(later) else len(self.held.made) + 1
         if fold is not None or fresh <= len(self.held.made):
             await self._append_added_messages(facts, present, (len(stand), fresh), [], [fold] if fold else [])
         else:
             self.new_from = len(self.held.recording.messages)
         return True
+
+    def _find_first_after_damage(
+        self, stand: Sequence[Recorded], here: Sequence[str], said: Sequence[int], there: Sequence[str]
+    ) -> int:
+        """Return the first new draft of a file with lines that cannot be read any more: what they said stays here.
+        0 if no line is damaged, or if the file does not have the last message from here, or other words of the user.
+        """
+        places = [at for at, text in enumerate(there) if text == here[-1]][: here.count(here[-1])]
+        if not self.held.damaged or not places or places[-1] >= len(stand):
+            return 0
+        for number, text in zip(said[: places[-1] + 1], there, strict=False):
+            if text in here:
+                self._seqs[number] = stand[here.index(text)].seq
+            elif isinstance(self.held.made[number - 1].fact, UserSaid) and STRAY.strip() not in text:
+                return 0
+        return said[places[-1] + 1] if places[-1] + 1 < len(said) else len(self.held.made) + 1
 
     def _count_common_messages(self, present: Sequence[Recorded], *, forgotten: bool) -> int:
         """Count messages and results that are equal here and in the file. If some were forgotten, all count."""

@@ -78,7 +78,7 @@ class SessionPreparation:
             while recording is not None:
                 prepared, recording = self._prepare_session(file, recording, tokens), next(read, None)
                 if recording is None and isinstance(prepared, SessionToImport):
-                    prepared = replace(prepared, stamp=stamp, unread=tuple(told.unread))
+                    prepared = replace(prepared, stamp=stamp, unread=tuple(told.unread), damaged=bool(told.complaints))
                 yield prepared
         except (NotFound, InvalidInput) as error:
             yield str(error)

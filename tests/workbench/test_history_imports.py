@@ -49,7 +49,7 @@ from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.workbench import Workbenches, history_imports
 from helix_desktop.workbench.conversation_list_rows import ConversationListRows, facts_paid_here
 from helix_desktop.workbench.history_imports import HistoryImport, ImportResult
-from helix_desktop.workbench.session_import import SessionWriter
+from helix_desktop.workbench.session_import import SAID, SessionWriter
 from helix_desktop.workbench.session_preparation import SessionPreparation
 from tests.conftest import Expect
 from tests.histories import written
@@ -454,6 +454,43 @@ async def test_a_key_is_found_wherever_it_is_stored_and_forgetting_removes_it(
     assert KEY in await stored(workspace)
     await workspace.forget_content(text=KEY)
     assert KEY not in await stored(workspace)
+
+
+@pytest.mark.parametrize("line", range(1, 8))
+async def test_a_line_that_is_damaged_later_takes_nothing_away_from_what_was_imported(
+    workspace: StoredWorkspace, tmp_path: Path, line: int
+) -> None:
+    """Seen: a few bytes were overwritten, and the next import took the call and its output out of the conversation."""
+    path = written.claude(tmp_path)
+    await brought(workspace, path)
+    (facts,) = await whole(workspace)
+    before = [one.fact for one in build_state(facts).facts_on_path() if isinstance(one.fact, SAID)]
+    lines = path.read_bytes().splitlines(keepends=True)
+    damaged = [*lines[:line], b"#" * (len(lines[line]) - 1) + b"\n", *lines[line + 1 :]]
+    path.write_bytes(b"".join(damaged))
+    await brought(workspace, path)
+    (facts,) = await whole(workspace)
+    assert [one.fact for one in build_state(facts).facts_on_path() if isinstance(one.fact, SAID)] == before
+    more = [written.claude_said(9, 8, "go on"), written.claude_reply(10, 9, "m4", written.text("Gone on."))]
+    path.write_bytes(b"".join([*damaged, *(json.dumps(one).encode() + b"\n" for one in more)]))
+    await brought(workspace, path)
+    (facts,) = await whole(workspace)
+    after = [one.fact for one in build_state(facts).facts_on_path() if isinstance(one.fact, SAID)]
+    kept = len(before) if line < 7 else len(after) - 2  # What was damaged is the last message from here.
+    assert (after[:kept], len(after)) == (before[:kept], kept + 2)
+
+
+async def test_words_of_the_user_that_replaced_others_are_no_damage(workspace: StoredWorkspace, tmp_path: Path) -> None:
+    """The agent went back and asked otherwise; another line of its file cannot be read."""
+    path = written.claude(tmp_path)
+    await brought(workspace, path)
+    session = written.claude_session()
+    session[0] = written.claude_said(1, None, "list something else")
+    path.write_text("".join(f"{json.dumps(one)}\n" for one in [session[0], *session[5:]]) + "{broken\n")
+    await brought(workspace, path)
+    (facts,) = await whole(workspace)
+    said = [one.fact for one in build_state(facts).facts_on_path() if isinstance(one.fact, UserSaid)]
+    assert next(part.text for fact in said for part in fact.parts if isinstance(part, Text)) == "list something else"
 
 
 async def stored(workspace: StoredWorkspace) -> str:
