@@ -9,7 +9,6 @@ default.
 """
 
 import difflib
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 from helix_desktop import atomic_files
 from helix_desktop.errors import ConfigFileMistake, InvalidInput
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.resources import resources_folder
+from helix_desktop.resources import read_json_resource
 
 if TYPE_CHECKING:
     from tomlkit import TOMLDocument
@@ -84,7 +83,7 @@ LANGUAGES = {"en": "English", "de": "Deutsch", "zh_CN": "简体中文 (Chinese)"
 
 
 def _read_declared_settings() -> Iterator[ProgramSetting[Any]]:
-    for key, fields in json.loads((resources_folder() / "program_settings.json").read_text("utf-8")).items():
+    for key, fields in read_json_resource("program_settings.json").items():
         choices = ("system", *LANGUAGES) if key == "appearance.language" else tuple(fields.pop("choices", ()))
         yield ProgramSetting(key, choices=choices, **fields)
 

@@ -1,5 +1,6 @@
 """Finds the files that ship with the program: `resources/` beside the package, or inside an installed one."""
 
+import json
 import sys
 from collections.abc import Mapping
 from functools import cache
@@ -14,6 +15,11 @@ def resources_folder() -> Path:
         if place.is_dir():
             return place
     raise FileNotFoundError(f"the resources folder is missing beside {package}")
+
+
+def read_json_resource(name: str) -> Any:
+    """Returns what a JSON file contains: `name` is its path in `resources`."""
+    return json.loads((resources_folder() / name).read_text("utf-8"))
 
 
 @cache

@@ -9,7 +9,6 @@ import binascii
 import functools
 import hashlib
 import itertools
-import json
 import logging
 import sys
 import threading
@@ -21,7 +20,7 @@ import tiktoken
 
 from helix_desktop.errors import StoreFailed
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.resources import resources_folder
+from helix_desktop.resources import read_json_resource, resources_folder
 
 PIECE = 16_384  # Texts of more characters are cut at line ends, which changes counts by only 0.0002 %.
 BATCH = 1 << 18  # One call counts about this many characters.
@@ -45,7 +44,7 @@ class TokenVocabulary:
 
 
 def _read_vocabularies() -> Iterator[TokenVocabulary]:
-    for name, fields in json.loads((resources_folder() / "encodings" / "vocabularies.json").read_text("utf-8")).items():
+    for name, fields in read_json_resource("encodings/vocabularies.json").items():
         yield TokenVocabulary(name, fields["sha256"], "|".join(fields["words"]), fields["special"])
 
 

@@ -36,7 +36,12 @@ async def _print_turns_with_files(bench: Workbench, arguments: Namespace, consol
         lines.append(f"Turn {turn.turn_numbers}: {turn.title}" + ("" if files else " (undone)"))
         for file in files:
             counts = f"{file.change_word:<8} +{file.added:<6} -{file.removed:<6}"
-            lines.append(f"  {counts} {printable_path(file.place)}")
+            other = (
+                f" ({'now' if file.change.after is None else 'was'} {printable_path(file.renamed)})"
+                if file.renamed
+                else ""
+            )
+            lines.append(f"  {counts} {printable_path(file.place)}{other}")
     if arguments.json:
         await changes.prepare_checkpoints()
         left = [{"path": left.path, "why": left.why} for left in changes.list_uncovered_paths()]

@@ -29,7 +29,8 @@ async def _print_copies(bench: Workbench, arguments: Namespace, console: Console
     contents = await bench.copies.read_status_of_copies()
     found = [copy for copy in await asyncio.to_thread(bench.copies.list_copies) if copy.id in contents]
     told = [_describe_copy(bench, copy, contents[copy.id]) for copy in found]
-    return await print_result(arguments, console, told, *(_format_copy_line(each, contents[each.id]) for each in found))
+    lines = [await _format_copy_line(bench, each, contents[each.id]) for each in found]
+    return await print_result(arguments, console, told, *lines)
 
 
 async def _print_copy(bench: Workbench, arguments: Namespace, console: Console) -> int:
@@ -40,7 +41,7 @@ async def _print_copy(bench: Workbench, arguments: Namespace, console: Console) 
     lines += [note for made in copy.repositories for note in made.notes]
     lines += [f"Not committed: {name}" for name in found.uncommitted]
     lines += [f"Also changed in {', '.join(others)}: {path}" for path, others in found.overlaps.items()]
-    lines = [_format_copy_line(copy, found), *lines]
+    lines = [await _format_copy_line(bench, copy, found), *lines]
     return await print_result(arguments, console, _describe_copy(bench, copy, found), *lines)
 
 
@@ -48,7 +49,8 @@ async def _bring_back_into_folder(bench: Workbench, arguments: Namespace, consol
     copy = await _find_copy(bench, arguments.copy)
     if arguments.by == "discard" and not arguments.yes:
         found = await bench.copies.read_copy_status(copy)
-        await print_result(arguments, console, _describe_copy(bench, copy, found), _format_copy_line(copy, found))
+        line = await _format_copy_line(bench, copy, found)
+        await print_result(arguments, console, _describe_copy(bench, copy, found), line)
         return workspace_access.ASKING
     said = await bench.copies.bring_back(copy, arguments.by, arguments.message, arguments.conflicts)
     return await print_result(arguments, console, {"copy": copy.id, "by": arguments.by, "done": said}, *said)
@@ -66,8 +68,11 @@ def _describe_copy(bench: Workbench, copy: FolderCopy, found: CopyStatus) -> dic
     return {**about, "created": copy.created, "whole": copy.is_whole, **asdict(found)}
 
 
-def _format_copy_line(copy: FolderCopy, found: CopyStatus) -> str:
+async def _format_copy_line(bench: Workbench, copy: FolderCopy, found: CopyStatus) -> str:
     files, overlaps = (format_things(len(some), "file", "files") for some in (found.uncommitted, found.overlaps))
+    if copy.brought and not found.problem:
+        left = await bench.copies.list_files_not_brought_back(copy)
+        files = f"{format_things(len(left), 'file', 'files')} not brought back, {files}"
     only = f"{files} not committed, {format_things(found.commits, 'commit', 'commits')} of its own"
     state = found.problem or (
         only if copy.is_whole else "incomplete: the copy was never finished, and no work was done in it"

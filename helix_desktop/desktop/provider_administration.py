@@ -15,23 +15,12 @@ from helix_desktop.providers import provider_catalog
 from helix_desktop.providers.configured_providers import ConfiguredProviders
 from helix_desktop.providers.http_transport import ProviderConnections, strip_and_check_key
 from helix_desktop.providers.model_prices import ModelInfo, without_edition_date
+from helix_desktop.resources import read_json_resource, resources_folder
 from helix_desktop.secrets import ProviderKey, SecretKeeper, SecretStorage
 
-TITLES = {
-    "anthropic": "Anthropic", "openai": "OpenAI", "gemini": "Google Gemini", "openrouter": "OpenRouter",
-    "deepseek": "DeepSeek", "mistral": "Mistral", "xai": "xAI", "groq": "Groq", "ollama": "Ollama",
-    "lmstudio": "LM Studio", "llamacpp": "llama.cpp", "vllm": "vLLM",
-}  # fmt: skip
+TITLES: Mapping[str, str] = read_json_resource("provider_titles.json")
 # Patterns of the models that most people want: without dates, and without variants at ten times the price.
-_WANTED = (
-    r"claude-sonnet-[\d-]+",
-    r"claude-opus-[\d-]+",
-    r"gpt-[\d.]+",
-    r"gemini-[\d.]+-pro",
-    r"deepseek-(chat|v\d+-pro)",
-    r"mistral-large(-\d+)?",
-    r"grok-[\d.]+",
-)
+_WANTED = tuple((resources_folder() / "usual_models.txt").read_text("utf-8").split())
 REFRESH = 20.0  # A provider must list its models within this many seconds.
 _WHERE = {"keyring": SecretKeeper.KEYRING, "session": SecretKeeper.SESSION, "file": SecretKeeper.FILE}
 DEMO = "demo/demo"

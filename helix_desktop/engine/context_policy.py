@@ -8,18 +8,17 @@ declarations. What thresholds do is not known here; see `strategies/`.
 import dataclasses
 import difflib
 import functools
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from helix_desktop.engine.facts import PolicySet
 from helix_desktop.errors import InvalidInput
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.resources import resources_folder
+from helix_desktop.resources import read_json_resource
 
 Value = float | int | str | bool
 BOOLEAN_WORDS = {"true": True, "on": True, "yes": True, "false": False, "off": False, "no": False}
-_TABLE = json.loads((resources_folder() / "policy.json").read_text("utf-8"))
+_TABLE = read_json_resource("policy.json")
 PRESETS: Mapping[str, str] = _TABLE["presets"]
 DEFAULT_PRESET = "layered"
 

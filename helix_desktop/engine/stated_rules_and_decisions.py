@@ -8,16 +8,15 @@ anywhere in a word, as their languages do not mark where words end.
 """
 
 import functools
-import json
 import re
 
-from helix_desktop.resources import resources_folder
+from helix_desktop.resources import read_json_resource
 
 
 @functools.cache
 def read_message_patterns() -> dict[str, str]:
     """Return the patterns and characters by which messages and outputs are read. Each is written in pieces."""
-    texts = json.loads((resources_folder() / "message_patterns.json").read_text("utf-8"))
+    texts = read_json_resource("message_patterns.json")
     return {name: "".join(pieces) for name, pieces in texts.items()}
 
 
@@ -26,7 +25,7 @@ _DECIDED = re.compile(read_message_patterns()["decided"], re.IGNORECASE)
 
 @functools.cache
 def read_rule_words(name: str) -> tuple[str, ...]:
-    packs = json.loads((resources_folder() / "rule_words.json").read_text("utf-8"))[name]
+    packs = read_json_resource("rule_words.json")[name]
     return tuple(word for pack in packs.values() for word in pack)
 
 

@@ -9,19 +9,18 @@ and fields, with 3:1 on all of them. A kind of context has two colours: one for 
 marks, and a darker or lighter one for text (`*_text`).
 """
 
-import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from helix_desktop.resources import resources_folder
+from helix_desktop.resources import read_json_resource
 
 if TYPE_CHECKING:  # Imported for types only: the window must appear before the engine is loaded.
     from helix_desktop.engine.messages import ContextKind
 
 
 Scheme = Mapping[str, str]  # The colour of each token, as #rrggbb.
-_LIGHT_AND_DARK = json.loads((resources_folder() / "style" / "colours.json").read_text("utf-8"))
-PALETTE_ROLES: Scheme = json.loads((resources_folder() / "style" / "palette_roles.json").read_text("utf-8"))
+_LIGHT_AND_DARK = read_json_resource("style/colours.json")
+PALETTE_ROLES: Scheme = read_json_resource("style/palette_roles.json")
 LIGHT: Scheme = {name: light for name, (light, _) in _LIGHT_AND_DARK.items()}
 DARK: Scheme = {name: dark for name, (_, dark) in _LIGHT_AND_DARK.items()}
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from typing import Any
 
 from PySide6.QtWidgets import QWidget
 
@@ -28,25 +29,27 @@ class CopyBringBack:
     done: Callable[[Sequence[str]], object]
 
     def ask_for_way(self) -> None:
-        self._run_with_copy(self._find_files_in_other_copies, self._show_ways)
+        self._run_with_copy(self._find_files_to_name, self._show_ways)
 
     def _run_with_copy(
-        self, work: Callable[[FolderCopy], Awaitable[Sequence[str]]], then: Callable[[Sequence[str]], object]
+        self, work: Callable[[FolderCopy], Awaitable[Sequence[Any]]], then: Callable[[Sequence[Any]], object]
     ) -> None:
         """Works with the copy, which may be another conversation's if this is a fork or a sub-agent's."""
 
-        async def find_copy_and_work() -> Sequence[str]:
+        async def find_copy_and_work() -> Sequence[Any]:
             session = await self.bench.open_session(self.row.id)
             copy = await asyncio.to_thread(self.bench.copies.find_copy, session.conversation.state.own_copy)
             return await work(copy) if copy is not None else ()
 
         self.doing.run_in_background(find_copy_and_work(), then=then)
 
-    async def _find_files_in_other_copies(self, copy: FolderCopy) -> Sequence[str]:
+    async def _find_files_to_name(self, copy: FolderCopy) -> Sequence[Sequence[str]]:
+        """Finds the files that were not brought back, and those that other copies have changed as well."""
         found = (await self.bench.copies.read_status_of_copies()).get(copy.id)
-        return [*found.overlaps] if found is not None else ()
+        left = await self.bench.copies.list_files_not_brought_back(copy)
+        return left, [*found.overlaps] if found is not None else ()
 
-    def _show_ways(self, both: Sequence[str]) -> None:
+    def _show_ways(self, files: Sequence[Sequence[str]]) -> None:
         ways: list[tuple[str, Callable[[], object]]] = [
             (tr("Merge"), partial(self._bring_back_and_tell, "merge")),
             (tr("Rebase"), partial(self._bring_back_and_tell, "rebase")),
@@ -54,7 +57,7 @@ class CopyBringBack:
             (tr("Discard…"), self._ask_to_discard),
         ]
         title = tr("Bring back the copy of {branch}", branch=self.row.copy)
-        ask_to_choose_one(self.window, title, explain_bring_back_ways(both), "", ways)
+        ask_to_choose_one(self.window, title, explain_bring_back_ways(*files), "", ways)
 
     def _bring_back_and_tell(self, way: str, conflicts: str = "leave") -> None:
         self._run_with_copy(lambda copy: self.bench.copies.bring_back(copy, way, self.row.title, conflicts), self.done)
@@ -81,9 +84,10 @@ class CopyBringBack:
         self._run_with_copy(self.bench.copies.list_files_not_brought_back, ask_about_files)
 
 
-def explain_bring_back_ways(both: Sequence[str]) -> str:
-    """Explains the ways to merge a copy. `both`: its files that other copies have changed, too."""
+def explain_bring_back_ways(left: Sequence[str], both: Sequence[str]) -> str:
+    """Explains the ways to merge a copy. `left`: its files to bring back; `both`: those that other copies have changed, too."""
     text = tr("“Merge” and “Rebase” move your branch. Uncommitted files in the copy are committed first, with the conversation's title as the message. “Apply as uncommitted changes” edits your files, and you can undo these edits. Files you have changed are never overwritten.")  # fmt: skip
+    text += f"\n\n{tr('Not brought back:')}\n{name_first_files(left)}" if left else ""
     said = tr("These files were also changed in other copies:")
     return f"{text}\n\n{said}\n{name_first_files(both)}" if both else text
 

@@ -30,7 +30,7 @@ def tr(text: str, **values: object) -> str:
 @cache
 def read_shown_names() -> Mapping[str, Mapping[str, str]]:
     """Returns what the values of a table are called in English. The key of an enum's member is its value."""
-    return dict(json.loads((resources.resources_folder() / "shown_names.json").read_text("utf-8")))
+    return dict(resources.read_json_resource("shown_names.json"))
 
 
 def translate_name(table: str, value: str, *, otherwise: str = "", **inserted: object) -> str:

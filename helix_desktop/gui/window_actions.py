@@ -5,7 +5,6 @@ The module that can carry out an action sets its handler (`ActionRegistry.set_ac
 action without a handler is disabled.
 """
 
-import json
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 
@@ -17,7 +16,7 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.translation import tr
 from helix_desktop.histories.program_names import AGENTS_TO_CONTINUE_IN
 from helix_desktop.program_settings import SHORTCUTS, ProgramSettings
-from helix_desktop.resources import resources_folder
+from helix_desktop.resources import read_json_resource
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +35,7 @@ class WindowAction:
 @cache
 def read_declared_actions() -> tuple[WindowAction, ...]:
     """Returns all actions in the order of the menus, in English. `{agent}` stands for each agent to continue in."""
-    menus = json.loads((resources_folder() / "window_actions.json").read_text("utf-8"))
+    menus = read_json_resource("window_actions.json")
     return tuple(WindowAction(group=group, **fields) for group, actions in menus.items() for fields in actions)
 
 

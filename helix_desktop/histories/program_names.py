@@ -1,18 +1,11 @@
 """Display names of programs with readable histories, by kind of history (`KIND` of each module)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from helix_desktop.errors import InvalidInput
+from helix_desktop.resources import read_json_resource
 
-NAMES = {
-    "claude-code": "Claude Code",
-    "codex": "Codex",
-    "opencode": "opencode",
-    "gemini-cli": "Gemini CLI",
-    "pi": "pi",
-    "cline": "Cline",
-    "goose": "goose",
-}
+NAMES: Mapping[str, str] = read_json_resource("history_programs.json")
 # The gateway and an agent's own history record the same reply at most this many seconds apart.
 SAME_REPLY_SECONDS = 60.0
 # Agents that can continue a conversation (the first of `NAMES`), by the name passed to `conversation restore --to`.

@@ -1,13 +1,12 @@
 """The tools that builtin_context_cache offers over MCP. `resources/mcp_tools.json` describes them and their arguments."""
 
-import json
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.mcp_server import cache_operations
-from helix_desktop.resources import resources_folder
+from helix_desktop.resources import read_json_resource
 
 NAME = "builtin_context_cache"
 INSTRUCTIONS = (
@@ -46,7 +45,7 @@ _OPERATIONS: dict[str, RunTool] = {
 
 
 def _read_offers() -> Iterator[OfferedTool]:
-    for name, fields in json.loads((resources_folder() / "mcp_tools.json").read_text("utf-8")).items():
+    for name, fields in read_json_resource("mcp_tools.json").items():
         yield OfferedTool(name, run=_OPERATIONS[name], **fields)
 
 

@@ -1,7 +1,6 @@
 """Lists the providers and how to reach each, and connects one as a ModelClient."""
 
 import asyncio
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
@@ -27,7 +26,7 @@ from helix_desktop.providers import http_transport
 from helix_desktop.providers.demo_model import DEMO, DemoModel
 from helix_desktop.providers.http_model_client import HttpModelClient
 from helix_desktop.providers.model_prices import ModelInfo, merge_model_knowledge
-from helix_desktop.resources import resources_folder
+from helix_desktop.resources import read_json_resource
 from helix_desktop.secrets import ProviderKey, host_of_address
 
 # For each variable with a key: the variables that name the address which the key is for.
@@ -82,7 +81,7 @@ class ProviderConfig:
 
 
 # Each with its protocol, its address and the environment variable of its key.
-_ROWS: Mapping[str, Sequence[str]] = json.loads((resources_folder() / "provider_presets.json").read_text("utf-8"))
+_ROWS: Mapping[str, Sequence[str]] = read_json_resource("provider_presets.json")
 PRESETS: Mapping[str, ProviderConfig] = {
     name: ProviderConfig(name, kind, address, variable) for name, (kind, address, variable) in _ROWS.items()
 }

@@ -1,14 +1,13 @@
 """Formats a replay's results as lines for a terminal and as JSON."""
 
-import json
 from collections.abc import Iterator, Sequence
 
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.replay.replay_figures import ReplayFigures, sum_figures
-from helix_desktop.resources import resources_folder
+from helix_desktop.resources import read_json_resource
 
 # The heading and the width of each column, and what it shows.
-REPORT_COLUMNS = json.loads((resources_folder() / "replay_columns.json").read_text("utf-8"))
+REPORT_COLUMNS = read_json_resource("replay_columns.json")
 
 
 @dataclass(frozen=True, slots=True)

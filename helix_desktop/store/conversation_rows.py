@@ -6,15 +6,9 @@ from dataclasses import fields, replace
 from helix_desktop.engine import facts
 from helix_desktop.engine.agent_additions import split_off_agent_additions
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.resources import read_json_resource
 
-COLUMNS = (
-    ("id", "TEXT NOT NULL"), ("last_seq", "INTEGER NOT NULL"), ("created", "REAL NOT NULL"),
-    ("updated", "REAL NOT NULL"), ("title", "TEXT NOT NULL"), ("begins", "TEXT NOT NULL"),
-    ("pinned", "INTEGER NOT NULL"), ("archived", "INTEGER NOT NULL"), ("trashed", "INTEGER NOT NULL"),
-    ("parent", "TEXT NOT NULL"), ("parent_call", "TEXT NOT NULL"), ("forked_from", "TEXT NOT NULL"),
-    ("forked_at", "INTEGER NOT NULL"), ("turns", "INTEGER NOT NULL"), ("sent", "INTEGER NOT NULL"),
-    ("written", "INTEGER NOT NULL"), ("cost", "REAL NOT NULL"),
-)  # fmt: skip
+COLUMNS = tuple(map(tuple, read_json_resource("schemas/conversation_columns.json")))
 _LARGEST = 2**63 - 1
 _BEGINS = 120  # In characters. If there is no title, this much of the first message is shown.
 

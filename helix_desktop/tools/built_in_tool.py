@@ -1,7 +1,6 @@
 """Defines a built-in tool: a name, a schema, and a coroutine given its arguments and resources."""
 
 import functools
-import json
 from collections.abc import AsyncIterable, Awaitable, Callable, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
@@ -11,7 +10,7 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FileChanged, Stored, ToolCall
 from helix_desktop.engine.ports import CallContext, ContentCache, EntryOrigin, SearchIndex, TokenCounter
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.resources import resources_folder
+from helix_desktop.resources import read_json_resource
 from helix_desktop.tools.changes.checkpoints import Checkpoints
 from helix_desktop.tools.permission import ToolAction
 from helix_desktop.tools.workspace_roots import WorkspaceRoots
@@ -159,7 +158,7 @@ class BuiltInTool:
 
 @functools.cache
 def read_tool_descriptions() -> Mapping[str, Any]:
-    return dict(json.loads((resources_folder() / "tools.json").read_text("utf-8")))
+    return dict(read_json_resource("tools.json"))
 
 
 def declare_tool(name: str, run_tool: RunTool) -> BuiltInTool:

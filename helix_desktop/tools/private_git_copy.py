@@ -145,7 +145,7 @@ class GitCheckout:
 class CopySource:
     """What a copy was made from. `base`: the commit, or empty without git; `branch`: empty for a
     detached HEAD; `objects`: folders whose objects it borrows; `notes`: sentences on what it lacks;
-    `carried`: uncommitted files, with size and time in the copy, or nothing for a deleted file.
+    `carried`: uncommitted files, with size, time and mode in the copy, or nothing for a deleted file.
     """
 
     source: str
@@ -220,7 +220,7 @@ def create_repository_copy(source: GitCheckout, copy: GitCheckout, *, with_chang
         raise ActionRefused("A commit was made while the repository was being copied.", remedy="Try again.")
     lines = copy.run("count-objects", "-v").splitlines()
     borrowed = [os.fsdecode(line[11:]) for line in lines if line.startswith(b"alternate: ")]
-    carried = {name: size_and_time(copy.folder / name) for name in map(os.fsdecode, changed)}
+    carried = {name: size_time_and_mode(copy.folder / name) for name in map(os.fsdecode, changed)}
     return CopySource(str(source.folder), base, branch, tuple(borrowed), tuple(notes), carried)
 
 
@@ -293,13 +293,15 @@ def list_uncommitted_paths(copy: GitCheckout, made: CopySource) -> list[bytes]:
 
 def _untouched_paths(copy: GitCheckout, made: CopySource) -> set[str]:
     """Return the user's uncommitted files that are as they were when the copy was made."""
-    return {name for name, at in made.carried.items() if [*at] == size_and_time(copy.folder / name)}
+    there = ((name, at, size_time_and_mode(copy.folder / name)) for name, at in made.carried.items())
+    return {name for name, at, found in there if [*at] == found[: len(at) or None]}  # Older copies have no mode.
 
 
-def size_and_time(path: Path) -> list[int]:
+def size_time_and_mode(path: Path) -> list[int]:
+    """Return what tells that a file was changed; of its mode, only whether it is executable, as git does."""
     with suppress(OSError):
         found = path.lstat()
-        return [found.st_size, found.st_mtime_ns]
+        return [found.st_size, found.st_mtime_ns, found.st_mode & 0o100]
     return []
 
 

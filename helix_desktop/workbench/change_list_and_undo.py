@@ -176,7 +176,7 @@ class FileChanges:
         return await self._differences.with_line_counts(
             self._differences.join_differences(
                 await self._differences.without_foreign_lines(found),
-                folder_state.without_folders_whose_contents_changed,
+                folder_state.without_folders_beside_files,
             )
         )
 
@@ -187,7 +187,7 @@ class FileChanges:
         changes = folder_state.compare_trees(before, self.workspace_checkpoints.folders.known_items())
         found = [
             self._differences.build_file_change(change, (), broken=False)
-            for change in (changes if folders else folder_state.without_folders_whose_contents_changed(changes))
+            for change in (changes if folders else folder_state.without_folders_beside_files(changes))
         ]
         return found if folders else await self._differences.with_line_counts(found)
 

@@ -85,7 +85,7 @@ class StepDifferences:
         return FileChange(change, place, by=what, step=step, broken=broken, sources=tuple(sources))
 
     async def with_line_counts(self, files: Sequence[FileChange]) -> Sequence[FileChange]:
-        """Add how many lines were added and removed, if that is quick to count."""
+        """Add how many lines were added and removed, if that is quick to count, and which files were renamed."""
         left = _LARGE
         found = []
         for file in files:
@@ -95,7 +95,7 @@ class StepDifferences:
                     added, removed = await self._count_changed_lines(file)
                     file = replace(file, added=added, removed=removed)  # noqa: PLW2901 -- the same with its counts
             found.append(file)
-        return found
+        return turn_changes.mark_renames(found)
 
     async def _count_changed_lines(self, file: FileChange) -> tuple[int, int]:
         """Count the added and removed lines. The result for two contents never changes, so it is kept."""

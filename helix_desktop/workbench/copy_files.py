@@ -145,7 +145,7 @@ def remember_brought_back(
         merged = {}
         for _, at, made in find_checkouts(copy):
             names = map(os.fsdecode, at.uncommitted_paths())
-            carried = {name: copying.size_and_time(at.folder / name) for name in names}
+            carried = {name: copying.size_time_and_mode(at.folder / name) for name in names}
             merged[made.source] = replace(made, base=at.head, carried=carried)
         repositories = [merged.get(made.source, made) for made in repositories]
     save_copy_description(replace(copy, brought=brought, replaced=replaced, repositories=repositories))

@@ -450,7 +450,9 @@ class RepositoryCopies(CopiesInUse):
         else:
             session = await self._bench.start_conversation(_TITLE, identity=begun.conversation)
         if not is_there or not begun.last_seq:
-            facts = [UserSaid((Text(_TITLE),)), *facts, TurnEnded(TurnEnd.DONE)]
+            names = [printable_path(step.path.partition("/")[2]) for step in begun.steps if step.now != step.target]
+            said = "\n".join((_TITLE, *names[: copying.MOST_NAMED]))  # So that a search finds it.
+            facts = [UserSaid((Text(said),)), *facts, TurnEnded(TurnEnd.DONE)]
         later = (each.fact for each in session.all_facts if each.seq > begun.last_seq)
         if not any(isinstance(one, FilesChanged) and one.by == "command" and not one.call for one in later):
             await session.conversation.append_facts(*facts)

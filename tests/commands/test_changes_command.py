@@ -24,6 +24,7 @@ def project(tmp_path: Path) -> Path:
     folder.mkdir()
     (folder / "a.txt").write_text("one\ntwo\n")
     (folder / "gone").write_text("gone\n")
+    (folder / "old name").write_text("the same\n")
     workspaces = workspace_access.open_all_workspaces(program_folders.find_program_folders())
     known = workspaces.create_stored_workspace("Work", folder)
 
@@ -36,6 +37,7 @@ def project(tmp_path: Path) -> Path:
         (folder / "new").mkdir()
         (folder / "new" / "b").write_text("b\n")
         (folder / "gone").unlink()
+        (folder / "old name").rename(folder / "name")
         fact = await checkpoints.end_step(window)
         assert fact is not None
         await opened.journal.append_to_journal("c1", [UserSaid((Text("Change it", 3),)), fact])
@@ -52,7 +54,13 @@ def test_list_says_which_turn_changed_what(helix: Helix, project: Path) -> None:
     assert code == 0
     assert [(turn["turn"], turn["message"]) for turn in said["turns"]] == [(1, "Change it")]
     files = {file["path"]: (file["change"], file["added"], file["removed"]) for file in said["turns"][0]["files"]}
-    assert files == {"a.txt": ("changed", 1, 1), "gone": ("deleted", 0, 1), "new/b": ("added", 1, 0)}
+    renamed = {"name": ("added", 0, 0), "old name": ("deleted", 0, 0)}
+    assert files == {"a.txt": ("changed", 1, 1), "gone": ("deleted", 0, 1), "new/b": ("added", 1, 0), **renamed}
+    lines = helix("changes", "list", "-w", "Work")[1].splitlines()
+    assert [line.split(None, 3)[3] for line in lines if "name" in line] == [
+        "name (was old name)",
+        "old name (now name)",
+    ]
 
 
 def test_list_says_that_a_turn_was_undone(helix: Helix, project: Path) -> None:

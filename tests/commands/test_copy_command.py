@@ -37,6 +37,8 @@ def test_a_copy_from_its_beginning_to_its_end(helix: Helix, project: Path) -> No
     code, out, _ = helix("copy", "bring-back", "-w", "Work", name[:8], "--by", "apply")
     assert (code, out.startswith("Files changed: 1.")) == (0, True)
     assert (project / "new").read_text() == "by the agent\n"
+    listed = helix("copy", "list", "-w", "Work")[1]
+    assert "copy of main: 0 files not brought back, 1 file not committed, 0 commits of its own" in listed
     assert (project / "a").read_text() == "two\n"
     (Path(copy["folder"]) / "0" / "a").write_text("three\n")
     (project / "a").write_text("mine\n")

@@ -88,6 +88,34 @@ async def test_lines_are_counted_once_for_the_same_contents(
     assert await bench.file_changes.file_changes_of_steps([source]) == [first]
 
 
+async def test_files_are_counted_without_empty_folders_and_a_renamed_one_has_no_changed_lines(
+    desks: Desks, folder: Path
+) -> None:
+    bench = await desks().create_workspace("W", folder)
+    checkpoints = bench.file_changes.workspace_checkpoints
+    await bench.file_changes.prepare_checkpoints()
+    step = await checkpoints.begin_step("1", "c1", "command")
+    assert step is not None
+    (folder / ".benchmarks").mkdir()
+    (folder / "README.md").rename(folder / "src" / "READ ME.md")
+    (folder / "new.txt").write_text("new\n")
+    fact = await checkpoints.end_step(step)
+    assert fact is not None
+    assert (fact.files, fact.names) == (3, ("README.md", "new.txt", "src/READ ME.md"))
+    files = await bench.file_changes.file_changes_of_steps([ChangeSource("c1", 1, 1.0, fact)])
+    assert [(file.place, file.added, file.removed, file.renamed) for file in files] == [
+        ("README.md", 0, 0, "src/READ ME.md"),
+        ("new.txt", 1, 0, ""),
+        ("src/READ ME.md", 0, 0, "README.md"),
+    ]
+    step = await checkpoints.begin_step("2", "c1", "command")
+    assert step is not None
+    (folder / "alone" / "deep").mkdir(parents=True)
+    fact = await checkpoints.end_step(step)
+    assert fact is not None
+    assert fact.names == ("alone/deep",)
+
+
 async def test_everything_since_a_checkpoint_goes_back_whoever_changed_it(desks: Desks, folder: Path) -> None:
     bench = await desks().create_workspace("W", folder)
     changes = bench.file_changes

@@ -6,7 +6,7 @@ import asyncio
 import json
 import subprocess
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from helix_desktop.tools.changes import change_restoring
 from helix_desktop.tools.changes.checkpoint_coverage import CheckpointCoverage
 from helix_desktop.tools.delegate_tool import Delegation
 from helix_desktop.tools.private_git_copy import GitCheckout
-from helix_desktop.workbench import Workbench
+from helix_desktop.workbench import Workbench, copy_files
 from helix_desktop.workbench.copy_files import FolderCopy, read_copy_description
 from tests.faults import copy_trials
 from tests.tools.git_places import PROGRAMS
@@ -1204,6 +1204,30 @@ async def test_what_a_killed_apply_has_written_can_be_undone(
     assert last.opening_notes == ()
     await last.copies.bring_back(_again(last, copy), "apply")
     assert [(project / name).read_text() for name in ("a", "b", "shut/file")] == ["theirs\n"] * 3
+
+
+@pytest.mark.parametrize("is_older_copy", [False, True])
+async def test_a_file_that_came_with_the_copy_and_was_made_executable_there_is_merged(
+    desks: Desks, project: Path, *, is_older_copy: bool
+) -> None:
+    """Only its size and time were compared."""
+    bench = await bench_on(desks, project)
+    (project / "a").write_text("mine\n")
+    (project / "b").unlink()
+    copy = await copy_in(bench, with_changes=True)
+    if is_older_copy:
+        (made,) = copy.repositories
+        made = replace(made, carried={name: at[:2] for name, at in made.carried.items()})
+        copy_files.save_copy_description(copy := replace(copy, repositories=[made]))
+    (copy.folder / "0" / "new").write_text("theirs\n")
+    (copy.folder / "0" / "a").chmod(0o755)
+    await bench.copies.bring_back(copy, "merge", "Work")
+    assert (project / "a").stat().st_mode & 0o100 == (0 if is_older_copy else 0o100)
+    assert ((project / "a").read_text(), (project / "new").read_text()) == ("mine\n", "theirs\n")
+    assert git(project, "ls-tree", "HEAD", "b"), "what the user has not committed is not committed"
+    assert not (project / "b").exists()
+    if not is_older_copy:
+        assert git(project, "ls-tree", "HEAD", "a").startswith("100755")
 
 
 async def test_words_that_came_with_the_copy_are_there_after_git_was_killed_in_a_merge(

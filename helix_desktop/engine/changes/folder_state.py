@@ -159,10 +159,12 @@ def merge_changes_and_find_paths_changed_by_others(
     return tuple(sorted(left, key=lambda change: change.path)), frozenset(broken)
 
 
-def without_folders_whose_contents_changed(changes: Sequence[PathChange]) -> list[PathChange]:
-    """Leave out folders whose contents changed, too, because people count only the contents."""
+def without_folders_beside_files(changes: Sequence[PathChange]) -> list[PathChange]:
+    """Leave out folders if files changed, too, because people count files; of folders alone, those above others."""
+    if files := [change for change in changes if not is_change_of_folder(change)]:
+        return files
     holding = {above for change in changes for above in _parent_paths(change.path)}
-    return [change for change in changes if not (is_change_of_folder(change) and change.path in holding)]
+    return [change for change in changes if change.path not in holding]
 
 
 def _parent_paths(path: str) -> Iterator[str]:

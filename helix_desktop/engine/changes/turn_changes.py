@@ -65,7 +65,9 @@ class TurnOfChanges:
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """A change of one file. `place`: the shown path. `by`: who changed it last. `broken`: others changed it, too."""
+    """A change of one file. `place`: the shown path. `by`: who changed it last. `broken`: others changed it, too.
+    `renamed`: the place where the same content is now, or was before.
+    """
 
     change: PathChange
     place: str
@@ -75,6 +77,7 @@ class FileChange:
     step: int = 0
     broken: bool = False
     sources: tuple[ChangeSource, ...] = ()
+    renamed: str = ""
 
     @property
     def path_of_change(self) -> str:
@@ -86,6 +89,20 @@ class FileChange:
         if self.change.before is None:
             return "added"
         return "deleted" if self.change.after is None else "changed"
+
+
+def mark_renames(files: Sequence[FileChange]) -> list[FileChange]:
+    """Mark each deleted file whose content was added elsewhere, and that one. No line of them has changed."""
+    gone = {item.content: file for file in files if (item := file.change.before) and file.change.after is None}
+    pairs: dict[str, str] = {}
+    for file in files:
+        item = file.change.after if file.change.before is None else None
+        if item is not None and item.size and (old := gone.pop(item.content, None)) is not None:
+            pairs |= {old.path_of_change: file.place, file.path_of_change: old.place}
+    return [
+        replace(one, added=0, removed=0, renamed=pairs[path]) if (path := one.path_of_change) in pairs else one
+        for one in files
+    ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import field
 
 from helix_desktop.engine.changes.folder_state import PathChange, TreeItem, decode_difference
-from helix_desktop.engine.changes.folder_state import without_folders_whose_contents_changed as without_folders
+from helix_desktop.engine.changes.folder_state import without_folders_beside_files as without_folders
 from helix_desktop.engine.changes.turn_changes import printable_path
 from helix_desktop.engine.facts import FilesChanged, UserSaid
 from helix_desktop.engine.ports import ContentCache

@@ -60,6 +60,9 @@ class ChangedFilesModel(ListRowModel[ChangesListRow]):
 
 def describe_changes_row(entry: ChangesListRow) -> str:
     if entry.file is not None:
+        if entry.file.renamed:
+            words = tr("renamed to {name}") if entry.file.change.after is None else tr("renamed from {name}")
+            return f"{printable_path(entry.file.place)}, {words.format(name=printable_path(entry.file.renamed))}"
         sorts = {"added": tr("added"), "deleted": tr("deleted"), "changed": tr("changed")}
         return f"{printable_path(entry.file.place)}, {sorts[entry.file.change_word]}, +{entry.file.added} −{entry.file.removed}"
     if entry.folder:
@@ -122,7 +125,15 @@ class _ChangesRowDelegate(RowPainter):
         painter.drawEllipse(QRectF(left, place.center().y() - px(3.5), px(7), px(7)))
         deleted = [(self._laid_out_text("count", tr("deleted")), "text")]
         at = place.right() + px(4)
-        counts = deleted if file.change_word == "deleted" else self._laid_out_line_counts(file.added, file.removed)
+        sign = "→" if file.change.after is None else "←"
+        other = [(self._laid_out_text("count", f"{sign} {printable_path(file.renamed)}", px(120)), "faint")]
+        counts = (
+            other
+            if file.renamed
+            else deleted
+            if file.change_word == "deleted"
+            else self._laid_out_line_counts(file.added, file.removed)
+        )
         for count, tone in reversed(counts):
             at -= px(4) + count.size().width()
             self._draw_laid_out_text(painter, place, at, "count", count, tone)

@@ -1,6 +1,5 @@
 """The pages of a workspace: instructions, its policy with every threshold, its limits."""
 
-import json
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -15,15 +14,13 @@ from helix_desktop.gui.model_setup_port import has_unknown_price
 from helix_desktop.gui.settings.settings_page import WorkspaceSettingsPage
 from helix_desktop.gui.translation import tr, translate_name
 from helix_desktop.gui.workbench_types import Workbench
-from helix_desktop.resources import resources_folder
+from helix_desktop.resources import read_json_resource
 
 MEGABYTE = 1_000_000
 # The thresholds that people change most. The page "Advanced" shows all others.
 BASIC_THRESHOLDS = ("admission", "caching", "observation", "handover")
 # The limits that stop a turn (see engine/session_setup.py): name, title, description, default and maximum.
-TURN_LIMITS: Sequence[tuple[str, str, str, Value, float]] = json.loads(
-    (resources_folder() / "turn_limits.json").read_text("utf-8")
-)
+TURN_LIMITS: Sequence[tuple[str, str, str, Value, float]] = read_json_resource("turn_limits.json")
 
 
 class InstructionsPage(WorkspaceSettingsPage):

@@ -4,9 +4,11 @@ Text that could take Pygments long, because it is long or has very long lines, k
 colour. Pygments is imported with the first code, because an empty window does not need it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING
+
+from helix_desktop.resources import read_json_resource
 
 if TYPE_CHECKING:
     from pygments.lexer import Lexer
@@ -17,13 +19,7 @@ LONGEST_LINE = 2_000
 
 Run = tuple[int, int, str]  # The start of coloured text, its length, and the name of its colour.
 
-_COLOURS = (
-    ("Comment", "code_comment"), ("Literal.String", "code_string"), ("Literal.Number", "code_number"),
-    ("Keyword.Type", "code_type"), ("Keyword", "code_keyword"), ("Operator.Word", "code_keyword"),
-    ("Name.Function", "code_name"), ("Name.Class", "code_type"), ("Name.Decorator", "code_name"),
-    ("Name.Builtin", "code_type"), ("Name.Tag", "code_keyword"), ("Name.Attribute", "code_name"),
-    ("Generic.Heading", "code_name"), ("Generic.Subheading", "code_comment"),
-)  # fmt: skip
+_COLOURS: Mapping[str, str] = read_json_resource("style/code_colours.json")
 _PLAIN = frozenset({"", "text", "plain", "plaintext", "txt", "console", "output", "none"})
 
 
@@ -69,4 +65,4 @@ def find_lexer(language: str) -> "Lexer | None":
 @lru_cache(maxsize=512)
 def _colour_of_token(token: "_TokenType") -> str:
     name = ".".join(token) + "."
-    return next((colour for kind, colour in _COLOURS if name.startswith(f"{kind}.")), "")
+    return next((colour for kind, colour in _COLOURS.items() if name.startswith(f"{kind}.")), "")

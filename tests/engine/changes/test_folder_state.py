@@ -72,13 +72,12 @@ def test_what_somebody_changed_in_between_is_named() -> None:
     assert broken == {"a"}
 
 
-def test_a_folder_is_counted_only_where_nothing_in_it_changed() -> None:
+def test_folders_are_counted_only_where_no_file_changed() -> None:
     folder, file = TreeItem(PathKind.FOLDER, 0o755), TreeItem(PathKind.FILE, 0o644, 0, bytes(32))
     changes = [PathChange("0/a", None, folder), PathChange("0/a/b", None, file), PathChange("0/empty", None, folder)]
-    assert [change.path for change in folder_state.without_folders_whose_contents_changed(changes)] == [
-        "0/a/b",
-        "0/empty",
-    ]
+    assert [change.path for change in folder_state.without_folders_beside_files(changes)] == ["0/a/b"]
+    changes[1] = PathChange("0/a/b", None, folder)
+    assert [change.path for change in folder_state.without_folders_beside_files(changes)] == ["0/a/b", "0/empty"]
 
 
 def test_what_has_to_be_read_for_a_state() -> None:

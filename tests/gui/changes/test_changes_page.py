@@ -23,6 +23,7 @@ from helix_desktop.engine.changes.turn_changes import (
 from helix_desktop.engine.digest import Digest
 from helix_desktop.errors import NotFound
 from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.changes.changed_files_list import describe_changes_row, group_rows_by_folder
 from helix_desktop.gui.changes.changes_page import ChangesPage
 from helix_desktop.gui.changes.commit_button import CommitDialog
 from helix_desktop.gui.changes.coverage_dialog import CheckpointCoverageDialog
@@ -69,6 +70,16 @@ def test_files_stand_under_their_turn_and_what_is_not_covered_is_listed(page: Ch
     assert page.files.current_changes_row.file is not None
     assert page.files.current_changes_row.file.place == "src/a.py"
     assert [row.head for row in page.body.view._sheet.rows if row.head] == ["@@ -3,7 +3,7 @@", "@@ -38,7 +38,8 @@"]
+
+
+def test_a_renamed_file_is_shown_with_its_other_name(page: ChangesPage, changes: FakeChanges) -> None:
+    files = [replace(file, renamed="x.py") for file in changes._files() if file.place != "src/a.py"]
+    assert [describe_changes_row(row) for row in group_rows_by_folder(files, None)] == [
+        "gone.txt, renamed to x.py",
+        "new.txt, renamed from x.py",
+    ]
+    page.files.show_changes_rows(group_rows_by_folder(files, None))
+    page.grab()
 
 
 def test_a_hunk_is_taken_back_and_another_kept(page: ChangesPage, changes: FakeChanges) -> None:
