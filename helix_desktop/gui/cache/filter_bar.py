@@ -13,7 +13,7 @@ from helix_desktop.engine.cache_entry_rows import EntryFilter
 from helix_desktop.gui.common.widgets import add_menu_choice, build_line_edit, build_plain_label, build_push_button
 from helix_desktop.gui.rows_and_columns import build_row
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.translation import format_number, tr
+from helix_desktop.gui.translation import format_number, read_shown_names, tr
 
 _DAY = 86_400
 _KB = 1000
@@ -155,12 +155,8 @@ class EntryFilterBar(QWidget):
             apply = partial(self._apply_more_filters, least=kilobytes * _KB)
             group.addAction(add_menu_choice(menu, words, apply, chosen=not kilobytes))
         menu.addSeparator()
-        for words, name in (
-            (tr("Pinned"), "pinned"),
-            (tr("Not used by any message"), "unused"),
-            (tr("Removed to free up space"), "gone"),
-        ):
-            action = menu.addAction(words)
+        for name, words in read_shown_names()["filter of entries"].items():
+            action = menu.addAction(tr(words))
             action.setCheckable(True)
             action.toggled.connect(lambda on, name=name: self._apply_more_filters(**{name: on}))
         _set_button_words(self._more_filters_button, tr("Filters"))

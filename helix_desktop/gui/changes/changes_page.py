@@ -31,7 +31,7 @@ from helix_desktop.gui.question_dialogs import ask_text
 from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.sentence_translation import join_sentences, translate_sentences
 from helix_desktop.gui.theme import Theme, set_widget_look
-from helix_desktop.gui.translation import format_count, tr
+from helix_desktop.gui.translation import format_count, tr, translate_name
 from helix_desktop.gui.workbench_types import CheckpointProgress, FileChanges
 
 # The file list's usual and least widths and least height, and the note's least width, in pixels.
@@ -238,13 +238,6 @@ class ChangesPage(QWidget):
             self.reload_changes()
 
     def _show_coverage_note(self, progress: CheckpointProgress) -> None:
-        words = {
-            "reading": tr(
-                "The first checkpoint is being made: {done} of {all} files.", done=progress.files, all=progress.of_files
-            ),
-            "off": tr("Checkpoints are turned off for this workspace."),
-            "failed": tr("The last checkpoint failed: {why}", why=progress.why),
-        }
         by_agent = tr("This list shows changes by the agent and its commands, not your own edits.")
         by_all = tr("This list includes your own changes, too.")
         usual = by_agent if self._scope in ("turns", "conversation") else by_all
@@ -252,7 +245,8 @@ class ChangesPage(QWidget):
         if over:
             usual = join_sentences(usual, tr("The files below are too large for checkpoints."))
         self.cover_button.setVisible(over)
-        self._note.set_elided_text(words.get(progress.state, usual))
+        values = {"done": progress.files, "all": progress.of_files, "why": progress.why}
+        self._note.set_elided_text(translate_name("checkpoints", progress.state, otherwise=usual, **values))
 
     def _ask_which_folders_to_cover(self) -> None:
         """Shows the largest folders of a folder that exceeds the limit, for the user to choose."""

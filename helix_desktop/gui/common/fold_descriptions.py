@@ -6,7 +6,7 @@ from itertools import islice
 from helix_desktop.engine.facts import Folded, FoldKind, ModelReplied, Recorded, Span, ToolsOffered, UserSaid
 from helix_desktop.engine.messages import ContextKind
 from helix_desktop.gui.context_meter import format_token_count
-from helix_desktop.gui.translation import format_count, format_number, tr, translate_name
+from helix_desktop.gui.translation import format_number, tr, translate_name
 
 KIND: dict[FoldKind, ContextKind] = {
     FoldKind.MARKER: ContextKind.OUTPUT,
@@ -32,18 +32,9 @@ def fold_title(fold: Folded, folds: int = 1) -> str:
         return tr("Compaction by {agent}", agent=agent)
     if fold.kind is FoldKind.HANDOVER:
         return tr("Handover {n}", n=fold.number) if fold.number else tr("Handover")
-    titles = {
-        FoldKind.MARKER: format_count(
-            folds, "Reduced {n} tool output to one line", "Reduced {n} tool outputs to one line each"
-        ),
-        FoldKind.EXCERPT: format_count(
-            folds, "Shortened {n} tool output to an excerpt", "Shortened {n} tool outputs to excerpts"
-        ),
-        FoldKind.OBSERVATIONS: tr("Condensed older messages into a dated list of observations"),
-        FoldKind.REFLECTION: tr("Merged the observations about older messages"),
-        FoldKind.TRUNCATION: tr("Truncated"),
-    }
-    return titles.get(fold.kind, describe_fold_kind(fold.kind).capitalize())
+    one, n = "title of a fold" if folds == 1 else "title of folds", format_number(folds)
+    found = translate_name(one, fold.kind, n=n) or translate_name("title of folds", fold.kind, n=n)
+    return found or describe_fold_kind(fold.kind).capitalize()
 
 
 def describe_fold_kind(kind: FoldKind) -> str:
@@ -108,15 +99,9 @@ def describe_kept_details(fold: Folded) -> str:
 
 def describe_fold(fold: Folded, folds: int = 1, change: str = "") -> str:
     """Describes a fold in one sentence across the chat. `change`: the tokens before and after all folds of the batch."""
-    happened = {
-        FoldKind.HANDOVER: tr("Older messages were replaced with a handover document"),
-        FoldKind.MARKER: format_count(
-            folds, "{n} older output was reduced to one line", "{n} older outputs were reduced to one line each"
-        ),
-        FoldKind.OBSERVATIONS: tr("Older messages were condensed into a dated list of observations"),
-        FoldKind.REFLECTION: tr("The notes (observations) that replace older messages were merged"),
-        FoldKind.TRUNCATION: tr("The oldest messages are no longer sent"),
-    }.get(fold.kind, fold_title(fold, folds))
+    one, n = "what a fold did" if folds == 1 else "what folds did", format_number(folds)
+    happened = translate_name(one, fold.kind, n=n) or translate_name("what folds did", fold.kind, n=n)
+    happened = happened or fold_title(fold, folds)
     if agent := split_agent_compaction(fold)[0]:
         happened = tr("{agent} compacted the conversation here", agent=agent)
     change = change or format_token_change(fold.tokens_before, fold.tokens)

@@ -18,7 +18,7 @@ from helix_desktop.gui.rows_and_columns import build_column, clear_layout
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.theme_icons import build_icon
 from helix_desktop.gui.transcript.safe_text import safe_tooltip
-from helix_desktop.gui.translation import tr
+from helix_desktop.gui.translation import read_shown_names, tr
 from helix_desktop.gui.workbench_types import KnownWorkspace
 
 GAP = 10
@@ -257,26 +257,12 @@ class WorkspaceRail(QWidget):
         for steps, text in ((-1, tr("Move up")), (1, tr("Move down"))):
             menu.addAction(text).triggered.connect(partial(self.move_workspace, workspace, steps))
         menu.addSeparator()
-        for what, text in (
-            ("rename", tr("Rename…")),
-            ("recolour", tr("Change color")),
-            ("folders", tr("Choose another folder…")),
-            ("settings", tr("Workspace settings")),
-            ("export", tr("Export…")),
-            ("trash", tr("Move to trash")),
-        ):
-            menu.addAction(text).triggered.connect(partial(self.workspace_action_wanted.emit, what, workspace))
+        for what, text in read_shown_names()["action of a workspace"].items():
+            menu.addAction(tr(text)).triggered.connect(partial(self.workspace_action_wanted.emit, what, workspace))
         menu.popup(at)
 
     def _show_add_menu(self) -> None:
         menu = widgets.build_popup_menu(self)
-        for name, text in (
-            ("open-folder", tr("Open folder as workspace…")),
-            ("bring-in", tr("Import or record conversations…")),
-            ("connect-agent", tr("Connect an agent…")),
-            ("join-workspace", tr("Join a shared workspace…")),
-            ("import-workspace", tr("Import workspace…")),
-            ("workspace-trash", tr("Workspaces in the trash…")),
-        ):
-            menu.addAction(text).triggered.connect(partial(self.add_action_wanted.emit, name))
+        for name, text in read_shown_names()["way to a workspace"].items():
+            menu.addAction(tr(text)).triggered.connect(partial(self.add_action_wanted.emit, name))
         menu.popup(self._add.mapToGlobal(self._add.rect().topRight()))

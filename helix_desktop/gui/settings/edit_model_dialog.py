@@ -11,7 +11,7 @@ from helix_desktop.gui.common.setting_fields import FieldDeclaration, Value
 from helix_desktop.gui.common.widgets import build_plain_label
 from helix_desktop.gui.model_setup_port import ModelChoice
 from helix_desktop.gui.sentence_translation import translate_sentences
-from helix_desktop.gui.translation import tr
+from helix_desktop.gui.translation import read_shown_names, tr
 
 MOST_TOKENS, MOST_DOLLARS = 100_000_000, 100_000
 
@@ -38,12 +38,6 @@ class EditModelDialog(FieldsDialog):
 
 def _declare_model_fields(model: ModelChoice) -> list[FieldDeclaration]:
     dollars = tr("In dollars per million tokens.")
-    prices: Mapping[str, tuple[str, float]] = {
-        "input": (tr("Input price"), model.price_input),
-        "output": (tr("Output price"), model.price_output),
-        "cache_read": (tr("Cache read price"), model.price_cache_read),
-        "cache_write": (tr("Cache write price"), model.price_cache_write),
-    }
     unknown = "" if model.local else tr("unknown")
     reply, sampling = tr("In tokens. 0 means the provider's default."), tr("This model supports temperature and top-p.")
     unsure = tr("This model can read images. (The provider does not report this. If it is wrong, clear the box.)")
@@ -52,8 +46,8 @@ def _declare_model_fields(model: ModelChoice) -> list[FieldDeclaration]:
         FieldDeclaration("window", tr("Context window"), tr("In tokens."), model.window, least=1_000, most=MOST_TOKENS),
         FieldDeclaration("max_output", tr("Longest reply"), reply, model.max_output, most=MOST_TOKENS),
         *(
-            FieldDeclaration(at, title, dollars, paid, most=MOST_DOLLARS, unset=unknown)
-            for at, (title, paid) in prices.items()
+            FieldDeclaration(at, tr(title), dollars, getattr(model, f"price_{at}"), most=MOST_DOLLARS, unset=unknown)
+            for at, title in read_shown_names()["price of a model"].items()
         ),
         FieldDeclaration("images", tr("Vision"), images, model.images),
         FieldDeclaration("tools", tr("Tools"), tr("This model can call tools."), model.tools),

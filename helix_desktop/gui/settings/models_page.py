@@ -11,7 +11,7 @@ from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.model_setup_port import ModelChoice
 from helix_desktop.gui.rows_and_columns import build_row
 from helix_desktop.gui.settings.settings_page import WorkspaceSettingsPage
-from helix_desktop.gui.translation import tr
+from helix_desktop.gui.translation import read_shown_names, tr, translate_name
 from helix_desktop.gui.workbench_types import Workbench
 
 EFFORTS = ("", "low", "medium", "high")  # The values that the setting `ModelSet.effort` accepts.
@@ -32,16 +32,11 @@ class ModelsPage(WorkspaceSettingsPage):
         self.clear_page()
         self.add_sentence(tr("If you don't choose a fast or long-context model, the main model is used instead."))
         chosen = self._bench.workspace.settings
-        for role, title, sentence in (
-            ("main", tr("Main model"), tr("This model is used for conversations.")),
-            ("fast", tr("Fast model"), tr("This model shortens outputs, records observations and writes summaries.")),
-            (
-                "long",
-                tr("Long-context model"),
-                tr("This model is used for requests that exceed the other models' limits."),
-            ),
-        ):
-            self.add_page_widget(self._build_role_row(role, title, sentence, chosen.models.get(role, "")))
+        for role, sentence in read_shown_names()["what a model is used for"].items():
+            row = self._build_role_row(
+                role, translate_name("model of a role", role), tr(sentence), chosen.models.get(role, "")
+            )
+            self.add_page_widget(row)
         self.add_page_widget(self._build_thinking_row(chosen.effort))
         lacking = self._sampling_not_supported_hint(chosen.models.get("main", ""))
         about = f"{tr('Low values make answers more predictable, high values more varied.')} {lacking}".strip()

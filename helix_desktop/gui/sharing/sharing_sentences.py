@@ -22,17 +22,8 @@ def describe_sharing_fully(standing: SharingStatus) -> str:
         "{n} change has not been sent yet. The change is stored on this computer.",
         "{n} changes have not been sent yet. The changes are stored on this computer.",
     )
-    unsent = [waiting] if standing.waiting else []
-    sentences = {
-        "off": [tr("This workspace is not shared.")],
-        "starting": [tr("Connecting to the shared store…")],
-        "in step": [tr("Everything is in sync with the shared store.")],
-        "waiting": [waiting],
-        "away": [
-            tr("The shared store has not responded since {time}.", time=format_time_of_day(standing.since)),
-            *unsent,
-        ],
-        "refused": unsent,
-    }
-    found = sentences.get(standing.state, [])
+    since = format_time_of_day(standing.since)
+    found = list(filter(None, [translate_name("sharing in full", standing.state, time=since)]))
+    if standing.state == "waiting" or (standing.waiting and standing.state in ("away", "refused")):
+        found.append(waiting)
     return "\n".join([*found, translate_sentences(standing.why)] if standing.why else found)

@@ -10,7 +10,7 @@ from helix_desktop.gui.common.figure_formats import format_dollars
 from helix_desktop.gui.model_setup_port import lacks_price
 from helix_desktop.gui.rows_and_columns import build_column
 from helix_desktop.gui.sentence_translation import translate_sentences
-from helix_desktop.gui.translation import tr
+from helix_desktop.gui.translation import read_shown_names, tr, translate_name
 from helix_desktop.gui.workbench_types import Session
 
 
@@ -22,15 +22,10 @@ class FoldNowDialog(widgets.TransientDialog):
         self._session = session
         self._doing = doing
         self.kind = widgets.build_combo_box(tr("Kind of fold"), self)
-        offered = (
-            (tr("Handover: one document in place of most older messages"), FoldKind.HANDOVER),
-            (tr("Observations: a dated list that replaces older messages"), FoldKind.OBSERVATIONS),
-            (tr("Reflection: one shorter list in place of the observations"), FoldKind.REFLECTION),
-            (tr("Markers: one line in place of each old output"), FoldKind.MARKER),
-        )
-        for name, each in offered:
-            self.kind.addItem(name, each)
-        self.kind.setCurrentIndex([each for _, each in offered].index(kind))
+        offered = [FoldKind(each) for each in read_shown_names()["fold on request"]]
+        for each in offered:
+            self.kind.addItem(translate_name("fold on request", each), each)
+        self.kind.setCurrentIndex(offered.index(kind))
         keep = widgets.build_plain_label(tr("Details to keep"), "muted", self)
         self.wish = widgets.build_line_edit(keep.text(), tr("For example: the decisions about the API"), self)
         words = tr("You can keep working. Everything stays in the journal, and you can undo this.")

@@ -9,7 +9,7 @@ from helix_desktop.gui.transcript.basic_boxes import BoxAction, HotSpot, LayoutB
 from helix_desktop.gui.transcript.chat_actions import ConversationAct
 from helix_desktop.gui.transcript.drawing_style import NO_MARKS, DrawingStyle, TextMarks
 from helix_desktop.gui.transcript.markdown_blocks import ParagraphBlock, backticks_to_code_spans
-from helix_desktop.gui.translation import tr
+from helix_desktop.gui.translation import tr, translate_name
 
 Way = tuple[str, BoxAction]
 
@@ -17,16 +17,9 @@ Way = tuple[str, BoxAction]
 def failure_title_and_actions(cause: str) -> tuple[str, tuple[Way, ...]]:
     again: Way = (tr("Try again"), ConversationAct.CONTINUE_TURN)
     other: Way = (tr("Choose another model…"), ConversationAct.OPEN_MODEL_CHOOSER)
-    cards: dict[str, tuple[str, tuple[Way, ...]]] = {
-        "key": (tr("There is no usable API key"), ((tr("Set the key…"), ConversationAct.OPEN_KEY_SETTINGS), again)),
-        "credit": (tr("Your account with the provider has no credit left"), (other, again)),
-        "model": (tr("The model isn't available"), (other, again)),
-        "window": (tr("The request is too long for this model"), (other, again)),
-        "busy": (tr("The provider is busy"), (again,)),
-        "connection": (tr("The connection to the model failed"), (again,)),
-        "store": (tr("Could not save to the disk"), (again,)),
-    }
-    return cards.get(cause, (tr("Something went wrong"), (again,)))
+    key: Way = (tr("Set the key…"), ConversationAct.OPEN_KEY_SETTINGS)
+    ways = {"key": (key, again), **dict.fromkeys(("credit", "model", "window"), (other, again))}
+    return translate_name("failure", cause, otherwise=tr("Something went wrong")), ways.get(cause, (again,))
 
 
 def describe_retry_pause(seconds: float) -> str:

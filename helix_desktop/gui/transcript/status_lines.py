@@ -33,27 +33,10 @@ def describe_fact_if_needed(fact: facts.Fact) -> str:
 
 def _describe_automatic_message(fact: facts.UserSaid) -> str:
     kind, _, name = make_safe_text(fact.by).partition(":")
-    over = {
-        "rules": tr("The rules in {name} no longer apply.", name=name),
-        "skill": tr("The skill {name} is no longer in use.", name=name),
-        "mode": tr("Plan mode has ended."),
-    }
-    begun = {
-        "rules": tr("From here on, the context includes the full text of the rules in {name}.", name=name),
-        "skill": tr("From here on, the context includes the full text of the {name} skill.", name=name),
-        "plan": tr("From here on, the context includes the full text of the approved plan."),
-        "task": tr("You gave this task the permission that it needed."),
-        "answer": tr("You denied this task the permission it asked for."),
-        "hook": tr("A hook ({name}) sent a message to the agent.", name=name),
-        "mode": tr("Plan mode: nothing is changed until you approve a plan."),
-        "agent": tr("The sub-agent “{name}” has finished.", name=name)
-        if name
-        else tr("A message from the agent that delegated this task."),
-        "undo": tr("From here on, the agent knows which of its changes you undid or redid."),
-        "interrupted": tr("The sub-agent “{name}” did not finish, because the program ended.", name=name),
-    }
     ended = any(isinstance(part, facts.Text) and part.text == facts.NO_LONGER for part in fact.parts)
-    words = (over if ended else begun).get(kind, fact.by)
+    table = "message of the program that ends something" if ended else "message of the program"
+    key = kind if name or kind != "agent" else "agent above"
+    words = translate_name(table, key, otherwise=fact.by, name=name)
     if kind == "plan":
         text = "".join(part.text for part in fact.parts if isinstance(part, facts.Text))
         words += "".join(text.partition("\n\n")[1:])
