@@ -50,6 +50,8 @@ def split(text: str) -> tuple[str, list[tuple[str, str]]]:
         ("[Message of the agent scout]\nDone.", "Message of the agent scout"),
         ("<session_context>\nThis is the Gemini CLI.\n</session_context>", "session context"),
         ("[Summary of the branch that was left]\nx", "Summary of the branch"),
+        ("[Result of the tool Read]\n1: a", "Result of the tool Read"),  # In a copy for another agent.
+        ("[Result of the tool mcp__x__y, which failed]\nno", "Result of the tool mcp  x  y, which failed"),
         ("# task_progress RECOMMENDED\n\nWhen starting", "task progress"),
         ("<environment_details>\n# Mode\nAct\n</environment_details>", "environment details"),
     ],
@@ -76,6 +78,7 @@ def test_a_command_is_one_addition_that_names_it() -> None:
         "<some-other-tag>x</some-other-tag>",
         "Caveat: I am new here.",
         "Continue from where you left off. And test it.",
+        "[Result of the tool] is what I see; why?",
         "Continue from where you left off",
         "Output token limit hit. Why?",
         "Your tool call was malformed and could not be parsed. What was in it?",
