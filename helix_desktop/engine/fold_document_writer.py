@@ -325,7 +325,7 @@ class FoldDocumentWriter:
                 f"{main.model_name}, using this conversation's context", main, facts.ModelRole.MAIN, "prefix"
             )
         quick, role = fast or main, facts.ModelRole.FAST if fast else facts.ModelRole.MAIN
-        whole = [(quick, role, "")]
+        whole = [(quick, role, ", with the text in one part")]
         if long is not None and (quick is None or long.model_name != quick.model_name):
             whole.append((long, facts.ModelRole.LONG, ", using its large context window"))
         for client, of_role, how in whole:
@@ -335,7 +335,8 @@ class FoldDocumentWriter:
             yield WritingAttempt(f"{quick.model_name}, with the text in several parts", quick, role, "pieces")
         if main is not None and quick is not None and main.model_name != quick.model_name:
             fits = reading.shown <= self._material_room_tokens(reading.situation, facts.ModelRole.MAIN)
-            yield WritingAttempt(main.model_name, main, facts.ModelRole.MAIN, "transcript" if fits else "pieces")
+            way, how = ("transcript", "one part") if fits else ("pieces", "several parts")
+            yield WritingAttempt(f"{main.model_name}, with the text in {how}", main, facts.ModelRole.MAIN, way)
 
     async def _ask_and_rewrite_once_if_unsupported(
         self, rung: WritingAttempt, reading: DocumentMaterial, known: SourceTexts, asking: ModelInquiry, seconds: float

@@ -202,7 +202,7 @@ async def test_where_no_rung_works_the_first_reason_is_told_and_what_each_said_i
     first = "main, using this conversation's context: it is busy, try later"
     with pytest.raises(NoDocumentWritten, match=f"^Nothing was folded: {first}$"):
         await kept.folding.fold_on_demand(FoldKind.HANDOVER)
-    assert kept.failures()[0].why.startswith(f"{first}; fast: ")
+    assert kept.failures()[0].why.startswith(f"{first}; fast, with the text in one part: ")
     assert "empty" in kept.failures()[0].why
     assert {one.fact.model for one in kept.facts if isinstance(one.fact, Spent)} == {"fast"}
 

@@ -58,6 +58,7 @@ PUT_TOGETHER = {
     "Last output: {} Retrying in {} s.",
     "the text was too long",
     "{}, with the text in several parts: {}",
+    "{}, with the text in one part: {}",
     "{}, using this conversation's context: {}",
     "{}, using its large context window: {}",
     "Drafts and the window's layout could not be read. Their file was kept as {}.",  # in the window, but below `tr`
@@ -131,8 +132,8 @@ def test_what_is_put_in_stays(language: str) -> None:
             "下一个请求将放不下：3 个部分，共 9,000 token",
         ),
         (
-            "gpt, using this conversation's context: The model's reply was empty.; mini, with the text in several parts: the text was too long",
-            "gpt（利用自身上下文）：模型的回复为空。；mini（分段）：文本过长",
+            "gpt, using this conversation's context: The model's reply was empty.; mini, with the text in one part: the text was too long",
+            "gpt（利用自身上下文）：模型的回复为空。；mini（整篇）：文本过长",
         ),
         (
             "There is no key for handover. Run `helix-desktop provider add handover --key` to enter the key, or set K in the environment.",

@@ -22,5 +22,7 @@ def hold_disk_space(folder: Path, size: int) -> IO[bytes] | None:
     except OSError as error:
         if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
             return None
-        said = "The disk is full, so what this changes could not be recorded and undone."
-        raise StoreFull(said, remedy="Nothing was run. Free up space on the disk and try again.") from error
+        raise StoreFull(
+            "The disk is full, so what this changes could not be recorded and undone.",
+            remedy="Nothing was run. Free up space on the disk and try again.",
+        ) from error
