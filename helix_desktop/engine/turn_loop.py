@@ -297,10 +297,10 @@ class TurnLoop:
 
     def _turn_end_at_limit(self) -> facts.TurnEnded | None:
         limits = self._services.limits()
-        if self._steps >= limits.steps:
+        if limits.steps and self._steps >= limits.steps:
             return facts.TurnEnded(facts.TurnEnd.STEP_LIMIT, f"This turn reached its step limit ({self._steps}).")
         name, count = self._calls.most_repeated_tool_and_count()
-        if count >= limits.repeats:
+        if limits.repeats and count >= limits.repeats:
             why = f"{name} was called {count} times with the same arguments and the same result."
             return facts.TurnEnded(facts.TurnEnd.REPEATING, why)
         return turn_end_at_spending_limit(self._services, self._conversation, self._paid_before)

@@ -101,7 +101,8 @@ class ServerConfig:
             *(f"{name}={value}" for name, value in self.env.items()),
             *(f"{name}: {value}" for name, value in (*self.headers.items(), *self.registered_client.items())),
         ]
-        return "\n".join(_mask_secrets(line)[:500] for line in lines)
+        masked = (_REFERENCE.sub(lambda m: "••••••" if m[1] in ("secret", "input") else m.group(), x) for x in lines)
+        return "\n".join(line[:500] for line in masked)
 
     @property
     def _secret_binding(self) -> str:
@@ -359,10 +360,6 @@ def _replace_input_references(server: str, value: str) -> str:
     """Replace VS Code's `${input:token}` by a secret to ask for."""
     named = f"${{secret:mcp/{server}/"
     return _REFERENCE.sub(lambda found: f"{named}{found[2]}}}" if found[1] == "input" else found.group(), value)
-
-
-def _mask_secrets(text: str) -> str:
-    return _REFERENCE.sub(lambda match: "••••••" if match[1] in ("secret", "input") else match.group(), text)
 
 
 def secret_references(server: ServerConfig) -> tuple[str, ...]:

@@ -189,6 +189,14 @@ async def test_the_step_limit_ends_a_turn() -> None:
     assert len(at.model.requests) == 3
 
 
+async def test_a_limit_of_0_on_steps_and_repeats_is_no_limit() -> None:
+    """It ended the turn after one step, and in the fields beside it 0 means that there is no limit."""
+    at = await world(*[calls("look", n=n) for n in range(4)], says("done"), limits=TurnLimits(steps=0))
+    assert (await told(at)).reason is TurnEnd.DONE
+    at = await world(*[calls("look") for _ in range(9)], says("done"), limits=TurnLimits(repeats=0))
+    assert (await told(at)).reason is TurnEnd.DONE
+
+
 async def test_spending_limits_end_a_turn() -> None:
     at = await world(*[calls("look", n=n, cost=0.4) for n in range(9)], limits=TurnLimits(turn_cost=1.0))
     end = await told(at)

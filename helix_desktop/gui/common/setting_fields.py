@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 from PySide6 import QtWidgets
 from PySide6.QtCore import Signal
@@ -11,7 +12,7 @@ from PySide6.QtGui import QFocusEvent, QHideEvent, QValidator, QWheelEvent
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.common.widgets import build_plain_label, build_surface
 from helix_desktop.gui.rows_and_columns import build_column, build_row
-from helix_desktop.gui.translation import format_percent
+from helix_desktop.gui.translation import format_percent, tr
 
 Value = bool | int | float | str
 ValueListener = Callable[[Value], object]
@@ -83,7 +84,23 @@ class ChoiceField(_IgnoresWheel, QtWidgets.QComboBox):
     """One of several choices."""
 
 
-class WholeNumberField(_IgnoresWheel, QtWidgets.QSpinBox):
+class _StatesRange(_IgnoresWheel):
+    """Lets anything be typed. What is no number of its range goes back when the field is left, and the range is shown."""
+
+    def validate(self, text: str, position: int) -> tuple[QValidator.State, str, int]:
+        state: QValidator.State = super().validate(text, position)[0]  # type: ignore[misc]
+        sure = QValidator.State.Acceptable
+        return (sure if state is sure else QValidator.State.Intermediate), text, position
+
+    def fixup(self, text: str) -> str:
+        field: Any = self
+        least, most = (field.textFromValue(end) for end in (field.minimum(), field.maximum()))
+        words = tr("From {least} to {most}", least=least, most=f"{most}{field.suffix()}")
+        QtWidgets.QToolTip.showText(field.mapToGlobal(field.rect().bottomLeft()), words, field)
+        return text
+
+
+class WholeNumberField(_StatesRange, QtWidgets.QSpinBox):
     """A whole number. Qt would make 15 of “1,5”; here, the field goes back to its last value."""
 
     def validate(self, text: str, position: int) -> tuple[QValidator.State, str, int]:
@@ -92,7 +109,7 @@ class WholeNumberField(_IgnoresWheel, QtWidgets.QSpinBox):
         return super().validate(text, position)
 
 
-class NumberField(_IgnoresWheel, QtWidgets.QDoubleSpinBox):
+class NumberField(_StatesRange, QtWidgets.QDoubleSpinBox):
     """A number without trailing zeros. In “0,5”, the comma is a decimal sign in English, too."""
 
     def textFromValue(self, value: float) -> str:
@@ -138,26 +155,31 @@ def _build_value_widget(
         return check
     if declared.choices:
         return _build_choice_field(declared, changed, parent)
+    if isinstance(value, str):
+        return _build_text_widget(declared, value, changed, parent)
+    return _build_number_field(declared, value, changed, parent)
+
+
+def _build_number_field(
+    declared: FieldDeclaration, value: float, changed: ValueListener, parent: QtWidgets.QWidget | None
+) -> QtWidgets.QWidget:
+    field: Any = WholeNumberField(parent) if isinstance(value, int) else NumberField(parent)
+    # A setting between 0 and 1 is shown as a percentage.
+    largest, times = 2**31 - 1, 100 if isinstance(value, float) and declared.most == 1 else 1
     if isinstance(value, int):
-        whole = WholeNumberField(parent)
-        _set_number_range(whole, declared)
-        whole.setValue(value)
-        whole.setKeyboardTracking(False)
-        whole.valueChanged.connect(changed)
-        return whole
-    if isinstance(value, float):
-        # A setting between 0 and 1 is shown as a percentage.
-        number, times = NumberField(parent), 100 if declared.most == 1 else 1
-        number.setDecimals(1 if times > 1 else 3)
-        number.setSingleStep(5 if times > 1 else 1)
-        number.setRange(declared.least * times, declared.most * times)
-        number.setSpecialValueText(declared.unset)
-        number.setSuffix(_unit_suffix("%" if times > 1 else declared.unit))
-        number.setValue(value * times)
-        number.setKeyboardTracking(False)
-        number.valueChanged.connect(lambda chosen: changed(chosen / times))
-        return number
-    return _build_text_widget(declared, value, changed, parent)
+        field.setRange(max(int(declared.least), -largest), min(int(declared.most) or largest, largest))
+        field.setGroupSeparatorShown(True)
+        field.setSingleStep(max(10 ** (len(str(abs(value))) - 2), 1))
+    else:
+        field.setDecimals(1 if times > 1 else 3)
+        field.setSingleStep(5 if times > 1 else 1)
+        field.setRange(declared.least * times, declared.most * times)
+    field.setSpecialValueText(declared.unset)
+    field.setSuffix(_unit_suffix("%" if times > 1 else declared.unit))
+    field.setKeyboardTracking(False)
+    field.setValue(value * times)
+    field.valueChanged.connect(lambda chosen: changed(chosen / times if times > 1 else chosen))
+    return field  # type: ignore[no-any-return]
 
 
 def _build_text_widget(
@@ -185,15 +207,6 @@ def _build_choice_field(
     choice.setCurrentIndex(max(choice.findData(declared.value), 0))
     choice.activated.connect(lambda _at: changed(str(choice.currentData())))
     return choice
-
-
-def _set_number_range(whole: QtWidgets.QSpinBox, declared: FieldDeclaration) -> None:
-    largest = 2**31 - 1
-    whole.setRange(max(int(declared.least), -largest), min(int(declared.most) if declared.most else largest, largest))
-    whole.setSuffix(_unit_suffix(declared.unit))
-    whole.setSpecialValueText(declared.unset)
-    whole.setGroupSeparatorShown(True)
-    whole.setSingleStep(max(10 ** (len(str(abs(int(declared.value)))) - 2), 1))
 
 
 def _unit_suffix(unit: str) -> str:

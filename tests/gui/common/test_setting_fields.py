@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from PySide6.QtCore import QLocale, QPoint, Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QComboBox, QDoubleSpinBox, QLabel, QSpinBox
+from PySide6.QtWidgets import QAbstractSpinBox, QComboBox, QDoubleSpinBox, QLabel, QSpinBox, QToolTip
 
 from helix_desktop.gui.common.setting_fields import FieldDeclaration, build_field, build_field_row
 from helix_desktop.gui.main_window import MainWindow
@@ -68,3 +68,24 @@ def test_a_whole_number_with_a_part_of_a_group_is_not_taken(theme: Theme, typed:
     QTest.keyClick(field, Qt.Key.Key_Return)
     assert field.value() == value
     field.close()
+
+
+@pytest.mark.parametrize("typed", ["-3", "99999999", "abc", "1,5", "12"])
+@pytest.mark.parametrize("value", [500, 500.0])
+def test_a_number_out_of_range_goes_back_and_the_field_says_what_the_range_is(
+    theme: Theme, typed: str, value: float
+) -> None:
+    """“-3” became 3 and “99999999” 9,999, without a word."""
+    field = build_field(FieldDeclaration("n", "N", "", value, least=100, most=10_000), lambda _: None)
+    assert isinstance(field, QAbstractSpinBox)
+    field.setLocale(QLocale("en_GB"))
+    field.show()
+    QToolTip.hideText()
+    field.selectAll()
+    QTest.keyClicks(field, typed)
+    QTest.keyClick(field, Qt.Key.Key_Return)
+    assert field.property("value") == 500
+    assert field.text() == "500"
+    assert QToolTip.text() == "From 100 to 10,000"
+    field.close()
+    QToolTip.hideText()
