@@ -45,14 +45,10 @@ class SubagentsDialog(TransientDialog):
     def _build_button_row(self) -> QHBoxLayout:
         self._all = build_push_button(tr("Stop all"), self, self.stop_shown_agents, "danger")
         close = build_push_button(tr("Close"), self, self.accept, "primary")
-        for_selected = (
-            build_push_button(tr("Open"), self, self._open_selected_agent),
-            build_push_button(tr("Stop"), self, self._stop_selected_agent),
-        )
-        for button in for_selected:
-            button.setEnabled(False)
-            self._tree.currentItemChanged.connect(lambda now, _, one=button: one.setEnabled(now is not None))
-        return build_row(1, *for_selected, self._all, close)
+        self._open = build_push_button(tr("Open"), self, self._open_selected_agent)
+        self._stop = build_push_button(tr("Stop"), self, self._stop_selected_agent)
+        self._tree.currentItemChanged.connect(lambda _now, _before: self.update_agent_rows())
+        return build_row(1, self._open, self._stop, self._all, close)
 
     def update_agent_rows(self) -> None:
         """Updates all rows. Only changed cells are painted."""
@@ -67,7 +63,10 @@ class SubagentsDialog(TransientDialog):
         cost = format_dollars(sum(row.cost for row in rows))
         words = tr("{agents}, {working} working, {cost}", agents=said, working=working, cost=cost)
         self._summary_label.setText(words if rows else tr("This conversation has no sub-agents."))
-        self._all.setEnabled(working > 0 or any(row.state == "waiting" for row in rows))
+        unfinished = {row.id for row in rows if row.state in ("working", "asking", "waiting")}
+        self._all.setEnabled(bool(unfinished))
+        self._open.setEnabled(bool(self._selected_agent_id()))
+        self._stop.setEnabled(self._selected_agent_id() in unfinished)
 
     def _add_agent_item(self, row: SubagentRow) -> QTreeWidgetItem:
         item = self._items[row.id] = QTreeWidgetItem()

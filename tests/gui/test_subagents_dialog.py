@@ -43,10 +43,16 @@ def test_the_tree_is_shown_and_one_or_all_are_stopped(theme: Theme, desk: FakeDe
     of_selected = [each for each in dialog.findChildren(QPushButton) if each.text() in ("Open", "Stop")]
     assert not any(button.isEnabled() for button in of_selected)
     tree.setCurrentItem(below)
+    assert [button.isEnabled() for button in of_selected] == [True, False], "what is done cannot be stopped"
+    next(each for each in of_selected if each.text() == "Open").click()
+    tree.setCurrentItem(top)
     assert all(button.isEnabled() for button in of_selected)
     for text in ("Open", "Stop", "Stop all"):
         next(each for each in dialog.findChildren(QPushButton) if each.text() == text).click()
-    assert opened == ["b"]
-    assert bench.switched == [("b", False), ("c", False)]
+    assert opened == ["b", "a"]
+    assert bench.switched == [("a", False), ("c", False)]
+    bench.team[0] = replace(bench.team[0], state="done")
+    dialog.update_agent_rows()
+    assert [button.isEnabled() for button in of_selected] == [True, False]
     dialog.close()
     window.deleteLater()

@@ -175,7 +175,8 @@ def _build_number_field(
         field.setSingleStep(5 if times > 1 else 1)
         field.setRange(declared.least * times, declared.most * times)
     field.setSpecialValueText(declared.unset)
-    field.setSuffix(_unit_suffix("%" if times > 1 else declared.unit))
+    suffix = f" {declared.unit}" if declared.unit else ""
+    field.setSuffix(format_percent(0).lstrip("0") if times > 1 or declared.unit == "%" else suffix)
     field.setKeyboardTracking(False)
     field.setValue(value * times)
     field.valueChanged.connect(lambda chosen: changed(chosen / times if times > 1 else chosen))
@@ -207,10 +208,6 @@ def _build_choice_field(
     choice.setCurrentIndex(max(choice.findData(declared.value), 0))
     choice.activated.connect(lambda _at: changed(str(choice.currentData())))
     return choice
-
-
-def _unit_suffix(unit: str) -> str:
-    return format_percent(0).lstrip("0") if unit == "%" else f" {unit}" if unit else ""
 
 
 def build_field_row(declared: FieldDeclaration, changed: ValueListener, parent: QtWidgets.QWidget) -> QtWidgets.QWidget:
