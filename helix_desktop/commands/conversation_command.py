@@ -4,6 +4,7 @@ import asyncio
 import json
 import math
 from argparse import Namespace
+from collections.abc import Collection
 from datetime import datetime
 from functools import partial
 
@@ -19,6 +20,7 @@ from helix_desktop.commands.cache_command import print_search_hits
 from helix_desktop.commands.workspace_access import add_workspace_subcommand, find_conversation_by_prefix
 from helix_desktop.console import Console
 from helix_desktop.engine.agent_additions import split_off_agent_additions
+from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Fact, ModelReplied, Text, ToolCall, ToolReturned, UserSaid
 from helix_desktop.errors import InvalidInput
 from helix_desktop.histories import openai_chat_export
@@ -50,7 +52,7 @@ async def print_conversation_list(arguments: Namespace, workspace: StoredWorkspa
         title, copy = row.title or row.begins, labels.get(row.id, "")
         about = {"id": row.id, "title": title, "updated": row.updated, "parent": row.parent}
         told.append(about | {"copy": copy, "agent": agent})
-        notes = [agent, copy and f"copy of {copy}", "archived" if row.archived else ""]
+        notes = [agent, row.parent and "sub-agent", copy and f"copy of {copy}", "archived" if row.archived else ""]
         words = f"{title}  ({', '.join(filter(None, notes))})" if any(notes) else title
         lines.append(f"{row.id}  {format_local_time(row.updated)}  {words}".rstrip())
     return await workspace_access.print_result(arguments, console, told, *lines)
@@ -60,7 +62,9 @@ async def print_conversation(arguments: Namespace, workspace: StoredWorkspace, c
     facts = await workspace.journal.read_facts(await find_conversation_by_prefix(workspace, arguments.conversation))
     messages = [one for one in openai_chat_export.list_messages_in_order(facts) if one.seq >= arguments.start]
     shown = messages[: arguments.limit or None]
-    told = [{"seq": one.seq, "time": one.time, **_describe_message(one.fact)} for one in shown]
+    outputs = [one.fact.output.digest for one in shown if isinstance(one.fact, ToolReturned)]
+    gone = () if workspace.link else await workspace.cache.find_missing_content(outputs)
+    told = [{"seq": one.seq, "time": one.time, **_describe_message(one.fact, gone)} for one in shown]
     heads = [f"[{one.seq}] {format_local_time(one.time)}" for one in shown]
     lines = [f"{head} {one['by']}\n{one['text']}\n" for head, one in zip(heads, told, strict=True)]
     await workspace_access.print_result(arguments, console, told, *lines)
@@ -69,13 +73,14 @@ async def print_conversation(arguments: Namespace, workspace: StoredWorkspace, c
     return 0
 
 
-def _describe_message(fact: Fact) -> dict[str, str]:
+def _describe_message(fact: Fact, gone: Collection[Digest]) -> dict[str, str]:
     match fact:
         case UserSaid(parts=parts):
             return {"by": "user", "text": split_off_agent_additions(parts)[0] or "(added by the agent)"}
         case ToolReturned(output=output):
-            name = str(output.digest)[:16]
-            return {"by": "tool", "text": f"{output.size:,} bytes, to read by: helix-desktop cache get {name}"}
+            get = f"to read by: helix-desktop cache get {str(output.digest)[:16]}"
+            state = "no longer stored: forgotten, or removed to free up space" if output.digest in gone else get
+            return {"by": "tool", "text": f"{output.size:,} bytes, {state}"}
         case ModelReplied(model=model, parts=parts):
             texts = [part.text for part in parts if isinstance(part, Text)]
             calls = [f"· {part.name} {part.arguments[:200]}" for part in parts if isinstance(part, ToolCall)]

@@ -57,6 +57,13 @@ def test_conversations_are_listed(helix: Helix, workspace: str) -> None:
     assert {row["title"] for row in json.loads(out)} == {"Looking", "Other"}
 
 
+def test_a_sub_agent_is_marked_in_the_list(helix: Helix, workspace: str) -> None:
+    asyncio.run(append(workspace, "child-3", ConversationStarted("Count them", parent="abc-1", parent_call="1")))
+    _, out, _ = helix("conversation", "list", "-w", "Work")
+    (line,) = [line for line in out.splitlines() if line.startswith("child-3")]
+    assert line.endswith("Count them  (sub-agent)")
+
+
 def test_an_imported_branch_names_its_agent_too(helix: Helix, workspace: str, tmp_path: Path) -> None:
     branch = [written.claude_said(20, 6, "another way"), written.claude_reply(21, 20, "m9", written.text("Yes."))]
     path = written.lines(tmp_path / "s.jsonl", [*written.claude_session(), *branch])
@@ -186,6 +193,17 @@ def test_a_conversation_is_shown_in_pages(helix: Helix, workspace: str) -> None:
     _, out, err = helix("conversation", "show", "-w", "Work", "tools", "--from", "4", "--json")
     assert ([one["by"] for one in json.loads(out)], err) == (["tool", "m"], "")
     assert helix("conversation", "show", "-w", "Work", "nobody")[0] == 1
+
+
+def test_an_output_that_was_forgotten_is_said_to_be(helix: Helix, workspace: str) -> None:
+    """It named a command that answered that there is no such entry."""
+    asyncio.run(work_with_tools(workspace))
+    name = json.loads(helix("conversation", "show", "-w", "Work", "tools", "--json")[1])[2]["text"].split()[-1]
+    assert helix("forget", "-w", "Work", name, "--yes")[0] == 0
+    shown = json.loads(helix("conversation", "show", "-w", "Work", "tools", "--json")[1])
+    assert [one["text"] for one in shown if one["by"] == "tool"] == [
+        "19 bytes, no longer stored: forgotten, or removed to free up space"
+    ]
 
 
 async def append(workspace: str, conversation: str, *added: Fact) -> None:

@@ -118,6 +118,7 @@ class FoldPanel(QWidget):
         page = QWidget(self)
         cancel = build_push_button(tr("Cancel"), self, self._discard_document_edit)
         save = build_push_button(tr("Save my changes"), self, self._save_document_edit, "primary")
+        self._editor.textChanged.connect(lambda: save.setEnabled(bool(self._editor.toPlainText().strip())))
         column = build_column((self._editor, 1), build_row(1, cancel, save), owner=page)
         self._theme.keep_lengths_scaled(self, column.setContentsMargins, 16, 0, 16, 14)
         return page
@@ -229,7 +230,7 @@ class FoldPanel(QWidget):
     def _save_document_edit(self) -> None:
         text, shown = self._editor.toPlainText(), self._shown
         self._discard_document_edit()
-        if shown is not None and text.strip() and text != shown.document_text:
+        if shown is not None and text != shown.document_text:
             self.edited.emit(shown.event.first_fold_id, text)
 
 

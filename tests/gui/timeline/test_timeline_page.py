@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import QPoint, QRect, Qt
 from PySide6.QtTest import QSignalSpy, QTest
-from PySide6.QtWidgets import QApplication, QDialogButtonBox
+from PySide6.QtWidgets import QApplication, QDialogButtonBox, QPushButton
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import DocumentEdited, FoldKind, Forgotten, Recorded, Unfolded
@@ -239,7 +239,11 @@ def test_a_document_is_edited_by_hand_as_a_fact(page: Page, settle: Settle) -> N
     QTest.mouseClick(timeline.panel._edit, LEFT)
     editor = timeline.panel._editor
     assert editor.toPlainText() == timeline.timeline.events[-1].current_folds[0].text
+    (save,) = [each for each in timeline.panel.findChildren(QPushButton) if each.text() == "Save my changes"]
+    editor.setPlainText(" \n")
+    assert not save.isEnabled(), "it closed the editor as if an empty text had been saved"
     editor.setPlainText("## User Preferences\nAlways ask.")
+    assert save.isEnabled()
     timeline.panel._save_document_edit()
     settle()
     fact = session.state.facts[-1].fact
