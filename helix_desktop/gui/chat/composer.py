@@ -308,8 +308,8 @@ class Composer(QWidget):
         self._fit_controls_to_width()
 
     def _fit_controls_to_width(self) -> None:
-        """Fits a narrow window: hides the bar, shrinks "+ Attach" to its icon, shortens the mode, and
-        last shows only the bar.
+        """Fits a narrow window: hides the bar, shrinks "+ Attach" to its icon, shows only the bar, hides the meter,
+        and last shortens the mode, which says what happens without a question.
         """
         px = self._theme.zoomed_pixels
         self._show_mode_name(self._mode_words)
@@ -318,18 +318,14 @@ class Composer(QWidget):
         buttons = (self._attach, self._mode, self._fold, self._stop, self._send)
         room -= sum(each.sizeHint().width() + px(10) for each in buttons if not each.isHidden())
         figures, known = self._figures.sizeHint().width() + px(22), self._measured.window > 0
-        missing = (figures if known else 0) - room
-        if missing > 0:
+        if room < (figures if known else 0):
             room += self._attach.sizeHint().width()
             self._attach.setText("+")
             room -= self._attach.sizeHint().width()
-            missing = (figures if known else 0) - room
         metrics = self._mode.fontMetrics()
         whole = metrics.horizontalAdvance(self._mode_words)
-        if known and missing > whole - px(LEAST):  # If there is no room for its figures, the meter shows only a bar.
-            missing = px(BAR) - room
-        if missing > 0 and not self._mode.isHidden():
-            shortened = min(max(whole - missing, px(LEAST)), whole)
+        if room < 0 and not self._mode.isHidden():  # A name that is cut anyway leaves room for the bar.
+            shortened = min(max(whole + room - px(BAR), px(LEAST)), whole)
             self._show_mode_name(metrics.elidedText(self._mode_words, Qt.TextElideMode.ElideRight, shortened))
             room += whole - shortened
         written = bool(self.text.toPlainText().strip())  # The price is shown once text is typed.

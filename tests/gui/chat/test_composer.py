@@ -472,6 +472,25 @@ def test_the_mode_is_not_shortened_for_figures_that_find_no_room_anyway(composer
     assert composer.context_button.width() >= BAR
 
 
+def test_the_meter_makes_room_for_the_whole_name_of_the_mode(composer: Composer) -> None:
+    """At 200 % in a narrow window, “Alles erlauben” was “Alle…”, beside a bar."""
+    composer.show_permission_modes([("allow all", "Alles erlauben, was es auch sei")], "allow all")
+    composer.show_window_meter(meter(40_000, 32_000), Savings(2, 100, 100, 0, 0.5, 0.5))
+    composer.setMinimumWidth(0)
+    owner, cut = QWidget(), list[int]()
+    composer.setParent(owner)
+    for width in range(900, 250, -10):
+        composer.setGeometry(0, 0, width, 200)
+        composer._fit_controls_to_width()
+        if composer._mode.text().endswith("… ▾"):
+            composer._show_mode_name("Alles erlauben, was es auch sei")
+            buttons = (composer._attach, composer._mode, composer._send)
+            cut.append(width - 64 - sum(each.sizeHint().width() + 10 for each in buttons))
+    assert cut
+    assert max(cut) < 0, "there was room for it"
+    composer.setParent(None)
+
+
 @pytest.mark.parametrize(("width", "words"), [(1_000, "+ Attach"), (420, "+"), (240, "+")])
 def test_in_a_very_narrow_window_no_button_is_cut(composer: Composer, width: int, words: str) -> None:
     composer.setMinimumWidth(0)
