@@ -171,7 +171,7 @@ class ProjectReading:
 
 def is_stored_file(path: Path) -> bool:
     """Whether it is a regular, finite file. The system's own, even behind links, may be endless or block."""
-    return path.is_file() and not path.resolve().is_relative_to("/proc") and not path.resolve().is_relative_to("/sys")
+    return path.is_file() and not any(map(path.resolve().is_relative_to, ("/proc", "/sys")))
 
 
 def hash_of_file(path: Path) -> str:
