@@ -76,9 +76,12 @@ def parse_number(text: str, *, most: int = MOST, least: int = 0, what: str = "a 
     raise argparse.ArgumentTypeError(f"{text[:40]!r} is not {what}")
 
 
-parse_port = partial(parse_number, most=65_535, what="a port number")
 Types = Mapping[str, Callable[[str], Any]]
-TYPES: Types = {"path": Path, "int": int, "float": float, "number": parse_number, "port": parse_port}
+TYPES: Types = {
+    "path": Path, "int": int, "float": float, "number": parse_number,
+    "ordinal": partial(parse_number, least=1, what="a number from 1"),
+    "port": partial(parse_number, most=65_535, what="a port number"),
+}  # fmt: skip
 
 
 def options_of_command(name: str) -> Options:

@@ -379,5 +379,5 @@ def find_id_by_prefix(ids: Iterable[str], prefix: str, singular_and_plural: tupl
             remedy="Enter more characters of the ID.",
         )
     if not found:
-        raise errors.NotFound(f"There is no {singular_and_plural[0]} that begins with {prefix} here.", remedy=remedy)
+        raise errors.NotFound(f"There is no {singular_and_plural[0]} with an ID that begins with {prefix}.", remedy=remedy)  # fmt: skip
     return found[0]

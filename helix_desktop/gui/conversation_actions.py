@@ -245,7 +245,7 @@ class ConversationActions:
             lines = [bench.relay.add_mcp_server(agent, folder, places)] if is_folded else []
             path = restoring.write_restored_session(restored, places)
             lines += restoring.describe_restored_session(restored, path)
-            return list(map(translate_sentences, lines)), restoring.command_to_resume(restored)
+            return list(map(translate_sentences, lines)), restoring.command_to_resume_anywhere(restored)
 
         return await asyncio.to_thread(write_session)
 

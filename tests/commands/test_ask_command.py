@@ -130,7 +130,7 @@ def test_what_was_not_allowed_is_refused_and_what_was_is_done(
         (["ask", "hello"], 2, "No model has been chosen"),
         (["ask", "-w", "Elsewhere", "hello"], 1, "There is no workspace Elsewhere"),
         (["ask", "--model", "nonsense", "hello"], 1, "is not a valid model name"),
-        (["ask", "--conversation", "none", "hello"], 1, "There is no conversation that begins with none"),
+        (["ask", "--conversation", "none", "hello"], 1, "There is no conversation with an ID that begins with none"),
         (["ask", "  "], 2, "The message is empty"),
         (["ask"], 2, "TEXT"),
         (["ask", "--model", "demo", "--allow", "nosuch", "hello"], 2, "There is no nosuch to allow. Use edits,"),

@@ -146,11 +146,16 @@ def test_a_session_file_is_named_as_one_and_said_to_be_one(
         "left_out_context", "calls_as_text", "folded", "fits", "version",
     }  # fmt: skip
     assert (told["agent"], told["path"], told["original"]) == ("claude", str(tmp_path / "second"), False)
+    code, _, err = helix(*restore, "./third", "--before-compaction", "0")
+    assert (code, "is not a number from 1" in err) == (2, True)
+    assert not (tmp_path / "third").exists()
 
 
 def test_a_conversation_is_named_by_its_title_too(helix: Helix, workspace: str) -> None:
     assert helix("cost", "-w", "Work", "-c", "Looking", "--json")[0] == 0
-    assert helix("cost", "-w", "Work", "-c", "Look")[2].startswith("There is no conversation that begins with Look")
+    assert helix("cost", "-w", "Work", "-c", "Look")[2].startswith(
+        "There is no conversation with an ID that begins with Look"
+    )
 
 
 def test_what_was_said_is_found_in_its_conversation(helix: Helix, workspace: str) -> None:

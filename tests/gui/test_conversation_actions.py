@@ -86,8 +86,10 @@ def test_a_conversation_is_written_for_an_agent_and_the_way_on_is_shown(
     assert str(written) in shown.text()
     next(button for button in shown.buttons() if button.text() == "Copy command").click()
     copied = QGuiApplication.clipboard().text()
-    assert copied.startswith(command)
-    assert shown.text().endswith(copied)
+    folder_change, _, resuming = copied.partition(" && ")
+    assert folder_change.startswith("cd /"), "the agent only finds it in its folder"
+    assert resuming.startswith(command)
+    assert shown.text().endswith(resuming)
 
 
 def test_what_is_too_long_for_an_agent_is_folded_only_after_a_question(

@@ -110,5 +110,6 @@ def test_results_pictures_and_what_stands_beside_the_users_words() -> None:
 
 def test_the_folder_of_a_project() -> None:
     assert project_folder_name("/home/me/a.b_c") == "-home-me-a-b-c"
+    assert project_folder_name("/home/Ü 🦊") == "-home-----", "Claude Code is JavaScript: the fox is two characters"
     assert len(project_folder_name("/" + "a" * 199)) == 200
     assert project_folder_name("/" + "a" * 200) == "", "Claude Code would give it another name"
