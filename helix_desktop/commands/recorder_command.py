@@ -6,6 +6,7 @@ import sys
 import time
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from helix_desktop import commands, running_instance
 from helix_desktop.commands import Subparsers, add_noun, add_subcommand, format_local_time, workspace_access
 from helix_desktop.commands.workspace_access import NOTHING_REMOVED, open_all_workspaces
 from helix_desktop.console import Console, Terminal
-from helix_desktop.errors import HelixError
+from helix_desktop.errors import HelixError, InvalidInput
 from helix_desktop.gateway import project_workspace, wrapped_agent
 from helix_desktop.histories import history_finding
 from helix_desktop.histories.history_finding import HistoryPlaces
@@ -57,19 +58,28 @@ def change_exclusions(arguments: Namespace, settings: ProgramSettings) -> None:
     agents = history_kinds_of_agents(arguments.without_agent), history_kinds_of_agents(arguments.with_agent)
     folders = _resolve_full_paths(arguments.without_folder), _resolve_full_paths(arguments.with_folder)
     for setting, (more, fewer) in ((RECORDER_WITHOUT_AGENTS, agents), (RECORDER_WITHOUT_FOLDERS, folders)):
-        kept = [
-            name for name in settings[setting].splitlines() if {name, *_resolve_full_paths([name])}.isdisjoint(fewer)
-        ]
+        kept = [name for name in settings[setting].splitlines() if _ways_to_write(name).isdisjoint(fewer)]
         settings.change_setting(setting, "\n".join(dict.fromkeys([*kept, *more])))
+
+
+def _ways_to_write(name: str) -> set[str]:
+    """Returns how an excluded folder or agent may be written."""
+    with suppress(InvalidInput):
+        return {name, *history_kinds_of_agents([name])}
+    return {name, *_resolve_full_paths([name])}
 
 
 def _resolve_full_paths(names: Sequence[str]) -> list[str]:
     return [str(Path(name.strip()).expanduser().resolve()) for name in names if name.strip()]
 
 
-def _is_folder_within(folder: str, folders: Sequence[str]) -> bool:
-    """Whether a folder is in one of these full paths, either as written or after following links."""
-    return any(place.is_relative_to(one) for place in (Path(folder), Path(folder).resolve()) for one in folders)
+def is_folder_within(folder: str, folders: Sequence[str]) -> bool:
+    """Whether a folder is in one of these paths, either as written or after following links.
+
+    Where a path that is not full begins is not known, so it stands for all folders that end like it.
+    """
+    starts, ends = (Path(folder), Path(folder).resolve()), [Path(one).parts for one in folders]
+    return any(place.parts[-len(end) :] == end for start in starts for place in (start, *start.parents) for end in ends)
 
 
 def _turn_recorder_off(arguments: Namespace) -> int:
@@ -87,7 +97,7 @@ def _delete_recorded_conversations(arguments: Namespace) -> int:
     words += ["--before", arguments.before or "9999-01-01", *["--yes"] * arguments.yes, *["--json"] * arguments.json]
     code, console = 0, CollectingConsole()
     for known in open_all_workspaces(where).list_workspaces():
-        if not within or any(_is_folder_within(root, within) for root in known.settings.roots):
+        if not within or any(is_folder_within(root, within) for root in known.settings.roots):
             deleting = ["conversation", "delete", *words]
             code = max(code, _run_command_in_workspace(where, known.id, deleting, console))
     lines = [line for line in console.answers if line != NOTHING_REMOVED] or [NOTHING_REMOVED]
@@ -180,7 +190,9 @@ def _group_imports_by_workspace(
     where: ProgramFolders, files: Sequence[Path], copies: Path, read: set[tuple[Path, str]]
 ) -> Iterator[tuple[str, list[str]]]:
     """Yields each workspace, made if missing, with the import arguments for its files."""
-    without = _resolve_full_paths(ProgramSettings(where.settings_file)[RECORDER_WITHOUT_FOLDERS].splitlines())
+    named = ProgramSettings(where.settings_file)[RECORDER_WITHOUT_FOLDERS].splitlines()
+    without = [line.strip() for line in named if line.strip()]
+    without += _resolve_full_paths([line for line in without if Path(line).expanduser().is_absolute()])
     kinds = list_history_folders_to_record(where, history_finding.HistoryPlaces.of_this_user())
     workspace_of_folder = cache(partial(_find_or_create_workspace_of_folder, open_all_workspaces(where)))
     together: dict[tuple[str, ...], list[Path]] = {}
@@ -191,7 +203,7 @@ def _group_imports_by_workspace(
             for found in history_finding.find_histories_in_file(kind, file, copy if copy.is_file() else None):
                 is_database, folder = file.suffix == ".db", found.folder
                 is_idle = (file, folder) in read and time.time() - found.last > IN_USE_SECONDS
-                if not is_idle and not _is_folder_within(folder, without):
+                if not is_idle and not is_folder_within(folder, without):
                     read |= {(file, folder)} if is_database else set()
                     choice = ("--only-folder", folder) if is_database else ()
                     together.setdefault((workspace_of_folder(folder), *choice), []).append(file)

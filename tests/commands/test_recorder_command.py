@@ -9,7 +9,7 @@ import pytest
 
 from helix_desktop import program_folders
 from helix_desktop.commands import build_command_line_parser, recorder_command
-from helix_desktop.program_settings import ProgramSettings
+from helix_desktop.program_settings import RECORDER_WITHOUT_AGENTS, ProgramSettings
 from tests.commands.conftest import NOT_CONFIRMED, Helix
 from tests.histories import written
 
@@ -51,6 +51,16 @@ def test_what_is_left_out_stays_left_out_until_it_is_named_again(
     assert "- not recorded: conversations with goose\n" in said
     assert f"- not recorded: work in {private}\n- not recorded: work in {other} (no such folder)\n" in said
     assert turn_on("--with-agent", "goose", "--with-folder", "other") == (["codex"], [private])
+    settings.change_setting(RECORDER_WITHOUT_AGENTS, "Claude Code\ncodex")
+    assert turn_on("--with-agent", "claude-code") == (["codex"], [private]), "as the window writes it"
+
+
+def test_a_folder_that_is_left_out_without_its_full_path_is_left_out_wherever_it_is(tmp_path: Path) -> None:
+    """Which folder is meant depended on where the recorder was started: after a login it left nothing out."""
+    inside = tmp_path / "proj" / "deep"
+    assert recorder_command.is_folder_within(str(inside), ["proj"])
+    assert recorder_command.is_folder_within(str(inside), [str(tmp_path / "proj")])
+    assert not recorder_command.is_folder_within(str(inside), ["roj", "other", "deep/proj", str(inside / "x")])
 
 
 def test_forget_answers_once_for_all_workspaces(tmp_path: Path, helix: Helix) -> None:

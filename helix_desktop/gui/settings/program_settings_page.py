@@ -1,15 +1,18 @@
 """Pages built from program_settings.py: one row for each setting, grouped by section."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from PySide6.QtWidgets import QWidget
 
-from helix_desktop.errors import HelixError
+from helix_desktop import program_settings
+from helix_desktop.errors import HelixError, InvalidInput
 from helix_desktop.gui.common.setting_fields import FieldDeclaration, Value, build_field_row
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.settings.settings_page import SettingsPage
 from helix_desktop.gui.translation import tr, translate_name
+from helix_desktop.histories.program_names import history_kinds_of_agents
 from helix_desktop.program_settings import ALL, ASK_ABOVE, LANGUAGES, SHORTCUTS, ProgramSetting, ProgramSettings
 
 
@@ -54,7 +57,19 @@ class ProgramSettingsPage(SettingsPage):
     def _change_setting(self, setting: ProgramSetting[Any], value: Value) -> None:
         self._error_label.hide()
         try:
+            _check_exclusions(setting, str(value).split("\n"))
             self._settings.change_setting(setting, value)
         except HelixError as error:
             self._error_label.setText(translate_sentences(str(error)))
             self._error_label.show()
+
+
+def _check_exclusions(setting: ProgramSetting[Any], lines: Sequence[str]) -> None:
+    """Raises InvalidInput if a line would keep nothing from being recorded."""
+    lines = [line.strip() for line in lines if line.strip()]
+    if setting is program_settings.RECORDER_WITHOUT_AGENTS:
+        history_kinds_of_agents(lines)
+    if setting is program_settings.RECORDER_WITHOUT_FOLDERS:
+        for line in lines:
+            if not Path(line).expanduser().is_absolute():
+                raise InvalidInput(tr("{path} is not a full path. Nothing was changed.", path=line))

@@ -54,9 +54,12 @@ from helix_desktop.program_settings import (
     INSTRUCTIONS,
     LOG_SIZE,
     NOTIFY_DONE,
+    RECORDER_WITHOUT_AGENTS,
+    RECORDER_WITHOUT_FOLDERS,
     SHORTCUTS,
     THEME,
     ZOOM,
+    ProgramSetting,
     ProgramSettings,
 )
 from tests.gui.fake_desk import FakeWorkbench, Held, now
@@ -364,6 +367,23 @@ def test_instructions_are_written_when_the_field_is_left(
     everywhere.setPlainText("Be brief.\nNo emojis.")
     general.hide()
     assert settings[INSTRUCTIONS] == "Be brief.\nNo emojis."
+
+
+@pytest.mark.parametrize(
+    ("setting", "wrong", "right"),
+    [(RECORDER_WITHOUT_FOLDERS, "proj", "/work/proj"), (RECORDER_WITHOUT_AGENTS, "nonsense", "Claude Code\ngoose")],
+)
+def test_what_would_exclude_nothing_from_being_recorded_is_refused(
+    settings: ProgramSettings, setting: ProgramSetting[str], wrong: str, right: str
+) -> None:
+    page = ProgramSettingsPage("General", settings, GENERAL_SECTIONS)
+    field = child(page, LongTextField, setting.key)
+    assert isinstance(field, LongTextField)
+    for text, kept in ((right, right), (f"{right}\n{wrong}", right)):
+        field.setPlainText(text)
+        field.report_changed_text()
+        assert settings[setting] == kept
+    assert wrong in said(page)
 
 
 def test_a_font_is_chosen_from_those_of_the_system(window: MainWindow, settings: ProgramSettings) -> None:
