@@ -222,10 +222,14 @@ class CacheFolder:
                     self._remove_old_version(digest)
 
     def forget_entry(self, digest: Digest) -> None:
-        """Remove an entry and its description, leaving a tombstone. `scrub_database_files` then erases it from disk."""
+        """Remove an entry, and leave a tombstone: what an import or another machine has of it stays out."""
+        self.remove_entry(digest, [(FORGOTTEN + digest.raw, str(int(self.now())).encode())])
+        self.reader.marked[FORGOTTEN].add(digest.raw)
+
+    def remove_entry(self, digest: Digest, marks: Sequence[Write] = ()) -> None:
+        """Remove an entry and its description. `scrub_database_files` then erases it from disk."""
         held = self.level.get_value(b"h" + digest.raw)
-        marks: list[Write] = [(kind + digest.raw, None) for kind in (b"h", PINNED, QUARANTINED)]
-        marks.append((FORGOTTEN + digest.raw, str(int(self.now())).encode()))
+        marks = [*((kind + digest.raw, None) for kind in (b"h", PINNED, QUARANTINED)), *marks]
         if held is None:
             self.level.write_batch(marks)
         else:
@@ -235,7 +239,6 @@ class CacheFolder:
                 blob = self.reader.record_numbered(number).blob
             self.delete_chunks(number if blob is None else blob, extra=[*self._build_record_removal(number), *marks])
         self.reader.marked[QUARANTINED].discard(digest.raw)
-        self.reader.marked[FORGOTTEN].add(digest.raw)
 
 
 class IncomingContent:

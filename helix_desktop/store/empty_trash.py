@@ -117,7 +117,7 @@ class TrashEmptying:
             record = None  # A damaged entry is deleted, too.
         # No conversation owns what the user or an outside program stored.
         if record is None or record.about.tool.partition(":")[0] not in ("", "outside"):
-            self._cache.forget_entry(digest)
+            self._cache.remove_entry(digest)
             self._entries += 1
             self._bytes += record.kept if record else 0
 

@@ -94,6 +94,15 @@ async def test_nothing_of_it_can_be_reached_any_more(workspace: StoredWorkspace)
         journal.close()
 
 
+async def test_the_same_output_of_a_later_conversation_is_stored_again(workspace: StoredWorkspace) -> None:
+    """The recorder left it out: each output that came again was lost to all later conversations."""
+    stored = await put(workspace, "the same listing")
+    await said(workspace, "gone", stored)
+    await workspace.delete_conversations_for_good({"gone"})
+    await workspace.cache.store_many([(b"the same listing", SHELL)])
+    assert await there(workspace, stored) == [True]
+
+
 async def test_what_others_refer_to_stays(workspace: StoredWorkspace) -> None:
     own, shared, quoted, begun, recalled, pinned = [
         await put(workspace, word) for word in ("own", "shared", "quoted", "begun", "recalled", "pinned")
