@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import shlex
+import sys
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from pathlib import Path
@@ -245,7 +247,9 @@ class ConversationActions:
             lines = [bench.relay.add_mcp_server(agent, folder, places)] if is_folded else []
             path = restoring.write_restored_session(restored, places)
             lines += restoring.describe_restored_session(restored, path)
-            return list(map(translate_sentences, lines)), restoring.command_to_resume_anywhere(restored)
+            # No line changes the folder in all terminals of Windows.
+            change = "" if sys.platform == "win32" else f"cd {shlex.quote(restored.folder)} && "
+            return list(map(translate_sentences, lines)), f"{change}{restoring.command_to_resume(restored)}"
 
         return await asyncio.to_thread(write_session)
 

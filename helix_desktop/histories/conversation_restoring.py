@@ -7,7 +7,6 @@ import errno
 import json
 import os
 import re
-import shlex
 import stat
 import sys
 import time
@@ -289,12 +288,6 @@ def describe_restored_session(restored: RestoredSession, path: Path) -> Iterator
 def command_to_resume(restored: RestoredSession) -> str:
     """Return the command line by which the agent continues the session, in its folder."""
     return FORMATS[restored.agent].resume.format(restored.session)
-
-
-def command_to_resume_anywhere(restored: RestoredSession) -> str:
-    """Return the same for a terminal in another folder. Windows has no line that all its terminals read."""
-    change = "" if sys.platform == "win32" else f"cd {shlex.quote(restored.folder)} && "
-    return f"{change}{command_to_resume(restored)}"
 
 
 def write_restored_session(restored: RestoredSession, places: HistoryPlaces) -> Path:

@@ -66,10 +66,8 @@ class ProgramSettingsPage(SettingsPage):
 
 def _check_exclusions(setting: ProgramSetting[Any], lines: Sequence[str]) -> None:
     """Raises InvalidInput if a line would keep nothing from being recorded."""
-    lines = [line.strip() for line in lines if line.strip()]
     if setting is program_settings.RECORDER_WITHOUT_AGENTS:
-        history_kinds_of_agents(lines)
-    if setting is program_settings.RECORDER_WITHOUT_FOLDERS:
-        for line in lines:
-            if not Path(line).expanduser().is_absolute():
-                raise InvalidInput(tr("{path} is not a full path. Nothing was changed.", path=line))
+        history_kinds_of_agents([line.strip() for line in lines if line.strip()])
+    for line in lines if setting is program_settings.RECORDER_WITHOUT_FOLDERS else ():
+        if line.strip() and not Path(line.strip()).expanduser().is_absolute():
+            raise InvalidInput(tr("{path} is not a full path. Nothing was changed.", path=line.strip()))
