@@ -1,6 +1,8 @@
 """Determines the name above an answer: the connected agent, the imported program, or Helix."""
 
-from helix_desktop.engine.facts import ConversationStarted, Fact, ModelReplied
+from collections.abc import Sequence
+
+from helix_desktop.engine.facts import ConversationStarted, Fact, ModelReplied, Recorded
 from helix_desktop.gui.translation import tr
 from helix_desktop.histories.program_names import NAMES
 
@@ -15,6 +17,14 @@ def author_of_answer(started: ConversationStarted | None, answer: Fact | None) -
     if started is not None and started.origin.kind and imported:
         return NAMES.get(started.origin.kind, tr("Agent"))
     return PROGRAM_AUTHOR
+
+
+def agent_of_conversation(recorded: Sequence[Recorded]) -> str:
+    """Returns the connected agent, or the program that recorded the conversation; empty if it is our own."""
+    started = recorded[0].fact if recorded else None
+    if not isinstance(started, ConversationStarted):
+        return ""
+    return started.agent or NAMES.get(started.origin.kind, "")
 
 
 def name_over_answer(started: ConversationStarted | None, answer: Fact | None, chosen_model: str) -> str:

@@ -18,6 +18,7 @@ from helix_desktop.engine.view import ConversationState, build_state
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories import recorded_session
 from helix_desktop.histories.leaked_keys import find_keys, mask_key
+from helix_desktop.histories.program_names import SHOWN_BY_OTHER
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession
 from helix_desktop.store.cache_folder import count_text_lines
 
@@ -26,7 +27,6 @@ LONG = 200  # Texts with more characters become attachments unless a person type
 HEAD = 2_000  # A fact contains this many characters of an output's beginning.
 SUMMARY = "[Conversation History Summary]"
 PICTURE_TOKENS = 1_000
-SHOWN_BY_OTHER = "the other program showed this instead"
 EXCERPT_ENDS = "\n[All of it: recall_cached_content("
 IMAGES = "image/"
 Content = tuple[bytes, EntryOrigin]

@@ -8,6 +8,7 @@ from helix_desktop.resources import read_json_resource
 NAMES: Mapping[str, str] = read_json_resource("history_programs.json")
 # The gateway and an agent's own history record the same reply at most this many seconds apart.
 SAME_REPLY_SECONDS = 60.0
+SHOWN_BY_OTHER = "the other program showed this instead"  # Why a recorded output is folded.
 # Agents that can continue a conversation (the first of `NAMES`), by the name passed to `conversation restore --to`.
 AGENTS_TO_CONTINUE_IN = dict(zip(("claude", "codex", "opencode", "gemini", "pi"), NAMES.values(), strict=False))
 

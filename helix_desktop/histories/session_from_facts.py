@@ -15,8 +15,8 @@ from helix_desktop.engine.agent_additions import SYSTEM_MESSAGE, split_off_agent
 from helix_desktop.engine.state.live_folds import DOCUMENTS
 from helix_desktop.engine.view import build_state
 from helix_desktop.histories import openai_chat_export, recorded_session
-from helix_desktop.histories.history_facts import EXCERPT_ENDS, IMAGES, SHOWN_BY_OTHER, SUMMARY
-from helix_desktop.histories.program_names import NAMES, SAME_REPLY_SECONDS
+from helix_desktop.histories.history_facts import EXCERPT_ENDS, IMAGES, SUMMARY
+from helix_desktop.histories.program_names import NAMES, SAME_REPLY_SECONDS, SHOWN_BY_OTHER
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedPicture
 from helix_desktop.json_values import parse_json_or_none
 

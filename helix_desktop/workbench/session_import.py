@@ -362,7 +362,7 @@ class SessionWriter:
         stored = (await self.workspace.cache.read_contents(earlier)).values() if earlier else ()
         known = {line for content in stored for line in content.splitlines()}
         new = [line for each in self.held.unread if (line := each.rstrip(b"\r\n")) not in known]
-        about = EntryOrigin("import", f"lines of {self.held.file.name} that are not read")
+        about = EntryOrigin("import", f"notes of the agent, no messages, in {self.held.file.name}")
         return await self.workspace.cache.store_content(b"\n".join(new), about) if new else None
 
     async def _append_with_import_fact(

@@ -60,7 +60,7 @@ class ChangesPage(QWidget):
         self._theme = theme
         self._doing = doing
         self._changes: FileChanges | None = None
-        self._conversation = ""
+        self._conversation = self._agent = ""
         self._turns: Sequence[TurnOfChanges] = ()
         self._undone: list[TurnOfChanges] = []
         self._files: list[FileChange] = []
@@ -120,15 +120,15 @@ class ChangesPage(QWidget):
         theme.keep_lengths_scaled(self, self.files.setMinimumSize, LEAST, LOW)
         build_column(bar, rule, (build_scroll_area(self._split, self), 1), owner=self, margins=0, spacing=0)
 
-    def show_changes_of(self, changes: FileChanges | None, conversation: str) -> None:
-        """Shows the changes of a conversation. An empty id means one that has no messages yet."""
+    def show_changes_of(self, changes: FileChanges | None, conversation: str, agent: str = "") -> None:
+        """Shows the changes of a conversation, or of one without messages if the id is empty. `agent`: whose it is."""
         if changes is not self._changes:
             self._stop_watching_changes()
             self._stop_watching_changes = lambda: None
             if changes is not None:
                 self._stop_watching_changes = changes.watch_checkpoints(self._show_checkpoint_progress_and_reload)
                 self._show_coverage_note(changes.checkpoint_progress)
-        self._changes, self._conversation = changes, conversation
+        self._changes, self._conversation, self._agent = changes, conversation, agent
         self.undo.set_changes(changes, conversation)
         self._turns, self._shown, self._is_up_to_date = (), None, False
         self.files.show_changes_rows(())
@@ -223,7 +223,10 @@ class ChangesPage(QWidget):
         self.files.show_changes_rows(entries, wanted)
         if not self._files:
             redo = tr("The agent's changes here have been undone. You can redo them from the Undo menu.")
-            self.body.show_sentence_only(redo if self._undone else tr("The agent has not changed any files here."))
+            usual = tr("The agent has not changed any files here.")
+            if self._agent:
+                usual = tr("Helix Desktop does not follow the files that {agent} changes. Its edits are in the chat.", agent=self._agent)  # fmt: skip
+            self.body.show_sentence_only(redo if self._undone else usual)
         self._show_coverage_note(changes.checkpoint_progress)
         if self._turn_to_show[0] and self._turns:
             (seq, path), self._turn_to_show = self._turn_to_show, (0, "")

@@ -13,6 +13,7 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Recorded
 from helix_desktop.engine.session_events import ConversationActivity, Event, FactAppended
 from helix_desktop.errors import NotFound
+from helix_desktop.gui.answer_author import agent_of_conversation
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
 from helix_desktop.gui.shown_state import ShownState
@@ -125,7 +126,8 @@ class WindowPages(QObject):
     def _show_conversation_changes(self, page: ChangesPage) -> None:
         bench, session = self._showing.bench, self._showing.session
         shown = session.id if session else ""
-        page.show_changes_of(bench.file_changes_of(shown) if bench else None, shown)
+        agent = agent_of_conversation(session.conversation.state.facts) if session else ""
+        page.show_changes_of(bench.file_changes_of(shown) if bench else None, shown, agent)
 
     def _update_cache_page_for_workspace(self) -> None:
         if self.is_page_built("cache"):

@@ -7,6 +7,7 @@ from helix_desktop.engine import facts
 from helix_desktop.engine.agent_additions import split_off_agent_additions
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.view import ConversationState
+from helix_desktop.gui.answer_author import agent_of_conversation
 from helix_desktop.gui.common import fold_descriptions
 from helix_desktop.gui.common.figure_formats import DAY_SECONDS, format_dollars, format_duration
 from helix_desktop.gui.common.fold_descriptions import count_covered_messages, describe_token_change
@@ -18,6 +19,7 @@ from helix_desktop.gui.timeline.conversation_timeline import ConversationTimelin
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.transcript.tool_call_lines import format_call
 from helix_desktop.gui.translation import format_count, tr
+from helix_desktop.histories.program_names import SHOWN_BY_OTHER
 
 MAX_NAMED_CALLS = 2  # The maximum number of calls that a title names.
 LEAST_DOLLARS = 0.0005  # In dollars. Smaller amounts are not mentioned.
@@ -37,8 +39,17 @@ def describe_event_title(event: TimelineEvent) -> str:
     if event.fold_kind is facts.FoldKind.EXCERPT and (named := _name_covered_calls(event)):
         more = len(event.current_folds) - len(named)
         rest = format_count(more, "and {n} more", "and {n} more") if more else ""
-        return tr("Excerpt: {what}", what=" ".join(filter(None, [", ".join(named), rest])))
+        what = " ".join(filter(None, [", ".join(named), rest]))
+        if agent := _agent_that_shortened_output(event):
+            return tr("Excerpt by {agent}: {what}", agent=agent, what=what)
+        return tr("Excerpt: {what}", what=what)
     return fold_descriptions.fold_title(event.current_folds[0], len(event.current_folds))
+
+
+def _agent_that_shortened_output(event: TimelineEvent) -> str:
+    """Returns the agent that showed its model an excerpt itself; empty if the excerpt is ours."""
+    is_agents = event.made_folds[0].why == SHOWN_BY_OTHER
+    return agent_of_conversation(event.history.facts) or tr("Agent") if is_agents else ""
 
 
 def _name_covered_calls(event: TimelineEvent) -> list[str]:
@@ -160,7 +171,10 @@ def describe_fold_figures(event: TimelineEvent) -> str:
     agent, trigger = fold_descriptions.split_agent_compaction(fold)
     if agent:
         parts.append({"manual": tr("requested by the user"), "auto": tr("automatic")}.get(trigger, trigger))
-    else:
+        if fold.fold in event.history.branch.barred.values():
+            undone = tr("undone only here; choose “Continue in {agent}…” to go on with all messages in it", agent=agent)
+            parts.append(undone)
+    elif not _agent_that_shortened_output(event):
         parts.append(fold.model or tr("no model"))
         parts.append(tr("because the request would not fit") if fold.panic else tr("in the background"))
     return " · ".join(filter(None, parts))

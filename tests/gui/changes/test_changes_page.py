@@ -21,7 +21,9 @@ from helix_desktop.engine.changes.turn_changes import (
     UndoOutlook,
 )
 from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import ConversationStarted, Origin, Recorded
 from helix_desktop.errors import NotFound
+from helix_desktop.gui.answer_author import agent_of_conversation
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.changes.changed_files_list import describe_changes_row, group_rows_by_folder
 from helix_desktop.gui.changes.changes_page import ChangesPage
@@ -506,3 +508,24 @@ def test_a_file_whose_content_is_gone_does_not_leave_another_one_in_its_place(
     monkeypatch.setattr(changes, "contents_of_both_versions", gone)
     page._load_and_show_changed_file(page.files.files.items[-3])
     assert page.body._sentence_label.text() == "The entry was forgotten."
+
+
+@pytest.mark.parametrize(
+    ("started", "words"),
+    [
+        (ConversationStarted(), "The agent has not changed any files here."),
+        (
+            ConversationStarted(origin=Origin("claude-code", "s")),
+            "that Claude Code changes. Its edits are in the chat.",
+        ),
+        (ConversationStarted(agent="Codex"), "does not follow the files that Codex changes."),
+    ],
+)
+def test_without_changes_it_says_whether_the_agents_files_are_followed(
+    page: ChangesPage, monkeypatch: pytest.MonkeyPatch, started: ConversationStarted, words: str
+) -> None:
+    """The defect: "The agent has not changed any files here" where Claude Code had edited one."""
+    said: list[str] = []
+    monkeypatch.setattr(page.body, "show_sentence_only", said.append)
+    page.show_changes_of(FakeChanges(), "c2", agent_of_conversation([Recorded("c2", 1, 1.0, started)]))
+    assert words in said[-1]

@@ -15,14 +15,20 @@ from helix_desktop.engine.facts import (
     Folded,
     FoldKind,
     ModelReplied,
+    Origin,
     PartRef,
     Recorded,
+    Refolded,
     Span,
     Stop,
     Stored,
     Text,
+    ToolCall,
+    ToolReturned,
     TurnEnd,
     TurnEnded,
+    Unfolded,
+    Usage,
     UserSaid,
 )
 from helix_desktop.gui import translation as spoken
@@ -97,6 +103,36 @@ def test_a_compaction_by_an_agent_is_called_that(why: str, agent: str, known: st
     story.read_all_facts(recorded)
     assert fold_sentences.describe_event_title(story.events[-1]) == f"Compaction by {agent}"
     assert fold_sentences.describe_fold_figures(story.events[-1]) == f"≈ 90 → ≈ 10 tokens · 2 messages{known}"
+
+
+def test_undoing_the_compaction_of_an_agent_says_how_the_agent_gets_its_messages() -> None:
+    """Its own session stays compacted, and nothing said so."""
+    fold = Folded("f", FoldKind.HANDOVER, Span(1, 3), "summary", 10, 90, why="Codex compacted the conversation here")
+    said: list[Fact] = [UserSaid((Text("do it", 40),)), ModelReplied((Text("done", 50),), "m", Stop.END)]
+    begun: list[Fact] = [*said, UserSaid((Text("more", 40),)), fold, *said, Unfolded("f"), Refolded("f")]
+    story, hints = ConversationTimeline(), []
+    for seq, fact in enumerate(begun, 1):
+        story.read_next_fact(Recorded("c", seq, float(seq), fact))
+        if seq >= 6:
+            hints.append(fold_sentences.describe_fold_figures(story.events[-1]).partition(" · 3 messages")[2])
+    words = " · undone only here; choose “Continue in Codex…” to go on with all messages in it"
+    assert hints == ["", words, ""]
+
+
+def test_an_excerpt_that_the_agent_showed_its_model_is_not_called_ours() -> None:
+    """The defect: "Excerpt: exec_command … no model · in the background" for an output that Codex had cut."""
+    call = ToolCall("a", "exec_command", "seq 1 400", 10)
+    why = "the other program showed this instead"
+    begun: list[Fact] = [
+        ConversationStarted(origin=Origin("codex", "s")),
+        ModelReplied((call,), "m", Stop.CALLS, Usage(input=9_908)),
+        ToolReturned("a", Stored(Digest.of_content(b"out"), 3, 1), 3_600, head="out"),
+        Folded("e", FoldKind.EXCERPT, PartRef(3), "begins", 3_244, 3_600, why=why),
+    ]
+    story = ConversationTimeline()
+    story.read_all_facts([Recorded("c", seq, float(seq), fact) for seq, fact in enumerate(begun, 1)])
+    assert fold_sentences.describe_event_title(story.events[1]).startswith("Excerpt by Codex: ")
+    assert fold_sentences.describe_fold_figures(story.events[1]) == "3.6K → 3.2K tokens"
 
 
 def test_the_beginning_of_a_fork_is_called_a_fork() -> None:
