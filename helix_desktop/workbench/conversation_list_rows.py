@@ -71,6 +71,7 @@ class ConversationListRows:
     def __init__(self, journal: StoreJournal) -> None:
         self._journal = journal
         self._rows: dict[str, ConversationListRow] = {}
+        self._cost_below_missing: dict[str, float] = {}  # By a parent that has no row.
         self._today = DailyCost()
 
     def __iter__(self) -> Iterator[ConversationListRow]:
@@ -84,6 +85,7 @@ class ConversationListRows:
         first = {one.conversation: one for one in await self._journal.first_facts_without_meter()}
         rows = await self._journal.list_conversations()
         self._rows = {row.id: await self._row_with_agent_name(row, first.get(row.id)) for row in rows}
+        self._cost_below_missing.clear()
         for one in tuple(self):
             self._add_cost_above(one, one.cost)
         paid = await self._journal.facts_about_cost(last_midnight())
@@ -112,7 +114,9 @@ class ConversationListRows:
 
     def remove_conversation_rows(self, conversations: Collection[str]) -> None:
         for one in [self._rows[name] for name in conversations if name in self._rows]:
-            self._add_cost_above(one, -one.cost - one.agents_cost)
+            now = self._rows[one.id]  # Without the agents of it that were removed before.
+            self._add_cost_above(now, -now.cost - now.agents_cost)
+            self._cost_below_missing[one.id] = now.agents_cost
             del self._rows[one.id]
 
     def add_new_row(self, conversation: str, started: facts.ConversationStarted, time: float) -> None:
@@ -136,14 +140,17 @@ class ConversationListRows:
     def _replace_row(self, row: ConversationListRow) -> None:
         """Replace a row. The costs of a new one's sub-agents may already be known."""
         before = self._rows.get(row.id)
-        below = before.agents_cost if before else sum(one.whole_cost for one in self if one.parent == row.id)
+        below = before.agents_cost if before else self._cost_below_missing.pop(row.id, 0.0)
         self._rows[row.id] = replace(row, agents_cost=below)
         if dollars := row.cost - before.cost if before else row.cost + below:
             self._add_cost_above(row, dollars)
 
     def _add_cost_above(self, row: ConversationListRow, dollars: float) -> None:
         for above in self.ids_above(row.id):
-            self._rows[above] = replace(self._rows[above], agents_cost=self._rows[above].agents_cost + dollars)
+            row = replace(self._rows[above], agents_cost=self._rows[above].agents_cost + dollars)
+            self._rows[above] = row
+        if row.parent and row.parent not in self._rows:
+            self._cost_below_missing[row.parent] = self._cost_below_missing.get(row.parent, 0.0) + dollars
 
     def update_row_meter(self, conversation: str, meter: WindowMeter) -> None:
         row = self._rows[conversation]

@@ -88,6 +88,38 @@ async def test_all_rows_are_read_at_once_however_many_came_from_other_machines(t
     file.close()
 
 
+async def test_a_new_row_knows_what_its_agents_cost_without_reading_all_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, thread = JournalFile(tmp_path / "journal.sqlite3"), StoreThread("store")
+    file.append_all_or_nothing("top", [ConversationStarted("Top"), replied(1.0)])
+    file.append_all_or_nothing("child", [ConversationStarted("C", parent="top", parent_call="1"), replied(0.25)])
+    file.append_all_or_nothing("below", [ConversationStarted("B", parent="child", parent_call="1"), replied(0.5)])
+    rows = ConversationListRows(StoreJournal(file, thread, lambda: None, lambda: None))
+
+    def costs() -> dict[str, float]:
+        found = {name: rows.find_row(name) for name in ("top", "child", "below")}
+        return {name: row.agents_cost for name, row in found.items() if row is not None}
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ConversationListRows, "__iter__", None)
+        for name in ("below", "child", "top"):
+            await rows.reread_rows([name])
+        assert costs() == {"top": 0.75, "child": 0.5, "below": 0.0}
+        rows.remove_conversation_rows(["child"])
+        assert costs() == {"top": 0.0, "below": 0.0}
+        await rows.reread_rows(["child"])
+        assert costs() == {"top": 0.75, "child": 0.5, "below": 0.0}
+        rows.remove_conversation_rows(["child", "below"])
+        await rows.reread_rows(["child"])
+        assert costs() == {"top": 0.25, "child": 0.0}
+    await rows.read_all_rows()
+    await rows.read_all_rows()
+    assert costs() == {"top": 0.75, "child": 0.5, "below": 0.0}
+    await thread.aclose()
+    file.close()
+
+
 async def test_a_damaged_fact_is_told_at_once(tmp_path: Path) -> None:
     file, thread = JournalFile(tmp_path / "journal.sqlite3"), StoreThread("store")
     file.append_all_or_nothing("c", [ConversationStarted("T"), replied(0.5)])
