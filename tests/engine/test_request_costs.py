@@ -416,7 +416,7 @@ def test_a_recording_in_which_two_requests_at_once_are_joined_says_so(beside: in
 
 @pytest.mark.parametrize(("time", "found"), [(1.0, {1}), (2.0, set[int]())])
 def test_a_reply_that_an_import_has_appended_again_is_found_by_its_time(time: float, found: set[int]) -> None:
-    reply = ModelReplied((Text("x"),), Stop.END, "one", Usage())
+    reply = ModelReplied((Text("x"),), "one", Stop.END, Usage())
     facts = [
         Recorded("c", 1, 1.0, reply),
         Recorded("c", 2, 1.5, UserSaid((Text("Go on."),))),

@@ -17,6 +17,8 @@ from helix_desktop.gui.common.fold_descriptions import (
         (FoldKind.HANDOVER, "m", DetailsKept(), "", False),
         (FoldKind.HANDOVER, "m", DetailsKept(42, 38, 3, 1), "important details in the text: 41 of 42", False),
         (FoldKind.HANDOVER, "m", DetailsKept(8, 0, 7, 1), "the model kept 0 of 8 details", True),
+        (FoldKind.HANDOVER, "m", DetailsKept(8, 3, 4, 1), "the model kept 3 of 8 details", True),
+        (FoldKind.HANDOVER, "m", DetailsKept(8, 4, 3, 1), "important details in the text: 7 of 8", False),
         (FoldKind.HANDOVER, "", DetailsKept(8, 0, 7, 1), "important details in the text: 7 of 8", False),
         (FoldKind.TRUNCATION, "", DetailsKept(501, 0, 0, 501), "important details in the text: 0 of 501", False),
     ],
