@@ -20,7 +20,7 @@ from helix_desktop.engine.conversation_details import NEWEST_OUTPUTS, DetailSour
 from helix_desktop.engine.facts import Folded, Span
 from helix_desktop.engine.ports import ContentCache
 from helix_desktop.engine.search_query import STOP_WORDS
-from helix_desktop.engine.stated_rules_and_decisions import read_rule_words
+from helix_desktop.engine.stated_rules_and_decisions import read_message_patterns, read_rule_words
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.fast_dataclass import dataclass
 
@@ -61,18 +61,8 @@ _CODE = re.compile(
     r"`([^`\s]+)`|\b(?:named|called) ([a-z]\w*(?:-\w+)+)|\b([A-Za-z]+-\d[\w.-]*\w)"
     r"|\\([A-Za-z]\w+)|\b(\w*(?:\w_\w|[a-z][A-Z][a-z]|[A-Z]{2}[a-z]{2}|[A-Z]{4}|[A-Za-z]{2}\d|\d[a-f]{2}\d)\w*)"
 )
-_NAME = re.compile(
-    r"(?<!\bthat )(?<!\bthis )(?<!\beach )(?<!\bsame )\b(?:package|crate|library|module|function|method|class|component|hook"
-    r"|constant|[a-z]+ed by) (\w{3,})\b"
-    r"|(?<=[\w,] )([A-ZÀ-ÖØ-ÞČŁŚŠŽ][a-zß-ž]{2,}\b(?: [A-ZÀ-ÖØ-ÞČŁŚŠŽ][a-zß-ž]{2,}\b)*)"
-    r"|^\W{0,9}([A-ZÀ-ÖØ-ÞČŁŚŠŽ]\w+|\w+-\w+)(?: (?:is|was|has|had|shows|handles|uses|needs|keeps|runs|stores|blocks|wraps|sends"
-    r"|serves|zeigt|[a-z]{2,}ed)\b|'s )"
-)
-_NO_NAME = re.compile(
-    r"(?:s|ing|ed|ly|[ts]ion|ity|ment|ness|[ae]nce|age|th|work|next|it|\w*self|he|one|\w*here|this|wh\w+|user"
-    r"|\b(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve))$",
-    re.IGNORECASE,
-)
+_NAME = re.compile(read_message_patterns()["claimed_name"])
+_NO_NAME = re.compile(read_message_patterns()["claimed_no_name"], re.IGNORECASE)
 # These words show that a text is German, where all nouns are capitalised, not only names.
 _GERMAN = re.compile(r"\b(?:der|die|das|und|ist|sind|im|mit|für|auf|nicht|wird|wurde|heißt)\b")
 _NO_CLAIM = re.compile(

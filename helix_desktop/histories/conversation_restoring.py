@@ -49,6 +49,7 @@ from helix_desktop.histories.session_from_facts import (
     origin_of_conversation,
 )
 from helix_desktop.histories.tool_translation import MessageTranslation
+from helix_desktop.resources import read_table
 
 if sys.platform == "win32":
     from helix_desktop.tools import folder_handles_windows as folders
@@ -76,31 +77,19 @@ class AgentFormat:
     usual: str
     window: int  # The context window of the agent's usual model, in tokens.
     id_fields: str = ""
-    compaction: tuple[str, str] = ("", "")
+    compaction: Sequence[str] = ("", "")
 
 
 FORMATS = {
-    "claude": AgentFormat(
-        claude_reader.KIND, claude_writer.SEEN_VERSION, claude_reader.TAG,
-        lambda session, name, _: claude_writer.build_claude_code_lines(session, name),
-        "claude --resume {}", "CLAUDE_CONFIG_DIR", ".claude", 200_000, "sessionId", ("subtype", "compact_boundary"),
-    ),
-    "codex": AgentFormat(
-        codex_reader.KIND, codex_writer.SEEN_VERSION, codex_reader.TAG, codex_writer.build_codex_lines,
-        "codex resume {}", "CODEX_HOME", ".codex", 272_000, "id|session_id|thread_id", ("type", "compacted"),
-    ),
-    "opencode": AgentFormat(
-        opencode_history.KIND, opencode_writer.SEEN_VERSION, "", opencode_writer.build_opencode_lines,
-        "opencode --session {}", "XDG_DATA_HOME", ".local/share", 200_000,
-    ),
-    "gemini": AgentFormat(
-        gemini_cli_history.KIND, gemini_cli_writer.SEEN_VERSION, "", gemini_cli_writer.build_gemini_lines,
-        "gemini --resume {}", "GEMINI_CLI_HOME", "", 1_000_000,
-    ),
-    "pi": AgentFormat(
-        pi_history.KIND, pi_writer.SEEN_VERSION, "", pi_writer.build_pi_lines,
-        "pi --session {}", "PI_CODING_AGENT_DIR", ".pi/agent", 200_000, "id", ("type", "compaction"),
-    ),
+    name: AgentFormat(module.KIND, seen, provider, build_lines, **read_table("agent_formats")[name])
+    for name, module, seen, provider, build_lines in (
+        ("claude", claude_reader, claude_writer.SEEN_VERSION, claude_reader.TAG,
+         lambda session, name, _: claude_writer.build_claude_code_lines(session, name)),
+        ("codex", codex_reader, codex_writer.SEEN_VERSION, codex_reader.TAG, codex_writer.build_codex_lines),
+        ("opencode", opencode_history, opencode_writer.SEEN_VERSION, "", opencode_writer.build_opencode_lines),
+        ("gemini", gemini_cli_history, gemini_cli_writer.SEEN_VERSION, "", gemini_cli_writer.build_gemini_lines),
+        ("pi", pi_history, pi_writer.SEEN_VERSION, "", pi_writer.build_pi_lines),
+    )
 }  # fmt: skip
 
 

@@ -150,6 +150,7 @@ def query_until_damage(
     try:
         found.extend(query_rows(connection, query, values))
     except (sqlite3.Error, OverflowError) as error:
+        report.is_damaged = True
         report.complaints.append(f"The database is damaged: {error}; what was read before it was taken.")
     return sorted(found, key=lambda row: [_sort_key(row.get(name)) for name in order])
 

@@ -45,6 +45,7 @@ class ReadingReport:
     left_out: Counter[str] = field(default_factory=Counter)
     unread: list[bytes] = field(default_factory=list)
     row: HistoryRow = HistoryRow({}, "", b"none")  # The one that is being read.
+    is_damaged: bool = False  # Whether a whole line is unreadable, not one that the agent is still writing.
 
     def add_left_out_row(self, kind: str, value: Mapping[str, object] | None = None) -> None:
         self.left_out[kind] += 1
@@ -52,6 +53,7 @@ class ReadingReport:
 
     def complain_about_row(self, row: HistoryRow, why: object) -> None:
         self.complaints.append(f"{row.place}: {why}; the line was left out.")
+        self.is_damaged |= not row.line or row.line.endswith(b"\n")
         self._append_unread_row(row)
 
     def _append_unread_row(self, row: HistoryRow) -> None:

@@ -4,14 +4,10 @@ import re
 from collections.abc import Iterator
 
 from helix_desktop.engine.stated_rules_and_decisions import read_message_patterns
+from helix_desktop.resources import read_word_lists
 
 # Each key contains one of these, and most texts contain none. Patterns with a fixed first character are fastest.
-_MARKS = (
-    re.compile("-(?:(?<=sk-)|(?<=glpat-)|(?<=xai-)|(?<=xox[abps]-))"),
-    re.compile("_(?:(?<=gh[po]_)|(?<=github_pat_)|(?<=hf_)|(?<=gsk_))"),
-    re.compile("A(?:[KS]IA|Iza)"),
-    re.compile("PRIVATE KEY"),
-)
+_MARKS = [re.compile(mark) for mark in read_word_lists("history_words")["key_marks"]]
 _KEY = re.compile(read_message_patterns()["key"])
 _AT_ONCE = 1 << 16  # Longer texts are searched in parts, because a search blocks other threads.
 _OVERLAP = 4_096

@@ -8,16 +8,10 @@ from helix_desktop.histories import history_rows
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession, Speaker
 from helix_desktop.json_values import first_text, object_at, text_at
 from helix_desktop.protocols.openai_chat import chat_gateway
+from helix_desktop.resources import read_table
 
 KIND = "messages"
-_ROLES: Mapping[str, Speaker] = {
-    "system": "system",
-    "developer": "system",
-    "user": "user",
-    "assistant": "assistant",
-    "tool": "tool",
-    "function": "tool",
-}
+_ROLES: Mapping[str, Speaker] = read_table("history_words")["roles"]
 
 
 def messages_in_object(value: Mapping[str, object]) -> Sequence[Mapping[str, object]] | None:

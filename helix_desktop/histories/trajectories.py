@@ -20,14 +20,11 @@ from helix_desktop.histories.history_rows import (
 from helix_desktop.histories.openai_history import OpenaiMessages
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession, Speaker, build_recorded_reply
 from helix_desktop.json_values import first_text, number_at, object_at, objects_at, text_at
+from helix_desktop.resources import read_table
 
 KIND = "trajectory"
 _AGENT = ("agent.tool_use", "agent.mcp_tool_use", "agent.custom_tool_use")
-_RESULTS = {
-    "agent.tool_result": "tool_use_id",
-    "agent.mcp_tool_result": "mcp_tool_use_id",
-    "user.custom_tool_result": "custom_tool_use_id",
-}
+_RESULTS = read_table("history_words")["managed_results"]
 
 
 def is_swe_agent_trajectory(value: Mapping[str, object]) -> bool:

@@ -120,9 +120,8 @@ class HistoryImport:
                 if done[file] - ahead > AHEAD:
                     await self.workspace.index.wait_until_indexed(allowed_missing=BEHIND)
                     ahead = done[file]
-                await asyncio.sleep(
-                    0
-                )  # A stop comes here: what is being written is finished, so that the result names it.
+                # A stop comes here: what is being written is finished, so that the result names it.
+                await asyncio.sleep(0)
                 importing = asyncio.gather(*map(self._import_session, group))
                 await self._add_imported(await finish_even_if_cancelled(importing, self._add_imported))
         finally:
@@ -230,6 +229,7 @@ class HistoryImport:
         except HelixError as error:
             self.result.complaints.append(f"{recording.name}: {error}")
             return None
+        self.result.complaints += [writing.damage] * bool(writing.damage)
         if writing.recorded is None or writing.brought is None:
             self.result.here.add(writing.conversation)
         else:

@@ -4,6 +4,7 @@ Contents are stored first. The facts follow in one transaction, with a `BroughtI
 """
 
 import asyncio
+import difflib
 import hashlib
 import itertools
 import time as clock
@@ -31,6 +32,8 @@ from helix_desktop.engine.facts import (
     Stored,
     SystemSet,
     ToolReturned,
+    TurnEnd,
+    TurnEnded,
     UserSaid,
 )
 from helix_desktop.engine.foreign_agent_facts import STRAY
@@ -47,6 +50,7 @@ from helix_desktop.workbench import conversation_list_rows
 Hold = Callable[[str], AbstractAsyncContextManager[None]]
 TOGETHER, SLICE = 256, 1 << 20  # So many contents, or contents with more bytes in all, share one sync.
 REWRITTEN = "the other program compacted the conversation and overwrote its file"
+KEPT_DESPITE_DAMAGE = "The messages that were recorded from it before are kept."
 SAID = (UserSaid, ModelReplied, ToolReturned)
 
 
@@ -85,7 +89,7 @@ class SessionToImport:
     meter: WindowMeter | None  # The context's size, for the list. None: unknown until it is opened.
     keys: list[tuple[int, str]]  # Texts that look like keys, each with the number of its message.
     unread: Sequence[bytes] = ()  # Lines that the reader skipped. They are stored unchanged.
-    damaged: bool = False  # Whether a line could not be read at all.
+    is_damaged: bool = False  # Whether some lines of the file cannot be read.
 
     def with_unique_session_name(self) -> "SessionToImport":
         """Return the session with a unique name, because two files may use the same name."""
@@ -131,6 +135,7 @@ class SessionWriter:
     held: SessionToImport
     conversation: str
     new_from: int = 0  # The number of the first new message.
+    damage: str = ""  # A sentence, if messages are kept that can no longer be read in the file.
     recorded: Recorded | None = None  # The fact about this import, or None if nothing was new.
     brought: ImportedConversation | None = None
     _seqs: dict[int, int] = field(default_factory=dict)  # By draft: the number of its fact.
@@ -194,18 +199,60 @@ class SessionWriter:
         shorter = common < len(stand) and self.earlier.is_in_another_file(self.held)
         if shorter and common < len(said):
             return False
-        if common < min(len(stand), len(said)) and not ours and await self._append_after_summary(facts, present, common):  # fmt: skip
-            return True
         fresh = said[common] if common < len(said) else len(self.held.made) + 1
+        is_other = common < min(len(stand), len(said))
+        aligned = self._align_with_damaged_file(stand, said, forgotten=forgotten) if is_other or forgotten else None
+        if aligned is not None:
+            self.damage = f"{self.held.file} is damaged. {KEPT_DESPITE_DAMAGE}"
+            common, fresh = aligned
+        elif is_other and not ours and await self._append_after_summary(facts, present, common):
+            return True
         folds = self._folds_made_since(facts, fresh)
         renamed = [] if ours or forgotten or common < len(stand) else self._list_title_change(facts)
-        if common == len(said) and (shorter or not (folds or undone or renamed)):
+        if self.damage:
+            folds = [fold for fold in folds if fold.time > stand[-1].time]
+            note = TurnEnded(TurnEnd.FAILED, self.damage)
+            renamed = [] if ours or any(one.fact == note for one in facts) else [note]
+        has_more = fresh <= len(self.held.made)
+        if not has_more and (shorter or not (folds or undone or renamed)):
             self.new_from = len(self.held.recording.messages)
-        elif ours and common < len(said):
+        elif ours and has_more:
             await self._fork_with_new_messages(present, common, fresh)
         else:
             await self._append_added_messages(facts, present, (common, fresh), folds, renamed, undone=undone)
         return True
+
+    def _align_with_damaged_file(
+        self, stand: Sequence[Recorded], said: Sequence[int], *, forgotten: bool
+    ) -> tuple[int, int] | None:
+        """Return how many messages stay, and the first new draft. What the file lacks was damaged, not taken back.
+
+        Behind the last message that is equal here and in the file, what is later than all that is here is new.
+        None if no line is damaged, or if the file has other words of the user.
+        """
+        made, compare = self.held.made, history_facts.comparable_text
+        if not (self.held.is_damaged and stand and said):
+            return None
+        here, there = [compare(one.fact) for one in stand], [compare(made[number - 1].fact) for number in said]
+        steps = difflib.SequenceMatcher(None, here, there, autojunk=False).get_opcodes()
+        step, first, _, begin, _ = steps[-1]
+        tail, rest = ([], []) if step == "equal" else (stand[first:], said[begin:])
+        late = [number for number in rest if not tail or made[number - 1].time > stand[-1].time]
+        for step, first, last, begin, end in steps:
+            for at in range(begin, end):  # What differs is what is left of a message that stands here.
+                is_typed = isinstance(made[said[at] - 1].fact, UserSaid) and STRAY.strip() not in there[at]
+                if is_typed and step != "equal" and not forgotten and said[at] not in late:
+                    return None
+                self._seqs[said[at]] = stand[min(first + at - begin, max(first, last - 1), len(stand) - 1)].seq
+        if len(tail) == 1 and rest and not forgotten:
+            old, new = tail[0].fact, made[rest[0] - 1].fact
+            if (
+                isinstance(old, ModelReplied)
+                and isinstance(new, ModelReplied)
+                and new.parts[: len(old.parts)] == old.parts
+            ):
+                return len(stand) - 1, rest[0]  # The agent was still writing this reply when it was recorded.
+        return len(stand), late[0] if late else len(made) + 1
 
     def _list_title_change(self, facts: Sequence[Recorded]) -> list[Fact]:
         """Return the change to a title that the other program gave later, unless the user gave one here."""
@@ -218,8 +265,8 @@ class SessionWriter:
         return [ConversationChanged(title)]
 
     async def _append_after_summary(self, facts: Sequence[Recorded], present: Sequence[Recorded], common: int) -> bool:
-        """Import a file in which the other program replaced older messages by a summary or by nothing, or which is
-        damaged: they stay here, a summary becomes a fold over them, and new messages follow. False if the file has other content.
+        """Import a file in which the other program replaced older messages by a summary or by nothing: they stay
+        here, the summary becomes a fold over them, and new messages follow. False if the file has other content.
         """
         stand = [one for one in present if _is_message_fact(one.fact)]
         said = [number for number, draft in enumerate(self.held.made, 1) if draft.is_message_or_result][common:]
@@ -230,33 +277,16 @@ class SessionWriter:
         lengths = range(min(len(here), len(there)), 0, -1)
         kept = next((length for length in lengths if here[len(here) - length :] == there[:length]), 0)
         fold = _build_fold_of_summary(facts, stand[: len(stand) - kept], first) if first.is_summary else None
-        fresh = later[kept] if kept < len(later) else len(self.held.made) + 1
-        is_other = not kept and fold is None and not _has_fold_of_summary(facts, first)
-        if is_other and not (fresh := self._find_first_after_damage(stand[common:], here, later, there)):
+        if not kept and fold is None and not _has_fold_of_summary(facts, first):
             return False
         for number, one in zip(later[:kept], stand[len(stand) - kept :], strict=True):
             self._seqs[number] = one.seq
+        fresh = later[kept] if kept < len(later) else len(self.held.made) + 1
         if fold is not None or fresh <= len(self.held.made):
             await self._append_added_messages(facts, present, (len(stand), fresh), [], [fold] if fold else [])
         else:
             self.new_from = len(self.held.recording.messages)
         return True
-
-    def _find_first_after_damage(
-        self, stand: Sequence[Recorded], here: Sequence[str], said: Sequence[int], there: Sequence[str]
-    ) -> int:
-        """Return the first new draft of a file with lines that cannot be read any more: what they said stays here.
-        0 if no line is damaged, or if the file does not have the last message from here, or other words of the user.
-        """
-        places = [at for at, text in enumerate(there) if text == here[-1]][: here.count(here[-1])]
-        if not self.held.damaged or not places or places[-1] >= len(stand):
-            return 0
-        for number, text in zip(said[: places[-1] + 1], there, strict=False):
-            if text in here:
-                self._seqs[number] = stand[here.index(text)].seq
-            elif isinstance(self.held.made[number - 1].fact, UserSaid) and STRAY.strip() not in text:
-                return 0
-        return said[places[-1] + 1] if places[-1] + 1 < len(said) else len(self.held.made) + 1
 
     def _count_common_messages(self, present: Sequence[Recorded], *, forgotten: bool) -> int:
         """Count messages and results that are equal here and in the file. If some were forgotten, all count."""

@@ -77,8 +77,10 @@ class SessionPreparation:
                 told = ReadingReport()
             while recording is not None:
                 prepared, recording = self._prepare_session(file, recording, tokens), next(read, None)
-                if recording is None and isinstance(prepared, SessionToImport):
-                    prepared = replace(prepared, stamp=stamp, unread=tuple(told.unread), damaged=bool(told.complaints))
+                if isinstance(prepared, SessionToImport):
+                    prepared = replace(prepared, is_damaged=told.is_damaged)
+                    if recording is None:
+                        prepared = replace(prepared, stamp=stamp, unread=tuple(told.unread))
                 yield prepared
         except (NotFound, InvalidInput) as error:
             yield str(error)

@@ -22,7 +22,6 @@ from helix_desktop.engine.facts import (
     Origin,
     PartRef,
     Recorded,
-    Rewound,
     RulesSet,
     Stop,
     SystemSet,
@@ -35,12 +34,7 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.engine.messages import Delta, Reply, Request
 from helix_desktop.engine.request_changes import Cause, CauseKind
-from helix_desktop.engine.request_costs import (
-    RequestCost,
-    RequestCostReader,
-    _replies_imported_in_part,
-    explain_requests,
-)
+from helix_desktop.engine.request_costs import RequestCost, RequestCostReader, explain_requests
 from helix_desktop.protocols.anthropic.anthropic_client import AnthropicMessages
 from helix_desktop.protocols.protocol_dialect import ModelAbilities
 from helix_desktop.providers.model_prices import TokenPrices, usage_cost
@@ -412,15 +406,3 @@ def test_a_recording_in_which_two_requests_at_once_are_joined_says_so(beside: in
         set(),
         {kind},
     ]
-
-
-@pytest.mark.parametrize(("time", "found"), [(1.0, {1}), (2.0, set[int]())])
-def test_a_reply_that_an_import_has_appended_again_is_found_by_its_time(time: float, found: set[int]) -> None:
-    reply = ModelReplied((Text("x"),), "one", Stop.END, Usage())
-    facts = [
-        Recorded("c", 1, 1.0, reply),
-        Recorded("c", 2, 1.5, UserSaid((Text("Go on."),))),
-        Recorded("c", 3, 1.5, Rewound(0)),
-        Recorded("c", 4, time, reply),
-    ]
-    assert _replies_imported_in_part(facts) == found

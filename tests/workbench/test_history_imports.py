@@ -49,7 +49,7 @@ from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.workbench import Workbenches, history_imports
 from helix_desktop.workbench.conversation_list_rows import ConversationListRows, facts_paid_here
 from helix_desktop.workbench.history_imports import HistoryImport, ImportResult
-from helix_desktop.workbench.session_import import SAID, SessionWriter
+from helix_desktop.workbench.session_import import KEPT_DESPITE_DAMAGE, SAID, SessionWriter
 from helix_desktop.workbench.session_preparation import SessionPreparation
 from tests.conftest import Expect
 from tests.histories import written
@@ -659,6 +659,67 @@ async def test_a_file_whose_beginning_was_cut_off_loses_nothing(workspace: Store
     assert not [one for one in facts if isinstance(one.fact, Rewound)]
     texts = [part.text for one in facts if isinstance(one.fact, UserSaid) for part in one.fact.parts if isinstance(part, Text)]  # fmt: skip
     assert texts == ["list the files", "and again", "once more"]
+
+
+def _damage(path: Path, *numbers: int) -> None:
+    """Overwrite bytes of these lines in place, as a failing disk or a crash does."""
+    rows = path.read_bytes().splitlines(keepends=True)
+    for number in numbers:
+        rows[number] = rows[number][:20] + b"\0" * 30 + rows[number][50:]
+    path.write_bytes(b"".join(rows))
+
+
+def _append_line(path: Path, value: dict[str, Any]) -> None:
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(value) + "\n")
+
+
+async def _said_on_path(workspace: StoredWorkspace, conversation: str) -> list[Fact]:
+    facts = await workspace.journal.read_facts(conversation)
+    kinds = (UserSaid, ModelReplied, ToolReturned)
+    return [one.fact for one in build_state(facts).facts_on_path() if isinstance(one.fact, kinds)]
+
+
+@pytest.mark.parametrize("damaged", [(0, 3, 4), (1, 4), (2,), (3, 4, 5, 6), (5, 7), range(8)])
+async def test_lines_that_cannot_be_read_any_more_push_out_nothing_that_was_recorded(
+    workspace: StoredWorkspace, tmp_path: Path, damaged: tuple[int, ...]
+) -> None:
+    path = written.claude(tmp_path)
+    (first,) = (await brought(workspace, path)).imported
+    before = await _said_on_path(workspace, first.id)
+    _damage(path, *damaged)
+    result = await brought(workspace, path)
+    assert await _said_on_path(workspace, first.id) == before
+    if len(damaged) < 8:
+        assert any(one.endswith(KEPT_DESPITE_DAMAGE) for one in result.complaints)
+        _append_line(path, written.claude_said(9, 8, "and a third time"))
+        _append_line(path, written.claude_reply(10, 9, "m4", written.text("A third")))
+        await brought(workspace, path)
+        _append_line(path, written.claude_reply(11, 10, "m4", written.use("t9")))  # The reply was still being written.
+        _append_line(path, written.claude_said(12, 11, [written.result("t9", "the new result")]))
+        await brought(workspace, path)
+        after = await _said_on_path(workspace, first.id)
+        assert after[: len(before)] == before
+        assert [type(one) for one in after[len(before) :]] == [UserSaid, ModelReplied, ToolReturned]
+        assert len(after[-2].parts) == 2  # type: ignore[union-attr]
+        ends = [one.fact for one in await workspace.journal.read_facts(first.id) if isinstance(one.fact, TurnEnded)]
+        assert [one.reason for one in ends if one.why.endswith(KEPT_DESPITE_DAMAGE)] == [TurnEnd.FAILED]  # Said once.
+    assert len(await workspace.journal.list_conversations()) == 1
+
+
+async def test_what_was_forgotten_does_not_come_back_from_a_damaged_file_either(
+    workspace: StoredWorkspace, tmp_path: Path
+) -> None:
+    path = written.claude(tmp_path)
+    (first,) = (await brought(workspace, path)).imported
+    await workspace.forget_content(text="Again.")
+    _damage(path, 3, 4)
+    _append_line(path, written.claude_said(9, 8, "and a third time"))
+    await brought(workspace, path)
+    texts = [part.text for one in await _said_on_path(workspace, first.id) for part in getattr(one, "parts", ()) if isinstance(part, Text)]  # fmt: skip
+    assert "and a third time" in texts
+    assert "I look." in texts
+    assert "Again." not in await stored(workspace)
 
 
 async def test_what_is_new_goes_to_the_conversation_and_not_to_a_fork_of_it(

@@ -151,16 +151,6 @@ def test_squares_are_ordered_by_dragging_and_by_the_menu(rail: WorkspaceRail) ->
     assert [rail.workspace_id_at(n) for n in range(1, 6)] == ["w4", "w1", "w2", "w0", "w3"]
 
 
-def test_a_square_that_is_dragged_stays_in_the_list(rail: WorkspaceRail) -> None:
-    placed = shown(rail, 5)
-    middle = placed[0].rect().center()
-    lowest, highest = placed[4].y(), placed[0].y()
-    QTest.mousePress(placed[0], Qt.MouseButton.LeftButton, pos=middle)
-    for by, limit in ((5_000, lowest), (-5_000, highest)):
-        QTest.mouseMove(placed[0], middle + QPoint(0, by))
-        assert placed[0].y() == limit
-
-
 def test_squares_and_tools_grow_with_the_text_at_once_and_after_a_restart(theme: Theme) -> None:
     rail = WorkspaceRail(theme)
     rail.show_workspace_buttons(many(3), "w0")
