@@ -324,8 +324,8 @@ class Composer(QWidget):
             room -= self._attach.sizeHint().width()
         metrics = self._mode.fontMetrics()
         whole = metrics.horizontalAdvance(self._mode_words)
-        if room < 0 and not self._mode.isHidden():  # A name that is cut anyway leaves room for the bar.
-            shortened = min(max(whole + room - px(BAR), px(LEAST)), whole)
+        if room < 0 and not self._mode.isHidden():
+            shortened = min(max(whole + room, px(LEAST)), whole)
             self._show_mode_name(metrics.elidedText(self._mode_words, Qt.TextElideMode.ElideRight, shortened))
             room += whole - shortened
         written = bool(self.text.toPlainText().strip())  # The price is shown once text is typed.
