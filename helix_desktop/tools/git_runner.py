@@ -8,7 +8,7 @@ run something, and never fetch. Of the user's settings, we use identity, signing
 import functools
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from helix_desktop.errors import ActionRefused
@@ -31,13 +31,14 @@ def run_git(
     environment: Mapping[str, str] = {},
     remedy: str = "Nothing was committed.",
     highest_code: int = 0,
+    settings: Sequence[str] = (),
 ) -> bytes:
-    """`environment`: further variables. `remedy`: what to say after git's error message. `highest_code`: the
-    highest exit code that means no error.
+    """`environment`, `settings`: further variables and settings. `remedy`: what to say after git's error
+    message. `highest_code`: the highest exit code that means no error.
     """
     if not folder.is_dir():
         raise ActionRefused(f"The workspace's folder {folder} no longer exists.", remedy=remedy)
-    settings = [*_OVERRIDDEN, *_read_user_git_settings(str(Path.home()))]
+    settings = [*_OVERRIDDEN, *_read_user_git_settings(str(Path.home())), *settings]
     variables = _ENVIRONMENT | dict(environment)
     if not _READING.intersection(arguments[:2]):
         settings += _settings_disabling_drivers(folder, variables)

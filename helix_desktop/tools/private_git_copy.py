@@ -56,8 +56,10 @@ class GitCheckout:
         return {"GIT_DIR": str(self.folder / ".git"), "GIT_WORK_TREE": str(self.folder)} if self.is_copy else {}
 
     def run(self, *arguments: str, given: bytes = b"", remedy: str = _UNCHANGED) -> bytes:
-        patterns = ("-c", f"core.excludesFile={self.excludes}")
-        return run_git(self.folder, *patterns, *arguments, stdin=given, environment=self.git_variables, remedy=remedy)
+        own = (f"core.excludesFile={self.excludes}",)
+        return run_git(
+            self.folder, *arguments, stdin=given, environment=self.git_variables, remedy=remedy, settings=own
+        )
 
     def git_line(self, *arguments: str) -> str:
         return os.fsdecode(self.run(*arguments).removesuffix(b"\n"))
@@ -82,6 +84,11 @@ class GitCheckout:
 
     def path_in_git_folder(self, name: str) -> Path:
         return Path(self.git_line("rev-parse", "--path-format=absolute", "--git-path", name))
+
+    @property
+    def is_merge_open(self) -> bool:
+        git = self.folder / ".git" if self.is_copy else Path(self.git_line("rev-parse", "--absolute-git-dir"))
+        return any((git / name).exists() for name in _UNFINISHED)
 
     def uncommitted_paths(self) -> list[bytes]:
         """Return files that differ from the last commit, even new ones, but no ignored or cached ones."""
@@ -127,13 +134,9 @@ class GitCheckout:
         for option in ("--no-assume-unchanged", "--no-skip-worktree") if hidden else ():
             self.run("update-index", option, "-z", "--stdin", given=b"\0".join(hidden))
 
-    def check_git_folder_is_its_own(self) -> None:
-        """Raise ActionRefused if a git file in a copy leads elsewhere."""
-        _refuse_links_in_git_folder(self.folder / ".git")
-
     def check_no_merge_open(self) -> None:
         """Raise ActionRefused if a merge or rebase is unfinished."""
-        if any(self.path_in_git_folder(name).exists() for name in _UNFINISHED):
+        if self.is_merge_open:
             kind = "the copy" if self.is_copy else "your repository"
             raise ActionRefused(
                 f"A merge or a rebase in {kind} has not been finished ({self.folder}).",
@@ -164,7 +167,7 @@ def find_source_repository(root: Path, excludes: Path = Path(os.devnull)) -> Git
     found = GitCheckout(folder, excludes=excludes)
     git = folder / ".git"
     if git.is_dir() and not git.is_symlink():
-        _refuse_links_in_git_folder(git, _ESSENTIAL)
+        refuse_links_in_git_folder(git, _ESSENTIAL)
     elif git.is_symlink() or not _is_known_to_its_repository(found):
         raise ActionRefused(f"{git} leads to a repository that does not know of this folder.", remedy=_UNCHANGED)
     if Path(found.git_line("rev-parse", "--show-toplevel")) != folder:
@@ -172,7 +175,7 @@ def find_source_repository(root: Path, excludes: Path = Path(os.devnull)) -> Git
     return found
 
 
-def _refuse_links_in_git_folder(git: Path, names: Sequence[str] = ()) -> None:
+def refuse_links_in_git_folder(git: Path, names: Sequence[str] = ()) -> None:
     """Raise ActionRefused for links in a git folder. `names`: check only these entries, and all of `refs`."""
     entries = [git / name for name in names] if names else [git]
     for start in [git / "refs"] if names else [git]:
@@ -418,7 +421,7 @@ def put_back_set_aside_files(copy: GitCheckout, made: CopySource) -> None:
 
     Without them, the user's own words would be missing in the copy as if the agent had removed them.
     """
-    if any(copy.path_in_git_folder(name).exists() for name in _UNFINISHED):
+    if copy.is_merge_open:
         return
     for folder in copy.folder_for_set_aside.glob("*"):
         is_back = folder.name == _ALWAYS_BACK or copy.git_line("rev-list", "--max-count=1", f"HEAD..{folder.name}")

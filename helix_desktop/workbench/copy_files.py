@@ -173,7 +173,7 @@ def find_checkouts(copy: FolderCopy) -> Iterator[tuple[GitCheckout | None, GitCh
         if made.base:
             there = source if source is not None and source.folder == Path(made.source) else None
             checkout = GitCheckout(copy.folder / str(number), is_copy=True)
-            checkout.check_git_folder_is_its_own()
+            copying.refuse_links_in_git_folder(checkout.folder / ".git")
             yield there, checkout, made
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from helix_desktop.errors import ActionRefused
+from helix_desktop.tools import git_runner
 from helix_desktop.tools.private_git_copy import GitCheckout, create_repository_copy, find_source_repository
 from tests.tools.git_places import PROGRAMS, git_places, make_repository
 
@@ -68,6 +70,31 @@ def state_of_user(folder: Path) -> list[object]:
         for words in ("for-each-ref", "symbolic-ref HEAD", "--no-optional-locks status -z", "fsck --strict")
     ]
     return [entries(folder), index, said, sorted(map(str, (folder / ".git").rglob("*")))]
+
+
+def test_a_question_to_git_is_one_process(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each asked for the settings as well, which can run nothing when git only reads: two thirds of all processes."""
+    asked: list[list[str]] = []
+    run = git_runner._run_git_process
+
+    def count_and_run(words: list[str], *arguments: Any, **options: Any) -> Any:
+        asked.append(words)
+        return run(words, *arguments, **options)
+
+    git_runner.run_git(project, "rev-parse", "HEAD")  # Reads the user's own settings once.
+    monkeypatch.setattr(git_runner, "_run_git_process", count_and_run)
+    source = GitCheckout(project)
+    assert source.head
+    assert len(asked) == 1
+    assert source.list_submodule_paths() == []
+    assert len(asked) == 2
+    source.check_no_merge_open()
+    assert len(asked) == 3
+    source.run("update-index", "--refresh")
+    assert [word for words in asked[3:] for word in words if word in ("config", "update-index")] == [
+        "config",
+        "update-index",
+    ]
 
 
 def test_the_copy_has_the_commit_and_is_apart(project: Path) -> None:

@@ -134,8 +134,7 @@ class ChangesUndo(QObject):
             return plan, await find_later_turns(changes, self.turns, files, plan)
 
         def show_undo_dialog(planned: tuple[Sequence[PlannedUndo], dict[str, str]]) -> None:
-            plan, later = planned
-            words = title or tr("Undo")
+            words, (plan, later) = title or tr("Undo"), planned
             dialog = UndoChangesDialog(self._theme, words, files, plan, self._button, redo=redo, later=later)
             dialog.compare_wanted.connect(partial(self._open_three_versions_dialog, redo=redo))
             again = tr("Undo") if redo else ""
