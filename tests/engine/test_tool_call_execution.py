@@ -11,6 +11,7 @@ from helix_desktop.engine.facts import (
     Decided,
     Folded,
     PartRef,
+    Rewound,
     Stop,
     Text,
     TodoSet,
@@ -24,8 +25,9 @@ from helix_desktop.engine.messages import Reply, Request, ToolResult
 from helix_desktop.engine.ports import CallContext, CallOutcome, EntryOrigin, PermissionAnswer, PermissionQuestion
 from helix_desktop.engine.session_events import CallStage, CallStageChanged, ConversationActivity, Event, QuestionAsked
 from helix_desktop.engine.session_setup import TurnLimits
-from helix_desktop.engine.tool_call_execution import SKIPPED, TORN
+from helix_desktop.engine.tool_call_execution import SKIPPED, TORN, facts_that_take_back_unstarted_calls
 from helix_desktop.engine.tool_call_parsing import NOT_BEGUN, UNREAD
+from helix_desktop.engine.view import build_state
 from tests.conftest import Expect
 from tests.engine.agent import SteppedClock, calls, says, told, world
 
@@ -101,6 +103,19 @@ async def test_what_was_done_is_recorded_before_the_calls_that_waited_for_it() -
     assert at.tools.ran == ["run-0-1"]
     heads = [(result.call, result.head) for result in at.of(ToolReturned)]
     assert heads == [("run-0-1", "changed"), ("run-1-1", UNREAD), ("look-2-1", NOT_BEGUN)]
+    begun_last = at.of(ToolReturned)[-1]
+    (back,) = facts_that_take_back_unstarted_calls(at.session.conversation.state)
+    assert isinstance(back, Rewound)
+    assert at.session.all_facts[back.to].fact == begun_last
+
+
+async def test_where_every_call_has_begun_none_is_taken_back() -> None:
+    at = await world(calls("look"), says("done"))
+    at.session.send_message(HELLO)
+    await asyncio.wait_for(at.session.wait_until_idle(), 60)
+    state = build_state(at.session.all_facts[:-2])  # as if it had ended before the last reply
+    assert isinstance(state.facts[-1].fact, ToolReturned)
+    assert facts_that_take_back_unstarted_calls(state) == []
 
 
 async def test_a_short_output_is_kept_as_head_and_every_output_is_in_the_cache() -> None:

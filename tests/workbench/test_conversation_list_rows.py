@@ -131,3 +131,16 @@ async def test_a_damaged_fact_is_told_at_once(tmp_path: Path) -> None:
     assert told == ["damaged"]
     await thread.aclose()
     file.close()
+
+
+async def test_who_delegated_work_is_named_from_the_nearest_on_and_none_twice(tmp_path: Path) -> None:
+    """Conversations of other machines may name each other as parents."""
+    file, thread = JournalFile(tmp_path / "journal.sqlite3"), StoreThread("store")
+    rows = ConversationListRows(StoreJournal(file, thread, lambda: None, lambda: None))
+    for name, parent in {"a": "", "b": "a", "c": "b", "d": "gone", "x": "y", "y": "x"}.items():
+        file.append_all_or_nothing(name, [ConversationStarted(name, parent=parent)])
+    await rows.read_all_rows()
+    await thread.aclose()
+    file.close()
+    above = {name: rows.ids_above(name) for name in ("a", "c", "d", "x", "unknown")}
+    assert above == {"a": [], "c": ["b", "a"], "d": [], "x": ["y"], "unknown": []}
