@@ -193,7 +193,8 @@ class SessionWriter:
         present = [one for one in build_state(facts).facts_on_path() if one.seq <= last]
         stand = [one for one in present if _is_message_fact(one.fact)]
         forgotten = any(isinstance(one.fact, Forgotten) for one in facts)
-        common = self._count_common_messages(stand, forgotten=forgotten)
+        folded = {one.seq - 1 for one in present if isinstance(one.fact, Folded)}
+        common = self._count_common_messages(stand, folded, forgotten=forgotten)
         ours = any(one.seq > last and isinstance(one.fact, (*SAID, Rewound)) for one in facts)
         said = [number for number, draft in enumerate(self.held.made, 1) if draft.is_message_or_result]
         shorter = common < len(stand) and self.earlier.is_in_another_file(self.held)
@@ -288,12 +289,16 @@ class SessionWriter:
             self.new_from = len(self.held.recording.messages)
         return True
 
-    def _count_common_messages(self, present: Sequence[Recorded], *, forgotten: bool) -> int:
+    def _count_common_messages(self, present: Sequence[Recorded], folded: set[int], *, forgotten: bool) -> int:
         """Count messages and results that are equal here and in the file. If some were forgotten, all count."""
         said = [(number, draft) for number, draft in enumerate(self.held.made, 1) if draft.is_message_or_result]
         common, compare = 0, history_facts.comparable_text
         for (number, draft), one in zip(said, present, strict=False):
-            if not forgotten and compare(draft.fact) != compare(one.fact):
+            here = one.fact
+            # Earlier versions read no usage of a reply of Codex before a compaction.
+            if one.seq in folded and isinstance(here, ModelReplied) and not here.usage.input:
+                here = replace(here, usage=getattr(draft.fact, "usage", here.usage))
+            if not forgotten and compare(draft.fact) != compare(here):
                 break
             self._seqs[number] = one.seq
             common += 1

@@ -929,3 +929,34 @@ async def test_a_session_that_breaks_its_reader_is_named_and_the_others_are_impo
     result = await brought(workspace, *sorted(tmp_path.glob("?.jsonl")))
     assert [one.title for one in result.imported] == ["said in a", "said in c"]
     assert any("can't be read" in one for one in result.complaints)
+
+
+async def test_a_compaction_of_codex_that_an_earlier_version_read_without_usage_stays_as_it_is(
+    workspace: StoredWorkspace, tmp_path: Path
+) -> None:
+    """Its usage is read now. The next import must not replace everything after it for that."""
+
+    def event(kind: str, **payload: object) -> dict[str, object]:
+        return {"timestamp": "2026-11-26T14:26:00Z", "type": kind, "payload": payload}
+
+    def said(role: str, text: str) -> dict[str, object]:
+        return event("response_item", type="message", role=role, content=[{"type": "input_text", "text": text}])
+
+    usage = {"input_tokens": 9_244, "output_tokens": 15}
+    lines = [
+        event("session_meta", id="s", cwd="/work"),
+        said("user", "Count all the rows of the big listing, please"),
+        said("assistant", "There are many more rows than I could tell in a word"),
+        said("assistant", "The summary"),
+        event("token_usage_record", usage=usage),
+        event("compacted", message="Short."),
+        said("user", "more"),
+    ]
+    path = written.lines(tmp_path / "rollout-s.jsonl", [one for one in lines if one["type"] != "token_usage_record"])
+    (first,) = (await brought(workspace, path)).imported
+    written.lines(path, [*lines, said("assistant", "Here is more")])
+    (again,) = (await brought(workspace, path)).imported
+    facts = await workspace.journal.read_facts(first.id)
+    assert again.id == first.id
+    assert any(isinstance(one.fact, Folded) for one in facts)
+    assert not any(isinstance(one.fact, Rewound) for one in facts)
