@@ -65,11 +65,7 @@ _NUMBERED = re.compile(r"\b[\w-]{0,60}\d[\w-]{3,60}\b")
 _ERROR = re.compile(read_message_patterns()["error"], re.IGNORECASE)
 # Every line that `_ERROR` matches contains one of these lower-case words, or its second character
 # is a space. Searching for them first is faster than matching the pattern against each line.
-_TELLS = (
-    "error", "exception", "warning", "traceback", "fatal", "fail", "panic", "cannot", "can't", "denied", "refused", "undefined",
-    "unresolved", "not found", "no such", "unable to", "could not", "unexpected", "killed", "enoent", "eacces", "errno", "segfault",
-    "aborted", "assert", "timed", "time out", "timeout", "invalid", "err!", "✗", "错误", "失败", "fehler",
-)  # fmt: skip
+_TELLS = tuple(read_message_patterns()["error_words"].split("|"))
 _YES = re.compile(read_message_patterns()["yes"], re.IGNORECASE)
 _FIGURE = re.compile(read_message_patterns()["figure"])
 _LIMIT = re.compile(read_message_patterns()["limit"], re.IGNORECASE)

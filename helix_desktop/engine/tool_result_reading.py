@@ -22,10 +22,7 @@ MOST_PASTED = 12  # Only this many of the last lines of a pasted error are kept.
 _EDIT_TOOL = re.compile(r"write|edit|create|patch|replace|insert|delete|remove|rename|move|save|upload", re.IGNORECASE)
 _READING_TOOL = re.compile(r"^(?:view|read|open|list|undo_edit|find_file|search)", re.IGNORECASE)
 _SHELL_TOOL = re.compile(r"bash|shell|terminal|exec|command|console|(?:^|_)run(?:_|$)", re.IGNORECASE)
-_PATH_KEYS = (
-    "path", "file_path", "filename", "file_name", "file", "notebook_path", "new_path",
-    "destination", "target",
-)  # fmt: skip
+_PATH_KEYS = tuple(read_message_patterns()["path_keys"].split())
 # The names of arguments whose values are text to be written into a file.
 _TEXT_ARGUMENT = re.compile(r"content|edits|(?:file|new|old)_?(?:text|str|string)", re.IGNORECASE)
 _SUBJECT_KEYS = ("command", *_PATH_KEYS, "pattern", "query", "url", "sha256", "task", "prompt", "name", "title")
