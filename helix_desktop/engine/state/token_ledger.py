@@ -149,8 +149,7 @@ class TokenLedger:
     unstated: dict[int, float] = field(default_factory=dict)
     _baseline: SummaryBaseline = field(default_factory=SummaryBaseline)
     _prices: RelativePrices = field(default_factory=RelativePrices)  # The main model's.
-    # The time and the cost of the last reply, and its cost without folds.
-    _last_paid: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    _last_paid: tuple[float, float, float] = (0.0, 0.0, 0.0)  # Time, cost and usual cost of the last reply.
     _was_rewound: bool = False  # Since the last reply.
 
     def billing_factor(self, model: str, seq: int) -> float:

@@ -20,9 +20,7 @@ PANIC_SHARE = 0.4  # If a request does not fit, the last steps may keep this sha
 
 @dataclass(frozen=True, slots=True)
 class FoldSituation:
-    """A moment between two steps. `is_pausing`: the provider's cache expires soon. `is_asked`: the user folds now, also
-    what an undone fold covered.
-    """
+    """A moment between two steps. `is_pausing`: the cache expires soon. `is_asked`: the user folds, also what was undone."""
 
     state: ConversationState
     policy: Policy

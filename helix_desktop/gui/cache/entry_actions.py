@@ -117,10 +117,12 @@ class EntryActions(QObject):
             work = catalogue.content_forgetter(entries=[row.stored.digest])
             self._shown.run_then_if_shown(work, lambda _: self.entry_forgotten.emit())
 
-        meant = entry_tasks.describe_forgetting(row, sum(use.how != "fold" for use in self._viewer.uses) or row.uses)
-        text = "\n\n".join([tr("Forget this entry permanently?"), meant])
-        ways = [(tr("Forget permanently"), forget_shown_entry)]
-        ask_to_choose_one(self._page, tr("Forget this entry"), text, tr("Keep"), ways)
+        title, ways = tr("Forget this entry"), [(tr("Forget permanently"), forget_shown_entry)]
+        describe, keep = entry_tasks.describe_forgetting, tr("Keep")
+        work = catalogue.index.find_entry_uses(row.stored.digest)  # It may have been used since it was shown.
+        self._shown.run_then_if_shown(
+            work, lambda uses: ask_to_choose_one(self._page, title, describe(row, uses), keep, ways)
+        )
 
     def compare_selected_entries(self) -> None:
         if self._shown.catalogue is None or self._table.selected_count != 2:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from PySide6.QtCore import QObject
 
 from helix_desktop.atomic_files import ReplacementFile
-from helix_desktop.engine.cache_entry_rows import EntryFilter, EntryRow, EntrySort
+from helix_desktop.engine.cache_entry_rows import EntryFilter, EntryRow, EntrySort, EntryUse
 from helix_desktop.engine.facts import Stored
 from helix_desktop.errors import HelixError, InvalidInput, StoreFailed
 from helix_desktop.gui.background_runner import BackgroundRunner
@@ -123,15 +123,16 @@ def entry_name_with_hash(row: EntryRow) -> str:
     return f"{row.about.source or row.about.tool} · {row.stored.digest.short_hex}"
 
 
-def describe_forgetting(row: EntryRow, uses: int) -> str:
+def describe_forgetting(row: EntryRow, uses: Sequence[EntryUse]) -> str:
     return "\n\n".join(
         [
+            tr("Forget this entry permanently?"),
             tr("{name}, {size}", name=entry_name_with_hash(row), size=format_byte_size(row.stored.size)),
             tr(
                 "The entry is removed from the cache, the index, the journal and the backups. Files you exported earlier are not changed."
             ),
             format_count(
-                uses,
+                sum(use.how != "fold" for use in uses),
                 "{n} message refers to this entry and will show that it was removed.",
                 "{n} messages refer to this entry and will show that it was removed.",
             ),

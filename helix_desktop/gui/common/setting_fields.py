@@ -175,8 +175,8 @@ def _build_number_field(
         field.setSingleStep(5 if times > 1 else 1)
         field.setRange(declared.least * times, declared.most * times)
     field.setSpecialValueText(declared.unset)
-    suffix = f" {declared.unit}" if declared.unit else ""
-    field.setSuffix(format_percent(0).lstrip("0") if times > 1 or declared.unit == "%" else suffix)
+    is_share = times > 1 or declared.unit == "%"
+    field.setSuffix(format_percent(0).lstrip("0") if is_share else f" {declared.unit}".rstrip())
     field.setKeyboardTracking(False)
     field.setValue(value * times)
     field.valueChanged.connect(lambda chosen: changed(chosen / times if times > 1 else chosen))

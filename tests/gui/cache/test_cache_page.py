@@ -279,9 +279,11 @@ def test_forgetting_says_what_it_means_first(page: CachePage, catalogue: MemoryC
     digest = catalogue.lines[0].stored.digest
     page.open_entry_by_digest(digest)
     settle()
+    catalogue.used[digest] = [*catalogue.used[digest], EntryUse("c", 23, 3.0, "output")]  # Used since it was shown.
     page.entry_actions.ask_to_forget_entry()
+    settle()
     (box,) = [w for w in QApplication.topLevelWidgets() if isinstance(w, QMessageBox) and w.isVisible()]
-    assert "2 messages refer to this entry" in box.text()
+    assert "3 messages refer to this entry" in box.text()
     assert catalogue.done == []
     QTest.mouseClick(next(b for b in box.buttons() if "Forget" in b.text()), LEFT)
     settle()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from helix_desktop.engine.cache_entry_rows import EntryFilter, EntrySort
+from helix_desktop.engine.cache_entry_rows import EntryFilter, EntrySort, EntryUse
 from helix_desktop.errors import InvalidInput, StoreFailed
 from helix_desktop.gui.cache import entry_tasks
 from tests.gui.cache.catalogue import MemoryCatalogue
@@ -65,6 +65,8 @@ def test_names_to_save_under(catalogue: MemoryCatalogue) -> None:
 
 
 def test_consequences_are_said(catalogue: MemoryCatalogue) -> None:
-    said = entry_tasks.describe_forgetting(catalogue.lines[0], 2)
+    said = entry_tasks.describe_forgetting(
+        catalogue.lines[0], [EntryUse("c", n, 1.0, how) for n, how in enumerate(("output", "fold", "recall"))]
+    )
     assert "2 messages refer to this entry" in said
     assert "cannot be undone" in said
