@@ -1,6 +1,7 @@
 """The tour: six steps in which the user presses the real buttons, and a built-in script is the model."""
 
 from collections.abc import Callable
+from functools import partial
 
 from PySide6.QtCore import QObject, QPoint, QRect
 from PySide6.QtWidgets import QWidget
@@ -12,7 +13,7 @@ from helix_desktop.gui import message_sending
 from helix_desktop.gui.frame.tour_card import TourGuide
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.transcript.chat_actions import OpenFold
-from helix_desktop.gui.translation import tr
+from helix_desktop.gui.translation import tr, translate_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,29 +165,19 @@ class WindowTour(QObject):
         return self._place_in_window(self._window.pages.changes.body.undo_button)
 
     def _build_tour_steps(self) -> tuple[WindowTourStep, ...]:
-        return (
-            WindowTourStep(tr("Send a message"),
-                tr("Click the suggested message. A built-in script answers instead of a language model, but the tools it calls are real. When the script asks whether it may change a file or run a command, click “Allow once”."),
-                tr("That was a complete turn: your message and all that answers it. Every call is shown, and you are asked before each change and each command."),
-                self._place_of_question_or_suggestion, lambda: self._count_ended_turns() > 0),
-            WindowTourStep(tr("Undo a change"),
-                tr("Every change to a file can be undone. Open the Changes page, click “Undo file”, then “Undo”."),
-                tr("The file is as it was before. The Undo menu above it can bring the change back."),
-                self._place_of_undo_file, lambda: any(isinstance(fact, FilesChanged) and fact.by == "undo" for fact in self._facts_of_session())),
-            WindowTourStep(tr("See what was left out"),
-                tr("A long output was stored in the cache, and the model saw only a short excerpt of it. Click the label to see both."),
-                tr("On the right, you see what the model saw, and how to get the original back. Folding never deletes anything: the Cache page has every output."),
-                self._place_of_excerpt, lambda: self._step_number == 2 and self._window.showing.page == "timeline"),
-            WindowTourStep(tr("Fold now"),
-                tr("When the context fills up, older parts are folded: something shorter takes their place. You can also start folding yourself: click the meter, then “Fold now”, then “Start”."),
-                tr("The line across the chat is the fold. From here on, the shorter text is sent to the model."),
-                self._place_of_fold_button, self._has_folded),
-            WindowTourStep(tr("Undo the fold"),
-                tr("Every fold can be undone. Click the fold's line, then click “Undo”."),
-                tr("The original is sent to the model again, word for word. Redo brings the fold back."),
-                self._place_of_undo, lambda: any(isinstance(fact, Unfolded) for fact in self._facts_of_session())),
-            WindowTourStep(tr("Connect a model"),
-                tr("The agent in this tour follows a script and cannot do real work. To connect a provider or a server on this computer (such as Ollama), click the model's name."),
-                tr("Choose a model, then open a folder of your own with the + on the left."),
-                lambda: self._place_in_window(self._window.top.model), lambda: False),
-        )  # fmt: skip
+        top, showing, facts_now = self._window.top, self._window.showing, self._facts_of_session
+        steps: dict[str, tuple[Callable[[], QRect], Callable[[], bool]]] = {
+            "message": (self._place_of_question_or_suggestion, lambda: self._count_ended_turns() > 0),
+            "undo a change": (self._place_of_undo_file, lambda: any(map(_is_undo_of_change, facts_now()))),
+            "cut output": (self._place_of_excerpt, lambda: self._step_number == 2 and showing.page == "timeline"),
+            "fold": (self._place_of_fold_button, self._has_folded),
+            "undo a fold": (self._place_of_undo, lambda: any(isinstance(fact, Unfolded) for fact in facts_now())),
+            "model": (lambda: self._place_in_window(top.model), lambda: False),
+        }
+        title, before = partial(translate_name, "title of a tour step"), partial(translate_name, "tour step")
+        after = partial(translate_name, "after a tour step")
+        return tuple(WindowTourStep(title(key), before(key), after(key), *of) for key, of in steps.items())
+
+
+def _is_undo_of_change(fact: Fact) -> bool:
+    return isinstance(fact, FilesChanged) and fact.by == "undo"
