@@ -39,6 +39,7 @@ LARGEST = PIECE
 HELLO_SECONDS = 10.0  # A running program that hangs delays other programs by at most this time.
 SOCKETS = sys.platform != "win32"
 LATER = 75  # The exit code that tells another process of this program: "ask again in a moment".
+GIVEN_WAY_SECONDS = 1.5  # A process that gives way to another stays out of the workspace for this long.
 
 Answer = Callable[[list[str], Console], Awaitable[int]]
 log = logging.getLogger(__name__)

@@ -14,16 +14,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from helix_desktop import concurrency
+from helix_desktop import concurrency, running_instance
 from helix_desktop.acp_agent.agent_description import build_initialize_result
 from helix_desktop.errors import HelixError, InvalidInput, NotFound
 from helix_desktop.json_values import list_at, object_at, value_at
+from helix_desktop.running_instance import LATER
 
 LONGEST_MESSAGE = 64 << 20  # Longer messages from the editor, in bytes, are dropped.
 MOST_WAITING = 1_000  # The most requests from the editor that may await an answer in one workspace.
 MOST_UNSENT = 10_000  # Once this many messages wait to be read by the editor, senders wait, too.
-MOVED = 75  # The exit code of a process whose workspace another process is about to open.
-MOVE_SECONDS = 1.5  # How long the other process has to open the workspace before we try again.
 RETRY_SECONDS = 0.1
 QUIT_SECONDS = 1.5
 log = logging.getLogger(__name__)
@@ -178,12 +177,12 @@ class WorkspaceSwitch:
             pipe.restart_with_greeting(self._greeting)
             for request in requests:
                 await self._send(build_error_response(request["id"], -32603, said))
-            if not requests and code != MOVED:
+            if not requests and code != LATER:
                 self._lines.pop(pipe.workspace, None)  # The next message opens the workspace again.
                 left = {name: each for name, each in self._lines_by_session.items() if each is not pipe}
                 self._lines_by_session = left
                 return
-            await asyncio.sleep(MOVE_SECONDS if code == MOVED else RETRY_SECONDS)
+            await asyncio.sleep(running_instance.GIVEN_WAY_SECONDS if code == LATER else RETRY_SECONDS)
 
     async def _handle_workspace_message(self, pipe: WorkspacePipe, message: Message) -> None:
         """Passes on an answer or a request of a workspace. A request gets an id that no other workspace uses."""

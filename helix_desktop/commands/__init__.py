@@ -24,11 +24,6 @@ Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  #
 Options = Mapping[str, str | Mapping[str, Any] | None]
 Run = Callable[[Namespace], int | Coroutine[Any, Any, int]]
 MOST = 10**18 - 1  # A larger number may not fit into the database's 64-bit integers.
-NOUNS = (
-    "workspace", "conversation", "cache", "changes", "copy", "project", "forget", "ask", "acp",
-    "task", "worker", "schedule", "fleet", "cost", "gateway", "wrap", "resident", "recorder",
-    "provider", "model", "replay", "mcp", "doctor",
-)  # fmt: skip
 
 
 class CommandLineParser(argparse.ArgumentParser):
@@ -103,6 +98,9 @@ def options_of_command(name: str) -> Options:
 @cache
 def _read_command_line() -> Mapping[str, Any]:
     return parse_object((resources_folder() / "command_line.json").read_bytes()) or {}
+
+
+NOUNS = [name for name in _read_command_line() if " " not in name and not name.startswith("*")]
 
 
 def _add_options(parser: argparse.ArgumentParser, options: Options, types: Types) -> None:

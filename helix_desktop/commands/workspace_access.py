@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 Work = Callable[[Namespace, "StoredWorkspace", Console], Awaitable[int]]
 ASKING = 3  # The exit code that tells another process of this program: "the user must agree first".
 LASTING_PATIENCE = 1.0
-GIVEN_WAY_SECONDS = 1.5  # Within this time, the process that an import gave way to opens the workspace.
 TOLD_EVERY = 2.0  # The interval between progress reports, in seconds.
 NOTHING_REMOVED = "Removed 0 conversations and 0 entries (0 bytes)."
 PATIENCE = 5.0  # The process that has the workspace open must answer within this many seconds.
@@ -145,7 +144,7 @@ async def run_here_or_at_owner(arguments: Namespace, identity: str, console: Con
             workspace = await workspaces.open_stored_workspace(identity)
         except errors.StoreBusy:
             if (wire := await running_instance.connect_to_owner(where.run, identity)) is not None:
-                answer = await running_instance.run_at_owner(wire, arguments.argv, console)
+                answer = await _run_at_owner(wire, arguments, console)
                 if answer != running_instance.LATER:
                     return answer
             elif loop.time() > until:
@@ -158,7 +157,18 @@ async def run_here_or_at_owner(arguments: Namespace, identity: str, console: Con
         else:
             if (code := await _run_as_owner(arguments, workspace, counting, console)) is not None:
                 return code
-            await asyncio.sleep(GIVEN_WAY_SECONDS)
+            await asyncio.sleep(running_instance.GIVEN_WAY_SECONDS)
+
+
+async def _run_at_owner(wire: running_instance.FrameConnection, arguments: Namespace, console: Console) -> int:
+    """Runs the command there. If that process ends, an import that gave way to it can continue, but not for ever."""
+    try:
+        return await running_instance.run_at_owner(wire, arguments.argv, console)
+    except errors.HelixError as error:
+        gave_way, arguments.lost = getattr(arguments, "earlier", ""), getattr(arguments, "lost", 0) + 1
+        if type(error) is not errors.HelixError or not gave_way or arguments.lost > 3:
+            raise
+        return running_instance.LATER
 
 
 async def _run_on_temporary_copy(

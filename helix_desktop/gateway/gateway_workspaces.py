@@ -18,7 +18,6 @@ from helix_desktop.workbench.all_workbenches import WorkspaceService, open_singl
 USUAL_WORKSPACE_NAME = "Connected agents"
 OPEN_TIMEOUT_SECONDS = 5.0  # Long enough for a command that uses the workspace only for a moment.
 OPEN_AT_MOST = 8  # If more workspaces than this are open, unused ones are closed.
-RELEASE_SECONDS = 1.5  # The gateway stays out of a workspace for this long after another process asks for it.
 ServeWorkspaceCommands = Callable[[StoredWorkspace], Awaitable[WorkspaceService | None]]
 
 
@@ -128,7 +127,7 @@ class GatewayWorkspaces:
             self._conversations_by_id.pop(identity, None)
             if (stack := self._stacks_by_id.pop(identity, None)) is not None:
                 await stack.aclose()
-            await asyncio.sleep(RELEASE_SECONDS)
+            await asyncio.sleep(running_instance.GIVEN_WAY_SECONDS)
 
     async def aclose(self) -> None:
         await self._tasks.aclose(limit=2)

@@ -20,17 +20,12 @@ from helix_desktop.histories import history_rows, recorded_session
 from helix_desktop.histories.companion_files import read_file_below
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession, Speaker
 from helix_desktop.json_values import first_text, number_at, object_at, objects_at, parse_json_or_none, text_at
+from helix_desktop.resources import read_word_lists
 
 KIND = "codex"
 TAG = "openai-responses api.openai.com"
-_CALLS = ("function_call", "custom_tool_call", "local_shell_call", "tool_search_call")
-_HOSTED = ("web_search_call", "image_generation_call", "file_search_call", "computer_call", "code_interpreter_call")
-_OUTPUTS = ("function_call_output", "custom_tool_call_output", "local_shell_call_output", "tool_search_output")
+_CALLS, _HOSTED, _OUTPUTS, _EVENTS = read_word_lists("codex_rows").values()
 _ITEMS = (*_CALLS, *_HOSTED, *_OUTPUTS, "message", "reasoning", "agent_message")
-_EVENTS = (
-    "session_meta", "turn_context", "event_msg", "compacted", "response_item", "token_usage_record",
-    "world_state",
-)  # fmt: skip
 _USAGE = ("input_tokens", "cached_input_tokens", "cache_write_input_tokens", "output_tokens", "reasoning_output_tokens")
 NOT_RECORDED = "[The provider ran this itself; the rollout does not have what came of it.]"
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from helix_desktop import running_instance
 from helix_desktop.acp_agent import workspace_switch
 from helix_desktop.acp_agent.workspace_switch import WorkspacePipe, WorkspaceSwitch
 from helix_desktop.errors import HelixError, InvalidInput
@@ -133,7 +134,7 @@ async def test_a_flood_is_refused_beyond_what_may_wait(monkeypatch: pytest.Monke
 async def test_a_workspace_that_moves_to_another_process_is_greeted_there_and_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(workspace_switch, "MOVE_SECONDS", 0.0)
+    monkeypatch.setattr(running_instance, "GIVEN_WAY_SECONDS", 0.0)
     monkeypatch.setattr(workspace_switch, "RETRY_SECONDS", 0.0)
     opened: list[int] = []
 

@@ -199,7 +199,7 @@ async def test_the_usual_workspace_is_made_when_it_is_asked_for_and_no_other(tmp
 async def test_a_workspace_that_another_process_wants_is_closed_and_can_be_opened_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gateway_workspaces, "RELEASE_SECONDS", 0.0)
+    monkeypatch.setattr(running_instance, "GIVEN_WAY_SECONDS", 0.0)
     where = program_folders.find_program_folders(tmp_path)
     known = AllWorkspaces(where.workspaces_folder)
     name = known.create_stored_workspace("project").id
