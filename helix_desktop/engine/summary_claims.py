@@ -104,13 +104,7 @@ _ORDERED = re.compile(
     r"|leave .{3,40} alone|gewünscht|do not|don't|never|always|avoid|use|make sure|under no circumstances)\b",
     re.IGNORECASE,
 )
-_STATE = re.compile(
-    r"\b(?:yet|so far|whether|nor did|noch nicht|ha(?:s|ve|d)(?: \w+)? been(?! (?:approved|granted|waived|promised|forbidden))|(?:what|nothing|still) (?:ha|need)s to|to be seen"
-    r"|so (?:it|the|this|that)\b[^.,;]{0,40} must (?:be|have)"
-    r"|(?:reason|goal|idea|task|plan|aim|step|fix|point|job|way|option|next)\b[^.,;]{0,20} (?:is|are|was) to"
-    r"|should(?:n't| not)? (?:arrive|have|take|reach))\b",
-    re.IGNORECASE,
-)
+_STATE = re.compile(read_message_patterns()["stated_state"], re.IGNORECASE)
 _PARTS = re.compile(r"[,;:()]| (?:since|because|and|but|which) |(?= so )")
 _TERM = re.compile(r"\d+(?:[.,]\d+)*|[^\W_]+")
 _LIGHT = STOP_WORDS.union(read_rule_words("light"))  # Words that say little about what an order is about.

@@ -41,6 +41,7 @@ class PendingCopies:
         self._open = folder / "open"
         self._copied: dict[Path, tuple[int, int]] = {}  # By file: its inode, and the bytes copied.
         self._rows: dict[Path, Mapping[str, int]] = {}  # For each copied database: how many rows each table has.
+        self._stamps: dict[Path, list[tuple[int, int]]] = {}  # Of databases and their logs, when they were copied.
         self._database_due = 0.0
         self.postponed: set[Path] = set()  # Databases that changed soon after a copy, and are to be copied again.
         self._lock = threading.Lock()
@@ -74,6 +75,12 @@ class PendingCopies:
             if time.monotonic() < self._database_due:
                 self.postponed.add(file)
                 return False
+            # An empty log says nothing: whoever reads a database makes one and removes it.
+            found = (path.stat() for path in (file, file.with_name(f"{file.name}-wal")) if path.exists())
+            stamp = [(about.st_size, about.st_mtime_ns) for about in found if about.st_size]
+            if self._stamps.get(file) == stamp:
+                return True
+            self._stamps[file] = stamp
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             draft = self._folder / "database"
             draft.unlink(missing_ok=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from helix_desktop.folder_trees import delete_folder_tree
 from helix_desktop.histories import foreign_sqlite
 from helix_desktop.histories.pending_copies import PendingCopies, original_paths_of_copies, path_of_copy
 
@@ -110,3 +111,38 @@ def test_where_nothing_was_copied_there_is_nothing_and_what_cannot_be_imported_i
     (kept,) = (tmp_path / "copies").iterdir()
     assert kept.name == f"{folder.name}.failed"
     assert path_of_copy(kept, file).read_bytes() == b"one\n"
+
+
+def test_a_database_that_nobody_changed_is_not_copied_again(tmp_path: Path) -> None:
+    """Seen: to read opencode's database makes its log and removes it, which the recorder took for a change. So it made a
+    copy ten times a second, and one always stayed: what the user had forgotten was in it.
+    """
+    database, copies = tmp_path / "opencode.db", PendingCopies(tmp_path / "copies")
+
+    def copied_rows() -> list[object]:
+        copies._database_due = 0.0
+        assert copies.copy_database(database)
+        folders = copies.seal_and_list_folders()
+        if not folders:
+            return []
+        with foreign_sqlite.open_foreign_database(path_of_copy(folders[-1], database)) as connection:
+            found = [row[0] for row in connection.execute("SELECT id FROM part")]
+        for folder in folders:
+            delete_folder_tree(folder)
+        return found
+
+    def change(statement: str) -> None:
+        with closing(sqlite3.connect(database)) as agent, agent:
+            agent.execute("PRAGMA journal_mode = WAL")
+            agent.execute(statement)
+
+    change("CREATE TABLE part (id)")
+    change("INSERT INTO part VALUES (1)")
+    assert [copied_rows(), copied_rows(), copied_rows()] == [[1], [], []]
+    change("INSERT INTO part VALUES (2)")
+    assert [copied_rows(), copied_rows()] == [[1, 2], []]
+    with closing(sqlite3.connect(database)) as agent:  # The agent runs: what it writes is in the log.
+        assert copied_rows() == []
+        with agent:
+            agent.execute("INSERT INTO part VALUES (3)")
+        assert [copied_rows(), copied_rows()] == [[1, 2, 3], []]
