@@ -55,7 +55,7 @@ async def write_conversation_for_agent(arguments: Namespace, workspace: StoredWo
     open_desk = partial(workbench.use_workbench, workspace, arguments.places)
     relay = ConversationRelay(workspace, token_counting.shared_token_counter(), open_desk)
     asked = RestoreRequest(conversation, agent or "claude", folder, arguments.before_compaction, arguments.fold, arguments.window)  # fmt: skip
-    restored = await relay.prepare_session_for_agent(asked)
+    restored = await relay.prepare_session_for_agent(asked, may_ask_model=arguments.fold)
     lines = [await asyncio.to_thread(relay.add_mcp_server, asked.agent, Path(folder), places)] if arguments.mcp else []
     if arguments.to and arguments.to not in AGENTS:
         file = Path(arguments.to)
@@ -63,6 +63,8 @@ async def write_conversation_for_agent(arguments: Namespace, workspace: StoredWo
     else:
         path = await asyncio.to_thread(restoring.write_restored_session, restored, places)
     lines += restoring.describe_restored_session(restored, path)
+    if restored.is_folded and not (arguments.fold and arguments.mcp):
+        lines.insert(-1, "With `--fold`, this workspace's model summarizes older parts (your provider may charge for this). With `--mcp`, the agent can read the originals.")  # fmt: skip
     if arguments.to and arguments.to not in AGENTS:
         lines[-1] = f"To continue in {AGENTS_TO_CONTINUE_IN[restored.agent]}, use --to {restored.agent}."
     told = {one.name: getattr(restored, one.name) for one in fields(restored) if one.name not in ("content", "texts")}

@@ -5,6 +5,7 @@ line that names the line before it. A compaction is a `compact_boundary` line fo
 """
 
 import json
+import re
 import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -23,9 +24,7 @@ Block = dict[str, Any]
 def project_folder_name(folder: str) -> str:
     """Return the name of the folder for a working folder's sessions, or an empty string if it is too long."""
     # Claude Code counts UTF-16 units: an emoji is two.
-    units = folder.encode("utf-16-le", "surrogatepass")
-    plain = (units[at : at + 2].decode("utf-16-le", "replace") for at in range(0, len(units), 2))
-    name = "".join(one if one.isascii() and one.isalnum() else "-" for one in plain)
+    name = re.sub(r"[^a-zA-Z0-9]", lambda found: "--" if found[0] > "\uffff" else "-", folder)
     return name if len(name) <= _LONGEST_NAME else ""
 
 

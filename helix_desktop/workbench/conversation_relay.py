@@ -38,8 +38,10 @@ class ConversationRelay:
     tokens: TokenCounter
     open_desk: Callable[[], AbstractAsyncContextManager[Any]]
 
-    async def prepare_session_for_agent(self, request: RestoreRequest, *, may_fold: bool = True) -> RestoredSession:
-        """`may_fold`: fold what is too long, which may cost. Otherwise `fits` is false then."""
+    async def prepare_session_for_agent(
+        self, request: RestoreRequest, *, may_fold: bool = True, may_ask_model: bool = True
+    ) -> RestoredSession:
+        """`may_fold`: fold what is too long, else `fits` is false. `may_ask_model`: send it to a model, which may cost."""
         window = request.window or restoring.FORMATS[request.agent].window
         if not FRAME_TOKENS < window <= LARGEST_WINDOW:
             raise InvalidInput(f"The context window cannot have {window:,} tokens.", remedy=f"The agent itself needs {FRAME_TOKENS:,} tokens. Choose a context window that is larger than this, and has at most {LARGEST_WINDOW:,} tokens.")  # fmt: skip
@@ -49,7 +51,7 @@ class ConversationRelay:
         if not (request.is_folded or may_fold):
             return replace(restored, fits=False)
         async with self.open_desk() as desk:
-            fork = await self._fork_and_fold(desk, request, room)
+            fork = await self._fork_and_fold(desk, request, room, may_ask_model=may_ask_model)
             folded = await self._restore_session(
                 replace(request, conversation=fork, before_compaction=0, is_folded=True)
             )
@@ -70,7 +72,7 @@ class ConversationRelay:
         contents = await self.workspace.cache.read_contents(digests_needed_for_export(facts))
         return await asyncio.to_thread(restoring.build_restored_session, facts, contents.get, request)
 
-    async def _fork_and_fold(self, desk: Any, request: RestoreRequest, room: int) -> str:
+    async def _fork_and_fold(self, desk: Any, request: RestoreRequest, room: int, *, may_ask_model: bool) -> str:
         """Return a fork folded to at most `room` tokens if possible. Without a model, it lists what it omits."""
         facts, at = await self.workspace.journal.read_facts(request.conversation), 0
         if request.before_compaction:
@@ -78,9 +80,11 @@ class ConversationRelay:
         row = await self.workspace.journal.find_conversation(request.conversation)
         title = f"{row.title or row.begins} → {AGENTS_TO_CONTINUE_IN[request.agent]}"
         session = await desk.fork_conversation(request.conversation, at, title=title)
+        if not may_ask_model:
+            await desk.open_session(session.id, writer=lambda _: None)
         if request.is_folded and not await _fold_older_turns(session):
             room = min(room, session.context.next_request_meter().used // 2)
-        models = (one for one in desk.models.model_facts() if one.role is ModelRole.MAIN)
+        models = (one for one in desk.models.model_facts() if one.role is ModelRole.MAIN and may_ask_model)
         main = next(models, ModelSet(ModelRole.MAIN, "", room))
         await session.conversation.append_facts(replace(main, window=min(room, main.window or room)))
         if not session.conversation.current_meter().request_fits:

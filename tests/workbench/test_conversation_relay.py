@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.facts import ModelReplied
+from helix_desktop.engine.facts import ModelReplied, ModelRole
 from helix_desktop.errors import InvalidInput
 from helix_desktop.histories.conversation_restoring import RestoreRequest, describe_restored_session
 from helix_desktop.histories.history_finding import HistoryPlaces
@@ -71,6 +71,22 @@ async def test_what_does_not_fit_is_folded_in_a_fork_and_every_output_can_be_rec
     assert (
         await bench.relay.prepare_session_for_agent(RestoreRequest(conversation, "codex", str(folder)))
     ).is_folded is False
+
+
+async def test_nothing_is_sent_to_a_model_that_nobody_agreed_to(
+    desks: Desks, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A recorded conversation of another agent went to this workspace's provider, who charged for it."""
+    bench = await desks().create_workspace("w", folder)
+    conversation = await imported(bench, tmp_path, 4, 2)
+    monkeypatch.setattr(bench.models, "client_for_role", lambda role: f"a model for {role}")
+    asked = RestoreRequest(conversation, "codex", str(folder), window=FRAME_TOKENS + 25_000)
+    for may_ask, models in ((False, [None] * 3), (True, ["a model for main", "a model for fast", "a model for long"])):
+        known = {row.id for row in bench.list_conversations()}
+        restored = await bench.relay.prepare_session_for_agent(asked, may_ask_model=may_ask)
+        assert (restored.is_folded, restored.fits) == (True, True)
+        (fork,) = {row.id for row in bench.list_conversations()} - known
+        assert [bench._model_client_for(fork, role) for role in ModelRole] == models
 
 
 async def test_a_folded_conversation_before_a_compaction_ends_there(desks: Desks, folder: Path, tmp_path: Path) -> None:
