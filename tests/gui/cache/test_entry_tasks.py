@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from helix_desktop.engine.cache_entry_rows import EntryFilter, EntrySort, EntryUse
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.ports import SearchHit
 from helix_desktop.errors import InvalidInput, StoreFailed
 from helix_desktop.gui.cache import entry_tasks
 from tests.gui.cache.catalogue import MemoryCatalogue
@@ -22,6 +24,21 @@ async def test_hashes_of_many_ranges(catalogue: MemoryCatalogue) -> None:
     wanted = [*catalogue.lines[:3], catalogue.lines[10]]
     assert text.decode().split("\n") == [line.stored.digest.hex for line in wanted]
     assert reports[-1] == (4, 4)
+
+
+async def test_entries_with_all_words_come_first_and_what_is_gone_is_left_out(
+    catalogue: MemoryCatalogue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    some, every, other = (catalogue.put(text).stored.digest for text in (b"one", b"one two", b"two"))
+    gone = Digest.of_content(b"gone")
+    found = [SearchHit("", some, has_all_words=False), SearchHit("", gone), SearchHit("", every), SearchHit("", other)]
+
+    async def search_index(*_: object, **__: object) -> list[SearchHit]:
+        return found
+
+    monkeypatch.setattr(catalogue, "search_index", search_index)
+    hits = await entry_tasks.search_entries_with_rows(catalogue, "one two")
+    assert [hit.row.stored.digest for hit in hits] == [every, other, some]
 
 
 async def test_an_entry_is_saved_whole(catalogue: MemoryCatalogue, tmp_path: Path) -> None:
