@@ -16,17 +16,16 @@ from helix_desktop.gui.question_dialogs import ask_allow_all
 from helix_desktop.gui.rows_and_columns import build_row, clear_layout
 from helix_desktop.gui.settings.installation_port import Installation
 from helix_desktop.gui.settings.settings_page import WorkspaceSettingsPage
-from helix_desktop.gui.translation import tr
+from helix_desktop.gui.translation import read_shown_names, tr, translate_name
 from helix_desktop.gui.workbench_types import Workbench
-
-DECISIONS = ("allow", "ask", "deny")
 
 
 def describe_permission_rule(rule: Mapping[str, Any]) -> str:
-    """Formats a rule as one line: "allow · run_command · cargo test *"."""
+    """Formats a rule as one line: "Allow · run_command · cargo test *"."""
     fits = [str(rule[name]) for name in ("tool", "path", "command") if rule.get(name)]
     network = [tr("with network access")] if rule.get("network") else []
-    return " · ".join([str(rule.get("decision", "")), *(fits or [tr("everything")]), *network])
+    decision = translate_name("rule decision", str(rule.get("decision", "")))
+    return " · ".join([decision, *(fits or [tr("everything")]), *network])
 
 
 class PermissionsPage(WorkspaceSettingsPage):
@@ -118,8 +117,8 @@ class PermissionsPage(WorkspaceSettingsPage):
 
     def _build_new_rule_form(self) -> QHBoxLayout:
         self._decision = widgets.build_combo_box(tr("Decision"), self.page_content)
-        for name, words in zip(DECISIONS, (tr("Allow"), tr("Ask"), tr("Deny")), strict=True):
-            self._decision.addItem(words, name)
+        for name in read_shown_names()["rule decision"]:
+            self._decision.addItem(translate_name("rule decision", name), name)
         self._tool = widgets.build_line_edit(tr("Tool"), tr("Tool"), self.page_content)
         self._command = widgets.build_line_edit(tr("Command or path"), tr("Command or path"), self.page_content)
         add = widgets.build_push_button(tr("Add"), self.page_content, self._add_permission_rule)

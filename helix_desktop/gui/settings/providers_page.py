@@ -130,7 +130,10 @@ class ProvidersPage(SettingsPage):
         dialog.open()
 
     def _confirm_and_remove(self, provider: ProviderChoice) -> None:
-        text = tr("Remove {name} and its key? Conversations are not affected.", name=provider.title)
+        text = tr(
+            "Remove {name} and its key? Conversations stay, but those with one of its models need another model.",
+            name=provider.title,
+        )
 
         def remove_provider() -> None:
             work = self._setup.remove_provider_and_key(provider.name)

@@ -460,10 +460,10 @@ def test_rules_are_added_and_removed(window: MainWindow, bench: FakeWorkbench, p
     page._command.setText("cargo test *")
     QTest.mouseClick(button(page, "Add"), Qt.MouseButton.LeftButton)
     assert bench.workspace.settings.rules == [{"decision": "allow", "command": "cargo test *"}]
-    assert "allow · cargo test *" in said(page)
+    assert "Allow · cargo test *" in said(page)
     QTest.mouseClick(button(page, "Remove"), Qt.MouseButton.LeftButton)
     assert bench.workspace.settings.rules == []
-    assert describe_permission_rule({"decision": "deny"}) == "deny · everything"
+    assert describe_permission_rule({"decision": "deny"}) == "Deny · everything"
 
 
 def test_a_rule_of_a_file_tool_is_for_a_path_and_one_that_never_applies_says_so(
