@@ -29,15 +29,17 @@ def read_rule_words(name: str) -> tuple[str, ...]:
     return tuple(word for pack in packs.values() for word in pack)
 
 
+def compile_rule_words(name: str, flags: int = 0) -> re.Pattern[str]:
+    """Return the pattern of a list of patterns, in which <name> stands for those of another list."""
+    joined = "|".join(read_rule_words(name))
+    return re.compile(re.sub("<([a-z ]+)>", lambda named: f"(?:{compile_rule_words(named[1]).pattern})", joined), flags)
+
+
 @functools.cache
 def _word_pattern(name: str) -> re.Pattern[str]:
     words = sorted(map(re.escape, {*read_rule_words(name)}), key=len, reverse=True)
-    return re.compile(r"(?<!\w)(?:" + "|".join(words) + r")(?!\w)", re.IGNORECASE)
-
-
-@functools.cache
-def _pattern_inside_words(name: str) -> re.Pattern[str]:
-    return re.compile("|".join(map(re.escape, read_rule_words(name))))
+    inside = map(re.escape, read_rule_words(f"{name}_inside"))
+    return re.compile("|".join([r"(?<!\w)(?:" + "|".join(words) + r")(?!\w)", *inside]), re.IGNORECASE)
 
 
 def states_a_rule(sentence: str) -> bool:
@@ -55,5 +57,4 @@ def states_a_decision(sentence: str) -> bool:
 
 
 def _has_word_of_list(sentence: str, name: str) -> bool:
-    straight = sentence.replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")
-    return bool(_word_pattern(name).search(straight) or _pattern_inside_words(f"{name}_inside").search(straight))
+    return bool(_word_pattern(name).search(sentence.replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")))
