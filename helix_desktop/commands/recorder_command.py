@@ -30,6 +30,9 @@ from helix_desktop.store.all_workspaces import AllWorkspaces
 
 IMPORTED = ("Imported conversations", "Importierte Unterhaltungen", "导入的对话", "Brought in", "Übernommen")
 CLAIM = "recorder"
+NOT_AGAIN = "They are not recorded again, even if they go on. To record one, import its file."
+STILL_THERE = "What was recorded before is kept. To delete it, use `recorder forget`."
+RECORDED_TOO = "Conversations held while these were left out are recorded now, too."
 IN_USE_SECONDS = 3600.0  # A database counts as in use for this many seconds, because it records only a turn's start.
 
 
@@ -50,7 +53,9 @@ def _turn_recorder_on(arguments: Namespace) -> int:
         login_start.enable_login_start(command, for_recorder=True)
     settings.change_setting(RECORDER, value=True)
     asyncio.run(ask_resident(where, "recorder", command=command))
-    return _print_recorder_status(arguments)
+    notes = [STILL_THERE] * bool(arguments.without_agent or arguments.without_folder)
+    notes += [RECORDED_TOO] * bool(arguments.with_agent or arguments.with_folder)
+    return _print_recorder_status(arguments, notes)
 
 
 def change_exclusions(arguments: Namespace, settings: ProgramSettings) -> None:
@@ -100,7 +105,8 @@ def _delete_recorded_conversations(arguments: Namespace) -> int:
         if not within or any(is_folder_within(root, within) for root in known.settings.roots):
             deleting = ["conversation", "delete", *words]
             code = max(code, _run_command_in_workspace(where, known.id, deleting, console))
-    lines = [line for line in console.answers if line != NOTHING_REMOVED] or [NOTHING_REMOVED]
+    lines = [line for line in console.answers if line != NOTHING_REMOVED]
+    lines = [*lines, *[NOT_AGAIN] * arguments.yes] if lines else [NOTHING_REMOVED]
     if arguments.json:
         removed: dict[str, Any] = {"conversations": [], "entries": 0, "bytes": 0}
         for one in map(json.loads, console.answers):
@@ -119,7 +125,7 @@ def _run_command_in_workspace(where: ProgramFolders, workspace: str, words: Sequ
     return asyncio.run(workspace_access.run_here_or_at_owner(arguments, workspace, console))
 
 
-def _print_recorder_status(arguments: Namespace) -> int:
+def _print_recorder_status(arguments: Namespace, notes: Sequence[str] = ()) -> int:
     where, settings = arguments.places, ProgramSettings(arguments.places.settings_file)
     running = (asyncio.run(ask_resident(where, "status")) or {}).get("recorder") or {}
     recorded = history_recorder.list_history_folders_to_record(where, HistoryPlaces.of_this_user())
@@ -134,7 +140,7 @@ def _print_recorder_status(arguments: Namespace) -> int:
         "last_import": running.get("last_import", 0.0),
         "trouble": running.get("trouble", ""),
     }
-    return asyncio.run(workspace_access.print_result(arguments, Terminal(), found, *_describe_status(found)))
+    return asyncio.run(workspace_access.print_result(arguments, Terminal(), found, *_describe_status(found), *notes))
 
 
 def _describe_status(found: Mapping[str, Any]) -> Iterator[str]:

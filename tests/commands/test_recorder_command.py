@@ -63,6 +63,30 @@ def test_a_folder_that_is_left_out_without_its_full_path_is_left_out_wherever_it
     assert not recorder_command.is_folder_within(str(inside), ["roj", "other", "deep/proj", str(inside / "x")])
 
 
+def test_who_changes_what_is_left_out_is_told_what_becomes_of_older_conversations(
+    tmp_path: Path, helix: Helix, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def no_resident(*_: object, **__: object) -> dict[str, object]:
+        return {}
+
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(recorder_command, "ask_resident", no_resident)
+    kept, too = recorder_command.STILL_THERE, recorder_command.RECORDED_TOO
+
+    def told(*words: str) -> list[bool]:
+        code, out, _ = helix("recorder", "on", *words)
+        assert code == 0
+        return [kept in out, too in out]
+
+    assert told() == [False, False]
+    assert told("--without-folder", "~/private") == [True, False]
+    assert told("--without-agent", "goose") == [True, False]
+    assert told("--with-folder", "~/private") == [False, True]
+    assert told("--with-agent", "goose", "--without-folder", "~/other") == [True, True]
+    assert "on" in json.loads(helix("recorder", "on", "--with-folder", "~/other", "--json")[1])
+    assert "recorder forget" in kept
+
+
 def test_forget_answers_once_for_all_workspaces(tmp_path: Path, helix: Helix) -> None:
     for name, history in (("Empty", None), ("Work", written.codex), ("Thesis", written.claude)):
         (tmp_path / name).mkdir()
@@ -82,7 +106,7 @@ def test_forget_answers_once_for_all_workspaces(tmp_path: Path, helix: Helix) ->
     code, out, _ = helix("recorder", "forget", "--yes")
     assert code == 0
     assert out.startswith("Removed 1 conversation and ")
-    assert out.endswith(" bytes) from Thesis.\n")
+    assert out.endswith(f" bytes) from Thesis.\n{recorder_command.NOT_AGAIN}\n")
 
 
 def test_the_conversations_of_all_agents_are_imported_together(

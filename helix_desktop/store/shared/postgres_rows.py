@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import certifi
 
 from helix_desktop.errors import HelixError, InvalidInput, NotFound, SharedStoreUnreachable, StoreFailed, StoreFull
-from helix_desktop.resources import read_sql_statements
+from helix_desktop.resources import read_sql_statements, read_table
 from helix_desktop.store.shared import postgres_pool, row_store
 from helix_desktop.store.shared.row_encryption import INSTALL
 from helix_desktop.store.shared.row_store import ROW_KEY_BYTES, RowUsage, Tombstone, is_private_host
@@ -27,13 +27,7 @@ if TYPE_CHECKING:
     from helix_desktop.store.shared.postgres_pool import Rows, Statement
 
 _SQL = read_sql_statements("shared_row_statements")
-_TIMES: Mapping[str, int] = {
-    "connect_timeout": 5,
-    "keepalives_idle": 10,
-    "keepalives_interval": 5,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 20_000,
-}
+_TIMES: Mapping[str, int] = read_table("shared_store_times")
 _LOOKED_AGAIN = 20  # We read the quota again after this many puts.
 _SAFE = "Nothing was lost."
 _NO_ENTRY = ("password authentication failed", "no password supplied", 'role "')
