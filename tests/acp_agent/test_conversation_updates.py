@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -130,3 +131,18 @@ async def test_an_editor_that_does_not_give_a_file_leaves_it_to_the_disk(
     there.close()
     assert bench.kit.resources.editor_files == {}
     await owner.aclose()
+
+
+def test_what_a_conversation_cost_is_told_once_and_again_when_it_has_changed() -> None:
+    meter = SimpleNamespace(used=10, window=100)
+    session = SimpleNamespace(context=SimpleNamespace(next_request_meter=lambda: meter))
+    rows = {"c": SimpleNamespace(whole_cost=1.5)}
+    bench = SimpleNamespace(
+        sessions=SimpleNamespace(find_open_session=lambda _name: session), conversation_row=rows.get
+    )
+    shown = ConversationUpdates(cast(Workbench, bench), "c", ClientAbilities())
+    (update,) = shown.usage_updates()
+    assert (update.used, update.size, update.cost.amount) == (10, 100, 1.5)
+    assert shown.usage_updates() == []
+    del rows["c"]
+    assert [each.cost.amount for each in shown.usage_updates()] == [0.0]

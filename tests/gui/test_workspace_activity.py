@@ -203,3 +203,15 @@ def test_a_message_is_kept_until_the_journal_has_it(
     tell(bench, watched, MessagesQueued("a", ()))
     watched.remove_unrecorded_message("a", second)
     assert kept() == []
+
+
+def test_who_only_waits_for_a_sub_agent_is_not_counted_among_those_who_work(
+    bench: FakeWorkbench, watched: WorkspaceActivity, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bench, "conversations_above", lambda name: ["a"] if name == "b" else [])
+    tell(bench, watched, ActivityChanged("a", ConversationActivity.TOOLS))
+    assert watched.working_agents() == ["a"]
+    tell(bench, watched, ActivityChanged("b", ConversationActivity.THINKING))
+    assert watched.working_agents() == ["b"]
+    tell(bench, watched, ActivityChanged("a", ConversationActivity.THINKING))
+    assert sorted(watched.working_agents()) == ["a", "b"]
