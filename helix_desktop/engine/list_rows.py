@@ -30,6 +30,7 @@ class ConversationListRow:
     copy: str = ""  # The branch or commit from which the conversation's private copy was made.
     overlaps: tuple[str, ...] = ()  # Files changed both in this conversation's copy and in others.
     acp_agent: str = ""  # The foreign agent that works in this conversation over ACP.
+    recorded_from: str = ""  # The program that recorded this conversation; empty if this one did.
 
     @property
     def whole_cost(self) -> float:

@@ -17,10 +17,12 @@ from helix_desktop.engine.session import Session
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.engine.session_setup import TaskSpawner
 from helix_desktop.errors import HelixError, NotFound
+from helix_desktop.histories.program_names import NAMES
 from helix_desktop.store.async_stores import StoreJournal
 from helix_desktop.store.conversation_rows import StoredConversation
 from helix_desktop.workbench.open_sessions import OpenSessions
 
+_AGENTS = ("agent", "acp_agent", "recorded_from")
 _SAME_IN_LIST = ("id", "updated", "pinned", "archived", "trashed", "parent", "parent_call", "cost")
 
 
@@ -201,9 +203,9 @@ class ConversationMeters:
     def _schedule_meter_write(self, session: Session, meter: WindowMeter) -> None:
         if session.id not in self._unsaved:
             self._spawn(self._save_meter(session.id), name="keep the meter")
-        self._unsaved[session.id] = encode_meter(
-            meter, session.conversation.state.seq, session.agent, session.conversation.state.acp_agent
-        )
+        state, row = session.conversation.state, self._rows.find_row(session.id)
+        agents = session.agent, state.acp_agent, row.recorded_from if row else ""
+        self._unsaved[session.id] = encode_meter(meter, state.seq, *agents)
 
     async def _save_meter(self, conversation: str) -> None:
         """Save the newest meter of a conversation. It counts as unsaved until it is written."""
@@ -216,10 +218,10 @@ class ConversationMeters:
 
 def _list_row_of_stored(row: StoredConversation) -> ConversationListRow:
     """Build a row from the journal's, with the meter that was stored at the end of its last turn."""
-    parts, window, agent, acp_agent = _decode_meter(row.meter, row.last_seq)
-    same: dict[str, Any] = {name: getattr(row, name) for name in _SAME_IN_LIST}
+    parts, window, agents = _decode_meter(row.meter, row.last_seq)
+    same: dict[str, Any] = agents | {name: getattr(row, name) for name in _SAME_IN_LIST}
     title = row.title or row.begins
-    return ConversationListRow(title=title, parts=parts, window=window, agent=agent, acp_agent=acp_agent, **same)
+    return ConversationListRow(title=title, parts=parts, window=window, **same)
 
 
 def _list_row_after_fact(row: ConversationListRow, recorded: facts.Recorded) -> ConversationListRow:
@@ -234,22 +236,23 @@ def _list_row_after_fact(row: ConversationListRow, recorded: facts.Recorded) -> 
 
 
 def _row_with_agents(row: ConversationListRow, started: facts.ConversationStarted) -> ConversationListRow:
-    return replace(row, agent=started.agent, acp_agent=started.acp_agent or row.acp_agent)
+    program = NAMES.get(started.origin.kind, "")
+    return replace(row, agent=started.agent, acp_agent=started.acp_agent or row.acp_agent, recorded_from=program)
 
 
-def encode_meter(meter: WindowMeter, seq: int, agent: str = "", acp_agent: str = "") -> str:
+def encode_meter(meter: WindowMeter, seq: int, *agents: str) -> str:
     """Return the meter after the fact `seq`, to store in the journal. It is derived, so it has no version."""
     parts = {kind.name: tokens for kind, tokens in meter.parts.items()}
-    agents = {name: value for name, value in (("agent", agent), ("acp_agent", acp_agent)) if value}
-    return json.dumps({"window": meter.window, "parts": parts, "seq": seq, **agents})
+    named = {name: value for name, value in zip(_AGENTS, agents, strict=False) if value}
+    return json.dumps({"window": meter.window, "parts": parts, "seq": seq, **named})
 
 
-def _decode_meter(text: str, seq: int) -> tuple[Mapping[ContextKind, int], int, str, str]:
+def _decode_meter(text: str, seq: int) -> tuple[Mapping[ContextKind, int], int, dict[str, str]]:
     """Decode a stored meter. Its parts are left out if it was measured before the fact `seq`."""
     try:
         kept = json.loads(text)
         known = int(kept.get("seq", seq)) >= seq
         parts = {ContextKind[name]: int(tokens) for name, tokens in kept["parts"].items()} if known else {}
-        return parts, int(kept["window"]), str(kept.get("agent", "")), str(kept.get("acp_agent", ""))
+        return parts, int(kept["window"]), {name: str(kept.get(name, "")) for name in _AGENTS}
     except (ValueError, KeyError, TypeError, AttributeError):
-        return {}, USUAL_WINDOW, "", ""
+        return {}, USUAL_WINDOW, {}

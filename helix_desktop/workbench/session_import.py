@@ -42,6 +42,7 @@ from helix_desktop.engine.view import build_state
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories import history_facts
 from helix_desktop.histories.history_facts import FactDraft
+from helix_desktop.histories.program_names import NAMES
 from helix_desktop.histories.recorded_session import RecordedSession
 from helix_desktop.providers.model_prices import shipped_prices
 from helix_desktop.store.stored_workspace import StoredWorkspace
@@ -412,7 +413,7 @@ class SessionWriter:
         brought = BroughtIn(origin, self.run, len(before) + 1, size, modified, cost=paid, unread=unread)
         whole = [*facts, (0.0, brought)]
         seq, known = len(before) + len(whole), self.held.meter
-        meter = conversation_list_rows.encode_meter(known, seq) if known is not None else ""
+        meter = conversation_list_rows.encode_meter(known, seq, "", "", NAMES.get(origin.kind, "")) if known else ""
         appended = await self.workspace.journal.append_imported_facts(self.conversation, whole, meter)
         self.recorded = appended[-1]
         self.brought = ImportedConversation(

@@ -182,6 +182,14 @@ async def test_conversations_written_at_the_same_time_are_told_in_the_order_in_w
     assert [Path(one.path).stem for one in result.imported] == ["first", "second"]
 
 
+async def test_the_list_knows_which_program_recorded_a_conversation(workspace: StoredWorkspace, tmp_path: Path) -> None:
+    """Six recorded conversations had one beginning, and nothing told Claude Code's from Codex's."""
+    await brought(workspace, written.lines(tmp_path / "s.jsonl", written.claude_session()))
+    rows = ConversationListRows(workspace.journal)
+    await rows.read_all_rows()
+    assert [row.recorded_from for row in rows] == ["Claude Code"]
+
+
 async def test_a_title_that_comes_later_or_changes_is_taken_over_unless_the_user_gave_it_one_here(
     workspace: StoredWorkspace, tmp_path: Path
 ) -> None:
@@ -590,7 +598,8 @@ async def test_the_list_shows_what_stands_in_the_window_and_what_was_paid_here(t
     await desk.aclose()
     again = Workbenches(where, SecretStorage(where.key_file), clock=ClockWithoutPauses())
     bench = await again.open_workspace(bench.id)
-    assert bench.list_conversations()[0].parts == row.parts
+    (kept,) = bench.list_conversations()
+    assert (kept.parts, kept.recorded_from, row.recorded_from) == (row.parts, "pi", "pi")
     rows = ConversationListRows(bench.workspace.journal)
     await rows.read_all_rows()
     assert (row.cost, rows.cost_today_and_ever()) == (0.0, (0.0, 0.0))

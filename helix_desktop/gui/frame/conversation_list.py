@@ -164,7 +164,7 @@ def _describe_writer_copy_and_overlaps(line: ConversationGroupHeading | Conversa
     """Describes another agent, a working copy, and files that other conversations change, too."""
     if isinstance(line, ConversationGroupHeading):
         return ""
-    writer = line.agent or line.machine or make_safe_text(line.acp_agent)
+    writer = line.agent or line.machine or make_safe_text(line.acp_agent) or line.recorded_from
     return " · ".join(filter(None, (describe_overlaps(line), writer, describe_copy_of(line))))
 
 

@@ -16,6 +16,7 @@ from helix_desktop.gui.frame.conversation_list import (
     ConversationList,
     format_age,
     group_conversations,
+    has_second_line,
 )
 from helix_desktop.gui.theme import Theme
 from tests.gui.fake_desk import parts
@@ -123,6 +124,15 @@ def test_a_second_line_stands_only_where_there_is_something_to_say(theme: Theme)
     shown.lines.update_running_state("a", ConversationActivity.ASKING)
     QApplication.processEvents()
     assert shown.visualRect(shown.lines.index(1)).height() == heights[1]
+
+
+def test_the_list_says_which_program_recorded_a_conversation(theme: Theme) -> None:
+    """Six recorded conversations had one beginning, and nothing told Claude Code's from Codex's."""
+    shown = ConversationList(theme)
+    recorded = Row("a", "Ledger work", NOW, recorded_from="Claude Code")
+    shown.lines.replace_list_lines(group_conversations([recorded], now=NOW))
+    said = shown.lines.index(1).data(Qt.ItemDataRole.AccessibleTextRole)
+    assert (said, has_second_line(recorded, ConversationActivity.IDLE)) == ("Claude Code: Ledger work", True)
 
 
 def test_an_update_keeps_the_place_of_the_reader(theme: Theme) -> None:
