@@ -7,15 +7,12 @@ from typing import Any
 
 from helix_desktop.errors import InvalidInput
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.resources import resources_folder
+from helix_desktop.resources import read_word_lists, resources_folder
 
 FILTERS = ("tool", "file", "by", "agent", "before", "after")
 LEAST_STEM = 4  # An ending is removed only if this many letters of the word are left.
 _FILTER = re.compile(rf"(?<!\S)({'|'.join(FILTERS)}):(?!//)(\"[^\"]+\"|\S+)", re.IGNORECASE)
-_ENDINGS = (
-    "ations", "ungen", "ation", "ments", "ingly", "ment", "ness", "ings", "ung", "ing", "ies", "ied",
-    "ern", "ers", "est", "ed", "er", "es", "en", "em", "ly", "e", "s", "n", "y",
-)  # fmt: skip
+_ENDINGS = read_word_lists("words")["endings"]
 _FIRST_PERSON = re.compile(r"\b(?:I|[Mm](?:y|e|ine|ir|ich|ein|eine[mnrs]?)|[Ii]ch)\b|我")
 STOP_WORDS = frozenset((resources_folder() / "stop_words.txt").read_text("utf-8").split())
 
