@@ -78,22 +78,13 @@ def command_with_large_output() -> str:
     return f"awk 'BEGIN {{ for (i = 1; i <= {RECORDS}; i++) printf \"record %d value %d\\n\", i, (i * 7919) % 10007 }}'"
 
 
-_STATION_OF: Mapping[str, TourStation] = {
-    ToolName.LIST_FILES: TourStation.LIST,
-    ToolName.READ_FILE: TourStation.READ,
-    ToolName.SEARCH_FILES: TourStation.SEARCH,
-    ToolName.EDIT_FILE: TourStation.EDIT,
-    ToolName.RECALL: TourStation.RECALL,
-    ToolName.SEARCH_CACHE: TourStation.RECALL,
-}
-
-
 def station_of_call(call: ToolCall) -> TourStation | None:
     if call.name == ToolName.RUN_COMMAND:
         return TourStation.LARGE if "record" in call.arguments else TourStation.RUN
     if call.name == ToolName.SET_TODO:
         return TourStation.PLAN if '"doing"' in call.arguments else TourStation.CLOSE
-    return _STATION_OF.get(call.name)
+    station = read_table("demo")["stations"].get(call.name)
+    return TourStation[station] if station else None
 
 
 def next_tour_step(scene: DemoScene) -> ScriptedReply:
