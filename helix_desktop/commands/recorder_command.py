@@ -139,6 +139,7 @@ def _print_recorder_status(arguments: Namespace, notes: Sequence[str] = ()) -> i
         "keeps_in": str(where.workspaces_folder),
         "last_import": running.get("last_import", 0.0),
         "trouble": running.get("trouble", ""),
+        "damaged": running.get("damaged", []),
     }
     return asyncio.run(workspace_access.print_result(arguments, Terminal(), found, *_describe_status(found), *notes))
 
@@ -155,6 +156,7 @@ def _describe_status(found: Mapping[str, Any]) -> Iterator[str]:
     yield f"Each conversation is saved in the workspace for its folder, in {found['keeps_in']}."
     if found["last_import"]:
         yield f"The last recording was at {format_local_time(found['last_import'])}."
+    yield from found["damaged"]
     if found["trouble"]:
         yield f"The last import failed and will be tried again: {found['trouble']}"
 
@@ -177,19 +179,21 @@ def _answer_import_request(
     """`read`: pairs of database and folder that this process has read. It reads them again only if they are in use."""
     copies = Path(request["copies"]) if "copies" in request else None
     files = list(original_paths_of_copies(copies)) if copies is not None else [Path(name) for name in request["files"]]
-    imported, trouble = 0, ""
+    imported, trouble, damaged = 0, "", list[str]()
     for workspace, command in _group_imports_by_workspace(where, files, copies or where.data / "no-copies", read):
         console = CollectingConsole()
         try:
             if _run_command_in_workspace(where, workspace, ["conversation", "import", "--json", *command], console):
                 trouble = console.complaint
             else:
-                imported += len(json.loads(console.answers[-1])["imported"])
+                told = json.loads(console.answers[-1])
+                imported += len(told["imported"])
+                damaged += [one for one in told["complaints"] if " is damaged. " in one]
         except (HelixError, OSError) as error:
             trouble = str(error)
     if trouble:
         read.clear()
-    return {"imported": imported, "trouble": trouble}
+    return {"imported": imported, "trouble": trouble, "damaged": damaged}
 
 
 def _group_imports_by_workspace(

@@ -5,12 +5,10 @@ import sys
 from html.parser import HTMLParser
 
 _UNSEEN = frozenset({"script", "style", "noscript", "template", "svg", "head"})
-_BREAKS = frozenset(
-    [
-        "p", "div", "section", "article", "header", "footer", "main", "nav", "aside", "ul", "ol",
-        "table", "tr", "pre", "blockquote", "form", "dl", "dt", "dd", "br", "hr",
-    ]
-)  # fmt: skip
+_BREAKS = frozenset((
+    "p", "div", "section", "article", "header", "footer", "main", "nav", "aside", "ul", "ol",
+    "table", "tr", "pre", "blockquote", "form", "dl", "dt", "dd", "br", "hr",
+))  # fmt: skip
 _HEADINGS = {f"h{level}": "#" * level + " " for level in range(1, 7)}
 
 

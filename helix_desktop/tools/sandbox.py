@@ -29,14 +29,12 @@ from helix_desktop.tools.temporary_folders import GIVEN
 _ECHO = ("/bin/sh", "-c", "echo started")
 PROCESSES, HANDLES, LARGEST_FILE = 4096, 65_536, 64 << 30
 HeldPaths = tuple[Sequence[str], Sequence[str]]
-PASSED_ON = frozenset(
-    [
-        "HOME", "USER", "LOGNAME", "SHELL", "PATH", "LANG", "LANGUAGE", "TZ", "JAVA_HOME", "GOROOT",
-        "RUSTUP_HOME", "NVM_DIR", "PYENV_ROOT", "VIRTUAL_ENV", "CONDA_PREFIX", "SYSTEMROOT",
-        "COMSPEC", "PATHEXT", "WINDIR", "PROGRAMFILES", "PROGRAMDATA", "APPDATA", "LOCALAPPDATA",
-        "USERPROFILE", "NUMBER_OF_PROCESSORS",
-    ]
-)  # fmt: skip
+PASSED_ON = frozenset((
+    "HOME", "USER", "LOGNAME", "SHELL", "PATH", "LANG", "LANGUAGE", "TZ", "JAVA_HOME", "GOROOT",
+    "RUSTUP_HOME", "NVM_DIR", "PYENV_ROOT", "VIRTUAL_ENV", "CONDA_PREFIX", "SYSTEMROOT",
+    "COMSPEC", "PATHEXT", "WINDIR", "PROGRAMFILES", "PROGRAMDATA", "APPDATA", "LOCALAPPDATA",
+    "USERPROFILE", "NUMBER_OF_PROCESSORS",
+))  # fmt: skip
 PROXIES = frozenset(
     ["http_proxy", "https_proxy", "no_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY"]
 )

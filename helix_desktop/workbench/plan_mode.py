@@ -12,8 +12,6 @@ from helix_desktop.tools.toolbox import WorkspacePermissions
 
 PRESENT_PLAN = "present_plan"
 ON = {"ask": PermissionMode.ASK, "edits": PermissionMode.ALLOW_EDITS}
-
-
 _MODE = (
     "[Plan mode. Nothing may be changed now: files cannot be edited, commands run where they cannot write, and only those "
     f"tools of servers run that the user marked as reading. Look around, then call call_tool with {PRESENT_PLAN} and a "

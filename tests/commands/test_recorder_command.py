@@ -125,4 +125,16 @@ def test_the_conversations_of_all_agents_are_imported_together(
     commands = list(recorder_command._group_imports_by_workspace(where, files, tmp_path / "no-copies", set()))
     assert [words[:3] for _, words in commands] == [[str(file) for file in files]]
     answer = recorder_command._answer_import_request(where, {"files": [str(file) for file in files]}, set())
-    assert answer == {"imported": 3, "trouble": ""}
+    assert answer == {"imported": 3, "trouble": "", "damaged": []}
+    rows = files[0].read_bytes().splitlines(keepends=True)
+    files[0].write_bytes(b"".join([b"\0" * 9 + b"\n", *rows[1:3], b"\0" * 9 + b"\n", *rows[4:]]))
+    answer = recorder_command._answer_import_request(where, {"files": [str(files[0])]}, set())
+    kept = f"{files[0]} is damaged. The messages that were recorded from it before are kept."
+    assert (answer["trouble"], answer["damaged"]) == ("", [kept])
+
+    async def running(*_: object) -> dict[str, object]:
+        return {"recorder": answer}
+
+    monkeypatch.setattr(recorder_command, "ask_resident", running)
+    assert kept in helix("recorder", "status")[1].splitlines()
+    assert json.loads(helix("recorder", "status", "--json")[1])["damaged"] == [kept]
