@@ -165,7 +165,12 @@ async def find_in_the_cache(theme: Theme, tasks: OwnedTasks, bench: Workbench) -
     page.entry_actions.verify_shown_entry()
     await until(lambda: "matches its hash" in page._figures_label.text())
     page.entry_actions.ask_to_forget_entry()
-    (box,) = [w for w in QApplication.topLevelWidgets() if isinstance(w, QMessageBox) and w.isVisible()]
+
+    def questions() -> list[QMessageBox]:
+        return [w for w in QApplication.topLevelWidgets() if isinstance(w, QMessageBox) and w.isVisible()]
+
+    await until(questions)
+    (box,) = questions()
     QTest.mouseClick(next(b for b in box.buttons() if "Forget" in b.text()), LEFT)
     await until(lambda: page.viewer.row is None or page.viewer.row.stored.digest != digest)
     with pytest.raises(NotFound):
