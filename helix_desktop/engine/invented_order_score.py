@@ -24,7 +24,7 @@ _ATTRIBUTED, _ORDERED, _STATE = (
     compile_rule_words(kind, re.IGNORECASE) for kind in ("attributed", "ordered", "states")
 )
 _PARTS = re.compile(r"[,;:()]| (?:since|because|and|but|which) |(?= so )")
-_TERM = re.compile(r"\d+(?:[.,]\d+)*|[^\W\d_]+")
+_TERM = re.compile(r"[^\W\d_]+|\d+(?:[.,]\d+)*")
 _LIGHT = STOP_WORDS.union(read_rule_words("light"))  # Words that say little about what an order is about.
 _SHORT_CODE = re.compile(r"(?!BE|DO|GO|IF|IN|IS|IT|NO|OF|ON|OR|TO|WE)[A-Z]{2}")
 _DIGIT, _STYLE_TERM = re.compile(r"\d"), re.compile(r"[a-zßà-ÿ]+(?:'[a-z]+)?|#")
@@ -88,7 +88,7 @@ def _join_neighbours(messages: list[list[frozenset[str]]]) -> set[frozenset[str]
 
 def stems_in_pieces(wanted: Collection[str], pieces: Iterable[str]) -> set[str]:
     """Return which of the stems occur."""
-    beginnings = {(stem + ending)[:STEM_LETTERS]: stem for stem in wanted for ending in _ENDINGS}
+    beginnings = {(stem + ending)[:STEM_LETTERS]: stem for stem in sorted(wanted, key=len) for ending in _ENDINGS}
     found = set[str]()
     for piece in pieces:
         found.update(beginnings.keys() & {term[:STEM_LETTERS] for term in _TERM.findall(piece.casefold())})
