@@ -342,9 +342,11 @@ class TranscriptCanvas(BoxSurface):
 
 
 def _build_item_column(history: ConversationState, page: LayoutContext) -> ItemColumn:
+    """What was opened stays open if another process, such as the recorder, went on with the shown conversation."""
     items = TranscriptItems(history)
     items.add_many_facts(history.facts[:])
-    return ItemColumn(LayoutContext(page.ink, page.width, items, page.contents, page.now))
+    opened = page.section_amounts if page.items.history.facts[:1] == history.facts[:1] else {}
+    return ItemColumn(LayoutContext(page.ink, page.width, items, page.contents, page.now, opened))
 
 
 class FollowingScroll(QObject):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -319,3 +320,16 @@ def test_what_was_moved_looks_as_if_it_were_drawn_anew(
         shown = on_screen(pane)
         pane.view.viewport().update()
         assert alike(on_screen(pane), shown), step
+
+
+def test_what_was_opened_stays_open_when_another_process_goes_on_with_the_conversation(pane: TranscriptPane) -> None:
+    """The defect: the recorder appended a turn of Claude Code, and the card that the reader had opened was closed."""
+    told = long_talk(4)
+    pane.open_transcript(build_state(told.facts))
+    key = pane.view.column.page.section_key("open", told.facts[1].seq, 0)
+    pane.view.column.page.section_amounts[key] = 1
+    pane.open_transcript(build_state(told.facts))
+    assert pane.view.column.page.section_amounts == {key: 1}
+    other = [replace(one, conversation="other") for one in told.facts]
+    pane.open_transcript(build_state(other))
+    assert pane.view.column.page.section_amounts == {}
