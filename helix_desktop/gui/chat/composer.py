@@ -308,7 +308,7 @@ class Composer(QWidget):
         self._fit_controls_to_width()
 
     def _fit_controls_to_width(self) -> None:
-        """Fits a narrow window: hides the bar, shrinks "+ Attach" to its icon, shows only the bar, hides the meter,
+        """Fits a narrow window: hides the bar, shrinks "+ Attach" to its icon, shows only a short bar,
         and last shortens the mode, which says what happens without a question.
         """
         px = self._theme.zoomed_pixels
@@ -324,8 +324,9 @@ class Composer(QWidget):
             room -= self._attach.sizeHint().width()
         metrics = self._mode.fontMetrics()
         whole = metrics.horizontalAdvance(self._mode_words)
-        if room < 0 and not self._mode.isHidden():
-            shortened = min(max(whole + room, px(LEAST)), whole)
+        missing = (px(LEAST_BAR) if known else 0) - room
+        if missing > 0 and not self._mode.isHidden():
+            shortened = min(max(whole - missing, px(LEAST)), whole)
             self._show_mode_name(metrics.elidedText(self._mode_words, Qt.TextElideMode.ElideRight, shortened))
             room += whole - shortened
         written = bool(self.text.toPlainText().strip())  # The price is shown once text is typed.
