@@ -160,19 +160,19 @@ class Workbench:
         try:
             await bench._rows.read_all_rows()
             await asyncio.to_thread(bench.copies.list_copies)
+            bench.mcp_servers.start_configured_servers()
+            bench.tasks.spawn_task(
+                asyncio.to_thread(shared.access.prepare_model_access), name="get ready for the first message"
+            )
+            bench.tasks.spawn_task(bench.file_changes.prepare_checkpoints(), name="the first checkpoint")
+            _open[workspace] = bench
+            workspace.linked = bench.sharing.start_or_stop_with_link
+            bench.sharing.start_or_stop_with_link()
+            bench.size_limit.count_cache_size_soon()
+            await bench.copies.finish_interrupted_work()
         except BaseException:
             await bench.aclose()
             raise
-        bench.mcp_servers.start_configured_servers()
-        bench.tasks.spawn_task(
-            asyncio.to_thread(shared.access.prepare_model_access), name="get ready for the first message"
-        )
-        bench.tasks.spawn_task(bench.file_changes.prepare_checkpoints(), name="the first checkpoint")
-        _open[workspace] = bench
-        workspace.linked = bench.sharing.start_or_stop_with_link
-        bench.sharing.start_or_stop_with_link()
-        bench.size_limit.count_cache_size_soon()
-        await bench.copies.finish_interrupted_work()
         return bench
 
     async def aclose(self) -> None:
