@@ -12,7 +12,7 @@ from pathlib import Path
 
 from helix_desktop import concurrency
 from helix_desktop.errors import HelixError
-from helix_desktop.processes.starter import DEVNULL, CommandAuthor, ProcessLaunch, open_process
+from helix_desktop.processes.starter import DEVNULL, ChildProcess, CommandAuthor, ProcessLaunch, open_process
 from helix_desktop.resident.schedules import WorkSchedule, change_stored_schedules, read_schedules
 
 log = logging.getLogger(__name__)
@@ -76,6 +76,11 @@ class ScheduleKeeper:
         with tempfile.TemporaryFile() as read:
             read.write(input_bytes)
             read.seek(0)
-            process = await asyncio.to_thread(open_process, launch, stdin=read.fileno(), stdout=DEVNULL, stderr=DEVNULL)
+            opening = asyncio.to_thread(open_process, launch, stdin=read.fileno(), stdout=DEVNULL, stderr=DEVNULL)
+            process = await concurrency.finish_even_if_cancelled(opening, _leave_running)
         ending = concurrency.run_on_detached_thread(process.wait, name="wait for a command of a schedule")
         return await ending if waits else 0
+
+
+async def _leave_running(process: ChildProcess) -> None:
+    concurrency.start_thread(process.wait, name="wait for a command of a schedule", daemon=True)

@@ -6,18 +6,20 @@ import asyncio
 import json
 import random
 import sys
+import threading
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from zoneinfo import ZoneInfo
 
 import pytest
 
 from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.errors import ConfigFileMistake, InvalidInput
-from helix_desktop.resident import schedules
+from helix_desktop.resident import schedule_keeper, schedules
 from helix_desktop.resident.schedule_keeper import ScheduleKeeper
 from helix_desktop.resident.schedules import WEEKDAYS, WorkSchedule
 from tests.conftest import Expect
@@ -113,6 +115,26 @@ async def test_a_schedule_that_cannot_run_holds_up_no_other_and_its_text_is_no_a
     await owned.aclose()
     (added,) = [line for line in said.read_text().splitlines() if "'add'" in line]
     assert added.endswith(']{"text": "the secret plan"}')
+
+
+async def test_a_command_that_was_just_started_as_the_program_ends_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody waited for it, so it stayed as a zombie."""
+    began, go_on, waited = threading.Event(), threading.Event(), threading.Event()
+
+    def open_slowly(*_: object, **__: object) -> SimpleNamespace:
+        began.set()
+        go_on.wait(60)
+        return SimpleNamespace(wait=waited.set)
+
+    monkeypatch.setattr(schedule_keeper, "open_process", open_slowly)
+    owned = OwnedTasks("trial")
+    owned.spawn_task(ScheduleKeeper(tmp_path, ["/program"])._run_command(["worker"], waits=False), name="worker")
+    await asyncio.to_thread(began.wait, 60)
+    asyncio.get_running_loop().call_later(0.01, go_on.set)
+    await owned.aclose()
+    assert await asyncio.to_thread(waited.wait, 60)
 
 
 def test_a_clock_that_was_ahead_for_a_while_stops_no_schedule() -> None:
