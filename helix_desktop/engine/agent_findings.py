@@ -18,7 +18,7 @@ LONGEST_REMARK = 1_000  # A text of more characters before a call is taken for a
 SHORTEST_REPORT, LONGEST_REPORT = 100, 600
 LONGEST_HEADING = 100  # A line that introduces a list has fewer characters than this.
 SHORTEST_SENTENCE = 25  # A sentence with fewer characters than this says nothing by itself.
-SENTENCES = re.compile("(?<=[.!?;])\\s+|\\n+|(?<=[\u3002\uff01\uff1f])")
+SENTENCES = re.compile(read_message_patterns()["sentences"])
 _NEXT = re.compile(read_message_patterns()["next"], re.IGNORECASE)
 _LABEL = re.compile(read_message_patterns()["label"], re.IGNORECASE)
 _CAUSE = re.compile(r"\W*(?:根本)?(?:原因|问题|解决方案|决定|结论)\w{0,4}[：:]\s*\S.{3,}")

@@ -7,7 +7,6 @@ nothing is removed.
 """
 
 import asyncio
-import calendar
 import re
 import zlib
 from collections import defaultdict
@@ -41,7 +40,7 @@ _FILE, _FIGURE, _PRICE, _CODE, _NAME, _NO_NAME, _GERMAN, _NO_CLAIM, _VERSION, _R
 )
 _LINE_NUMBER = re.compile(r" {0,9}(\d{1,9})(?:\t|→|[:|](?!\d))")  # As in a listing of a file.
 _DIGITS = re.compile(r"\d{1,30}")
-_MONTHS = [month.casefold() for month in calendar.month_name]
+_MONTHS = ("", *read_rule_words("months"))  # The calendar's own names depend on the locale.
 _NUMBERS = {"one": 1.0, "two": 2.0, "three": 3.0, "five": 5.0, "seven": 7.0, "ten": 10.0, "half": 0.5, "twenty": 20.0}
 
 
@@ -149,7 +148,7 @@ class _KnownWords:
         for file in (found.rstrip(".") for found in _FILE.findall(rest)):
             if not (self._has_name(file) and self._has_file(file)):
                 yield file
-        rest = _FILE.sub("", rest)
+        rest = _FILE.sub(" ", rest)
         yield from (name for name in _find_names_in_sentence(rest) if not self._has_name(name))
         figures = _FIGURE.findall(rest)
         listed: set[float] = self._listed if "line" in rest or _LINE_NUMBER.match(rest) else set()

@@ -1,6 +1,6 @@
 """Fits the weights by which the search for invented orders scores a sentence (`engine/invented_order_score.py`).
 
-python -m tests.benchmarks.fit_order_weights tests/benchmarks/claims_sentences/*.jsonl [--traces DIR] [--share .012] [--write]
+python -m tests.benchmarks.fit_order_weights tests/benchmarks/claims_sentences/[a-j].jsonl [--traces DIR] [--share .012] [--write]
 
 It is a logistic regression. Each sentence is also scored by weights that were fitted without its set, and without its session.
 The figures are for texts of the files, and a text counts as its worst sentence. The threshold is where `--share` of the honest ones would be marked.
