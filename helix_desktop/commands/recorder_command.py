@@ -79,10 +79,7 @@ def _resolve_full_paths(names: Sequence[str]) -> list[str]:
 
 
 def is_folder_within(folder: str, folders: Sequence[str]) -> bool:
-    """Whether a folder is in one of these paths, either as written or after following links.
-
-    Where a path that is not full begins is not known, so it stands for all folders that end like it.
-    """
+    """Whether a folder, or what it links to, is in one of these paths. A part of a path may begin anywhere."""
     starts, ends = (Path(folder), Path(folder).resolve()), [Path(one).parts for one in folders]
     return any(place.parts[-len(end) :] == end for start in starts for place in (start, *start.parents) for end in ends)
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QWidget
 
 from helix_desktop import program_settings
@@ -62,6 +63,7 @@ class ProgramSettingsPage(SettingsPage):
         except HelixError as error:
             self._error_label.setText(translate_sentences(str(error)))
             self._error_label.show()
+            QTimer.singleShot(0, self, lambda: self.ensureWidgetVisible(self._error_label))  # Once it has its place.
 
 
 def _check_exclusions(setting: ProgramSetting[Any], lines: Sequence[str]) -> None:

@@ -374,16 +374,20 @@ def test_instructions_are_written_when_the_field_is_left(
     [(RECORDER_WITHOUT_FOLDERS, "proj", "/work/proj"), (RECORDER_WITHOUT_AGENTS, "nonsense", "Claude Code\ngoose")],
 )
 def test_what_would_exclude_nothing_from_being_recorded_is_refused(
-    settings: ProgramSettings, setting: ProgramSetting[str], wrong: str, right: str
+    window: MainWindow, settings: ProgramSettings, setting: ProgramSetting[str], wrong: str, right: str
 ) -> None:
     page = ProgramSettingsPage("General", settings, GENERAL_SECTIONS)
     field = child(page, LongTextField, setting.key)
     assert isinstance(field, LongTextField)
+    page.resize(600, 300)
+    page.show()
     for text, kept in ((right, right), (f"{right}\n{wrong}", right)):
         field.setPlainText(text)
         field.report_changed_text()
         assert settings[setting] == kept
-    assert wrong in said(page)
+    (told,) = [label for label in page.findChildren(QLabel) if wrong in label.text()]
+    QApplication.processEvents()
+    assert not told.visibleRegion().isEmpty(), "it stands below what fits the window"
 
 
 def test_a_font_is_chosen_from_those_of_the_system(window: MainWindow, settings: ProgramSettings) -> None:
