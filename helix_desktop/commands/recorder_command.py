@@ -30,9 +30,9 @@ from helix_desktop.store.all_workspaces import AllWorkspaces
 
 IMPORTED = ("Imported conversations", "Importierte Unterhaltungen", "导入的对话", "Brought in", "Übernommen")
 CLAIM = "recorder"
-NOT_AGAIN = "They are not recorded again, even if they go on. To record one, import its file."
+NOT_AGAIN = "They are not recorded again, even if the agent continues them. To record one, import its file."
 STILL_THERE = "What was recorded before is kept. To delete it, use `recorder forget`."
-RECORDED_TOO = "Conversations held while these were left out are recorded now, too."
+RECORDED_TOO = "Conversations from the time when these were excluded are recorded now, too."
 IN_USE_SECONDS = 3600.0  # A database counts as in use for this many seconds, because it records only a turn's start.
 
 
@@ -149,7 +149,7 @@ def _describe_status(found: Mapping[str, Any]) -> Iterator[str]:
     yield from (f"- {one['agent']}: {one['folder']}" for one in found["reads"])
     yield from (f"- not recorded: conversations with {name}" for name in found["without_agents"])
     for name in found["without_folders"]:
-        yield f"- not recorded: work in {name}{'' if Path(name).is_dir() else ' (no such folder)'}"
+        yield f"- not recorded: work in {name}{' (no such folder)' * (Path(name).is_absolute() and not Path(name).is_dir())}"
     yield f"Each conversation is saved in the workspace for its folder, in {found['keeps_in']}."
     if found["last_import"]:
         yield f"The last recording was at {format_local_time(found['last_import'])}."

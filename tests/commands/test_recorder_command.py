@@ -9,7 +9,7 @@ import pytest
 
 from helix_desktop import program_folders
 from helix_desktop.commands import build_command_line_parser, recorder_command
-from helix_desktop.program_settings import RECORDER_WITHOUT_AGENTS, ProgramSettings
+from helix_desktop.program_settings import RECORDER_WITHOUT_AGENTS, RECORDER_WITHOUT_FOLDERS, ProgramSettings
 from tests.commands.conftest import NOT_CONFIRMED, Helix
 from tests.histories import written
 
@@ -53,6 +53,8 @@ def test_what_is_left_out_stays_left_out_until_it_is_named_again(
     assert turn_on("--with-agent", "goose", "--with-folder", "other") == (["codex"], [private])
     settings.change_setting(RECORDER_WITHOUT_AGENTS, "Claude Code\ncodex")
     assert turn_on("--with-agent", "claude-code") == (["codex"], [private]), "as the window writes it"
+    settings.change_setting(RECORDER_WITHOUT_FOLDERS, "proj")
+    assert "- not recorded: work in proj\n" in helix("recorder", "status")[1], "it leaves out each folder of that name"
 
 
 def test_a_folder_that_is_left_out_without_its_full_path_is_left_out_wherever_it_is(tmp_path: Path) -> None:
