@@ -24,10 +24,10 @@ from acp import RequestError
 from helix_desktop.acp_client.turn_recording import AcpCall, TurnRecorder
 from helix_desktop.concurrency import wait_with_limit
 from helix_desktop.engine.conversation import Conversation
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Decided, ToolCall
 from helix_desktop.engine.ports import CallContext, CallOutcome, PermissionAnswer, PermissionQuestion, ToolSet
 from helix_desktop.engine.session_setup import TaskSpawner
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.errors import ActionRefused, HelixError
 from helix_desktop.fast_dataclass import dataclass

@@ -20,8 +20,8 @@ from helix_desktop.commands.cache_command import print_search_hits
 from helix_desktop.commands.workspace_access import add_workspace_subcommand, find_conversation_by_prefix
 from helix_desktop.console import Console
 from helix_desktop.engine.agent_additions import split_off_agent_additions
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Fact, ModelReplied, Text, ToolCall, ToolReturned, UserSaid
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import InvalidInput
 from helix_desktop.histories import openai_chat_export
 from helix_desktop.histories.program_names import history_kinds_of_agents

@@ -27,8 +27,8 @@ from helix_desktop.processes.starter import open_web_page
 from helix_desktop.program_folders import WRAP_ADDRESSES, ProgramFolders
 
 if TYPE_CHECKING:
-    from helix_desktop.engine.digest import Digest
     from helix_desktop.engine.session import Session
+    from helix_desktop.engine.sha256_digest import Digest
     from helix_desktop.mcp_server.cache_operations import ServedWorkspace
     from helix_desktop.store.stored_workspace import StoredWorkspace
 

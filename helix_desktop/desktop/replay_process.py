@@ -12,8 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Recorded
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import InvalidInput, NotFound, StoreFailed
 from helix_desktop.gui.replay_lab.replay_lab_port import PolicyOutcome
 from helix_desktop.gui.sentence_translation import translate_sentences as told

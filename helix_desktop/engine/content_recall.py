@@ -14,8 +14,8 @@ from helix_desktop.engine import context_usage, facts, fold_economics, span_text
 from helix_desktop.engine.ask_model import ModelInquiry, build_material_request
 from helix_desktop.engine.context_policy import Policy
 from helix_desktop.engine.conversation_details import DetailSource, format_argument_values
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import CacheEntry, ContentCache, EntryOrigin, ModelClient, SearchIndex, TokenCounter
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.state.branch import ConversationBranch
 from helix_desktop.engine.strategies import large_output_choice, text_preview
 from helix_desktop.engine.strategies.markers import call_answered_by, describe_output

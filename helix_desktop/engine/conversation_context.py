@@ -11,12 +11,12 @@ from helix_desktop.engine.ask_model import send_keep_alive_request
 from helix_desktop.engine.automatic_folding import WRITING_SECONDS, ConversationFolding
 from helix_desktop.engine.context_usage import NextMessageCost, PendingRewrite, WindowMeter
 from helix_desktop.engine.conversation import Conversation
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.message_queue import with_text_tokens
 from helix_desktop.engine.messages import Request
 from helix_desktop.engine.request_costs import RequestCost, explain_costs_of_last_turn
 from helix_desktop.engine.session_events import MeterChanged
 from helix_desktop.engine.session_setup import SessionServices
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.state.request_digest import digest_of_request
 from helix_desktop.engine.state.token_ledger import newest_fact_seen_by
 from helix_desktop.engine.view_contents import SAMPLE_BYTES, ViewContents, estimate_entry_tokens

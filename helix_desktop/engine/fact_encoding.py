@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 
 from helix_desktop.engine import facts
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Fact
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import JournalCorrupt, WrittenByNewerVersion
 
 KINDS: Mapping[str, type] = {kind.__name__: kind for kind in typing.get_args(Fact)}

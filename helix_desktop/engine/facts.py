@@ -12,7 +12,7 @@ give every new field a default (old journals lack it), or raise its version ther
 from dataclasses import field
 from enum import StrEnum
 
-from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.fast_dataclass import dataclass
 
 

@@ -29,9 +29,9 @@ from helix_desktop.engine.conversation_details import (
     DetailSource,
     sort_details,
 )
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.messages import View
 from helix_desktop.engine.ports import Clock, ContentCache, EntryOrigin, ModelClient, TokenCounter
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.span_text_and_detail_sources import (
     SpanText,
     details_of_stored_entries,

@@ -12,9 +12,9 @@ from typing import Any
 from helix_desktop.engine import facts
 from helix_desktop.engine.automatic_folding import ConversationFolding
 from helix_desktop.engine.conversation import Conversation, ConversationDraft
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.messages import View
 from helix_desktop.engine.ports import ContentCache, EntryOrigin, TokenCounter
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.tool_result_reading import describe_call_as_source
 from helix_desktop.fast_dataclass import dataclass
 

@@ -14,9 +14,9 @@ from helix_desktop.engine.ask_model import ModelInquiry, append_question, build_
 from helix_desktop.engine.content_recall import WHOLE_TOKENS
 from helix_desktop.engine.context_policy import Policy
 from helix_desktop.engine.conversation import Conversation
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.messages import ContextKind, Message, ToolResult
 from helix_desktop.engine.ports import ContentCache, EntryOrigin, ModelClient, TokenCounter
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.span_text_and_detail_sources import read_stored_text
 from helix_desktop.engine.strategies import large_output_choice, markers
 from helix_desktop.engine.strategies.large_output_choice import COMPACT, FULL, PREVIEW, OutputChoice

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 
 from helix_desktop.engine import facts, message_blocks
 from helix_desktop.engine.conversation import Conversation
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.messages import Block
 from helix_desktop.engine.ports import ContentCache, EntryOrigin, TokenCounter
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.span_text_and_detail_sources import read_stored_text
 from helix_desktop.engine.strategies import markers
 from helix_desktop.engine.strategies.large_output_choice import format_excerpt

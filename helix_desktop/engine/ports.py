@@ -7,9 +7,9 @@ from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, C
 from dataclasses import field
 from typing import Protocol
 
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Fact, FileChanged, FilesChanged, Recorded, Stored, ToolCall, ToolSpec
 from helix_desktop.engine.messages import Delta, Request
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.fast_dataclass import dataclass
 
 

@@ -10,11 +10,11 @@ from helix_desktop.engine import context_usage, facts, request_building
 from helix_desktop.engine.automatic_folding import ConversationFolding
 from helix_desktop.engine.changes.undone_files import UNDO, read_undone_files
 from helix_desktop.engine.conversation import Conversation
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.messages import Image, Reply, Request, RetryDelay, TextDelta, View
 from helix_desktop.engine.ports import ModelClient
 from helix_desktop.engine.session_events import ConversationActivity, ReplyStreamed
 from helix_desktop.engine.session_setup import ConversationSetup, SessionServices, StandingNote, TurnCallbacks
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.state.request_digest import digest_of_request
 from helix_desktop.engine.tool_call_execution import ToolCallRunner
 from helix_desktop.engine.tool_call_parsing import match_tool_name, unwrap_call

@@ -9,7 +9,6 @@ from array import array
 from collections.abc import Iterable
 from copy import copy
 
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
     ConversationChanged,
     ConversationStarted,
@@ -24,6 +23,7 @@ from helix_desktop.engine.facts import (
     ToolReturned,
 )
 from helix_desktop.engine.messages import Block, View
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.state.branch import ConversationBranch
 from helix_desktop.engine.state.fact_tree import FactTree
 from helix_desktop.engine.state.moment import Moment

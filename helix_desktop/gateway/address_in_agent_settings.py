@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from helix_desktop import atomic_files
-from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import ActionRefused, HelixError, NotFound, StoreFailed
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway import agent_upstreams

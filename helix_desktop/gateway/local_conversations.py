@@ -16,8 +16,8 @@ from helix_desktop import concurrency, glibc_memory
 from helix_desktop.engine import content_recall, facts
 from helix_desktop.engine.agent_additions import split_off_tagged_blocks
 from helix_desktop.engine.conversation import Conversation
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.foreign_agent_facts import AgentOutput
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.errors import ActionRefused, HelixError, StoppedByUser, shorten_to_line
 from helix_desktop.gateway.agent_conversation import COUNTED_HERE, OpenAgentConversation

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from helix_desktop.engine import fact_encoding, facts
 from helix_desktop.engine.agent_additions import split_off_agent_additions
 from helix_desktop.engine.code_fences import wrap_in_code_fence
-from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import shorten_to_line
 from helix_desktop.gui.answer_author import PROGRAM_AUTHOR, author_of_answer
 

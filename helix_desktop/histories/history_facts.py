@@ -10,8 +10,8 @@ from dataclasses import field, replace
 
 from helix_desktop.engine import fact_encoding, facts
 from helix_desktop.engine.agent_additions import SYSTEM_MESSAGE, split_off_agent_additions
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import EntryOrigin, TokenCounter
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.state.live_folds import DOCUMENTS
 from helix_desktop.engine.tool_result_reading import describe_call_as_source
 from helix_desktop.engine.view import ConversationState, build_state

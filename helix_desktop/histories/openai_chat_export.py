@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from helix_desktop.engine import facts
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.request_building import INTERRUPTED, with_plain_name
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.view import build_state
 from helix_desktop.json_values import parse_json_or_none
 

@@ -11,10 +11,10 @@ from typing import Any, Protocol
 from helix_desktop.concurrency import wait_with_limit
 from helix_desktop.engine import content_recall
 from helix_desktop.engine.cache_entry_rows import CacheEntryFigures, EntryFilter, EntryRow
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Folded, FoldKind, Recorded
 from helix_desktop.engine.ports import ContentCache, EntryOrigin, SearchHit, SearchIndex, TokenCounter
 from helix_desktop.engine.session import Session
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.view import ConversationState, build_state
 from helix_desktop.errors import InvalidInput, NotFound
 from helix_desktop.fast_dataclass import dataclass

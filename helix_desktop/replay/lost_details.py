@@ -10,9 +10,9 @@ import json
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Stored
 from helix_desktop.engine.messages import Block
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.tool_result_reading import parse_call_arguments
 from helix_desktop.errors import HelixError
 from helix_desktop.histories.recorded_session import RecordedMessage

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from helix_desktop.engine import facts, request_building
 from helix_desktop.engine.conversation import Conversation
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.messages import Block, Image, Request, View
 from helix_desktop.engine.ports import ContentCache, TokenCounter
 from helix_desktop.engine.session_events import Event, FactAppended
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.view import ConversationState, build_state
 from helix_desktop.engine.view_contents import ViewContents
 from helix_desktop.histories.recorded_session import RecordedMessage

@@ -8,9 +8,9 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Fact, Recorded, Stored
 from helix_desktop.engine.ports import CacheEntry, EntryOrigin
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import AmbiguousName, CacheCorrupt, HelixError, JournalCorrupt, NotFound, StoreFailed
 from helix_desktop.store.cache_check_and_cleanup import CacheCheck, CollectResult, VerifyResult, free_cache_bytes
 from helix_desktop.store.cache_folder import CHECKPOINT, CacheFolder, StagedEntry

@@ -4,9 +4,9 @@ import sqlite3
 
 from helix_desktop.engine import cache_entry_rows
 from helix_desktop.engine.cache_entry_rows import CacheEntryFigures, EntryFilter, EntryRow, EntrySort
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Stored
 from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.resources import read_sql_statements
 from helix_desktop.store.cache_records import EntryState

@@ -10,8 +10,8 @@ from itertools import islice
 
 import zstandard
 
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import CacheEntry
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import AmbiguousName, CacheCorrupt, InvalidInput, NotFound, StoreFailed
 from helix_desktop.store import cache_records
 from helix_desktop.store.cache_records import CHUNK, CacheRecord, EntryState

@@ -19,9 +19,9 @@ import hashlib
 import struct
 from enum import IntEnum
 
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Stored
 from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.fast_dataclass import dataclass
 
 VERSION = 1

@@ -11,10 +11,10 @@ from stat import S_ISREG
 from typing import Any
 
 from helix_desktop.engine import facts as vocabulary
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.fact_encoding import decode_fact, encode_fact
 from helix_desktop.engine.facts import Fact, Forgotten
 from helix_desktop.engine.forgotten_text_forms import TextForms
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import HelixError, InvalidInput
 from helix_desktop.folder_trees import delete_folder_tree, list_tree_files
 from helix_desktop.store.cache_folder import CacheFolder

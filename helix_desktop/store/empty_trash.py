@@ -12,8 +12,8 @@ from pathlib import Path
 
 from helix_desktop import atomic_files
 from helix_desktop.engine import fact_encoding
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import EmptyTrashResult
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import HelixError, NotFound
 from helix_desktop.store import journal_backups
 from helix_desktop.store.cache_folder import CacheFolder

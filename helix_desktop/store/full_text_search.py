@@ -10,7 +10,6 @@ from itertools import islice
 from typing import Protocol, TypeVar
 
 from helix_desktop.engine.agent_additions import is_added_by_agent
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.fact_encoding import decode_fact
 from helix_desktop.engine.facts import ConversationStarted, Fact, ModelReplied, ToolCall, ToolReturned, UserSaid
 from helix_desktop.engine.ports import SearchHit
@@ -20,6 +19,7 @@ from helix_desktop.engine.search_query import (
     split_query_into_words_and_filters,
     without_stop_words,
 )
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import HelixError
 from helix_desktop.resources import read_sql_statements
 from helix_desktop.store import search_words, sqlite_database

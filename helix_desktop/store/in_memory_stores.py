@@ -5,9 +5,9 @@ import time as clock
 from collections.abc import AsyncIterable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Fact, Recorded, Stored
 from helix_desktop.engine.ports import CacheEntry, EntryOrigin, SearchHit
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import AmbiguousName, InvalidInput, NotFound
 from helix_desktop.store import search_words
 from helix_desktop.store.cache_folder import count_text_lines

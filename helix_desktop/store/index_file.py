@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from helix_desktop.engine import facts as vocabulary
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.fact_encoding import decode_fact
 from helix_desktop.engine.facts import Fact
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.engine.view_contents import estimate_entry_tokens
 from helix_desktop.errors import HelixError, StoreFailed

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice, pairwise
 
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import EntryOrigin, SearchHit
 from helix_desktop.engine.search_query import stem_of_word
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.tool_names import RECALLS, ToolName
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store import search_words

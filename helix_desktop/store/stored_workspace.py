@@ -11,8 +11,8 @@ from functools import partial
 from pathlib import Path
 
 from helix_desktop import atomic_files, concurrency
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import ContentForgetter, EmptyTrashResult, ForgetResult
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import HelixError, StoreFailed
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store import content_forgetting as forgetting

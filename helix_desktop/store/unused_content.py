@@ -6,8 +6,8 @@ from contextlib import suppress
 from helix_desktop.engine import fact_encoding
 from helix_desktop.engine.changes import folder_state
 from helix_desktop.engine.changes.folder_state import PathKind, TreeItem
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FilesChanged
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import HelixError
 from helix_desktop.store.cache_folder import CHECKPOINT, CacheFolder
 from helix_desktop.store.cache_records import EntryState

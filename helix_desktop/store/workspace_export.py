@@ -22,8 +22,8 @@ import tomlkit
 from helix_desktop import atomic_files, errors
 from helix_desktop.decompression import open_foreign_archive, read_archive_member
 from helix_desktop.engine import fact_encoding
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.json_values import list_at
 from helix_desktop.store import workspace_settings
 from helix_desktop.store.cache_folder import CacheFolder, StagedEntry

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
 from helix_desktop.engine import cache_entry_rows
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import SearchHit
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import HelixError, StoreBusy
 from helix_desktop.store import full_text_search, sqlite_database, store_opening
 from helix_desktop.store.cache_entry_queries import CacheEntryQueries

@@ -6,9 +6,9 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any
 
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FileChanged, Stored, ToolCall
 from helix_desktop.engine.ports import CallContext, ContentCache, EntryOrigin, SearchIndex, TokenCounter
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.resources import read_json_resource
 from helix_desktop.tools.changes.checkpoints import Checkpoints

@@ -18,8 +18,8 @@ from typing import TypeVar
 from helix_desktop.engine.changes.diff_hunks import CONTEXT
 from helix_desktop.engine.changes.git_patch import format_unified_diff
 from helix_desktop.engine.content_recall import LINES_TOKENS
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FileChanged
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.text_passages import find_passages
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.errors import ActionRefused, CacheCorrupt, HelixError, InvalidInput, NotFound, format_things

@@ -3,8 +3,8 @@
 from collections.abc import Awaitable, Callable
 
 from helix_desktop.engine import content_recall
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import ContentCache, TokenCounter
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.tools import built_in_tool
 from helix_desktop.tools.built_in_tool import BuiltInTool, ToolArguments, ToolOutput, declare_tool

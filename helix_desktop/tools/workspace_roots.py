@@ -17,7 +17,7 @@ from pathlib import Path
 from secrets import token_hex
 
 from helix_desktop.engine.changes.folder_state import PathKind, TreeItem
-from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import ActionRefused, HelixError, InvalidInput, NotFound
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools.changes import atomic_swap

@@ -14,9 +14,9 @@ from helix_desktop.engine.changes import diff_hunks, folder_state, turn_changes
 from helix_desktop.engine.changes.folder_state import PathKind, TreeItem
 from helix_desktop.engine.changes.git_patch import format_git_patch
 from helix_desktop.engine.changes.turn_changes import ChangeSource, FileChange, PlannedUndo
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import ChangeKept, FilesChanged, Recorded
 from helix_desktop.engine.session import Session
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import ActionRefused, HelixError, NotFound
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store.stored_workspace import StoredWorkspace

@@ -9,8 +9,8 @@ from functools import partial
 from typing import Protocol
 
 from helix_desktop.concurrency import OwnedTasks, wait_with_limit
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.session_events import ConversationReplaced, FactAppended
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import ActionRefused, HelixError, NotFound, SharedStoreUnreachable
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store.async_stores import allow_any_writer

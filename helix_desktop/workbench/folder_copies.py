@@ -16,11 +16,11 @@ from helix_desktop.engine.changes.folder_state import PathChange, PathKind, Tree
 from helix_desktop.engine.changes.turn_changes import printable_path
 from helix_desktop.engine.content_recall import read_entry_beginning
 from helix_desktop.engine.conversation import new_conversation_id
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Fact, FilesChanged, Text, ToolCall, TurnEnd, TurnEnded, UserSaid
 from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.engine.session import Session
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.errors import ActionRefused, HelixError
 from helix_desktop.folder_trees import delete_folder_tree

@@ -17,13 +17,13 @@ from helix_desktop.engine import content_recall, facts, large_output_shortener, 
 from helix_desktop.engine.automatic_folding import ConversationFolding
 from helix_desktop.engine.context_policy import DEFAULT_PRESET, policy_from_fact
 from helix_desktop.engine.conversation import Conversation, new_conversation_id
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.engine.message_queue import with_text_tokens
 from helix_desktop.engine.messages import Request
 from helix_desktop.engine.ports import EmptyTrashResult, EntryOrigin, ForgetResult, ModelClient
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.session_setup import ConversationSetup, HookOutcome, SessionServices
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.engine.view_contents import estimate_entry_tokens
 from helix_desktop.errors import HelixError, InvalidInput, NotFound

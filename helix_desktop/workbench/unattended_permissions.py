@@ -2,8 +2,8 @@
 
 from collections.abc import Collection
 
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.tool_names import EDITS, ToolName
 from helix_desktop.fast_dataclass import dataclass
 

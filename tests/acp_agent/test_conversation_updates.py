@@ -15,10 +15,10 @@ from helix_desktop.acp_agent.conversation_updates import (
 )
 from helix_desktop.acp_agent.editor_conversation import EditorConversation
 from helix_desktop.concurrency import OwnedTasks
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Fact, Folded, FoldKind, PartRef, Stored, ToolCall, ToolReturned, UserSaid
 from helix_desktop.engine.ports import PermissionQuestion
 from helix_desktop.engine.session_events import ToolPrinted
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.workbench import Workbench
 from tests.workbench.conftest import Desks
 

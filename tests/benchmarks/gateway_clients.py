@@ -23,7 +23,7 @@ from types import MappingProxyType
 from typing import Any, Self
 
 from helix_desktop import program_folders
-from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import StoreBusy
 from helix_desktop.protocols.gateway_message import Piece, PieceKind, Speaker, Wired
 from helix_desktop.protocols.protocol_table import WIRE_MODULES

@@ -18,9 +18,9 @@ from pathlib import Path
 import plyvel
 
 from helix_desktop.engine.cache_entry_rows import EntrySort
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Text, UserSaid
 from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.store.all_workspaces import AllWorkspaces
 from helix_desktop.store.stored_workspace import StoredWorkspace
 from tests.benchmarks import report

@@ -27,9 +27,9 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QApplication
 
 from helix_desktop.engine.cache_entry_rows import EntryFilter, EntrySort
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Stored
 from helix_desktop.engine.ports import EntryOrigin, ForgetResult
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import StoreFailed
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.cache.cache_page import CachePage

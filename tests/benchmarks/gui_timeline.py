@@ -22,7 +22,6 @@ from PySide6.QtCore import QPoint, QPointF, Qt
 from PySide6.QtGui import QMouseEvent, QWheelEvent
 from PySide6.QtWidgets import QApplication
 
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
     ConversationStarted,
     Fact,
@@ -41,6 +40,7 @@ from helix_desktop.engine.facts import (
     Usage,
     UserSaid,
 )
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.gui.background_runner import BackgroundRunner, CancellableWork
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.timeline.timeline_page import TimelinePage

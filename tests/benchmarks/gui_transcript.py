@@ -24,7 +24,6 @@ from PySide6.QtCore import QPoint, QPointF, Qt
 from PySide6.QtGui import QWheelEvent
 from PySide6.QtWidgets import QApplication
 
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
     Fact,
     ModelReplied,
@@ -40,6 +39,7 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.engine.messages import TextDelta
 from helix_desktop.engine.session_events import ConversationActivity, Event, FactAppended, ReplyStreamed
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.garbage_collection import GarbageCollector
 from helix_desktop.gui.theme import Theme

@@ -25,8 +25,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from helix_desktop import concurrency
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.store.all_workspaces import AllWorkspaces
 from helix_desktop.store.cache_folder import CacheFolder
 from helix_desktop.store.shared import content_transfer, row_encryption, store_address

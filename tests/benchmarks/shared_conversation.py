@@ -16,7 +16,6 @@ import time
 from pathlib import Path
 
 from helix_desktop.engine.conversation import Conversation
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
     ConversationStarted,
     Fact,
@@ -28,6 +27,7 @@ from helix_desktop.engine.facts import (
     ToolReturned,
     UserSaid,
 )
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.store.async_stores import StoreJournal
 from helix_desktop.store.journal_file import JournalFile
 from helix_desktop.store.shared.async_rows import AsyncRowStore

@@ -17,9 +17,9 @@ from pathlib import Path
 
 from helix_desktop import token_counting
 from helix_desktop.engine import content_recall, context_policy
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.fold_economics import RelativePrices
 from helix_desktop.engine.messages import Request
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.histories.recorded_session import RecordedSession
 from helix_desktop.replay import simulated_clock

@@ -37,8 +37,8 @@ import lmdb
 import plyvel
 import zstandard
 
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.store.all_workspaces import AllWorkspaces
 from helix_desktop.store.cache_folder import CacheFolder
 from tests.store.putting import put_whole

@@ -10,7 +10,6 @@ import pytest
 
 from helix_desktop import program_folders
 from helix_desktop.commands import workspace_access
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
     ConversationChanged,
     ConversationStarted,
@@ -27,6 +26,7 @@ from helix_desktop.engine.facts import (
     UserSaid,
 )  # fmt: skip
 from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.engine.sha256_digest import Digest
 from tests.commands.conftest import NOT_CONFIRMED, Helix
 from tests.histories import written
 

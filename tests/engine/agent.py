@@ -11,7 +11,6 @@ from typing import TypeVar
 from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.engine.automatic_folding import ConversationFolding
 from helix_desktop.engine.conversation import Conversation
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.fact_encoding import decode_fact, encode_fact
 from helix_desktop.engine.facts import (
     Fact,
@@ -40,6 +39,7 @@ from helix_desktop.engine.ports import (
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.session_events import Event, FactAppended
 from helix_desktop.engine.session_setup import ConversationSetup, SessionServices, TurnLimits
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.store.in_memory_stores import MemoryCache, MemoryIndex, MemoryJournal
 
 NO_LIMITS = TurnLimits()

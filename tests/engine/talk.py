@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
     Cover,
     Fact,
@@ -21,6 +20,7 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.engine.messages import Request, View
 from helix_desktop.engine.request_building import build_legal_messages
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.view import ConversationState
 
 

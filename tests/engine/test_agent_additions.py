@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helix_desktop.engine.agent_additions import name_of_agent_addition, split_off_agent_additions
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Attachment, Stored, Text
+from helix_desktop.engine.sha256_digest import Digest
 
 REMINDER = "<system-reminder>\nToday is the 24th.\n</system-reminder>"
 

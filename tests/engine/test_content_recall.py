@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helix_desktop.engine import content_recall
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FoldKind, Spent, Stored, ToolReturned
 from helix_desktop.engine.ports import CacheEntry, EntryOrigin, TokenCounter
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import AmbiguousName, InvalidInput, ModelFailed, NotFound
 from helix_desktop.store.in_memory_stores import MemoryCache, MemoryIndex, MemoryJournal
 from tests.engine.keeping import Quarters, Writer, empty, keeping

@@ -7,7 +7,6 @@ from enum import StrEnum
 
 import pytest
 
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.fact_encoding import KINDS, decode_fact, encode_fact
 from helix_desktop.engine.facts import (
     Attachment,
@@ -33,6 +32,7 @@ from helix_desktop.engine.facts import (
     Usage,
     UserSaid,
 )
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import JournalCorrupt, WrittenByNewerVersion
 
 DIGEST = Digest.of_content(b"x")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import PartRef, Stored
 from helix_desktop.engine.messages import Block, ContextKind, Image, Role, View
 from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.view_contents import SAMPLE_BYTES, ViewContents, estimate_entry_tokens
 from helix_desktop.store.in_memory_stores import MemoryCache
 

@@ -160,7 +160,7 @@ async def _prepared(base: Path) -> None:
 
 async def _undo_all(base: Path, seed: int) -> None:
     """Hostile things (none for -1), then everything since the first checkpoint undone."""
-    from helix_desktop.engine.digest import Digest
+    from helix_desktop.engine.sha256_digest import Digest
 
     async with net(base) as checkpoints:
         await checkpoints.ensure_first_check()

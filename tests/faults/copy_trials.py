@@ -21,7 +21,7 @@ from itertools import count
 from pathlib import Path
 
 from helix_desktop import program_folders
-from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import ActionRefused
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.workbench import Workbench, Workbenches, copy_files

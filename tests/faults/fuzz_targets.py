@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import ToolCall
 from helix_desktop.engine.messages import Request
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.transcript.markdown_blocks import (
     block_as_plain_text,

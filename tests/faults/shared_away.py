@@ -27,10 +27,10 @@ from pathlib import Path
 from keyring.backends.fail import Keyring as NoKeyring
 
 from helix_desktop import program_folders, program_settings
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Text, TurnEnd, TurnEnded
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.engine.session import Session
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import HelixError, NotFound, SharedStoreUnreachable
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.store.index_file import entries_used_by

@@ -21,9 +21,9 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Recorded, Text, ToolReturned, UserSaid
 from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import HelixError, JournalCorrupt
 from helix_desktop.store.stored_workspace import StoredWorkspace
 from tests.faults.store_load import NAME, Say, begin, home, in_child, told

@@ -23,9 +23,9 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Text, UserSaid
 from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import NotFound
 from tests.faults.store_load import NAME, Say, begin, home, in_child, told
 from tests.faults.store_report import report

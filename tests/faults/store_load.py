@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from helix_desktop.engine import fact_encoding
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import ConversationChanged, ConversationStarted, Fact, Text, ToolReturned, UserSaid
 from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import HelixError
 from helix_desktop.store.all_workspaces import AllWorkspaces
 from helix_desktop.store.journal_file import checksum_of_fact

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from helix_desktop.engine.cache_entry_rows import CacheEntryFigures, EntryFilter, EntryRow, EntrySort, EntryUse
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import EntryOrigin, ForgetResult, SearchHit
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import NotFound
 from tests.gui import story
 from tests.gui.fake_setup import SONNET

@@ -19,8 +19,8 @@ from helix_desktop.engine.changes.turn_changes import (
     UncoveredPath,
     UndoOutlook,
 )
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FilesChanged, Stored
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import ActionRefused
 from helix_desktop.tools.changes.checkpoint_coverage import CheckpointCoverage
 from tests.gui.stand_in import StandIn

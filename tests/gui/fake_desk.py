@@ -18,7 +18,6 @@ from typing import Any
 
 from helix_desktop.acp_client.agent_choices import AgentChoice
 from helix_desktop.engine import context_policy, context_usage, request_building
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
     Attachment,
     ConversationChanged,
@@ -65,6 +64,7 @@ from helix_desktop.engine.session_events import (
     QuestionAsked,
     ReplyStreamed,
 )
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.state.moment import Moment
 from helix_desktop.engine.state.token_ledger import newest_fact_seen_by
 from helix_desktop.engine.view import ConversationState, build_state

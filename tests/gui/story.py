@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
     ConversationStarted,
     DetailsKept,
@@ -30,6 +29,7 @@ from helix_desktop.engine.facts import (
     Usage,
     UserSaid,
 )
+from helix_desktop.engine.sha256_digest import Digest
 
 CONVERSATION = "lock-manager"
 MODEL = "claude-sonnet"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import ConversationStarted, ModelReplied, Origin, Recorded, Stop, Text
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.gui.answer_author import author_of_answer, name_over_answer
 from helix_desktop.gui.markdown_and_json_export import export_conversation_markdown
 from helix_desktop.gui.transcript.items_from_facts import TranscriptItems

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from PySide6.QtGui import QColor, QImage
 from PySide6.QtWidgets import QPushButton
 
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Attachment, Stored
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.gui.attachment_previews import PictureDialog
 from helix_desktop.gui.chat.attachment_reading import encode_png
 from helix_desktop.gui.main_window import MainWindow

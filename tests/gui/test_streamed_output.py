@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import ModelReplied, Recorded, Stop, Stored, Text, ToolReturned
 from helix_desktop.engine.messages import TextDelta
 from helix_desktop.engine.session_events import (
@@ -13,6 +12,7 @@ from helix_desktop.engine.session_events import (
     ReplyStreamed,
     ToolPrinted,
 )
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.gui.session_signals import SHOWN_OUTPUT_CHARACTERS
 from helix_desktop.gui.streamed_output import UnfinishedOutput
 

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
     ConversationStarted,
     Folded,
@@ -25,6 +24,7 @@ from helix_desktop.engine.facts import (
     Unfolded,
     UserSaid,
 )
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import InvalidInput, NotFound, StoreFailed
 from helix_desktop.histories import conversation_restoring as restoring
 from helix_desktop.histories import history_facts, history_reading

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
     Attachment,
     ConversationStarted,
@@ -35,6 +34,7 @@ from helix_desktop.engine.facts import (
     UserSaid,
 )
 from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.view import build_state
 from helix_desktop.histories import history_facts, history_reading
 from helix_desktop.histories.recorded_session import (

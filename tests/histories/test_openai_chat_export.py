@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
     Attachment,
     Fact,
@@ -21,6 +20,7 @@ from helix_desktop.engine.facts import (
     Usage,
     UserSaid,
 )
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.histories import history_facts, history_reading, openai_chat_export
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession
 from tests.histories import written

@@ -10,7 +10,7 @@ import mcp
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
-from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.mcp_server import cache_mcp_server
 from helix_desktop.mcp_server.offered_tools import OFFERS
 from tests.conftest import Expect

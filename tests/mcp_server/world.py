@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from helix_desktop.engine.cache_entry_rows import CacheEntryFigures, EntryFilter, EntryRow
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
     ConversationStarted,
     Fact,
@@ -22,6 +21,7 @@ from helix_desktop.engine.facts import (
     UserSaid,
 )
 from helix_desktop.engine.ports import EntryOrigin, SearchHit
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.mcp_server.cache_operations import ServedWorkspace
 from helix_desktop.store.conversation_rows import StoredConversation, advance_row, build_empty_row
 from helix_desktop.store.in_memory_stores import MemoryCache, MemoryIndex, MemoryJournal

@@ -12,7 +12,6 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
     Attachment,
     ConversationChanged,
@@ -50,6 +49,7 @@ from helix_desktop.engine.facts import (
     UserSaid,
 )
 from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.store import workspace_settings
 from helix_desktop.store.all_workspaces import AllWorkspaces
 from helix_desktop.store.stored_workspace import StoredWorkspace

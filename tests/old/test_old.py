@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Folded, FoldKind, ModelReplied, Usage
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import NotFound
 from helix_desktop.store import journal_backups
 from helix_desktop.store.all_workspaces import AllWorkspaces

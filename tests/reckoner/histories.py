@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.fact_encoding import decode_fact, encode_fact
 from helix_desktop.engine.facts import (
     Attachment,
@@ -55,6 +54,7 @@ from helix_desktop.engine.facts import (
     UserPart,
     UserSaid,
 )
+from helix_desktop.engine.sha256_digest import Digest
 
 MODELS = ("m", "m", "claude-x", "other")
 LONG = "long value " * 40

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
     Attachment,
     ModelReplied,
@@ -23,6 +22,7 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.engine.messages import Block
 from helix_desktop.engine.ports import ContentCache
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.view import build_state
 from helix_desktop.errors import HelixError
 

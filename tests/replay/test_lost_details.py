@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import PartRef, Stored, Text, ToolCall
 from helix_desktop.engine.messages import Block, ContextKind, Role
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import NotFound
 from helix_desktop.histories.recorded_session import RecordedMessage
 from helix_desktop.replay import lost_details, simulated_clock

@@ -5,7 +5,6 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
     Fact,
     Folded,
@@ -21,6 +20,7 @@ from helix_desktop.engine.facts import (
     ToolReturned,
     UserSaid,
 )
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.replay import simulated_clock
 from helix_desktop.replay.replay_figures import ReplayFigures
 from helix_desktop.replay.replay_observer import ReplayObserver, is_undo_exact

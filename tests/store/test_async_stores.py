@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Text, UserSaid
 from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import CacheCorrupt, InvalidInput
 from helix_desktop.store import async_stores
 from helix_desktop.store.all_workspaces import AllWorkspaces

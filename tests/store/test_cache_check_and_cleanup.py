@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.store import cache_records
 from helix_desktop.store.cache_check_and_cleanup import CacheCheck, VerifyResult, free_cache_bytes
 from helix_desktop.store.cache_folder import CHECKPOINT, CacheFolder

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from helix_desktop.engine.cache_entry_rows import EVERYTHING, EntryFilter, EntryRow, EntrySort, EntryUse
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Folded, FoldKind, PartRef, Stored, ToolReturned
 from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.store import cache_entry_queries
 from helix_desktop.store.cache_entry_queries import CacheEntryQueries
 from helix_desktop.store.cache_records import CacheRecord, EntryState

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import CacheCorrupt, InvalidInput, NotFound, WrittenByNewerVersion
 from helix_desktop.store import cache_folder, cache_records
 from helix_desktop.store.cache_folder import CHECKPOINT, CacheFolder, count_text_lines

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
     ConversationChanged,
     ConversationStarted,
@@ -22,6 +21,7 @@ from helix_desktop.engine.facts import (
     UserSaid,
 )
 from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import AmbiguousName, InvalidInput, NotFound
 from helix_desktop.store.cache_records import CHUNK
 from helix_desktop.store.in_memory_stores import MemoryCache, MemoryJournal

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from helix_desktop.engine import fact_encoding
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
     Attachment,
     DocumentEdited,
@@ -28,6 +27,7 @@ from helix_desktop.engine.facts import (
     UserSaid,
 )
 from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.view_contents import SAMPLE_BYTES, estimate_entry_tokens
 from helix_desktop.store import index_file as module
 from helix_desktop.store.cache_records import CacheRecord, EntryState

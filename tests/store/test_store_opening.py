@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Text, UserSaid
 from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import CacheCorrupt, HelixError, StoreFailed, StoreFull, WrittenByNewerVersion
 from helix_desktop.store import journal_backups, journal_file, store_opening
 from helix_desktop.store.cache_folder import CacheFolder

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from helix_desktop.engine.cache_entry_rows import EntryFilter
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import ConversationStarted, Text, ToolReturned, UserSaid
 from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import (
     CacheCorrupt,
     JournalCorrupt,

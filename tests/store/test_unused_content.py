@@ -8,9 +8,9 @@ import pytest
 
 from helix_desktop.engine.changes import folder_state
 from helix_desktop.engine.changes.folder_state import PathChange, PathKind, TreeItem
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FilesChanged, Stored
 from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.store import index_file
 from helix_desktop.store.all_workspaces import AllWorkspaces
 

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from helix_desktop.engine import fact_encoding
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import ConversationStarted, Stored, Text, ToolReturned, UserSaid
 from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import (
     ConfigFileMistake,
     HelixError,

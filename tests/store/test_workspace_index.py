@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from helix_desktop.engine.cache_entry_rows import EntryFilter, EntrySort
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Text, UserSaid
 from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import NotFound, StoreBusy
 from helix_desktop.store import workspace_index
 from helix_desktop.store.index_file import IndexProgress

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FileChanged, ToolCall
 from helix_desktop.engine.ports import CallContext, CallOutcome, EntryOrigin, PermissionAnswer
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.tools import file_tools
 from helix_desktop.tools.permission import PermissionMode
 from tests.tools.world import World

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from helix_desktop.engine.content_recall import LINES_TOKENS as PAGE_TOKENS
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.engine.sha256_digest import Digest
 from tests.tools.world import Words, World
 
 

@@ -13,7 +13,7 @@ from types import FrameType
 
 import pytest
 
-from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import ActionRefused, HelixError, InvalidInput, NotFound
 from helix_desktop.tools import folder_handles, workspace_roots
 from helix_desktop.tools.workspace_roots import WorkspaceRoots

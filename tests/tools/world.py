@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from helix_desktop.concurrency import OwnedTasks
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import ToolCall
 from helix_desktop.engine.ports import CallContext, CallOutcome, PermissionAnswer, PermissionQuestion
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.store.in_memory_stores import MemoryCache, MemoryIndex, MemoryJournal
 from helix_desktop.tools import workspace_tools as kits
 from helix_desktop.tools.permission import PermissionMode

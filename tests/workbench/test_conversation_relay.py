@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import ModelReplied, ModelRole
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import InvalidInput
 from helix_desktop.histories.conversation_restoring import RestoreRequest, describe_restored_session
 from helix_desktop.histories.history_finding import HistoryPlaces

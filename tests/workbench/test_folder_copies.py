@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from helix_desktop.acp_agent.conversation_updates import ClientAbilities, ConversationUpdates
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import ConversationStarted, FilesChanged, Text, ToolCall, ToolReturned, UserSaid
 from helix_desktop.engine.ports import CallContext, EntryOrigin, PermissionAnswer, PermissionQuestion
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.session_events import Event, MeterChanged, QuestionAsked
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import ActionRefused
 from helix_desktop.tools import private_git_copy
 from helix_desktop.tools.changes import change_restoring

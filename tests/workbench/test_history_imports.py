@@ -14,7 +14,6 @@ import pytest
 
 from helix_desktop import program_folders
 from helix_desktop.commands import cost_command
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
     BroughtIn,
     ConversationChanged,
@@ -37,6 +36,7 @@ from helix_desktop.engine.facts import (
     UserSaid,
 )
 from helix_desktop.engine.session import Session
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.view import build_state
 from helix_desktop.errors import NotFound
 from helix_desktop.histories import history_facts

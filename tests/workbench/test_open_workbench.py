@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
     ConversationStarted,
     Folded,
@@ -33,6 +32,7 @@ from helix_desktop.engine.session_events import (
     FactAppended,
     QuestionAsked,
 )
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import ActionRefused, InvalidInput, NotFound, StoreBusy, UnknownModel
 from helix_desktop.program_settings import INSTRUCTIONS, ProgramSettings
 from helix_desktop.providers.configured_providers import ConfiguredProviders

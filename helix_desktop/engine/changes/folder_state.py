@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import InvalidInput, WrittenByNewerVersion
 
 LONGEST_CHAIN = 2_000  # After this many differences in a row, the whole list of files is stored.

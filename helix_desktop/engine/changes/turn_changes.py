@@ -8,7 +8,7 @@ from enum import StrEnum
 from helix_desktop.engine import facts
 from helix_desktop.engine.agent_additions import is_added_by_agent, split_off_agent_additions
 from helix_desktop.engine.changes.folder_state import PathChange, TreeItem
-from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.fast_dataclass import dataclass
 
 

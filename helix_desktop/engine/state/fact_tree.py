@@ -11,8 +11,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import field
 
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Cover, Excluded, Included, PartRef, Recorded, Span
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.state.live_folds import Effect, LiveFolds
 from helix_desktop.engine.state.request_settings import RequestSettings
 from helix_desktop.engine.state.token_ledger import TokenLedger

@@ -7,9 +7,9 @@ it. It does not cover the model's name or cache marks. `store/FORMATS.md` descri
 import hashlib
 from collections.abc import Iterator
 
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Reasoning, Text, ToolCall
 from helix_desktop.engine.messages import Image, MessagePart, Request, ToolResult
+from helix_desktop.engine.sha256_digest import Digest
 
 
 def digest_of_request(request: Request) -> Digest:

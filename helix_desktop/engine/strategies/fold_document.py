@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 
 from helix_desktop.engine import conversation_details
 from helix_desktop.engine.conversation_details import Detail
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import DetailsKept
 from helix_desktop.engine.ports import TokenCounter
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.strategies import handover
 from helix_desktop.engine.strategies.all_strategies import STRATEGIES
 from helix_desktop.engine.strategies.fold_strategy import FoldPlan

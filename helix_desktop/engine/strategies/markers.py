@@ -9,11 +9,11 @@ from bisect import bisect_left
 from collections.abc import Iterator
 
 from helix_desktop.engine import context_usage, fold_economics
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import ModelReplied, ModelRole, PartRef, Span, Stored, ToolCall
 from helix_desktop.engine.fold_economics import ClearablePart, FoldExperience
 from helix_desktop.engine.message_blocks import is_long_value
 from helix_desktop.engine.messages import Block, ContextKind, Role
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.state.branch import ConversationBranch
 from helix_desktop.engine.state.view_items import MARKER_TOKENS, ViewItem, is_worth_a_marker
 from helix_desktop.engine.strategies.fold_strategy import FoldSituation, first_seq_of_tail, was_restored_by_user

@@ -9,7 +9,7 @@ from functools import partial
 from PySide6.QtCore import QAbstractTableModel, QObject, Qt, QTimer, Signal
 
 from helix_desktop.engine.cache_entry_rows import EntryFilter, EntryRow, EntrySort
-from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.tool_result_reading import describe_call_as_source
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.background_runner import BackgroundRunner

@@ -6,7 +6,7 @@ from PySide6.QtCore import QMimeData, QObject, QPoint, Signal
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QWidget
 
-from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import CacheCorrupt, HelixError
 from helix_desktop.gui.cache import entry_tasks
 from helix_desktop.gui.cache.entry_table import EntryTable

@@ -8,7 +8,7 @@ from PySide6.QtGui import QGuiApplication, QImage, QResizeEvent
 from PySide6.QtWidgets import QMenu, QToolButton, QWidget
 
 from helix_desktop.engine.cache_entry_rows import EntryRow, EntryUse
-from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import CacheCorrupt, HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.cache.content_shapes import ContentShape

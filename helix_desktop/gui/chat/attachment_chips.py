@@ -7,8 +7,8 @@ from PySide6.QtCore import QMimeData, QSize, Qt, Signal
 from PySide6.QtGui import QIcon, QPixmap
 from PySide6.QtWidgets import QPushButton, QSizePolicy, QWidget
 
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Attachment, Stored, Text, UserPart
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.gui.common.widgets import build_push_button
 from helix_desktop.gui.context_meter import describe_token_count, format_token_count
 from helix_desktop.gui.rows_and_columns import build_row, clear_layout

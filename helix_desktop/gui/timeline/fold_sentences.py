@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from helix_desktop.engine import facts
 from helix_desktop.engine.agent_additions import split_off_agent_additions
-from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.gui.answer_author import agent_of_conversation
 from helix_desktop.gui.common import fold_descriptions

@@ -2,8 +2,8 @@
 
 from enum import Enum, auto
 
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Cover, FoldKind, Stored
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.fast_dataclass import dataclass
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from PySide6.QtCore import QObject, QTimer, Signal
 from PySide6.QtGui import QGuiApplication, QImage
 
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Recorded, Stored
 from helix_desktop.engine.session_events import ConversationActivity
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.view import build_state
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner

@@ -7,9 +7,9 @@ beginning is read.
 import re
 from enum import StrEnum
 
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Folded, FoldKind, ModelReplied, ToolCall, ToolReturned
 from helix_desktop.engine.session_events import CallStage
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.tool_call_parsing import NOT_BEGUN, UNREAD, USER_WORDS
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.engine.tool_result_reading import find_call_subject_and_place

@@ -12,9 +12,9 @@ from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequen
 import zstandard
 
 from helix_desktop.decompression import decompress_zstd_frame
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.fact_encoding import require_valid_time
 from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import CacheCorrupt, HelixError, NotFound, StoreFailed, WrittenByNewerVersion
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store.cache_folder import CHECKPOINT, CacheFolder

@@ -13,8 +13,8 @@ from contextlib import asynccontextmanager
 from dataclasses import field, replace
 
 from helix_desktop.engine import fact_encoding
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import ConversationStarted
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import ActionRefused, CacheCorrupt, JournalCorrupt, NotFound, WrittenByNewerVersion
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store.index_file import entries_used_by

@@ -6,7 +6,7 @@ A table in the journal: releasing and returning happen in one transaction with t
 from collections.abc import Iterable
 
 from helix_desktop.engine import fact_encoding
-from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.store.index_file import entries_used_by
 from helix_desktop.store.journal_file import JournalFile, select_journal_rows
 from helix_desktop.store.sqlite_database import execute_with_rows

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from helix_desktop import concurrency
-from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import ActionRefused, HelixError, SharedStoreUnreachable, StoppedByUser
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store.cache_folder import CacheFolder

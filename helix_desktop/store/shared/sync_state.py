@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import Any
 
 from helix_desktop.engine import fact_encoding
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import ConversationStarted, Fact, Forgotten
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.resources import read_sql_statements
 from helix_desktop.store import content_forgetting, sqlite_database

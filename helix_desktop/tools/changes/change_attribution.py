@@ -8,7 +8,7 @@ from typing import IO
 
 from helix_desktop.engine.changes import folder_state
 from helix_desktop.engine.changes.folder_state import PathChange
-from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.fast_dataclass import dataclass
 
 

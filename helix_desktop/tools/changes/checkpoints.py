@@ -14,8 +14,8 @@ from sys import maxsize
 from helix_desktop.engine.changes import diff_hunks, folder_state
 from helix_desktop.engine.changes.folder_state import PathChange, PathKind, TreeItem
 from helix_desktop.engine.changes.turn_changes import UncoveredPath
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FilesChanged
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import HelixError, StoreFailed
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools.changes import content_storing, folder_walk

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from helix_desktop import atomic_files
 from helix_desktop.engine.changes.folder_state import decode_path, encode_path, prefix_with_length, split_length_fields
-from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools.changes.checkpoint_coverage import CheckpointCoverage
 from helix_desktop.tools.changes.folder_walk import KnownRecords

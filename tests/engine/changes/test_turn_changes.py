@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from helix_desktop.engine.changes import turn_changes
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import ConversationStarted, Fact, FilesChanged, Origin, Recorded, Stored, Text, UserSaid
+from helix_desktop.engine.sha256_digest import Digest
 
 
 def _turns(*facts: Fact) -> list[tuple[str, list[int], int]]:

@@ -8,7 +8,6 @@ from random import Random
 
 import pytest
 
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
     Cover,
     DocumentEdited,
@@ -34,6 +33,7 @@ from helix_desktop.engine.facts import (
     UserSaid,
 )
 from helix_desktop.engine.messages import Image, Message, Request, Role, ToolResult
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.state.request_digest import digest_of_request
 from tests.engine.agent import World, calls, says, world
 from tests.engine.test_session import told

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helix_desktop.engine.conversation_details import Detail
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FoldKind, Span
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.strategies import handover, observation
 from helix_desktop.engine.strategies.fold_document import CUT_OFF, KEPT_HEADING, DocumentPlan, build_fold_document
 from helix_desktop.engine.strategies.fold_strategy import FoldPlan

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from helix_desktop.engine.cache_entry_rows import CacheEntryFigures, EntryFilter, EntryRow, EntrySort, EntryUse
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Stored
 from helix_desktop.engine.ports import EntryOrigin, ForgetResult, SearchHit
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import CacheCorrupt, NotFound
 from tests.gui.stand_in import StandIn
 

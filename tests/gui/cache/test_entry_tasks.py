@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from helix_desktop.engine.cache_entry_rows import EntryFilter, EntrySort, EntryUse
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import SearchHit
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import InvalidInput, StoreFailed
 from helix_desktop.gui.cache import entry_tasks
 from tests.gui.cache.catalogue import MemoryCatalogue

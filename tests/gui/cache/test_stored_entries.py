@@ -9,7 +9,7 @@ import pytest
 
 from helix_desktop import program_folders
 from helix_desktop.engine.cache_entry_rows import EntryFilter, EntrySort
-from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import NotFound
 from helix_desktop.gui.workbench_types import StoredWorkspace
 from helix_desktop.secrets import SecretStorage

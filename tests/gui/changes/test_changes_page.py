@@ -20,8 +20,8 @@ from helix_desktop.engine.changes.turn_changes import (
     UncoveredPath,
     UndoOutlook,
 )
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import ConversationStarted, Origin, Recorded
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import NotFound
 from helix_desktop.gui.answer_author import agent_of_conversation
 from helix_desktop.gui.background_runner import BackgroundRunner

@@ -7,7 +7,6 @@ from collections.abc import Callable
 import pytest
 from PySide6.QtWidgets import QApplication
 
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
     ConversationStarted,
     DetailsKept,
@@ -30,6 +29,7 @@ from helix_desktop.engine.facts import (
     Usage,
     UserSaid,
 )
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.gui.timeline import timeline_page
 from tests.gui import story
 from tests.gui.fake_desk import FakeSession

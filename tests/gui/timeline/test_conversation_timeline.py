@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
     BroughtIn,
     ConversationStarted,
@@ -37,6 +36,7 @@ from helix_desktop.engine.facts import (
     Usage,
     UserSaid,
 )
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.view import build_state
 from helix_desktop.gateway.agent_cost_and_savings import compute_agent_figures
 from helix_desktop.gui.timeline import fold_sentences

@@ -7,7 +7,6 @@ import json
 import pytest
 
 from helix_desktop.engine.changes.git_patch import format_unified_diff
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
     Attachment,
     ConversationStarted,
@@ -31,6 +30,7 @@ from helix_desktop.engine.facts import (
     Usage,
     UserSaid,
 )
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.gui import translation as spoken
 from helix_desktop.gui.timeline import fold_sentences
 from helix_desktop.gui.timeline.conversation_timeline import ConversationTimeline

@@ -8,8 +8,8 @@ import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtTest import QTest
 
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Folded, FoldKind, PartRef, Text, UserSaid
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.timeline.conversation_timeline import ConversationTimeline, TimelineEvent, TimelineLane
 from helix_desktop.gui.timeline.timeline_chart import TimelineChart

@@ -12,11 +12,11 @@ from PySide6.QtCore import QPoint, QRect, Qt
 from PySide6.QtTest import QSignalSpy, QTest
 from PySide6.QtWidgets import QApplication, QDialogButtonBox, QPushButton
 
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import DocumentEdited, FoldKind, Forgotten, Recorded, Unfolded
 from helix_desktop.engine.list_rows import ConversationListRow as Row
 from helix_desktop.engine.request_costs import explain_requests
 from helix_desktop.engine.session_events import FactAppended
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import StoreFull
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.common.figure_formats import format_dollars

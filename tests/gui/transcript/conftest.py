@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 from PySide6.QtWidgets import QApplication
 
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Recorded
 from helix_desktop.engine.session_events import ConversationActivity
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import HelixError, NotFound
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.theme import Theme

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
     Fact,
     Folded,
@@ -20,6 +19,7 @@ from helix_desktop.engine.facts import (
     ToolReturned,
     UserSaid,
 )
+from helix_desktop.engine.sha256_digest import Digest
 
 OUTPUT = Stored(Digest.of_content(b"one\ntwo\n"), 8, 2)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Stored
 from helix_desktop.engine.session_events import ConversationActivity
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import CacheCorrupt
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.theme import Theme

@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 from PySide6.QtGui import QImage
 
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
     Attachment,
     ConversationStarted,
@@ -31,6 +30,7 @@ from helix_desktop.engine.facts import (
     UserSaid,
 )
 from helix_desktop.engine.messages import TextDelta
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.gui.common.fold_descriptions import describe_fold
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.basic_boxes import (

@@ -7,7 +7,6 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
     Decided,
     FilesChanged,
@@ -29,6 +28,7 @@ from helix_desktop.engine.facts import (
 from helix_desktop.engine.facts import ModelReplied as Replied
 from helix_desktop.engine.messages import CallDelta, ReasoningDelta, RetryDelay, TextDelta
 from helix_desktop.engine.session_events import CallStage, ConversationActivity
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.gui.transcript.items_from_facts import TranscriptItems
 from helix_desktop.gui.transcript.transcript_item import TranscriptItem, TranscriptItemKind
 from tests.gui.transcript.facts import Told, call

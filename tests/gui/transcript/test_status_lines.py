@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Fact, FoldFailed, FoldKind, Forgotten, Stop, Text, TurnEnd, TurnEnded, UserSaid
 from helix_desktop.engine.session import PLAN
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.gui.transcript.status_lines import describe_fact_if_needed
 from tests.gui.transcript.facts import Told
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import CacheCorrupt, SharedStoreUnreachable, WrittenByNewerVersion
 from helix_desktop.store.cache_folder import CHECKPOINT
 from helix_desktop.store.cache_records import CHUNK

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from helix_desktop.engine import fact_encoding
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import ConversationStarted, Stored, Text, ToolReturned, UserSaid
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.view import build_state
 from helix_desktop.errors import ActionRefused, JournalCorrupt, SharedStoreUnreachable
 from helix_desktop.store.journal_file import JournalFile, StoredFact, checksum_of_fact, find_journal_defects

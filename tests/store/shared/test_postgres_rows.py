@@ -14,8 +14,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import (
     HelixError,
     InvalidInput,

@@ -12,10 +12,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import PartRef, Stored, Text, ToolReturned, UserSaid
 from helix_desktop.engine.messages import Block, ContextKind, Role, View
 from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.view_contents import ViewContents
 from helix_desktop.errors import ActionRefused, CacheCorrupt, NotFound, SharedStoreUnreachable, StoreFull
 from helix_desktop.store.cache_folder import CHECKPOINT

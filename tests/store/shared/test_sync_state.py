@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import ConversationStarted, Forgotten, Stored, Text, ToolReturned, UserSaid
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.store import content_forgetting
 from helix_desktop.store.journal_file import JournalFile, StoredFact
 from helix_desktop.store.shared.fact_segments import NOTHING, FactSegment, HeadContents, compute_chain

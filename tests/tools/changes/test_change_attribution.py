@@ -7,7 +7,7 @@ from sys import maxsize
 import pytest
 
 from helix_desktop.engine.changes.folder_state import PathChange, PathKind, TreeItem
-from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.tools.changes.change_attribution import OpenStep, OpenSteps
 
 CHECKPOINT = Digest.of_content(b"")

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from helix_desktop.engine.changes import folder_state
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FilesChanged
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import StoreFailed, StoreFull
 from helix_desktop.store.all_workspaces import AllWorkspaces
 from helix_desktop.tools.changes import checkpoints, folder_walk

@@ -11,9 +11,9 @@ import pytest
 
 from helix_desktop.engine.changes import folder_state
 from helix_desktop.engine.changes.folder_state import TreeItem
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Stored
 from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.tools.changes import content_storing
 from helix_desktop.tools.changes.content_storing import RootFileOpener, WantedFileRecord
 from helix_desktop.tools.changes.folder_walk import STAMP, UNREADABLE, UNRELIABLE_STAMP, WantedFile

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.tools.changes import known_state_file
 from helix_desktop.tools.changes.checkpoint_coverage import CheckpointCoverage
 
