@@ -25,9 +25,8 @@ class PictureDialog(TransientDialog):
 
     def __init__(self, image: QImage, name: str, parent: QWidget) -> None:
         super().__init__(name, parent)
-        self.picture = QLabel(self, pixmap=QPixmap.fromImage(image))
+        self.picture = QLabel(self, pixmap=QPixmap.fromImage(image), alignment=Qt.AlignmentFlag.AlignCenter)
         self.picture.setAccessibleName(tr("Image, {w} × {h}", w=image.width(), h=image.height()))
-        self.picture.setAlignment(Qt.AlignmentFlag.AlignCenter)
         area = build_scroll_area(self.picture, self)
         area.setFocusPolicy(Qt.FocusPolicy.StrongFocus)  # This lets the arrow keys scroll the picture.
         area.setAccessibleName(name)

@@ -53,8 +53,7 @@ class CachePage(QWidget):
         self._figures = ""  # The text above the table while at most one row is selected.
         self._figures_label = widgets.build_plain_label("", "small", self)
         theme.keep_lengths_scaled(self, self._figures_label.setContentsMargins, 20, 6, 20, 6)
-        self.over_limit_button = widgets.build_push_button("", self, look="link")
-        self.over_limit_button.setToolTip(tr("Actions"))
+        self.over_limit_button = widgets.build_push_button("", self, look="link", toolTip=tr("Actions"))
         self.over_limit_button.hide()
         self._split = QSplitter(Qt.Orientation.Vertical, self)
         self._split.addWidget(self.table)

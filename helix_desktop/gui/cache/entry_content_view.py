@@ -69,8 +69,7 @@ class EntryContentView(QWidget):
         self.shape = content_shapes.ContentShape.TEXT
         self.lines = TextLineView(theme, self)
         self._picture = EntryImageView(theme, self)
-        self._sentence_label = build_plain_label(parent=self)
-        self._sentence_label.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self._sentence_label = build_plain_label(parent=self, alignment=Qt.AlignmentFlag.AlignCenter)
         self._stack = QStackedWidget(self)
         for widget in (self.lines, self._picture, self._sentence_label):
             self._stack.addWidget(widget)

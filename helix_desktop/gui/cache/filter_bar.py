@@ -33,8 +33,7 @@ class EntryFilterBar(QWidget):
         self.filter = EntryFilter()
         self._tools: Sequence[tuple[str, int]] = ()
         words = tr("Search inside cached outputs, or paste a hash")
-        self.field = build_line_edit(words, words, self)
-        self.field.setClearButtonEnabled(True)
+        self.field = build_line_edit(words, words, self, clearButtonEnabled=True)
         self.field.installEventFilter(self)
         self._hint = build_plain_label("", "kbd", self.field, wraps=False)
         pills = [build_push_button("", self, look="pill") for _ in range(4)]

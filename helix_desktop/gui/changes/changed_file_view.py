@@ -42,8 +42,7 @@ class ChangedFileView(QWidget):
         buttons = self.open_in_editor, self.keep, self.undo_button
         head = build_row(self._name, self._origin_chip, self._hash, 1, *buttons, spacing=8, wraps=True)
         self.view = DifferenceView(theme, self)
-        self._sentence_label = build_plain_label(parent=self)
-        self._sentence_label.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self._sentence_label = build_plain_label(parent=self, alignment=Qt.AlignmentFlag.AlignCenter)
         self._pictures = (QLabel(self), QLabel(self))
         both = QWidget(self)
         beside = QGridLayout(both)

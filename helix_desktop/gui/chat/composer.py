@@ -87,9 +87,7 @@ class Composer(QWidget):
         self.show_run_state(ConversationActivity.IDLE)
 
     def _build_composer_button(self, text: str, look: str, hint: str) -> QPushButton:
-        button = widgets.build_push_button(text, self, look=look)
-        button.setToolTip(hint)
-        button.setAccessibleName(hint)
+        button = widgets.build_push_button(text, self, look=look, name=hint, toolTip=hint)
         button.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
         return button
 

@@ -36,8 +36,7 @@ class TrustDialog(TransientDialog):
         self._list = QListWidget(self)
         self._list.setFixedWidth(240)
         self._list.setAccessibleName(tr("New or changed items"))
-        self.filter = build_line_edit(tr("Filter"), tr("Filter"), self)
-        self.filter.setClearButtonEnabled(True)
+        self.filter = build_line_edit(tr("Filter"), tr("Filter"), self, clearButtonEnabled=True)
         self.filter.textChanged.connect(self._filter_items)
         self._right = build_column(self._path, self._means, self._length)
         for one in (self.filter, self._list):

@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from typing import Any
 
 from PySide6 import QtWidgets
 from PySide6.QtCore import QSize, Qt
@@ -15,10 +16,10 @@ Action = Callable[[], object]
 
 
 def build_plain_label(
-    text: str = "", look: str = "", parent: QtWidgets.QWidget | None = None, *, wraps: bool = True
+    text: str = "", look: str = "", parent: QtWidgets.QWidget | None = None, *, wraps: bool = True, **properties: Any
 ) -> QtWidgets.QLabel:
     """Builds a label that shows text literally, so that no name or path in it acts as markup."""
-    label = QtWidgets.QLabel(text, parent, textFormat=Qt.TextFormat.PlainText, wordWrap=wraps)
+    label = QtWidgets.QLabel(text, parent, textFormat=Qt.TextFormat.PlainText, wordWrap=wraps, **properties)
     if look:
         label.setProperty("look", look)
     return label
@@ -36,9 +37,9 @@ def build_surface(parent: QtWidgets.QWidget, look: str) -> QtWidgets.QWidget:
     return surface
 
 
-def build_line_edit(name: str, example: str, parent: QtWidgets.QWidget) -> QtWidgets.QLineEdit:
+def build_line_edit(name: str, example: str, parent: QtWidgets.QWidget, **properties: Any) -> QtWidgets.QLineEdit:
     """Builds a line edit. `name` is for screen readers; `example` is shown while the field is empty."""
-    line = QtWidgets.QLineEdit(parent, placeholderText=example)
+    line: QtWidgets.QLineEdit = QtWidgets.QLineEdit(parent, placeholderText=example, **properties)
     line.setAccessibleName(name)
     return line
 
@@ -55,8 +56,8 @@ def build_combo_box(name: str, parent: QtWidgets.QWidget) -> QtWidgets.QComboBox
 class WrappingButton(QtWidgets.QPushButton):
     """A button whose text wraps if the button is too narrow."""
 
-    def __init__(self, text: str, parent: QtWidgets.QWidget, **given: bool) -> None:
-        super().__init__(text, parent, **given)
+    def __init__(self, text: str, parent: QtWidgets.QWidget, **properties: Any) -> None:
+        super().__init__(text, parent, **properties)
         policy = QtWidgets.QSizePolicy(QtWidgets.QSizePolicy.Policy.Preferred, QtWidgets.QSizePolicy.Policy.Minimum)
         policy.setHeightForWidth(True)
         self.setSizePolicy(policy)
@@ -90,9 +91,10 @@ def build_push_button(
     *,
     wraps: bool = False,
     name: str = "",
+    **properties: Any,
 ) -> QtWidgets.QPushButton:
     """Builds a button that Return presses only if it has the focus. Screen readers say `name`, or else the text."""
-    button = (WrappingButton if wraps else QtWidgets.QPushButton)(text, parent, autoDefault=False)
+    button = (WrappingButton if wraps else QtWidgets.QPushButton)(text, parent, autoDefault=False, **properties)
     button.setAccessibleName(name)
     if look:
         button.setProperty("look", look)

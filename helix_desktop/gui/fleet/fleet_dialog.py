@@ -69,10 +69,8 @@ class FleetDialog(TransientDialog):
 
     def _add_tab(self, words: str, page: QWidget) -> QPushButton:
         self._pages.addWidget(page)
-        tab = build_push_button(words, self, partial(self._pages.setCurrentWidget, page), "tab")
-        tab.setCheckable(True)
-        tab.setAutoExclusive(True)
-        return tab
+        act = partial(self._pages.setCurrentWidget, page)
+        return build_push_button(words, self, act, "tab", checkable=True, autoExclusive=True)
 
     # --- The page with the list of tasks
 

@@ -30,8 +30,7 @@ class JoinWorkspaceDialog(SharingFormDialog):
         self.key.setEchoMode(QLineEdit.EchoMode.Password)
         self.folder = build_line_edit(tr("Working folder on this computer"), "", self)
         self.choose = build_push_button(tr("Choose a folder…"), self, self._choose_join_folder)
-        self.join = build_push_button(tr("Join"), self, self._join_workspace, "primary")
-        self.join.setDefault(True)
+        self.join = build_push_button(tr("Join"), self, self._join_workspace, "primary", default=True)
         fields = (
             (tr("Address"), self.address),
             (tr("Key"), self.key),

@@ -53,11 +53,9 @@ class ShareWorkspaceDialog(SharingFormDialog):
             "On another computer, open “Search everything”, choose “Join a shared workspace…”, and enter this address and the key. Whoever has "
             "the key and can reach the database can read this workspace, so send the key only through a channel you trust."
         )
-        self.line = build_line_edit(tr("Address for another computer"), "", self)
-        self.line.setReadOnly(True)
-        key = build_line_edit(tr("Key of the shared workspace"), "", self)
-        key.setText("helix1-" + "•" * 24)
-        key.setReadOnly(True)
+        self.line = build_line_edit(tr("Address for another computer"), "", self, readOnly=True)
+        dots = "helix1-" + "•" * 24
+        key = build_line_edit(tr("Key of the shared workspace"), "", self, text=dots, readOnly=True)
         return [
             build_plain_label(steps, "muted"),
             self._build_widget_row(self.line, self.copy_address),
