@@ -7,10 +7,11 @@ from typing import Any
 from helix_desktop.commands import Subparsers
 from helix_desktop.commands.workspace_access import add_workspace_subcommand, find_conversation_by_prefix, print_result
 from helix_desktop.console import Console
-from helix_desktop.engine.facts import BroughtIn, ConversationStarted, ModelReplied, Origin, Received
+from helix_desktop.engine.facts import ConversationStarted, ModelReplied, Origin, Received
 from helix_desktop.engine.request_costs import RequestCost, read_original_and_explain_requests
 from helix_desktop.histories.program_names import NAMES
 from helix_desktop.histories.session_from_facts import TimedReply, find_replies_at_gateway, names_of_session
+from helix_desktop.histories.session_writing import format_iso_time
 from helix_desktop.providers.model_prices import shipped_prices
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
@@ -72,12 +73,14 @@ async def _list_agents_with_costs(workspace: StoredWorkspace, name: str) -> list
 
 
 async def _read_requests_of_agents(workspace: StoredWorkspace) -> list[tuple[str, RequestCost]]:
-    """Return all requests and their agents. Those that the gateway and an agent's history have count once."""
+    """Return all requests and their agents. One that the gateway and an agent's history have, or copies, counts once."""
     found: list[tuple[str, RequestCost]] = []
+    known = set[tuple[str, int, int]]()  # A copy of a session has the times and usages of the original.
     of_gateway: list[tuple[set[str], list[TimedReply]]] = []  # With the names of the session.
     brought = await workspace.journal.facts_about_imports()
-    imported = {one.conversation for one in brought if isinstance(one.fact, BroughtIn) and one.fact.run}
-    for row in sorted(await workspace.journal.list_conversations(), key=lambda row: row.id in imported):
+    # An original comes before its copies: what was imported first counts, and before that what began here.
+    order = {one.conversation: at for at, one in reversed([*enumerate(brought, 1)]) if getattr(one.fact, "run", "")}
+    for row in sorted(await workspace.journal.list_conversations(), key=lambda row: order.get(row.id, 0)):
         facts = await workspace.journal.read_facts(row.id)
         starts = [one.fact for one in facts if isinstance(one.fact, ConversationStarted)]
         origin = next((started.origin for started in starts if started.origin.kind), Origin())
@@ -92,6 +95,9 @@ async def _read_requests_of_agents(workspace: StoredWorkspace) -> list[tuple[str
         theirs = [reply for other, those in of_gateway if origin.kind and other & names for reply in those]
         copied = find_replies_at_gateway([*replies.values()], theirs)
         copies = {seq for at, seq in enumerate(replies) if at in copied}
+        paid = {seq: (format_iso_time(time), one.usage.input, one.usage.output) for seq, (time, one) in replies.items()}
+        copies |= {seq for seq, name in paid.items() if name in known}
+        known.update(paid.values())
         found += ((agent, request) for request in requests if request.seq not in copies)
     return found
 

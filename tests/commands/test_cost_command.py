@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import httpx
@@ -366,3 +367,58 @@ def test_a_reply_that_was_read_while_it_was_written_is_paid_once(tmp_path: Path,
         assert helix("conversation", "import", str(path), "-w", "Work")[0] == 0
     sums = json.loads(helix("cost", "-w", "Work", "--json")[1])
     assert [one["tokens"] for one in sums["agents"]] == [300], "three requests of 100"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_request_counts_once_however_often_its_session_was_copied(tmp_path: Path, helix: Helix, seed: int) -> None:
+    """A session of $190 that was restored once was $381: the copy has the same requests with the same times."""
+    random = Random(seed)
+    helix("workspace", "new", "Work", "--folder", str(tmp_path))
+    paid: dict[str, int] = {}
+    clock = iter(range(10_000))
+
+    def ask(number: int, parent: int, agent: str) -> Json:
+        usage = {"input_tokens": random.randint(1, 9_000), "output_tokens": random.randint(1, 900)}
+        paid[agent] = paid.get(agent, 0) + usage["input_tokens"]
+        reply = written.claude_reply(number, parent, f"m{next(clock)}", written.text(f"answer {random.random()}"))
+        reply["timestamp"] = datetime.fromtimestamp(1.78e9 + 0.789 * next(clock), UTC).isoformat()
+        reply["message"]["usage"] = usage
+        return reply
+
+    def save_and_import(session: str, values: Sequence[Json]) -> None:
+        path = written.lines(tmp_path / f"{session}.jsonl", [{**line, "sessionId": session} for line in values])
+        assert helix("conversation", "import", str(path), "-w", "Work")[0] == 0
+
+    codex = written.codex(tmp_path / "codex")
+    spent = {"input_tokens": 700, "output_tokens": 50}
+    event = {"type": "token_count", "info": {"last_token_usage": spent}}
+    with codex.open("a", encoding="utf-8") as file:
+        file.write(json.dumps({"timestamp": "2026-01-02T03:04:10Z", "type": "event_msg", "payload": event}) + "\n")
+    assert helix("conversation", "import", str(codex), "-w", "Work")[0] == 0
+    paid["Codex"] = 700
+    sessions = {"s0": [written.claude_said(1, None, "go"), *(ask(n, n - 1, "Claude Code") for n in range(2, 6))]}
+    save_and_import("s0", sessions["s0"])
+    for step in range(6):
+        name = random.choice([*sessions])
+        listed = json.loads(helix("conversation", "list", "-w", "Work", "--json")[1])
+        match random.choice(["restore", "copy", "cut", "again", "continue"]):
+            case "restore":
+                made = tmp_path / f"restored{step}.jsonl"
+                chosen = random.choice(listed)["id"]
+                code, _, err = helix("conversation", "restore", "-w", "Work", chosen, "--to", str(made))
+                assert code == 0, err
+                assert helix("conversation", "import", str(made), "-w", "Work")[0] == 0
+            case "copy":
+                save_and_import(f"copy{step}", sessions[name])
+            case "cut":
+                save_and_import(f"cut{step}", sessions[name][: random.randint(2, len(sessions[name]))])
+            case "again":
+                save_and_import(name, sessions[name])
+            case "continue":
+                sessions[f"on{step}"] = [*sessions[name], ask(90 + step, len(sessions[name]), "Claude Code")]
+                save_and_import(f"on{step}", sessions[f"on{step}"])
+    for row in json.loads(helix("conversation", "list", "-w", "Work", "--json")[1]):
+        code, _, err = helix("conversation", "restore", "-w", "Work", row["id"], "--to", str(tmp_path / f"{row['id']}.jsonl"))  # fmt: skip
+        assert helix("conversation", "import", str(tmp_path / f"{row['id']}.jsonl"), "-w", "Work")[0] == 0, err
+    sums = json.loads(helix("cost", "-w", "Work", "--json")[1])
+    assert {one["agent"]: one["tokens"] for one in sums["agents"]} == paid
