@@ -23,11 +23,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from helix_desktop import program_folders
 from helix_desktop.errors import ActionRefused
-from helix_desktop.secrets import SecretStorage
-from helix_desktop.workbench import Workbench, Workbenches
-from tests.faults.copy_trials import Lines, Trial, files_of, git, lines_of
+from helix_desktop.workbench import Workbench
+from tests.faults.copy_trials import (
+    Lines,
+    Trial,
+    files_of,
+    git,
+    lines_of,
+    open_workbenches,
+    run_numbered_trials,
+)
 from tests.faults.store_load import Say, in_child, told
 
 WAYS_KILLED = ("apply", "apply", "apply", "merge", "merge", "rebase", "discard")
@@ -48,12 +54,8 @@ class Scene:
 
     def in_workbench(self, work: Callable[[Workbench], Coroutine[Any, Any, object]]) -> None:
         async def open_and_work() -> None:
-            where = program_folders.find_program_folders(self.base / "home")
-            desk = Workbenches(where, SecretStorage(where.key_file, environ={}))
-            try:
+            async with open_workbenches(self.base) as desk:
                 await work(await desk.open_workspace("W"))
-            finally:
-                await desk.aclose()
 
         asyncio.run(open_and_work())
 
@@ -72,9 +74,7 @@ def set_scene(base: Path, seed: int, say: Say) -> None:
     async def make() -> None:
         trial = Trial(base, seed)
         trial.create_project()
-        where = program_folders.find_program_folders(base / "home")
-        desk = Workbenches(where, SecretStorage(where.key_file, environ={}))
-        try:
+        async with open_workbenches(base) as desk:
             bench = await desk.create_workspace("W", trial.project)
             for _ in range(trial.chance.randrange(4)):
                 trial.user.act()
@@ -92,8 +92,6 @@ def set_scene(base: Path, seed: int, say: Say) -> None:
                 trial.agents[name].act()
             for _ in range(trial.chance.randrange(3)):
                 trial.user.act()
-        finally:
-            await desk.aclose()
         (base / "before").write_text("\n".join(conversations_of_copies(bench)))
         for line in (*trial.did, *trial.user.did, *trial.agents[name].did):
             say(f"did {line}")
@@ -248,19 +246,5 @@ async def check_discard(bench: Workbench, scene: Scene, in_copy: Lines) -> None:
     await Trial(scene.base, 0).check_nothing_is_lost(bench, said, in_copy)
 
 
-def main() -> int:
-    first, last = map(int, sys.argv[1:3])
-    found: Counter[str] = Counter()
-    wrong = 0
-    for seed in range(first, last):
-        try:
-            found[run_killed_trial(seed, power="--power" in sys.argv)] += 1
-        except AssertionError as error:
-            wrong += 1
-            print(f"--- {error}", flush=True)
-    print(dict(found), f"{wrong} wrong", flush=True)
-    return int(wrong > 0)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_numbered_trials(lambda seed: Counter([run_killed_trial(seed, power="--power" in sys.argv)])))

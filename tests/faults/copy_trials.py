@@ -15,8 +15,8 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from itertools import count
 from pathlib import Path
 
@@ -303,28 +303,34 @@ class Trial:
         return "\n".join((what, *self.did))
 
 
+@asynccontextmanager
+async def open_workbenches(base: Path) -> AsyncIterator[Workbenches]:
+    where = program_folders.find_program_folders(base / "home")
+    desk = Workbenches(where, SecretStorage(where.key_file, environ={}))
+    try:
+        yield desk
+    finally:
+        await desk.aclose()
+
+
 async def run_trial(seed: int, steps: int = 40) -> Counter[str]:
     with tempfile.TemporaryDirectory(prefix="helix-trial-") as name:
         base = Path(name).resolve()
         trial = Trial(base, seed)
         trial.create_project()
-        where = program_folders.find_program_folders(base / "home")
-        desk = Workbenches(where, SecretStorage(where.key_file, environ={}))
-        try:
+        async with open_workbenches(base) as desk:
             await trial.run(await desk.create_workspace("W", trial.project), steps)
-        finally:
-            await desk.aclose()
         return trial.found
 
 
-def main() -> int:
-    """Run the trials with the numbers from the first argument to the second."""
+def run_numbered_trials(run: Callable[[int], Counter[str]]) -> int:
+    """Run the trials with the numbers from the first argument to the second. Return 1 if one went wrong."""
     first, last = map(int, sys.argv[1:3])
     found: Counter[str] = Counter()
     wrong = 0
     for seed in range(first, last):
         try:
-            found += asyncio.run(run_trial(seed))
+            found += run(seed)
         except (AssertionError, Exception) as error:  # noqa: BLE001 -- says each
             wrong += 1
             print(f"--- seed {seed}: {type(error).__name__} {error}", flush=True)
@@ -333,4 +339,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_numbered_trials(lambda seed: asyncio.run(run_trial(seed))))
