@@ -175,7 +175,6 @@ def make_path_private(path: Path) -> None:
 
 
 def ensure_private_folder(path: Path) -> None:
-    """Creates the folder if necessary, and makes it private."""
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     make_path_private(path)
 

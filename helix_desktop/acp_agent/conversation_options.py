@@ -19,7 +19,6 @@ def build_modes_and_options(bench: Workbench, conversation: str) -> dict[str, An
 
 
 def build_config_options(bench: Workbench, conversation: str) -> list[dict[str, Any]]:
-    """The options, each with its choices and its current value."""
     model, effort = bench.model_of_conversation(conversation), bench.workspace.settings.effort or "usual"
     models = list(dict.fromkeys([model or "", *bench.models.list_known_model_names()]))[:MOST_MODELS]
     presets = {name: name.capitalize() for name in context_policy.PRESETS}

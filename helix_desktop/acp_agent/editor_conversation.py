@@ -144,7 +144,6 @@ class EditorConversation:
         await self.send_commands_and_usage()
 
     async def send_commands_and_usage(self) -> None:
-        """Sends the slash commands and how full the context window is."""
         self._commands = {}
         await self.send_commands_if_changed()
         for update in self._updates.usage_updates():

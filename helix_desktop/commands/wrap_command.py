@@ -109,7 +109,6 @@ def _arguments_for_agent(arguments: Namespace) -> list[str]:
 def _print_notices_before_agent_start(
     arguments: Namespace, title: str, surroundings: AgentSurroundings, upstreams: Sequence[AgentUpstream]
 ) -> None:
-    """Prints what the user should know before the agent starts."""
     told = [f"{title}, {one.describe_route()}." for one in upstreams if one.address and not arguments.dry_run]
     if passing := agent_upstreams.list_bypassing_providers(arguments.agent, surroundings, upstreams):
         told.append(f"requests to {', '.join(passing)} do not go through the gateway and are not recorded.")

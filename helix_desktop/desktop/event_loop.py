@@ -20,8 +20,6 @@ FEW = 64  # Cancelled timers are removed from the heap once there are more than 
 
 
 class WindowEventLoop(qasync.QEventLoop):  # type: ignore[misc] # comes without types
-    """A replacement for qasync.QEventLoop."""
-
     def __init__(self, *arguments: object) -> None:
         self._far: list[tuple[float, int, asyncio.TimerHandle]] = []
         self._cancelled = 0

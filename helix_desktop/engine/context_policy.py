@@ -43,7 +43,6 @@ class Threshold:
         return type(self.defaults[DEFAULT_PRESET])
 
     def describe_allowed_values(self) -> str:
-        """Describe the allowed values, for an error message."""
         if self.choices:
             return "one of " + ", ".join(self.choices)
         if self.value_type is bool:

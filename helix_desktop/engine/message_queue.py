@@ -94,7 +94,6 @@ class TurnRunner:
         return self._talking.cost_of_turn() if self._talking is not None else 0.0
 
     def retry_immediately(self) -> None:
-        """Ask the model again without waiting any longer."""
         if self._talking is not None and self._talking.wake is not None:
             self._talking.wake()
 

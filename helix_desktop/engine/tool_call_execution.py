@@ -54,8 +54,6 @@ class CallResult(NamedTuple):
 
 @dataclass(eq=False)
 class ToolCallRunner:
-    """Runs the calls of a turn's replies."""
-
     conversation: Conversation
     services: SessionServices
     folding: ConversationFolding

@@ -307,7 +307,6 @@ class TurnLoop:
 
 
 def cost_with_agents(services: SessionServices, conversation: Conversation) -> float:
-    """Return what the conversation and the agents below it have cost until now."""
     return sum(one.usage.cost for one in conversation.state.spent) + services.agents_spent()[0]
 
 

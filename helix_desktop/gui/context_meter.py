@@ -107,7 +107,6 @@ def describe_meter(parts: MeterParts, window: int, *, is_estimate: bool = False)
 
 
 def context_kind_name(kind: ContextKind) -> str:
-    """The name beside the colour of a kind."""
     return translate_name("kind of context", kind)
 
 

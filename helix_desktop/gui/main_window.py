@@ -226,7 +226,6 @@ class MainWindow(WindowFrame):
         return sorted(rows, key=lambda row: order.index(row.id))
 
     def save_workspace_order(self, order: Sequence[str]) -> None:
-        """Saves the user's order of workspaces, which Ctrl+1 to Ctrl+9 follow."""
         self.state_file.remember_value("rail", value=list(order))
         self.listed_workspaces = self._sort_workspaces_and_save_order(self.listed_workspaces)
 
@@ -411,7 +410,6 @@ class MainWindow(WindowFrame):
 
     @property
     def foreign_agent_name(self) -> str:
-        """The foreign agent that works in the shown conversation."""
         return self.current_session.conversation.state.acp_agent if self.current_session is not None else ""
 
     def _show_model_and_start_panel(self) -> None:
@@ -793,7 +791,6 @@ class MainWindow(WindowFrame):
         return self.context_panel if "context_panel" in vars(self) and self.context_panel.isVisible() else None
 
     def open_or_close_context_panel(self) -> None:
-        """Opens the context panel above the meter."""
         self.switch_to_page("chat")
         if self.chat.measured_session is not None:
             self.context_panel.open_or_close_panel(self.chat.composer.context_button)

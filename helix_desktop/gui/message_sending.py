@@ -152,7 +152,6 @@ class MessageToSend:
         return found[1] if found else ""
 
     def expand_command_and_send(self) -> None:
-        """Sends the text that the slash command expands to."""
         name, commands = self.command_name, self.bench.slash_commands
         names = [item.name for item in commands.list_slash_commands(self.session.id)]
         if name in names:

@@ -128,7 +128,6 @@ class Theme(QObject):
         self.set_zoom(ZOOMS[min(max(nearest + steps, 0), len(ZOOMS) - 1)] if steps else 1.0)
 
     def apply_to_application(self) -> None:
-        """Applies palette, font and style sheet to the whole application."""
         self.is_dark = self._wants_dark()
         self._applied_inputs = self._style_cache_key()
         self._colours.clear()

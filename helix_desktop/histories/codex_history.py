@@ -263,7 +263,6 @@ class _CodexMessages(history_rows.HistoryMessages):
             self.add_compaction(text, self.time, "Codex compacted the conversation here")
 
     def finish_reply(self) -> None:
-        """Finish the reply that was being assembled."""
         if any(isinstance(part, ToolCall) or (isinstance(part, Text) and part.text) for part in self.parts):
             self.made.append(recorded_session.build_recorded_reply(self.parts, model=self.model, time=self.begun))
             self.last_reply = len(self.made) - 1

@@ -30,7 +30,6 @@ def rollout_path_below_sessions(new_id: str, time: float) -> str:
 
 
 def build_codex_lines(session: RecordedSession, new_id: str, begun: float) -> Iterator[Mapping[str, Any]]:
-    """Yield the lines of the rollout with the id `new_id`."""
     items = list(list_session_items(session))
     about: Item = {"id": new_id, "session_id": new_id, "timestamp": format_iso_time(begun), "cwd": session.folder}
     about |= {"originator": "codex_exec", "cli_version": SEEN_VERSION, "source": "exec", "helix_title": session.title}

@@ -54,7 +54,6 @@ class FoundHistories:
         return NAMES.get(self.kind, self.kind)
 
     def is_folder_present(self) -> bool:
-        """Return whether the folder exists on this computer."""
         return bool(self.folder) and Path(self.folder).is_absolute() and Path(self.folder).is_dir()
 
 

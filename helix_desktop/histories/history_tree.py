@@ -81,7 +81,6 @@ class HistoryTree:
         return [*self.rows_shared_with_parent(branch), *self.branches[branch].rows]
 
     def rows_shared_with_parent(self, branch: int) -> list[int]:
-        """Return the rows that a branch shares with its parent branch."""
         found = self.branches[branch]
         if found.of < 0:
             return []

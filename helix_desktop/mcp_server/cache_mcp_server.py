@@ -166,8 +166,6 @@ def build_cache_server(served: ServedWorkspace) -> Server[Any]:
 
 
 class _CacheServerRequests:
-    """Answers a client's requests from the workspace."""
-
     def __init__(self, served: ServedWorkspace) -> None:
         self._served = served
         self._tools = {offer.name: offer for offer in OFFERS}

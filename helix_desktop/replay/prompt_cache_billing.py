@@ -32,8 +32,6 @@ Piece = tuple[object, int]  # A part of a request as a comparable value, and its
 
 
 class RecallReason(Enum):
-    """Says why a part is in a request."""
-
     NO = "it is the session's own"
     RECALLED = "a recall by hash brought it"
     SEARCHED = "a search brought it"

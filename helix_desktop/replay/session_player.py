@@ -62,8 +62,6 @@ class ReplayTerms:
 
 @dataclass(frozen=True, slots=True)
 class ReplayStores:
-    """The stores of a replayed conversation, in memory or on the disk."""
-
     journal: JournalPort
     cache: ContentCache
     index: SearchIndex

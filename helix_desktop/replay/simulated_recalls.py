@@ -299,7 +299,6 @@ def missing_from_view(missed: set[str], view: Iterable[str]) -> set[str]:
 
 
 def group_by_round(pages: Sequence[RecalledPage]) -> list[list[RecalledPage]]:
-    """Group the pages that are requested together."""
     return [[page for page in pages if page.round == number] for number in sorted({page.round for page in pages})]
 
 

@@ -144,7 +144,6 @@ class CacheReader:
         return _damaged_entry_error(digest, why)
 
     def was_forgotten(self, digest: Digest) -> bool:
-        """Whether the user had this entry forgotten."""
         return digest.raw in self.marked[FORGOTTEN]
 
     def _missing_entry_error(self, digest: Digest) -> NotFound:

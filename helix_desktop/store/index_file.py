@@ -282,7 +282,6 @@ class IndexFile:
         self._execute_rows("INSERT OR IGNORE INTO members", list(dict.fromkeys(members)))
 
     def refresh_entries(self, digests: Sequence[Digest]) -> None:
-        """Update entries that are already known."""
         pinned = self._feed.pinned_digests()
         known = [(digest, self._feed.find_record(digest)) for digest in digests]
         with self._index_transaction():

@@ -274,7 +274,6 @@ class LevelDatabase:
 
 
 def _find_memory_ranges_of_table_files(folder: Path, tables: Collection[int]) -> Iterator[tuple[int, int]]:
-    """Yield where these tables are in this process's memory."""
     where = os.path.realpath(folder)
     names = {f"{where}/{number:06}.ldb\n" for number in tables}
     with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:  # noqa: PTH123 - no file of ours

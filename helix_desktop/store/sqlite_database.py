@@ -173,7 +173,6 @@ class SqliteTransaction(SqliteErrors):
 
 
 def convert_sqlite_error(error: Exception, corrupt: type[StoreFailed], name: str) -> StoreFailed:
-    """Return our error for one of SQLite's."""
     exactly = getattr(error, "sqlite_errorcode", 0)
     code = exactly & 0xFF
     # The second code means that the disk is too full even to open the database.

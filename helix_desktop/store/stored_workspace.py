@@ -330,7 +330,6 @@ class StoredWorkspace:
         return self._shared
 
     async def count_unsent_facts(self) -> int:
-        """Return how many facts other machines do not have yet."""
         stores = self._stores
         return sum((await stores.thread.run_work(lambda: SyncState(stores.journal).count_facts_to_send())).values())
 

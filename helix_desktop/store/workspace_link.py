@@ -157,7 +157,6 @@ async def store_link_secrets(workspace: str, where: StoreAddress, key: bytes, se
 
 
 async def delete_link_secrets(workspace: str, url: str, secrets: SecretStorage) -> None:
-    """Remove key and password from the keyring."""
     await secrets.delete_secret(SharedStoreKey(workspace))
     await secrets.delete_secret(SharedStoreLogin(workspace, url))
     await secrets.delete_secret(SharedStoreLogin(workspace))

@@ -108,7 +108,6 @@ class AutorunGuard:
             return _AutorunScan(self, since).scan_all_roots()
 
     def is_file_hidden(self, path_in_root: str) -> bool:
-        """Whether a file, given by its path in its root, is hidden from agents."""
         return matches_hidden_patterns(path_in_root, self._patterns)
 
     def paths_to_hold_in_place(self, shown: Collection[str] = ()) -> tuple[list[str], list[str]]:
@@ -188,7 +187,6 @@ class AutorunGuard:
 
 
 def _can_run_more(name: str, before: AutorunFile | None, now: AutorunFile) -> bool:
-    """Whether a file can run something that it could not run before."""
     old, new = before.content if before is not None else None, now.content
     if autorun_files.is_only_partly_run(name) and old is not None and new is not None:
         return old != new and bool(autorun_files.extract_runnable_text(name, new, old))

@@ -61,7 +61,6 @@ def opened_paths(opened: CommandOpenings, home: str, *, network: bool) -> Iterat
 
 
 def opened_variables(opened: CommandOpenings, *, network: bool) -> list[str]:
-    """Return the environment variables that a command sees because of the openings."""
     return [name for opening in openings_in_force(opened, network=network) for name in opening.variables]
 
 

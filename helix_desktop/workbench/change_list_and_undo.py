@@ -221,7 +221,6 @@ class FileChanges:
         await self.append_change_fact(conversation, ChangeKept(path, hunk))
 
     async def plan_undo(self, files: Sequence[FileChange]) -> Sequence[PlannedUndo]:
-        """Return what an undo of these files would do to each of them."""
         broken = frozenset(file.path_of_change for file in files if file.broken)
         return await change_restoring.plan_undo_of_changes(
             self.workspace_checkpoints, [file.change for file in files], broken

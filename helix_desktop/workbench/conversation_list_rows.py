@@ -38,7 +38,6 @@ class DailyCost:
         return self._cost if _local_day(time.time()) == self._day else 0.0
 
     def add_cost_if_today(self, recorded: facts.Recorded) -> None:
-        """Add what a fact cost, if it was recorded today."""
         day = _local_day(time.time())
         if day != self._day:
             self._day, self._cost = day, 0.0

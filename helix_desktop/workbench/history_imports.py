@@ -67,7 +67,6 @@ class ImportResult:
 
     @property
     def unchanged_conversations(self) -> set[str]:
-        """Return the conversations that had nothing new."""
         return self.here.difference(one.id for one in self.imported)
 
 

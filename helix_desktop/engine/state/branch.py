@@ -280,7 +280,6 @@ class ConversationBranch(LiveFolds):
         return self.steps[position - 1] if position else None
 
     def _rebuild_items_of(self, cover: facts.Cover) -> None:
-        """Rebuild the items that show the facts of `cover`."""
         low, high = self.item_positions(cover)
         if low >= high:
             return

@@ -10,7 +10,6 @@ def first_and_last(cover: Cover) -> tuple[int, int]:
 
 
 def covers_overlap(one: Cover, other: Cover) -> bool:
-    """Whether two covers touch a fact in common."""
     first, last = first_and_last(one)
     other_first, other_last = first_and_last(other)
     return first <= other_last and other_first <= last

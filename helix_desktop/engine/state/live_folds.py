@@ -165,7 +165,6 @@ class LiveFolds(ViewItems):
         return self.by_span.setdefault(cover, [])
 
     def build_items(self, span: Span, without: str = "") -> Iterator[ViewItem]:
-        """Build what is shown of a span's facts."""
         position = span.first
         for cover, fold in self.outermost_folds(span, without):
             before = self.covered_messages(Span(position, cover.first - 1))
@@ -192,7 +191,6 @@ class LiveFolds(ViewItems):
         return message_blocks.render_message_blocks(message, self.ids, fold_of, self.is_pinned, self.is_excluded)
 
     def tokens_without_folds(self, cover: Cover) -> int:
-        """Return the tokens of messages of `cover` without folds."""
         bare = map(self.blocks_without_folds, self.covered_messages(Span(*first_and_last(cover))))
         return sum(MESSAGE_TOKENS + sum(block.tokens for block in blocks) for blocks in bare if blocks)
 

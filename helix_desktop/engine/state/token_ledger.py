@@ -220,7 +220,6 @@ class TokenLedger:
         return self._sum_paid_here(range(len(self.requests) + 1), seq)
 
     def count_steps(self, seq: int) -> int:
-        """Return the number of steps up to `seq`."""
         return self.sums["steps"][bisect_right(self.requests, seq)]
 
     def last_billed_reply(self, model: str, seq: int) -> tuple[int, int]:

@@ -142,7 +142,6 @@ def missing_sections_question(missing: Sequence[str]) -> str:
 
 
 def unsupported_claims_question(claims: Sequence[str]) -> str:
-    """Return the question for a first answer that has unsupported claims."""
     listed = "\n".join(f"- {claim[:300]}" for claim in claims[:MOST_CLAIMS])
     return f"\nA first version claimed what stands nowhere in the conversation. Leave this out, or say what really stands there:\n{listed}"
 

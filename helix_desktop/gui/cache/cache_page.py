@@ -145,7 +145,6 @@ class CachePage(QWidget):
             self._refresh_timer.start()
 
     def encode_cache_layout(self) -> str:
-        """Encodes the columns and the divider's position, to be restored after a restart."""
         parts = (self.table.horizontalHeader().saveState(), self._split.saveState())
         return " ".join(bytes(part.toBase64().data()).decode() for part in parts)
 

@@ -108,7 +108,6 @@ class EntryActions(QObject):
             self._shown.run_then_if_shown(pinning, lambda _: self.entry_changed.emit(row.stored.digest))
 
     def ask_to_forget_entry(self) -> None:
-        """Deletes an entry for ever, after explaining what that means."""
         row, catalogue = self._viewer.row, self._shown.catalogue
         if row is None or catalogue is None:
             return

@@ -161,7 +161,6 @@ class ChatPage(QWidget):
             event.acceptProposedAction()
 
     def dropEvent(self, event: QDropEvent) -> None:
-        """Attaches what was dropped anywhere on the page to the message."""
         self.composer.text.insertFromMimeData(event.mimeData())
         event.acceptProposedAction()
         self.composer.text.setFocus()

@@ -227,7 +227,6 @@ class Composer(QWidget):
         self.put_message_back(parts)
 
     def stop_editing_and_restore_draft(self) -> None:
-        """Ends editing and restores the draft from before it."""
         if self._edited:
             self._edited = 0
             self.drafts.save_edited_message(self.draft_place, None)

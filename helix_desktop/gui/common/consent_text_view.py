@@ -44,7 +44,6 @@ class ExactTextView(QPlainTextEdit):
         self.verticalScrollBar().valueChanged.connect(self._append_next_part_near_end)
 
     def describe_length_and_warnings(self) -> str:
-        """Describes the length of the text, and warns the reader of what is hidden."""
         return describe_exact_text(self._text, self._marks, end_seen=self.is_end_seen)
 
     def show_next_part(self) -> None:

@@ -133,7 +133,6 @@ class TransientDialog(QtWidgets.QDialog):
         keep_on_screen(self, width, height)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Enter presses the focused button. Qt handles all other keys."""
         if not press_focused_button(event):
             super().keyPressEvent(event)
 

@@ -61,7 +61,6 @@ class Notices(QWidget):
     def show_notice(
         self, text: str, *, button: str = "", act: Callable[[], object] | None = None, shown_ms: int = NOTICE_MS
     ) -> None:
-        """Shows a sentence. The button runs `act`."""
         comes_back = not self.isHidden() and (self._offers_more_than_undo or act is None)
         if self._repeat_shown_offer is not None and comes_back:
             self._waiting_offers.append(self._repeat_shown_offer)

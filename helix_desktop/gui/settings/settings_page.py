@@ -45,7 +45,6 @@ class SettingsPage(QScrollArea):
         return label
 
     def add_field(self, declared: FieldDeclaration, changed: ValueListener) -> None:
-        """Adds a row for a declared value, with its title and sentence."""
         self.add_page_widget(build_field_row(declared, changed, self.page_content))
 
     def add_page_layout(self, layout: QLayout) -> None:

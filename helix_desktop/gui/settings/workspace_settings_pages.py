@@ -24,8 +24,6 @@ TURN_LIMITS: Sequence[tuple[str, str, str, Value, float]] = read_json_resource("
 
 
 class InstructionsPage(WorkspaceSettingsPage):
-    """The user's instructions to every agent of this workspace."""
-
     def __init__(self, bench: Workbench, doing: BackgroundRunner) -> None:
         super().__init__(tr("Instructions"), bench, doing)
         sentence = tr("These instructions are sent with the system prompt to every agent in this workspace, starting with the next message.")  # fmt: skip
@@ -165,8 +163,6 @@ class CheckpointsPage(WorkspaceSettingsPage):
 
 
 class TurnLimitsPage(WorkspaceSettingsPage):
-    """The limits at which a turn stops automatically."""
-
     def __init__(self, bench: Workbench, doing: BackgroundRunner) -> None:
         super().__init__(tr("Limits"), bench, doing)
         chosen = bench.workspace.settings.limits

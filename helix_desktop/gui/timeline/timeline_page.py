@@ -320,7 +320,6 @@ class TimelinePage(QWidget):
             TextComparisonDialog(self._doing, self._theme, titles, texts, self).open()
 
     def compare_views_around_fold(self) -> None:
-        """Shows the view before and after the chosen fold, side by side."""
         event, session, bench = self._chosen, self._session, self._bench
         if event is None or session is None or bench is None or event.history is not self.timeline.history:
             return

@@ -252,8 +252,6 @@ def parse_usage(value: Mapping[str, Json]) -> Usage:
 
 
 class ReplyAssembler:
-    """Assembles a reply from the chunks of its stream."""
-
     def __init__(self) -> None:
         self.whole: dict[str, Json] = {}
         self._parts: list[dict[str, Json]] = []

@@ -130,8 +130,6 @@ def parse_usage(value: Mapping[str, Json]) -> Usage:
 
 
 class ReplyAssembler:
-    """Assembles a reply from the chunks of its stream."""
-
     def __init__(self) -> None:
         self.whole: dict[str, Json] = {}
         self._message: dict[str, Json] = {"role": "assistant", "content": None}

@@ -158,8 +158,6 @@ def parse_usage(value: Mapping[str, Json]) -> Usage:
 
 
 class ReplyAssembler:
-    """Assembles a reply from the events of its stream."""
-
     def __init__(self) -> None:
         self.whole: dict[str, Json] = {}
         self._items: dict[int, Json] = {}

@@ -158,7 +158,6 @@ class ConversationSync:
             raise _busy_elsewhere_error(machine)
 
     async def renew_leases(self, at_work: Collection[str]) -> None:
-        """Renew the leases of conversations in which this machine works."""
         async with self._busy:
             ending = [one for one in at_work if self.leases.seconds_left(one) < self.lease / 2]
             if ending:

@@ -57,5 +57,4 @@ class KnownLeases:
         self._ends[conversation] = (self._now() if asked is None else asked) + seconds
 
     def set_writer_from_head(self, known: SharedProgress) -> None:
-        """Note the machine that wrote the known head."""
         self._writers[known.conversation] = (known.writer, known.contents.machine if known.contents else "")

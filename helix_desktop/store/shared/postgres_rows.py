@@ -168,7 +168,6 @@ class PostgresRowStore:
             postgres_pool.release_pool(self.server, self._pool)
 
     def run_transaction(self, *statements: "Statement") -> "list[Rows]":
-        """Run statements in one transaction, and return each one's rows."""
         try:
             return self._pool.run_in_transaction(statements)
         except self._psycopg.Error as error:

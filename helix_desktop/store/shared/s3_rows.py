@@ -321,7 +321,6 @@ class S3RowStore:
 
 
 def _with_checksum(index: bytes) -> bytes:
-    """Return the index with its SHA-256 appended."""
     return index + hashlib.sha256(index).digest()
 
 

@@ -137,7 +137,6 @@ class KnownFolders:
                     self._seen.pop(folder, None)
 
     def adopt_walk_result(self, found: WalkResult) -> list[PathChange]:
-        """Take over what a walk found, and return the differences."""
         self._resolve_hard_links(found)
         changes: list[PathChange] = []
         for folder, names in found.folders.items():

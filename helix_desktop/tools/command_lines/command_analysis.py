@@ -321,8 +321,6 @@ WRAPPER_READERS: dict[str, program_finder.WrapperReader] = {
 
 @dataclass(frozen=True, slots=True)
 class KnownPrograms:
-    """The programs that a line would start."""
-
     commands: tuple[program_finder.WrittenCommand, ...]
     is_plain: bool  # True if all commands are written out in full.
     doubts: tuple[str, ...] = ()  # Places that may start programs in ways not understood.
