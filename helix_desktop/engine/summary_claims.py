@@ -9,9 +9,11 @@ nothing is removed.
 import asyncio
 import re
 import zlib
+from base64 import b64encode
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from itertools import accumulate, chain, combinations
+from functools import cache
+from itertools import accumulate, chain, combinations, filterfalse
 
 from helix_desktop.engine import span_text_and_detail_sources
 from helix_desktop.engine.agent_findings import split_sentences
@@ -22,6 +24,7 @@ from helix_desktop.engine.ports import ContentCache
 from helix_desktop.engine.stated_rules_and_decisions import compile_rule_words, read_rule_words
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.resources import resources_folder
 
 SEARCHED_PIECE = 2_000  # Searching more characters at once would block other threads.
 COUNTABLE = 12  # Whole numbers up to this need no source, as the writer may have counted something.
@@ -38,6 +41,7 @@ _KINDS = "files,figures,prices,code names,names,no names,german,no claims,versio
 _FILE, _FIGURE, _PRICE, _CODE, _NAME, _NO_NAME, _GERMAN, _NO_CLAIM, _VERSION, _ROUNDED, _QUOTATION, _SHORT_YEAR = map(
     compile_rule_words, _KINDS.split(",")
 )
+_STRANGE = compile_rule_words("strange")  # Where a word in small letters or in the first place may be a name.
 _LINE_NUMBER = re.compile(r" {0,9}(\d{1,9})(?:\t|→|[:|](?!\d))")  # As in a listing of a file.
 _DIGITS = re.compile(r"\d{1,30}")
 _MONTHS = ("", *read_rule_words("months"))  # The calendar's own names depend on the locale.
@@ -113,7 +117,7 @@ class _KnownWords:
         self._codes = {word for word in capitals if written.isdisjoint((word.lower(), word.capitalize()))}
         self._codes.difference_update(read_rule_words("no places"))
         files = {file for piece in self._pieces() if "." in piece or "/" in piece for file in _FILE.findall(piece)}
-        self._files = set(map(_casefolded_base_name, files))
+        self._files = {file.casefold().rpartition("/")[2] for file in files}
         self._suffixes = {file.casefold().rpartition(".")[2] for file in files if "/" in file}
         numbers, self._columns = set[float](), defaultdict[str, list[float]](list)
         self._listed = set[float]()  # The numbers of lines in listings.
@@ -150,6 +154,8 @@ class _KnownWords:
                 yield file
         rest = _FILE.sub(" ", rest)
         yield from (name for name in _find_names_in_sentence(rest) if not self._has_name(name))
+        strange = [] if _GERMAN.search(rest) else filterfalse(_NO_NAME.search, map("".join, _STRANGE.findall(rest)))
+        yield from (word for word in strange if not (is_light_word(word) or self._has_name(word) or _is_common(word)))
         figures = _FIGURE.findall(rest)
         listed: set[float] = self._listed if "line" in rest or _LINE_NUMBER.match(rest) else set()
         rounded = set(_ROUNDED.findall(rest))
@@ -169,7 +175,7 @@ class _KnownWords:
 
     def _has_file(self, file: str) -> bool:
         """Whether a file's name occurs, also in an address. What ends like no path is code."""
-        name = _casefolded_base_name(file)
+        name = file.casefold().rpartition("/")[2]
         is_code = "/" not in file and name.rpartition(".")[2] not in self._suffixes
         if "." not in name or name in self._files or is_code:
             return True
@@ -194,11 +200,11 @@ class _KnownWords:
         return is_month or bool({word, word.removesuffix("s")} & self._words)
 
     def _has_abbreviation(self, name: str) -> bool:
-        """Whether the name's beginning or its initials occur in capitals."""
+        """Whether the name's beginning, its initials or the code of a city's airport occur in capitals."""
         letters, initials = name.upper().replace(" ", ""), "".join(word[0] for word in name.split())
-        return name.istitle() and any(
-            letters.startswith(code) or (initials[1:] and code.startswith(initials)) for code in self._codes
-        )
+        starts = [code for code in self._codes if initials[1:] and code.startswith(initials)]
+        near = [line for line in read_rule_words("airports") if line[4:] == name.lower() and line[:3] in self._codes]
+        return name.istitle() and bool(starts or near or any(map(letters.startswith, self._codes)))
 
     def _has_figure(self, text: str, unit: str, beside: Sequence[float]) -> bool:
         """Whether a figure occurs, also rounded, converted, or computed from others."""
@@ -249,8 +255,11 @@ def _find_names_in_sentence(sentence: str) -> Iterator[str]:
             yield inside or named
 
 
-def _casefolded_base_name(file: str) -> str:
-    return file.casefold().rpartition("/")[2]
+@cache
+def _is_common(word: str) -> bool:
+    """Whether the token vocabulary has each of its parts as a whole."""
+    tokens = (resources_folder() / "encodings" / "o200k_base.tiktoken").read_bytes()
+    return all(b"\n%s " % b64encode(f" {part}".encode()) in tokens for part in word.lower().split("-"))
 
 
 def _normalise_case_and_spaces(text: str) -> str:

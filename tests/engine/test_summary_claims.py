@@ -445,3 +445,22 @@ def test_versions_and_who_did_something_have_a_source(summary: str, found: str) 
     seen = "sphinx==1.7.6, the ticket was closed by ncsaba 2025-11-05"
     claims = find_unsupported_claims(summary, [DetailSource(1, "output", seen)])
     assert claims == ([f"{found} — {summary}"] if found else [])
+
+
+@pytest.mark.parametrize(
+    ("summary", "found"),
+    [
+        ("The hooks are run by huskytool.", "huskytool"),
+        ("It is compared with deskpilot-mcp.", "deskpilot-mcp"),
+        ("Podmanix replaces the daemon.", "Podmanix"),
+        ("It was taken over verbatim and run by hand.", ""),
+        ("Rebooking was refused.", ""),
+        ("Case handed to a human agent.", ""),
+        ("It flies to Orlando (New York–Newark first).", ""),
+        ("It flies to Phoenix.", "Phoenix"),
+    ],
+)
+def test_a_word_that_is_hardly_english_may_be_a_name(summary: str, found: str) -> None:
+    """The defect: a name in small letters or in the first place was not searched for, a city not found by its airport."""
+    claims = find_unsupported_claims(summary, [DetailSource(1, "output", "the daemon, from MCO by EWR and JFK")])
+    assert claims == ([f"{found} — {summary}"] if found else [])
