@@ -5,7 +5,6 @@ Existing sessions stay as they are: a new file appears with its whole content. N
 
 import errno
 import json
-import os
 import re
 import stat
 import sys
@@ -50,6 +49,7 @@ from helix_desktop.histories.session_from_facts import (
 )
 from helix_desktop.histories.tool_translation import MessageTranslation
 from helix_desktop.resources import read_table
+from helix_desktop.tools.workspace_roots import write_file_beside
 
 if sys.platform == "win32":
     from helix_desktop.tools import folder_handles_windows as folders
@@ -326,7 +326,12 @@ def _write_new_file(root: Path, relative_path: str, content: bytes) -> None:
     for part in accumulate(folder.split("/") if folder else (), "{}/{}".format):
         _create_folder_or_refuse_link(root, part)
     with folders.open_folder(root, folder) as place:
-        _write_file_atomically(place, name, content)
+        draft = write_file_beside(place, name, content, 0o600, replaces=False)
+        try:
+            place.move_to_new_name(draft, name)
+        finally:
+            with suppress(FileNotFoundError):
+                place.delete_entry(draft)
 
 
 def _create_folder_or_refuse_link(root: Path, relative_path: str) -> None:
@@ -336,18 +341,3 @@ def _create_folder_or_refuse_link(root: Path, relative_path: str) -> None:
             place.create_folder(name)
         if stat.S_ISLNK(place.stat_entry(name).st_mode):
             raise OSError(errno.ELOOP, f"{name} is a link", relative_path)
-
-
-def _write_file_atomically(folder: folders.OpenFolder, name: str, content: bytes) -> None:
-    draft = f".{name[:200]}-{os.urandom(4).hex()}"
-    try:
-        with os.fdopen(folder.create_file(draft), "wb") as file:
-            if sys.platform != "win32":
-                os.fchmod(file.fileno(), 0o600)
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        folder.move_to_new_name(draft, name)
-    finally:
-        with suppress(FileNotFoundError):
-            folder.delete_entry(draft)

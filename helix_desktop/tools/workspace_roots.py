@@ -243,7 +243,7 @@ def restore_entry(roots: WorkspaceRoots, place: RootPath, content: bytes | None,
         if link:
             folder.create_link(link, name)
         elif content is not None:
-            _write_beside(folder, name, content, mode, replaces=True)
+            write_file_beside(folder, name, content, mode, replaces=True)
 
 
 def normalise_spelling(path: str) -> str:
@@ -369,7 +369,7 @@ def _write_if_unchanged(roots: WorkspaceRoots, place: RootPath, content: bytes |
         if (None if now is None else Digest.of_content(now).raw) != digest:
             raise ActionRefused(said, remedy="Read the file again first.")
         at_once = sys.platform == "win32"
-        beside = "" if content is None else _write_beside(folder, name, content, mode, replaces=at_once)
+        beside = "" if content is None else write_file_beside(folder, name, content, mode, replaces=at_once)
         try:
             if sys.platform == "win32":
                 if content is None:
@@ -383,7 +383,7 @@ def _write_if_unchanged(roots: WorkspaceRoots, place: RootPath, content: bytes |
             raise ActionRefused(said, remedy="Read the file again first.") from None
 
 
-def _write_beside(folder: folders.OpenFolder, name: str, content: bytes, mode: int, *, replaces: bool) -> str:
+def write_file_beside(folder: folders.OpenFolder, name: str, content: bytes, mode: int, *, replaces: bool) -> str:
     """Write and sync a new file beside the one it will replace, or has already replaced (`replaces`)."""
     beside = f".{name[:60]}.{token_hex(6)}.helix"
     handle = folder.create_file(beside)

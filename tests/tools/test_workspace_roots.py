@@ -345,7 +345,7 @@ def test_a_file_in_a_folder_that_cannot_be_written_is_named(
     def refuse(*_: object, **__: object) -> None:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
-    monkeypatch.setattr(workspace_roots, "_write_beside", refuse)
+    monkeypatch.setattr(workspace_roots, "write_file_beside", refuse)
     monkeypatch.setattr(folder_handles.OpenFolder, "create_folder", refuse)
     roots = WorkspaceRoots.from_folders([tmp_path])
     with pytest.raises(ActionRefused, match=f"operation on {name.partition('/')[0]} .Read-only file system"):
