@@ -24,6 +24,7 @@ from helix_desktop.engine.facts import Fact, ModelReplied, Text, ToolCall, ToolR
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import InvalidInput
 from helix_desktop.histories import openai_chat_export
+from helix_desktop.histories.leaked_keys import find_keys_in_facts, mask_key
 from helix_desktop.histories.program_names import history_kinds_of_agents
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
@@ -70,6 +71,10 @@ async def print_conversation(arguments: Namespace, workspace: StoredWorkspace, c
     await workspace_access.print_result(arguments, console, told, *lines)
     if left := messages[len(shown) :]:
         await console.print_error(f"{len(left):,} more messages. To see them, add --from {left[0].seq}.")
+    contents = () if workspace.link else (await workspace.cache.read_contents(outputs)).values()
+    if keys := ", ".join(map(mask_key, find_keys_in_facts(shown, contents))):
+        way = workspace_access.WAY_TO_FORGET.format(workspace.id)
+        await console.print_error(f"This looks like a key: {keys}. {way}")
     return 0
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from helix_desktop import commands, running_instance
 from helix_desktop.commands import Subparsers, add_noun, add_subcommand, format_local_time, workspace_access
-from helix_desktop.commands.workspace_access import NOTHING_REMOVED, open_all_workspaces
+from helix_desktop.commands.workspace_access import NOTHING_REMOVED, WAY_TO_FORGET, open_all_workspaces
 from helix_desktop.console import Console, Terminal
 from helix_desktop.errors import HelixError, InvalidInput
 from helix_desktop.gateway import project_workspace, wrapped_agent
@@ -33,6 +33,7 @@ CLAIM = "recorder"
 NOT_AGAIN = "They are not recorded again, even if the agent continues them. To record one, import its file."
 STILL_THERE = "What was recorded before is kept. To delete it, use `recorder forget`."
 RECORDED_TOO = "Conversations from the time when these were excluded are recorded now, too."
+KEY = "Text that looks like a key was recorded in conversation"
 IN_USE_SECONDS = 3600.0  # A database counts as in use for this many seconds, because it records only a turn's start.
 
 
@@ -137,6 +138,7 @@ def _print_recorder_status(arguments: Namespace, notes: Sequence[str] = ()) -> i
         "last_import": running.get("last_import", 0.0),
         "trouble": running.get("trouble", ""),
         "damaged": running.get("damaged", []),
+        "keys": running.get("keys", []),
     }
     return asyncio.run(workspace_access.print_result(arguments, Terminal(), found, *_describe_status(found), *notes))
 
@@ -153,7 +155,7 @@ def _describe_status(found: Mapping[str, Any]) -> Iterator[str]:
     yield f"Each conversation is saved in the workspace for its folder, in {found['keeps_in']}."
     if found["last_import"]:
         yield f"The last recording was at {format_local_time(found['last_import'])}."
-    yield from found["damaged"]
+    yield from (*found["damaged"], *found["keys"])
     if found["trouble"]:
         yield f"The last import failed and will be tried again: {found['trouble']}"
 
@@ -176,7 +178,7 @@ def _answer_import_request(
     """`read`: pairs of database and folder that this process has read. It reads them again only if they are in use."""
     copies = Path(request["copies"]) if "copies" in request else None
     files = list(original_paths_of_copies(copies)) if copies is not None else [Path(name) for name in request["files"]]
-    imported, trouble, damaged = 0, "", list[str]()
+    imported, trouble, damaged, keys = 0, "", list[str](), list[str]()
     for workspace, command in _group_imports_by_workspace(where, files, copies or where.data / "no-copies", read):
         console = CollectingConsole()
         try:
@@ -186,11 +188,13 @@ def _answer_import_request(
                 told = json.loads(console.answers[-1])
                 imported += len(told["imported"])
                 damaged += [one for one in told["complaints"] if " is damaged. " in one]
+                found = ((key["key"], name) for key in told["keys"] for name in key["places"])
+                keys += [f"{KEY} {name}: {key}. {WAY_TO_FORGET.format(workspace)}" for key, name in found]
         except (HelixError, OSError) as error:
             trouble = str(error)
     if trouble:
         read.clear()
-    return {"imported": imported, "trouble": trouble, "damaged": damaged}
+    return {"imported": imported, "trouble": trouble, "damaged": damaged, "keys": keys}
 
 
 def _group_imports_by_workspace(

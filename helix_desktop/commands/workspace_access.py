@@ -45,6 +45,7 @@ Work = Callable[[Namespace, "StoredWorkspace", Console], Awaitable[int]]
 ASKING = 3  # The exit code that tells another process of this program: "the user must agree first".
 LASTING_PATIENCE = 1.0
 TOLD_EVERY = 2.0  # The interval between progress reports, in seconds.
+WAY_TO_FORGET = "To remove it, use `helix-desktop forget -w {} --text -`."
 NOTHING_REMOVED = "Removed 0 conversations and 0 entries (0 bytes)."
 PATIENCE = 5.0  # The process that has the workspace open must answer within this many seconds.
 

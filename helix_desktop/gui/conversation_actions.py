@@ -11,9 +11,11 @@ from typing import Any
 
 from PySide6.QtWidgets import QWidget
 
+from helix_desktop.engine.facts import Recorded, ToolReturned
 from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.engine.ports import EmptyTrashResult
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gui import question_dialogs
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.common.figure_formats import format_byte_size
 from helix_desktop.gui.copy_bring_back import CopyBringBack, explain_copies_left, find_files_left_in_copies
@@ -23,8 +25,10 @@ from helix_desktop.gui.sentence_translation import join_sentences, translate_sen
 from helix_desktop.gui.text_file_saving import file_name_from_title, save_text_file
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.workbench_types import FolderCopy, Session, Workbench
+from helix_desktop.histories.leaked_keys import find_keys_in_facts, mask_key
 from helix_desktop.histories.program_names import AGENTS_TO_CONTINUE_IN
 
+OFFER_MS = 600_000  # An offer that is made only once stays until the user closes it.
 SUFFIX_BY_EXPORT_FORM = {"markdown": ".md", "json": ".json", "openai": ".jsonl"}
 
 
@@ -158,6 +162,29 @@ class ConversationActions:
             self.doing.run_in_background(find_files_left_in_copies(bench, copied), then=ask_about_copies)
         else:
             ask_about_copies(())
+
+    def offer_to_forget_keys(self, bench: Workbench, new_facts: Sequence[Recorded]) -> None:
+        """Offers once to forget texts that look like keys in what was recorded since the last offer."""
+
+        async def find_new_keys() -> Sequence[str]:
+            results = [one.fact for one in new_facts if isinstance(one.fact, ToolReturned)]
+            contents = await bench.workspace.cache.read_contents([one.output.digest for one in results if not one.head])
+            return await asyncio.to_thread(find_keys_in_facts, new_facts, contents.values())
+
+        async def forget_keys(keys: Sequence[str]) -> None:
+            for key in keys:
+                await bench.forget_content(text=key)
+            self.notices.show_notice(format_count(len(keys), "{n} key was removed.", "{n} keys were removed."))
+
+        def offer(keys: Sequence[str]) -> None:
+            masked, run = [mask_key(key) for key in keys], self.doing.run_in_background
+            words = tr("This conversation contains text that looks like keys: {keys}", keys=", ".join(masked))
+            button = format_count(len(keys), "Forget the key…", "Forget the {n} keys…")
+            ask = partial(question_dialogs.ask_to_forget_keys, self.window, masked, lambda: run(forget_keys(keys)))
+            if keys:
+                self.notices.show_notice(words, button=button, act=ask, shown_ms=OFFER_MS)
+
+        self.doing.run_in_background(find_new_keys(), then=offer)
 
     def fork_and_open(self, bench: Workbench, row: ConversationListRow, seq: int = 0, *, in_copy: bool = False) -> None:
         """Forks at the end or at the fact `seq`, and opens the fork. `in_copy`: in a copy of the folders."""

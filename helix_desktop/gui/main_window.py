@@ -590,6 +590,11 @@ class MainWindow(WindowFrame):
         if session is not None:
             chat.bridge.listen_to_session(session.subscribe_to_events)
             self.current_activity.mark_failure_seen(name)
+            searched, facts = ("keys", bench.id, name), session.conversation.state.facts
+            new = facts[self.state_file.get_remembered(*searched, default=0) :]
+            if new and (row := self.find_row_of_conversation(name)) is not None and row.agent:
+                self.state_file.remember_value(*searched, value=len(facts))
+                self.conversation_actions.offer_to_forget_keys(bench, new)
         if chat is self.chat:
             self.focus_current_composer()
 

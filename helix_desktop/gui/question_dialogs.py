@@ -38,6 +38,11 @@ def ask_to_confirm(parent: QWidget, title: str, text: str, yes: str, then: Calla
     return ask_to_choose_one(parent, title, text, "", [(yes, then)])
 
 
+def ask_to_forget_keys(parent: QWidget, masked_keys: Sequence[str], then: Callable[[], object]) -> QMessageBox:
+    text = tr("These keys will be permanently removed from conversations, outputs and backups. The other programs' files will still contain them:\n\n{keys}", keys="\n".join(masked_keys[:20]))  # fmt: skip
+    return ask_to_confirm(parent, tr("Forget keys"), text, tr("Forget them"), then)
+
+
 def ask_allow_all(parent: QWidget, then: Callable[[], object]) -> QMessageBox:
     text = tr("In all conversations of this workspace, agents can run commands, change files and use tools without asking you first. Rules that deny something still apply.")  # fmt: skip
     return ask_to_confirm(parent, tr("Allow everything?"), text, tr("Allow everything"), then)

@@ -1,14 +1,17 @@
 """Finds text in a history that looks like a key, so that its owner can have it forgotten."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+from helix_desktop.engine.fact_encoding import encode_fact
+from helix_desktop.engine.facts import Recorded
 from helix_desktop.engine.stated_rules_and_decisions import read_message_patterns
 from helix_desktop.resources import read_word_lists
 
 # Each key contains one of these, and most texts contain none. Patterns with a fixed first character are fastest.
 _MARKS = [re.compile(mark) for mark in read_word_lists("history_words")["key_marks"]]
 _KEY = re.compile(read_message_patterns()["key"])
+_LINE_END = re.compile(r"\\+n")
 _AT_ONCE = 1 << 16  # Longer texts are searched in parts, because a search blocks other threads.
 _OVERLAP = 4_096
 
@@ -20,6 +23,12 @@ def find_keys(text: str) -> Iterator[str]:
         if any(mark.search(text, start, end + _OVERLAP) for mark in _MARKS):
             found = _KEY.finditer(text, start, end + _OVERLAP)
             yield from (match[0] for match in found if match.start() < end)
+
+
+def find_keys_in_facts(recorded: Iterable[Recorded], contents: Iterable[bytes]) -> list[str]:
+    """Return each key once, as it was written: in facts, and in arguments of calls, line ends are escaped."""
+    texts = (*(encode_fact(one.fact) for one in recorded), *(one.decode("utf-8", "replace") for one in contents))
+    return [*dict.fromkeys(_LINE_END.sub("\n", key) for text in texts for key in find_keys(text))]
 
 
 def mask_key(key: str) -> str:

@@ -97,7 +97,8 @@ class HistoryRecorder:
         self._settings_read = -SETTINGS_SECONDS
         self._end_read = self._end_write = -1  # A pipe that ends the wait for a change.
         self._failures = self._deaths = 0
-        self.last_import, self.trouble, self.damaged = 0.0, "", dict[str, None]()
+        self.last_import, self.trouble = 0.0, ""
+        self.damaged, self.keys = dict[str, None](), dict[str, None]()  # Sentences, each once.
 
     def start_recording(self) -> None:
         self._end_read, self._end_write = os.pipe()
@@ -115,8 +116,8 @@ class HistoryRecorder:
             wait_for_thread(END_SECONDS)
 
     def recorder_status_as_json(self) -> dict[str, Any]:
-        told = {"last_import": self.last_import, "trouble": self.trouble, "damaged": [*self.damaged]}
-        return {**told, "pid": self._importing.pid}
+        told = {"last_import": self.last_import, "trouble": self.trouble, "pid": self._importing.pid}
+        return {**told, "damaged": [*self.damaged], "keys": [*self.keys]}
 
     def _watch_folders(self) -> None:
         from watchfiles._rust_notify import RustNotify
@@ -262,6 +263,7 @@ class HistoryRecorder:
         self._deaths = self._deaths + 1 if answer is None else 0
         self.trouble = answer["trouble"] if answer is not None else "The importing process ended."
         self.damaged |= dict.fromkeys((answer or {}).get("damaged", ()))
+        self.keys |= dict.fromkeys((answer or {}).get("keys", ()))
         self._failures = self._failures + 1 if self.trouble else 0
         if self.trouble:
             log.warning("recording: %s", self.trouble)

@@ -127,7 +127,7 @@ def test_the_conversations_of_all_agents_are_imported_together(
     commands = list(recorder_command._group_imports_by_workspace(where, files, tmp_path / "no-copies", set()))
     assert [words[:3] for _, words in commands] == [[str(file) for file in files]]
     answer = recorder_command._answer_import_request(where, {"files": [str(file) for file in files]}, set())
-    assert answer == {"imported": 3, "trouble": "", "damaged": []}
+    assert answer == {"imported": 3, "trouble": "", "damaged": [], "keys": []}
     rows = files[0].read_bytes().splitlines(keepends=True)
     files[0].write_bytes(b"".join([b"\0" * 9 + b"\n", *rows[1:3], b"\0" * 9 + b"\n", *rows[4:]]))
     answer = recorder_command._answer_import_request(where, {"files": [str(files[0])]}, set())
@@ -140,3 +140,35 @@ def test_the_conversations_of_all_agents_are_imported_together(
     monkeypatch.setattr(recorder_command, "ask_resident", running)
     assert kept in helix("recorder", "status")[1].splitlines()
     assert json.loads(helix("recorder", "status", "--json")[1])["damaged"] == [kept]
+
+
+def test_keys_in_a_recorded_conversation_are_named_in_shortened_form(
+    tmp_path: Path, helix: Helix, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only an import did this: a recorded conversation with three keys showed nothing at all."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("CLAUDE_CONFIG_DIR", raising=False)
+    key, other = "ghp_" + "aB3d" * 9, "sk-" + "ant-api03-" + "x1Y2" * 8
+    rows = written.claude_session()
+    rows[0] = written.claude_said(1, None, f"my key is {key}")
+    rows[4] = written.claude_said(5, 4, [written.result("t1", f"{written.OUTPUT}\nKEY={other}\n")])
+    file = written.lines(tmp_path / ".claude/projects/p/session-1.jsonl", rows)
+    where = program_folders.find_program_folders()
+    answer = recorder_command._answer_import_request(where, {"files": [str(file)]}, set())
+    (workspace,) = json.loads(helix("workspace", "list", "--json")[1])
+    (row,) = json.loads(helix("conversation", "list", "-w", workspace["id"], "--json")[1])
+    command = f"`helix-desktop forget -w {workspace['id']} --text -`"
+    told = f"Text that looks like a key was recorded in conversation {row['id']}: %s. To remove it, use {command}."
+    assert answer["keys"] == [told % "ghp_aB3…3d", told % "sk-ant-…Y2"]
+    _, out, err = helix("conversation", "show", "-w", workspace["id"], row["id"])
+    assert err == f"This looks like a key: ghp_aB3…3d, sk-ant-…Y2. To remove it, use {command}.\n"
+    assert other not in out
+
+    async def running(*_: object) -> dict[str, object]:
+        return {"recorder": answer}
+
+    monkeypatch.setattr(recorder_command, "ask_resident", running)
+    assert (told % "ghp_aB3…3d") in helix("recorder", "status")[1].splitlines()
+    assert json.loads(helix("recorder", "status", "--json")[1])["keys"] == answer["keys"]
+    again = recorder_command._answer_import_request(where, {"files": [str(file)]}, set())
+    assert again["keys"] == [], "it is named once"

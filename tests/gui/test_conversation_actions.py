@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QFileDialog, QMessageBox
 
-from helix_desktop.engine.facts import ToolReturned
+from helix_desktop.engine.facts import Text, ToolReturned, UserSaid
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.histories.program_names import AGENTS_TO_CONTINUE_IN
 from tests.gui import story
@@ -124,3 +125,26 @@ def test_files_are_looked_for_and_saved_in_the_workspaces_folder_at_first(
         dialog = window.findChildren(QFileDialog)[-1]
         assert Path(dialog.directory().absolutePath()) == tmp_path
         dialog.close()
+
+
+def test_keys_in_a_recorded_conversation_are_offered_once_to_be_forgotten(
+    window: MainWindow, bench: FakeWorkbench, session: FakeSession
+) -> None:
+    """Only an import offered this: a recorded conversation with three keys showed nothing at all."""
+    key = "ghp_" + "aB3d" * 9
+    session.append(UserSaid((Text(f"my key is {key}", 8),)))
+    window.show_session_or_new(session)
+    assert window.notices.isHidden(), "the user's own conversation"
+    bench.rows[session.id] = replace(bench.rows[session.id], agent="Claude Code")
+    window.show_session_or_new(session)
+    assert window.notices.shown_text == "This conversation contains text that looks like keys: ghp_aB3…3d"
+    window.notices.run_notice_action()
+    question = window.findChildren(QMessageBox)[-1]
+    assert "ghp_aB3…3d" in question.text()
+    assert key not in question.text()
+    press(window, "Forget them")
+    assert bench.forgotten == [key]
+    assert window.notices.shown_text == "1 key was removed."
+    window.notices.hide()
+    window.show_session_or_new(session)
+    assert window.notices.isHidden(), "it is offered once"

@@ -11,7 +11,7 @@ from helix_desktop.gui.common import widgets
 from helix_desktop.gui.common.figure_formats import format_byte_size
 from helix_desktop.gui.importing import history_import_port
 from helix_desktop.gui.importing.found_conversations import FoundConversationTree
-from helix_desktop.gui.question_dialogs import ask_to_confirm, show_text_box
+from helix_desktop.gui.question_dialogs import ask_to_confirm, ask_to_forget_keys, show_text_box
 from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.theme import set_widget_look
@@ -240,11 +240,7 @@ class ImportConversationsDialog(widgets.TransientDialog):
         self._on_conversations_changed()
 
     def _ask_to_forget_keys(self) -> None:
-        text = tr(
-            "These keys will be permanently removed from the conversations, outputs and backups of all workspaces. The other programs' files will still contain them:\n\n{keys}",
-            keys="\n".join(self._outcome.masked_keys[:20]),
-        )
-        ask_to_confirm(self, tr("Forget keys"), text, tr("Forget them"), self._forget_found_keys)
+        ask_to_forget_keys(self, self._outcome.masked_keys, self._forget_found_keys)
 
     def _forget_found_keys(self) -> None:
         self._keys.setEnabled(False)
