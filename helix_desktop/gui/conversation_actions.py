@@ -25,7 +25,6 @@ from helix_desktop.gui.sentence_translation import join_sentences, translate_sen
 from helix_desktop.gui.text_file_saving import file_name_from_title, save_text_file
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.workbench_types import FolderCopy, Session, Workbench
-from helix_desktop.histories.leaked_keys import find_keys_in_facts, mask_key
 from helix_desktop.histories.program_names import AGENTS_TO_CONTINUE_IN
 
 OFFER_MS = 600_000  # An offer that is made only once stays until the user closes it.
@@ -165,6 +164,7 @@ class ConversationActions:
 
     def offer_to_forget_keys(self, bench: Workbench, new_facts: Sequence[Recorded]) -> None:
         """Offers once to forget texts that look like keys in what was recorded since the last offer."""
+        from helix_desktop.histories.leaked_keys import find_keys_in_facts, mask_key
 
         async def find_new_keys() -> Sequence[str]:
             results = [one.fact for one in new_facts if isinstance(one.fact, ToolReturned)]

@@ -1,25 +1,23 @@
 """Switches the gateway on and off for the window, and changes the agents' configuration files."""
 
-from __future__ import annotations
-
 import asyncio
 import shlex
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from helix_desktop.errors import HelixError
 from helix_desktop.fast_dataclass import dataclass
-
-if TYPE_CHECKING:
-    from helix_desktop.gateway.address_in_agent_settings import AgentSettingsChange
-    from helix_desktop.gateway.agent_cost_and_savings import Figures
-    from helix_desktop.gateway.known_agents import KnownAgent
-    from helix_desktop.gateway.registration import GatewayRegistration
-    from helix_desktop.program_folders import ProgramFolders
-    from helix_desktop.resident.resident_client import HeldRegistration
+from helix_desktop.gateway import address_in_agent_settings, known_agents, wrapped_agent
+from helix_desktop.gateway.address_in_agent_settings import AgentSettingsChange
+from helix_desktop.gateway.agent_cost_and_savings import Figures
+from helix_desktop.gateway.known_agents import KnownAgent
+from helix_desktop.gateway.registration import GatewayRegistration
+from helix_desktop.program_folders import ProgramFolders
+from helix_desktop.resident import agent_connecting
+from helix_desktop.resident.resident_client import HeldRegistration
 
 PROGRAM = "helix-desktop"
 
@@ -74,8 +72,6 @@ class ConnectedAgents:
         return await asyncio.to_thread(self._fetch_agents_overview)
 
     def _fetch_agents_overview(self) -> AgentConnections:
-        from helix_desktop.gateway import agent_cost_and_savings, known_agents, wrapped_agent
-
         held = self._find_or_create_gateway_registration()
         url = held.first_address if held is not None else ""
         told: dict[str, Any] = (wrapped_agent.fetch_gateway_status(url) or {}) if url else {}
@@ -85,8 +81,8 @@ class ConnectedAgents:
             self._build_agent_row(agent, seen.get(agent.title, {}), today)
             for agent in known_agents.KNOWN_AGENTS.values()
         ]
-        names = list(agent_cost_and_savings.Figures.__dataclass_fields__)[3:]  # Without conversation, agent and title.
-        whole = agent_cost_and_savings.Figures("", "", "", *(sum(one[name] for one in today) for name in names))
+        names = list(Figures.__dataclass_fields__)[3:]  # Without conversation, agent and title.
+        whole = Figures("", "", "", *(sum(one[name] for one in today) for name in names))
         other = held.addresses[1] if held is not None and len(held.addresses) > 1 else ""
         return AgentConnections(url.partition("/t/")[0], rows, whole, other)
 
@@ -102,18 +98,12 @@ class ConnectedAgents:
         return self._watching
 
     def _register_window(self, *others: GatewayRegistration, starts: bool) -> HeldRegistration:
-        from helix_desktop.gateway import wrapped_agent
-        from helix_desktop.gateway.registration import GatewayRegistration
-        from helix_desktop.resident.resident_client import HeldRegistration
-
         command, own = wrapped_agent.command_of_this_program(self._where), GatewayRegistration("", sees_all=True)
         return HeldRegistration(self._where, command, own, *others, starts=starts).__enter__()
 
     def _build_agent_row(
         self, agent: KnownAgent, seen: Mapping[str, Any], today: Sequence[Mapping[str, Any]]
     ) -> ConnectedAgentRow:
-        from helix_desktop.gateway import address_in_agent_settings
-
         own = [one for one in today if one["agent"] == agent.title]
         return ConnectedAgentRow(
             agent.name,
@@ -133,10 +123,10 @@ class ConnectedAgents:
         await asyncio.to_thread(self._start_resident_gateway if on else self._stop_resident_gateway)
 
     def _start_resident_gateway(self) -> None:
-        from helix_desktop.gateway import gateway_server, registration
+        from helix_desktop.gateway import gateway_server  # It takes time, and this is done in a thread.
 
         if self._switched_on is None or not self._switched_on.is_held:
-            others = registration.GatewayRegistration(gateway_server.read_or_create_token(self._where))
+            others = GatewayRegistration(gateway_server.read_or_create_token(self._where))
             self._switched_on = self._register_window(others, starts=True)
 
     def _stop_resident_gateway(self) -> None:
@@ -151,17 +141,12 @@ class ConnectedAgents:
         await asyncio.to_thread(self._connect_or_disconnect_agent, name)
 
     def _plan_configuration_change(self, name: str) -> AgentSettingsChange:
-        from helix_desktop.gateway import address_in_agent_settings, known_agents
-        from helix_desktop.resident import agent_connecting
-
         agent = known_agents.find_known_agent(name)
         if address_in_agent_settings.is_agent_connected(agent, self._where.config):
             return address_in_agent_settings.plan_address_removal(agent, self._where.config)
         return agent_connecting.prepare_agent_connection(agent, self._where)
 
     def _connect_or_disconnect_agent(self, name: str) -> None:
-        from helix_desktop.resident import agent_connecting
-
         change = self._plan_configuration_change(name)
         connects = change.registration is not None
         (agent_connecting.connect_agent if connects else agent_connecting.disconnect_agent)(change, self._where)
