@@ -11,13 +11,15 @@ from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from helix_desktop import concurrency, running_instance
+from helix_desktop.acp_agent.workspace_switch import WorkspacePipe, WorkspaceSwitch
 from helix_desktop.commands import Subparsers, add_subcommand, workspace_access
 from helix_desktop.console import Console, Terminal
 from helix_desktop.errors import ActionRefused, InvalidInput
+from helix_desktop.gateway import project_workspace
 
 if TYPE_CHECKING:
     from helix_desktop.acp_agent.editor_requests import EditorAgent
-    from helix_desktop.acp_agent.workspace_switch import WorkspacePipe
     from helix_desktop.store.stored_workspace import StoredWorkspace
     from helix_desktop.workbench import Workbench
 
@@ -28,7 +30,6 @@ def add_acp_command(nouns: Subparsers) -> None:
 
 async def run_acp_command(arguments: Namespace) -> int:
     """Serves the editor until it closes its input. Nothing but messages may be written to standard output."""
-    from helix_desktop.acp_agent.workspace_switch import WorkspaceSwitch
 
     async def open_line(workspace: str, console: WorkspacePipe) -> int:
         given = Namespace(**vars(arguments))
@@ -50,8 +51,6 @@ def _write_to_editor(data: bytes) -> None:
 
 def _find_editor_workspace(arguments: Namespace, folder: Path) -> str:
     """Returns the workspace that is named, or that of the editor's folder, which is created if necessary."""
-    from helix_desktop.gateway import project_workspace
-
     workspaces, folder = workspace_access.open_all_workspaces(arguments.places), folder.resolve()
     if arguments.workspace:
         return workspaces.find_known_workspace(arguments.workspace).id
@@ -81,7 +80,6 @@ async def serve_editor_in_workspace(arguments: Namespace, workspace: StoredWorks
 
 async def _serve_until_released(bench: Workbench, agent: EditorAgent, console: Console) -> int:
     """Serves the editor until it disconnects, or until a window wants to open the workspace and nothing is running."""
-    from helix_desktop import concurrency, running_instance
     from helix_desktop.gateway import gateway_workspaces
 
     owner, released = concurrency.OwnedTasks("editor"), False

@@ -34,20 +34,15 @@ class AgentOutput:
     stored: facts.Stored | None = None  # Set if the content is already in the cache.
 
 
-async def await_directly(work: Awaitable[Any]) -> Any:
-    """Await the work. A replay passes another function, which also measures the time."""
-    return await work
-
-
 @dataclass(eq=False)
 class AgentFollower:
-    """Records an agent. `waiting` wraps waits that delay it; `stored` is told of each output."""
+    """Records an agent. `waiting` wraps waits that delay it, so that a replay measures them; `stored` is told of each output."""
 
     conversation: Conversation
     folding: ConversationFolding
     cache: ContentCache
     tokens: TokenCounter
-    waiting: Callable[[Awaitable[Any]], Awaitable[Any]] = await_directly
+    waiting: Callable[[Awaitable[Any]], Awaitable[Any]] = lambda work: work
     stored: Callable[[facts.Stored, str], object] = lambda _stored, _text: None
     # The name and arguments of each call that returned content seen before, with the content's hash.
     _reads: set[tuple[str, str, bytes]] = field(default_factory=set, init=False)

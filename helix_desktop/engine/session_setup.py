@@ -1,8 +1,8 @@
 """What a session and its turns work with, and their limits: values and functions only."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, Protocol, TypeVar
 
 from helix_desktop.engine import facts, ports
@@ -74,11 +74,6 @@ async def _no_file_changes(_conversation: str) -> Sequence[facts.FilesChanged]:
     return ()
 
 
-@asynccontextmanager
-async def turn_without_lease(_conversation: str) -> AsyncIterator[None]:
-    yield
-
-
 @dataclass(frozen=True, slots=True)
 class QueuedMessage:
     """Waits for the turn's end, or with `steer` for the next step. May rewind first."""
@@ -137,6 +132,6 @@ class SessionServices(FoldServices):
     collect_file_changes: Callable[[str], Awaitable[Sequence[facts.FilesChanged]]] = _no_file_changes
     withheld: Callable[[], tuple[int, int]] = lambda: (0, 0)
     run_hooks: Callable[[str, str, Mapping[str, Any]], Awaitable[HookOutcome]] = run_no_hooks
-    turn_lease: Callable[[str], AbstractAsyncContextManager[None]] = turn_without_lease
+    turn_lease: Callable[[str], AbstractAsyncContextManager[None]] = lambda _: nullcontext()
     # Runs a foreign agent's turn and records it. If None, this program's own agent does the work.
     run_foreign_turn: Callable[[TurnCallbacks], Awaitable[facts.TurnEnded]] | None = None

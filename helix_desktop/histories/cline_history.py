@@ -26,7 +26,6 @@ NAME = "api_conversation_history.json"
 END_OF_NAME = ".messages.json"
 CUT = "[Some earlier messages of this conversation were left out to keep within the context window.]"
 
-
 _CALL_END = re.compile(r"</(\w+)>\s*\Z")
 _TAG = re.compile(r"<(/?)(\w+)>")
 _RESULT = re.compile(r"\[(\w+)[^\n]*\] Result:\n?")

@@ -103,28 +103,20 @@ def _messages_as_shown(recording: RecordedSession) -> Iterator[RecordedMessage]:
 
 
 def read_history_files(paths: Sequence[Path]) -> ImportedSessions:
-    """Return all sessions of the files. In a folder, files without sessions are ignored."""
-    found = [
-        imported
-        for path in paths
-        for imported in (_read_files_under(path) if path.is_dir() else (read_history_file(path),))
-    ]
-    recordings = tuple(recording for imported in found for recording in imported.recordings)
-    return ImportedSessions(recordings, tuple(complaint for imported in found for complaint in imported.complaints))
-
-
-def _read_files_under(folder: Path) -> Iterator[ImportedSessions]:
-    """Yield the sessions of all files in a folder. Raises InvalidInput if there are none."""
-    useless: list[InvalidInput] = []
-    found = list_history_files(folder)
-    for file in found:
-        try:
-            yield read_history_file(file)
-        except InvalidInput as error:
-            useless.append(error)
-    if len(useless) == len(found):
+    """Return all sessions of the files. In a folder, files without sessions are ignored, if others have some."""
+    found, useless = list[ImportedSessions](), list[InvalidInput]()
+    for path in paths:
+        for file in list_history_files(path) if path.is_dir() else [path]:
+            try:
+                found.append(read_history_file(file))
+            except InvalidInput as error:
+                useless.append(error)
+                if not path.is_dir():
+                    raise
+    if useless and not found:
         raise useless[0]
-    yield ImportedSessions((), tuple(error.what for error in useless))
+    complaints = (*(complaint for one in found for complaint in one.complaints), *(error.what for error in useless))
+    return ImportedSessions(tuple(recording for one in found for recording in one.recordings), complaints)
 
 
 def read_history_file(path: Path) -> ImportedSessions:

@@ -12,8 +12,8 @@ import itertools
 import math
 import secrets as random
 import time as clock
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import field, replace
 from pathlib import Path
 
@@ -48,11 +48,6 @@ Report = Callable[[int, int, str], object]  # Called with the number of bytes re
 NEWEST = 64  # So many of the newest or oldest facts of a connected agent name its session.
 AHEAD, BEHIND = 4 << 20, 2_000
 TOGETHER = 1_000  # Sessions are written at the same time until they have more facts than this.
-
-
-@asynccontextmanager
-async def hold_no_conversation(_conversation: str) -> AsyncIterator[None]:
-    yield
 
 
 @dataclass(slots=True)
@@ -92,7 +87,7 @@ class HistoryImport:
     workspace: StoredWorkspace
     tokens: TokenCounter
     preparation: SessionPreparation = field(default_factory=SessionPreparation)
-    hold: Hold = hold_no_conversation
+    hold: Hold = lambda _conversation: nullcontext()
     result: ImportResult = field(default_factory=lambda: ImportResult(new_import_name()))
     earlier: EarlierImports = field(default_factory=EarlierImports)
     _deleted: frozenset[str] = frozenset()
@@ -300,7 +295,9 @@ def stamp_of_history_file(file: Path) -> tuple[int, int]:
 # --- Undoing an import
 
 
-async def undo_import(workspace: StoredWorkspace, run: str, hold: Hold = hold_no_conversation) -> tuple[int, list[str]]:
+async def undo_import(
+    workspace: StoredWorkspace, run: str, hold: Hold = lambda _: nullcontext()
+) -> tuple[int, list[str]]:
     """Undo an import: trash its new conversations and rewind the others. Returns how many, and what stays."""
     newest = {
         one.conversation: (one, one.fact)
