@@ -30,7 +30,6 @@ else:
     import fcntl
 
     def lock_open_file(handle: int, *, waits: bool = False) -> None:
-        """Locks an open file. If it is locked already, waits if `waits`, and raises OSError otherwise."""
         fcntl.flock(handle, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
 
 

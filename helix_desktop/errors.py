@@ -86,8 +86,6 @@ class SharedStoreUnreachable(StoreFailed):
 
 
 class WrittenByNewerVersion(StoreFailed):
-    """Written by a newer version of the program."""
-
     def __init__(self, what: str, *, remedy: str = "Update Helix Desktop. Nothing was changed.") -> None:
         super().__init__(what, remedy=remedy)
 

@@ -42,7 +42,6 @@ class ConversationContext:
         return context_usage.estimate_next_message_cost(ahead, self._conversation.policy_at(ahead), before=instead_of)
 
     def cost_of_agents(self) -> float:
-        """Return what the agents below this conversation have cost."""
         return self._services.agents_spent()[0]
 
     def model_whose_cost_cannot_be_limited(self) -> str:

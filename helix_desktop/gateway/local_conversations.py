@@ -53,8 +53,6 @@ _OPENING_TAG = re.compile(
 
 
 class LocalAgentConversations:
-    """The conversations of connected agents in one workspace."""
-
     def __init__(self, bench: Workbench, ask: AskAgentModel) -> None:
         self._bench = bench
         self._ask = ask

@@ -34,7 +34,6 @@ class WrappingRow(QHBoxLayout):
         self._place_items_and_return_height(place, is_moving=True)
 
     def _place_items_and_return_height(self, place: QRect, *, is_moving: bool) -> int:
-        """Places the items, and returns the height of all lines."""
         inner, gap = place.marginsRemoved(self.contentsMargins()), self.spacing()
         bottom = inner.top() - min(gap, MAX_LINE_SPACING)
         for line in self._split_into_lines(inner.width()):

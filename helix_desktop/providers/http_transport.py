@@ -181,7 +181,6 @@ def _load_base_certificates(own_file: str | None, own_folder: str | None) -> ssl
 
 
 def is_loopback(url: str) -> bool:
-    """Whether the address is this machine."""
     import httpx
 
     try:

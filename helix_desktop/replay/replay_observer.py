@@ -78,7 +78,6 @@ class ReplayObserver:
     async def pages_recalled_before_reply(
         self, view: View, reply: RecordedMessage, recall_mode: simulated_recalls.RecallMode
     ) -> list[simulated_recalls.RecalledPage]:
-        """Return the pages that an agent would have recalled before this reply."""
         self._misses.set_shown_view(view.blocks, self._text_in_block)
         missed = simulated_recalls.missing_from_view(
             self._misses.references_used_but_not_in_view(reply), map(self._text_in_block, view.blocks)

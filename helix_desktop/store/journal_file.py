@@ -97,7 +97,6 @@ class JournalFile:
         self.connection.close()
 
     def scrub_journal(self) -> None:
-        """Rewrite the file and empty its log, so that neither contains deleted data."""
         with self.errors:
             sqlite_database.scrub_database(self.connection)
 

@@ -239,7 +239,6 @@ class ConversationBranch(LiveFolds):
         return False
 
     def update_sums(self, item: ViewItem, sign: int) -> None:
-        """Add an item to all sums on which decisions depend, or subtract it with -1."""
         LiveFolds.update_sums(self, item, sign)
         position = self.message_position(item.first)
         self.token_sums.change_number(position, sign * item.tokens)

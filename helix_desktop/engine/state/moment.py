@@ -38,7 +38,6 @@ class Moment:
 
     @property
     def live_folds(self) -> tuple[Folded, ...]:
-        """Return the active folds, oldest first, including those covered by longer ones."""
         return self.branch.live_folds
 
     def find_fold(self, name: str) -> Folded | None:

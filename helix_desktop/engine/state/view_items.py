@@ -61,7 +61,6 @@ class ViewItems:
         return sum(item.tokens for item in self.items[first:last])
 
     def covered_messages(self, span: Span) -> list[int]:
-        """Return the seqs of the messages in a span."""
         return self.order[bisect_left(self.order, span.first) : bisect_right(self.order, span.last)]
 
     def pop_first_changed_index(self) -> int:
@@ -115,7 +114,6 @@ class ViewItems:
         self.shown_messages += sign * bool(item.blocks)
 
     def replace_items(self, low: int, high: int, fresh: list[ViewItem]) -> None:
-        """Replace the items from `low` up to `high` by `fresh`."""
         is_mostly_gone = high - low > len(self.items) // 2
         for item in () if is_mostly_gone else self.items[low:high]:
             self.update_sums(item, -1)

@@ -51,7 +51,6 @@ class PlannedClearing:
 
 
 def find_due_clearing(situation: FoldSituation) -> PlannedClearing | None:
-    """Return what the policy clears now, or None."""
     if situation.policy.caching == "steps":
         return clearing_after_steps(situation)
     return clearing_that_pays(situation) if situation.policy.caching == "pays" else None

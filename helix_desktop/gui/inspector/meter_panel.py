@@ -106,7 +106,6 @@ class ContextPanel(QWidget):
     # --- Placing the panel, and closing it by Escape or a click elsewhere
 
     def _close_panel_and_focus_opener(self) -> None:
-        """Returns the focus to the control that opened the panel."""
         self._opener.setFocus(Qt.FocusReason.OtherFocusReason)
         self.hide()
 

@@ -78,7 +78,6 @@ class SharingController(QObject):
                 self._notices.show_notice(text, button=tr("Open"), act=act, shown_ms=BRANCH_NOTICE_MS)
 
     def take_over_shown_conversation(self) -> None:
-        """Takes the conversation over from the other computer, so that it can be continued here."""
         bench, session = self._showing.bench, self._showing.session
         if bench is None or session is None:
             return

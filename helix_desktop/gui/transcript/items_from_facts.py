@@ -430,7 +430,6 @@ class TranscriptItems:
         return [bisect_right(self._seqs, end) - 1 for end in ends]
 
     def is_changes_line_undone(self, item: TranscriptItem) -> bool:
-        """Whether all changes of a turn have been undone."""
         return self._undone_changes.issuperset(self._changes_of_line.get(item.fact_seq, (0,)))
 
     def _show_rewind(self, recorded: facts.Recorded, fact: facts.Rewound) -> Iterable[int]:

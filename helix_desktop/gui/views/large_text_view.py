@@ -249,7 +249,6 @@ class TextLineView(TextSurface):
         super()._begin_or_extend_selection(event, clicks=clicks)
 
     def move_selection_end(self, key: Qt.Key, *, whole: bool) -> bool:
-        """Selects lines with the arrow keys."""
         page = max(1, int(self.viewport().height() / self._line_height) - 1)
         steps = {Qt.Key.Key_Up: -1, Qt.Key.Key_Down: 1, Qt.Key.Key_PageUp: -page, Qt.Key.Key_PageDown: page}
         if key not in steps or not len(self.viewed_lines):

@@ -26,8 +26,6 @@ _FOLDER = DIRECTORY | getattr(os, "O_CLOEXEC", 0)
 
 
 class BatchContentCache(ContentCache, Protocol):
-    """The content store: a cache that can store many contents at once."""
-
     async def store_many(self, contents: Sequence[tuple[bytes, EntryOrigin]]) -> Sequence[Stored]: ...
 
 
