@@ -157,7 +157,7 @@ class EditorConversation:
             await self.send_update(commands)
 
     async def send_options_if_mode_changed(self) -> None:
-        """Send the mode and all options if the mode changed, in the window or because a plan was approved."""
+        """Sends the mode and all options if the mode changed, in the window or because a plan was approved."""
         if self._mode != self._bench.permission_mode:
             self._mode = self._bench.permission_mode
             for update in conversation_options.build_mode_and_option_updates(self._bench, self.id):

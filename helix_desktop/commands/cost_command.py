@@ -73,7 +73,7 @@ async def _list_agents_with_costs(workspace: StoredWorkspace, name: str) -> list
 
 
 async def _read_requests_of_agents(workspace: StoredWorkspace) -> list[tuple[str, RequestCost]]:
-    """Return all requests and their agents. One that the gateway and an agent's history have, or copies, counts once."""
+    """Returns all requests and their agents. One that the gateway and an agent's history have, or copies, counts once."""
     found: list[tuple[str, RequestCost]] = []
     known = set[tuple[str, int, int]]()  # A copy of a session has the times and usages of the original.
     of_gateway: list[tuple[set[str], list[TimedReply]]] = []  # With the names of the session.

@@ -38,13 +38,13 @@ class TurnPrinter:
         return self.message is not None and any(waiting is self.message for waiting in self.session.queue)
 
     def send_and_print(self, parts: tuple[facts.UserPart, ...]) -> None:
-        """Send a message, or continue the turn without one."""
+        """Sends a message, or continues the turn without one."""
         self.has_begun = not parts
         self.session.send_message(parts) if parts else self.session.resume_turn()
         self.message = self.session.queue[-1] if parts else None
 
     def stop_or_take_back(self) -> None:
-        """Stop the turn. While the message waits, the turn is somebody else's: take the message back instead."""
+        """Stops the turn. While the message waits, the turn is somebody else's: takes the message back instead."""
         if self.is_waiting:
             places = [id(waiting) for waiting in self.session.queue]
             self.session.queue.take_back_queued(places.index(id(self.message)))

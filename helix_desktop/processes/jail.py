@@ -56,7 +56,7 @@ _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"
 
 
 def jail_command_line(options: Mapping[str, object], command: Sequence[str]) -> list[str]:
-    """Returns the command line that runs `command` through this script, from bytecode compiled before."""
+    """Return the command line that runs `command` through this script, from bytecode compiled before."""
     folder = __file__.rpartition(os.sep)[0]
     return [sys.executable, "-I", "-S", "-c", _START, folder, marshal.dumps(dict(options)).hex(), *command]
 

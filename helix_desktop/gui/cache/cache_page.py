@@ -102,7 +102,7 @@ class CachePage(QWidget):
         self.over_limit_button.setVisible(beyond > 0)
 
     def show_cache_of(self, catalogue: StoredWorkspace, conversations: Conversations = tuple) -> None:
-        """Show a workspace's entries. `conversations` returns ids and titles for the filter."""
+        """Shows a workspace's entries. `conversations` returns ids and titles for the filter."""
         self._shown.catalogue, self._query, self._selects_newest = catalogue, "", True
         self._conversations = conversations
         self.bar.reset_filters()

@@ -157,7 +157,7 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         build_column(widgets.build_scroll_area(page, self), owner=self, margins=0)
 
     def refresh_connections(self) -> None:
-        """Refreshes now and then every second."""
+        """Refreshes at once, and then every second."""
         self._timer.start()
         self._doing.run_in_background(self._agents.list_agent_connections(), then=self._show_connections, owner=self)
 

@@ -151,7 +151,7 @@ class ProgramFinder:
             raise UnreadableCommand("an arithmetic expression can run text as a command")
 
     def find_programs_started_by(self, simple: shell_parser.SimpleCommand) -> list[WrittenCommand]:
-        """Returns the command with the programs that it starts."""
+        """Return the command with the programs that it starts."""
         self.texts += [value for _, value in simple.assignments]
         starts = [one for name, value in simple.assignments for one in self.find_in_variable(name, value)]
         if not simple.words:
