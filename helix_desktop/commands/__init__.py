@@ -1,8 +1,8 @@
-"""One module for each noun of the command line, which declares the noun's arguments and runs it.
+"""One module for each noun of the command line. `resources/command_line.json` lists the commands, what they take and
+the functions that run them.
 
-`ask_command`, for example, has `add_ask_command` and `run_ask_command`. Only the module in use is
-imported. A command may be handed to a running program, so what a workbench needs is imported only
-when the work is done.
+Only the module in use is imported. A command may be handed to a running program, so what a workbench
+needs is imported only when the work is done.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from helix_desktop import __version__
 from helix_desktop.json_values import parse_object
 from helix_desktop.resources import resources_folder
 
-Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001 - it has no other name
+Subparsers: TypeAlias = "argparse._SubParsersAction[Any]"  # noqa: SLF001 - it has no other name
 Options = Mapping[str, str | Mapping[str, Any] | None]
 Run = Callable[[Namespace], int | Coroutine[Any, Any, int]]
 MOST = 10**18 - 1  # A larger number may not fit into the database's 64-bit integers.
@@ -56,7 +56,7 @@ def build_command_line_parser(given: Sequence[str] = ("--help",)) -> argparse.Ar
     )
     nouns = whole.add_subparsers(metavar="COMMAND", parser_class=CommandLineParser)
     for noun in [noun for noun in NOUNS if noun in given] or (NOUNS if {*given} - {"--version"} else ()):
-        getattr(import_module(f"helix_desktop.commands.{noun}_command"), f"add_{noun}_command")(nouns)
+        _add_noun(nouns, noun)
     return whole
 
 
@@ -90,7 +90,7 @@ def options_of_command(name: str) -> Options:
     """
     found: dict[str, Any] = {}
     table = _read_command_line()[name]
-    for written, given in table.get("options", table).items():
+    for written, given in table.get("options", {} if "help" in table else table).items():
         found |= options_of_command(written) if written.startswith("*") else {written: given}
     return found
 
@@ -117,7 +117,7 @@ def _add_options(parser: argparse.ArgumentParser, options: Options, types: Types
         elif names:
             settings = _build_argparse_settings(words[-1]) | settings
         else:
-            settings["metavar"] = words[0].strip("[.]")
+            settings.setdefault("metavar", words[0].strip("[.]"))
             several, may_be_left_out = "..." in words[0], words[0].startswith("[")
             names = [settings.pop("dest", settings["metavar"].lower() + ("s" if several else ""))]
             if several or may_be_left_out:
@@ -133,29 +133,36 @@ def _build_argparse_settings(value: str) -> dict[str, Any]:
     return {"metavar": value, "default": ""}
 
 
-def add_subcommand(
-    verbs: Subparsers, name: str, run: Run, *, types: Types | None = None, **defaults: object
-) -> argparse.ArgumentParser:
-    """Adds a command of `resources/command_line.json`. `types` reads values that only this command takes;
-    `defaults` are read by `run_on_workspace`.
-    """
-    one = _add_parser(verbs, name)
-    _add_options(one, options_of_command(name), {**TYPES, **(types or {})})
-    one.set_defaults(run=run, **defaults)
-    return one
-
-
-def add_noun(nouns: Subparsers, name: str, *, process: Run | None = None, status: Run | None = None) -> Subparsers:
-    """Adds a command and returns its verbs. Without a verb, it prints the status of its process, if it has one."""
-    noun = _add_parser(nouns, name)
-    if process is not None:
+def _add_noun(nouns: Subparsers, name: str) -> None:
+    """Adds a command with its verbs. Without a verb, it prints the status of its process, if it has one."""
+    noun = _add_command(nouns, name)
+    if process := noun.get_default("process"):
         noun.add_argument("--run", dest="run", action="store_const", const=process, help=argparse.SUPPRESS)
-        noun.set_defaults(run=status, json=False, starts=False)
-    return noun.add_subparsers(required=process is None, metavar="VERB")
+    if verbs := [verb for verb in _read_command_line() if verb.startswith(f"{name} ")]:
+        subparsers = noun.add_subparsers(required=noun.get_default("run") is None, metavar="VERB")
+        for verb in verbs:
+            _add_command(subparsers, verb)
 
 
-def _add_parser(where: Subparsers, name: str) -> argparse.ArgumentParser:
+def _add_command(where: Subparsers, name: str) -> argparse.ArgumentParser:
+    """Adds a command as the table has it. `runs` names the functions that run it and read values that only it takes,
+    and the rest of `runs` is for `run_on_workspace`, which does the `work` of a command that has no `run`.
+    """
     table = _read_command_line()[name]
     sentence: str = table["help"]
     description = table.get("description", f"{sentence[:1].upper()}{sentence[1:]}.")
-    return where.add_parser(name.rsplit(maxsplit=1)[-1], help=sentence, description=description)
+    one: argparse.ArgumentParser = where.add_parser(name.rsplit(maxsplit=1)[-1], help=sentence, description=description)
+    runs = {key: _find_in_module(each) for key, each in table.get("runs", {}).items()}
+    _add_options(one, options_of_command(name), {**TYPES, **runs.pop("types", {})})
+    if runs.pop("on_workbench", False):
+        runs["work"] = partial(_find_in_module("workspace_access:run_on_workbench"), runs["work"])
+    if runs:
+        runs.setdefault("run", _find_in_module("workspace_access:run_on_workspace"))
+    one.set_defaults(**runs)
+    return one
+
+
+def _find_in_module(value: Any) -> Any:
+    """Returns what a value such as "cost_command:print_costs" names. Other values are returned as they are."""
+    module, _, name = value.partition(":") if isinstance(value, str) else ("", "", "")
+    return getattr(import_module(f"helix_desktop.commands.{module}"), name) if name else value

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from helix_desktop import concurrency, running_instance
 from helix_desktop.acp_agent.workspace_switch import WorkspacePipe, WorkspaceSwitch
-from helix_desktop.commands import Subparsers, add_subcommand, workspace_access
+from helix_desktop.commands import workspace_access
 from helix_desktop.console import Console, Terminal
 from helix_desktop.errors import ActionRefused, InvalidInput
 from helix_desktop.gateway import project_workspace
@@ -22,10 +22,6 @@ if TYPE_CHECKING:
     from helix_desktop.acp_agent.editor_requests import EditorAgent
     from helix_desktop.store.stored_workspace import StoredWorkspace
     from helix_desktop.workbench import Workbench
-
-
-def add_acp_command(nouns: Subparsers) -> None:
-    add_subcommand(nouns, "acp", run_acp_command, work=serve_editor_in_workspace, lasting=True)
 
 
 async def run_acp_command(arguments: Namespace) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from helix_desktop import errors
-from helix_desktop.commands import Subparsers, add_subcommand, workspace_access
+from helix_desktop.commands import workspace_access
 from helix_desktop.console import Console
 from helix_desktop.engine.facts import Text, TurnEnd, TurnEnded, UserSaid
 
@@ -20,10 +20,6 @@ if TYPE_CHECKING:
 
 FETCH_SECONDS = 20.0  # A turn waits at most this long for facts that other machines have written.
 WAIT_SECONDS = 1.0  # The pause between two checks of whether another machine has finished.
-
-
-def add_ask_command(nouns: Subparsers) -> None:
-    add_subcommand(nouns, "ask", run_ask_command, work=ask_in_workspace, lasting=True)
 
 
 def run_ask_command(arguments: Namespace) -> int:

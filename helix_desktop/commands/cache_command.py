@@ -4,11 +4,10 @@ import base64
 import time
 from argparse import Namespace
 from collections.abc import AsyncIterator
-from functools import partial
 from pathlib import Path
 
-from helix_desktop.commands import Subparsers, add_noun, format_local_time, workspace_access
-from helix_desktop.commands.workspace_access import add_workspace_subcommand, print_result
+from helix_desktop.commands import format_local_time, workspace_access
+from helix_desktop.commands.workspace_access import print_result
 from helix_desktop.console import Console
 from helix_desktop.engine.cache_entry_rows import EntryFilter, EntrySort
 from helix_desktop.engine.ports import EntryOrigin
@@ -19,17 +18,6 @@ STANDARD = Path("-")
 MOST_HITS = 1_000_000  # The maximum number of hits that a search without a limit shows.
 BY_NAME = {f".{kind}": f"application/{kind}" for kind in ("json", "xml", "pdf")}
 BY_NAME |= {".png": "image/png", ".jpg": "image/jpeg"}
-
-
-def add_cache_command(nouns: Subparsers) -> None:
-    add_verb = partial(add_workspace_subcommand, add_noun(nouns, "cache"))
-    add_verb("cache put", put_input_into_cache, run=_run_cache_put)
-    add_verb("cache get", output_entry_content, run=_run_cache_get, reads=True)
-    add_verb("cache list", print_entry_list, counts=True, reads=True)
-    add_verb("cache search", print_search_hits, counts=True, reads=True, only_entries=True)
-    add_verb("cache verify", verify_all_entries, counts=True, reads=True)
-    add_verb("cache stats", print_cache_figures, counts=True, reads=True)
-    add_verb("cache collect", collect_unused_entries, counts=True)
 
 
 def _run_cache_get(arguments: Namespace) -> int:

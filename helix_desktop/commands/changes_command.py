@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
-from helix_desktop.commands import Subparsers, add_noun, workspace_access
-from helix_desktop.commands.workspace_access import add_workspace_subcommand, print_result
+from helix_desktop.commands import workspace_access
+from helix_desktop.commands.workspace_access import print_result
 from helix_desktop.console import Console
 from helix_desktop.engine.changes.turn_changes import FileChange, PlannedUndo, TurnOfChanges, printable_path
 from helix_desktop.engine.facts import ModelReplied, ToolCall, ToolReturned
@@ -18,13 +17,6 @@ from helix_desktop.histories.tool_translation import edited_files_of_call
 if TYPE_CHECKING:
     from helix_desktop.workbench import Workbench
     from helix_desktop.workbench.change_list_and_undo import FileChanges
-
-
-def add_changes_command(nouns: Subparsers) -> None:
-    verbs, on_workbench = add_noun(nouns, "changes"), workspace_access.run_on_workbench
-    add_workspace_subcommand(verbs, "changes list", partial(on_workbench, _print_turns_with_files))
-    add_workspace_subcommand(verbs, "changes show", partial(on_workbench, _print_patch))
-    add_workspace_subcommand(verbs, "changes restore", partial(on_workbench, _restore_files))
 
 
 async def _print_turns_with_files(bench: Workbench, arguments: Namespace, console: Console) -> int:

@@ -6,18 +6,12 @@ import math
 from argparse import Namespace
 from collections.abc import Collection
 from datetime import datetime
-from functools import partial
 
 from helix_desktop.commands import (
-    Subparsers,
-    add_noun,
-    conversation_import_command,
-    conversation_restore_command,
     format_local_time,
     workspace_access,
 )
-from helix_desktop.commands.cache_command import print_search_hits
-from helix_desktop.commands.workspace_access import add_workspace_subcommand, find_conversation_by_prefix
+from helix_desktop.commands.workspace_access import find_conversation_by_prefix
 from helix_desktop.console import Console
 from helix_desktop.engine.agent_additions import split_off_agent_additions
 from helix_desktop.engine.facts import Fact, ModelReplied, Text, ToolCall, ToolReturned, UserSaid
@@ -27,18 +21,6 @@ from helix_desktop.histories import openai_chat_export
 from helix_desktop.histories.leaked_keys import find_keys_in_facts, mask_key
 from helix_desktop.histories.program_names import history_kinds_of_agents
 from helix_desktop.store.stored_workspace import StoredWorkspace
-
-
-def add_conversation_command(nouns: Subparsers) -> None:
-    verbs = add_noun(nouns, "conversation")
-    add_verb = partial(add_workspace_subcommand, verbs)
-    add_verb("conversation list", print_conversation_list, reads=True)
-    add_verb("conversation search", print_search_hits, counts=True, reads=True, only_entries=False)
-    add_verb("conversation show", print_conversation, reads=True)
-    conversation_import_command.add_history_import_commands(verbs)
-    conversation_restore_command.add_restore_command(verbs)
-    add_verb("conversation delete", delete_chosen_conversations)
-    add_verb("conversation export", export_conversation_file, reads=True)
 
 
 async def print_conversation_list(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:

@@ -7,12 +7,11 @@ import json
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from helix_desktop.commands import Subparsers, add_subcommand, format_local_time, workspace_access
-from helix_desktop.commands.workspace_access import add_workspace_subcommand, insert_options, print_result
+from helix_desktop.commands import format_local_time, workspace_access
+from helix_desktop.commands.workspace_access import insert_options, print_result
 from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.console import Console, Terminal
 from helix_desktop.errors import format_things
@@ -26,14 +25,6 @@ if TYPE_CHECKING:
     from helix_desktop.workbench.history_imports import ImportResult
 
 SHOWN = 20  # The maximum number of complaints about a history, and of keys, that are printed.
-
-
-def add_history_import_commands(verbs: Subparsers) -> None:
-    add_verb = partial(add_workspace_subcommand, verbs)
-    add_verb("conversation import", import_into_workspace, run=run_history_import, counts=True)
-    add_subcommand(verbs, "conversation find", run_find_histories)
-    add_verb("conversation imports", print_past_imports)
-    add_verb("conversation undo-import", undo_named_import)
 
 
 def run_find_histories(arguments: Namespace) -> int:

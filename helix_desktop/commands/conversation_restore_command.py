@@ -7,7 +7,7 @@ from dataclasses import fields
 from functools import partial
 from pathlib import Path
 
-from helix_desktop.commands import Subparsers, workspace_access
+from helix_desktop.commands import workspace_access
 from helix_desktop.commands.workspace_access import find_conversation_by_prefix, print_result
 from helix_desktop.console import Console
 from helix_desktop.errors import InvalidInput
@@ -19,11 +19,6 @@ from helix_desktop.store.stored_workspace import StoredWorkspace
 
 AGENTS = tuple(AGENTS_TO_CONTINUE_IN)
 _VARIABLES = ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "XDG_DATA_HOME", "GEMINI_CLI_HOME", "PI_CODING_AGENT_DIR")
-
-
-def add_restore_command(verbs: Subparsers) -> None:
-    work, run = write_conversation_for_agent, run_conversation_restore
-    workspace_access.add_workspace_subcommand(verbs, "conversation restore", work, run=run, reads=True)
 
 
 def run_conversation_restore(arguments: Namespace) -> int:

@@ -5,24 +5,16 @@ from __future__ import annotations
 import asyncio
 from argparse import Namespace
 from dataclasses import asdict
-from functools import partial
 from typing import TYPE_CHECKING
 
-from helix_desktop.commands import Subparsers, add_noun, format_local_time, workspace_access
-from helix_desktop.commands.workspace_access import find_id_by_prefix, print_result, run_on_workbench
+from helix_desktop.commands import format_local_time, workspace_access
+from helix_desktop.commands.workspace_access import find_id_by_prefix, print_result
 from helix_desktop.console import Console
 from helix_desktop.errors import format_things
 
 if TYPE_CHECKING:
     from helix_desktop.workbench import Workbench
     from helix_desktop.workbench.copy_files import CopyStatus, FolderCopy
-
-
-def add_copy_command(nouns: Subparsers) -> None:
-    add_verb = partial(workspace_access.add_workspace_subcommand, add_noun(nouns, "copy"))
-    add_verb("copy list", partial(run_on_workbench, _print_copies))
-    add_verb("copy show", partial(run_on_workbench, _print_copy))
-    add_verb("copy bring-back", partial(run_on_workbench, _bring_back_into_folder))
 
 
 async def _print_copies(bench: Workbench, arguments: Namespace, console: Console) -> int:

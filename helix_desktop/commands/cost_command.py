@@ -4,8 +4,7 @@ from argparse import Namespace
 from datetime import UTC, datetime
 from typing import Any
 
-from helix_desktop.commands import Subparsers
-from helix_desktop.commands.workspace_access import add_workspace_subcommand, find_conversation_by_prefix, print_result
+from helix_desktop.commands.workspace_access import find_conversation_by_prefix, print_result
 from helix_desktop.console import Console
 from helix_desktop.engine.facts import ConversationStarted, ModelReplied, Origin, Received
 from helix_desktop.engine.request_costs import RequestCost, read_original_and_explain_requests
@@ -17,10 +16,6 @@ from helix_desktop.store.stored_workspace import StoredWorkspace
 
 Sums = dict[str, tuple[int, float]]
 OWN = "Helix Desktop"
-
-
-def add_cost_command(nouns: Subparsers) -> None:
-    add_workspace_subcommand(nouns, "cost", print_costs, reads=True)
 
 
 async def print_costs(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:

@@ -4,16 +4,11 @@ import asyncio
 from argparse import Namespace
 from dataclasses import asdict
 
-from helix_desktop.commands import Subparsers, add_subcommand
 from helix_desktop.commands.workspace_access import print_result
 from helix_desktop.console import Terminal
 from helix_desktop.installation_checks import DoctorFindingState, run_checks_with_diagnostics
 
 MARKS = {"good": "ok", "note": "--", "bad": "!!"}
-
-
-def add_doctor_command(nouns: Subparsers) -> None:
-    add_subcommand(nouns, "doctor", run_doctor_command)
 
 
 async def run_doctor_command(arguments: Namespace) -> int:

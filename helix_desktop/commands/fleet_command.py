@@ -4,12 +4,10 @@ import asyncio
 import json
 import math
 from argparse import Namespace
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
-from helix_desktop.commands import Subparsers, add_noun, add_subcommand, workspace_access
+from helix_desktop.commands import workspace_access
 from helix_desktop.commands.workspace_access import print_result
 from helix_desktop.console import Console, Terminal
 from helix_desktop.errors import HelixError, InvalidInput, NotFound
@@ -20,18 +18,6 @@ from helix_desktop.store.stored_workspace import StoredWorkspace
 
 SHOWN_STATES = ("running", "needs-you", "failed")
 MOST_FAILED = 5  # The maximum number of failed tasks that are printed without --json.
-FleetAct = Callable[[Namespace, "FleetTaskList"], Awaitable[list[str]]]
-
-
-def add_fleet_command(nouns: Subparsers) -> None:
-    verbs = add_noun(nouns, "fleet")
-    acts: dict[str, FleetAct | None] = {
-        "status": None, "stop": _stop_tasks, "start": _let_tasks_start_again, "drain": _drain_workers,
-        "budget": _set_budget,
-    }  # fmt: skip
-    for name, act in acts.items():
-        work = partial(_act_in_workspace_and_print, act)
-        add_subcommand(verbs, f"fleet {name}", _run_fleet_command, work=work, counts=False)
 
 
 def _run_fleet_command(arguments: Namespace) -> int:
@@ -67,13 +53,11 @@ async def _act_in_all_workspaces(arguments: Namespace, names: dict[str, str], co
     return 0 if len(sound) == len(found) else 1
 
 
-async def _act_in_workspace_and_print(
-    act: FleetAct | None, arguments: Namespace, workspace: StoredWorkspace, console: Console
-) -> int:
+async def _act_in_workspace_and_print(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
     from helix_desktop.workbench import fleet_overview
 
     async with fleet_task_files.open_fleet_task_list(workspace) as tasks:
-        changed = await act(arguments, tasks) if act else []
+        changed: list[str] = await arguments.act(arguments, tasks) if arguments.act else []
         state = await fleet_overview.collect_fleet_state(tasks, [FleetTaskState(name) for name in SHOWN_STATES])
     found = {"workspace": workspace.id, "name": workspace.name, "changed": changed, **state}
     return await print_result(arguments, console, found, *_describe_fleet(found))

@@ -5,8 +5,8 @@ from argparse import Namespace
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from helix_desktop.commands import Subparsers, workspace_access
-from helix_desktop.commands.workspace_access import add_workspace_subcommand, print_result
+from helix_desktop.commands import workspace_access
+from helix_desktop.commands.workspace_access import print_result
 from helix_desktop.console import Console, Terminal
 from helix_desktop.engine.forgotten_text_forms import TextForms
 from helix_desktop.engine.ports import ForgetResult
@@ -15,10 +15,6 @@ from helix_desktop.store.fleet_task_files import forget_text_in_tasks
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
 STANDARD = "-"
-
-
-def add_forget_command(nouns: Subparsers) -> None:
-    add_workspace_subcommand(nouns, "forget", forget_in_workspace, run=run_forget_command)
 
 
 def run_forget_command(arguments: Namespace) -> int:

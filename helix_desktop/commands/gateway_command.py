@@ -10,7 +10,7 @@ from functools import partial
 from urllib.parse import urlsplit
 
 from helix_desktop import glibc_memory, running_instance
-from helix_desktop.commands import Subparsers, add_subcommand, workspace_access
+from helix_desktop.commands import workspace_access
 from helix_desktop.console import Console
 from helix_desktop.errors import InvalidInput
 from helix_desktop.gateway.registration import GatewayRegistration, GatewayRegistrations
@@ -25,10 +25,6 @@ YOUNG = 5_000  # The number of new objects that start a collection. With 700, co
 MIDDLE = 3  # Collections of new objects before one of older ones. With 10, streams froze for 95 ms.
 NEVER = 1 << 30  # Old objects are collected only while the gateway is idle, never automatically.
 KEPT = 32 << 20  # This many bytes of freed memory are kept for the next request bodies.
-
-
-def add_gateway_command(nouns: Subparsers) -> None:
-    add_subcommand(nouns, "gateway", run_gateway_command, work=serve_gateway_or_release_workspace, lasting=True)
 
 
 def run_gateway_command(arguments: Namespace) -> int:

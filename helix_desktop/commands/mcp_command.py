@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from helix_desktop.commands import Subparsers, add_subcommand, workspace_access
+from helix_desktop.commands import workspace_access
 from helix_desktop.console import Console, Terminal
 from helix_desktop.engine.conversation import new_conversation_id
 from helix_desktop.engine.facts import ModelRole, Received
@@ -39,13 +39,6 @@ NEWEST_FACTS = 200  # Among so many of an agent's conversation is one that names
 _sessions_by_server: defaultdict[str, dict[str, set[str]]] = defaultdict(dict)
 _open_servers: set[str] = set()
 YOUNG = 50_000  # The number of new objects that start a garbage collection. With 700, imports are a seventh slower.
-
-
-def add_mcp_command(nouns: Subparsers) -> None:
-    mcp = add_subcommand(nouns, "mcp", run_mcp_command, work=serve_workspace_over_mcp, lasting=True, verb="")
-    verbs = mcp.add_subparsers(metavar="VERB")
-    add_subcommand(verbs, "mcp install", install_in_client_settings, work=None)
-    workspace_access.add_workspace_subcommand(verbs, "mcp sign-in", sign_in_to_server, lasting=True)
 
 
 def run_mcp_command(arguments: Namespace) -> int:

@@ -5,7 +5,6 @@ import math
 from argparse import Namespace
 from typing import Any
 
-from helix_desktop.commands import Subparsers, add_noun, add_subcommand
 from helix_desktop.commands.provider_command import ProviderTools, run_with_provider_tools
 from helix_desktop.commands.workspace_access import print_result, run_on_workspace
 from helix_desktop.console import Console
@@ -16,13 +15,6 @@ from helix_desktop.providers.provider_catalog import PRESETS, ProviderConfig, de
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
 FIGURES = ("window", "max_output", "input", "output", "cache_read", "cache_write")
-
-
-def add_model_command(nouns: Subparsers) -> None:
-    verbs = add_noun(nouns, "model")
-    add_subcommand(verbs, "model list", run_with_provider_tools, work=print_model_list)
-    types = {"model": lambda text: "demo/demo" if text == "demo" else text}  # `ask` accepts "demo" too.
-    add_subcommand(verbs, "model set", choose_model_for_workspace, work=use_model_in_workspace, types=types)
 
 
 async def print_model_list(arguments: Namespace, desk: ProviderTools) -> int:
@@ -120,3 +112,6 @@ async def use_model_in_workspace(arguments: Namespace, workspace: StoredWorkspac
     workspace.change_settings({f"models.{arguments.role}": arguments.model})
     result = {"workspace": workspace.id, "role": arguments.role, "model": arguments.model}
     return await print_result(arguments, console, result, f"{workspace.name}: {arguments.role} model {arguments.model}")
+
+
+TYPES_OF_MODEL = {"model": lambda text: "demo/demo" if text == "demo" else text}  # `ask` accepts "demo" too.

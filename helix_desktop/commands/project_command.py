@@ -2,11 +2,9 @@
 
 from argparse import Namespace
 from collections.abc import Collection, Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
-from helix_desktop.commands import Subparsers, add_noun
-from helix_desktop.commands.workspace_access import add_workspace_subcommand, print_result
+from helix_desktop.commands.workspace_access import print_result
 from helix_desktop.console import Console
 from helix_desktop.engine import hidden_characters
 from helix_desktop.errors import ActionRefused, AmbiguousName, InvalidInput, NotFound
@@ -17,15 +15,6 @@ if TYPE_CHECKING:
     from helix_desktop.workbench.rules_and_skills import WorkspaceRulesAndSkills
 
 LEAST = 12  # The minimum number of characters of a hash that the user enters.
-
-
-def add_project_command(nouns: Subparsers) -> None:
-    add_verb = partial(add_workspace_subcommand, add_noun(nouns, "project"))
-    add_verb("project list", print_project_items, reads=True)
-    add_verb("project show", print_project_item, reads=True)
-    add_verb("project trust", trust_project_items)
-    add_verb("project off", switch_project_item, on=False)
-    add_verb("project on", switch_project_item, on=True)
 
 
 async def print_project_items(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:

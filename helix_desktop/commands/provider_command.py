@@ -5,10 +5,9 @@ from argparse import Namespace
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
-from helix_desktop.commands import Subparsers, add_noun, add_subcommand, workspace_access
+from helix_desktop.commands import workspace_access
 from helix_desktop.commands.workspace_access import print_result
 from helix_desktop.console import Terminal
 from helix_desktop.engine.facts import Purpose, Text
@@ -21,14 +20,6 @@ from helix_desktop.providers.http_transport import ProviderConnections, strip_an
 from helix_desktop.providers.model_listing import check_provider_address, list_and_save_models
 from helix_desktop.providers.provider_catalog import PRESETS, ProviderConfig, SystemClock
 from helix_desktop.secrets import ProviderKey, SecretKeeper, SecretStorage, environment_variable_name
-
-
-def add_provider_command(nouns: Subparsers) -> None:
-    add_verb = partial(add_subcommand, add_noun(nouns, "provider"), run=run_with_provider_tools)
-    add_verb("provider add", work=add_or_change_provider)
-    add_verb("provider list", work=print_provider_list)
-    add_verb("provider test", work=test_provider_connection)
-    add_verb("provider remove", work=run_remove_provider)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from helix_desktop import commands, running_instance
-from helix_desktop.commands import Subparsers, add_noun, add_subcommand, format_local_time, workspace_access
+from helix_desktop.commands import format_local_time, workspace_access
 from helix_desktop.commands.workspace_access import NOTHING_REMOVED, WAY_TO_FORGET, open_all_workspaces
 from helix_desktop.console import Console, Terminal
 from helix_desktop.errors import HelixError, InvalidInput
@@ -37,13 +37,8 @@ KEY = "Text that looks like a key was recorded in conversation"
 IN_USE_SECONDS = 3600.0  # A database counts as in use for this many seconds, because it records only a turn's start.
 
 
-def add_recorder_command(nouns: Subparsers) -> None:
-    verbs = add_noun(nouns, "recorder", process=_answer_import_requests, status=_print_recorder_status)
-    add_subcommand(verbs, "recorder on", _turn_recorder_on)
-    add_subcommand(verbs, "recorder off", _turn_recorder_off)
-    forget = partial(workspace_access.run_and_confirm, run=_delete_recorded_conversations)
-    add_subcommand(verbs, "recorder forget", forget)
-    add_subcommand(verbs, "recorder status", _print_recorder_status)
+def _run_recorder_forget(arguments: Namespace) -> int:
+    return workspace_access.run_and_confirm(arguments, _delete_recorded_conversations)
 
 
 def _turn_recorder_on(arguments: Namespace) -> int:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from helix_desktop.commands import Subparsers, Types, add_subcommand, parse_number
+from helix_desktop.commands import Types, parse_number
 from helix_desktop.console import escape_control_characters
 from helix_desktop.engine.context_policy import Policy, preset_policy
 from helix_desktop.engine.fold_economics import RelativePrices
@@ -24,16 +24,6 @@ from helix_desktop.replay.text_report import PolicyResult
 from helix_desktop.store.in_memory_stores import MemoryCache, MemoryIndex, MemoryJournal
 
 BAR = 24
-
-
-def add_replay_command(nouns: Subparsers) -> None:
-    types: Types = {
-        "window": partial(parse_number, least=2_000, most=100_000_000, what="a number of tokens from 2,000 to 100,000,000"),
-        "head": partial(parse_number, most=1_000_000, what="a number of tokens up to 1,000,000"),
-        "growth": partial(_parse_share, whole="the output", least=0.0, most=10.0),
-        "share": _parse_share,
-    }  # fmt: skip
-    add_subcommand(nouns, "replay", run_replay_command, types=types)
 
 
 def run_replay_command(arguments: argparse.Namespace) -> int:
@@ -132,3 +122,11 @@ def _parse_share(text: str, *, whole: str = "the input price", least: float = 1e
         if least <= (share := float(text)) <= most:
             return share
     raise argparse.ArgumentTypeError(f"{text!r} is not a share of {whole}, such as 0.1")
+
+
+TYPES_OF_REPLAY: Types = {
+    "window": partial(parse_number, least=2_000, most=100_000_000, what="a number of tokens from 2,000 to 100,000,000"),
+    "head": partial(parse_number, most=1_000_000, what="a number of tokens up to 1,000,000"),
+    "growth": partial(_parse_share, whole="the output", least=0.0, most=10.0),
+    "share": _parse_share,
+}  # fmt: skip

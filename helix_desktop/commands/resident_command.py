@@ -4,7 +4,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 from functools import partial
 
-from helix_desktop.commands import Subparsers, add_noun, add_subcommand, format_local_time
+from helix_desktop.commands import format_local_time
 from helix_desktop.console import Terminal
 from helix_desktop.gateway import address_in_agent_settings, wrapped_agent
 from helix_desktop.gateway.agent_identity import title_of_known_agent
@@ -12,14 +12,6 @@ from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.program_settings import RECORDER, ProgramSettings
 from helix_desktop.resident import login_start, resident_client
 from helix_desktop.resident.schedules import read_schedules
-
-
-def add_resident_command(nouns: Subparsers) -> None:
-    verbs = add_noun(nouns, "resident", process=_run_resident, status=_print_resident_status)
-    add_subcommand(verbs, "resident status", _print_resident_status)
-    add_subcommand(verbs, "resident start", _print_resident_status, starts=True)
-    add_subcommand(verbs, "resident stop", _stop_resident)
-    add_subcommand(verbs, "resident leave", _disconnect_all)
 
 
 async def _print_resident_status(arguments: Namespace) -> int:

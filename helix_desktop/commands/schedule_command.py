@@ -6,7 +6,7 @@ from argparse import Namespace
 from dataclasses import asdict
 
 from helix_desktop import program_folders
-from helix_desktop.commands import Subparsers, add_noun, add_subcommand, format_local_time
+from helix_desktop.commands import format_local_time
 from helix_desktop.commands.workspace_access import (
     check_permission_names,
     find_chosen_workspace,
@@ -17,13 +17,6 @@ from helix_desktop.console import Terminal
 from helix_desktop.errors import InvalidInput, NotFound
 from helix_desktop.resident import schedule_changes, schedules
 from helix_desktop.resident.schedules import WorkSchedule
-
-
-def add_schedule_command(nouns: Subparsers) -> None:
-    verbs = add_noun(nouns, "schedule")
-    add_subcommand(verbs, "schedule add", _add_schedule)
-    add_subcommand(verbs, "schedule list", _list_schedules)
-    add_subcommand(verbs, "schedule remove", _remove_schedules)
 
 
 async def _add_schedule(arguments: Namespace) -> int:

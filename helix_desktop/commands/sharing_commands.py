@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from helix_desktop.commands import Subparsers, add_subcommand, workspace_access
+from helix_desktop.commands import workspace_access
 from helix_desktop.commands.workspace_access import print_result
 from helix_desktop.console import Console, Terminal
 from helix_desktop.errors import HelixError, InvalidInput, NotFound, format_things
@@ -20,16 +20,6 @@ from helix_desktop.store.shared.store_address import holds_conversations, parse_
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
 _ADDRESSES = "postgresql://user@host/database, s3://bucket/folder?endpoint=https://host, or - for standard input"
-
-
-def add_sharing_commands(verbs: Subparsers) -> None:
-    on_open = workspace_access.run_on_workspace
-    add_subcommand(verbs, "workspace share", _run_share, work=share_workspace_through_store)
-    add_subcommand(verbs, "workspace new-key", run_new_key_command)
-    add_subcommand(verbs, "workspace join", run_join_command)
-    add_subcommand(verbs, "workspace sync", on_open, work=run_sync_command)
-    add_subcommand(verbs, "workspace status", on_open, work=run_sharing_status_command, counts=False)
-    add_subcommand(verbs, "workspace unshare", on_open, work=run_unshare_command, counts=False)
 
 
 # --- `share`: putting this workspace into a shared store ---

@@ -6,12 +6,11 @@ import math
 import re
 import shlex
 from argparse import Namespace
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
-from helix_desktop.commands import Subparsers, add_noun, format_local_time, workspace_access
+from helix_desktop.commands import format_local_time, workspace_access
 from helix_desktop.commands.workspace_access import print_result
 from helix_desktop.console import Console
 from helix_desktop.errors import InvalidInput
@@ -20,7 +19,6 @@ from helix_desktop.store.stored_workspace import StoredWorkspace
 
 ONCE = "once"  # The word for `--allow` that stands for the one call that a task waits for.
 WAIT_SECONDS = 0.5  # The pause between two checks of a task's state.
-TaskWork = Callable[[Namespace, "fleet_tasks.FleetTaskList", Console], Awaitable[int]]
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _FIELDS: dict[str, type | tuple[type, ...]] = {
     "text": str, "agent": str, "model": str, "priority": int, "after": list, "budget": (int, float), "deadline": str,
@@ -29,31 +27,14 @@ _FIELDS: dict[str, type | tuple[type, ...]] = {
 _MOST_PRIORITY = 2**31 - 1  # The largest number that the column in PostgreSQL can hold.
 
 
-def add_task_command(nouns: Subparsers) -> None:
-    add_verb = partial(_add_task_verb, add_noun(nouns, "task"))
-    add_verb("task add", _add_tasks)
-    add_verb("task list", _list_tasks)
-    add_verb("task show", _show_named_tasks)
-    add_verb("task cancel", _change_tasks)
-    add_verb("task retry", _change_tasks)
-    add_verb("task wait", _wait_for_tasks, lasting=True)
-
-
-def _add_task_verb(verbs: Subparsers, name: str, work: TaskWork, *, lasting: bool = False) -> None:
-    open_and_work = partial(_open_task_list_and_run, work)
-    workspace_access.add_workspace_subcommand(verbs, name, open_and_work, run=_run_task_command, lasting=lasting)
-
-
 def _run_task_command(arguments: Namespace) -> int:
     source, from_input = getattr(arguments, "file", None), getattr(arguments, "text", []) == ["-"]
     return workspace_access.run_on_workspace(arguments, source=source, gather=from_input and source is None)
 
 
-async def _open_task_list_and_run(
-    work: TaskWork, arguments: Namespace, workspace: StoredWorkspace, console: Console
-) -> int:
+async def _open_task_list_and_run(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
     async with fleet_task_files.open_fleet_task_list(workspace) as tasks:
-        return await work(arguments, tasks, console)
+        return int(await arguments.act(arguments, tasks, console))
 
 
 async def _add_tasks(arguments: Namespace, tasks: fleet_tasks.FleetTaskList, console: Console) -> int:

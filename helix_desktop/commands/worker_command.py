@@ -14,7 +14,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING
 
-from helix_desktop.commands import Subparsers, add_subcommand, parse_number, workspace_access
+from helix_desktop.commands import parse_number, workspace_access
 from helix_desktop.console import Console, Terminal, escape_control_characters
 from helix_desktop.errors import HelixError, NotFound, SharedStoreUnreachable, StoreBusy
 from helix_desktop.store import fleet_task_files, workspace_link
@@ -29,12 +29,6 @@ AGAIN_SECONDS = 1.0
 UNABLE = 1  # The exit code if the workspace has no model or no key. The worker tries again later.
 UNABLE_SECONDS = 60
 log = logging.getLogger(__name__)
-
-
-def add_worker_command(nouns: Subparsers) -> None:
-    work = partial(workspace_access.run_on_workbench, _work_on_tasks)
-    at_once = partial(parse_number, least=1, what="a number of 1 or more")
-    add_subcommand(nouns, "worker", _run_worker_command, work=work, lasting=True, types={"at-once": at_once})
 
 
 def _run_worker_command(arguments: Namespace) -> int:
@@ -133,3 +127,6 @@ async def _work_on_tasks(bench: Workbench, arguments: Namespace, console: Consol
             forget()
             own.remove(worker)
     return AGAIN if worker.must_release_workspace and not arguments.is_draining else 0
+
+
+TYPES_OF_WORKER = {"at-once": partial(parse_number, least=1, what="a number of 1 or more")}

@@ -12,7 +12,6 @@ process has ended. An import, which may take minutes, gives way to it and contin
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import re
@@ -25,7 +24,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from helix_desktop import commands, errors, program_folders, program_settings, running_instance
-from helix_desktop.commands import Subparsers, add_subcommand
 from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.console import Console, Terminal, escape_control_characters
 from helix_desktop.engine.facts import ConversationStarted
@@ -48,12 +46,6 @@ TOLD_EVERY = 2.0  # The interval between progress reports, in seconds.
 WAY_TO_FORGET = "To remove it, use `helix-desktop forget -w {} --text -`."
 NOTHING_REMOVED = "Removed 0 conversations and 0 entries (0 bytes)."
 PATIENCE = 5.0  # The process that has the workspace open must answer within this many seconds.
-
-
-def add_workspace_subcommand(verbs: Subparsers, name: str, work: Work, **defaults: object) -> argparse.ArgumentParser:
-    """Adds a command on the workspace that `--workspace` names. It can count tokens only if `counts` is set."""
-    settings = {"run": run_on_workspace, "work": work, "counts": False} | defaults
-    return add_subcommand(verbs, name, **settings)  # type: ignore[arg-type]
 
 
 def run_on_workspace(

@@ -4,36 +4,17 @@ import argparse
 import re
 import sys
 from argparse import Namespace
-from functools import partial
 from typing import Any
 
 import tomlkit
 
 from helix_desktop import running_instance
-from helix_desktop.commands import Subparsers, add_noun, add_subcommand, workspace_access
+from helix_desktop.commands import workspace_access
 from helix_desktop.commands.cache_command import STANDARD, file_unless_dash
-from helix_desktop.commands.sharing_commands import add_sharing_commands
 from helix_desktop.commands.workspace_access import print_result
 from helix_desktop.console import Console, Terminal, escape_control_characters
 from helix_desktop.store.all_workspaces import AllWorkspaces, KnownWorkspace, build_roots_of_folder
 from helix_desktop.store.stored_workspace import StoredWorkspace
-
-
-def add_workspace_command(nouns: Subparsers) -> None:
-    verbs = add_noun(nouns, "workspace")
-    on_open = workspace_access.run_on_workspace
-    add_subcommand(verbs, "workspace new", run_new_workspace_command)
-    add_subcommand(verbs, "workspace list", print_workspace_list)
-    add_subcommand(verbs, "workspace show", on_open, work=print_workspace_details, reads=True)
-    add_changing_verb = partial(add_subcommand, verbs, run=_run_workspace_change, work=change_open_workspace_setting)
-    add_changing_verb("workspace rename", setting="name")
-    add_changing_verb("workspace colour", setting="colour", types={"colour": _parse_colour})
-    add_subcommand(verbs, "workspace trash", _trash_or_restore_workspace, restores=False)
-    add_subcommand(verbs, "workspace restore", _trash_or_restore_workspace, restores=True)
-    add_subcommand(verbs, "workspace export", _run_export, work=export_workspace_file, reads=True)
-    add_subcommand(verbs, "workspace empty-trash", on_open, work=empty_workspace_trash)
-    add_sharing_commands(verbs)
-    add_subcommand(verbs, "workspace import", run_import_workspace)
 
 
 def _parse_colour(text: str) -> str:
@@ -162,3 +143,6 @@ async def export_workspace_file(arguments: Namespace, workspace: StoredWorkspace
 async def empty_workspace_trash(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
     trashed = [row.id for row in await workspace.journal.list_conversations() if row.trashed]
     return await workspace_access.delete_if_confirmed(arguments, workspace, console, trashed)
+
+
+TYPES_OF_COLOUR = {"colour": _parse_colour}

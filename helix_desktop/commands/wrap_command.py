@@ -1,6 +1,5 @@
 """`wrap`: starts an agent with the gateway's address, or writes it to the agent's settings."""
 
-import argparse
 import json
 import os
 import shlex
@@ -12,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from helix_desktop import program_folders, running_instance
-from helix_desktop.commands import Subparsers, add_subcommand, options_of_command
+from helix_desktop.commands import options_of_command
 from helix_desktop.commands.gateway_command import check_upstream_address
 from helix_desktop.commands.workspace_access import is_confirmed
 from helix_desktop.console import escape_control_characters
@@ -22,13 +21,6 @@ from helix_desktop.gateway.agent_upstreams import AgentSurroundings, AgentUpstre
 from helix_desktop.gateway.known_agents import KnownAgent, build_agent_of_command, find_known_agent
 from helix_desktop.resident import agent_connecting, resident_client
 from helix_desktop.store.all_workspaces import AllWorkspaces
-
-
-def add_wrap_command(nouns: Subparsers) -> None:
-    wrap = add_subcommand(nouns, "wrap", run_wrap_command)
-    wrap.add_argument(
-        "arguments", nargs=argparse.REMAINDER, metavar="-- ARGS", help="arguments that are passed to the agent"
-    )
 
 
 def run_wrap_command(arguments: Namespace) -> int:

@@ -209,19 +209,17 @@ class Toolbox:
         if ruling.open_step is not None:
             ruling.open_step.release_space()
         outcome = await self._build_call_outcome(call, result, ruling, keep)
-        outcome = replace(outcome, files=await self._end_open_step(result, ruling.open_step))
+        outcome = replace(outcome, files=await self._end_open_step(ruling.open_step))
         if self._guard is not None and not outcome.refused:
             await self._guard.run_hooks_after_call(call, context, outcome)
         return outcome
 
-    async def _end_open_step(self, result: ToolOutput, window: OpenStep | None) -> FilesChanged | None:
-        """Return what the call changed: a file tool knows its paths; for a command, it is every difference."""
+    async def _end_open_step(self, window: OpenStep | None) -> FilesChanged | None:
+        """Return what the call changed."""
         checkpoints = self._around.checkpoints
         if checkpoints is None or window is None:
             return None
-        return await checkpoints.end_step(
-            window, [each.path for each in result.changes] if window.changed_by == "tool" else None
-        )
+        return await checkpoints.end_step(window)
 
     async def _begin_step_if_changing(
         self, call: ToolCall, context: CallContext, action: ToolAction, ruling: PermissionOutcome
@@ -234,7 +232,9 @@ class Toolbox:
         old = checkpoints.folders.last_item_at(checkpoints.checkpoint_path(action.path)) if action.path else None
         size = len(call.arguments) + (old.size if old else 0)  # A new version is stored whole, however small the edit.
         by = _CHANGING[action.effect]
-        ruling.open_step = await checkpoints.begin_step(call.id, context.conversation, by, size)
+        # A file tool knows its path; for a command, it is every difference.
+        only = (action.path,) * bool(action.path) if by == "tool" else None
+        ruling.open_step = await checkpoints.begin_step(call.id, context.conversation, by, size, only)
 
     def _parse_values_of_call(self, call: ToolCall) -> tuple[dict[str, Any], Mapping[str, Any]]:
         foreign = self._foreign_tools_by_name()

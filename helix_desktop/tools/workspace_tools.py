@@ -134,7 +134,13 @@ class WorkspaceTools:
         found = [await checkpoints.end_step(window, thorough=True) for window in windows]
         for window in windows:
             window.is_between_turns = True
+        if windows:
+            await checkpoints.save_open_steps()
         return [fact for fact in found if fact is not None]
+
+    def forget_recorded_change(self, fact: FilesChanged) -> None:
+        if self.resources.checkpoints is not None:
+            self.resources.checkpoints.steps.forget_recorded_change(fact)
 
     async def aclose(self) -> None:
         """Stop the commands in the background and remove the scratch folder."""

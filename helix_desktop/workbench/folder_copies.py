@@ -28,7 +28,7 @@ from helix_desktop.store.content_forgetting import GIT_BUNDLE
 from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.tools import private_git_copy as copying
 from helix_desktop.tools.built_in_tool import BuiltInTool, ToolArguments, ToolOutput, ToolResources, declare_tool
-from helix_desktop.tools.changes import change_restoring
+from helix_desktop.tools.changes import change_restoring, interrupted_steps
 from helix_desktop.tools.changes.checkpoints import Checkpoints
 from helix_desktop.tools.permission import ActionEffect, ToolAction
 from helix_desktop.tools.workspace_tools import WorkspaceTools
@@ -341,6 +341,14 @@ class RepositoryCopies(CopiesInUse):
                 await self._settle_unfinished(copy)
             except (HelixError, OSError) as error:  # It is tried again before the copy is brought back.
                 self.notes.append(str(error))
+
+    async def record_interrupted_steps(self) -> None:
+        """Record what agents had changed in copies when the program was killed."""
+        for copy in await asyncio.to_thread(self.list_copies):
+            if not copy.is_whole or not (copy.folder / interrupted_steps.NAME).exists():
+                continue
+            if (checkpoints := (await self.get_or_open_tools(copy.id)).resources.checkpoints) is not None:
+                await checkpoints.ensure_first_check()
 
     async def _settle_unfinished(self, copy: FolderCopy) -> FolderCopy:
         """Do so for one copy. Returns it as it is described afterwards."""

@@ -33,7 +33,7 @@ from helix_desktop.store.in_memory_stores import MemoryJournal
 from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.store.workspace_export import Report, ignore_progress
 from helix_desktop.store.workspace_settings import Changes, WorkspaceConfig
-from helix_desktop.tools.changes import known_state_file
+from helix_desktop.tools.changes import interrupted_steps, known_state_file
 from helix_desktop.tools.changes.checkpoints import Checkpoints
 from helix_desktop.tools.delegate_tool import Delegation
 from helix_desktop.tools.home_access import CommandOpenings
@@ -165,6 +165,7 @@ class Workbench:
                 asyncio.to_thread(shared.access.prepare_model_access), name="get ready for the first message"
             )
             bench.tasks.spawn_task(bench.file_changes.prepare_checkpoints(), name="the first checkpoint")
+            bench.tasks.spawn_task(bench.copies.record_interrupted_steps(), name="record steps in copies")
             _open[workspace] = bench
             workspace.linked = bench.sharing.start_or_stop_with_link
             bench.sharing.start_or_stop_with_link()
@@ -716,8 +717,10 @@ class Workbench:
             self._meters.update_row_after_fact(event.recorded)
             session = self.sessions.find_open_session(event.recorded.conversation)
             own_copy = session.conversation.state.own_copy if session is not None else ""
-            if own_copy and isinstance(event.recorded.fact, facts.FilesChanged):
-                self.tasks.spawn_task(self._update_rows_of_changed_copy(own_copy), name="find overlaps")
+            if isinstance(event.recorded.fact, facts.FilesChanged):
+                self.copies.tools_of_copy(own_copy).forget_recorded_change(event.recorded.fact)
+                if own_copy:
+                    self.tasks.spawn_task(self._update_rows_of_changed_copy(own_copy), name="find overlaps")
             self.workforce.notify_after_step_of_agent(event.recorded)
             for above in (
                 self._rows.ids_above(event.recorded.conversation) if hasattr(event.recorded.fact, "usage") else ()
@@ -766,6 +769,7 @@ async def _open_folder_tools(
         workspace.cache,
         file=None if copy else workspace.folder / known_state_file.NAME,
         stores=workspace.folder,
+        steps_file=(copy.folder if copy else workspace.folder) / interrupted_steps.NAME,
         coverage=replace(coverage, off=False) if copy else coverage,  # Changes to a copy are found by its checkpoints.
         closed=() if copy else shared.closed,
     )
@@ -773,7 +777,10 @@ async def _open_folder_tools(
     async def record_changes(conversation: str, fact: facts.FilesChanged) -> None:
         if (bench := workbench_of(workspace)) is not None:
             with suppress(HelixError):  # The conversation may have been deleted meanwhile.
-                await bench.file_changes.append_change_fact(conversation, fact)
+                there = (one.fact for one in await bench.read_conversation_facts(conversation))
+                same = (one for one in there if isinstance(one, facts.FilesChanged) and one.call == fact.call)
+                if all(one.difference.digest != fact.difference.digest for one in same):
+                    await bench.file_changes.append_change_fact(conversation, fact)
 
     checkpoints.record_changes = record_changes
     stores = (workspace.cache, workspace.index, shared.access.tokens)

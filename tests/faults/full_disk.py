@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -117,8 +118,10 @@ async def _one_call(place: Path, name: str, arguments: str, moment: str, room: i
     checkpoints = bench.file_changes.workspace_checkpoints
     begin_step = checkpoints.begin_step
 
-    async def begin_and_fill(call: str, conversation: str, by: str, size: int = 0) -> OpenStep | None:
-        step = await begin_step(call, conversation, by, size)
+    async def begin_and_fill(
+        call: str, conversation: str, by: str, size: int = 0, only: Sequence[str] | None = None
+    ) -> OpenStep | None:
+        step = await begin_step(call, conversation, by, size, only)
         if moment == "runs":
             _fill(place, room)
         return step

@@ -117,7 +117,7 @@ class UncoveredPath:
 def group_changes_by_turn(recorded_facts: Iterable[facts.Recorded]) -> tuple[TurnOfChanges, ...]:
     """Group changes by turn. Sub-agents of turns without changes may have made some."""
     found: list[TurnOfChanges] = []
-    names: dict[str, tuple[str, int]] = {}
+    names: dict[str, tuple[str, int, int]] = {}  # By call: the tool, the step, and the message of its turn.
     steps, said, end, is_foreign = 0, 0, 0, False
     for recorded in recorded_facts:
         match recorded.fact:
@@ -130,22 +130,27 @@ def group_changes_by_turn(recorded_facts: Iterable[facts.Recorded]) -> tuple[Tur
                 found.append(TurnOfChanges(said, recorded.seq, recorded.seq, title, (), last=said))
             case facts.ModelReplied(parts=parts):
                 steps += 1
-                names.update({part.id: (part.name, steps) for part in parts if isinstance(part, facts.ToolCall)})
+                calls, turn = (
+                    (part for part in parts if isinstance(part, facts.ToolCall)),
+                    found[-1].seq if found else 0,
+                )
+                names.update({part.id: (part.name, steps, turn) for part in calls})
             case facts.ToolReturned(child=child) if child and found:
                 found[-1] = replace(found[-1], children=(*found[-1].children, child))
             case facts.FilesChanged() as fact if found:
-                what, step = names.get(fact.call, ("", 0))
+                what, step, turn = names.get(fact.call, ("", 0, 0))
+                # After a kill, a call may be recorded in a later turn; a command in the background goes on in it.
+                seqs = fact.undoes or ((turn,) if turn and fact.by != "background" else (found[-1].seq,))
                 _add_change_to_turn(
-                    found, ChangeSource(recorded.conversation, recorded.seq, recorded.time, fact, what, step)
+                    found, ChangeSource(recorded.conversation, recorded.seq, recorded.time, fact, what, step), seqs
                 )
         end = recorded.seq
     ends = (*(turn.seq - 1 for turn in found[1:]), end)
     return tuple(replace(turn, end=seq) for turn, seq in zip(found, ends, strict=False))
 
 
-def _add_change_to_turn(found: list[TurnOfChanges], source: ChangeSource) -> None:
-    """Add a change to the last turn. An undo belongs to the turns it undoes, which become one."""
-    seqs = source.fact.undoes or (found[-1].seq,)
+def _add_change_to_turn(found: list[TurnOfChanges], source: ChangeSource, seqs: Sequence[int]) -> None:
+    """Add a change to the turns with these facts. Those which an undo undoes become one."""
     begin, stop = len(found) - 1, len(found)
     while begin and found[begin].seq > min(seqs):
         begin -= 1

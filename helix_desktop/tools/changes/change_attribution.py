@@ -1,13 +1,15 @@
 """The steps that are open, and which of the changes found belong to which step."""
 
+import asyncio
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import field
 from sys import maxsize
 from typing import IO
 
 from helix_desktop.engine.changes import folder_state
 from helix_desktop.engine.changes.folder_state import PathChange
+from helix_desktop.engine.facts import FilesChanged
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.fast_dataclass import dataclass
 
@@ -22,11 +24,14 @@ class OpenStep:
     since_check: int  # The number of the last check of all files before this step.
     checkpoint: Digest
     left_out: frozenset[str] = frozenset()  # Paths that were not covered even before the step.
+    only: Sequence[str] | None = None  # What a file tool will change, as shown. None: all that changes is the step's.
     begun: int = field(default_factory=time.time_ns)  # In nanoseconds since 1970.
     met: set[str] = field(default_factory=set)  # Folders in which something has changed since then.
     goes_on: bool = False  # Even after the call.
     is_between_turns: bool = False  # Begun outside a turn, so its changes look like the user's.
     held_space: IO[bytes] | None = None  # Space on the disk for its record.
+    claimed: Sequence[PathChange] = ()  # Its changes until its record is made.
+    ending: asyncio.Lock = field(default_factory=asyncio.Lock)  # A command may end as its call does.
 
     def release_space(self) -> None:
         if self.held_space is not None:
@@ -38,27 +43,22 @@ class OpenSteps:
 
     def __init__(self) -> None:
         self.checks = 0
-        self._found: dict[int, dict[str, PathChange]] = {}  # Unclaimed changes, by check and path.
-        self._open: list[OpenStep] = []
-
-    def open_step(
-        self, call: str, conversation: str, by: str, checkpoint: Digest, left_out: frozenset[str]
-    ) -> OpenStep:
-        self._open.append(OpenStep(call, conversation, by, self.checks, checkpoint, left_out))
-        return self._open[-1]
+        self.unclaimed: dict[int, dict[str, PathChange]] = {}  # Changes by check and path.
+        self.open: list[OpenStep] = []
+        self.unrecorded: list[tuple[OpenStep, FilesChanged]] = []  # The journals of their conversations lack them yet.
 
     def record_check(self, folders: Iterable[str], changes: Collection[PathChange]) -> None:
         """Record the changes of another check. `folders`: those that differ."""
         self.checks += 1
-        for step in self._open:
+        for step in self.open:
             step.met.update(folders)
-        if changes and self._open:
-            self._found[self.checks] = {change.path: change for change in changes}
+        if changes and self.open:
+            self.unclaimed[self.checks] = {change.path: change for change in changes}
 
     def claim_unowned_changes(self, since: int, paths: set[str] | None, until: int = maxsize) -> tuple[PathChange, ...]:
         """Return changes found since a check that no step has claimed, and claim them for this step."""
         found: list[PathChange] = []
-        for changes in [changes for check, changes in self._found.items() if since < check <= until]:
+        for changes in [changes for check, changes in self.unclaimed.items() if since < check <= until]:
             mine = [
                 path
                 for path in changes
@@ -66,6 +66,9 @@ class OpenSteps:
             ]
             found += map(changes.pop, mine)
         return folder_state.merge_changes_and_find_paths_changed_by_others(found)[0]
+
+    def forget_recorded_change(self, fact: FilesChanged) -> None:
+        self.unrecorded = [each for each in self.unrecorded if each[1] is not fact]
 
     def continue_in_background(self, call: str, conversation: str) -> OpenStep | None:
         """Let a call's step go on with its command in the background, and return it."""
@@ -83,14 +86,14 @@ class OpenSteps:
 
     def first_check_of_calls(self) -> int:
         """Return the first check whose changes belong to a running call, not to a background command."""
-        return min((each.since_check for each in self._open if each.changed_by == "command"), default=maxsize)
+        return min((each.since_check for each in self.open if each.changed_by == "command"), default=maxsize)
 
     def close_open_step(self, window: OpenStep) -> None:
         window.release_space()
-        self._open = [each for each in self._open if each is not window]
-        first = min((each.since_check for each in self._open), default=self.checks)
-        for number in [number for number in self._found if number <= first]:
-            del self._found[number]
+        self.open = [each for each in self.open if each is not window]
+        first = min((each.since_check for each in self.open), default=self.checks)
+        for number in [number for number in self.unclaimed if number <= first]:
+            del self.unclaimed[number]
 
     def open_steps_of_conversation(self, conversation: str) -> tuple[OpenStep, ...]:
-        return tuple(window for window in self._open if window.conversation == conversation)
+        return tuple(window for window in self.open if window.conversation == conversation)

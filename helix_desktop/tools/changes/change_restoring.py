@@ -122,6 +122,7 @@ async def restore_paths(
             done.fact = await checkpoints.build_change_fact(changes, window.checkpoint, now, call="", by="undo")
     finally:
         checkpoints.steps.close_open_step(window)
+        await checkpoints.save_open_steps()
     return done
 
 

@@ -5,7 +5,8 @@ a crash leaves at most unused contents, which are found again by hash. Stamps ar
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+import os
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +19,7 @@ from helix_desktop.engine.facts import FilesChanged
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import HelixError, StoreFailed
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.tools.changes import content_storing, folder_walk
+from helix_desktop.tools.changes import content_storing, folder_walk, interrupted_steps
 from helix_desktop.tools.changes import known_state_file as kept_known
 from helix_desktop.tools.changes.change_attribution import OpenStep, OpenSteps
 from helix_desktop.tools.changes.checkpoint_coverage import CheckpointCoverage
@@ -47,7 +48,7 @@ class CheckpointProgress:
 
 class Checkpoints:
     """Created and closed with the workspace. `file`: where the stamps are kept between two starts. `stores`: the folder
-    on whose disk the contents are.
+    on whose disk the contents are. `steps_file`: says whose changes are if the program is killed.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class Checkpoints:
         *,
         file: Path | None = None,
         stores: Path | None = None,
+        steps_file: Path | None = None,
         coverage: CheckpointCoverage = DEFAULT_COVERAGE,
         closed: Sequence[Path] = (),
     ) -> None:
@@ -66,14 +68,17 @@ class Checkpoints:
         self.folders = KnownFolders(self.roots, coverage, closed)
         self.progress = CheckpointProgress("off" if coverage.off else "waiting")
         self.listeners: list[Callable[[CheckpointProgress], object]] = []
-        self._file, self._stores = file, stores
+        self._file, self._stores, self._steps_file = file, stores, steps_file
         self.latest_checkpoint: Digest | None = None  # The state of the files at the last check.
         # The bytes of the last full list, the bytes of the differences since then, and the number of differences.
         self._chain = 0, 0, 0
         self.steps = OpenSteps()
         self._lock = asyncio.Lock()
         self._saved: Digest | None = None
-        # Appends what a command in the background has changed to its conversation.
+        self._saving_steps, self._recording = asyncio.Lock(), asyncio.Lock()
+        self._beat: asyncio.TimerHandle | None = None
+        self._interrupted: list[tuple[OpenStep, FilesChanged]] | None = None  # None until the file of steps was read.
+        # Appends what a command in the background, or a killed program, has changed, unless the conversation has it.
         self.record_changes: Callable[[str, FilesChanged], Awaitable[object]] | None = None
         self.leftovers: list[str] = []  # Files that an interrupted undo left behind. The first check finds them.
 
@@ -102,6 +107,12 @@ class Checkpoints:
         """Check all files for the first time. Afterwards, `progress` says why if that was not possible."""
         if not self.is_ready:
             await self.check_for_changes(thorough=True)
+        async with self._recording:
+            while self._interrupted and self.record_changes is not None:
+                step, fact = self._interrupted[0]
+                await self.record_changes(step.conversation, fact)
+                self.steps.forget_recorded_change(self._interrupted.pop(0)[1])
+                await self.save_open_steps()
 
     async def check_for_changes(self, *, thorough: bool = False, ended: OpenStep | None = None) -> None:
         """Check for changes. `thorough`: check every file. `ended`: a step whose files are read again."""
@@ -124,8 +135,12 @@ class Checkpoints:
             self._notify_progress(CheckpointProgress("off" if coverage.off else "waiting"))
         await self.ensure_first_check()
 
-    async def begin_step(self, call: str, conversation: str, by: str, size: int = 0) -> OpenStep | None:
-        """Begin a step. Changes made before it are not credited to it. `size`: how many bytes it will write, if known."""
+    async def begin_step(
+        self, call: str, conversation: str, by: str, size: int = 0, only: Sequence[str] | None = None
+    ) -> OpenStep | None:
+        """Begin a step. Changes made before it are not credited to it. `size`: how many bytes it will write, if known.
+        `only`: the paths that it will change, if known.
+        """
         await self.ensure_first_check()
         await self.check_for_changes()
         if self.progress.state == "failed":
@@ -139,45 +154,83 @@ class Checkpoints:
         if self._stores is not None:
             held = await asyncio.to_thread(hold_disk_space, self._stores, HELD_SPACE + size)
         left_out = self.folders.paths_uncovered_by_limits()
-        step = self.steps.open_step(call, conversation, by, self.latest_checkpoint, left_out)
+        step = OpenStep(call, conversation, by, self.steps.checks, self.latest_checkpoint, left_out, only)
         step.held_space = held
+        self.steps.open.append(step)
+        await self.save_open_steps()
         return step
 
-    async def end_step(
-        self, window: OpenStep, only: Iterable[str] | None = None, *, thorough: bool = False
-    ) -> FilesChanged | None:
-        """Return the step's changes so far as a fact, if any. `only`: the paths it says it has changed."""
-        is_told = True  # False if the step is recorded later, once the disk has space again.
+    async def end_step(self, window: OpenStep, *, thorough: bool = False) -> FilesChanged | None:
+        """Return the step's changes so far as a fact, if any. If this fails, the step stays open, with its changes."""
+        async with window.ending:
+            return await self._end_step(window, thorough=thorough)
+
+    async def _end_step(self, window: OpenStep, *, thorough: bool) -> FilesChanged | None:
+        is_told = False  # False if the step is recorded later, once the disk has space again.
         try:
             window.release_space()
             self.folders.restore_permissions_of_roots()
             thorough = thorough or (window.changed_by != "tool" and self.folders.full_walk_seconds < SHORT)
             await self.check_for_changes(thorough=thorough, ended=None if window.goes_on else window)
             if self.progress.state == "failed":
-                is_told = False
                 return None
             if not self.is_ready or self.latest_checkpoint is None:
+                is_told = True
                 return None
-            changes = self.steps.claim_unowned_changes(
-                window.since_check,
-                None if only is None else {self.checkpoint_path(place) for place in only},
-                self.steps.first_check_of_calls() if window.changed_by == "background" else maxsize,
+            changes, until = self._claim_changes(self.steps, window), self.steps.checks
+            uncovered, after = self.folders.paths_uncovered_by_limits(), self.latest_checkpoint
+            left = () if window.only is not None else sorted(uncovered - window.left_out)
+            fact = await self.build_change_fact(
+                changes, window.checkpoint, after, call=window.call, by=window.changed_by, left_out=left
             )
-            uncovered = self.folders.paths_uncovered_by_limits()
-            before, after = window.checkpoint, self.latest_checkpoint
-            left = () if only is not None else sorted(uncovered - window.left_out)
-            window.since_check, window.checkpoint, window.left_out = self.steps.checks, after, uncovered
-            return await self.build_change_fact(
-                changes, before, after, call=window.call, by=window.changed_by, left_out=left
-            )
+            if fact is not None:
+                self.steps.unrecorded.append((replace(window, only=()), fact))
+            window.claimed = ()
+            window.since_check, window.checkpoint, window.left_out = until, after, uncovered
+            is_told = True
+            return fact
         finally:
             if is_told and not window.goes_on:
                 self.steps.close_open_step(window)
+            await self.save_open_steps()
+
+    def _claim_changes(self, steps: OpenSteps, step: OpenStep) -> Sequence[PathChange]:
+        found = steps.claim_unowned_changes(
+            step.since_check,
+            None if step.only is None else {self.checkpoint_path(place) for place in step.only},
+            steps.first_check_of_calls() if step.changed_by == "background" else maxsize,
+        )
+        both = [*step.claimed, *found]
+        step.claimed = folder_state.merge_changes_and_find_paths_changed_by_others(both)[0]
+        return step.claimed
+
+    @property
+    def _folders_and_rules(self) -> str:
+        return f"{list(map(str, self.roots))} {self.folders.coverage}"
+
+    async def save_open_steps(self) -> None:
+        """Save whose changes are to be recorded if the program is killed."""
+        if self._steps_file is None or self.latest_checkpoint is None:
+            return
+        async with self._saving_steps:
+            content = interrupted_steps.encode_steps(self.steps, self.latest_checkpoint, self._folders_and_rules)
+            await asyncio.to_thread(interrupted_steps.write_steps_file, self._steps_file, content)
+        if self._beat is None:
+            self._show_that_steps_run()
+
+    def _show_that_steps_run(self) -> None:
+        """Set the time of the file while a step runs, so that what users do after a kill is not taken for the step's."""
+        self._beat = None
+        if self._steps_file is not None and any(not step.is_between_turns for step in self.steps.open):
+            with suppress(OSError):
+                os.utime(self._steps_file)
+            self._beat = asyncio.get_running_loop().call_later(interrupted_steps.BEAT, self._show_that_steps_run)
 
     async def record_end_of_step(self, step: OpenStep) -> None:
         """Record what a command in the background changed, which may have ended between two turns."""
         if (fact := await self.end_step(step)) is not None and self.record_changes is not None:
             await self.record_changes(step.conversation, fact)
+            self.steps.forget_recorded_change(fact)
 
     async def build_change_fact(
         self,
@@ -206,6 +259,9 @@ class Checkpoints:
         async with self._lock:
             self.folders.watch.close()
             await self._save_known_state()
+        if self._beat is not None:
+            self._beat.cancel()
+        await self.save_open_steps()
 
     async def _check_folders(self, *, thorough: bool) -> None:
         if self.latest_checkpoint is None:
@@ -222,9 +278,33 @@ class Checkpoints:
         changes = self.folders.adopt_walk_result(found)
         self.steps.record_check(found.folders, changes)
         await self._store_checkpoint(changes)
+        if self._interrupted is None:
+            self._interrupted = await self._find_interrupted_changes()
+            self.steps.unrecorded += self._interrupted
         if not self.is_ready:
             self._notify_progress(CheckpointProgress("ready"))
             await self._save_known_state()
+
+    async def _find_interrupted_changes(self) -> list[tuple[OpenStep, FilesChanged]]:
+        """Return what a killed program has changed and not recorded."""
+        file, read = self._steps_file, interrupted_steps.read_interrupted_steps
+        left = None if file is None else await asyncio.to_thread(read, file, self._folders_and_rules)
+        if left is None or self.latest_checkpoint is None:
+            return []
+        (steps, latest, alive), found = left, list[tuple[OpenStep, FilesChanged]]()
+        with suppress(HelixError):  # Contents may have been removed, after another program had the workspace.
+            before, now = await self.read_checkpoint_state(latest), self.folders.known_items()
+            changes = interrupted_steps.changes_before_kill(folder_state.compare_trees(before, now), self.roots, alive)
+            steps.record_check((), await asyncio.to_thread(list, changes))
+            for step in sorted(steps.open, key=lambda each: each.only is None):  # Those that know their paths first.
+                claimed, after = self._claim_changes(steps, step), self.latest_checkpoint
+                fact = await self.build_change_fact(claimed, step.checkpoint, after, call=step.call, by=step.changed_by)
+                found += [(step, fact)] if fact is not None else []
+                for path in map(self.checkpoint_path, step.only or ()):
+                    for beside in interrupted_steps.find_half_written_files(path, before, now):
+                        with suppress(OSError), self.reader.open_folder(beside.rpartition("/")[0]) as folder:
+                            os.unlink(beside.rpartition("/")[2], dir_fd=folder)
+        return found
 
     async def _read_known_state(self) -> None:
         """Read the state saved at the program's end, as far as its contents are still stored."""

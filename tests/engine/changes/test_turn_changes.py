@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from helix_desktop.engine.changes import turn_changes
-from helix_desktop.engine.facts import ConversationStarted, Fact, FilesChanged, Origin, Recorded, Stored, Text, UserSaid
+from helix_desktop.engine.facts import (
+    ConversationStarted,
+    Fact,
+    FilesChanged,
+    ModelReplied,
+    Origin,
+    Recorded,
+    Stop,
+    Stored,
+    Text,
+    ToolCall,
+    UserSaid,
+)
 from helix_desktop.engine.sha256_digest import Digest
 
 
@@ -43,6 +57,15 @@ def test_an_undo_belongs_to_the_turns_that_it_undoes(
     more: tuple[Fact, ...], turns: list[tuple[str, list[int], int]]
 ) -> None:
     assert _turns(*TWO, *more) == turns
+
+
+@pytest.mark.parametrize(("by", "turn"), [("command", 0), ("tool", 0), ("background", 1)])
+def test_what_is_recorded_after_a_kill_belongs_to_the_turn_of_its_call(by: str, turn: int) -> None:
+    """A command in the background goes on in the next turn, so there it is that turn's."""
+    called = ModelReplied((ToolCall("1", "run_command", "{}"),), "demo", Stop.CALLS)
+    later = replace(_changed(), call="1", by=by)
+    sources = [sources for _, sources, _ in _turns(_said(), called, _said(), _changed(), later)]
+    assert sources == [[5], [4]] if turn == 0 else [[], [4, 5]]
 
 
 def test_what_an_agent_added_begins_no_turn() -> None:

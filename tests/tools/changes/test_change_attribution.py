@@ -18,7 +18,8 @@ def change(path: str) -> PathChange:
 
 
 def begun(steps: OpenSteps, call: str = "call", conversation: str = "c", by: str = "command") -> OpenStep:
-    return steps.open_step(call, conversation, by, CHECKPOINT, frozenset())
+    steps.open.append(OpenStep(call, conversation, by, steps.checks, CHECKPOINT))
+    return steps.open[-1]
 
 
 def claimed(steps: OpenSteps, since: int, paths: set[str] | None = None, until: int = maxsize) -> list[str]:
@@ -68,11 +69,11 @@ def test_what_no_open_step_can_claim_any_more_is_let_go() -> None:
     steps.record_check(["0"], [change("0/a")])
     second = begun(steps)
     steps.record_check(["0"], [change("0/b")])
-    assert sorted(steps._found) == [1, 2]
+    assert sorted(steps.unclaimed) == [1, 2]
     steps.close_open_step(first)
-    assert sorted(steps._found) == [2], "the second one began after the first check"
+    assert sorted(steps.unclaimed) == [2], "the second one began after the first check"
     steps.close_open_step(second)
-    assert steps._found == {}
+    assert steps.unclaimed == {}
 
 
 @pytest.mark.parametrize("closes_first", [True, False])

@@ -58,23 +58,23 @@ async def test_what_somebody_wrote_between_two_steps_is_theirs(net: Net) -> None
 
 async def test_a_tool_for_files_answers_for_its_own_paths_alone(net: Net) -> None:
     await net.checkpoints.ensure_first_check()
-    window = await net.checkpoints.begin_step("1", "c", "tool")
+    window = await net.checkpoints.begin_step("1", "c", "tool", only=[str(net.folder / "new" / "a")])
     assert window is not None
     (net.folder / "new").mkdir()
     (net.folder / "new" / "a").write_text("agent")
     (net.folder / "b").write_text("somebody else, at the same time")
-    fact = await net.checkpoints.end_step(window, [str(net.folder / "new" / "a")])
+    fact = await net.checkpoints.end_step(window)
     assert await names(net, fact) == ["0/new", "0/new/a"]
 
 
 async def test_two_conversations_at_once_do_not_take_each_others_changes(net: Net) -> None:
     await net.checkpoints.ensure_first_check()
     one = await net.checkpoints.begin_step("1", "one", "command")
-    two = await net.checkpoints.begin_step("2", "two", "tool")
+    two = await net.checkpoints.begin_step("2", "two", "tool", only=["two"])
     assert one is not None
     assert two is not None
     (net.folder / "two").write_text("2")
-    assert await names(net, await net.checkpoints.end_step(two, ["two"])) == ["0/two"]
+    assert await names(net, await net.checkpoints.end_step(two)) == ["0/two"]
     (net.folder / "one").write_text("1")
     assert await names(net, await net.checkpoints.end_step(one)) == ["0/one"]
 
@@ -462,14 +462,14 @@ async def test_content_that_is_lost_from_the_cache_is_stored_again_after_a_resta
 
 async def test_steps_that_are_open_keep_what_nobody_claimed(net: Net) -> None:
     await net.checkpoints.ensure_first_check()
-    first = await net.checkpoints.begin_step("1", "one", "tool")
+    first = await net.checkpoints.begin_step("1", "one", "tool", only=["a"])
     assert first is not None
     (net.folder / "a").write_text("first's")
-    second = await net.checkpoints.begin_step("2", "two", "tool")
+    second = await net.checkpoints.begin_step("2", "two", "tool", only=["b"])
     assert second is not None
     (net.folder / "b").write_text("second's")
-    assert await names(net, await net.checkpoints.end_step(second, ["b"])) == ["0/b"]
-    assert await names(net, await net.checkpoints.end_step(first, ["a"])) == ["0/a"]
+    assert await names(net, await net.checkpoints.end_step(second)) == ["0/b"]
+    assert await names(net, await net.checkpoints.end_step(first)) == ["0/a"]
     assert await net.step(lambda: None) is None
 
 

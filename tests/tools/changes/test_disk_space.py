@@ -30,5 +30,5 @@ async def test_a_step_that_could_not_be_recorded_does_not_begin(
     assert step is not None
     assert step.held_space is not None
     assert os.fstat(step.held_space.fileno()).st_blocks * 512 >= 5 << 20
-    await net.checkpoints.end_step(step, [])
+    await net.checkpoints.end_step(step)
     assert step.held_space.closed
