@@ -11,7 +11,15 @@ from typing import Protocol, TypeVar
 
 from helix_desktop.engine.agent_additions import is_added_by_agent
 from helix_desktop.engine.fact_encoding import decode_fact
-from helix_desktop.engine.facts import ConversationStarted, Fact, ModelReplied, ToolCall, ToolReturned, UserSaid
+from helix_desktop.engine.facts import (
+    ConversationStarted,
+    Fact,
+    FilesChanged,
+    ModelReplied,
+    ToolCall,
+    ToolReturned,
+    UserSaid,
+)
 from helix_desktop.engine.ports import SearchHit
 from helix_desktop.engine.search_query import (
     SearchFilters,
@@ -87,7 +95,7 @@ def _find_newest(
         found = connection.execute(_FOUND, (json.dumps(newest), *chosen))
         while len(hits) < limit and (rows := found.fetchmany(WEIGHED)):
             for place in _read_found_places(source, rows, AnyRows(), filters, frozenset()):
-                hit = show_line(place, (), 0)
+                hit = show_line(place, (), max(0, place.text.casefold().find(filters.file)))
                 hits.setdefault((hit.digest, hit.conversation, hit.seq), hit)
     return tuple(islice(hits.values(), limit))
 
@@ -235,7 +243,8 @@ def _find_fact_line(conversation: str, seq: int, _: OpenCache, journal: JournalF
 def _fact_passes_filters(source: StoresAccess, line: StoredFact, fact: Fact, text: str, filters: SearchFilters) -> bool:
     """Whether a message passes the filters. A tool matches messages that call it."""
     calls = [part for part in fact.parts if isinstance(part, ToolCall)] if isinstance(fact, ModelReplied) else []
-    if not filters.is_in_time(line.time):
+    names_files_only = isinstance(fact, FilesChanged | ToolReturned)
+    if not filters.is_in_time(line.time) or (names_files_only and not filters.file):
         return False
     if filters.tool and not any(filters.tool in call.name.casefold() for call in calls):
         return False

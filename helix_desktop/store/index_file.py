@@ -402,6 +402,7 @@ def _decode_or_none(line: StoredFact) -> Fact | None:
 
 
 def searchable_texts(fact: Fact) -> list[str]:
+    """Return what was said, and the names of changed files, for which only the filter `file:` asks."""
     match fact:
         case vocabulary.UserSaid(parts=parts) | vocabulary.ModelReplied(parts=parts):
             return [part.text for part in parts if isinstance(part, vocabulary.Text) and part.text]
@@ -409,6 +410,10 @@ def searchable_texts(fact: Fact) -> list[str]:
             return [text]
         case vocabulary.DocumentEdited(text=text):
             return [text]
+        case vocabulary.FilesChanged(names=names) if names:
+            return ["\n".join(names)]
+        case vocabulary.ToolReturned(changes=(_, *_) as changes):
+            return ["\n".join(change.path for change in changes)]
     return []
 
 

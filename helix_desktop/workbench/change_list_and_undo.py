@@ -64,7 +64,7 @@ class FileChanges:
     def __init__(self, bench: FileChangesWorkbench, kit: WorkspaceTools | None = None) -> None:
         self._bench = bench
         self._kit = kit or bench.kit
-        self.git_repository = GitRepository(bench.models, lambda: self.workspace_checkpoints.roots)
+        self.git_repository = GitRepository(bench.models, lambda: self.workspace_checkpoints)
         self._differences = StepDifferences(bench.workspace.cache, lambda: self.workspace_checkpoints)
 
     @property
@@ -193,8 +193,7 @@ class FileChanges:
 
     async def changes_since_revision(self, revision: str) -> Sequence[FileChange]:
         """Return what differs now from a revision of the user's repository, whatever is staged."""
-        await self.workspace_checkpoints.check_for_changes()
-        changes = await self.git_repository.compare_with_revision(self.workspace_checkpoints, revision)
+        changes = await self.git_repository.compare_with_revision(revision)
         return await self._differences.with_line_counts(
             [self._differences.build_file_change(change, (), broken=False) for change in changes]
         )

@@ -8,12 +8,13 @@ import asyncio
 import hashlib
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from helix_desktop.engine.ask_model import ModelInquiry, build_material_request
 from helix_desktop.engine.changes.folder_state import PathChange, PathKind, TreeItem
 from helix_desktop.engine.facts import ModelRole, Purpose
-from helix_desktop.errors import ActionRefused, InvalidInput, NotFound
+from helix_desktop.errors import ActionRefused, HelixError, InvalidInput, NotFound
 from helix_desktop.tools.changes.checkpoints import Checkpoints
 from helix_desktop.tools.changes.content_storing import ABOUT
 from helix_desktop.tools.git_runner import find_filtered_files, run_git
@@ -21,21 +22,25 @@ from helix_desktop.workbench.model_roles import WorkspaceModels
 
 _SECONDS = 60.0
 _SHOWN = 30_000  # To propose a commit message, a model gets up to this many characters of the diff.
+MANY = 500  # So many files are not named to Git one by one.
+RevisionFile = tuple[bytes, str, int]  # Its mode, blob and size.
 _MODES = {b"100644": 0o644, b"100755": 0o755}
 
 
 class GitRepository:
     """The repositories of one workspace; each of its roots may have one."""
 
-    def __init__(self, models: WorkspaceModels, roots: Callable[[], Sequence[Path]]) -> None:
+    def __init__(self, models: WorkspaceModels, find_checkpoints: Callable[[], Checkpoints]) -> None:
         self._models = models
-        self._roots = roots
+        self._find_checkpoints = find_checkpoints
 
-    async def compare_with_revision(self, checkpoints: Checkpoints, revision: str) -> Sequence[PathChange]:
+    async def compare_with_revision(self, revision: str) -> Sequence[PathChange]:
         """Return what differs now from a revision, in all roots that have it."""
         if revision.startswith("-"):
             raise InvalidInput(f"{revision} is not a commit, branch or tag.")
         found: list[PathChange] | None = None
+        checkpoints = self._find_checkpoints()
+        await checkpoints.check_for_changes()
         for number, root in enumerate(checkpoints.roots):
             if (listed := await asyncio.to_thread(_list_revision_files, root, revision)) is not None:
                 changes = await self._compare_root_with_revision(checkpoints, number, root, listed)
@@ -44,18 +49,63 @@ class GitRepository:
             raise NotFound(f"No folder in this workspace has a revision {revision[:80]}.")
         return sorted(found)
 
+    async def find_committed_changes(self, changes: Sequence[PathChange]) -> frozenset[PathChange]:
+        """Return those of the changes, given the newest first, that the last commit of their repository contains."""
+        found, checkpoints = frozenset[PathChange](), self._find_checkpoints()
+        await checkpoints.check_for_changes()
+        for number, root in enumerate(checkpoints.roots):
+            by_path: dict[str, list[PathChange]] = {}
+            for change in changes:
+                if change.path.startswith(f"{number}/"):
+                    by_path.setdefault(change.path, []).append(change)
+            names = [path.partition("/")[2] for path in by_path]
+            listed = await asyncio.to_thread(_list_revision_files, root, "HEAD", names) if names else None
+            for name, steps in zip(names, by_path.values(), strict=True) if listed is not None else ():
+                with suppress(HelixError):  # The content of a change was forgotten.
+                    there = listed.get(name) if listed else None
+                    found |= {*await self._find_committed_steps(checkpoints, root, there, steps)}
+        return found
+
+    async def _find_committed_steps(
+        self, checkpoints: Checkpoints, root: Path, there: RevisionFile | None, steps: Sequence[PathChange]
+    ) -> Sequence[PathChange]:
+        """Return the changes of one path up to the one that left it as it is `there`, in the commit. If none has, but
+        the file is so now, somebody has gone on with it, and all are committed, unless it is as it was before one.
+        """
+
+        async def is_there(item: TreeItem | None) -> bool:
+            if item is None or there is None:
+                return item is None and there is None
+            return await self._is_same_as_blob(checkpoints, item, there)
+
+        for at, (_, before, after) in enumerate(steps):
+            was_deleted = after is None and there is None
+            if await self._is_known_content(checkpoints, root, before) if was_deleted else await is_there(after):
+                return steps[at:]
+        now = checkpoints.folders.known_items().get(steps[0].path)
+        is_further = now is not None and await is_there(now)
+        return steps if is_further and not any([await is_there(one.before) for one in steps]) else ()
+
+    async def _is_known_content(self, checkpoints: Checkpoints, root: Path, item: TreeItem | None) -> bool:
+        """Whether Git has ever stored this content."""
+        blob = _compute_blob_id(await checkpoints.read_item_content(item))
+        with suppress(ActionRefused):
+            await asyncio.to_thread(run_git, root, "cat-file", "-e", blob)
+            return True
+        return False
+
     async def _compare_root_with_revision(
-        self, checkpoints: Checkpoints, number: int, root: Path, listed: dict[str, tuple[bytes, str, int]]
+        self, checkpoints: Checkpoints, number: int, root: Path, listed: dict[str, RevisionFile]
     ) -> list[PathChange]:
         now = {path: item for path, item in checkpoints.folders.known_items().items() if path.startswith(f"{number}/")}
         found = []
-        for name, (mode, blob, size) in listed.items():
+        for name, there in listed.items():
+            mode, blob, _ = there
             path = f"{number}/{name}"
             item = now.pop(path, None)
-            before = await self._tree_item_of_path(root, mode, blob)
-            same = item is not None and before is not None and item.kind is before.kind
-            if same and item is not None and await self._is_same_as_blob(checkpoints, item, blob, size, mode):
+            if item is not None and await self._is_same_as_blob(checkpoints, item, there):
                 continue
+            before = await self._tree_item_of_path(root, mode, blob)
             if before is not None:
                 (stored,) = await checkpoints.contents.store_many([(await self._read_blob(root, blob), ABOUT)])
                 if before.kind is PathKind.FILE:
@@ -69,13 +119,13 @@ class GitRepository:
             return TreeItem(PathKind.LINK, 0o777, 0, await self._read_blob(root, blob))
         return TreeItem(PathKind.FILE, _MODES[mode]) if mode in _MODES else None
 
-    async def _is_same_as_blob(
-        self, checkpoints: Checkpoints, item: TreeItem, blob: str, size: int, mode: bytes
-    ) -> bool:
+    async def _is_same_as_blob(self, checkpoints: Checkpoints, item: TreeItem, there: RevisionFile) -> bool:
+        mode, blob, size = there
+        if (item.kind is PathKind.LINK) != (mode == b"120000"):
+            return False
         if item.kind is PathKind.FILE and (item.size != size or bool(item.mode & 0o100) != (mode == b"100755")):
             return False
-        content = await checkpoints.read_item_content(item)
-        return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest() == blob
+        return _compute_blob_id(await checkpoints.read_item_content(item)) == blob
 
     async def _read_blob(self, root: Path, blob: str) -> bytes:
         return await asyncio.to_thread(run_git, root, "cat-file", "blob", blob)
@@ -90,12 +140,12 @@ class GitRepository:
         return (await ModelInquiry(lambda _spent: None).ask_for_text(client, request, _SECONDS)).strip()
 
     async def has_repository(self) -> bool:
-        places = [place for root in self._roots() for place in (root, *root.parents)]
+        places = [place for root in self._find_checkpoints().roots for place in (root, *root.parents)]
         return await asyncio.to_thread(lambda: any((place / ".git").exists() for place in places))
 
     async def set_up_repository(self) -> None:
         """Create a repository in the workspace's first folder, without the hooks of a template."""
-        await asyncio.to_thread(run_git, self._roots()[0], "init", "--quiet", "--template=")
+        await asyncio.to_thread(run_git, self._find_checkpoints().roots[0], "init", "--quiet", "--template=")
 
     async def commit_files(self, paths: Sequence[str], message: str) -> str:
         """Commit these files as they are now, and nothing else that is staged. Returns git's answer."""
@@ -104,7 +154,7 @@ class GitRepository:
         by_root: dict[Path, list[str]] = {}
         for path in paths:
             number, _, inside = path.partition("/")
-            by_root.setdefault(self._roots()[int(number)], []).append(inside)
+            by_root.setdefault(self._find_checkpoints().roots[int(number)], []).append(inside)
         return "\n".join([await asyncio.to_thread(_run_git_commit, *one, message) for one in by_root.items()])
 
 
@@ -139,10 +189,14 @@ def _run_git_commit(root: Path, names: Sequence[str], message: str) -> str:
     return said.decode("utf-8", "replace").partition("\n")[0]
 
 
-def _list_revision_files(root: Path, revision: str) -> dict[str, tuple[bytes, str, int]] | None:
-    """Return mode, blob and size of a revision's files below the root. None if it does not exist."""
+def _compute_blob_id(content: bytes) -> str:
+    return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
+
+
+def _list_revision_files(root: Path, revision: str, names: Sequence[str] = ()) -> dict[str, RevisionFile] | None:
+    """Return a revision's files below the root, or if there are few `names`, these. None if it does not exist."""
     try:
-        content = run_git(root, "ls-tree", "-r", "-l", "-z", revision)
+        content = run_git(root, "ls-tree", "-r", "-l", "-z", "--", revision, *(names if len(names) < MANY else ()))
     except ActionRefused:
         return None
     found = {}

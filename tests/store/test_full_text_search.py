@@ -2,11 +2,26 @@ from __future__ import annotations
 
 import pytest
 
-from helix_desktop.engine.facts import ConversationStarted, Fact, ModelReplied, Origin, Stop, Text, ToolCall, UserSaid
+from helix_desktop.engine.facts import (
+    ConversationStarted,
+    Fact,
+    FileChanged,
+    FilesChanged,
+    ModelReplied,
+    Origin,
+    Stop,
+    Stored,
+    Text,
+    ToolCall,
+    ToolReturned,
+    UserSaid,
+)
 from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.store import full_text_search
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
+ENTRY = Stored(Digest.of_content(b""), 0)
 SHELL = EntryOrigin("shell", "cat log")
 
 
@@ -340,6 +355,18 @@ async def test_a_filter_alone_finds_the_newest_that_passes_it(workspace: StoredW
     assert len(await workspace.index.search_index("tool:read_file", entries_only=True)) == 3
     assert await workspace.index.search_index("tool:nothing") == ()
     assert await workspace.index.search_index("") == ()
+
+
+async def test_a_file_is_found_by_what_changed_it_without_naming_it(workspace: StoredWorkspace) -> None:
+    """A command such as `make` changed it, or the changes of a copy came into the folder."""
+    changed = FilesChanged(ENTRY, ENTRY.digest, ENTRY.digest, 2, names=("src/main.py", "src/fees.py"))
+    written = ToolReturned("c1", ENTRY, 1, changes=(FileChanged("src/FEES.py", None, ENTRY.digest),))
+    said = UserSaid((Text("Changes from a copy\nsrc/fees.py"),))
+    await workspace.journal.append_to_journal("a", [ConversationStarted(), changed, written, said])
+    await workspace.index.wait_until_indexed()
+    found = await workspace.index.search_index("file:fees.py")
+    assert [(hit.seq, hit.snippet) for hit in found] == [(4, "src/fees.py"), (3, "src/FEES.py"), (2, "src/fees.py")]
+    assert [hit.seq for hit in await workspace.index.search_index("fees.py")] == [4], "words find what was said"
 
 
 async def test_what_an_agent_added_is_not_the_users(workspace: StoredWorkspace) -> None:

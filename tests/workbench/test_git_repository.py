@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from helix_desktop.engine.changes.turn_changes import ChangeSource, FileChange
 from helix_desktop.errors import ActionRefused, InvalidInput, NotFound
 from tests.workbench.conftest import Desks
 from tests.workbench.test_open_workbench import bench_on
@@ -71,6 +73,43 @@ async def test_a_commit_leaves_out_empty_folders_and_one_that_git_refuses_leaves
     assert git(project, "status", "--porcelain") == ""
     with pytest.raises(InvalidInput, match="empty folders"):
         await bench.file_changes.git_repository.commit_files(["0/empty"], "Nothing")
+
+
+async def test_what_the_last_commit_contains_is_known(desks: Desks, project: Path) -> None:
+    """Whoever committed it, and with whatever else. What was undone, ignored or never in Git is not in a commit."""
+    bench = await bench_on(desks, project)
+    changes, found = bench.file_changes, list[FileChange]()
+    await changes.prepare_checkpoints()
+
+    async def do_step(act: Callable[[], object]) -> None:
+        step = await changes.workspace_checkpoints.begin_step(str(len(found)), "c1", "command")
+        assert step is not None
+        act()
+        fact = await changes.workspace_checkpoints.end_step(step)
+        assert fact is not None
+        found[:0] = await changes.file_changes_of_steps([ChangeSource("c1", 1, 1.0, fact)])  # The newest first.
+
+    async def committed() -> list[str]:
+        known = await changes.git_repository.find_committed_changes([file.change for file in found])
+        return [f"{file.change_word} {file.place}" for file in found if file.change in known]
+
+    (project / "scratch").write_text("never in Git\n")
+    await do_step(lambda: (project / "a").write_text("two\n"))
+    await do_step(lambda: (project / "new").write_text("new\n"))
+    await do_step((project / "b").unlink)
+    await do_step((project / "scratch").unlink)
+    assert await committed() == []
+    await changes.git_repository.commit_files(["0/a", "0/b"], "Two of three")
+    assert await committed() == ["deleted b", "changed a"]
+    await do_step(lambda: (project / "a").write_text("three\n"))
+    assert await committed() == ["deleted b", "changed a"], "not the newer change"
+    (project / "a").write_text("three\nand mine\n")
+    git(project, "commit", "-qam", "By hand")
+    assert await committed() == ["changed a", "deleted b", "changed a"]
+    assert await changes.git_repository.find_committed_changes([file.change for file in found if file.place == "b"])
+    git(project, "checkout", "-q", "HEAD~2", "--", ".")
+    git(project, "commit", "-qm", "Taken back")
+    assert await committed() == []
 
 
 async def test_a_repository_is_begun_where_there_is_none(desks: Desks, tmp_path: Path) -> None:

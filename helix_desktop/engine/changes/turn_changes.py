@@ -66,7 +66,7 @@ class TurnOfChanges:
 @dataclass(frozen=True, slots=True)
 class FileChange:
     """A change of one file. `place`: the shown path. `by`: who changed it last. `broken`: others changed it, too.
-    `renamed`: the place where the same content is now, or was before.
+    `renamed`: the place where the same content is now, or was before; then `moved_from` is the deleted file.
     """
 
     change: PathChange
@@ -78,6 +78,12 @@ class FileChange:
     broken: bool = False
     sources: tuple[ChangeSource, ...] = ()
     renamed: str = ""
+    moved_from: "FileChange | None" = None
+
+    @property
+    def both_halves(self) -> "tuple[FileChange, ...]":
+        """Return the change, for a renamed file after the deletion under its old name."""
+        return (self.moved_from, self) if self.moved_from is not None else (self,)
 
     @property
     def path_of_change(self) -> str:
@@ -94,15 +100,14 @@ class FileChange:
 def mark_renames(files: Sequence[FileChange]) -> list[FileChange]:
     """Mark each deleted file whose content was added elsewhere, and that one. No line of them has changed."""
     gone = {item.content: file for file in files if (item := file.change.before) and file.change.after is None}
-    pairs: dict[str, str] = {}
+    found = {file.path_of_change: file for file in files}
     for file in files:
         item = file.change.after if file.change.before is None else None
         if item is not None and item.size and (old := gone.pop(item.content, None)) is not None:
-            pairs |= {old.path_of_change: file.place, file.path_of_change: old.place}
-    return [
-        replace(one, added=0, removed=0, renamed=pairs[path]) if (path := one.path_of_change) in pairs else one
-        for one in files
-    ]
+            old = replace(old, added=0, removed=0, renamed=file.place)
+            new = replace(file, added=0, removed=0, renamed=old.place, moved_from=old)
+            found |= {old.path_of_change: old, file.path_of_change: new}
+    return [*found.values()]
 
 
 @dataclass(frozen=True, slots=True)

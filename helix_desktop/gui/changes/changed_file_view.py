@@ -85,7 +85,7 @@ class ChangedFileView(QWidget):
         self._name.set_elided_text(printable_path(file.place))
         step = tr("{tool}, step {step}", tool=file.by, step=file.step) if file.step else file.by
         self._origin_chip.set_chip_text(step)
-        before = file.change.before
+        before = file.both_halves[0].change.before
         digest = before.file_digest if before is not None else None
         self._hash.set_chip_text(tr("before {hash}", hash=digest.short_hex) if digest is not None else tr("a new file"))
         for button in (self.open_in_editor, self.keep, self.undo_button):
@@ -119,6 +119,8 @@ class ChangedFileView(QWidget):
 
 def _describe_change_without_lines(file: FileChange) -> str:
     """Describes a change without lines by kinds, sizes, hashes and modes."""
+    if file.moved_from is not None:
+        return tr("Renamed from {name}. The content has not changed.", name=printable_path(file.renamed))
     before, after = _describe_file_version(file.change.before), _describe_file_version(file.change.after)
     return tr("Before: {before}\nAfter: {after}", before=before, after=after)
 

@@ -6,6 +6,7 @@ from PySide6.QtCore import QModelIndex, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QFontMetricsF, QPainter, QStaticText, QTransform
 from PySide6.QtWidgets import QListView, QStyle, QStyleOptionViewItem, QWidget
 
+from helix_desktop.engine.changes.folder_state import PathChange
 from helix_desktop.engine.changes.turn_changes import FileChange, TurnOfChanges, UncoveredPath, printable_path
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.common.list_row_model import Index, ListRowModel, RowPainter
@@ -26,11 +27,14 @@ class ChangesListRow:
     file: FileChange | None = None
     uncovered: UncoveredPath | None = None
     turn: TurnOfChanges | None = None
+    is_committed: bool = False
     added: int = 0
     removed: int = 0
 
 
-def group_rows_by_folder(files: Sequence[FileChange], turn: TurnOfChanges | None) -> list[ChangesListRow]:
+def group_rows_by_folder(
+    files: Sequence[FileChange], turn: TurnOfChanges | None, committed: frozenset[PathChange] = frozenset()
+) -> list[ChangesListRow]:
     """Groups files by folder, with counts. Files outside any folder come last."""
     folders: dict[str, list[FileChange]] = {}
     for file in sorted(files, key=lambda file: file.place):
@@ -40,7 +44,7 @@ def group_rows_by_folder(files: Sequence[FileChange], turn: TurnOfChanges | None
         if folder:
             added, removed = sum(file.added for file in inside), sum(file.removed for file in inside)
             found.append(ChangesListRow(folder=f"{printable_path(folder)}/", turn=turn, added=added, removed=removed))
-        found += [ChangesListRow(file=file, turn=turn) for file in inside]
+        found += [ChangesListRow(file=file, turn=turn, is_committed=file.change in committed) for file in inside]
     return found
 
 
@@ -60,11 +64,12 @@ class ChangedFilesModel(ListRowModel[ChangesListRow]):
 
 def describe_changes_row(entry: ChangesListRow) -> str:
     if entry.file is not None:
-        if entry.file.renamed:
-            words = tr("renamed to {name}") if entry.file.change.after is None else tr("renamed from {name}")
-            return f"{printable_path(entry.file.place)}, {words.format(name=printable_path(entry.file.renamed))}"
         sorts = {"added": tr("added"), "deleted": tr("deleted"), "changed": tr("changed")}
-        return f"{printable_path(entry.file.place)}, {sorts[entry.file.change_word]}, +{entry.file.added} −{entry.file.removed}"
+        words = f"{sorts[entry.file.change_word]}, +{entry.file.added} −{entry.file.removed}"
+        if entry.file.renamed:
+            words = tr("renamed from {name}", name=printable_path(entry.file.renamed))
+        words += f", {tr('committed')}" if entry.is_committed else ""
+        return f"{printable_path(entry.file.place)}, {words}"
     if entry.folder:
         return f"{entry.folder} +{entry.added} −{entry.removed}"
     if entry.uncovered is not None:
@@ -98,7 +103,7 @@ class _ChangesRowDelegate(RowPainter):
             self._theme.fill_surface(painter, place, "selected", px(6))
         inner = place.adjusted(px(10), 0, -px(10), 0)
         if entry.file is not None:
-            self._paint_changed_file(painter, inner, entry.file)
+            self._paint_changed_file(painter, inner, entry.file, is_committed=entry.is_committed)
         else:
             self._paint_heading_or_folder(painter, inner, entry)
 
@@ -117,7 +122,7 @@ class _ChangesRowDelegate(RowPainter):
         for count, tone in counts:
             at = self._draw_laid_out_text(painter, place, at, "count", count, tone) + self._theme.zoomed_pixels(4)
 
-    def _paint_changed_file(self, painter: QPainter, place: QRectF, file: FileChange) -> None:
+    def _paint_changed_file(self, painter: QPainter, place: QRectF, file: FileChange, *, is_committed: bool) -> None:
         theme, px = self._theme, self._theme.zoomed_pixels
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(theme.colour_of_token(_DOTS[file.change_word]))
@@ -125,8 +130,7 @@ class _ChangesRowDelegate(RowPainter):
         painter.drawEllipse(QRectF(left, place.center().y() - px(3.5), px(7), px(7)))
         deleted = [(self._laid_out_text("count", tr("deleted")), "text")]
         at = place.right() + px(4)
-        sign = "→" if file.change.after is None else "←"
-        other = [(self._laid_out_text("count", f"{sign} {printable_path(file.renamed)}", px(120)), "faint")]
+        other = [(self._laid_out_text("count", f"← {printable_path(file.renamed)}", px(120)), "faint")]
         counts = (
             other
             if file.renamed
@@ -134,7 +138,8 @@ class _ChangesRowDelegate(RowPainter):
             if file.change_word == "deleted"
             else self._laid_out_line_counts(file.added, file.removed)
         )
-        for count, tone in reversed(counts):
+        mark = [(self._laid_out_text("count", "✓"), "accent")] if is_committed else []
+        for count, tone in reversed((*mark, *counts)):
             at -= px(4) + count.size().width()
             self._draw_laid_out_text(painter, place, at, "count", count, tone)
         above, _, own = printable_path(file.place).rpartition("/")

@@ -13,6 +13,7 @@ from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QFrame, QSizePolicy, QSplitter, QWidget
 
 from helix_desktop.engine.changes.diff_hunks import Hunk, find_hunks, is_binary
+from helix_desktop.engine.changes.folder_state import PathChange, is_change_of_folder
 from helix_desktop.engine.changes.turn_changes import FileChange, TurnOfChanges, format_line_comment, without_user_undos
 from helix_desktop.engine.facts import ChangeKept, FilesChanged
 from helix_desktop.engine.session_events import Event, FactAppended
@@ -87,9 +88,10 @@ class ChangesPage(QWidget):
         self.undo_button.clicked.connect(self._ask_what_to_undo)
         self.cover_button.clicked.connect(self._ask_which_folders_to_cover)
         self.commit_button.notice_wanted.connect(lambda words: self.notice_wanted.emit(words, {}))
+        self.commit_button.committed.connect(self.reload_changes)
         self.undo.undone.connect(self._report_undo_and_reload)
         self.body.undo_button.clicked.connect(
-            lambda: self.undo.plan_and_confirm_undo([self._shown] if self._shown else [])
+            lambda: self.undo.plan_and_confirm_undo(self._shown.both_halves if self._shown else [])
         )
         self.body.keep.clicked.connect(lambda: self._mark_hunk_kept(""))
         self.body.open_in_editor.clicked.connect(self._open_file_or_folder)
@@ -182,21 +184,24 @@ class ChangesPage(QWidget):
         self, changes: FileChanges, conversation: str
     ) -> tuple[FileChanges, str, Sequence[TurnOfChanges], list[ChangesListRow]]:
         turns = await changes.turns_with_changes(conversation) if conversation else ()
-        entries: list[ChangesListRow] = []
+        groups: list[tuple[str, Sequence[FileChange], TurnOfChanges | None]] = []  # The newest first.
         match self._scope:
             case "revision":
                 files = await changes.changes_since_revision(self._revision)
-                entries = _build_group_rows(tr("Since {revision}", revision=self._revision), files, None)
+                groups.append((tr("Since {revision}", revision=self._revision), files, None))
             case "checkpoint" if (began := self._turn_of_chosen_checkpoint(turns)) is not None:
                 files = await changes.changes_since_checkpoint(began.first_checkpoint)
-                entries = _build_group_rows(_since_turn_heading(began), files, None)
+                groups.append((_since_turn_heading(began), files, None))
             case "conversation":
                 files = await changes.file_changes_of_steps([source for turn in turns for source in turn.sources])
-                entries = _build_group_rows(tr("The whole conversation"), files, None)
+                groups.append((tr("The whole conversation"), files, None))
             case _:
                 for turn in reversed(turns):
                     files = await changes.file_changes_of_steps(turn.sources)
-                    entries += _build_group_rows(tr("Turn {number}", number=turn.turn_numbers), files, turn)
+                    groups.append((tr("Turn {number}", number=turn.turn_numbers), files, turn))
+        listed = [file.change for _, files, _ in groups for file in files]
+        committed = await changes.git_repository.find_committed_changes(listed)
+        entries = [row for group in groups for row in _build_group_rows(*group, committed)]
         if left := changes.list_uncovered_paths():
             entries.append(ChangesListRow(heading=tr("Not covered")))
             entries += [ChangesListRow(uncovered=one) for one in left]
@@ -232,8 +237,10 @@ class ChangesPage(QWidget):
             (seq, path), self._turn_to_show = self._turn_to_show, (0, "")
             self.show_turn_of_fact(seq, path)
         self.undo_button.setEnabled(bool(self._turns))
-        unique = {file.path_of_change: file for file in self._files}
-        self.commit_button.set_files_to_commit(changes, conversation, list(unique.values()))
+        newest = {file.path_of_change: entry for entry in reversed(entries) if (file := entry.file) is not None}
+        rest = (entry.file for entry in newest.values() if not entry.is_committed)
+        files = [file for file in rest if file is not None and not is_change_of_folder(file.change)]
+        self.commit_button.set_files_to_commit(changes, conversation, sorted(files, key=self._files.index))
 
     def _show_checkpoint_progress_and_reload(self, progress: CheckpointProgress) -> None:
         self._show_coverage_note(progress)
@@ -280,6 +287,7 @@ class ChangesPage(QWidget):
 
     async def _load_changed_file(self, changes: FileChanges, file: FileChange) -> LoadedFileChange:
         contents = await changes.contents_of_both_versions(file)
+        contents = (contents[1], contents[1]) if file.moved_from is not None else contents
         found, made = await asyncio.to_thread(
             _build_hunks_and_sheet, *contents, two_columns=self.body.view.has_two_columns
         )
@@ -371,13 +379,21 @@ def _build_hunks_and_sheet(before: bytes, after: bytes, *, two_columns: bool) ->
     return found, build_difference_sheet(build_hunk_rows(found, two_columns=two_columns), two_columns=two_columns)
 
 
-def _build_group_rows(words: str, files: Sequence[FileChange], turn: TurnOfChanges | None) -> list[ChangesListRow]:
+def _build_group_rows(
+    words: str, files: Sequence[FileChange], turn: TurnOfChanges | None, committed: frozenset[PathChange]
+) -> list[ChangesListRow]:
+    files = [file for file in files if not file.renamed or file.moved_from is not None]  # A renamed file is one row.
     if not files:
         return []
-    heading = f"{words} · {format_count(len(files), '{n} file', '{n} files')}"
+    count = format_count(len(files), "{n} file", "{n} files")
+    if is_change_of_folder(files[0].change):  # Folders are listed only if no file changed.
+        count = format_count(len(files), "{n} folder", "{n} folders")
+    heading = f"{words} · {count}"
+    is_committed = committed.issuperset(file.change for file in files)
+    heading += f" · {tr('committed')}" if is_committed else ""
     added, removed = sum(file.added for file in files), sum(file.removed for file in files)
-    heading_row = ChangesListRow(heading=heading, turn=turn, added=added, removed=removed)
-    return [heading_row, *group_rows_by_folder(files, turn)]
+    heading_row = ChangesListRow(heading=heading, turn=turn, added=added, removed=removed, is_committed=is_committed)
+    return [heading_row, *group_rows_by_folder(files, turn, committed)]
 
 
 def _since_turn_heading(turn: TurnOfChanges) -> str:

@@ -1,12 +1,10 @@
 """Commits changed files; in a folder without git, the button sets git up first."""
 
 from collections.abc import Sequence
-from functools import partial
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QListWidget, QListWidgetItem, QPlainTextEdit, QPushButton, QWidget
 
-from helix_desktop.engine.changes.folder_state import PathChange
 from helix_desktop.engine.changes.turn_changes import FileChange, printable_path
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
@@ -28,7 +26,8 @@ class CommitDialog(widgets.TransientDialog):
         self.list = QListWidget(self)
         self.list.setAccessibleName(tr("Files to commit"))
         for file in files:
-            item = QListWidgetItem(printable_path(file.place), self.list)
+            was = f" ← {printable_path(file.renamed)}" if file.renamed else ""
+            item = QListWidgetItem(printable_path(file.place) + was, self.list)
             item.setFlags(Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsUserCheckable)
             item.setCheckState(Qt.CheckState.Checked)
         self.message = QPlainTextEdit(self, placeholderText=tr("Commit message"))
@@ -49,7 +48,8 @@ class CommitDialog(widgets.TransientDialog):
     @property
     def checked_files(self) -> list[FileChange]:
         checked = Qt.CheckState.Checked
-        return [file for row, file in enumerate(self._files) if self.list.item(row).checkState() == checked]
+        chosen = (file for row, file in enumerate(self._files) if self.list.item(row).checkState() == checked)
+        return [half for file in chosen for half in file.both_halves]
 
     def show_proposal(self, message: str) -> None:
         self.message.setPlainText(message)
@@ -70,9 +70,10 @@ class CommitDialog(widgets.TransientDialog):
 
 
 class CommitButton(QPushButton):
-    """`notice_wanted` carries the result of the commit."""
+    """`notice_wanted` carries the result of the commit, or why there is none."""
 
     notice_wanted = Signal(str)
+    committed = Signal()
 
     def __init__(self, doing: BackgroundRunner, parent: QWidget) -> None:
         super().__init__(tr("Commit…"), parent, autoDefault=False)
@@ -82,14 +83,12 @@ class CommitButton(QPushButton):
         self._files: Sequence[FileChange] = ()
         self._has_git = True
         self._unused_messages: dict[str, str] = {}  # Unused commit messages, by conversation.
-        self._committed: set[PathChange] = set()  # What was committed here is not offered again.
         set_widget_look(self, "primary")
         self.clicked.connect(lambda _checked=False: self._set_up_git_or_show_commit_dialog())
 
     def set_files_to_commit(self, changes: FileChanges, conversation: str, files: Sequence[FileChange]) -> None:
-        self._changes, self._conversation = changes, conversation
-        self._files = [file for file in files if file.change not in self._committed]
-        self.setEnabled(bool(self._files))
+        self._changes, self._conversation, self._files = changes, conversation, files
+        self.setEnabled(bool(files))
 
     def relabel_for_git(self, has_git: bool) -> None:  # noqa: FBT001 - the result of a task
         """Offers to create a repository in a folder without git."""
@@ -128,13 +127,11 @@ class CommitButton(QPushButton):
         def commit_checked_files() -> None:
             chosen, message = dialog.checked_files, dialog.message.toPlainText()
             work = changes.git_repository.commit_files([file.path_of_change for file in chosen], message)
-            self._doing.run_in_background(work, then=partial(show_answer, chosen), owner=self)
+            self._doing.run_in_background(work, then=show_answer, owner=self)
 
-        def show_answer(chosen: Sequence[FileChange], answer: str) -> None:
+        def show_answer(answer: str) -> None:
             unused.pop(place, None)
-            self._committed.update(file.change for file in chosen)
-            if changes is self._changes:
-                self.set_files_to_commit(changes, self._conversation, self._files)
+            self.committed.emit()
             self.notice_wanted.emit(answer)
 
         dialog.proposal_wanted.connect(request_commit_message)

@@ -36,6 +36,7 @@ LIMIT = 48_000
 USER_LIMIT = 4_000
 MORE = 48_000
 NESTED = 40
+BELOW_HEADER = 20  # The space between the line that closes what a rewind removed and the first item, in pixels.
 LONGEST_ARGUMENTS = 20_000
 
 
@@ -52,8 +53,12 @@ class BoxBuildRequest:
 def build_item_boxes(page: LayoutContext, index: int, start: int = 0) -> Iterator[LayoutBox]:
     """Yields the boxes of an item, from the top, or only those of the chunks from `start` on."""
     item = page.items.all[index]
+    rewind = page.items.rewind_opened_above(index) if not start else -1
+    if rewind >= 0:  # What a rewind removed can be closed again where it begins.
+        yield from _build_rewound_header(BoxBuildRequest(page, rewind, page.items.all[rewind], 0))
     for number, box in enumerate(_MAKERS[item.kind](BoxBuildRequest(page, index, item, start))):
-        box.gap = box.gap if number or start else 0.0  # There is space between items already.
+        if number == 0 and not start:  # There is space between items already.
+            box.gap = page.ink.scaled_pixels(BELOW_HEADER) if rewind >= 0 else 0.0
         yield box
 
 

@@ -14,6 +14,7 @@ from helix_desktop.gui.transcript.layout_context import LayoutContext
 from helix_desktop.gui.transcript.transcript_item import TranscriptItem, TranscriptItemKind, item_source_text
 
 LONGER = 0.006  # A slice of work may take this many more seconds if it lays out visible items.
+BESIDE_REPLACED = 14  # How far the ground of what a rewind removed goes beyond the text, in pixels.
 _GROWING = frozenset({TranscriptItemKind.REPLY, TranscriptItemKind.LIVE_REPLY})
 
 
@@ -27,6 +28,8 @@ class ItemLayout(BoxStack):
         self.done = False
         self._guess = guess
         self._page = page
+        self._is_replaced = page.items.is_shown_though_replaced(index)
+        self._has_rewound_header = page.items.rewind_opened_above(index) >= 0
         self._inner = page.nested_context(page.items, 2 * self._pad[0], page.key_prefix)
         self._more: Iterator[LayoutBox] = build_item_boxes(self._inner, index)
 
@@ -82,15 +85,19 @@ class ItemLayout(BoxStack):
     def draw_boxes(
         self, painter: QPainter, top: float, bottom: float, marks: TextMarks, near: LayoutBox | None
     ) -> None:
+        ink, width, height = self._page.ink, self._page.width, self.current_height
+        if self._is_replaced:
+            edge = ink.scaled_pixels(BESIDE_REPLACED)
+            painter.fillRect(QRectF(-edge, 0, width + 2 * edge, height), ink.token_colour("window"))
+            painter.fillRect(QRectF(-edge, 0, ink.scaled_pixels(2), height), ink.token_colour("faint"))
         if self.item.kind is TranscriptItemKind.USER:
-            ink = self._page.ink
             painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-            place = QRectF(0, 0, self._page.width, self.current_height)
-            ink.theme.fill_surface(painter, place, "code", ink.scaled_pixels(10))
+            above = self._tops[1] if self._has_rewound_header and len(self.boxes) > 1 else 0
+            ink.theme.fill_surface(painter, QRectF(0, above, width, height - above), "code", ink.scaled_pixels(10))
         super().draw_boxes(painter, top, bottom, marks, near)
 
     def pieces_with_top_and_height(self, top: float, bottom: float) -> Iterator[tuple[object, float, float]]:
-        if self.item.kind is TranscriptItemKind.USER:
+        if self.item.kind is TranscriptItemKind.USER or self._is_replaced:
             yield self, 0.0, float(self.current_height)
         yield from super().pieces_with_top_and_height(top, bottom)
 

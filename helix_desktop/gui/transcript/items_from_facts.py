@@ -194,6 +194,23 @@ class TranscriptItems:
         at = bisect_right(self.hidden_item_ranges(), (index, len(self.all))) - 1
         return at >= 0 and self.hidden_item_ranges()[at][1] >= index
 
+    def is_shown_though_replaced(self, index: int) -> bool:
+        """Whether an item is shown only because the user opened what a rewind removed."""
+        if not self._opened or not (seq := self.all[index].fact_seq) or self.is_hidden_as_replaced(index):
+            return False
+        return not is_fact_on_path(self.history.record.runs_leading_to(self.newest_seq), seq)
+
+    def rewind_opened_above(self, index: int) -> int:
+        """Returns the newest rewind whose opened items begin at `index`, or -1."""
+        for seq in sorted(self._opened, reverse=True) if self.is_shown_though_replaced(index) else ():
+            rewind = bisect_left(self._seqs, seq)
+            first, last, _ = self.rewound_range_of(rewind)
+            while first < last and self.is_hidden_as_replaced(first):
+                first += 1
+            if first == index and not self.is_hidden_as_replaced(rewind):
+                return rewind
+        return -1
+
     def rewound_range_of(self, index: int) -> tuple[int, int, bool]:
         """Returns the first and last item that the rewind at `index` removed, and whether they are shown."""
         item = self.all[index]

@@ -19,14 +19,15 @@ from helix_desktop.engine.changes.turn_changes import (
     PlannedUndo,
     UncoveredPath,
     UndoOutlook,
+    mark_renames,
 )
 from helix_desktop.engine.facts import ConversationStarted, Origin, Recorded
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import NotFound
 from helix_desktop.gui.answer_author import agent_of_conversation
 from helix_desktop.gui.background_runner import BackgroundRunner
-from helix_desktop.gui.changes.changed_files_list import describe_changes_row, group_rows_by_folder
-from helix_desktop.gui.changes.changes_page import ChangesPage
+from helix_desktop.gui.changes.changed_files_list import describe_changes_row
+from helix_desktop.gui.changes.changes_page import ChangesPage, _build_group_rows
 from helix_desktop.gui.changes.commit_button import CommitDialog
 from helix_desktop.gui.changes.coverage_dialog import CheckpointCoverageDialog
 from helix_desktop.gui.changes.undo_dialog import ThreeVersionsDialog, UndoChangesDialog, find_differing_lines
@@ -74,14 +75,70 @@ def test_files_stand_under_their_turn_and_what_is_not_covered_is_listed(page: Ch
     assert [row.head for row in page.body.view._sheet.rows if row.head] == ["@@ -3,7 +3,7 @@", "@@ -38,7 +38,8 @@"]
 
 
-def test_a_renamed_file_is_shown_with_its_other_name(page: ChangesPage, changes: FakeChanges) -> None:
-    files = [replace(file, renamed="x.py") for file in changes._files() if file.place != "src/a.py"]
-    assert [describe_changes_row(row) for row in group_rows_by_folder(files, None)] == [
-        "gone.txt, renamed to x.py",
-        "new.txt, renamed from x.py",
+def test_a_renamed_file_is_one_row_with_its_other_name(
+    page: ChangesPage, changes: FakeChanges, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was two rows, each with half of it, and “Undo file” undid one half."""
+    changes.fill({"src/a.py": (b"", AFTER), "old.py": (AFTER, b""), "gone.txt": (b"gone\n", b"")})
+    monkeypatch.setattr(changes, "_files", lambda: mark_renames(FakeChanges._files(changes)))
+    page.reload_changes()
+    rows = [describe_changes_row(row) for row in page.files.files.items]
+    assert rows[:4] == [
+        "Turn 12 · 2 files",
+        "src/ +0 −0",
+        "src/a.py, renamed from old.py",
+        "gone.txt, deleted, +0 −1",
     ]
-    page.files.show_changes_rows(group_rows_by_folder(files, None))
     page.grab()
+    assert page.body._sentence_label.text() == "Renamed from old.py. The content has not changed."
+    page.commit_button.click()
+    commit = dialog(page, CommitDialog)
+    assert isinstance(commit, CommitDialog)
+    assert commit.list.item(0).text() == "src/a.py ← old.py"
+    commit.list.item(1).setCheckState(Qt.CheckState.Unchecked)
+    assert [file.place for file in commit.checked_files] == ["old.py", "src/a.py"]
+    page.body.undo_button.click()
+    asked = dialog(page, UndoChangesDialog)
+    assert isinstance(asked, UndoChangesDialog)
+    asked.accept()
+    assert changes.now == {"old.py": AFTER, "src/a.py": b""}
+
+
+def test_what_is_committed_is_marked_and_not_offered_again(page: ChangesPage, changes: FakeChanges) -> None:
+    changes.git_repository.committed.append((("0/src/a.py", "0/gone.txt"), "In a terminal"))
+    page.reload_changes()
+    assert [describe_changes_row(row) for row in page.files.files.items if row.heading or row.file] == [
+        "Turn 12 · 3 files",
+        "src/a.py, changed, +3 −2, committed",
+        "gone.txt, deleted, +0 −1, committed",
+        "new.txt, added, +1 −0",
+        "Not covered",
+    ]
+    marked = page.files.grab().toImage()
+    page.commit_button.click()
+    asked = dialog(page, CommitDialog)
+    assert isinstance(asked, CommitDialog)
+    assert [file.place for file in asked.checked_files] == ["new.txt"]
+    asked.message.setPlainText("The rest")
+    asked.accept()
+    assert page.files.files.items[0].heading == "Turn 12 · 3 files · committed"
+    assert page.files.grab().toImage() != marked
+
+
+def test_an_empty_folder_alone_is_no_file_and_cannot_be_committed(page: ChangesPage, changes: FakeChanges) -> None:
+    folder = TreeItem(PathKind.FOLDER, 0o755)
+    changes.fill({"empty": (b"", b"")})
+    (file,) = changes._files()
+    page._show_gathered_changes(
+        (
+            changes,
+            "c1",
+            (),
+            _build_group_rows("Turn 2", [replace(file, change=PathChange("0/empty", None, folder))], None, frozenset()),
+        )
+    )
+    assert page.files.files.items[0].heading == "Turn 2 · 1 folder"
+    assert not page.commit_button.isEnabled()
 
 
 def test_a_hunk_is_taken_back_and_another_kept(page: ChangesPage, changes: FakeChanges) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 from PySide6.QtCore import QPoint, QRectF, Qt
-from PySide6.QtGui import QGuiApplication
+from PySide6.QtGui import QColor, QGuiApplication
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QMessageBox
 
@@ -203,6 +203,39 @@ def test_a_rewound_part_opens_with_a_click(
     QTest.mouseClick(pane.view.viewport(), LEFT, pos=hot(pane, len(pane.view.items.all) - 1, ToggleSection))
     settle()
     assert not pane.view.items.is_item_hidden(1)
+
+
+def test_an_opened_rewound_part_looks_replaced_and_can_be_closed_where_it_begins(
+    pane: TranscriptPane, told: Told, wanted: list[ChatIntent], settle: Settle
+) -> None:
+    """It looked as if it were still sent, and the line that closes it stood below all of it."""
+    from helix_desktop.engine.facts import Rewound
+    from helix_desktop.engine.session_events import FactAppended
+
+    def first_lines(index: int) -> list[str]:
+        return [box.text for box in pane.view.column.lay_out_fully(index).boxes]
+
+    def drawn(index: int) -> tuple[QColor, QColor]:
+        """Beside the item and behind it."""
+        picture, top = pane.view.grab().toImage(), at(pane, index, QRectF(0, 30, 0, 0)).y()
+        return picture.pixelColor(pane.view.column_left - 13, top), picture.pixelColor(pane.view.column_left - 6, top)
+
+    pane.view.apply_events([FactAppended(told.add(Rewound(0)))])
+    end = len(pane.view.items.all) - 1
+    words = first_lines(end)[0]
+    items = pane.view.items
+    pane.view.column.toggle_section(ToggleSection(("rewound", end)))
+    pane.view.verticalScrollBar().setValue(0)
+    settle()
+    assert first_lines(0)[0] == words
+    assert [items.is_shown_though_replaced(index) for index in (0, 1, end)] == [True, True, False]
+    colours = [pane.view.theme.colour_of_token(name) for name in ("faint", "window")]
+    assert list(drawn(0)) == colours
+    QTest.mouseClick(pane.view.viewport(), LEFT, pos=hot(pane, 0, ToggleSection))
+    settle()
+    assert items.is_item_hidden(0)
+    assert items.is_item_hidden(1)
+    assert not items.is_shown_though_replaced(0)
 
 
 def test_names_for_a_screen_reader(pane: TranscriptPane) -> None:
