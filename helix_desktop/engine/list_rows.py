@@ -31,6 +31,7 @@ class ConversationListRow:
     overlaps: tuple[str, ...] = ()  # Files changed both in this conversation's copy and in others.
     acp_agent: str = ""  # The foreign agent that works in this conversation over ACP.
     recorded_from: str = ""  # The program that recorded this conversation; empty if this one did.
+    is_interrupted: bool = False  # A killed program left its last turn open, and it has not gone on since.
 
     @property
     def whole_cost(self) -> float:

@@ -86,6 +86,9 @@ class ConversationListRows:
         first = {one.conversation: one for one in await self._journal.first_facts_without_meter()}
         rows = await self._journal.list_conversations()
         self._rows = {row.id: await self._row_with_agent_name(row, first.get(row.id)) for row in rows}
+        for name in await self._journal.conversations_with_open_turn():  # None has been started here yet.
+            if not (row := self._rows[name]).agent and not row.recorded_from:
+                self._rows[name] = replace(row, is_interrupted=True)
         self._cost_below_missing.clear()
         for one in tuple(self):
             self._add_cost_above(one, one.cost)
@@ -230,6 +233,8 @@ def _list_row_after_fact(row: ConversationListRow, recorded: facts.Recorded) -> 
         row = replace(row, **{name: value for name, value in given.items() if value is not None})
     if isinstance(recorded.fact, facts.ConversationStarted):
         row = _row_with_agents(row, recorded.fact)
+    if isinstance(recorded.fact, facts.UserSaid | facts.ModelReplied | facts.TurnEnded):
+        row = replace(row, is_interrupted=False)
     usage = getattr(recorded.fact, "usage", None)
     return replace(row, cost=row.cost + usage.cost) if usage is not None else row
 

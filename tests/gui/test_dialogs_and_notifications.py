@@ -284,6 +284,18 @@ def test_what_is_not_known_of_a_model_is_said_and_not_shown_as_nothing(window: M
     dialog.reject()
 
 
+def test_a_reply_longer_than_the_window_is_refused(window: MainWindow) -> None:
+    """It was saved without a word."""
+    dialog = EditModelDialog(ModelChoice("other/large", 40_000), window)
+    saved = QSignalSpy(dialog.corrected)
+    dialog.values["max_output"] = 50_000
+    dialog._save_values_and_close()
+    assert dialog.trouble.text() == "The longest reply cannot be larger than the context window."
+    dialog.values["max_output"] = 40_000
+    dialog._save_values_and_close()
+    assert [saved.at(at) for at in range(saved.count())] == [[{"max_output": 40_000}]]
+
+
 def test_the_settings_are_one_window(front: DialogsAndNotifications, window: MainWindow) -> None:
     window.settings_wanted.emit("policy")
     window.settings_wanted.emit("shortcuts")

@@ -138,6 +138,9 @@ class FileReading:
     async def first_facts_without_meter(self) -> Any:
         return self._file.first_facts_without_meter()
 
+    async def conversations_with_open_turn(self) -> Any:
+        return self._file.conversations_maybe_in_turn()
+
     async def facts_about_cost(self, since: float) -> Any:
         return self._file.facts_about_cost(since)
 

@@ -79,7 +79,7 @@ async def test_all_rows_are_read_at_once_however_many_came_from_other_machines(t
     file.append_all_or_nothing("fork", [ConversationStarted("Fork's", agent="Al"), replied(0.125)])
     rows = ConversationListRows(StoreJournal(file, thread, lambda: None, lambda: None))
     await rows.read_all_rows()
-    assert len(asked) <= 4
+    assert len(asked) <= 5
     shown = {row.id: (row.agent, row.cost) for row in rows}
     assert (shown["c7"], shown["plain"], shown["brought"]) == (("Bo", 0.5), ("", 0.0), ("", 0.25))
     assert shown["fork"][1] == 0.125
@@ -116,6 +116,31 @@ async def test_a_new_row_knows_what_its_agents_cost_without_reading_all_rows(
     await rows.read_all_rows()
     await rows.read_all_rows()
     assert costs() == {"top": 0.75, "child": 0.5, "below": 0.0}
+    await thread.aclose()
+    file.close()
+
+
+async def test_a_turn_that_a_killed_program_left_open_is_marked_until_it_goes_on(tmp_path: Path) -> None:
+    """Only who opened the conversation saw that it was interrupted."""
+    file, thread = JournalFile(tmp_path / "journal.sqlite3"), StoreThread("store")
+    asked, ended = UserSaid((Text("go", 1),)), TurnEnded(TurnEnd.DONE)
+    told: dict[str, list[Fact]] = {
+        "asked": [ConversationStarted("A"), asked],
+        "replied": [ConversationStarted("B"), asked, replied(0.5)],
+        "ended": [ConversationStarted("C"), asked, replied(0.5), ended],
+        "new": [ConversationStarted("D")],
+        "an agent's": [ConversationStarted("E", agent="Claude Code"), asked],
+        "recorded": [ConversationStarted("F", origin=Origin("codex", "s")), asked],
+    }
+    for name, facts in told.items():
+        file.append_all_or_nothing(name, facts)
+    rows = ConversationListRows(StoreJournal(file, thread, lambda: None, lambda: None))
+    await rows.read_all_rows()
+    assert {row.id for row in rows if row.is_interrupted} == {"asked", "replied"}
+    for fact in (replied(0.5), ended):
+        (recorded,) = file.append_all_or_nothing("asked", [fact])
+        rows.update_row_with_fact(recorded, None)
+    assert {row.id for row in rows if row.is_interrupted} == {"replied"}
     await thread.aclose()
     file.close()
 

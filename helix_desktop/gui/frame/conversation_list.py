@@ -102,7 +102,7 @@ class ConversationListModel(QAbstractListModel):
             for at in range(self._fetched_count):
                 if aged or before[at] != lines[at]:
                     self.dataChanged.emit(self.index(at), self.index(at))
-                    if _describe_writer_copy_and_overlaps(before[at]) != _describe_writer_copy_and_overlaps(lines[at]):
+                    if _describe_second_line(before[at]) != _describe_second_line(lines[at]):
                         self.row_height_changed.emit(self.index(at))
             return
         self.beginResetModel()
@@ -154,18 +154,21 @@ def _row_text_for_role(row: ConversationListRow, running: ConversationActivity, 
         return row.title
     if role == Qt.ItemDataRole.AccessibleTextRole:
         state = "" if running is ConversationActivity.IDLE else f", {describe_running_state(running)}"
-        return _title_with_writer(row) + state
+        return _title_with_second_line(row, running) + state
     if role == Qt.ItemDataRole.ToolTipRole:
-        return safe_tooltip(_title_with_writer(row))
+        return safe_tooltip(_title_with_second_line(row, running))
     return None
 
 
-def _describe_writer_copy_and_overlaps(line: ConversationGroupHeading | ConversationListRow) -> str:
-    """Describes another agent, a working copy, and files that other conversations change, too."""
+def _describe_second_line(
+    line: ConversationGroupHeading | ConversationListRow, running: ConversationActivity = ConversationActivity.IDLE
+) -> str:
+    """Describes an interrupted turn, another agent, a working copy, and files that other conversations change, too."""
     if isinstance(line, ConversationGroupHeading):
         return ""
+    broken = tr("interrupted") if line.is_interrupted and running is ConversationActivity.IDLE else ""
     writer = line.agent or line.machine or make_safe_text(line.acp_agent) or line.recorded_from
-    return " · ".join(filter(None, (describe_overlaps(line), writer, describe_copy_of(line))))
+    return " · ".join(filter(None, (broken, describe_overlaps(line), writer, describe_copy_of(line))))
 
 
 def describe_copy_of(row: ConversationListRow) -> str:
@@ -178,14 +181,12 @@ def describe_overlaps(row: ConversationListRow) -> str:
 
 
 def has_second_line(row: ConversationListRow, running: ConversationActivity) -> bool:
-    """Whether the row needs a second line: the conversation is running, or an agent or another computer writes to it."""
-    return running is not ConversationActivity.IDLE or bool(_describe_writer_copy_and_overlaps(row))
+    return running is not ConversationActivity.IDLE or bool(_describe_second_line(row))
 
 
-def _title_with_writer(row: ConversationListRow) -> str:
-    """Puts the name of the connected agent or other computer that writes there before the title."""
-    writer = _describe_writer_copy_and_overlaps(row)
-    return f"{writer}: {row.title}" if writer else row.title
+def _title_with_second_line(row: ConversationListRow, running: ConversationActivity) -> str:
+    told = _describe_second_line(row, running)
+    return f"{told}: {row.title}" if told else row.title
 
 
 def _key_of_line(line: ConversationGroupHeading | ConversationListRow) -> str:
@@ -265,10 +266,10 @@ class ConversationRowPainter(RowPainter):
             running, "output_text"
         )
         state = "" if running is ConversationActivity.IDLE else describe_running_state(running)
-        writer = _describe_writer_copy_and_overlaps(row)
+        writer, is_bad = _describe_second_line(row, running), row.overlaps or row.is_interrupted
         told = [
             (state, colour),
-            (f" · {writer}" if state and writer else writer, "danger" if row.overlaps else "muted"),
+            (f" · {writer}" if state and writer else writer, "danger" if is_bad else "muted"),
         ]
         if row.whole_cost:
             told.append((f" · {format_dollars(row.whole_cost)}", "faint"))

@@ -6,6 +6,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QDialogButtonBox, QWidget
 
 from helix_desktop.engine.context_usage import WindowSizeSource
+from helix_desktop.errors import InvalidInput
 from helix_desktop.gui.common.fields_dialog import FieldsDialog
 from helix_desktop.gui.common.setting_fields import FieldDeclaration, Value
 from helix_desktop.gui.common.widgets import build_plain_label
@@ -32,6 +33,8 @@ class EditModelDialog(FieldsDialog):
         self.reset.clicked.connect(self.accept)
 
     def _save_corrections(self, values: Mapping[str, Value]) -> None:
+        if values["max_output"] > values["window"]:  # type: ignore[operator]  # two numbers
+            raise InvalidInput(tr("The longest reply cannot be larger than the context window."))
         if changes := {one.name: values[one.name] for one in self._known if values[one.name] != one.value}:
             self.corrected.emit(changes)
 

@@ -287,6 +287,19 @@ class TranscriptItems:
             record.stage,
         )
 
+    def part_ref_of(self, index: int) -> facts.PartRef | None:
+        """Returns what is folded or pinned of an item: a message, a part of a reply, or a call's result."""
+        item = self.all[index]
+        if item.kind is TranscriptItemKind.CALL:
+            state = self.tool_call_state(index)
+            return facts.PartRef(state.returned_seq) if state.returned is not None else None
+        if isinstance(item.source_fact, facts.UserSaid):
+            return facts.PartRef(item.fact_seq, 0)
+        return facts.PartRef(item.fact_seq, item.part) if isinstance(item.source_fact, facts.ModelReplied) else None
+
+    def is_pinned(self, index: int) -> bool:
+        return (pins := self.history.branch.pins) != {} and self.part_ref_of(index) in pins
+
     def folds_of_line(self, index: int) -> Sequence[facts.Folded]:
         fact = self.all[index].source_fact
         if not isinstance(fact, facts.Folded):
@@ -402,7 +415,9 @@ class TranscriptItems:
         return (index,) if index >= 0 else ()
 
     def _items_of_pinned_part(self, recorded: facts.Recorded, fact: facts.Pinned | facts.Unpinned) -> Iterable[int]:
-        return self._indexes_of_covered_items(fact.ref)
+        of_reply = isinstance(fact.ref, facts.PartRef) and fact.ref.seq not in self.calls.item_by_result
+        parts = range(bisect_left(self._seqs, fact.ref.seq), bisect_right(self._seqs, fact.ref.seq)) if of_reply else ()
+        return parts or self._indexes_of_covered_items(fact.ref)
 
     def _add_fact_note(self, recorded: facts.Recorded, fact: facts.Fact) -> Iterable[int]:
         if text := describe_fact_if_needed(fact):

@@ -299,21 +299,12 @@ def list_item_intents(items: TranscriptItems, index: int) -> list[tuple[str, cha
         found.append((tr("What the model saw"), ActOnMessage(MessageAct.SHOW_REQUEST, item.fact_seq)))
     found.append((tr("Fork from here"), ActOnMessage(MessageAct.FORK, item.fact_seq)))
     found.append((tr("Rewind to here…"), ActOnMessage(MessageAct.REWIND, item.fact_seq)))
-    ref = _part_ref_of(items, index, item)
+    ref = items.part_ref_of(index)
     if ref is not None:
         is_pinned = ref in items.history.branch.pins
         words = tr("Unpin") if is_pinned else tr("Pin: never fold")
         found.append((words, chat_actions.PinPart(ref, is_pinned=not is_pinned)))
     return found
-
-
-def _part_ref_of(items: TranscriptItems, index: int, item: TranscriptItem) -> PartRef | None:
-    if item.kind is TranscriptItemKind.CALL:
-        state = items.tool_call_state(index)
-        return PartRef(state.returned_seq) if isinstance(state.returned, ToolReturned) else None
-    if isinstance(item.source_fact, UserSaid):
-        return PartRef(item.fact_seq, 0)
-    return PartRef(item.fact_seq, item.part) if isinstance(item.source_fact, ModelReplied) else None
 
 
 _STEPS = {Qt.Key.Key_Left: (0, -1), Qt.Key.Key_Right: (0, 1), Qt.Key.Key_Up: (-1, 0), Qt.Key.Key_Down: (1, 0)}

@@ -135,6 +135,19 @@ def test_the_list_says_which_program_recorded_a_conversation(theme: Theme) -> No
     assert (said, has_second_line(recorded, ConversationActivity.IDLE)) == ("Claude Code: Ledger work", True)
 
 
+def test_the_list_says_which_conversation_was_interrupted(theme: Theme) -> None:
+    shown = ConversationList(theme)
+    rows = [Row("a", "Ledger work", NOW, is_interrupted=True), Row("b", "Done", NOW - 1)]
+    shown.lines.replace_list_lines(group_conversations(rows, now=NOW))
+    index = shown.lines.index(1)
+    assert index.data(Qt.ItemDataRole.AccessibleTextRole) == "interrupted: Ledger work"
+    assert [has_second_line(row, ConversationActivity.IDLE) for row in rows] == [True, False]
+    shown.show()
+    assert shown.visualRect(index).height() > shown.visualRect(shown.lines.index(2)).height()
+    shown.lines.update_running_state("a", ConversationActivity.THINKING)
+    assert index.data(Qt.ItemDataRole.AccessibleTextRole) == "Ledger work, running"
+
+
 def test_an_update_keeps_the_place_of_the_reader(theme: Theme) -> None:
     shown = ConversationList(theme)
     shown.resize(252, 200)

@@ -19,6 +19,8 @@ from helix_desktop.engine.facts import (
     ModelRole,
     ModelSet,
     Origin,
+    PartRef,
+    Pinned,
     Recorded,
     Span,
     Stored,
@@ -27,6 +29,7 @@ from helix_desktop.engine.facts import (
     ToolReturned,
     TurnEnd,
     TurnEnded,
+    Unpinned,
     UserSaid,
 )
 from helix_desktop.engine.messages import TextDelta
@@ -106,6 +109,26 @@ def test_an_answer_with_everything(theme: Theme) -> None:
     assert [hot.act for hot in made.boxes[2].hot_spots] == [LinkAddress("http://there")]
     assert [hot.act for hot in made.boxes[3].hot_spots] == [CopyText("x = 1")]
     assert made.current_height == round(made.bottom_edge)
+
+
+def test_what_is_pinned_says_so(theme: Theme) -> None:
+    """Only the menu of the message knew."""
+    told = Told()
+    told.user("A rule")
+    told.reply("First", call(1))
+    told.returned("c1")
+    page = page_of(theme, told.facts)
+
+    def marked() -> list[bool]:
+        return [laid(page, index).boxes[-1].text == "pinned" for index in range(3)]
+
+    assert marked() == [False, False, False]
+    pinned = [(PartRef(1), 0, 0), (PartRef(2), 1, 1), (PartRef(2, 1), 2, -1), (PartRef(3), 2, 2)]
+    for ref, redrawn, shown in pinned:
+        assert redrawn in page.items.show_fact(told.add(Pinned(ref))).changed_items
+        assert marked() == [index == shown for index in range(3)]
+        assert redrawn in page.items.show_fact(told.add(Unpinned(ref))).changed_items
+    assert marked() == [False, False, False]
 
 
 def test_long_code_opens_a_piece_at_a_time(theme: Theme) -> None:
