@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QApplication, QWidget
 from helix_desktop.engine.facts import FoldKind, Text, UserPart
 from helix_desktop.engine.ports import PermissionAnswer
 from helix_desktop.errors import HelixError
-from helix_desktop.gui import attachment_previews, chat_action_handling, forget_text_dialog, message_sending
+from helix_desktop.gui import attachment_previews, chat_action_handling, forget_text_dialog, message_sending, tab_order
 from helix_desktop.gui.chat.chat_page import ChatPage
 from helix_desktop.gui.chat.composer import ALLOW_ALL
 from helix_desktop.gui.chat.message_drafts import UnsentMessage
@@ -417,14 +417,15 @@ def _open_search_of_shown_page(window: MainWindow) -> None:
 
 
 def _focus_next_area(window: MainWindow) -> None:
-    """Moves the focus to the next area: list, each conversation and its composer, inspector."""
+    """Moves the focus to the next area: list, each conversation and its composer or another page, inspector."""
     talks = [part for chat in window.chats for part in (chat.transcript, chat.composer.text)]
+    pages = talks if window.showing.page == "chat" else [window.page_area]
     sides = [window.pages.inspector] if window.is_side_panel_shown else []
-    areas: list[QWidget] = [part for part in (window.sidebar.list, *talks, *sides) if part.isVisible()]
+    areas: list[QWidget] = [part for part in (window.sidebar.list, *pages, *sides) if part.isVisible()]
     here = QApplication.focusWidget()
     at = next((i for i, area in enumerate(areas) if here is not None and (area is here or area.isAncestorOf(here))), -1)
     if areas:
-        areas[(at + 1) % len(areas)].setFocus(Qt.FocusReason.ShortcutFocusReason)
+        tab_order.focus_first_stop(areas[(at + 1) % len(areas)])
 
 
 def _wire_conversation_actions(window: MainWindow) -> None:

@@ -22,6 +22,12 @@ def focus_next_stop(areas: Sequence[QWidget], here: QWidget | None, *, forward: 
     return stop is not None
 
 
+def focus_first_stop(area: QWidget) -> None:
+    stop = next(_tab_stops_in_area(area, None), area)
+    stop.setFocus(Qt.FocusReason.TabFocusReason)
+    stop.window().setAttribute(Qt.WidgetAttribute.WA_KeyboardFocusChange)  # As Tab does, so that a row shows it.
+
+
 def _tab_stops_in_area(area: QWidget, here: QWidget | None) -> Iterator[QWidget]:
     """Yields the widgets of an area that Tab can reach, line by line, and `here`, even if Tab cannot reach it."""
     lines: list[list[tuple[QRect, QWidget]]] = []

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from PySide6.QtCore import Qt
-from PySide6.QtGui import QAccessible
+from PySide6.QtCore import QPoint, QRect, Qt
+from PySide6.QtGui import QAccessible, QImage
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QAbstractButton, QApplication, QLineEdit, QScrollArea, QWidget
+from PySide6.QtWidgets import QAbstractButton, QApplication, QLineEdit, QPlainTextEdit, QScrollArea, QWidget
 
 from helix_desktop.engine.ports import PermissionQuestion
 from helix_desktop.gui.chat.composer import ALLOW_ALL
@@ -15,6 +15,7 @@ from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.settings.settings_dialog import SettingsDialog
 from helix_desktop.gui.transcript.selectable_text_area import TextSurface
 from tests.gui import story
+from tests.gui.accessibility import place_in
 from tests.gui.fake_desk import FakeSession
 from tests.gui.fake_setup import FakeInstallation, FakeSetup
 from tests.turns import qt_works
@@ -89,6 +90,38 @@ def test_f6_goes_around_the_areas(window: MainWindow) -> None:
         seen.append(focus)
     areas = (window.pages.inspector, window.sidebar.list, window.chat.transcript, window.chat.composer.text)
     assert all(area is focus or area.isAncestorOf(focus) for area, focus in zip(areas, seen, strict=True))
+
+
+@pytest.mark.parametrize("page", ["chat", "changes", "cache", "timeline"])
+@pytest.mark.parametrize("key", [Qt.Key.Key_F6, Qt.Key.Key_Tab])
+def test_every_stop_shows_that_it_has_the_keyboard(window: MainWindow, page: str, key: Qt.Key) -> None:
+    """F6 led into the conversation, and nothing showed it."""
+    assert QTest.qWaitForWindowActive(window)
+    window.toggle_side_panel()
+    window.switch_to_page(page)
+    qt_works(20)
+    window.sidebar.list.setFocus(Qt.FocusReason.TabFocusReason)
+    for _ in range(6):  # The window learns that the keyboard is used, and the last stop is drawn as it is.
+        QTest.keyClick(QApplication.focusWidget(), key)
+        qt_works(2)
+    seen: set[tuple[QWidget, object]] = set()
+    unseen = []
+    while (here := QApplication.focusWidget()) is not None and (stop := (here, place_in(here))) not in seen:
+        seen.add(stop)
+        with_focus = grab_with_surroundings(here)
+        QTest.keyClick(here, key)
+        qt_works(2)
+        if grab_with_surroundings(here) == with_focus:
+            unseen.append(f"{type(here).__name__} {spoken(here)}")
+    assert unseen == []
+    assert len(seen) > (1 if key == Qt.Key.Key_F6 else 9)
+
+
+def grab_with_surroundings(widget: QWidget) -> QImage:
+    """A field with the frame around it, which shows its focus; its caret blinks."""
+    around = 4 if isinstance(widget, QPlainTextEdit | QLineEdit) else 0
+    place = QRect(widget.mapTo(widget.window(), QPoint(0, 0)), widget.size()).adjusted(*(-around,) * 2, *(around,) * 2)
+    return widget.window().grab(place).toImage()
 
 
 def test_right_to_left_the_rail_is_at_the_right(window: MainWindow) -> None:

@@ -415,9 +415,10 @@ class TranscriptItems:
         return (index,) if index >= 0 else ()
 
     def _items_of_pinned_part(self, recorded: facts.Recorded, fact: facts.Pinned | facts.Unpinned) -> Iterable[int]:
-        of_reply = isinstance(fact.ref, facts.PartRef) and fact.ref.seq not in self.calls.item_by_result
-        parts = range(bisect_left(self._seqs, fact.ref.seq), bisect_right(self._seqs, fact.ref.seq)) if of_reply else ()
-        return parts or self._indexes_of_covered_items(fact.ref)
+        of_message = range(0)
+        if isinstance(fact.ref, facts.PartRef):
+            of_message = range(bisect_left(self._seqs, fact.ref.seq), bisect_right(self._seqs, fact.ref.seq))
+        return of_message or self._indexes_of_covered_items(fact.ref)
 
     def _add_fact_note(self, recorded: facts.Recorded, fact: facts.Fact) -> Iterable[int]:
         if text := describe_fact_if_needed(fact):

@@ -7,7 +7,6 @@ from PySide6.QtCore import QEvent, QPoint, QPointF, QRect, QRectF, QSizeF, Qt, S
 from PySide6.QtWidgets import QToolTip, QWidget
 
 from helix_desktop.engine import hidden_characters
-from helix_desktop.engine.facts import ModelReplied, PartRef, ToolReturned, UserSaid
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.gui.common.text_selection import NO_POSITION, TextPosition
 from helix_desktop.gui.common.widgets import build_popup_menu
@@ -24,7 +23,7 @@ from helix_desktop.gui.transcript.items_from_facts import TranscriptItems
 from helix_desktop.gui.transcript.safe_text import safe_tooltip
 from helix_desktop.gui.transcript.selectable_text_area import STEP, HotSpotPlace
 from helix_desktop.gui.transcript.transcript_canvas import TranscriptCanvas
-from helix_desktop.gui.transcript.transcript_item import TranscriptItem, TranscriptItemKind, item_source_text
+from helix_desktop.gui.transcript.transcript_item import TranscriptItemKind, item_source_text
 from helix_desktop.gui.transcript.transcript_selection import build_selected_text
 from helix_desktop.gui.translation import tr
 
