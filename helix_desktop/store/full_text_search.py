@@ -11,15 +11,7 @@ from typing import Protocol, TypeVar
 
 from helix_desktop.engine.agent_additions import is_added_by_agent
 from helix_desktop.engine.fact_encoding import decode_fact
-from helix_desktop.engine.facts import (
-    ConversationStarted,
-    Fact,
-    FilesChanged,
-    ModelReplied,
-    ToolCall,
-    ToolReturned,
-    UserSaid,
-)
+from helix_desktop.engine.facts import ConversationStarted, Fact, ModelReplied, ToolCall, ToolReturned, UserSaid
 from helix_desktop.engine.ports import SearchHit
 from helix_desktop.engine.search_query import (
     SearchFilters,
@@ -33,7 +25,7 @@ from helix_desktop.resources import read_sql_statements
 from helix_desktop.store import search_words, sqlite_database
 from helix_desktop.store.cache_folder import CacheFolder
 from helix_desktop.store.cache_records import CacheRecord
-from helix_desktop.store.index_file import SEARCHED, IndexDamaged, searchable_texts
+from helix_desktop.store.index_file import SEARCHED, IndexDamaged, names_files_alone, searchable_texts
 from helix_desktop.store.journal_file import JournalFile, StoredFact
 from helix_desktop.store.search_ranking import FoundPlace, rank_places, show_line
 
@@ -243,8 +235,7 @@ def _find_fact_line(conversation: str, seq: int, _: OpenCache, journal: JournalF
 def _fact_passes_filters(source: StoresAccess, line: StoredFact, fact: Fact, text: str, filters: SearchFilters) -> bool:
     """Whether a message passes the filters. A tool matches messages that call it."""
     calls = [part for part in fact.parts if isinstance(part, ToolCall)] if isinstance(fact, ModelReplied) else []
-    names_files_only = isinstance(fact, FilesChanged | ToolReturned)
-    if not filters.is_in_time(line.time) or (names_files_only and not filters.file):
+    if not filters.is_in_time(line.time) or (names_files_alone(fact) and not filters.file):
         return False
     if filters.tool and not any(filters.tool in call.name.casefold() for call in calls):
         return False

@@ -417,6 +417,10 @@ def searchable_texts(fact: Fact) -> list[str]:
     return []
 
 
+def names_files_alone(fact: Fact) -> bool:
+    return isinstance(fact, vocabulary.FilesChanged | vocabulary.ToolReturned)
+
+
 def entries_used_by(fact: Fact) -> list[tuple[str, Digest]]:
     match fact:
         case vocabulary.UserSaid(parts=parts):

@@ -49,50 +49,20 @@ class GitRepository:
             raise NotFound(f"No folder in this workspace has a revision {revision[:80]}.")
         return sorted(found)
 
-    async def find_committed_changes(self, changes: Sequence[PathChange]) -> frozenset[PathChange]:
-        """Return those of the changes, given the newest first, that the last commit of their repository contains."""
-        found, checkpoints = frozenset[PathChange](), self._find_checkpoints()
+    async def find_committed_paths(self, changes: Sequence[PathChange]) -> frozenset[str]:
+        """Return the paths that are as in the last commit, and not as they were before these changes, newest first."""
+        checkpoints, found = self._find_checkpoints(), set[str]()
         await checkpoints.check_for_changes()
+        now = checkpoints.folders.known_items()
         for number, root in enumerate(checkpoints.roots):
-            by_path: dict[str, list[PathChange]] = {}
-            for change in changes:
-                if change.path.startswith(f"{number}/"):
-                    by_path.setdefault(change.path, []).append(change)
-            names = [path.partition("/")[2] for path in by_path]
-            listed = await asyncio.to_thread(_list_revision_files, root, "HEAD", names) if names else None
-            for name, steps in zip(names, by_path.values(), strict=True) if listed is not None else ():
+            of_root = {each.path.partition("/")[2]: each for each in changes if each.path.startswith(f"{number}/")}
+            listed = await asyncio.to_thread(_list_revision_files, root, "HEAD", [*of_root]) if of_root else None
+            for name, (path, before, _) in of_root.items() if listed is not None else ():
+                there = listed.get(name) if listed else None
                 with suppress(HelixError):  # The content of a change was forgotten.
-                    there = listed.get(name) if listed else None
-                    found |= {*await self._find_committed_steps(checkpoints, root, there, steps)}
-        return found
-
-    async def _find_committed_steps(
-        self, checkpoints: Checkpoints, root: Path, there: RevisionFile | None, steps: Sequence[PathChange]
-    ) -> Sequence[PathChange]:
-        """Return the changes of one path up to the one that left it as it is `there`, in the commit. If none has, but
-        the file is so now, somebody has gone on with it, and all are committed, unless it is as it was before one.
-        """
-
-        async def is_there(item: TreeItem | None) -> bool:
-            if item is None or there is None:
-                return item is None and there is None
-            return await self._is_same_as_blob(checkpoints, item, there)
-
-        for at, (_, before, after) in enumerate(steps):
-            was_deleted = after is None and there is None
-            if await self._is_known_content(checkpoints, root, before) if was_deleted else await is_there(after):
-                return steps[at:]
-        now = checkpoints.folders.known_items().get(steps[0].path)
-        is_further = now is not None and await is_there(now)
-        return steps if is_further and not any([await is_there(one.before) for one in steps]) else ()
-
-    async def _is_known_content(self, checkpoints: Checkpoints, root: Path, item: TreeItem | None) -> bool:
-        """Whether Git has ever stored this content."""
-        blob = _compute_blob_id(await checkpoints.read_item_content(item))
-        with suppress(ActionRefused):
-            await asyncio.to_thread(run_git, root, "cat-file", "-e", blob)
-            return True
-        return False
+                    if await self._is_as_committed(checkpoints, now.get(path), there):
+                        found |= set() if await self._is_as_committed(checkpoints, before, there) else {path}
+        return frozenset(found)
 
     async def _compare_root_with_revision(
         self, checkpoints: Checkpoints, number: int, root: Path, listed: dict[str, RevisionFile]
@@ -103,7 +73,7 @@ class GitRepository:
             mode, blob, _ = there
             path = f"{number}/{name}"
             item = now.pop(path, None)
-            if item is not None and await self._is_same_as_blob(checkpoints, item, there):
+            if await self._is_as_committed(checkpoints, item, there):
                 continue
             before = await self._tree_item_of_path(root, mode, blob)
             if before is not None:
@@ -119,13 +89,18 @@ class GitRepository:
             return TreeItem(PathKind.LINK, 0o777, 0, await self._read_blob(root, blob))
         return TreeItem(PathKind.FILE, _MODES[mode]) if mode in _MODES else None
 
-    async def _is_same_as_blob(self, checkpoints: Checkpoints, item: TreeItem, there: RevisionFile) -> bool:
+    async def _is_as_committed(
+        self, checkpoints: Checkpoints, item: TreeItem | None, there: RevisionFile | None
+    ) -> bool:
+        if item is None or there is None:
+            return item is None and there is None
         mode, blob, size = there
         if (item.kind is PathKind.LINK) != (mode == b"120000"):
             return False
         if item.kind is PathKind.FILE and (item.size != size or bool(item.mode & 0o100) != (mode == b"100755")):
             return False
-        return _compute_blob_id(await checkpoints.read_item_content(item)) == blob
+        content = await checkpoints.read_item_content(item)
+        return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest() == blob
 
     async def _read_blob(self, root: Path, blob: str) -> bytes:
         return await asyncio.to_thread(run_git, root, "cat-file", "blob", blob)
@@ -187,10 +162,6 @@ def _run_git_commit(root: Path, names: Sequence[str], message: str) -> str:
             run_git(root, *literal, "rm", "--cached", "--quiet", *files, stdin=added)
         raise
     return said.decode("utf-8", "replace").partition("\n")[0]
-
-
-def _compute_blob_id(content: bytes) -> str:
-    return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
 
 
 def _list_revision_files(root: Path, revision: str, names: Sequence[str] = ()) -> dict[str, RevisionFile] | None:

@@ -64,9 +64,8 @@ class FakeRepository:
     async def propose_commit_message(self, changes: bytes) -> str:
         return f"Change {changes.count(b'diff --git')} files"
 
-    async def find_committed_changes(self, changes: Sequence[PathChange]) -> frozenset[PathChange]:
-        committed = {path for paths, _ in self.committed for path in paths}
-        return frozenset(change for change in changes if change.path in committed)
+    async def find_committed_paths(self, changes: Sequence[PathChange]) -> frozenset[str]:
+        return frozenset(path for paths, _ in self.committed for path in paths)
 
     async def commit_files(self, paths: Sequence[str], message: str) -> str:
         if self.refuses:

@@ -18,7 +18,7 @@ from helix_desktop.gui.common.widgets import build_plain_label, build_push_butto
 from helix_desktop.gui.rows_and_columns import build_column, build_row, reserve_height_for_width
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.transcript.code_highlighting import highlight_language_of
-from helix_desktop.gui.translation import tr
+from helix_desktop.gui.translation import tr, translate_name
 from helix_desktop.gui.views.difference_view import DifferenceView
 
 PICTURES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp")
@@ -128,15 +128,8 @@ def _describe_change_without_lines(file: FileChange) -> str:
 def _describe_file_version(item: TreeItem | None) -> str:
     if item is None:
         return tr("nothing")
-    mode = f"{item.mode:o}"
-    match item.kind:
-        case PathKind.FILE:
-            digest = item.file_digest.short_hex if item.file_digest else ""
-            return tr("a file of {size}, {hash}, mode {mode}", size=format_byte_size(item.size), hash=digest, mode=mode)
-        case PathKind.LINK:
-            return tr("a link to {target}", target=printable_path(item.content.decode("utf-8", "surrogateescape")))
-        case PathKind.TWIN:
-            return tr("a hard link to {target}", target=printable_path(item.content.decode("utf-8", "surrogateescape")[2:]))  # fmt: skip
-        case PathKind.FOLDER:
-            return tr("a folder, mode {mode}", mode=mode)
-    return tr("a socket, pipe or device")
+    path = printable_path(item.content.decode("utf-8", "surrogateescape")) if item.file_digest is None else ""
+    target = path[2:] if item.kind is PathKind.TWIN else path  # Without the number of its root.
+    digest = item.file_digest.short_hex if item.file_digest else ""
+    values = {"size": format_byte_size(item.size), "hash": digest, "mode": f"{item.mode:o}", "target": target}
+    return translate_name("version of a file", item.kind, **values)

@@ -2,11 +2,10 @@
 
 from collections.abc import Sequence
 
-from PySide6.QtCore import QModelIndex, QPointF, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QFontMetricsF, QPainter, QStaticText, QTransform
+from PySide6.QtCore import QModelIndex, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QFontMetricsF, QPainter
 from PySide6.QtWidgets import QListView, QStyle, QStyleOptionViewItem, QWidget
 
-from helix_desktop.engine.changes.folder_state import PathChange
 from helix_desktop.engine.changes.turn_changes import FileChange, TurnOfChanges, UncoveredPath, printable_path
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.common.list_row_model import Index, ListRowModel, RowPainter
@@ -15,7 +14,6 @@ from helix_desktop.gui.transcript.safe_text import safe_tooltip
 from helix_desktop.gui.translation import format_number, tr
 
 _DOTS = {"changed": "conversation", "added": "output", "deleted": "danger"}
-MOST_SHAPED_TEXTS = 4_000  # Once this many laid-out texts are kept, they are all discarded.
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +31,7 @@ class ChangesListRow:
 
 
 def group_rows_by_folder(
-    files: Sequence[FileChange], turn: TurnOfChanges | None, committed: frozenset[PathChange] = frozenset()
+    files: Sequence[FileChange], turn: TurnOfChanges | None, committed: frozenset[str]
 ) -> list[ChangesListRow]:
     """Groups files by folder, with counts. Files outside any folder come last."""
     folders: dict[str, list[FileChange]] = {}
@@ -44,7 +42,9 @@ def group_rows_by_folder(
         if folder:
             added, removed = sum(file.added for file in inside), sum(file.removed for file in inside)
             found.append(ChangesListRow(folder=f"{printable_path(folder)}/", turn=turn, added=added, removed=removed))
-        found += [ChangesListRow(file=file, turn=turn, is_committed=file.change in committed) for file in inside]
+        found += [
+            ChangesListRow(file=file, turn=turn, is_committed=file.path_of_change in committed) for file in inside
+        ]
     return found
 
 
@@ -80,17 +80,16 @@ def describe_changes_row(entry: ChangesListRow) -> str:
 class _ChangesRowDelegate(RowPainter):
     def __init__(self, theme: Theme, parent: QWidget) -> None:
         super().__init__(theme, parent, 28)
-        self._reset_fonts_and_texts()
-        theme.changed.connect(self._reset_fonts_and_texts)
+        self._set_fonts()
+        theme.changed.connect(self._set_fonts)
 
-    def _reset_fonts_and_texts(self) -> None:
+    def _set_fonts(self) -> None:
         theme = self._theme
         self._fonts = {
             "heading": theme.build_font(11.5),
             "count": theme.build_font(11),
             "name": theme.monospaced_font(),
         }
-        self._texts: dict[tuple[str, str, int], QStaticText] = {}
 
     def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
         is_later_heading = _changes_row_of_index(index).heading and index.row()
@@ -112,15 +111,14 @@ class _ChangesRowDelegate(RowPainter):
         font = "heading" if entry.heading else "name"
         if entry.heading:
             place = place.adjusted(0, place.height() - self._theme.zoomed_pixels(26), 0, 0)
-        counts, gap = self._laid_out_line_counts(entry.added, entry.removed), self._theme.zoomed_pixels(6)
-        room = place.width() - sum(count.size().width() + gap for count, _ in counts)
-        if entry.heading and self._laid_out_text(font, name).size().width() > room:
+        counts, gap = _format_line_counts(entry.added, entry.removed), self._theme.zoomed_pixels(6)
+        room = place.width() - sum(self._text_width("count", count) + gap for count, _ in counts)
+        if entry.heading and self._text_width(font, name) > room:
             counts, room = [], place.width()
-        text = self._laid_out_text(font, name, round(room))
-        self._draw_laid_out_text(painter, place, place.left(), font, text, "faint")
-        at = place.left() + text.size().width() + gap
+        at = self._draw_text(painter, place, font, name, "faint", room) + gap
         for count, tone in counts:
-            at = self._draw_laid_out_text(painter, place, at, "count", count, tone) + self._theme.zoomed_pixels(4)
+            place.setLeft(at)
+            at = self._draw_text(painter, place, "count", count, tone) + self._theme.zoomed_pixels(4)
 
     def _paint_changed_file(self, painter: QPainter, place: QRectF, file: FileChange, *, is_committed: bool) -> None:
         theme, px = self._theme, self._theme.zoomed_pixels
@@ -128,57 +126,39 @@ class _ChangesRowDelegate(RowPainter):
         painter.setBrush(theme.colour_of_token(_DOTS[file.change_word]))
         left = place.left() + (px(12) if "/" in file.place else 0)
         painter.drawEllipse(QRectF(left, place.center().y() - px(3.5), px(7), px(7)))
-        deleted = [(self._laid_out_text("count", tr("deleted")), "text")]
+        told = _format_line_counts(file.added, file.removed)
+        if file.renamed:
+            told = [(f"← {printable_path(file.renamed)}", "faint")]
+        elif file.change_word == "deleted":
+            told = [(tr("deleted"), "text")]
         at = place.right() + px(4)
-        other = [(self._laid_out_text("count", f"← {printable_path(file.renamed)}", px(120)), "faint")]
-        counts = (
-            other
-            if file.renamed
-            else deleted
-            if file.change_word == "deleted"
-            else self._laid_out_line_counts(file.added, file.removed)
-        )
-        mark = [(self._laid_out_text("count", "✓"), "accent")] if is_committed else []
-        for count, tone in reversed((*mark, *counts)):
-            at -= px(4) + count.size().width()
-            self._draw_laid_out_text(painter, place, at, "count", count, tone)
+        for words, tone in (*reversed(told), *([("✓", "accent")] if is_committed else [])):
+            room = min(self._text_width("count", words), px(120))
+            at -= px(4) + room
+            self._draw_text(painter, QRectF(at, place.top(), room, place.height()), "count", words, tone)
         above, _, own = printable_path(file.place).rpartition("/")
-        left = place.left() + px(28 if above else 16)
-        text = self._laid_out_text("name", own, round(at - px(8) - left))
-        self._draw_laid_out_text(painter, place, left, "name", text, "text")
+        place.setLeft(place.left() + px(28 if above else 16))
+        self._draw_text(painter, place, "name", own, "text", at - px(8) - place.left())
 
-    def _laid_out_line_counts(self, added: int, removed: int) -> list[tuple[QStaticText, str]]:
-        """Returns `+38` and `−29`, each with its colour."""
-        counts = (("+", added, "output_text"), ("−", removed, "danger"))
-        return [
-            (self._laid_out_text("count", f"{sign}{format_number(figure)}"), tone)
-            for sign, figure, tone in counts
-            if figure
-        ]
+    def _text_width(self, font: str, words: str) -> float:
+        return QFontMetricsF(self._fonts[font]).horizontalAdvance(words)
 
-    def _laid_out_text(self, font: str, words: str, room: int = 0) -> QStaticText:
-        """Returns a text laid out once and cached. Without enough `room`, it is shortened with "…"."""
-        found = self._texts.get((font, words, room))
-        if found is None:
-            metrics = QFontMetricsF(self._fonts[font])
-            cut = Qt.TextElideMode.ElideRight if font == "heading" else Qt.TextElideMode.ElideMiddle
-            shown = metrics.elidedText(words, cut, room) if room else words
-            found = QStaticText(shown)
-            found.setTextFormat(Qt.TextFormat.PlainText)
-            found.prepare(QTransform(), self._fonts[font])
-            if len(self._texts) >= MOST_SHAPED_TEXTS:
-                self._texts.clear()
-            self._texts[font, words, room] = found
-        return found
-
-    def _draw_laid_out_text(
-        self, painter: QPainter, place: QRectF, left: float, font: str, text: QStaticText, tone: str
+    def _draw_text(
+        self, painter: QPainter, place: QRectF, font: str, words: str, tone: str, room: float | None = None
     ) -> float:
-        """Draws a laid-out text and returns where it ends."""
+        """Draws a text at the left, shortened with "…" without enough `room`, and returns where it ends."""
+        cut = Qt.TextElideMode.ElideRight if font == "heading" else Qt.TextElideMode.ElideMiddle
+        shown = QFontMetricsF(self._fonts[font]).elidedText(words, cut, (place.width() if room is None else room) + 1)
         painter.setFont(self._fonts[font])
         painter.setPen(self._theme.colour_of_token(tone))
-        painter.drawStaticText(QPointF(left, place.center().y() - text.size().height() / 2), text)
-        return left + text.size().width()
+        painter.drawText(place, Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextDontClip, shown)
+        return place.left() + self._text_width(font, shown)
+
+
+def _format_line_counts(added: int, removed: int) -> list[tuple[str, str]]:
+    """Returns `+38` and `−29`, each with its colour."""
+    counts = (("+", added, "output_text"), ("−", removed, "danger"))
+    return [(f"{sign}{format_number(figure)}", tone) for sign, figure, tone in counts if figure]
 
 
 def _changes_row_of_index(index: Index) -> ChangesListRow:

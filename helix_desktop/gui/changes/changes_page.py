@@ -13,7 +13,7 @@ from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QFrame, QSizePolicy, QSplitter, QWidget
 
 from helix_desktop.engine.changes.diff_hunks import Hunk, find_hunks, is_binary
-from helix_desktop.engine.changes.folder_state import PathChange, is_change_of_folder
+from helix_desktop.engine.changes.folder_state import is_change_of_folder
 from helix_desktop.engine.changes.turn_changes import FileChange, TurnOfChanges, format_line_comment, without_user_undos
 from helix_desktop.engine.facts import ChangeKept, FilesChanged
 from helix_desktop.engine.session_events import Event, FactAppended
@@ -200,7 +200,7 @@ class ChangesPage(QWidget):
                     files = await changes.file_changes_of_steps(turn.sources)
                     groups.append((tr("Turn {number}", number=turn.turn_numbers), files, turn))
         listed = [file.change for _, files, _ in groups for file in files]
-        committed = await changes.git_repository.find_committed_changes(listed)
+        committed = await changes.git_repository.find_committed_paths(listed)
         entries = [row for group in groups for row in _build_group_rows(*group, committed)]
         if left := changes.list_uncovered_paths():
             entries.append(ChangesListRow(heading=tr("Not covered")))
@@ -237,10 +237,9 @@ class ChangesPage(QWidget):
             (seq, path), self._turn_to_show = self._turn_to_show, (0, "")
             self.show_turn_of_fact(seq, path)
         self.undo_button.setEnabled(bool(self._turns))
-        newest = {file.path_of_change: entry for entry in reversed(entries) if (file := entry.file) is not None}
-        rest = (entry.file for entry in newest.values() if not entry.is_committed)
-        files = [file for file in rest if file is not None and not is_change_of_folder(file.change)]
-        self.commit_button.set_files_to_commit(changes, conversation, sorted(files, key=self._files.index))
+        rest = (entry.file for entry in entries if entry.file is not None and not entry.is_committed)
+        unique = {file.path_of_change: file for file in rest if not is_change_of_folder(file.change)}
+        self.commit_button.set_files_to_commit(changes, conversation, list(unique.values()))
 
     def _show_checkpoint_progress_and_reload(self, progress: CheckpointProgress) -> None:
         self._show_coverage_note(progress)
@@ -380,7 +379,7 @@ def _build_hunks_and_sheet(before: bytes, after: bytes, *, two_columns: bool) ->
 
 
 def _build_group_rows(
-    words: str, files: Sequence[FileChange], turn: TurnOfChanges | None, committed: frozenset[PathChange]
+    words: str, files: Sequence[FileChange], turn: TurnOfChanges | None, committed: frozenset[str]
 ) -> list[ChangesListRow]:
     files = [file for file in files if not file.renamed or file.moved_from is not None]  # A renamed file is one row.
     if not files:
@@ -389,7 +388,7 @@ def _build_group_rows(
     if is_change_of_folder(files[0].change):  # Folders are listed only if no file changed.
         count = format_count(len(files), "{n} folder", "{n} folders")
     heading = f"{words} · {count}"
-    is_committed = committed.issuperset(file.change for file in files)
+    is_committed = committed.issuperset(file.path_of_change for file in files)
     heading += f" · {tr('committed')}" if is_committed else ""
     added, removed = sum(file.added for file in files), sum(file.removed for file in files)
     heading_row = ChangesListRow(heading=heading, turn=turn, added=added, removed=removed, is_committed=is_committed)

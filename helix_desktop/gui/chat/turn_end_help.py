@@ -10,7 +10,7 @@ from helix_desktop.gui.rows_and_columns import build_row
 from helix_desktop.gui.sentence_translation import join_sentences, translate_sentences
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.safe_text import without_backticks
-from helix_desktop.gui.translation import tr
+from helix_desktop.gui.translation import tr, translate_name
 from helix_desktop.gui.workbench_types import Session
 
 _LIMITS = frozenset({TurnEnd.STEP_LIMIT, TurnEnd.SPENDING_LIMIT, TurnEnd.REPEATING})
@@ -48,7 +48,9 @@ class TurnEndHelpLine(QWidget):
         limited = reason in _LIMITS
         stopped, failed = reason is TurnEnd.STOPPED, reason is TurnEnd.FAILED
         waiting = session is not None and idle and bool(session.queue) and not limited and not failed
-        words = _describe_turn_end(limited=limited, broken=broken, waiting=waiting, stopped=stopped)
+        sort = "broken" if broken else "limited" if limited else "failed"
+        sort = ("stopped" if stopped else "waiting") if waiting and not broken else sort
+        words = translate_name("help after a turn", sort)
         if broken and isinstance(end, ModelReplied) and end.stop is Stop.CUT:
             words = ""  # The transcript already says that the reply was cut off.
         self._words.setText(without_backticks(join_sentences(_describe_unrecorded_failure(session), words)))
@@ -66,15 +68,3 @@ def _describe_unrecorded_failure(session: Session | None) -> str:
     facts = session.conversation.state.facts
     end = facts[-1].fact if facts else None
     return "" if isinstance(end, TurnEnded) and end.why == session.why else translate_sentences(session.why)
-
-
-def _describe_turn_end(*, limited: bool, broken: bool, waiting: bool, stopped: bool) -> str:
-    if broken:
-        return tr("The reply was interrupted. Nothing shown here is lost.")
-    if limited:
-        return tr("The turn reached a limit. Nothing is lost. You can raise the limit and continue.")
-    if waiting and stopped:
-        return tr("You stopped the agent. Queued messages are sent when you continue.")
-    if waiting:
-        return tr("Nothing is lost. Queued messages are sent when you continue.")
-    return tr("Nothing is lost. You can try again.")

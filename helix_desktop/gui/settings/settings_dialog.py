@@ -26,7 +26,7 @@ from helix_desktop.gui.settings.workspace_settings_pages import (
     PolicyPage,
     TurnLimitsPage,
 )
-from helix_desktop.gui.translation import tr
+from helix_desktop.gui.translation import tr, translate_name
 
 CHANGING_ACTIONS = ("compare-presets", "workspace-folder")  # These actions change what the pages show.
 GENERAL_SECTIONS = ("Instructions", "Chat", "Notifications", "Recorder", "Logs", "Tools", "Sharing", "Keys")
@@ -88,31 +88,25 @@ class SettingsDialog(widgets.TransientDialog):
 
     def _add_all_pages(self) -> None:
         window, program = self._window, self._program
-        settings, doing = window.settings, window.background_runner
+        settings, doing, add = window.settings, window.background_runner, self._add_settings_page
         self._add_page_group(tr("Program"))
-        self._add_settings_page(
-            "appearance", tr("Appearance"), lambda: ProgramSettingsPage(tr("Appearance"), settings, ["Appearance"])
-        )
-        self._add_settings_page(
-            "general", tr("General"), lambda: ProgramSettingsPage(tr("General"), settings, GENERAL_SECTIONS)
-        )
-        self._add_settings_page("shortcuts", tr("Shortcuts"), lambda: ShortcutsPage(window.window_actions))
-        self._add_settings_page("providers", tr("Providers"), self._build_providers_page)
+        add("appearance", lambda: ProgramSettingsPage(tr("Appearance"), settings, ["Appearance"]))
+        add("general", lambda: ProgramSettingsPage(tr("General"), settings, GENERAL_SECTIONS))
+        add("shortcuts", lambda: ShortcutsPage(window.window_actions))
+        add("providers", self._build_providers_page)
         if (bench := window.current_workbench) is not None:
             self._add_page_group(bench.name)
-            self._add_settings_page("models", tr("Models"), lambda: ModelsPage(window, bench, self._models))
-            self._add_settings_page("instructions", tr("Instructions"), lambda: InstructionsPage(bench, doing))
-            self._add_settings_page("policy", tr("Policy"), lambda: PolicyPage(bench, doing))
-            self._add_settings_page("permissions", tr("Permissions"), lambda: PermissionsPage(bench, program, doing))
-            self._add_settings_page(
-                "brought", tr("Rules and skills"), lambda: RulesAndSkillsPage(window.theme, bench, doing)
-            )
-            self._add_settings_page("servers", tr("MCP servers"), lambda: McpServersPage(bench, program, doing))
-            self._add_settings_page("limits", tr("Limits"), lambda: TurnLimitsPage(bench, doing))
-            self._add_settings_page("checkpoints", tr("Checkpoints"), lambda: CheckpointsPage(bench, doing))
-            self._add_settings_page("storage", tr("Storage"), lambda: StoragePage(bench, program, doing))
+            add("models", lambda: ModelsPage(window, bench, self._models))
+            add("instructions", lambda: InstructionsPage(bench, doing))
+            add("policy", lambda: PolicyPage(bench, doing))
+            add("permissions", lambda: PermissionsPage(bench, program, doing))
+            add("brought", lambda: RulesAndSkillsPage(window.theme, bench, doing))
+            add("servers", lambda: McpServersPage(bench, program, doing))
+            add("limits", lambda: TurnLimitsPage(bench, doing))
+            add("checkpoints", lambda: CheckpointsPage(bench, doing))
+            add("storage", lambda: StoragePage(bench, program, doing))
         self._add_page_group("Helix Desktop")
-        self._add_settings_page("about", tr("About"), lambda: AboutPage(program, doing))
+        add("about", lambda: AboutPage(program, doing))
 
     def _build_providers_page(self) -> ProvidersPage:
         page = ProvidersPage(self._setup, self._window.background_runner)
@@ -124,8 +118,8 @@ class SettingsDialog(widgets.TransientDialog):
         label.setContentsMargins(10, 10, 0, 2)
         self._page_list.addWidget(label)
 
-    def _add_settings_page(self, name: str, title: str, make: Callable[[], SettingsPage]) -> None:
-        self._page_factories[name] = make
+    def _add_settings_page(self, name: str, make: Callable[[], SettingsPage]) -> None:
+        self._page_factories[name], title = make, translate_name("page of the settings", name)
         button = widgets.build_push_button(title, self, lambda: self.show_settings_page(name), "row")
         button.setCheckable(True)
         button.setAutoExclusive(True)  # This makes screen readers announce a radio button instead of a check box.

@@ -19,13 +19,8 @@ from helix_desktop.gui.common.policy_names import FoldThreshold
 from helix_desktop.gui.common.step_plot import MinMaxPyramid, PlotScale, StepPlot, compute_axis_ticks
 from helix_desktop.gui.context_meter import context_kind_name, describe_token_count, format_token_count
 from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.timeline import fold_sentences
 from helix_desktop.gui.timeline.conversation_timeline import ConversationTimeline, TimelineEvent, TimelineLane
-from helix_desktop.gui.timeline.fold_sentences import (
-    describe_costs_at_point,
-    describe_event_briefly,
-    describe_event_title,
-    describe_marked_fact,
-)
 from helix_desktop.gui.timeline.request_cost_bars import RequestCostBars
 from helix_desktop.gui.timeline.timeline_marks import CHOSEN_RING, LANE, REACH, TimelineMarks
 from helix_desktop.gui.translation import format_count, format_number, tr
@@ -233,7 +228,7 @@ class TimelineChart(StepPlot):
             return
         mark = self._marks.find_lane_mark(self._hover, self._pointer_y, scale)
         if mark is not None:
-            words = describe_marked_fact(self._story.history, mark[1])
+            words = fold_sentences.describe_marked_fact(self._story.history, mark[1])
             self._draw_label(painter, scale.x_of_point(mark[0]), f"{words}\n")
             return
         dot = (self._story.points[self._hover], self._theme.fill_colour_of_kind(ContextKind.CONVERSATION))
@@ -243,15 +238,15 @@ class TimelineChart(StepPlot):
         story = self._story
         if (near := self._marks.find_fold_mark(point)) is not None:
             story.credit_savings_to_folds()
-            title = f"{describe_event_title(near)} · {format_date_and_time(near.time)}"
-            return "\n".join([title, *describe_event_briefly(near, story.model_window).split(" · ")])
+            title = f"{fold_sentences.describe_event_title(near)} · {format_date_and_time(near.time)}"
+            return "\n".join([title, *fold_sentences.describe_event_briefly(near, story.model_window).split(" · ")])
         words = tr(
             "step {n} · {tokens} tokens · {when}",
             n=format_number(story.steps[point]),
             tokens=format_token_count(story.points[point]),
             when=format_date_and_time(story.times[point]),
         )
-        paid = describe_costs_at_point(story, point)
+        paid = fold_sentences.describe_costs_at_point(story, point)
         return "\n".join(filter(None, (words, paid, self._bars.describe_costs(point))))
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:

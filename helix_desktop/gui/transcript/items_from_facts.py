@@ -204,10 +204,8 @@ class TranscriptItems:
         """Returns the newest rewind whose opened items begin at `index`, or -1."""
         for seq in sorted(self._opened, reverse=True) if self.is_shown_though_replaced(index) else ():
             rewind = bisect_left(self._seqs, seq)
-            first, last, _ = self.rewound_range_of(rewind)
-            while first < last and self.is_hidden_as_replaced(first):
-                first += 1
-            if first == index and not self.is_hidden_as_replaced(rewind):
+            shown = (at for at in range(self.rewound_range_of(rewind)[0], rewind) if not self.is_hidden_as_replaced(at))
+            if next(shown, -1) == index and not self.is_hidden_as_replaced(rewind):
                 return rewind
         return -1
 

@@ -15,7 +15,7 @@ from helix_desktop.gui.common.figure_formats import format_date_and_time, format
 from helix_desktop.gui.theme_icons import build_icon
 from helix_desktop.gui.transcript.alternative_answers import AnswerChoice
 from helix_desktop.gui.transcript.basic_boxes import BoxAction, CopyText, HotSpot, LayoutBox
-from helix_desktop.gui.transcript.chat_actions import ActOnMessage, MessageAct
+from helix_desktop.gui.transcript.chat_actions import ActOnMessage, ChatIntent, MessageAct
 from helix_desktop.gui.transcript.drawing_style import DrawingStyle, TextMarks
 from helix_desktop.gui.transcript.items_from_facts import TranscriptItems
 from helix_desktop.gui.transcript.transcript_item import TranscriptItem, TranscriptItemKind, item_source_text
@@ -24,6 +24,7 @@ from helix_desktop.gui.translation import tr
 HEIGHT, SIDE = 22, 26
 BAR = -1  # This number means the bar, which is not one of the item's boxes.
 OVERLAP = 3  # The bar may cover this many pixels of its message.
+_ICONS = {MessageAct.EDIT: "edit", MessageAct.REGENERATE: "again", MessageAct.FORK: "fork", MessageAct.SHOW_REQUEST: "entry"}  # fmt: skip
 _WITH_BAR = frozenset({TranscriptItemKind.USER, TranscriptItemKind.REPLY})
 
 
@@ -41,22 +42,14 @@ def has_hover_bar(item: TranscriptItem) -> bool:
     return item.kind in _WITH_BAR and item.recorded is not None
 
 
-def list_hover_bar_buttons(items: TranscriptItems, index: int) -> list[HoverBarButton]:
-    item = items.all[index]
-    found = [
-        *_answer_choice_buttons(items.answer_choice_of(index)),
-        HoverBarButton(tr("Copy message"), CopyText(item_source_text(item)), "copy"),
-    ]
-    if item.kind is TranscriptItemKind.USER:
-        found.append(HoverBarButton(tr("Edit and resend…"), ActOnMessage(MessageAct.EDIT, item.fact_seq), "edit"))
-    else:
-        found.append(HoverBarButton(tr("Regenerate"), ActOnMessage(MessageAct.REGENERATE, item.fact_seq), "again"))
-    found.append(HoverBarButton(tr("Fork from here"), ActOnMessage(MessageAct.FORK, item.fact_seq), "fork"))
-    if item.kind is TranscriptItemKind.REPLY:
-        found.append(
-            HoverBarButton(tr("What the model saw"), ActOnMessage(MessageAct.SHOW_REQUEST, item.fact_seq), "entry")
-        )
-    return found
+def list_hover_bar_buttons(
+    items: TranscriptItems, index: int, intents: Sequence[tuple[str, ChatIntent]]
+) -> list[HoverBarButton]:
+    """Returns the buttons: other answers, copy, and what in the message's menu (`intents`) has an icon."""
+    copy = HoverBarButton(tr("Copy message"), CopyText(item_source_text(items.all[index])), "copy")
+    wanted = ((words, act) for words, act in intents if isinstance(act, ActOnMessage) and act.act in _ICONS)
+    acts = (HoverBarButton(words, act, _ICONS[act.act]) for words, act in wanted)
+    return [*_answer_choice_buttons(items.answer_choice_of(index)), copy, *acts]
 
 
 def _answer_choice_buttons(choice: AnswerChoice) -> list[HoverBarButton]:
@@ -102,24 +95,24 @@ class HoverBar(LayoutBox):
         self.width = self._signs[-1][1].right() + ink.scaled_pixels(2)
 
     def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
-        self.draw_hover_bar(painter, None)
+        self.draw_hover_bar(painter, None, "selected")
 
-    def draw_hover_bar(self, painter: QPainter, pointed: HotSpot | None) -> None:
-        """Draws the bar, with a background for the button under the pointer or with the focus."""
+    def draw_hover_bar(self, painter: QPainter, pointed: HotSpot | None, edge: str) -> None:
+        """Draws the bar, with a background and an `edge` for the button under the pointer or with the focus."""
         ink = self.ink
         ink.draw_frame(painter, QRectF(0.5, 0.5, self.width - 1, self.height - 1), "panel", 6)
         painter.setFont(ink.chip)
         painter.setPen(ink.token_colour("muted"))
         painter.drawText(self._words, Qt.AlignmentFlag.AlignVCenter, self.text)
         for button, place in self._signs:
-            self._draw_hover_bar_button(painter, button, place, pointed=pointed is not None and pointed.place == place)
+            if is_pointed := pointed is not None and pointed.place == place:
+                ink.draw_frame(painter, place.adjusted(1.5, 2.5, -1.5, -2.5), "selected", 4, edge=edge)
+            self._draw_hover_bar_button(painter, button, place, pointed=is_pointed)
 
     def _draw_hover_bar_button(
         self, painter: QPainter, button: HoverBarButton, place: QRectF, *, pointed: bool
     ) -> None:
         ink = self.ink
-        if pointed:
-            ink.theme.fill_surface(painter, place.adjusted(1, 2, -1, -2), "selected", ink.scaled_pixels(4))
         if button.symbol:
             painter.setFont(ink.chip)
             painter.setPen(ink.token_colour("faint" if button.act is None and button.name else "text"))

@@ -63,7 +63,9 @@ class TranscriptView(TranscriptCanvas):
         key = (index, item, ink, self.items.answer_choice_of(index))
         if self._bar is None or self._bar[0] != key:
             words = message_bar.format_message_time(item.recorded.time) if item.recorded else ""
-            self._bar = (key, message_bar.HoverBar(ink, words, message_bar.list_hover_bar_buttons(self.items, index)))
+            intents = list_item_intents(self.items, index)
+            buttons = message_bar.list_hover_bar_buttons(self.items, index, intents)
+            self._bar = (key, message_bar.HoverBar(ink, words, buttons))
         return self._bar[1]
 
     def hover_bar_rect(self, index: int, bar: message_bar.HoverBar) -> QRectF:
@@ -88,7 +90,10 @@ class TranscriptView(TranscriptCanvas):
             return
         painter = QtGui.QPainter(self.viewport())
         painter.translate(self.hover_bar_rect(index, bar).topLeft())
-        bar.draw_hover_bar(painter, self._focused_hot_spot() if self._spot is not None else self._pointed)
+        if self._spot is not None and self.hasFocus():
+            bar.draw_hover_bar(painter, self._focused_hot_spot(), "accent")
+        else:
+            bar.draw_hover_bar(painter, self._pointed, "selected")
         painter.end()
 
     def _overlay_rect(self) -> QRect:

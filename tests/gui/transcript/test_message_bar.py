@@ -12,6 +12,7 @@ from PySide6.QtTest import QTest
 from helix_desktop.engine.facts import Rewound
 from helix_desktop.engine.session_events import FactAppended
 from helix_desktop.engine.view import build_state
+from helix_desktop.gui.transcript.box_stack import HotSpotIndex
 from helix_desktop.gui.transcript.chat_actions import (
     ActOnMessage,
     ChatIntent,
@@ -70,6 +71,26 @@ def test_the_buttons_of_a_message_and_of_an_answer(pane: TranscriptPane, wanted:
         ActOnMessage(MessageAct.CHOOSE, 2),
     ]
     assert QGuiApplication.clipboard().text() == "*two*"
+
+
+def test_a_button_with_the_keyboard_has_a_frame_and_one_under_the_pointer_has_none(
+    pane: TranscriptPane, wanted: list[ChatIntent], settle: Settle
+) -> None:
+    """Both had the same grey ground, which is hard to see without the pointer beside it."""
+
+    def has_frame() -> bool:
+        bar = pane.view.hover_bar_of(2)
+        assert bar is not None
+        copy = bar.hot_spots[0].place.translated(pane.view.hover_bar_rect(2, bar).topLeft())
+        picture, row = pane.view.grab().toImage(), round(copy.center().y())
+        return any(picture.pixelColor(round(copy.left()) + x, row).red() < 160 for x in range(4))  # It is green.
+
+    over(pane, 2)
+    assert not has_frame()
+    pane.view._spot = (2, HotSpotIndex(BAR, 0))
+    pane.view.setFocus()
+    settle()
+    assert has_frame()
 
 
 def test_the_name_over_an_answer_says_which_it_is(pane: TranscriptPane, wanted: list[ChatIntent]) -> None:
