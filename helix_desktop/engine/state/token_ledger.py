@@ -31,7 +31,7 @@ Run = tuple[int, int]
 T = TypeVar("T", int, float)
 COLUMNS = ("steps", "sent", "without", "read", "output", "unpriced")
 # Requests that there would have been without folds, too.
-_NOT_FOR_FOLDS = frozenset({facts.Purpose.TITLE, facts.Purpose.TEST, facts.Purpose.KEEP_ALIVE, facts.Purpose.OTHER})
+NOT_FOR_FOLDS = frozenset({facts.Purpose.TITLE, facts.Purpose.TEST, facts.Purpose.KEEP_ALIVE, facts.Purpose.OTHER})
 
 
 def _median(values: Sequence[float]) -> float:
@@ -173,7 +173,7 @@ class TokenLedger:
                 self._baseline.window = chosen.window
                 self._prices = relative_prices(chosen)
             case facts.Spent(purpose=purpose, usage=usage):
-                share = int(purpose in _NOT_FOR_FOLDS)
+                share = int(purpose in NOT_FOR_FOLDS)
                 self._append_running_sums(recorded.seq, usage, sent=usage.input, without=usage.input * share)
                 self.paid_without[-1] += usage.cost * share
             case facts.Rewound():

@@ -21,7 +21,7 @@ from itertools import accumulate
 from helix_desktop.engine import facts
 from helix_desktop.engine.agent_additions import is_added_by_agent
 from helix_desktop.engine.messages import ContextKind
-from helix_desktop.engine.state.token_ledger import newest_fact_seen_by
+from helix_desktop.engine.state.token_ledger import NOT_FOR_FOLDS, newest_fact_seen_by
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.engine.tool_result_reading import command_of_call, find_changed_paths, parse_call_arguments
 from helix_desktop.engine.view import ConversationState
@@ -29,9 +29,6 @@ from helix_desktop.fast_dataclass import dataclass
 
 GROUPED = frozenset({facts.FoldKind.MARKER, facts.FoldKind.EXCERPT})
 _OWN_TOOLS = frozenset(ToolName)
-_WRITES_FOLDS = frozenset(
-    {facts.Purpose.HANDOVER, facts.Purpose.OBSERVATIONS, facts.Purpose.REFLECTION, facts.Purpose.COMPACTION}
-)
 NO_MODEL = "<synthetic>"  # Claude Code calls its own words so, which it records as a model's reply.
 LONG_LIST = 30  # In a list of at least this length, adjacent folds of one kind in GROUPED share a row.
 
@@ -102,7 +99,7 @@ class ConversationTimeline:
         self.steps = array("q")
         self.events: list[TimelineEvent] = []
         self.change_count = 0
-        self._in_force: list[TimelineEvent] = []  # Events whose folds are in force and save tokens.
+        self.folded_events: list[TimelineEvent] = []
         self._settled_seq = 0  # The savings of all facts up to this number have been counted.
         self._writing = facts.Usage()  # The cost of folds that are still being written.
         self._event_of: dict[str, TimelineEvent] = {}
@@ -228,29 +225,36 @@ class ConversationTimeline:
         return figures.paid, max(figures.paid_before, self.dollars[point] - figures.paid)
 
     def credit_savings_to_folds(self, seq: int = 0) -> None:
-        """Credits the savings until the fact `seq` (0: until now) to the folds in force."""
+        """Credits the savings until the fact `seq` (0: until now) to the folds in force, or else to the last one:
+        after its undo, the provider's cache has to be written again.
+        """
         ledger, until = self.history.record.ledger, seq or self.history.seq
         old, new = map(ledger.savings_until, (self._settled_seq, until))
         tokens = new.without - new.sent - (old.without - old.sent)
         dollars = new.paid_without - new.paid - (old.paid_without - old.paid)
-        live = [event for event in self._in_force if event.has_fold_in_force]
-        removed = sum(max(0, event.tokens_before_folds - event.tokens_after_folds) for event in live)
-        for event in live if removed else ():
-            share = max(0, event.tokens_before_folds - event.tokens_after_folds) / removed
-            event.saved_tokens += share * tokens
-            event.saved_dollars += share * max(0.0, dollars)
+        live = [event for event in self.folded_events if event.has_fold_in_force] or self.folded_events[-1:]
+        removed = [max(0, event.tokens_before_folds - event.tokens_after_folds) for event in live]
+        for event, share in zip(live, removed if any(removed) else [1] * len(live), strict=True):
+            event.saved_tokens += tokens * share / (sum(removed) or len(live))
+            event.saved_dollars += max(0.0, dollars) * share / (sum(removed) or len(live))
         if live:
             live[-1].saved_dollars += min(0.0, dollars)
         self._settled_seq = until
 
     def _add_writing_cost_of_fold(self, recorded: facts.Recorded) -> None:
-        """Charges the cost of writing a fold to that fold, and not to those before it."""
+        """Charges the cost of writing a fold to that fold, and to the one before it until, or unless, it is made."""
         spent = recorded.fact
-        if isinstance(spent, facts.Spent) and spent.purpose in _WRITES_FOLDS:
+        if isinstance(spent, facts.Spent) and spent.purpose not in NOT_FOR_FOLDS:
             self.credit_savings_to_folds(recorded.seq - 1)
             self._settled_seq = recorded.seq
             tokens, cost = self._writing.input + spent.usage.input, self._writing.cost + spent.usage.cost
+            self._charge_last_fold(spent.usage)
             self._writing = facts.Usage(tokens, cost=cost)
+
+    def _charge_last_fold(self, usage: facts.Usage, sign: int = 1) -> None:
+        for event in self.folded_events[-1:]:
+            event.saved_tokens -= sign * usage.input
+            event.saved_dollars -= sign * usage.cost
 
     def find_event_of_fold(self, fold: str) -> TimelineEvent | None:
         return self._event_of.get(fold)
@@ -304,9 +308,10 @@ class ConversationTimeline:
             event = self._build_timeline_event(recorded, max(0, len(self.points) - measured))
             self.events.append(event)
             self.credit_savings_to_folds(event.seq)
-            event.saved_tokens, event.saved_dollars = -self._writing.input, -self._writing.cost
+            self._charge_last_fold(self._writing, -1)
+            self.folded_events.append(event)
+            self._charge_last_fold(self._writing)
             self._writing = facts.Usage()
-            self._in_force.append(event)
             if fact.batch:
                 self._event_of_batch[fact.batch] = event
         event.made_folds.append(fact)

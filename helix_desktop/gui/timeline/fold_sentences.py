@@ -102,7 +102,7 @@ def _describe_change_of_event(event: TimelineEvent) -> str:
 def describe_saving(event: TimelineEvent) -> str:
     """Describes what the folds of an event have saved until now, in money if prices are known."""
     dollars, tokens = event.saved_dollars, round(event.saved_tokens)
-    if not event.has_fold_in_force or (abs(dollars) < LEAST_DOLLARS if dollars else tokens <= 0):
+    if abs(dollars) < LEAST_DOLLARS if dollars else tokens <= 0:
         return ""
     if dollars <= -LEAST_DOLLARS:
         return tr("cost {amount} so far", amount=format_dollars(-dollars))

@@ -204,7 +204,7 @@ def test_what_writing_a_fold_costs_is_its_own_and_takes_nothing_from_the_folds_b
 
 def test_panel_timeline_and_agents_say_the_same_of_histories_made_by_chance() -> None:
     folded = 0
-    for seed in range(150):
+    for seed in range(240):
         recorded = history(seed, most=20).recorded()
         state = build_state(recorded)
         story, figures = ConversationTimeline(), compute_agent_figures("c", state)
@@ -216,10 +216,16 @@ def test_panel_timeline_and_agents_say_the_same_of_histories_made_by_chance() ->
             assert story.costs_at_point(-1)[0] <= totals.paid + 1e-9
         for_folds = [one.fact for one in recorded if isinstance(one.fact, Folded | Spent)]
         folded += bool(for_folds)
+        if story.folded_events:
+            story.credit_savings_to_folds()
+            tokens = sum(event.saved_tokens for event in story.events)
+            dollars = sum(event.saved_dollars for event in story.events)
+            asked_for = totals.without - totals.sent, totals.paid_without - totals.paid
+            assert (tokens, dollars) == pytest.approx(asked_for, abs=1e-6), f"history {seed}"
         if not for_folds:
             assert totals.without == totals.sent, f"history {seed}"
             assert totals.paid_without == pytest.approx(totals.paid), f"history {seed}"
-    assert 30 < folded < 120
+    assert 50 < folded < 220
 
 
 def test_messages_changes_and_errors_have_their_lanes(written: Written) -> None:
