@@ -60,7 +60,7 @@ def build_item_boxes(page: LayoutContext, index: int, start: int = 0) -> Iterato
         if number == 0 and not start:  # There is space between items already.
             box.gap = page.ink.scaled_pixels(BELOW_HEADER) if rewind >= 0 else 0.0
         yield box
-    if page.items.is_pinned(index):
+    if page.items.is_item_pinned(index):
         yield ChipRowBox(page.ink, page.width, [LineChip(tr("pinned"))], gap=6)
 
 

@@ -295,7 +295,7 @@ class TranscriptItems:
             return facts.PartRef(item.fact_seq, 0)
         return facts.PartRef(item.fact_seq, item.part) if isinstance(item.source_fact, facts.ModelReplied) else None
 
-    def is_pinned(self, index: int) -> bool:
+    def is_item_pinned(self, index: int) -> bool:
         return (pins := self.history.branch.pins) != {} and self.part_ref_of(index) in pins
 
     def folds_of_line(self, index: int) -> Sequence[facts.Folded]:
