@@ -102,7 +102,7 @@ class McpServerSecret:
 
 @dataclass(frozen=True, slots=True)
 class McpSignIn:
-    """The tokens from signing in to one MCP server; `binding` as above."""
+    """The tokens from signing in to one MCP server. `binding`: as in `McpServerSecret`."""
 
     server: str
     binding: str = ""

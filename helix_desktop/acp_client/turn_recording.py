@@ -102,7 +102,7 @@ class TurnRecorder:
         self._total_size = self._draft_size = 0
 
     async def record_session_update(self, update: dict[str, Any], size_bytes: int) -> None:
-        """Records an update of `size` bytes. Kinds unknown to this version are ignored."""
+        """Records an update of `size_bytes` bytes. Kinds unknown to this version are ignored."""
         self._total_size += size_bytes
         if self._total_size > MOST_IN_TURN or len(self._calls) > MOST_CALLS:
             raise ModelFailed("it sent more data than a single turn can hold")

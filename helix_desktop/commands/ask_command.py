@@ -180,7 +180,7 @@ async def _acquire_or_fork_session(bench: Workbench, session: Session, if_busy: 
 
 
 async def _deliver_to_other_machines(bench: Workbench, console: Console) -> bool:
-    """Sends the turn to the shared store. Returns False if that failed; unsent facts are kept."""
+    """Sends the turn to the shared store. Returns False if that failed and the user wants its confirmation."""
     try:
         await bench.sharing.wait_until_sent()
     except errors.HelixError as error:

@@ -271,7 +271,7 @@ class ConversationFolding:
         return FoldSituation(state, chosen, context_usage.measure_window(state, chosen), self._clock.current_time())
 
     def estimate_fold_cost(self, kind: facts.FoldKind) -> float | None:
-        """Return approximate dollars for a fold on demand, or None if the price is unknown."""
+        """Return approximate dollars for a fold on demand: 0.0 without a model, None without a price."""
         chosen = self.conversation.state.settings.model_for_role(facts.ModelRole.MAIN)
         plan = None if kind is facts.FoldKind.MARKER else self._plan_on_demand(kind, "")
         if plan is None:

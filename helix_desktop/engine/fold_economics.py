@@ -48,8 +48,8 @@ class RelativePrices:
 
 
 def relative_prices(chosen: ModelSet | None) -> RelativePrices:
-    """Return a model's prices, by the rule of every bill, which shall not be too low: an unknown price (0) of cached
-    tokens is that of input, and one of output five times that. Without an input price, they are the usual ones.
+    """Return a model's prices, as every bill is computed. So that no bill is too low, an unknown price (0) of cached
+    tokens counts as that of input, one of output as five times that. Without an input price, all are the usual ones.
     """
     if chosen is None or chosen.price_input <= 0:
         return RelativePrices()

@@ -111,7 +111,7 @@ def context_kind_name(kind: ContextKind) -> str:
 
 
 def format_token_count(tokens: float) -> str:
-    """Formats a number of tokens in three or four characters: 31, 4.8K, 128K, 2.91M."""
+    """Formats a number of tokens in a few characters: 31, 4.8K, 128K, 2.91M."""
     if tokens < 1_000:
         return format_number(tokens)
     if tokens < 999_950:

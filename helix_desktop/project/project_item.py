@@ -105,7 +105,7 @@ class ProjectReading:
         self._accesses_left = MOST_LOOKS
 
     def count_file_accesses(self, looks: int) -> None:
-        """Count looks, each of which takes about as long as finding a file, 50 µs."""
+        """Count looks, each as long as finding a file (50 µs). Raises HelixError if there are too many."""
         self._accesses_left -= looks
         if self._accesses_left < 0:
             raise HelixError("The folder contains too many files for agents, or these files are too large.")

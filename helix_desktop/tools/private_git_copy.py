@@ -457,7 +457,7 @@ def _describe_files(at: GitCheckout, names: Iterable[bytes]) -> dict[bytes, byte
 
 
 def _find_files_as_in_commit(at: GitCheckout, names: Iterable[bytes], entries: Mapping[bytes, bytes]) -> list[bytes]:
-    """Return those of these files that are in the folder exactly as in a commit with these entries."""
+    """Return the files that are in the folder exactly as in a commit with these entries."""
     return [name for name, line in _describe_files(at, names).items() if entries.get(name) == line]
 
 
@@ -597,7 +597,7 @@ def name_some_files(names: Sequence[str]) -> str:
 
 
 def _find_files_of_versions(at: GitCheckout, names: Iterable[bytes], find_versions: FindVersions) -> list[bytes]:
-    """Return those of these files that are in the folder as in one of their versions."""
+    """Return the files that are in the folder as in one of their versions."""
     found = []
     for name in sorted(names):
         path, entry = os.fsdecode(name), _stat_entry(at.folder / os.fsdecode(name))

@@ -43,7 +43,7 @@ class BroughtVersions:
         return self.replaced.get(path) == pack_item(now).hex()
 
     def versions_of(self, path: str) -> list[TreeItem | None]:
-        """Return them, the newest last."""
+        """Return the versions of a file, the newest last."""
         return [self.start.get(path), *(unpack_item(bytes.fromhex(each)) for each in self.brought.get(path, ()))]
 
     def latest_versions(self) -> dict[str, TreeItem]:

@@ -351,7 +351,7 @@ class RepositoryCopies(CopiesInUse):
                 await checkpoints.ensure_first_check()
 
     async def _settle_unfinished(self, copy: FolderCopy) -> FolderCopy:
-        """Do so for one copy. Returns it as it is described afterwards."""
+        """Record what a killed program wrote from one copy. Returns it as it is described afterwards."""
         begun = await asyncio.to_thread(unfinished_bring_back.read_unfinished_bring_back, copy.folder)
         if begun is None:
             return copy
@@ -451,7 +451,7 @@ class RepositoryCopies(CopiesInUse):
         )
 
     async def _record_applied(self, fact: FilesChanged | None, begun: UnfinishedBringBack) -> str:
-        """Record it, unless that has been done, in a new conversation if there is none. Returns the title."""
+        """Record what was applied, unless that is done, in a new conversation if there is none. Returns its title."""
         facts: list[Fact] = [replace(fact, by="command")] if fact is not None else []
         if is_there := self._bench.conversation_row(begun.conversation) is not None:
             session = await self._bench.open_session(begun.conversation)

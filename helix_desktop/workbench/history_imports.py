@@ -151,7 +151,7 @@ class HistoryImport:
             await self._archive_or_list(brought.id, is_copy=is_copy)
 
     async def _archive_or_list(self, conversation: str, *, is_copy: bool) -> None:
-        """Archive a copy unless somebody has taken it out of the archive."""
+        """Archive a copy unless somebody has taken it out of the archive. List what is no copy any more."""
         journal = self.workspace.journal
         was_archived = (await journal.find_conversation(conversation)).archived
         known = [one.fact for one in await journal.read_facts(conversation)] if is_copy > was_archived else []

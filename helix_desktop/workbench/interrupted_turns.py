@@ -18,7 +18,7 @@ async def end_interrupted_turn(session: Session) -> bool:
 
 
 async def end_interrupted_turns(bench: Workbench, *, keep: str = "") -> list[str]:
-    """Do so in all conversations of this computer except `keep`. Returns those with an open turn."""
+    """End open turns in the conversations of this computer, except in `keep`. Returns those that had one."""
     found = []
     for conversation in await bench.workspace.journal.conversations_with_open_turn():
         row = bench.conversation_row(conversation)

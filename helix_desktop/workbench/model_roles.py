@@ -79,7 +79,7 @@ class WorkspaceModels:
         self._read = access.configured.change_stamp()
 
     def client_for_role(self, role: ModelRole) -> ModelClient | None:
-        """Return the model of a role, or None. The main model replaces one that is not available."""
+        """Return the model of a role. None: the main model takes its place. Raises only for the main model."""
         name = self._names().get(role, "")
         try:
             return self.model_by_name(name) if name else None

@@ -82,7 +82,7 @@ class BillingReports:
 
 @dataclass(frozen=True, slots=True)
 class BilledStep:
-    """How many tokens a step sent, how many of them the provider had cached, and how long a summary was written."""
+    """Tokens that a step sent, those of them that the provider had cached, and those of a summary before it."""
 
     sent: int
     cached: int

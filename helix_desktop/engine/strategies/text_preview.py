@@ -158,7 +158,7 @@ async def build_preview_in_thread(text: str, tokens: int, purpose: str = "") -> 
 
 
 def _first_and_last_lines_and_count(text: str, room: int) -> tuple[list[str], list[str], int]:
-    """Return the first and last non-empty lines within `room` characters, and how many lines there are."""
+    """Return up to `room` non-empty lines from each end, and how many there are in all."""
     shorts = (_shorten_preview_line(line.group()) for line in _LINE.finditer(text))
     numbered = ((number, line) for number, line in enumerate((line for line in shorts if line.strip()), 1))
     most = max(room, 1)

@@ -85,7 +85,7 @@ class ChoiceField(_IgnoresWheel, QtWidgets.QComboBox):
 
 
 class _StatesRange(_IgnoresWheel):
-    """Lets anything be typed. What is no number of its range goes back when the field is left, and the range is shown."""
+    """Lets anything be typed. When the field is left, a wrong value is replaced by the last, and the range is shown."""
 
     def validate(self, text: str, position: int) -> tuple[QValidator.State, str, int]:
         state: QValidator.State = super().validate(text, position)[0]  # type: ignore[misc]

@@ -37,7 +37,7 @@ class ConversationGroupHeading:
 
 
 def format_age(updated: float, now: float) -> str:
-    """Formats an age in two or three characters: now, 5m, 3h, Tue, 4 Mar."""
+    """Formats an age in a few characters: now, 5m, 3h, Tue, 4 Mar."""
     past = max(now - updated, 0)
     if past < 60:
         return tr("now")

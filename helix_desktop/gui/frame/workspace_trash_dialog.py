@@ -19,7 +19,7 @@ from helix_desktop.gui.workbench_types import KnownWorkspace, Workbenches
 
 
 class WorkspaceTrashDialog(TransientDialog):
-    """`changed` is called after a workspace was restored, `gone` with the id of a deleted one."""
+    """`on_restored` is called after a workspace was restored, `on_deleted` with the id of a deleted one."""
 
     def __init__(
         self,

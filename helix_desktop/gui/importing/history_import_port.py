@@ -57,7 +57,7 @@ class HistoryImportPort(Protocol):
         """Undoes the last import. Returns a sentence for each conversation that stays."""
 
     async def delete_recorded_conversations(self, agent_kind: str, older_than_days: int) -> int:
-        """Deletes conversations of one program, or of all, last changed `days` ago. Returns how many."""
+        """Deletes conversations of one program, or of all, unchanged for so many days. Returns how many."""
 
     async def forget_found_api_keys(self) -> int:
         """Forgets possible keys in each workspace of the last import. Returns how many."""

@@ -37,7 +37,7 @@ class TextLines(Protocol):
 
 
 class TextLineView(TextSurface):
-    """`selection_changed`: other lines were selected. `tone(i)` names a line's background colour."""
+    """`selection_changed`: other lines were selected."""
 
     selection_changed = Signal()
 
@@ -69,7 +69,7 @@ class TextLineView(TextSurface):
         tone: Callable[[int], str] | None = None,
         labels: Callable[[int], str] | None = None,
     ) -> None:
-        """Shows another text from its top. `colours` are found in slices. `labels` replace line numbers."""
+        """Shows another text from its top. `tone(i)` names a line's background; `labels` replace line numbers."""
         self.viewed_lines, self._first_number = lines, first_number
         self._tone, self._labels = tone, labels
         self._laid.clear()

@@ -93,7 +93,7 @@ class _AnthropicMessageWriter:
     abilities: ModelAbilities
 
     def write_message(self, message: Message) -> Object | None:
-        """Return the message, or None if it is empty, which this provider refuses."""
+        """Return the message, or None for an empty reply: this provider refuses empty messages."""
         # Tool results come first, as Anthropic requires.
         parts = sorted(message.parts, key=lambda part: not isinstance(part, ToolResult))
         blocks = [block for part in parts if (block := self.write_block(part)) is not None]

@@ -181,7 +181,7 @@ class ContentTransfer:
         return {name: self._seal.encrypt_row(name, compress_content(content)) for name, content in rows}
 
     async def fetch_entries(self, digests: Collection[Digest]) -> frozenset[Digest]:
-        """Fetch those of these entries that the store has, checked. Raises CacheCorrupt only for a single entry."""
+        """Fetch the entries that the store has, checked. Raises CacheCorrupt only for a single entry."""
         wanted = {entry_row_name(self._seal, one): one for one in digests if not self._folder.reader.was_forgotten(one)}
         rows = await self._remote.fetch_in_batches(list(wanted))
         brought = set()
@@ -235,7 +235,7 @@ class ContentTransfer:
                     await self._send_entry_again(record)
 
     async def find_missing_entries(self, digests: Collection[Digest]) -> list[Digest]:
-        """Return those of these entries whose first row the store lacks."""
+        """Return the entries whose first row the store lacks."""
         names = {entry_row_name(self._seal, digest): digest for digest in digests}
         return [names[name] for name in await self._remote.find_missing_in_batches(list(names))]
 

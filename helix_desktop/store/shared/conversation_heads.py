@@ -49,4 +49,4 @@ class ConversationHeads(Protocol):
         """Return rows changed after a mark (0: all), each at least once, and the mark for the next call."""
 
     def fetch_heads(self, names: Collection[bytes]) -> Sequence[ConversationHead]:
-        """Return those of these that exist."""
+        """Return the heads that exist."""

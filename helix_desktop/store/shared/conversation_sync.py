@@ -476,7 +476,7 @@ class ConversationSync:
 
 
 async def list_completely_stored(sync: ConversationSync, ids: Collection[str]) -> list[str]:
-    """Return those of these that the store says it has completely."""
+    """Return the conversations that, according to the store, it has completely."""
     sent = await sync.thread.run_work(sync.sync_state.list_completely_sent, ids)
     known = {sync.seal.keyed_row_name("head", one.conversation.encode()): one for one in sent}
     heads = await sync.remote.run_in_thread(sync.heads.fetch_heads, known.keys())

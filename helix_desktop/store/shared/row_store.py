@@ -43,7 +43,7 @@ class RowStore(Protocol):
         """Store rows that do not exist, durably. Rows with forgotten names are ignored."""
 
     def fetch_rows(self, names: Collection[bytes]) -> Mapping[bytes, bytes]:
-        """Return those of these that exist, unchecked."""
+        """Return the rows that exist, by name, unchecked."""
 
     def find_missing_rows(self, names: Collection[bytes]) -> frozenset[bytes]:
         """Return the names that are missing and can be stored."""

@@ -204,7 +204,7 @@ class S3RowStore:
         return self._get_objects("uses", self._list_object_names("uses"))
 
     def _get_objects(self, folder: str, names: Iterable[str]) -> dict[bytes, bytes]:
-        """Return those of these that exist."""
+        """Return the objects that exist, by name."""
         found = ((name, self._call_or_none("get", f"{folder}/{name}")) for name in names)
         return {bytes.fromhex(name): bytes(one.bytes()) for name, one in found if one is not None}
 

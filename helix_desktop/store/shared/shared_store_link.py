@@ -142,7 +142,7 @@ class SharedStoreLink:
         self._woken.set()
 
     async def wait_until_acknowledged(self) -> None:
-        """Wait until the store has everything, if the user wants that. Raises StoreFailed if it takes too long."""
+        """Wait until the store has everything, if the user wants that. SharedStoreUnreachable if that takes too long."""
         if self.acknowledge != SHARED:
             return
         try:

@@ -196,13 +196,13 @@ class SyncState:
         return tuple(str(name) for (name,) in select_journal_rows(self._journal, _REMOVED))
 
     def list_completely_sent(self, conversations: Iterable[str]) -> list[SharedProgress]:
-        """Return those of these without facts to send."""
+        """Return the conversations without facts to send."""
         waiting = self.count_facts_to_send()
         known = [self.read_shared_progress(one) for one in conversations if one not in waiting]
         return [one for one in known if one.seq and one.contents and one.contents.last == one.seq]
 
     def list_current_own_heads(self, conversations: Sequence[str]) -> list[tuple[SharedProgress, HeadContents]]:
-        """Return those of these whose head is this machine's and current."""
+        """Return the conversations whose head is this machine's and current."""
         known = [self.read_shared_progress(conversation) for conversation in conversations]
         own = [one for one in known if one.writer == self.machine and not one.must_be_sent_again]
         return [(one, one.contents) for one in own if one.contents]
