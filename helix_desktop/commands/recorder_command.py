@@ -30,7 +30,7 @@ from helix_desktop.store.all_workspaces import AllWorkspaces
 
 IMPORTED = ("Imported conversations", "Importierte Unterhaltungen", "导入的对话", "Brought in", "Übernommen")
 CLAIM = "recorder"
-NOT_AGAIN = "They are not recorded again, even if the agent continues them. To record one, import its file."
+NOT_AGAIN = "If an agent continues them, only what is new is recorded. To get all of one back, import its file."
 STILL_THERE = "What was recorded before is kept. To delete it, use `recorder forget`."
 RECORDED_TOO = "Conversations from the time when these were excluded are recorded now, too."
 KEY = "Text that looks like a key was recorded in conversation"

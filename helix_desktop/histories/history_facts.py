@@ -41,11 +41,16 @@ class FactDraft:
     contents: tuple[Content, ...] = ()
     message: int = 0  # The position of the recorded message from which it was made.
     is_summary: bool = False  # True for a compaction's text if the file lacks the originals.
+    is_compaction: bool = False  # True for a compaction's text if a fold would save nothing.
 
     @property
     def is_message_or_result(self) -> bool:
         """Whether it is one of the facts by which an earlier import is recognised."""
         return isinstance(self.fact, facts.UserSaid | facts.ModelReplied | facts.ToolReturned | facts.SystemSet)
+
+    @property
+    def repeats_earlier_ones(self) -> bool:
+        return self.is_summary or self.is_compaction or isinstance(self.fact, facts.Folded)
 
 
 def summary_text_of_draft(draft: FactDraft) -> str:
@@ -239,6 +244,7 @@ class _FactDrafting:
             self.made.pop()
             self.state = build_state(facts.Recorded("", at, one.time, one.fact) for at, one in enumerate(self.made, 1))
         self.add_draft(compaction.time, facts.UserSaid((facts.Text(compaction.text, tokens),), steering=self.talking))
+        self.made[-1] = replace(self.made[-1], is_compaction=True)
 
     def _cover_of_compaction(self, compaction: recorded_session.RecordedCompaction) -> facts.Span | None:
         """Return the span of messages before the first one kept, or None if it cannot be folded."""

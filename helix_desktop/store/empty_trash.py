@@ -7,6 +7,7 @@ in the trash, and emptying it again completes this. What they cost is no longer 
 
 import json
 import re
+import time as clock
 from collections.abc import Collection, Generator, Iterator
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from helix_desktop.store.cache_records import CacheRecord
 from helix_desktop.store.index_file import entries_used_by
 from helix_desktop.store.journal_file import JournalFile, StoredFact
 
-DELETED = "deleted-conversations.txt"  # Lists conversations that the recorder must not import again.
+DELETED = "deleted-conversations.txt"  # Lists when conversations were deleted. The recorder imports only what is newer.
 _PAGE = 200  # After this many facts or entries, we let other work run.
 _SHORTEST = 8  # In digits. A shorter prefix of a hash may be an ordinary word.
 _MENTION = re.compile(rf"[0-9a-f]{{{_SHORTEST},64}}", re.IGNORECASE)
@@ -136,16 +137,20 @@ class TrashEmptying:
         return removed
 
 
-def read_deleted_conversations(workspace: Path) -> frozenset[str]:
+def read_deleted_conversations(workspace: Path) -> dict[str, float]:
+    """Return when each was deleted: at the latest when the file was changed, as earlier versions wrote no times."""
     try:
-        return frozenset((workspace / DELETED).read_text("utf-8").split())
+        changed = (workspace / DELETED).stat().st_mtime
+        lines = filter(None, map(str.split, (workspace / DELETED).read_text("utf-8").splitlines()))
+        return {name: float(time[0]) if time else changed for name, *time in lines}
     except FileNotFoundError:
-        return frozenset()
+        return {}
 
 
 def save_deleted_conversations(workspace: Path, names: Collection[str]) -> None:
-    every = sorted(read_deleted_conversations(workspace) | frozenset(names))
-    atomic_files.write_file_atomically(workspace / DELETED, "\n".join(every) + "\n", private=True)
+    every = read_deleted_conversations(workspace) | dict.fromkeys(names, clock.time())
+    text = "".join(f"{name} {time}\n" for name, time in sorted(every.items()))
+    atomic_files.write_file_atomically(workspace / DELETED, text, private=True)
 
 
 def _pages_of_conversation(journal: JournalFile, conversation: str) -> Iterator[list[StoredFact]]:

@@ -90,7 +90,7 @@ class HistoryImport:
     hold: Hold = lambda _conversation: nullcontext()
     result: ImportResult = field(default_factory=lambda: ImportResult(new_import_name()))
     earlier: EarlierImports = field(default_factory=EarlierImports)
-    _deleted: frozenset[str] = frozenset()
+    _deleted: dict[str, float] = field(default_factory=dict)
     _stamps: dict[str, tuple[int, int]] = field(default_factory=dict)
     _rows: list[StoredConversation] = field(default_factory=list)  # The last changed first.
     _at_gateway: dict[str, list[facts.Recorded]] = field(default_factory=dict)
@@ -178,8 +178,10 @@ class HistoryImport:
         changed = []
         for file in files:
             stamp = stamp_of_history_file(self.preparation.copy_of_file(file) or file)
-            if stamp[0] and self._stamps.get(str(file)) == stamp:
-                self.result.here |= here.get(str(file), set())
+            known = here.get(str(file), set())
+            by_hand = self.preparation.copies is None and known & self._deleted.keys()  # What is older comes back, too.
+            if stamp[0] and self._stamps.get(str(file)) == stamp and not by_hand:
+                self.result.here |= known
             else:
                 changed.append((file, stamp))
         return changed
@@ -193,21 +195,21 @@ class HistoryImport:
 
     # --- Writing sessions into conversations, on the event loop
 
-    def _was_deleted(self, held: SessionToImport) -> bool:
-        """Whether the user deleted it, or what it belongs to, for good, so that the recorder leaves it out."""
+    async def _leave_out_deleted(self, held: SessionToImport) -> SessionToImport | None:
+        """Return what is new since the user deleted it, or what it belongs to, for good. By hand, all comes back."""
         one, own = held.recording, held.with_unique_session_name().recording
-        if (
-            self.preparation.copies is None
-            or {one.identity_of_session, own.identity_of_session} & self.earlier.last.keys()
-        ):
-            return False
         sessions = filter(None, (one.session, own.session, one.parent, one.forked_from))
-        return any(conversation_id_of_session(one.kind, session) in self._deleted for session in sessions)
+        names = [conversation_id_of_session(one.kind, session) for session in sessions]
+        deleted = max((self._deleted.get(name, 0.0) for name in names), default=0.0)
+        if not deleted or self.preparation.copies is None:
+            return held
+        known = await self.workspace.journal.read_facts(self.earlier.conversation_of_recording(one))
+        return held if any(old.time <= deleted for old in known) else held.newer_part(deleted)
 
     async def _import_session(self, session: SessionToImport) -> ImportedConversation | None:
-        recording = session.recording
-        if self._was_deleted(session):
+        if (newer := await self._leave_out_deleted(session)) is None:
             return None
+        session, recording = newer, newer.recording
         if not any(message.role == "assistant" for message in recording.messages):
             self.result.complaints.append(f"{recording.name} was left out because it contains no reply.")
             return None

@@ -43,7 +43,7 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories import history_facts
 from helix_desktop.histories.history_facts import FactDraft
 from helix_desktop.histories.program_names import NAMES
-from helix_desktop.histories.recorded_session import RecordedSession
+from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession
 from helix_desktop.providers.model_prices import shipped_prices
 from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.workbench import conversation_list_rows
@@ -96,6 +96,26 @@ class SessionToImport:
         """Return the session with a unique name, because two files may use the same name."""
         name = hashlib.sha256(str(self.file).encode("utf-8", "replace")).hexdigest()[:8]
         return replace(self, recording=replace(self.recording, session=f"{self.recording.session}#{name}"))
+
+    def newer_part(self, deleted: float) -> "SessionToImport | None":
+        """Return what begins with the first message that was typed after a deletion. Titles, summaries and lines that
+        are not read are left out, because they may repeat what was deleted. Cline saves no times, only its start and end.
+        """
+        said = self.recording.messages
+        new = {
+            at for at, one in enumerate(said) if deleted < one.time <= clock.time() and self.recording.kind != "cline"
+        }
+        typed = (at for at, one in enumerate(said) if at in new and one.role == "user" and not one.beside)
+        first = next(typed, len(said))
+        later = [draft for draft in self.made if draft.message >= first and not draft.repeats_earlier_ones]
+        begun = next((at for at, draft in enumerate(later) if isinstance(draft.fact, UserSaid)), len(later))
+        if not any(isinstance(draft.fact, ModelReplied) for draft in later[begun:]):
+            return None
+        words = "".join(getattr(part, "text", "") for part in later[begun].fact.parts)  # type: ignore[union-attr]
+        title = history_facts.title_of_recording(RecordedSession("", (RecordedMessage("user", words),)))
+        recording = replace(self.recording, title=title, forked_from="", forked_at=0)
+        keys = [(at, key) for at, key in self.keys if at >= first]
+        return replace(self, recording=recording, made=later[begun:], keys=keys, meter=None, unread=())
 
 
 @dataclass(frozen=True, slots=True)

@@ -142,7 +142,10 @@ def _complaint_about_reading(name: str, error: Exception) -> str:
 def _without_texts(recording: RecordedSession) -> RecordedSession:
     """Return the outline of the session: the drafts contain the rest."""
     said = recording.messages
-    outline = (RecordedMessage(one.role, "", answers=one.answers, child=one.child) for one in said)
+    outline = (
+        RecordedMessage(one.role, "", answers=one.answers, time=one.time, child=one.child, beside=one.beside)
+        for one in said
+    )
     title = history_facts.title_of_recording(recording)
     return replace(recording, title=title, messages=tuple(outline), compactions=())
 

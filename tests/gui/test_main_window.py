@@ -1251,7 +1251,7 @@ def test_deleting_speaks_of_an_agents_files_only_if_an_agent_wrote_the_conversat
     bench.rows["flaky"] = replace(bench.rows["flaky"], agent=agent, trashed=True)
     window.sidebar.conversation_action_wanted.emit("delete", "flaky")
     text = window.findChildren(QMessageBox)[-1].text()
-    assert ("the recorder will not save this conversation again" in text) is bool(agent)
+    assert ("the recorder saves only what is new" in text) is bool(agent)
 
 
 @pytest.mark.parametrize(("words", "brought_back"), [("Keep the copy", []), ("Discard the copy", ["discard"])])

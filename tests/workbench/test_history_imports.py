@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import os
+import time as clock
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +16,7 @@ import pytest
 
 from helix_desktop import program_folders
 from helix_desktop.commands import cost_command
+from helix_desktop.engine import fact_encoding
 from helix_desktop.engine.facts import (
     BroughtIn,
     ConversationChanged,
@@ -759,6 +762,58 @@ async def test_what_was_deleted_for_good_comes_back_only_by_hand(workspace: Stor
     assert (await recorder.import_files([path, other])).imported == []
     assert [row.id for row in await workspace.journal.list_conversations()] == [stays.id]
     assert [one.id for one in (await brought(workspace, path)).imported] == [first.id]
+
+
+@pytest.mark.parametrize("has_times", [True, False])
+async def test_what_is_new_after_a_deletion_is_recorded_and_nothing_older_comes_back(
+    workspace: StoredWorkspace, tmp_path: Path, has_times: bool
+) -> None:
+    """A conversation that went on after `recorder forget` was never recorded again, and nothing said so."""
+    lines = written.claude_session()
+    path = written.lines(tmp_path / "s.jsonl", [*lines, {"type": "ai-title", "aiTitle": "List the files"}])
+    recorder = HistoryImport(workspace, Words(), SessionPreparation(copies=tmp_path / "copies"))
+    (first,) = (await recorder.import_files([path])).imported
+    await workspace.delete_conversations_for_good([first.id])
+    file = workspace.folder / "deleted-conversations.txt"
+    name, time = file.read_text("utf-8").split()
+    assert name == first.id
+    assert abs(float(time) - clock.time()) < 600
+    at = datetime.fromisoformat("2026-01-02T03:05:00Z").timestamp()
+    file.write_text(f"{first.id} {at}\n" if has_times else f"{first.id}\n", "utf-8")
+    os.utime(file, (at, at))  # An earlier version wrote no times: nothing was deleted after the file was changed.
+    later = [
+        written.claude_said(9, 8, "list the files again", isCompactSummary=True),
+        written.claude_reply(10, 9, "m9", written.text("Files, again."), requestId=""),
+        written.claude_said(11, 10, "what is new?"),
+        written.claude_reply(12, 11, "m10", written.text("This."), written.use("t9")),
+        written.claude_said(13, 12, [written.result("t9", "new output")]),
+    ]
+    for second, line in enumerate(later):
+        line["timestamp"] = f"2026-01-02T03:06:{second:02}.000Z"
+    for count in (3, 4, 5):
+        values = [
+            *lines,
+            {"type": "ai-title", "aiTitle": "List the files"},
+            {"type": "queue", "x": "list"},
+            *later[:count],
+        ]
+        written.lines(path, values)
+        recorder = HistoryImport(workspace, Words(), SessionPreparation(copies=tmp_path / "copies"))
+        assert [one.id for one in (await recorder.import_files([path])).imported] == [first.id] * (count > 3)
+    (row,) = await workspace.journal.list_conversations()
+    assert (row.id, row.title) == (first.id, "what is new?")
+    facts = [one.fact for one in await workspace.journal.read_facts(row.id)]
+    assert [type(fact) for fact in facts if isinstance(fact, SAID)] == [UserSaid, ModelReplied, ToolReturned]
+    told = " ".join(map(fact_encoding.encode_fact, facts))
+    assert ("what is new?" in told, "list the files" in told, "List the files" in told) == (True, False, False)
+    assert not any(isinstance(fact, Folded) or getattr(fact, "unread", None) for fact in facts)
+    (again,) = (await brought(workspace, path)).imported
+    assert again.id == first.id
+    assert "list the files" in str(build_state(await workspace.journal.read_facts(row.id)).get_view().blocks)
+    recorder = HistoryImport(workspace, Words(), SessionPreparation(copies=tmp_path / "copies"))
+    written.lines(path, [*values, written.claude_said(14, 13, "go on"), written.claude_reply(15, 14, "m11", written.text("I do."))])  # fmt: skip
+    await recorder.import_files([path])
+    assert "list the files" in str(build_state(await workspace.journal.read_facts(row.id)).get_view().blocks)
 
 
 @pytest.mark.parametrize("named", [True, False])

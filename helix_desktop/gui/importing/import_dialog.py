@@ -80,7 +80,7 @@ class ImportConversationsDialog(widgets.TransientDialog):
         return button
 
     def _ask_to_delete_recorded(self, kind: str, days: int, choice: str) -> None:
-        text = tr("The recorded and imported conversations are deleted permanently in all workspaces, along with cached content that nothing else uses. This cannot be undone. The agents' own files are kept, and the recorder will not save these conversations again, even if the agents continue them.")  # fmt: skip
+        text = tr("The recorded and imported conversations are deleted permanently in all workspaces, along with cached content that nothing else uses. This cannot be undone. The agents' own files are kept. If the agents continue these conversations, the recorder saves only what is new.")  # fmt: skip
 
         def show_deleted(number: int) -> None:
             self._message_label.setText(format_count(number, "{n} conversation deleted", "{n} conversations deleted"))
