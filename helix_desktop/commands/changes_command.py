@@ -16,7 +16,7 @@ from helix_desktop.histories.tool_translation import edited_files_of_call
 
 if TYPE_CHECKING:
     from helix_desktop.workbench import Workbench
-    from helix_desktop.workbench.change_list_and_undo import FileChanges
+    from helix_desktop.workbench.undo_and_change_list import FileChanges
 
 
 async def _print_turns_with_files(bench: Workbench, arguments: Namespace, console: Console) -> int:

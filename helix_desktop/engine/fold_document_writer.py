@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from helix_desktop.engine import conversation_details, facts, request_building, span_text_and_detail_sources
 from helix_desktop.engine.ask_model import ModelInquiry, append_question, build_material_request
-from helix_desktop.engine.changes.undone_files import UNDID, UndoneFiles, read_undone_files
+from helix_desktop.engine.changes.undo_notes_for_model import UNDID, UndoneFiles, read_undone_files
 from helix_desktop.engine.context_policy import Policy
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.conversation_details import (

@@ -8,7 +8,7 @@ from dataclasses import replace
 from helix_desktop import errors
 from helix_desktop.engine import context_usage, facts, request_building
 from helix_desktop.engine.automatic_folding import ConversationFolding
-from helix_desktop.engine.changes.undone_files import UNDO, read_undone_files
+from helix_desktop.engine.changes.undo_notes_for_model import UNDO, read_undone_files
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.messages import Image, Reply, Request, RetryDelay, TextDelta, View
 from helix_desktop.engine.ports import ModelClient

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from helix_desktop.engine.changes.turn_changes import FileChange
 from helix_desktop.engine.facts import UserSaid
 from helix_desktop.gui import attachment_previews, message_sending
-from helix_desktop.gui.changes.changes_undo import describe_undone_files, redo_undone_changes
+from helix_desktop.gui.changes.undo_and_redo import describe_undone_files, redo_undone_changes
 from helix_desktop.gui.deep_links import WindowPlace, open_in_browser
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.question_dialogs import ask_to_choose_one

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from helix_desktop.tools.changes.checkpoints import CheckpointProgress
     from helix_desktop.tools.home_access import HomeOpening
     from helix_desktop.workbench.all_workbenches import Workbenches
-    from helix_desktop.workbench.change_list_and_undo import FileChanges, FileUndoResult
     from helix_desktop.workbench.conversation_sharing import SharingStatus
     from helix_desktop.workbench.copy_files import FolderCopy
     from helix_desktop.workbench.open_workbench import Workbench
+    from helix_desktop.workbench.undo_and_change_list import FileChanges, FileUndoResult
 else:
 
     def __getattr__(name: str) -> type:

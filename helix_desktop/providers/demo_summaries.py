@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 
 from helix_desktop.engine.agent_findings import LONGEST_REPORT, SHORTEST_REPORT
-from helix_desktop.engine.changes.undone_files import UNDID, quote_file_name
+from helix_desktop.engine.changes.undo_notes_for_model import UNDID, quote_file_name
 from helix_desktop.engine.facts import Purpose, Text, ToolCall
 from helix_desktop.engine.messages import Request, Role, ToolResult
 from helix_desktop.engine.request_building import CONTINUE

@@ -24,7 +24,7 @@ from helix_desktop.tools.changes.change_restoring import RestoreStep
 from helix_desktop.tools.private_git_copy import CopySource, GitCheckout
 from helix_desktop.tools.workspace_tools import WorkspaceTools
 from helix_desktop.workbench import unfinished_bring_back
-from helix_desktop.workbench.change_list_and_undo import COPIES
+from helix_desktop.workbench.undo_and_change_list import COPIES
 
 NAME, DISCARDED = "copy.json", ".discarded"
 MOST_VERSIONS = 4  # This many versions of a file that were brought back are remembered.

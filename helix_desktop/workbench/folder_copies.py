@@ -42,7 +42,6 @@ from helix_desktop.workbench.bring_back_planning import (
     plan_merge,
     repair_moves,
 )
-from helix_desktop.workbench.change_list_and_undo import COPIES
 from helix_desktop.workbench.copy_files import (
     DISCARDED,
     CopyStatus,
@@ -61,6 +60,7 @@ from helix_desktop.workbench.copy_files import (
     save_copy_description,
 )
 from helix_desktop.workbench.open_sessions import OpenSessions
+from helix_desktop.workbench.undo_and_change_list import COPIES
 from helix_desktop.workbench.unfinished_bring_back import UnfinishedBringBack
 
 APPLY = "apply_agent_changes"

@@ -43,7 +43,6 @@ from helix_desktop.tools.workspace_tools import WorkspaceToolOptions, WorkspaceT
 from helix_desktop.workbench import fleet_tools, history_imports, system_prompt_and_settings
 from helix_desktop.workbench.acp_conversations import AcpConversations
 from helix_desktop.workbench.cache_size_limit import CacheSizeLimit
-from helix_desktop.workbench.change_list_and_undo import FileChanges
 from helix_desktop.workbench.conversation_list_rows import ConversationListRows, ConversationMeters
 from helix_desktop.workbench.conversation_relay import ConversationRelay
 from helix_desktop.workbench.conversation_sharing import WorkspaceSharing
@@ -61,6 +60,7 @@ from helix_desktop.workbench.shared_store_setup import WorkspaceSharingSetup
 from helix_desktop.workbench.slash_expansion import SlashCommands
 from helix_desktop.workbench.subagents import AgentRoles, SubagentRunner, report_of_interrupted_agent
 from helix_desktop.workbench.system_prompt_and_settings import build_system_prompt, model_of_role
+from helix_desktop.workbench.undo_and_change_list import FileChanges
 from helix_desktop.workbench.worker_claims import WorkerClaims
 
 Listener = Callable[[session_events.Event], None]

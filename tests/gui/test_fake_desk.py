@@ -26,11 +26,11 @@ from helix_desktop.engine.facts import (
 from helix_desktop.engine.message_queue import MessageQueue, TurnRunner
 from helix_desktop.engine.session import Session
 from helix_desktop.workbench import Workbench, Workbenches
-from helix_desktop.workbench.change_list_and_undo import FileChanges
 from helix_desktop.workbench.conversation_sharing import WorkspaceSharing
 from helix_desktop.workbench.mcp_servers import WorkspaceMcpServers
 from helix_desktop.workbench.shared_store_setup import WorkspaceSharingSetup
 from helix_desktop.workbench.slash_expansion import SlashCommands
+from helix_desktop.workbench.undo_and_change_list import FileChanges
 from tests.engine.agent import World, calls, says, world
 from tests.engine.test_session import told
 from tests.gui.fake_changes import FakeChanges

@@ -21,9 +21,9 @@ from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.changes.changed_file_view import ChangedFileView
 from helix_desktop.gui.changes.changed_files_list import ChangedFilesList, ChangesListRow, group_rows_by_folder
-from helix_desktop.gui.changes.changes_undo import ChangesUndo
 from helix_desktop.gui.changes.commit_button import CommitButton
 from helix_desktop.gui.changes.coverage_dialog import CheckpointCoverageDialog
+from helix_desktop.gui.changes.undo_and_redo import ChangesUndo
 from helix_desktop.gui.common.difference_rows import DifferenceSheet, build_difference_sheet, build_hunk_rows
 from helix_desktop.gui.common.elided_label import ElidedLabel
 from helix_desktop.gui.common.widgets import build_popup_menu, build_push_button, build_scroll_area, set_surface_look
