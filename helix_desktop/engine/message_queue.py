@@ -116,7 +116,7 @@ class TurnRunner:
         return facts.TurnEnded(facts.TurnEnd.STOPPED, self._why_stopped)
 
     async def _run_turns(self, ask: AskUser, set_activity: SetActivity) -> None:
-        """Run turns until the queue is empty. A bug ends its turn with a sentence and is logged."""
+        """Run turns until the queue is empty or one is not done. A bug ends its turn with a sentence and is logged."""
         ended = facts.TurnEnded(facts.TurnEnd.FAILED, BUG)
         try:
             while True:

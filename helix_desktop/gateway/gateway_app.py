@@ -329,7 +329,7 @@ class GatewayApp:
         request: ParsedRequest,
         body: dict[str, Json],
     ) -> None:
-        """Remember the last request, unless its workspace was closed."""
+        """Remember the last request, and forget those of workspaces that were closed."""
         incoming, is_open = sending.incoming, self.open_conversations()
         token, workspace = incoming.registration.token, _workspace_of_request(incoming)
         self._registered_conversations.remember_conversation_of_token(token, conversation, workspace)

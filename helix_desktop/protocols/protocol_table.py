@@ -10,6 +10,8 @@ from helix_desktop.protocols.hidden_calls import HiddenCallFilter
 from helix_desktop.protocols.openai_chat import chat_gateway
 from helix_desktop.protocols.openai_responses import responses_gateway
 
+# All have the same functions. `parse_messages`: `before` has the first messages, if already parsed.
+# `ReplyAssembler.whole_reply` returns a streamed reply as it would be without a stream.
 WIRE_MODULES: Mapping[str, ModuleType] = {
     wire.NAME: wire for wire in (anthropic_gateway, chat_gateway, responses_gateway, gemini_gateway)
 }

@@ -89,7 +89,7 @@ def write_handover(request: Request) -> str:
 
 
 def write_observations(request: Request) -> str:
-    """Write a line for every message that says something, oldest first."""
+    """Write a line for all that the user said, then for each call, and then for each reported failure."""
     found = _sort_material(request)
     lines = [f"!! The user said: {shorten_to_line(text, 160)}" for text in found.said]
     lines += [f"! Done: {_describe_call(name, values)}" for name, values in found.calls]

@@ -102,7 +102,7 @@ class Workbenches:
                     last_first.push_async_callback(serving.finish_requests)
 
     async def search_closed_workspace(self, workspace: str, words: str) -> ClosedSearchResult:
-        """Search a workspace that is not open. Raises StoreBusy if another program has it open."""
+        """Search a workspace that is not open. Raises StoreBusy if it is, here or elsewhere."""
         known = await asyncio.to_thread(self._known.find_known_workspace, workspace)
         if (wire := await running_instance.connect_to_owner(self.places.run, known.id)) is not None:
             await wire.close()

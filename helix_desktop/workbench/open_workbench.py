@@ -177,7 +177,7 @@ class Workbench:
         return bench
 
     async def aclose(self) -> None:
-        """Stop what runs, in order: sessions, commands, tasks. The caller closes the workspace itself."""
+        """Stop what runs, in order: sessions, servers, agents, tasks, commands. The caller closes the workspace."""
         _open.pop(self.workspace, None)
         self.workspace.content_forgetter = self.workspace.forget_content
         self.workforce.close()

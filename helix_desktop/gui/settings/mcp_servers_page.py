@@ -24,8 +24,6 @@ REFRESH_MS = 1_000  # The interval between updates of the page, because the stat
 
 
 class McpServersPage(SettingsPage):
-    """Lists the workspace's MCP servers and adds new ones."""
-
     def __init__(self, bench: Workbench, program: Installation, doing: BackgroundRunner) -> None:
         super().__init__(tr("MCP servers"))
         self._bench, self._program, self._doing = bench, program, doing

@@ -101,8 +101,6 @@ class PolicyPage(WorkspaceSettingsPage):
 
 
 class CheckpointsPage(WorkspaceSettingsPage):
-    """What checkpoints cover, and how long they are kept."""
-
     def __init__(self, bench: Workbench, doing: BackgroundRunner) -> None:
         super().__init__(tr("Checkpoints"), bench, doing)
         covered, days_to_keep = bench.file_changes.coverage_in_settings, bench.file_changes.days_to_keep

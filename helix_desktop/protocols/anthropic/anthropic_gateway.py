@@ -38,7 +38,6 @@ def parse_head(body: Mapping[str, Json]) -> RequestHead:
 
 
 def parse_messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> list[Wired]:
-    """Return a request's messages. `before`: the first ones, if already parsed."""
     return [*before, *map(parse_message, list_at(body, "messages")[len(before) :])]
 
 
@@ -216,7 +215,6 @@ class ReplyAssembler:
             block["citations"] = [*list_at(block, "citations"), delta.get("citation")]
 
     def whole_reply(self) -> dict[str, Json]:
-        """Return the reply as it would be without a stream."""
         blocks = [self._finish_block(index, block) for index, block in sorted(self._blocks.items())]
         return {**self.whole, "content": blocks}
 

@@ -125,7 +125,6 @@ def parse_head(body: Mapping[str, Json]) -> gateway_message.RequestHead:
 
 
 def parse_messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> list[Wired]:
-    """Return a request's contents. `before`: the first ones, if already parsed."""
     tally = CallNumbering()
     for piece in (piece for message in before for piece in message.pieces):
         if piece.kind is PieceKind.CALL:
@@ -278,7 +277,6 @@ class ReplyAssembler:
             self._parts.append(part)
 
     def whole_reply(self) -> dict[str, Json]:
-        """Return the reply as it would be without a stream."""
         content = {"role": "model", "parts": self._parts}
         return {**self.whole, "candidates": [{**self._candidate, "content": content}]}
 

@@ -33,7 +33,6 @@ def parse_head(body: Mapping[str, Json]) -> RequestHead:
 
 
 def parse_messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> list[Wired]:
-    """Return a request's messages. `before`: the first ones, if already parsed."""
     return [*before, *map(parse_message, list_at(body, "messages")[len(before) :])]
 
 
@@ -169,7 +168,6 @@ class ReplyAssembler:
                 call[name] = value
 
     def whole_reply(self) -> dict[str, Json]:
-        """Return the reply as it would be without a stream."""
         message = dict(self._message)
         if self._calls:
             message["tool_calls"] = [call for _, call in sorted(self._calls.items())]

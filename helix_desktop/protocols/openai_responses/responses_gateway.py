@@ -33,7 +33,7 @@ def parse_head(body: Mapping[str, Json]) -> RequestHead:
 
 
 def parse_messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> list[Wired]:
-    """Return a request's messages, one for the items of each reply. `before`: the first ones, if already parsed."""
+    """Return a request's messages, one for the items of each reply."""
     given = body.get("input")
     if isinstance(given, str):
         return [Wired(Speaker.USER, (given,), (Piece(PieceKind.TEXT, given, (0,)),))]
@@ -175,7 +175,6 @@ class ReplyAssembler:
             self.whole = dict(object_at(event, "response"))
 
     def whole_reply(self) -> dict[str, Json]:
-        """Return the reply as it would be without a stream."""
         given = list_at(self.whole, "output")
         return {**self.whole, "output": list(given) or [item for _, item in sorted(self._items.items())]}
 
