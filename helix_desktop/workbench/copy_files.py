@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, field, replace
+from dataclasses import asdict, field, fields, replace
 from pathlib import Path
 
 from helix_desktop import atomic_files
@@ -153,15 +153,18 @@ def remember_brought_back(
 
 
 def read_copy_description(folder: Path) -> FolderCopy:
+    problem = "What describes this copy cannot be read."
     try:
         said = json.loads(atomic_files.read_small_file(folder / NAME))
+        named, known = said.keys() | set[str]().union(*said["repositories"]), [*fields(FolderCopy), *fields(CopySource)]
+        if not named <= {each.name for each in known}:
+            problem = "This copy was last used with a newer version of Helix Desktop, and only that version can bring it back."
         said["repositories"] = [CopySource(**each) for each in said["repositories"]]
         said["is_whole"] = said["is_whole"] is True and not folder.name.endswith(DISCARDED)
         return FolderCopy(folder.name, folder, **said)
-    except (OSError, HelixError, ValueError, KeyError, TypeError):
+    except (OSError, HelixError, ValueError, KeyError, TypeError, AttributeError):
         is_kept = not folder.name.endswith(DISCARDED) and any(folder.glob("[0-9]*"))
-        problem = "What describes this copy cannot be read." if is_kept else ""
-        return FolderCopy(folder.name, folder, folder.stat().st_mtime, problem=problem)
+        return FolderCopy(folder.name, folder, folder.stat().st_mtime, problem=problem if is_kept else "")
 
 
 def find_checkouts(copy: FolderCopy) -> Iterator[tuple[GitCheckout | None, GitCheckout, CopySource]]:

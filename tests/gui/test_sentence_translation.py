@@ -51,6 +51,8 @@ FILES_PUT_BACK = {
     "git_runner.py",
 }  # what is told after a rewind or an undo
 PUT_TOGETHER = {
+    "This copy was last used with a newer version of Helix Desktop, and only that version can bring it back.",
+    "What describes this copy cannot be read.",  # both are first values of a copy, and then raised
     "Nothing was folded: you stopped it",  # in the source, of several pieces
     "it closed the connection.",
     "it sent a message of more than {} bytes.",

@@ -1020,6 +1020,24 @@ def test_what_is_left_of_a_discarded_copy_is_no_problem(tmp_path: Path) -> None:
         assert read_copy_description(tmp_path / name).problem == problem
 
 
+@pytest.mark.parametrize("newer", [{"later": {}}, {"repositories": [{"source": "/a", "later": 1}]}])
+def test_a_copy_that_a_newer_version_has_described_is_left_to_it(tmp_path: Path, newer: dict[str, object]) -> None:
+    (tmp_path / "0").mkdir()
+    (tmp_path / "copy.json").write_text(json.dumps({"repositories": [{"source": "/a"}], "is_whole": True, **newer}))
+    copy = read_copy_description(tmp_path)
+    assert (copy.is_whole, copy.problem) == (
+        False,
+        "This copy was last used with a newer version of Helix Desktop, and only that version can bring it back.",
+    )
+
+
+@pytest.mark.parametrize("harm", ["", "[]", "{}", '{"repositories": 1}', '{"repositories": [1], "is_whole": true}'])
+def test_a_copy_whose_description_is_damaged_is_left_alone(tmp_path: Path, harm: str) -> None:
+    (tmp_path / "0").mkdir()
+    (tmp_path / "copy.json").write_text(harm)
+    assert read_copy_description(tmp_path).problem == "What describes this copy cannot be read."
+
+
 async def copy_with_what_a_test_run_left(desks: Desks, project: Path) -> tuple[Workbench, FolderCopy]:
     """A copy with the user's uncommitted changes, in which an agent has changed `b` and run the tests."""
     (project / "a").write_text("mine\n")
