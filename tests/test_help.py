@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,27 @@ import pytest
 from helix_desktop import commands, resources
 
 PAGES = sorted((resources.resources_folder() / "help").glob("*.md"))
+TRANSLATED = sorted((resources.resources_folder() / "help").glob("*/*.md"))
 README = Path(__file__).parent.parent / "README.md"
 MANUAL = Path(__file__).parent.parent / "packaging/linux/helix-desktop.1"
+
+
+@pytest.mark.parametrize("page", TRANSLATED, ids=lambda page: f"{page.parent.name}-{page.stem}")
+def test_a_translated_page_has_what_the_english_one_has(page: Path) -> None:
+    """The same headings, lists, tables, pictures and links, and every command, setting and file that it names."""
+
+    def built_of(text: str) -> list[object]:
+        blocks = re.findall(r"^```.*?^```", text, re.MULTILINE | re.DOTALL)
+        rest = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+        lines = [re.match(r"#+ |- |\d\. |\||$", line) for line in rest.splitlines()]
+        shapes = [line[0] if line else "text" for line in lines]
+        return [blocks, shapes, Counter(re.findall(r"\]\((?:\.\./)?([^)]+)\)", rest)), {*re.findall("`[^`]+`", rest)}]
+
+    english = page.parent.parent / page.name
+    assert built_of(page.read_text(encoding="utf-8")) == built_of(english.read_text(encoding="utf-8"))
+    folder = english.parent
+    targets = re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8"))
+    assert [one for one in targets if not any((at / one).is_file() for at in (page.parent, folder))] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

@@ -2,12 +2,13 @@
 
 import functools
 import re
+from pathlib import Path
 
-from PySide6.QtCore import QStringListModel, QUrl
+from PySide6.QtCore import QLocale, QStringListModel, QUrl
 from PySide6.QtGui import QKeySequence, QShortcut, QTextCursor, QTextDocument, QTextFormat, QTextLength
 from PySide6.QtWidgets import QCompleter, QTextBrowser, QWidget
 
-from helix_desktop.gui.common.widgets import TransientDialog, build_line_edit, build_push_button
+from helix_desktop.gui.common.widgets import TransientDialog, build_line_edit, build_plain_label, build_push_button
 from helix_desktop.gui.deep_links import open_in_browser
 from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.translation import tr
@@ -19,22 +20,28 @@ PICTURE = "\ufffc"  # The character that represents a picture in a text.
 PARAGRAPH_SPACING = 6  # The space below each paragraph, in pixels.
 
 
-@functools.cache
+def find_help_file(file: str) -> Path:
+    """Returns a page in the window's language, or else in English."""
+    pages = resources_folder() / "help"
+    own = pages / QLocale().name()[:2] / file
+    return own if own.is_file() else pages / file
+
+
 def list_help_contents() -> tuple[tuple[str, str, str], ...]:
-    text = (resources_folder() / "help" / CONTENTS).read_text("utf-8")
+    text = _read_page_text(find_help_file(CONTENTS))
     return tuple((file, title, about) for title, file, about in _CONTENTS_LINE.findall(text.replace("`", "")))
 
 
 @functools.cache
-def _read_page_text(file: str) -> str:
-    return (resources_folder() / "help" / file).read_text("utf-8").casefold()
+def _read_page_text(file: Path) -> str:
+    return file.read_text("utf-8")
 
 
 def find_help_pages(words: str) -> dict[str, str]:
     """Finds pages with all these words: first those with the words in their title, then by number of hits."""
     wanted, ranked = words.casefold().split(), []
     for file, title, about in list_help_contents():
-        line, text = f"{title}: {about}", _read_page_text(file)
+        line, text = f"{title}: {about}", _read_page_text(find_help_file(file)).casefold()
         places = [all(word in place for word in wanted) for place in (title.casefold(), line.casefold(), text)]
         if any(places):
             ranked.append((places.index(True), -sum(map(text.count, wanted)), line, file))
@@ -83,12 +90,14 @@ class HelpDialog(TransientDialog):
         )
         QShortcut(QKeySequence.StandardKey.Find, self, self.search.setFocus)
         self.page = HelpPage(self)
+        self.in_english = build_plain_label(tr("This page is only available in English."), "muted", self)
+        self.page.sourceChanged.connect(self._say_if_page_is_not_translated)
         self.page.anchorClicked.connect(lambda link: self._open_page_or_browser(self.page.source().resolved(link)))
         back = build_push_button(tr("Back"), self, self.page.backward, enabled=False)
         self.page.backwardAvailable.connect(back.setEnabled)
         contents = build_push_button(tr("Contents"), self, lambda: self.open_help_page(CONTENTS))
         buttons = build_row(back, contents, 1, build_push_button(tr("Close"), self, self.accept, "primary"))
-        build_column(self.search, self.page, buttons, owner=self, margins=(20, 16, 20, 16))
+        build_column(self.search, self.in_english, self.page, buttons, owner=self, margins=(20, 16, 20, 16))
         self.open_help_page(file)
         (self.search if file == CONTENTS else self.page).setFocus()
 
@@ -99,10 +108,15 @@ class HelpDialog(TransientDialog):
             self.page.setFocus()
 
     def open_help_page(self, file: str) -> None:
-        self._open_page_or_browser(QUrl.fromLocalFile(str(resources_folder() / "help" / file)))
+        page = QUrl.fromLocalFile(str(find_help_file(file)))
+        self.page.setSource(page, QTextDocument.ResourceType.MarkdownResource)
 
     def _open_page_or_browser(self, page: QUrl) -> None:
-        if page.isLocalFile():
-            self.page.setSource(page, QTextDocument.ResourceType.MarkdownResource)
+        if page.isLocalFile():  # A translated page links to pages that may not be translated.
+            self.open_help_page(page.fileName())
         else:
             open_in_browser(page.toString())
+
+    def _say_if_page_is_not_translated(self, page: QUrl) -> None:
+        is_english = Path(page.toLocalFile()).parent == resources_folder() / "help"
+        self.in_english.setVisible(is_english and QLocale().language() != QLocale.Language.English)

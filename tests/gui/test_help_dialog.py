@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from PySide6.QtCore import Qt, QUrl
+from PySide6.QtCore import QLocale, Qt, QUrl
 from PySide6.QtGui import QTextDocument
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QPushButton, QWidget
@@ -68,6 +68,29 @@ def test_the_help_is_searched_by_keyboard_alone(theme: Theme) -> None:
     for key in (Qt.Key.Key_Down, Qt.Key.Key_Down, Qt.Key.Key_Return):
         QTest.keyClick(popup, key)
     assert dialog.page.source().fileName() == find_help_pages("")[second]
+
+
+def test_a_german_window_has_german_help_and_says_which_pages_are_in_english(theme: Theme) -> None:
+    before = QLocale()
+    QLocale.setDefault(QLocale("de_AT"))
+    try:
+        window = QWidget()
+        dialog = HelpDialog(CONTENTS, window)
+        assert "Erste Schritte" in dialog.page.toPlainText()
+        assert [file for file, *_ in list_help_contents()][0] == "start.md"
+        assert next(iter(find_help_pages("schlüsselbund").values())) == "keys.md"
+        dialog.page.anchorClicked.emit(QUrl("start.md"))
+        assert (dialog.page.source().fileName(), dialog.in_english.isHidden()) == ("start.md", True)
+        assert "pictures/chat.png" in dialog.page.toHtml()
+        dialog.page.anchorClicked.emit(QUrl("glossary.md"))
+        assert "Glossary" in dialog.page.toPlainText()[:20]
+        assert not dialog.in_english.isHidden()
+        dialog.page.backward()
+        assert dialog.in_english.isHidden()
+    finally:
+        QLocale.setDefault(before)
+    dialog = HelpDialog("glossary.md", window)
+    assert dialog.in_english.isHidden()
 
 
 def test_pictures_fit_into_the_window_and_paragraphs_stand_apart(theme: Theme) -> None:
