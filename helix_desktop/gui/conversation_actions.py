@@ -99,11 +99,7 @@ class ConversationActions:
         async def open_and_change() -> None:
             await change(await bench.open_session(row.id))
 
-        def show_changed(_done: None) -> None:
-            self.changed()
-            then()
-
-        self.doing.run_in_background(open_and_change(), then=show_changed)
+        self.doing.run_in_background(open_and_change(), then=lambda _done: (self.changed(), then()))
 
     def ask_to_empty_trash(self, bench: Workbench | None) -> None:
         if bench is None:

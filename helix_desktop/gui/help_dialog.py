@@ -1,6 +1,5 @@
 """The help pages that ship with the program, in a separate window. Qt renders their Markdown."""
 
-import functools
 import re
 from pathlib import Path
 
@@ -28,20 +27,15 @@ def find_help_file(file: str) -> Path:
 
 
 def list_help_contents() -> tuple[tuple[str, str, str], ...]:
-    text = _read_page_text(find_help_file(CONTENTS))
+    text = find_help_file(CONTENTS).read_text("utf-8")
     return tuple((file, title, about) for title, file, about in _CONTENTS_LINE.findall(text.replace("`", "")))
-
-
-@functools.cache
-def _read_page_text(file: Path) -> str:
-    return file.read_text("utf-8")
 
 
 def find_help_pages(words: str) -> dict[str, str]:
     """Finds pages with all these words: first those with the words in their title, then by number of hits."""
     wanted, ranked = words.casefold().split(), []
     for file, title, about in list_help_contents():
-        line, text = f"{title}: {about}", _read_page_text(find_help_file(file)).casefold()
+        line, text = f"{title}: {about}", find_help_file(file).read_text("utf-8").casefold()
         places = [all(word in place for word in wanted) for place in (title.casefold(), line.casefold(), text)]
         if any(places):
             ranked.append((places.index(True), -sum(map(text.count, wanted)), line, file))

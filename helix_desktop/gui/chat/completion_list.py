@@ -81,9 +81,6 @@ class CompletionList(QListWidget):
         self.raise_()
         self.show()
 
-    def move_choice(self, steps: int) -> None:
-        self.setCurrentRow((self.currentRow() + steps) % self.count())
-
     def choose_current_offer(self) -> None:
         item = self.currentItem()
         self.hide()

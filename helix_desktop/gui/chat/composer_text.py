@@ -118,7 +118,8 @@ class ComposerTextEdit(QPlainTextEdit):
         if popup is None or not popup.isVisible():
             return False
         if event.key() in (Qt.Key.Key_Down, Qt.Key.Key_Up):
-            popup.move_choice(1 if event.key() == Qt.Key.Key_Down else -1)
+            step = 1 if event.key() == Qt.Key.Key_Down else -1
+            popup.setCurrentRow((popup.currentRow() + step) % popup.count())
         elif event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Tab):
             popup.choose_current_offer()
         elif event.key() == Qt.Key.Key_Escape:

@@ -39,7 +39,7 @@ class ExactDifferenceView(DifferenceView):
         return QSize(200, self.content_height + self.height() - self.viewport().height())
 
     def minimumSizeHint(self) -> QSize:
-        return QSize(100, self.height_of_lines(LEAST))
+        return QSize(100, round(LEAST * self._ink.code_line_height) + self._ink.scaled_pixels(self.tail))
 
     def paintEvent(self, event: QPaintEvent) -> None:
         super().paintEvent(event)

@@ -113,9 +113,6 @@ class DifferenceView(TextSurface):
     def content_height(self) -> int:
         return round(self._heights.tops[-1]) + self._ink.scaled_pixels(self.tail)
 
-    def height_of_lines(self, lines: int) -> int:
-        return round(lines * self._ink.code_line_height) + self._ink.scaled_pixels(self.tail)
-
     def _build_difference_rows(self, made: difference_rows.DifferenceSheet | None = None) -> None:
         two = self.has_two_columns
         if made is None or made.is_two_columns != two:
