@@ -111,7 +111,8 @@ def describe_saving(event: TimelineEvent) -> str:
     return tr("saved {n} tokens so far", n=format_token_count(tokens))
 
 
-def describe_timeline(story: ConversationTimeline) -> str:
+def describe_timeline(story: ConversationTimeline, agents: float = 0.0) -> str:
+    """`agents`: the dollars that sub-agents have cost."""
     if not story.points:
         return ""
     seconds = story.times[-1] - story.times[0]
@@ -122,6 +123,8 @@ def describe_timeline(story: ConversationTimeline) -> str:
         format_count(story.steps[-1], "{n} step", "{n} steps"),
     ]
     paid, before = story.costs_at_point(-1)
+    is_before = round(before, 3) and not round(paid, 3)
+    paid, before = (0.0, before + agents) if is_before else (paid + agents, before)
     if paid:
         parts.append(format_dollars(paid))
     elif lacks_price(story.history):

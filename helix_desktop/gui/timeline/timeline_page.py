@@ -165,7 +165,8 @@ class TimelinePage(QWidget):
             self._list_timer.start()
 
     def _update_heading_and_price_link(self) -> None:
-        self._heading.set_elided_text(fold_sentences.describe_timeline(self.timeline))
+        agents = self._session.context.cost_of_agents() if self._session is not None else 0.0
+        self._heading.set_elided_text(fold_sentences.describe_timeline(self.timeline, agents))
         self._price_link.setVisible(lacks_price(self.timeline.history) and not any(self.timeline.dollars[-1:]))
 
     def choose_fold(self, fold: str) -> None:

@@ -279,6 +279,9 @@ def test_what_an_imported_conversation_cost_is_spread_over_its_steps() -> None:
     story = story_of(written)
     assert [round(dollars, 2) for dollars in story.dollars] == [0.1, 0.4]
     assert fold_sentences.describe_timeline(story) == "1 min 00 s, 2 steps, $0.400 before import or fork"
+    assert fold_sentences.describe_timeline(story, 0.05).endswith(" 2 steps, $0.450 before import or fork")
+    written.add(ModelReplied((Text("words", 20),), "m", Stop.END, Usage(input=9, cost=1e-9)))
+    assert "$0," not in fold_sentences.describe_timeline(story_of(written)), "a recorded one began with $0"
 
 
 @pytest.mark.parametrize("each", [0.0, 2.0])
@@ -294,6 +297,7 @@ def test_the_timeline_and_the_meters_panel_tell_one_cost(each: float) -> None:
     savings = story.history.savings_until_moment()
     assert (round(savings.paid, 9), round(savings.paid_before, 9)) == (0.048, 4.0)
     assert fold_sentences.describe_timeline(story).endswith("3 steps, $0.048, $4.00 before import or fork")
+    assert fold_sentences.describe_timeline(story, 0.05).endswith("3 steps, $0.098, $4.00 before import or fork")
     assert fold_sentences.describe_costs_at_point(story, 2) == "$0.048 so far, $4.00 before import or fork"
     assert fold_sentences.describe_costs_at_point(story, 1) == "$4.00 before import or fork"
 
