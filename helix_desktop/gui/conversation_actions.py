@@ -28,6 +28,7 @@ from helix_desktop.gui.workbench_types import FolderCopy, Session, Workbench
 from helix_desktop.histories.program_names import AGENTS_TO_CONTINUE_IN
 
 OFFER_MS = 600_000  # An offer that is made only once stays until the user closes it.
+OFFERED_COMPACTIONS = 3  # States before older compactions can be restored on the command line.
 SUFFIX_BY_EXPORT_FORM = {"markdown": ".md", "json": ".json", "openai": ".jsonl"}
 
 
@@ -244,8 +245,9 @@ class ConversationActions:
 
         def offer_ways(compactions: int) -> None:
             ways = [(tr("Save the session"), partial(save_session, 0))]
-            if compactions:
-                ways.append((tr("Save the session as it was before it was last shortened"), partial(save_session, compactions)))  # fmt: skip
+            words = tr("Save the session as it was before compaction {n}")
+            last = range(compactions, max(0, compactions - OFFERED_COMPACTIONS), -1)
+            ways += [(words.format(n=n), partial(save_session, n)) for n in last]
             ways.append((tr("Fold older parts first"), partial(save_session, 0, is_folded=True)))
             text = tr("“{title}” is saved as a new session where {agent} looks for its sessions. Existing files are not changed, and the agent's login is not read.", agent=name, title=row.title)  # fmt: skip
             more = tr("Folding older parts may incur a charge from your provider, and adds this workspace's MCP server to the agent's settings, so that the agent can read the originals.")  # fmt: skip

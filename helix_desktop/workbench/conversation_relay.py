@@ -56,9 +56,9 @@ class ConversationRelay:
                 replace(request, conversation=fork, before_compaction=0, is_folded=True)
             )
             is_folded = folded.compactions > 0 or folded.texts != restored.texts
-            if not is_folded:  # A short turn stays as it is, so nobody needs the fork.
-                unused = await desk.open_session(fork)
-                await unused.conversation.append_facts(ConversationChanged(trashed=True))
+            # A short turn stays as it is, so nobody needs the fork. Otherwise, the agent can recall what it holds.
+            change = ConversationChanged(archived=True) if is_folded else ConversationChanged(trashed=True)
+            await (await desk.open_session(fork)).conversation.append_facts(change)
         return replace(folded, fits=await self._fits_in_context(folded.texts, room), is_folded=is_folded)
 
     async def _fits_in_context(self, texts: Sequence[str], room: int) -> bool:

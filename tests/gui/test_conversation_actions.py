@@ -9,6 +9,7 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QFileDialog, QMessageBox
 
 from helix_desktop.engine.facts import Text, ToolReturned, UserSaid
+from helix_desktop.gui import conversation_actions
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.histories.program_names import AGENTS_TO_CONTINUE_IN
 from tests.gui import story
@@ -91,6 +92,21 @@ def test_a_conversation_is_written_for_an_agent_and_the_way_on_is_shown(
     assert folder_change.startswith("cd /"), "the agent only finds it in its folder"
     assert resuming.startswith(command)
     assert shown.text().endswith(resuming)
+
+
+def test_a_session_is_given_back_as_it_was_before_any_of_its_last_compactions(
+    window: MainWindow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two compactions, only the last could be chosen."""
+
+    async def count_five(*_: object) -> int:
+        return 5
+
+    monkeypatch.setattr(conversation_actions, "_count_compactions", count_five)
+    window.window_actions["continue-codex"].trigger()
+    (question,) = window.findChildren(QMessageBox)
+    offered = [button.text() for button in question.buttons() if "before compaction" in button.text()]
+    assert offered == [f"Save the session as it was before compaction {n}" for n in (5, 4, 3)]
 
 
 def test_what_is_too_long_for_an_agent_is_folded_only_after_a_question(

@@ -97,6 +97,7 @@ async def test_a_folded_conversation_before_a_compaction_ends_there(desks: Desks
     assert (once.compactions, "end 3" in "".join(once.texts)) == (1, True)
     (fork,) = [row for row in bench.list_conversations() if row.id != conversation]
     assert fork.title.endswith("→ pi")
+    assert fork.archived, "it stood in the list beside the original, and only holds what pi can recall"
     again = await bench.relay.prepare_session_for_agent(RestoreRequest(fork.id, "pi", str(folder), before_compaction=1))
     assert (again.compactions, again.is_folded) == (0, False)
     assert sum(isinstance(one.fact, ModelReplied) for one in await bench.workspace.journal.read_facts(fork.id)) == 8
