@@ -23,7 +23,6 @@ _ENDINGS = ("", "s", "es", "ed", "ing")
 _ATTRIBUTED, _ORDERED, _STATE = (
     compile_rule_words(kind, re.IGNORECASE) for kind in ("attributed", "ordered", "states")
 )
-_PARTS = re.compile(r"[,;:()]| (?:since|because|and|but|which) |(?= so )")
 _TERM = re.compile(r"[^\W\d_]+|\d+(?:[.,]\d+)*")
 _LIGHT = STOP_WORDS.union(read_rule_words("light"))  # Words that say little about what an order is about.
 _SHORT_CODE = re.compile(r"(?!BE|DO|GO|IF|IN|IS|IT|NO|OF|ON|OR|TO|WE)[A-Z]{2}")
@@ -43,7 +42,7 @@ class SaidWords:
         most = math.log(sum(map(len, messages)) + 2) + 0.3
         self._weights = {stem: most - math.log(counts[stem] + 1) for stem in self.wanted}
         self._said, self._scores = counts.keys(), read_json_resource("order_weights.json")
-        self._single = {one for message in messages for one in message}
+        self._single = {one for message in (*messages, *replies) for one in message}
         self._together = _join_neighbours([*messages, *replies])
 
     def _read_sentences(self, texts: Iterable[str]) -> list[list[frozenset[str]]]:
@@ -57,33 +56,36 @@ class SaidWords:
     def signs_of_invention(self, sentence: str, known: set[str]) -> Mapping[str, float]:
         """Return what the score weighs: words, how an order is stated, and what a user said of it."""
         stems = stems_of(sentence)
-        orders = [
-            one for part in _PARTS.split(sentence) if _states_order(part) and len(one := stems & stems_of(part)) > 1
+        best = max(self._together, key=lambda one: self._weight_of(stems & one), default=frozenset())
+        signs = {"one sentence": self._said_share(stems, self._single), "sentences": self._said_share(stems, [best])}
+        signs["user"] = self._said_share(stems, [self._said])
+        signs["any source"] = len(stems & known) / len(stems) if stems else 1.0
+        states = bool(_STATE.search(sentence))
+        signs |= {"length": len(stems), "attributed": bool(_ATTRIBUTED.search(sentence)), "state": states}
+        signs |= {"ordered": bool(_ORDERED.search(sentence)) and not states}
+        signs |= {"within": sentence[:1].islower(), "end": sentence.endswith(".")}
+        words = [
+            (min(stems_of(one, every=True)), len(one)) for one in _TERM.findall(sentence) if not is_light_word(one)
         ]
-        attributed, ordered = bool(_ATTRIBUTED.search(sentence)), _states_order(sentence)
-        shares = {
-            "one sentence": self._said_share(stems, self._single),
-            "sentences": self._said_share(stems, self._together),
-            "part": min(self._said_share(one, self._together) for one in orders or [stems]),
-            "user": self._said_share(stems, [self._said]),
-            "any source": len(stems & known) / len(stems) if stems else 1.0,
-        }
-        signs = {"length": float(len(stems)), "attributed": attributed, "ordered": ordered, **shares}
-        signs["state"] = bool(_STATE.search(sentence))
-        if attributed or ordered:
-            signs |= {f"ordered, {name}": share for name, share in shares.items()}
-            signs |= {f"ordered, little {name}": max(0.5 - share, 0.0) for name, share in shares.items()}
+        for place, those in (("window", best), ("user", self._said), ("source", known), ("nowhere", self.wanted)):
+            lengths = [length for stem, length in words if stem in those]
+            words = [one for one in words if one[0] not in those]
+            signs |= {f"words {place}": len(lengths), f"longest {place}": max(lengths, default=0)}
         return signs | dict.fromkeys(_style_of(sentence), 1.0)
+
+    def _weight_of(self, stems: Iterable[str]) -> float:
+        return sum(map(self._weights.__getitem__, stems))
 
     def _said_share(self, stems: set[str], said: Iterable[Collection[str]]) -> float:
         """Return how much of it the best of what was said contains. Rare words count more."""
-        whole = sum(map(self._weights.__getitem__, stems))
-        best = max((sum(map(self._weights.__getitem__, stems.intersection(one))) for one in said), default=0.0)
+        whole = self._weight_of(stems)
+        best = max((self._weight_of(stems.intersection(one)) for one in said), default=0.0)
         return best / whole if whole else 1.0
 
 
-def _join_neighbours(messages: list[list[frozenset[str]]]) -> set[frozenset[str]]:
-    return {frozenset().union(*one[at : at + SENTENCES_TOGETHER]) for one in messages for at in range(len(one))}
+def _join_neighbours(messages: list[list[frozenset[str]]]) -> Iterable[frozenset[str]]:
+    whole = (frozenset().union(*one[at : at + SENTENCES_TOGETHER]) for one in messages for at in range(len(one)))
+    return dict.fromkeys(whole)  # In order, so that of equal ones the first is the best.
 
 
 def stems_in_pieces(wanted: Collection[str], pieces: Iterable[str]) -> set[str]:
@@ -111,12 +113,10 @@ def _stem_of_word(word: str) -> str:
     return word if word[0].isdigit() else re.sub(r"(?:ing|ed|e?s)$", "", word)[:STEM_LETTERS]
 
 
-def _states_order(text: str) -> bool:
-    return bool(_ORDERED.search(text)) and not _STATE.search(text)
-
-
 def _style_of(sentence: str) -> set[str]:
-    """Return its words, with common ones, and its pairs of words."""
+    """Return its words, with common ones, its pairs of words, and those with one word between them."""
     terms = _STYLE_TERM.findall(_DIGIT.sub("#", sentence.lower()))
     words = [_stem_of_word(one) if len(one) > 4 else one for one in terms]
-    return {*words, *map(" ".join, zip(["^", *words], [*words, "$"], strict=True))}
+    bounded = ["^", *words, "$"]
+    apart = map(" _ ".join, zip(bounded, bounded[2:], strict=False))
+    return {*words, *map(" ".join, zip(["^", *words], [*words, "$"], strict=True)), *apart}

@@ -1,9 +1,10 @@
 """Fits the weights by which the search for invented orders scores a sentence (`engine/invented_order_score.py`).
 
-python -m tests.benchmarks.fit_order_weights tests/benchmarks/claims_sentences/[a-j].jsonl [--traces DIR] [--share .012] [--write]
+python -m tests.benchmarks.fit_order_weights tests/benchmarks/claims_sentences/[a-t].jsonl [--traces DIR] [--share .014] [--write]
 
-It is a logistic regression. Each sentence is also scored by weights that were fitted without its set, and without its session.
-The figures are for texts of the files, and a text counts as its worst sentence. The threshold is where `--share` of the honest ones would be marked.
+It is a logistic regression in two steps: first of the words alone, then of their score (which other sets gave) and of what was said.
+In one step, words that state orders outweigh what was said. Each sentence is also scored by weights that were fitted without its set,
+and without its session. The figures are for texts of the files, and a text counts as its worst sentence. The threshold is where `--share` of the honest ones would be marked.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import math
 import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +31,13 @@ from tests.benchmarks.claims import imported_history
 from tests.benchmarks.gateway import TRACES
 from tests.engine.claim_samples import SAMPLES
 
-ROUNDS, STEP = 60, 0.3
+ROUNDS, STEP = 15, 0.3
 WORD_SCALE, DECAY = 2.0, 10.0  # A word's weight may grow more easily than that of a share, as each is rare.
 LEAST_SESSIONS = 6  # A word or pair of words of fewer sessions would stand for its session.
+INNER_FOLDS = 4
+TIMES = 6  # So often the samples of the tests count, as they say what an order is.
+SAID = {"length", "one sentence", "sentences", "user", "any source"}
+STATED = {"attributed", "ordered", "state"}
 SHARES = (0.01, 0.015, 0.02, 0.03, 0.05)
 
 
@@ -72,7 +77,7 @@ def read_sentences(files: Sequence[Path], traces: Path) -> list[ScoredSentence]:
         of_session = [
             ("samples", 100 * name + at, {"text": text, "honest": honest}) for at, (text, honest) in enumerate(texts)
         ]
-        rows += _rows_of_session(f"sample {name}", of_session, sources)
+        rows += TIMES * list(_rows_of_session(f"sample {name}", of_session, sources))
     return rows
 
 
@@ -128,12 +133,28 @@ def fit_weights(rows: Sequence[ScoredSentence], kept: set[str]) -> dict[str, flo
     return {sign: weight * spread[sign] for sign, weight in weights.items()} | {"bias": bias}
 
 
+def fit_in_steps(rows: Sequence[ScoredSentence], kept: set[str]) -> dict[str, float]:
+    said = {sign for sign in kept if sign in SAID or sign.startswith(("words ", "longest "))}
+    words, groups = kept - said, sorted({row.group for row in rows})
+    second = list[ScoredSentence]()
+    for fold in range(INNER_FOLDS):
+        others = fit_weights([row for row in rows if groups.index(row.group) % INNER_FOLDS != fold], words)
+        of_fold = [row for row in rows if groups.index(row.group) % INNER_FOLDS == fold]
+        second += [replace(row, signs={**row.signs, "score": score_sentence(row, others)}) for row in of_fold]
+    last, first = fit_weights(second, {*said, *STATED, "score"}), fit_weights(rows, words)
+    return {sign: last["score"] * first.get(sign, 0.0) + last.get(sign, 0.0) for sign in (*kept, "bias")}
+
+
+def score_sentence(row: ScoredSentence, weights: Mapping[str, float]) -> float:
+    return weights["bias"] + sum(weights.get(sign, 0.0) * value for sign, value in row.signs.items())
+
+
 def score_texts(
     rows: Sequence[ScoredSentence], weights: Mapping[str, float]
 ) -> dict[tuple[str, int], tuple[float, bool]]:
     scores = dict[tuple[str, int], tuple[float, bool]]()
     for row in rows:
-        score = weights["bias"] + sum(weights.get(sign, 0.0) * value for sign, value in row.signs.items())
+        score = score_sentence(row, weights)
         scores[row.text] = max((score, row.false), scores.get(row.text, (-99.0, row.false)))
     return scores
 
@@ -148,7 +169,7 @@ def score_without_own(
 ) -> dict[tuple[str, int], tuple[float, bool]]:
     scores = dict[tuple[str, int], tuple[float, bool]]()
     for fold in range(folds):
-        weights = fit_weights([row for row in rows if key(row) != fold], kept)
+        weights = fit_in_steps([row for row in rows if key(row) != fold], kept)
         scores |= score_texts([row for row in rows if key(row) == fold], weights)
     return scores
 
@@ -157,7 +178,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("sentences", nargs="+", type=Path)
     parser.add_argument("--traces", type=Path, default=TRACES)
-    parser.add_argument("--share", type=float, default=0.012, help="of honest texts that may be marked for an order")
+    parser.add_argument("--share", type=float, default=0.014, help="of honest texts that may be marked for an order")
     parser.add_argument("--write", action="store_true", help="write the weights into the resources")
     chosen = parser.parse_args()
     rows = read_sentences(chosen.sentences, chosen.traces)
@@ -168,7 +189,7 @@ def main() -> None:
     kept = {sign for sign, those in sessions.items() if len(those) >= LEAST_SESSIONS}
     groups, places = sorted({row.group for row in rows}), sorted({row.session for row in rows})
     by = {
-        "set": score_without_own(rows, kept, lambda row: groups.index(row.group), len(groups)),
+        "set": score_without_own(rows, kept, lambda row: groups.index(row.group) % 7, 7),
         "session": score_without_own(rows, kept, lambda row: places.index(row.session) % 6, 6),
     }
     for name, scores in by.items():
@@ -176,7 +197,7 @@ def main() -> None:
         false = [score for score, its in scores.values() if its]
         found = (f"{sum(score > least for score in false) / len(false):.2f} at {share:.1%}" for share, least in marks)
         print(f"{len(rows)} sentences, {len(kept)} signs, scored without their own {name}: of orders", *found)
-    weights = fit_weights(rows, kept)
+    weights = fit_in_steps(rows, kept)
     threshold = threshold_for(by["set"], chosen.share) - weights.pop("bias")
     if chosen.write:
         kept_weights = {sign: round(weight, 2) for sign, weight in sorted(weights.items()) if abs(weight) >= 0.05}

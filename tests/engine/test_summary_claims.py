@@ -363,7 +363,7 @@ def test_what_the_settings_and_the_messages_times_say_is_supported() -> None:
         "Condominiums count as well, according to the person asking.",
         "Support for Oracle was waived: that was settled at the outset.",
         "The new chapter has been approved and may go into print.",
-        "Agreed with the customer: insurance is to be added once the difference has been settled.",
+        "Agreed with the customer: insurance is to be added once the difference is settled.",
         "Screenshots were declared taboo.",
         "The owner gave leave to drop Windows.",
         "Documentation is to follow in a second request, as discussed.",
