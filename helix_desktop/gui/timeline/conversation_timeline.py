@@ -99,6 +99,7 @@ class ConversationTimeline:
         self.steps = array("q")
         self.events: list[TimelineEvent] = []
         self.change_count = 0
+        self.has_subagents = False  # What they cost is in no point.
         self.folded_events: list[TimelineEvent] = []
         self._settled_seq = 0  # The savings of all facts up to this number have been counted.
         self._writing = facts.Usage()  # The cost of folds that are still being written.
@@ -131,6 +132,7 @@ class ConversationTimeline:
             self.history.advance_state(recorded)
         self._add_writing_cost_of_fold(recorded)
         self._is_recorded &= not isinstance(recorded.fact, facts.ToolsOffered)
+        self.has_subagents |= bool(getattr(recorded.fact, "child", ""))
         match recorded.fact:
             case facts.ModelReplied() as reply:
                 return self._add_point_of_step(recorded, reply)

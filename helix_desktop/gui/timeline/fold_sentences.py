@@ -73,6 +73,9 @@ def name_covered_part(event: TimelineEvent, ref: facts.PartRef) -> str:
 def describe_event_briefly(event: TimelineEvent, window: int) -> str:
     """Returns the second line of the list."""
     if not event.current_folds:
+        begun = [one.fact for one in event.history.facts[:20] if isinstance(one.fact, facts.ModelSet)]
+        then = (fact.window for fact in begun if fact.role is facts.ModelRole.MAIN)
+        window = window and next(filter(None, then), window)  # As it was when the conversation began.
         named = tr("{name} preset", name=event.words) if event.words else ""
         parts = [
             dict(list_policy_choices()).get(event.words, named),

@@ -185,7 +185,8 @@ class TimelineChart(StepPlot):
         ]
         kinds = [(context_kind_name(kind), self._theme.fill_colour_of_kind(kind)) for kind in shown]
         bars = [(name, self._theme.colour_of_token(colour)) for name, colour in self._bars.names_and_colours_of_parts()]
-        self._draw_legend(painter, kinds, 0.5, "- - -  " + tr("cost") if self._top_dollars else "")
+        cost = tr("cost without sub-agents") if self._story.has_subagents else tr("cost")
+        self._draw_legend(painter, kinds, 0.5, f"- - -  {cost}" if self._top_dollars else "")
         self._draw_legend(painter, bars, 1.5)
 
     def _draw_legend(

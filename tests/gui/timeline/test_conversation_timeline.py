@@ -154,6 +154,13 @@ def test_without_reports_the_facts_add_up() -> None:
     assert list(story.points) == [137, 169]  # with 4 a message, times what such models bill
 
 
+def test_costs_of_sub_agents_are_said_to_be_left_out(written: Written) -> None:
+    assert not story_of(written).has_subagents
+    returned = next(one.fact for one in written.facts if isinstance(one.fact, ToolReturned))
+    written.add(replace(returned, child="helper"))
+    assert story_of(written).has_subagents
+
+
 def test_stories_are_merged_by_time(written: Written) -> None:
     story = story_of(written)
     times = [event.time for event in merge_timeline_events([story, story])]

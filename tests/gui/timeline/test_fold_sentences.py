@@ -14,6 +14,8 @@ from helix_desktop.engine.facts import (
     Folded,
     FoldKind,
     ModelReplied,
+    ModelRole,
+    ModelSet,
     Origin,
     PartRef,
     Recorded,
@@ -56,6 +58,8 @@ def test_titles_and_lines(written: Written) -> None:
         fold_sentences.describe_event_briefly(story.events[0], story.model_window)
         == "Layered preset · 128K context window"
     )
+    written.add(ModelSet(ModelRole.MAIN, "m", 60_000, 8_000))
+    assert fold_sentences.describe_event_briefly(story_of(written).events[0], 60_000).endswith("128K context window")
     spoken.set_translations(json.loads(spoken.translation_catalogue_path("zh_CN").read_text("utf-8")))
     try:
         assert fold_sentences.describe_event_briefly(story.events[0], 0) == "分层预设"
