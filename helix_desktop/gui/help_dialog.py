@@ -13,7 +13,7 @@ from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.translation import tr
 from helix_desktop.resources import resources_folder
 
-_CONTENTS_LINE = re.compile(r"- \[([^]]+)\]\((\w[\w-]*\.md)\): (.+)")
+_CONTENTS_LINE = re.compile(r"- \[([^]]+)\]\((\w[\w-]*\.md)\)(?:: |：)(.+)")
 CONTENTS = "index.md"
 PICTURE = "\ufffc"  # The character that represents a picture in a text.
 PARAGRAPH_SPACING = 6  # The space below each paragraph, in pixels.

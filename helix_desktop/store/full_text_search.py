@@ -25,7 +25,7 @@ from helix_desktop.resources import read_sql_statements
 from helix_desktop.store import search_words, sqlite_database
 from helix_desktop.store.cache_folder import CacheFolder
 from helix_desktop.store.cache_records import CacheRecord
-from helix_desktop.store.index_file import SEARCHED, IndexDamaged, names_files_alone, searchable_texts
+from helix_desktop.store.index_file import SEARCHED, IndexDamaged, searchable_texts
 from helix_desktop.store.journal_file import JournalFile, StoredFact
 from helix_desktop.store.search_ranking import FoundPlace, rank_places, show_line
 
@@ -174,7 +174,7 @@ def _read_found_places(
         for each, found in zip(left, read, strict=False):
             if isinstance(found, StoredFact):
                 fact = decode_fact(found.fact)
-                text = "\n".join(searchable_texts(fact))
+                text = "\n".join(searchable_texts(fact, files=bool(filters.file)))
                 speaker = _speaker_of_fact(source, found, fact)
                 if filters.by in ("", speaker) and _fact_passes_filters(source, found, fact, text, filters):
                     hit = SearchHit("", None, found.conversation, found.seq, 1)
@@ -235,7 +235,7 @@ def _find_fact_line(conversation: str, seq: int, _: OpenCache, journal: JournalF
 def _fact_passes_filters(source: StoresAccess, line: StoredFact, fact: Fact, text: str, filters: SearchFilters) -> bool:
     """Whether a message passes the filters. A tool matches messages that call it."""
     calls = [part for part in fact.parts if isinstance(part, ToolCall)] if isinstance(fact, ModelReplied) else []
-    if not filters.is_in_time(line.time) or (names_files_alone(fact) and not filters.file):
+    if not text or not filters.is_in_time(line.time):
         return False
     if filters.tool and not any(filters.tool in call.name.casefold() for call in calls):
         return False

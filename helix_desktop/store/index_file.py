@@ -362,7 +362,7 @@ class IndexFile:
         self._index_pieces(
             (piece, "", 0, start, line.conversation, line.seq)
             for line, fact in facts
-            for text in searchable_texts(fact)
+            for text in searchable_texts(fact, files=True)
             for start, piece in search_words.split_for_index(text)
         )
         self._execute_rows(
@@ -401,8 +401,8 @@ def _decode_or_none(line: StoredFact) -> Fact | None:
     return None
 
 
-def searchable_texts(fact: Fact) -> list[str]:
-    """Return what was said, and the names of changed files, for which only the filter `file:` asks."""
+def searchable_texts(fact: Fact, *, files: bool = False) -> list[str]:
+    """Return what was said, with `files` also the names of changed files, for which only the filter `file:` asks."""
     match fact:
         case vocabulary.UserSaid(parts=parts) | vocabulary.ModelReplied(parts=parts):
             return [part.text for part in parts if isinstance(part, vocabulary.Text) and part.text]
@@ -410,15 +410,11 @@ def searchable_texts(fact: Fact) -> list[str]:
             return [text]
         case vocabulary.DocumentEdited(text=text):
             return [text]
-        case vocabulary.FilesChanged(names=names) if names:
+        case vocabulary.FilesChanged(names=names) if files and names:
             return ["\n".join(names)]
-        case vocabulary.ToolReturned(changes=(_, *_) as changes):
+        case vocabulary.ToolReturned(changes=(_, *_) as changes) if files:
             return ["\n".join(change.path for change in changes)]
     return []
-
-
-def names_files_alone(fact: Fact) -> bool:
-    return isinstance(fact, vocabulary.FilesChanged | vocabulary.ToolReturned)
 
 
 def entries_used_by(fact: Fact) -> list[tuple[str, Digest]]:

@@ -122,15 +122,14 @@ class TopLevelWindow(QMainWindow):
 
     def _restore_window_geometry(self) -> None:
         kept = QByteArray.fromBase64(self.state_file.get_remembered("window", default="").encode())
-        if not kept.isEmpty() and self.restoreGeometry(kept) and self._is_on_a_screen():
+        is_restored = not kept.isEmpty() and self.restoreGeometry(kept)
+        screens = [each.availableGeometry() for each in QtGui.QGuiApplication.screens()]
+        if is_restored and any(screen.intersects(self.geometry()) for screen in screens):
             return
         screen = QtGui.QGuiApplication.primaryScreen().availableGeometry()
         size = FIRST_SIZE.boundedTo(screen.size() - WINDOW_BORDER_SIZE)
         corner = screen.center() - QPoint(size.width() // 2, size.height() // 2)
         self.setGeometry(QRect(corner, size))
-
-    def _is_on_a_screen(self) -> bool:
-        return any(screen.availableGeometry().intersects(self.geometry()) for screen in QtGui.QGuiApplication.screens())
 
     def closeEvent(self, event: QtGui.QCloseEvent) -> None:
         """Keeps the window open: the program stops everything first, then quits."""
