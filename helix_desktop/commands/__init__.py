@@ -7,8 +7,7 @@ needs is imported only when the work is done.
 
 import argparse
 import re
-from argparse import Namespace
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache, partial
@@ -22,7 +21,6 @@ from helix_desktop.resources import resources_folder
 
 Subparsers: TypeAlias = "argparse._SubParsersAction[Any]"  # noqa: SLF001 - it has no other name
 Options = Mapping[str, str | Mapping[str, Any] | None]
-Run = Callable[[Namespace], int | Coroutine[Any, Any, int]]
 MOST = 10**18 - 1  # A larger number may not fit into the database's 64-bit integers.
 
 

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from helix_desktop.store.conversation_rows import StoredConversation
     from helix_desktop.workbench import Workbench
 
-Work = Callable[[Namespace, "StoredWorkspace", Console], Awaitable[int]]
 ASKING = 3  # The exit code that tells another process of this program: "the user must agree first".
 LASTING_PATIENCE = 1.0
 TOLD_EVERY = 2.0  # The interval between progress reports, in seconds.

@@ -447,13 +447,16 @@ def put_back_set_aside_files(copy: GitCheckout, made: CopySource) -> None:
 
 
 def _describe_files(at: GitCheckout, names: Iterable[bytes]) -> dict[bytes, bytes]:
-    """Return the line that git would have in a commit on each of these files as it is now in the folder."""
-    found = ((name, _stat_entry(at.folder / os.fsdecode(name))) for name in names if b"\n" not in name)
-    files = {name: one[0].st_mode for name, one in found if one and stat.S_ISREG(one[0].st_mode)}
+    """Return the line that git would have in a commit on each of these files and links as it is now in the folder."""
+    found = {name: _stat_entry(at.folder / os.fsdecode(name)) for name in names if b"\n" not in name}
+    files = {name: one[0].st_mode for name, one in found.items() if one and stat.S_ISREG(one[0].st_mode)}
     hashes = at.run("hash-object", "--stdin-paths", given=b"\n".join(files)).split()
     modes = [b"100755" if mode & 0o100 else b"100644" for mode in files.values()]
     there = [b"%s blob %s\t%s" % each for each in zip(modes, hashes, files, strict=True)]
-    return dict(zip(files, there, strict=True))
+    links = {name: os.fsencode(one[1]) for name, one in found.items() if one and one[1]}
+    hashes = [at.run("hash-object", "--stdin", given=target).strip() for target in links.values()]
+    there += [b"120000 blob %s\t%s" % each for each in zip(hashes, links, strict=True)]
+    return dict(zip((*files, *links), there, strict=True))
 
 
 def _find_files_as_in_commit(at: GitCheckout, names: Iterable[bytes], entries: Mapping[bytes, bytes]) -> list[bytes]:
@@ -467,7 +470,7 @@ def _check_autorun_files_are_in_folder(copy: GitCheckout, head: str) -> None:
     added = [name for name in added if is_autorun_path(os.fsdecode(name))]
     same = _find_files_as_in_commit(copy, added, copy.entries_of_commit("HEAD"))
     for name in map(os.fsdecode, added):
-        if os.fsencode(name) not in same:
+        if os.fsencode(name) not in same or (copy.folder / name).is_symlink():
             raise ActionRefused(
                 f"Other programs run {printable_path(name)}, and in the copy's folder this file differs from its committed version.",
                 remedy="Compare the file in the copy's folder with the copy's last commit. To keep the committed version, restore the file in the copy's folder from the copy's last commit.",
@@ -555,7 +558,8 @@ def repair_branch_move(source: GitCheckout, move: BranchMove) -> bool:
     source.run("read-tree", move.staged)
     changed = {*source.names_that_differ("HEAD", move.commit)} - {*map(os.fsencode, move.same)} - older
     written = [*_find_files_as_in_commit(source, changed, entries)]
-    written += [name for name in changed - {*entries} if not os.path.lexists(source.folder / os.fsdecode(name))]
+    # Git removes a file before it writes another version of it.
+    written += [name for name in changed if not os.path.lexists(source.folder / os.fsdecode(name))]
     for name in {*written} - {*held}:
         _remove_file_and_emptied_folders(source.folder, os.fsdecode(name))
     _write_files_of_index(source, [name for name in written if name in held])

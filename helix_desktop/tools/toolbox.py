@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any, Protocol
 
-from helix_desktop.engine.facts import FilesChanged, ToolCall, ToolSpec
+from helix_desktop.engine.facts import ToolCall, ToolSpec
 from helix_desktop.engine.ports import (
     CallContext,
     CallOutcome,
@@ -209,17 +209,11 @@ class Toolbox:
         if ruling.open_step is not None:
             ruling.open_step.release_space()
         outcome = await self._build_call_outcome(call, result, ruling, keep)
-        outcome = replace(outcome, files=await self._end_open_step(ruling.open_step))
+        if ruling.open_step is not None and self._around.checkpoints is not None:
+            outcome = replace(outcome, files=await self._around.checkpoints.end_step(ruling.open_step))
         if self._guard is not None and not outcome.refused:
             await self._guard.run_hooks_after_call(call, context, outcome)
         return outcome
-
-    async def _end_open_step(self, window: OpenStep | None) -> FilesChanged | None:
-        """Return what the call changed."""
-        checkpoints = self._around.checkpoints
-        if checkpoints is None or window is None:
-            return None
-        return await checkpoints.end_step(window)
 
     async def _begin_step_if_changing(
         self, call: ToolCall, context: CallContext, action: ToolAction, ruling: PermissionOutcome

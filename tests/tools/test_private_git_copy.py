@@ -11,6 +11,7 @@ import pytest
 
 from helix_desktop.errors import ActionRefused
 from helix_desktop.tools import git_runner
+from helix_desktop.tools import private_git_copy as copying
 from helix_desktop.tools.private_git_copy import GitCheckout, create_repository_copy, find_source_repository
 from tests.tools.git_places import PROGRAMS, git_places, make_repository
 
@@ -256,3 +257,41 @@ def test_without_a_commit_or_a_repository(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q", ".")
     with pytest.raises(ActionRefused, match="no commit yet"):
         copy_of(tmp_path)
+
+
+def _plan_with_links(project: Path) -> tuple[copying.GitCheckout, copying.BranchMove]:
+    """A commit that adds a link, replaces a file by a link and changes another file, planned and not carried out."""
+    for name in ("file", "text"):
+        (project / name).write_text(f"{name}\n")
+    git(project, "add", ".")
+    git(project, "commit", "-qm", "before")
+    (project / "new").symlink_to("nowhere")
+    (project / "file").unlink()
+    (project / "file").symlink_to("text")
+    (project / "text").write_text("changed\n")
+    git(project, "add", ".")
+    git(project, "commit", "-qm", "after")
+    commit = git(project, "rev-parse", "HEAD").decode().strip()
+    git(project, "reset", "-q", "--hard", "HEAD^")
+    source = copying.find_source_repository(project)
+    assert source is not None
+    return source, copying.plan_branch_move(source, commit, lambda _: ())
+
+
+def test_links_that_git_wrote_before_it_was_killed_are_taken_back(project: Path) -> None:
+    source, move = _plan_with_links(project)
+    (project / "new").symlink_to("nowhere")
+    (project / "file").unlink()
+    (project / "file").symlink_to("text")
+    (project / "text").unlink()  # As git does just before it writes the other version.
+    assert not copying.repair_branch_move(source, move)
+    assert git(project, "status", "--porcelain") == b""
+    assert not (project / "new").is_symlink()
+    assert (project / "text").read_text() == "text\n"
+
+
+def test_a_link_of_the_users_is_left_alone_when_a_killed_merge_is_taken_back(project: Path) -> None:
+    source, move = _plan_with_links(project)
+    (project / "new").symlink_to("elsewhere")
+    assert not copying.repair_branch_move(source, move)
+    assert str((project / "new").readlink()) == "elsewhere"

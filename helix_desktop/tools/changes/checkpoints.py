@@ -204,16 +204,14 @@ class Checkpoints:
         step.claimed = folder_state.merge_changes_and_find_paths_changed_by_others(both)[0]
         return step.claimed
 
-    @property
-    def _folders_and_rules(self) -> str:
-        return f"{list(map(str, self.roots))} {self.folders.coverage}"
-
     async def save_open_steps(self) -> None:
         """Save whose changes are to be recorded if the program is killed."""
         if self._steps_file is None or self.latest_checkpoint is None:
             return
         async with self._saving_steps:
-            content = interrupted_steps.encode_steps(self.steps, self.latest_checkpoint, self._folders_and_rules)
+            content = interrupted_steps.encode_steps(
+                self.steps, self.latest_checkpoint, f"{self.roots} {self.folders.coverage}"
+            )
             await asyncio.to_thread(interrupted_steps.write_steps_file, self._steps_file, content)
         if self._beat is None:
             self._show_that_steps_run()
@@ -288,7 +286,7 @@ class Checkpoints:
     async def _find_interrupted_changes(self) -> list[tuple[OpenStep, FilesChanged]]:
         """Return what a killed program has changed and not recorded."""
         file, read = self._steps_file, interrupted_steps.read_interrupted_steps
-        left = None if file is None else await asyncio.to_thread(read, file, self._folders_and_rules)
+        left = None if file is None else await asyncio.to_thread(read, file, f"{self.roots} {self.folders.coverage}")
         if left is None or self.latest_checkpoint is None:
             return []
         (steps, latest, alive), found = left, list[tuple[OpenStep, FilesChanged]]()
