@@ -25,7 +25,7 @@ RECALLABLE = (
 )
 TimedReply = tuple[float, facts.ModelReplied]
 OWN_CONTEXT = (
-    "[Claude Code showed: ", "<environment_context>", "<user_instructions>", "# AGENTS.md",
+    "[Claude Code showed: ", "<environment_context>", "<user_instructions>", "# AGENTS.md instructions",
     "<local-command-", "<command-", "<system-reminder>", "<session_context>",
 )  # fmt: skip
 
@@ -181,7 +181,16 @@ def _message_of_user(
             texts.append(data.decode("utf-8", "replace"))
         elif isinstance(part, facts.Attachment):
             texts.append(openai_chat_export.text_of_exported_attachment(part, content))
-    text = "\n".join(texts)
+    typed = list(filter(None, map(_words_of_user, texts)))
+    text = "\n".join(typed or texts)
     if text.startswith(SYSTEM_MESSAGE):
         return RecordedMessage("system", text.removeprefix(SYSTEM_MESSAGE), pictures=tuple(pictures), beside=True)
-    return RecordedMessage("user", text, pictures=tuple(pictures), beside=text.startswith(OWN_CONTEXT))
+    return RecordedMessage("user", text, pictures=tuple(pictures), beside=not typed and text.startswith(OWN_CONTEXT))
+
+
+def _words_of_user(text: str) -> str:
+    """Return what is left of a part of a message without what an agent added to it."""
+    if not text.startswith(OWN_CONTEXT):
+        return text
+    words, _ = split_off_agent_additions((facts.Text(text),))
+    return "" if words.startswith(OWN_CONTEXT) else words

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
+
 from helix_desktop.engine.facts import (
     Attachment,
     ConversationStarted,
@@ -124,6 +126,19 @@ def test_who_said_it_is_told_by_how_it_begins() -> None:
         ("system", "Be brief.", True),
         ("user", "<environment_context>x", True),
     ]
+
+
+@pytest.mark.parametrize("origin", [HERE, CODEX])
+def test_what_an_agent_added_to_a_message_does_not_take_the_users_words_with_it(origin: Origin) -> None:
+    reminder = "<system-reminder>\nToday is Monday.\n</system-reminder>"
+    parts = Text(reminder), Text("FIRST about the fee \n"), Text("[Claude Code showed: skills]\nx")
+    apart, together = UserSaid(parts), said(f"{reminder}\nSECOND about it")
+    command = said("<command-message>x</command-message>\n<command-name>/x</command-name>")
+    found = session(recorded(apart, together, said(reminder), command, said("# AGENTS.md is old")), origin=origin)
+    assert [(one.text, one.beside) for one in found.messages if not one.beside] == [
+        ("FIRST about the fee \n", False), ("SECOND about it", False), ("# AGENTS.md is old", False),
+    ]  # fmt: skip
+    assert len(found.messages) == 5
 
 
 def fold(name: str, cover: Span | PartRef, text: str, *, tokens: int = 5, **more: Any) -> Folded:
