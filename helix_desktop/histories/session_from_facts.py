@@ -139,12 +139,13 @@ def build_session_from_facts(
 
 def _shortened_results_by_seq(recorded_facts: Sequence[facts.Recorded]) -> dict[int, str]:
     """Return what the other program showed of results that it shortened, by the result's number."""
-    found: dict[int, str] = {}
-    for one in recorded_facts:
-        fold = one.fact
-        if isinstance(fold, facts.Folded) and fold.why == SHOWN_BY_OTHER and isinstance(fold.cover, facts.PartRef):
-            found[fold.cover.seq] = fold.text.rpartition(EXCERPT_ENDS)[0]
-    return found
+    return {
+        fold.cover.seq: fold.text.rpartition(EXCERPT_ENDS)[0]
+        for one in recorded_facts
+        if isinstance(fold := one.fact, facts.Folded)
+        and fold.why == SHOWN_BY_OTHER
+        and isinstance(fold.cover, facts.PartRef)
+    }
 
 
 def _message_of_fact(
