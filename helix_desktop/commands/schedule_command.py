@@ -6,13 +6,7 @@ from argparse import Namespace
 from dataclasses import asdict
 
 from helix_desktop import program_folders
-from helix_desktop.commands import format_local_time
-from helix_desktop.commands.workspace_access import (
-    check_permission_names,
-    find_chosen_workspace,
-    open_all_workspaces,
-    print_result,
-)
+from helix_desktop.commands import format_local_time, workspace_access
 from helix_desktop.console import Terminal
 from helix_desktop.errors import InvalidInput, NotFound
 from helix_desktop.resident import schedule_changes, schedules
@@ -20,10 +14,10 @@ from helix_desktop.resident.schedules import WorkSchedule
 
 
 async def _add_schedule(arguments: Namespace) -> int:
-    workspace = find_chosen_workspace(arguments).id
+    workspace = workspace_access.find_chosen_workspace(arguments).id
     names = [name for name in ("agent", "model", "budget", "deadline", "priority") if getattr(arguments, name)]
     options = [word for name in names for word in (f"--{name}", getattr(arguments, name))]
-    check_permission_names(arguments.allow)
+    workspace_access.check_permission_names(arguments.allow)
     options += [word for what in arguments.allow for word in ("--allow", what)]
     when = arguments.at, arguments.zone, schedules.parse_days(arguments.days)
     more = {"missed": arguments.missed, "options": tuple(options)}
@@ -51,7 +45,7 @@ async def _change_schedules(where: program_folders.ProgramFolders, change: sched
 
 async def _print_schedules(arguments: Namespace, found: list[WorkSchedule]) -> int:
     due = {one.id: _next_due_or_problem(one) for one in found}
-    workspaces = open_all_workspaces(arguments.places)
+    workspaces = workspace_access.open_all_workspaces(arguments.places)
     names = {one.id: one.name for one in workspaces.list_workspaces()}
     lines = []
     for one in found:
@@ -61,7 +55,7 @@ async def _print_schedules(arguments: Namespace, found: list[WorkSchedule]) -> i
         when = f"{one.at} {one.zone}, {days}; {said}"
         lines.append(f"{one.id}  {when}  {names.get(one.workspace, one.workspace)}: {one.text[:60]}")
     result = [{**asdict(one), "next_due": due[one.id] if isinstance(due[one.id], float) else None} for one in found]
-    return await print_result(arguments, Terminal(), result, *(lines or ["There are no schedules."]))
+    return await workspace_access.print_result(arguments, Terminal(), result, *(lines or ["There are no schedules."]))
 
 
 def _next_due_or_problem(schedule: WorkSchedule) -> float | str:

@@ -16,14 +16,8 @@ from helix_desktop.histories import history_facts, history_finding, history_read
 from helix_desktop.histories.history_finding import FoundHistories
 from helix_desktop.histories.leaked_keys import mask_key
 from helix_desktop.providers.model_prices import shipped_prices
+from helix_desktop.workbench import history_imports
 from helix_desktop.workbench.all_workbenches import Workbenches
-from helix_desktop.workbench.history_imports import (
-    ImportResult,
-    find_recorded_conversations,
-    new_import_name,
-    stamp_of_history_file,
-    stamps_at_last_import,
-)
 from helix_desktop.workbench.open_workbench import Workbench
 from helix_desktop.workbench.session_preparation import SessionPreparation
 
@@ -43,19 +37,21 @@ class _WorkspaceImport:
 class HistoryImporter:
     def __init__(self, desk: Workbenches) -> None:
         self._desk = desk
-        self._results: dict[str, ImportResult] = {}  # The last import's results, by workspace.
+        self._results: dict[str, history_imports.ImportResult] = {}  # The last import's results, by workspace.
         self._subagents: set[str] = set()  # Their conversations come with their parent's file and were not listed.
-        self._going: asyncio.Task[ImportResult] | None = None
+        self._going: asyncio.Task[history_imports.ImportResult] | None = None
         self._stopped = False
         self._run = ""
 
     async def find_history_groups(self) -> Sequence[FoundHistories]:
         places = history_finding.HistoryPlaces.of_this_user()
-        stamps = stamps_at_last_import(await self._desk.read_import_facts())
+        stamps = history_imports.stamps_at_last_import(await self._desk.read_import_facts())
 
         def mark_if_imported(group: FoundHistories) -> FoundHistories:
             known = stamps.get(str(group.path))
-            return replace(group, is_imported=known is not None and known == stamp_of_history_file(group.path))
+            return replace(
+                group, is_imported=known is not None and known == history_imports.stamp_of_history_file(group.path)
+            )
 
         found = await asyncio.to_thread(lambda: [*map(mark_if_imported, history_finding.find_histories(places))])
         return sorted(found, key=lambda group: -group.last)
@@ -67,7 +63,7 @@ class HistoryImporter:
         self, groups: Sequence[FoundHistories], report: ImportProgressCallback
     ) -> ImportOutcome:
         if not self._stopped:  # After a stop, this call continues the same import.
-            self._results, self._run = {}, new_import_name()
+            self._results, self._run = {}, history_imports.new_import_name()
         self._stopped = False
         parts = await asyncio.to_thread(self._split_by_workspace, groups)
         total, done = sum(part.size for part in parts), 0
@@ -85,7 +81,7 @@ class HistoryImporter:
         return await asyncio.to_thread(self._build_import_outcome)
 
     async def _import_into_workbench(self, bench: Workbench, part: _WorkspaceImport, heard: object) -> None:
-        result = self._results.setdefault(bench.id, ImportResult(self._run))
+        result = self._results.setdefault(bench.id, history_imports.ImportResult(self._run))
         preparation = SessionPreparation(wanted={str(file): frozenset(those) for file, those in part.files.items()})
         work = bench.import_histories(list(part.files), preparation=preparation, report=heard, result=result)  # type: ignore[arg-type]
         self._going = concurrency.OwnedTasks("window").spawn_task(work, name="bring in conversations")
@@ -117,7 +113,9 @@ class HistoryImporter:
         before, count = time.time() - older_than_days * 86_400, 0
         for row in await asyncio.to_thread(self._desk.list_workspaces):
             bench = await self._desk.open_workspace(row.id)
-            if chosen := await find_recorded_conversations(bench.workspace, [agent_kind] if agent_kind else [], before):
+            if chosen := await history_imports.find_recorded_conversations(
+                bench.workspace, [agent_kind] if agent_kind else [], before
+            ):
                 count += len((await bench.empty_conversation_trash(chosen)).conversations)
         return count
 

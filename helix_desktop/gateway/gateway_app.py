@@ -21,19 +21,13 @@ from helix_desktop.decompression import DecodedTooLarge
 from helix_desktop.engine.facts import Usage
 from helix_desktop.errors import ActionRefused, HelixError, ModelFailed, ProviderUnreachable
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.gateway import agent_identity, request_routes
+from helix_desktop.gateway import agent_identity, request_forwarding, request_routes
 from helix_desktop.gateway.agent_cost_and_savings import Figures
 from helix_desktop.gateway.conversations_port import AgentConversations, Replied, Ticket
 from helix_desktop.gateway.folded_request import are_all_unchanged, build_folded_body
 from helix_desktop.gateway.incremental_parsing import BodyBytes, BodyParser, BodyPieces
 from helix_desktop.gateway.provider_reply_bodies import read_reply_to_own_question
 from helix_desktop.gateway.registration import GatewayRegistration, GatewayRegistrations, RegisteredConversations
-from helix_desktop.gateway.request_forwarding import (
-    LARGE_BODY_BYTES,
-    RequestForwarder,
-    build_provider_request,
-    run_in_thread_if_large,
-)
 from helix_desktop.gateway.request_handling import AgentRequestHandler
 from helix_desktop.gateway.request_parsing import (
     MOST_BODY_BYTES,
@@ -211,7 +205,9 @@ class GatewayApp:
     async def _forward_request(self, incoming: IncomingRequest, start: Any, body: Any) -> None:
         where, incoming = incoming.route, _add_stored_key_if_missing(incoming)
         url = request_routes.join_provider_address(_provider_address(incoming), where.path, incoming.query)
-        sending = RequestForwarder(incoming, url, self._providers.get_client_for(incoming.registration), start, body)
+        sending = request_forwarding.RequestForwarder(
+            incoming, url, self._providers.get_client_for(incoming.registration), start, body
+        )
         request = await self._parse_if_understood(incoming)
         async with AsyncExitStack() as lasting:
             room = await self._open_conversations_or_none(incoming, lasting) if request is not None else None
@@ -253,7 +249,7 @@ class GatewayApp:
         plan = agent_identity.uses_subscription(incoming.headers)
         folds = incoming.registration.folds and (incoming.registration.folds_plans or not plan)
         try:
-            if len(incoming.content) > LARGE_BODY_BYTES or "content-encoding" in incoming.headers:
+            if len(incoming.content) > request_forwarding.LARGE_BODY_BYTES or "content-encoding" in incoming.headers:
                 return await asyncio.to_thread(parse_incoming_request, incoming, self._body_parser, folds=folds)
             return parse_incoming_request(incoming, self._body_parser, folds=folds)
         except DecodedTooLarge:
@@ -275,7 +271,7 @@ class GatewayApp:
             return None
 
     async def _forward_token_count(
-        self, sending: RequestForwarder, request: ParsedRequest, room: AgentConversations
+        self, sending: request_forwarding.RequestForwarder, request: ParsedRequest, room: AgentConversations
     ) -> None:
         """Ask the provider to count the folded request's tokens, as that is what would be sent."""
         pieces: BodyPieces | None = None
@@ -323,7 +319,7 @@ class GatewayApp:
 
     def _remember_last_request(
         self,
-        sending: RequestForwarder,
+        sending: request_forwarding.RequestForwarder,
         room: AgentConversations,
         conversation: str,
         request: ParsedRequest,
@@ -340,7 +336,7 @@ class GatewayApp:
         self._last_requests.move_to_end(conversation)
         while len(self._last_requests) > MOST_HELD_REQUESTS:
             self._last_requests.popitem(last=False)
-        if len(request.body.places.content) > LARGE_BODY_BYTES:
+        if len(request.body.places.content) > request_forwarding.LARGE_BODY_BYTES:
             self._tasks.spawn_task(asyncio.to_thread(request.body.places.pack_content), name="pack")
         self.agent_activity[request.arrival.agent].conversation = conversation
         for _ in range(len(self._side_replies)):
@@ -355,11 +351,13 @@ class GatewayApp:
             raise ModelFailed("The agent hasn't sent a request since the gateway started.")
         wire: Any = WIRE_MODULES[last.request.body.wire]
         work = partial(_build_fold_question, wire, last, question, system, limit)
-        pieces = await run_in_thread_if_large(len(last.request.body.places.content), work)
+        pieces = await request_forwarding.run_in_thread_if_large(len(last.request.body.places.content), work)
         unwanted = {b"accept-encoding", b"content-encoding"}
         headers = [(n, v) for n, v in last.headers if n.lower() not in unwanted]
         url = last.url.replace(":streamGenerateContent", ":generateContent").replace("alt=sse", "")
-        request = build_provider_request("POST", url, [*headers, (b"accept-encoding", b"identity")], pieces)
+        request = request_forwarding.build_provider_request(
+            "POST", url, [*headers, (b"accept-encoding", b"identity")], pieces
+        )
         try:
             async with asyncio.timeout(ASK_SECONDS):
                 response = await last.client.send(request, stream=True)
@@ -418,7 +416,7 @@ async def _receive_body(receive: Receive) -> BodyBytes | None:
             return None
         if not event.get("more_body"):
             break
-    return content if len(content) > LARGE_BODY_BYTES else bytes(content)
+    return content if len(content) > request_forwarding.LARGE_BODY_BYTES else bytes(content)
 
 
 async def _wait_for_disconnect(receive: Receive) -> None:

@@ -17,15 +17,8 @@ from helix_desktop.engine.tool_call_parsing import CALL_TOOL, FIND_TOOLS
 from helix_desktop.errors import InvalidInput
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import object_at, parse_json_or_none
+from helix_desktop.tools import built_in_tool
 from helix_desktop.tools.argument_schema import build_spec
-from helix_desktop.tools.built_in_tool import (
-    BuiltInTool,
-    ToolArguments,
-    ToolOutput,
-    ToolResources,
-    declare_tool,
-    read_tool_descriptions,
-)
 from helix_desktop.tools.tool_ranking import TextRanking
 
 MOST_FOUND = 20
@@ -123,19 +116,21 @@ class OnDemandTools:
 
     def build_on_demand_tools(
         self, searchable: Callable[[], Sequence[ToolSpec]], names: Callable[[], frozenset[str]]
-    ) -> tuple[BuiltInTool, ...]:
+    ) -> tuple[built_in_tool.BuiltInTool, ...]:
         """`names`: the tools that may be called now."""
 
-        async def call_find_tools(args: ToolArguments, _: ToolResources) -> ToolOutput:
+        async def call_find_tools(
+            args: built_in_tool.ToolArguments, _: built_in_tool.ToolResources
+        ) -> built_in_tool.ToolOutput:
             limit = min(args.number_argument("limit", 5), MOST_FOUND)
             everything = (*searchable(), *self.also_searchable())
             query = args.text_argument("query")
             found = await self.finder.find_best_tools(query, limit, everything, names().__contains__)
-            return ToolOutput(_format_found_tools(found, query), source=query)
+            return built_in_tool.ToolOutput(_format_found_tools(found, query), source=query)
 
         return (
-            declare_tool(FIND_TOOLS, call_find_tools),
-            declare_tool(CALL_TOOL, _refuse_malformed_call),
+            built_in_tool.declare_tool(FIND_TOOLS, call_find_tools),
+            built_in_tool.declare_tool(CALL_TOOL, _refuse_malformed_call),
         )
 
     def _restore_sent_definitions(self, by_server: Mapping[str, object]) -> None:
@@ -191,7 +186,7 @@ class OnDemandTools:
     def _own_definitions(self) -> tuple[ToolSpec, ...]:
         servers = SourceCatalogue(_HEADING.strip(), tuple(self._lines.values()))
         shown = self._catalogue_lines_that_fit([servers, *self.catalogues()])
-        find, call = (read_tool_descriptions()[name] for name in (FIND_TOOLS, CALL_TOOL))
+        find, call = (built_in_tool.read_tool_descriptions()[name] for name in (FIND_TOOLS, CALL_TOOL))
         about = "\n\n".join([find["description"], *shown]).replace(f"\n{_HEADING}", _HEADING)
         return build_spec(FIND_TOOLS, about, find["schema"]), build_spec(CALL_TOOL, call["description"], call["schema"])
 
@@ -234,7 +229,9 @@ def _format_found_tools(found: Sequence[ToolSpec], query: str) -> str:
     return "\n\n".join(shown)
 
 
-async def _refuse_malformed_call(args: ToolArguments, _: ToolResources) -> ToolOutput:
+async def _refuse_malformed_call(
+    args: built_in_tool.ToolArguments, _: built_in_tool.ToolResources
+) -> built_in_tool.ToolOutput:
     raise InvalidInput(
         f"call_tool cannot call {args.text_argument('name')[:80]!r} like this; nothing was run.",
         remedy='The arguments of call_tool are {"name": a name that find_tools returned, "arguments": an object}.',

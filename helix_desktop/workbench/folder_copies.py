@@ -32,7 +32,7 @@ from helix_desktop.tools.changes import change_restoring, interrupted_steps
 from helix_desktop.tools.changes.checkpoints import Checkpoints
 from helix_desktop.tools.permission import ActionEffect, ToolAction
 from helix_desktop.tools.workspace_tools import WorkspaceTools
-from helix_desktop.workbench import unfinished_bring_back
+from helix_desktop.workbench import copy_files, unfinished_bring_back
 from helix_desktop.workbench.bring_back_planning import (
     NOT_TOUCHED,
     BringBackPlan,
@@ -42,23 +42,6 @@ from helix_desktop.workbench.bring_back_planning import (
     plan_merge,
     repair_moves,
 )
-from helix_desktop.workbench.copy_files import (
-    DISCARDED,
-    CopyStatus,
-    FolderCopy,
-    create_copy_files,
-    find_checkouts,
-    find_git_file_missing_from_checkpoint,
-    is_brought_back,
-    list_changed_files,
-    list_folder_copies,
-    list_names_by_root,
-    put_back_files_of_copy,
-    read_copy_description,
-    read_copy_status,
-    remember_brought_back,
-    save_copy_description,
-)
 from helix_desktop.workbench.open_sessions import OpenSessions
 from helix_desktop.workbench.undo_and_change_list import COPIES
 from helix_desktop.workbench.unfinished_bring_back import UnfinishedBringBack
@@ -66,7 +49,7 @@ from helix_desktop.workbench.unfinished_bring_back import UnfinishedBringBack
 APPLY = "apply_agent_changes"
 _TITLE = "Changes from a copy"
 MOST_SAID = 4_000  # This many bytes of the output of a copy's set-up command are shown.
-OpenCopyTools = Callable[[FolderCopy], Awaitable[WorkspaceTools]]
+OpenCopyTools = Callable[[copy_files.FolderCopy], Awaitable[WorkspaceTools]]
 
 
 class CopiesWorkbench(Protocol):
@@ -99,13 +82,13 @@ class CopiesInUse:
         for name in tuple(self._kits):
             await self._kits.pop(name).aclose()
 
-    def list_copies(self) -> list[FolderCopy]:
+    def list_copies(self) -> list[copy_files.FolderCopy]:
         """Return all copies, newest first, including those that a crash left incomplete."""
-        found = list_folder_copies(self._bench.workspace)
+        found = copy_files.list_folder_copies(self._bench.workspace)
         self.labels = {copy.id: copy.label for copy in found if copy.is_whole}
         return found
 
-    def find_copy(self, name: str) -> FolderCopy | None:
+    def find_copy(self, name: str) -> copy_files.FolderCopy | None:
         return next((copy for copy in self.list_copies() if copy.id == name), None) if name else None
 
     # --- Making copies, and the tools that work in them
@@ -118,7 +101,9 @@ class CopiesInUse:
             if name not in self._kits:
                 copy = await asyncio.to_thread(self.find_copy, name)
                 # If there is no such copy here, another machine chose its name, which may not be allowed in a path.
-                self._kits[name] = await self._open_copy_tools(copy or FolderCopy(name, self._folder / "none"))
+                self._kits[name] = await self._open_copy_tools(
+                    copy or copy_files.FolderCopy(name, self._folder / "none")
+                )
         return self._kits[name]
 
     def tools_of_copy(self, name: str) -> WorkspaceTools:
@@ -136,22 +121,22 @@ class CopiesInUse:
     async def put_back_after_merge(self, name: str) -> None:
         """Put back what was set aside for a merge that the agent has finished or aborted since."""
         if name and any((self._folder / name).glob("aside-*/*")) and (copy := self.find_copy(name)) is not None:
-            await asyncio.to_thread(put_back_files_of_copy, copy)
+            await asyncio.to_thread(copy_files.put_back_files_of_copy, copy)
 
-    async def create_copy(self, name: str, *, with_changes: bool = False, parent: str = "") -> FolderCopy:
+    async def create_copy(self, name: str, *, with_changes: bool = False, parent: str = "") -> copy_files.FolderCopy:
         """Copy the folders of the copy `parent`, or the user's. A failure leaves nothing behind."""
         kit = await self.get_or_open_tools(parent)
         folder = self._folder / name
         if await asyncio.to_thread(self.find_copy, name) is not None:
             raise ActionRefused(f"There is already a copy named {name}.")
         try:
-            copy = await asyncio.to_thread(create_copy_files, folder, kit, with_changes, parent)
+            copy = await asyncio.to_thread(copy_files.create_copy_files, folder, kit, with_changes, parent)
             tools = self._kits[name] = await self._open_copy_tools(replace(copy, is_whole=True))
             if (checkpoints := tools.resources.checkpoints) is not None:
                 await checkpoints.ensure_first_check()
                 start = checkpoints.latest_checkpoint if checkpoints.is_ready else None
                 copy = replace(copy, start=start.hex if start else "")
-            await asyncio.to_thread(save_copy_description, copy := replace(copy, is_whole=True))
+            await asyncio.to_thread(copy_files.save_copy_description, copy := replace(copy, is_whole=True))
             self.labels[name] = copy.label
             self._new.add(name)
         except BaseException:
@@ -177,8 +162,8 @@ class CopiesInUse:
 
     # --- What a copy contains
 
-    async def read_copy_status(self, copy: FolderCopy) -> CopyStatus:
-        return await asyncio.to_thread(read_copy_status, copy)
+    async def read_copy_status(self, copy: copy_files.FolderCopy) -> copy_files.CopyStatus:
+        return await asyncio.to_thread(copy_files.read_copy_status, copy)
 
     async def describe_copy_of_agent(self, session: Session) -> str:
         """Return what the parent of a sub-agent is told of its copy, or nothing if it has none of its own."""
@@ -190,7 +175,7 @@ class CopiesInUse:
         shown = copying.name_some_files(names)
         return f"[It worked in a copy of the folders. These files are different there, and not in yours: {shown}. To have them in yours, call {APPLY} with the agent {copy.id}. The user can do it with “Bring back…” in that conversation.]"
 
-    async def read_status_of_copies(self) -> dict[str, CopyStatus]:
+    async def read_status_of_copies(self) -> dict[str, copy_files.CopyStatus]:
         """Return the status of each copy, with files that other copies have changed as well."""
         copies = await asyncio.to_thread(self.list_copies)
         found = {copy.id: await self.read_copy_status(copy) for copy in copies}
@@ -203,7 +188,7 @@ class CopiesInUse:
         for copy in await asyncio.to_thread(self.list_copies):
             if copy.id == name or copy.id not in self._changed:
                 with suppress(ActionRefused):  # If a copy is damaged, `read_copy_status` reports it.
-                    self._changed[copy.id] = await asyncio.to_thread(list_changed_files, copy)
+                    self._changed[copy.id] = await asyncio.to_thread(copy_files.list_changed_files, copy)
         self._compare_copies()
 
     def _compare_copies(self) -> None:
@@ -250,33 +235,37 @@ class RepositoryCopies(CopiesInUse):
         said = await self._carry_out_plan(copy, plan, session)
         return ToolOutput(" ".join(said), source=row.title)
 
-    async def _brought_and_present_versions(self, copy: FolderCopy) -> tuple[Checkpoints, BroughtVersions, Tree]:
+    async def _brought_and_present_versions(
+        self, copy: copy_files.FolderCopy
+    ) -> tuple[Checkpoints, BroughtVersions, Tree]:
         """Return the copy's checkpoints, what the user's folders have of it, and its files as they are now."""
         checkpoints = (await self.get_or_open_tools(copy.id)).resources.checkpoints
         if checkpoints is None or not copy.start:
             raise ActionRefused("Checkpoints leave out this repository copy.", remedy=f"{NOT_TOUCHED} Merge the copy.")
-        await asyncio.to_thread(put_back_files_of_copy, copy)
+        await asyncio.to_thread(copy_files.put_back_files_of_copy, copy)
         await checkpoints.ensure_first_check()
         await checkpoints.check_for_changes(thorough=True)
         start = await checkpoints.read_checkpoint_state(Digest.from_hex(copy.start))
         return checkpoints, BroughtVersions(start, copy.brought, copy.replaced), checkpoints.folders.known_items()
 
-    async def _changes_in_copy(self, copy: FolderCopy) -> tuple[BroughtVersions, list[PathChange]]:
+    async def _changes_in_copy(self, copy: copy_files.FolderCopy) -> tuple[BroughtVersions, list[PathChange]]:
         """Return what differs from what was brought back last, without files that git ignores."""
         checkpoints, versions, now = await self._brought_and_present_versions(copy)
-        listed = await asyncio.to_thread(list_names_by_root, copy)
-        if uncovered := await asyncio.to_thread(find_git_file_missing_from_checkpoint, checkpoints.roots, now, listed):
+        listed = await asyncio.to_thread(copy_files.list_names_by_root, copy)
+        if uncovered := await asyncio.to_thread(
+            copy_files.find_git_file_missing_from_checkpoint, checkpoints.roots, now, listed
+        ):
             raise ActionRefused(
                 f"Checkpoints leave out {printable_path(uncovered)}.",
                 remedy=f"{NOT_TOUCHED} Commit the file in the copy and merge the copy instead, or move the file out of the copy.",
             )
         changes = compare_trees(versions.latest_versions(), now)
-        wanted = {change for change in changes if is_brought_back(change, listed)}
+        wanted = {change for change in changes if copy_files.is_brought_back(change, listed)}
         above = {str(folder) for change in wanted for folder in PurePosixPath(change.path).parents}
         return versions, [each for each in changes if each in wanted or (each.path in above and each.before is None)]
 
     async def bring_back(
-        self, copy: FolderCopy, way: str, message: str = "", conflicts: str = "leave"
+        self, copy: copy_files.FolderCopy, way: str, message: str = "", conflicts: str = "leave"
     ) -> tuple[str, ...]:
         """Apply, merge, rebase or discard it (`way`). Returns sentences. If refused, the user's files are unchanged.
 
@@ -293,7 +282,7 @@ class RepositoryCopies(CopiesInUse):
             return await self._discard_copy(copy)
         return await self._merge_copy(copy, message, rebase=way == "rebase")
 
-    async def list_files_not_brought_back(self, copy: FolderCopy) -> Sequence[str]:
+    async def list_files_not_brought_back(self, copy: copy_files.FolderCopy) -> Sequence[str]:
         """Return the files that are different in a copy from what was brought back last."""
         if not copy.is_whole:
             return ()
@@ -304,11 +293,11 @@ class RepositoryCopies(CopiesInUse):
         files = [one for one in changes if not {PathKind.FOLDER}.issuperset(each.kind for each in one[1:] if each)]
         return [printable_path(change.path.partition("/")[2]) for change in files]
 
-    async def find_conflicts(self, copy: FolderCopy) -> Sequence[str]:
+    async def find_conflicts(self, copy: copy_files.FolderCopy) -> Sequence[str]:
         """Return the files that cannot be applied, because the user has changed them as well."""
         return (await self._plan_changes(copy)).conflicting_names
 
-    async def _merge_copy(self, copy: FolderCopy, message: str, *, rebase: bool) -> tuple[str, ...]:
+    async def _merge_copy(self, copy: copy_files.FolderCopy, message: str, *, rebase: bool) -> tuple[str, ...]:
         versions = None
         with suppress(ActionRefused):  # A copy without checkpoints is merged as well.
             _, versions, _ = await self._brought_and_present_versions(copy)
@@ -320,13 +309,13 @@ class RepositoryCopies(CopiesInUse):
         await self._remember_merge(copy, versions)
         return said
 
-    async def _remember_merge(self, copy: FolderCopy, versions: BroughtVersions | None) -> None:
+    async def _remember_merge(self, copy: copy_files.FolderCopy, versions: BroughtVersions | None) -> None:
         changes = list[PathChange]()
         if versions is not None:
             _, _, now = await self._brought_and_present_versions(copy)
             merged = [f"{at}/" for at, (number, _) in enumerate(copy.places) if copy.repositories[number].base]
             changes = [one for one in compare_trees(versions.latest_versions(), now) if one.path.startswith((*merged,))]
-        await asyncio.to_thread(remember_brought_back, copy, changes, is_merged=True)
+        await asyncio.to_thread(copy_files.remember_brought_back, copy, changes, is_merged=True)
         await self.refresh_changed_files(copy.id)
 
     # --- After a kill
@@ -334,7 +323,7 @@ class RepositoryCopies(CopiesInUse):
     async def finish_interrupted_work(self) -> None:
         """Record what a killed program wrote to the user's folders, and delete what it was deleting."""
         for copy in await asyncio.to_thread(self.list_copies):
-            if copy.folder.name.endswith(DISCARDED):
+            if copy.folder.name.endswith(copy_files.DISCARDED):
                 await asyncio.to_thread(delete_folder_tree, copy.folder, ignore_errors=True)
                 continue
             try:
@@ -350,7 +339,7 @@ class RepositoryCopies(CopiesInUse):
             if (checkpoints := (await self.get_or_open_tools(copy.id)).resources.checkpoints) is not None:
                 await checkpoints.ensure_first_check()
 
-    async def _settle_unfinished(self, copy: FolderCopy) -> FolderCopy:
+    async def _settle_unfinished(self, copy: copy_files.FolderCopy) -> copy_files.FolderCopy:
         """Record what a killed program wrote from one copy. Returns it as it is described afterwards."""
         begun = await asyncio.to_thread(unfinished_bring_back.read_unfinished_bring_back, copy.folder)
         if begun is None:
@@ -359,9 +348,9 @@ class RepositoryCopies(CopiesInUse):
             await self._settle_merge(copy, begun)
         else:
             await self._settle_apply(copy, begun)
-        return await asyncio.to_thread(read_copy_description, copy.folder)
+        return await asyncio.to_thread(copy_files.read_copy_description, copy.folder)
 
-    async def _settle_merge(self, copy: FolderCopy, begun: UnfinishedBringBack) -> None:
+    async def _settle_merge(self, copy: copy_files.FolderCopy, begun: UnfinishedBringBack) -> None:
         if is_moved := await asyncio.to_thread(repair_moves, begun.moves):
             versions = None
             with suppress(ActionRefused):
@@ -375,7 +364,7 @@ class RepositoryCopies(CopiesInUse):
             else "The program was ended while it merged a copy. Your branch does not have the copy's commits yet. You can merge the copy again."
         )
 
-    async def _settle_apply(self, copy: FolderCopy, begun: UnfinishedBringBack) -> None:
+    async def _settle_apply(self, copy: copy_files.FolderCopy, begun: UnfinishedBringBack) -> None:
         checkpoints = (await self.get_or_open_tools(copy.parent)).resources.checkpoints
         if checkpoints is None or not checkpoints.is_undo_available or not copy.is_of(checkpoints.roots):
             return
@@ -387,9 +376,9 @@ class RepositoryCopies(CopiesInUse):
             )
         taken = [change for change in begun.taken if change.path not in unwritten]
         steps = [step for step in begun.steps if step.path not in unwritten]
-        await asyncio.to_thread(remember_brought_back, copy, taken, steps)
+        await asyncio.to_thread(copy_files.remember_brought_back, copy, taken, steps)
 
-    def _check_nobody_works_in(self, copy: FolderCopy) -> None:
+    def _check_nobody_works_in(self, copy: copy_files.FolderCopy) -> None:
         working = any(not each.is_idle for each in self._bench.sessions if each.conversation.state.own_copy == copy.id)
         if working or (copy.id in self._kits and self._kits[copy.id].commands.running_in_background):
             raise ActionRefused(
@@ -397,7 +386,7 @@ class RepositoryCopies(CopiesInUse):
                 remedy="Stop it first, or wait until it has ended.",
             )
 
-    async def _plan_changes(self, copy: FolderCopy, conflicts: str = "leave") -> BringBackPlan:
+    async def _plan_changes(self, copy: copy_files.FolderCopy, conflicts: str = "leave") -> BringBackPlan:
         """Return what to write to the folders that the copy was made from."""
         self._check_nobody_works_in(copy)
         versions, changes = await self._changes_in_copy(copy)
@@ -417,14 +406,16 @@ class RepositoryCopies(CopiesInUse):
         changes += [PathChange(path, None, now.get(path)) for path in copy.brought if path not in paths]
         return await plan_merge(checkpoints, sorted(changes, key=lambda each: each.path), versions, conflicts)
 
-    async def _carry_out_plan(self, copy: FolderCopy, plan: BringBackPlan, session: Session | None) -> tuple[str, ...]:
+    async def _carry_out_plan(
+        self, copy: copy_files.FolderCopy, plan: BringBackPlan, session: Session | None
+    ) -> tuple[str, ...]:
         """`session`: its conversation can undo this. Without one, a new conversation can."""
         taken = [change for change in plan.changes if change not in plan.conflicts]
         conversation, seq = (session.id, session.conversation.state.seq) if session else (new_conversation_id(), 0)
         above = unfinished_bring_back.folders_above(plan.checkpoints, plan.steps)
         begun = UnfinishedBringBack((), conversation, seq, [*plan.steps, *above], taken)
         said = await self._restore_planned_steps(copy, plan, begun) if plan.steps else ()
-        await asyncio.to_thread(remember_brought_back, copy, taken, plan.steps)
+        await asyncio.to_thread(copy_files.remember_brought_back, copy, taken, plan.steps)
         if names := plan.conflicting_names:
             raise ActionRefused(
                 f"These files were changed both in your folder and in the copy: {copying.name_some_files(names)}.",
@@ -433,7 +424,7 @@ class RepositoryCopies(CopiesInUse):
         return said or ("There are no changes to bring back.",)
 
     async def _restore_planned_steps(
-        self, copy: FolderCopy, plan: BringBackPlan, begun: UnfinishedBringBack
+        self, copy: copy_files.FolderCopy, plan: BringBackPlan, begun: UnfinishedBringBack
     ) -> tuple[str, ...]:
         checkpoints, steps = plan.checkpoints, plan.steps
         await asyncio.to_thread(begun.save_in_copy, copy.folder)
@@ -466,7 +457,7 @@ class RepositoryCopies(CopiesInUse):
             await session.conversation.append_facts(*facts)
         return session.conversation.state.title
 
-    async def _discard_copy(self, copy: FolderCopy) -> tuple[str, ...]:
+    async def _discard_copy(self, copy: copy_files.FolderCopy) -> tuple[str, ...]:
         """Store the content, then rename and delete the copy. A crash in between is harmless."""
         if copy.problem:
             raise ActionRefused(
@@ -477,7 +468,7 @@ class RepositoryCopies(CopiesInUse):
         kit = self._kits.pop(copy.id, None)
         if kit is not None:
             await kit.aclose()
-        gone = copy.folder.with_name(copy.folder.name.removesuffix(DISCARDED) + DISCARDED)
+        gone = copy.folder.with_name(copy.folder.name.removesuffix(copy_files.DISCARDED) + copy_files.DISCARDED)
         await asyncio.to_thread(copy.folder.rename, gone)
         await asyncio.to_thread(delete_folder_tree, gone, ignore_errors=True)
         self.labels.pop(copy.id, None)
@@ -487,12 +478,12 @@ class RepositoryCopies(CopiesInUse):
         self._compare_copies()
         return (*kept, "The copy was deleted.")
 
-    async def _store_bundles_of_copy(self, copy: FolderCopy) -> list[str]:
+    async def _store_bundles_of_copy(self, copy: copy_files.FolderCopy) -> list[str]:
         """Store a bundle of each repository with what is only in the copy, committed or not."""
         if any(not made.base for made in copy.repositories) and (await self._changes_in_copy(copy))[1]:
             raise ActionRefused("This copy is not a git repository.", remedy="Bring the copy's changes back to your folder first.")  # fmt: skip
         said = []
-        for source, checkout, made in find_checkouts(copy):
+        for source, checkout, made in copy_files.find_checkouts(copy):
             if bundle := await asyncio.to_thread(copying.commit_and_bundle_copy, source, checkout, made):
                 origin = EntryOrigin("copy", f"copy of {made.source}", GIT_BUNDLE)
                 stored = await self._bench.workspace.cache.store_content(bundle, origin)

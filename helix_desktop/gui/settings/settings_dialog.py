@@ -9,6 +9,7 @@ from helix_desktop.gui.common import widgets
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.model_setup_port import ModelChoice, ModelSetupPort
 from helix_desktop.gui.rows_and_columns import build_column, build_row
+from helix_desktop.gui.settings import workspace_settings_pages
 from helix_desktop.gui.settings.about_page import AboutPage
 from helix_desktop.gui.settings.installation_port import Installation
 from helix_desktop.gui.settings.mcp_servers_page import McpServersPage
@@ -20,12 +21,6 @@ from helix_desktop.gui.settings.rules_and_skills_page import RulesAndSkillsPage
 from helix_desktop.gui.settings.settings_page import SettingsPage
 from helix_desktop.gui.settings.shortcuts_page import ShortcutsPage
 from helix_desktop.gui.settings.storage_page import StoragePage
-from helix_desktop.gui.settings.workspace_settings_pages import (
-    CheckpointsPage,
-    InstructionsPage,
-    PolicyPage,
-    TurnLimitsPage,
-)
 from helix_desktop.gui.translation import tr, translate_name
 
 CHANGING_ACTIONS = ("compare-presets", "workspace-folder")  # These actions change what the pages show.
@@ -97,13 +92,13 @@ class SettingsDialog(widgets.TransientDialog):
         if (bench := window.current_workbench) is not None:
             self._add_page_group(bench.name)
             add("models", lambda: ModelsPage(window, bench, self._models))
-            add("instructions", lambda: InstructionsPage(bench, doing))
-            add("policy", lambda: PolicyPage(bench, doing))
+            add("instructions", lambda: workspace_settings_pages.InstructionsPage(bench, doing))
+            add("policy", lambda: workspace_settings_pages.PolicyPage(bench, doing))
             add("permissions", lambda: PermissionsPage(bench, program, doing))
             add("brought", lambda: RulesAndSkillsPage(window.theme, bench, doing))
             add("servers", lambda: McpServersPage(bench, program, doing))
-            add("limits", lambda: TurnLimitsPage(bench, doing))
-            add("checkpoints", lambda: CheckpointsPage(bench, doing))
+            add("limits", lambda: workspace_settings_pages.TurnLimitsPage(bench, doing))
+            add("checkpoints", lambda: workspace_settings_pages.CheckpointsPage(bench, doing))
             add("storage", lambda: StoragePage(bench, program, doing))
         self._add_page_group("Helix Desktop")
         add("about", lambda: AboutPage(program, doing))
