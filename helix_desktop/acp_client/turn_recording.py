@@ -56,9 +56,6 @@ class AcpCall:
             self.id, name[:LONGEST_NAME], json.dumps(arguments, ensure_ascii=False)[:LONGEST_ARGUMENTS]
         )
 
-    def shows_terminal(self, terminal: str) -> bool:
-        return any(text_at(each, "terminalId") == terminal for each in objects_at(self.told, "content"))
-
     @property
     def differences(self) -> list[dict[str, Any]]:
         """What the call changes in files, according to the agent."""
@@ -167,7 +164,8 @@ class TurnRecorder:
         await self.record_finished_parts()
 
     def _find_call_of_terminal(self, terminal_id: str) -> AcpCall | None:
-        return next((call for call in self._calls.values() if call.shows_terminal(terminal_id)), None)
+        shown = ((call, text_at(each, "terminalId")) for call in self._calls.values() for each in objects_at(call.told, "content"))  # fmt: skip
+        return next((call for call, terminal in shown if terminal == terminal_id), None)
 
     def notify_of_terminal_output(self, terminal_id: str, text: str) -> None:
         if (call := self._find_call_of_terminal(terminal_id)) is not None:

@@ -592,7 +592,8 @@ class MainWindow(WindowFrame):
             self.current_activity.mark_failure_seen(name)
             searched, facts = ("keys", bench.id, name), session.conversation.state.facts
             new = facts[self.state_file.get_remembered(*searched, default=0) :]
-            if new and (row := self.find_row_of_conversation(name)) is not None and row.agent:
+            row = self.find_row_of_conversation(name)
+            if new and row is not None and (row.agent or row.recorded_from):
                 self.state_file.remember_value(*searched, value=len(facts))
                 self.conversation_actions.offer_to_forget_keys(bench, new)
         if chat is self.chat:

@@ -84,6 +84,7 @@ class HistoryRecorder:
         command: Sequence[str],
         places: HistoryPlaces,
         importing: "ImportingProcess | None" = None,
+        past: "HistoryRecorder | None" = None,
     ) -> None:
         self._where, self._places = where, places
         self._importing = importing or ImportingProcess([*command, "recorder", "--run"])
@@ -97,8 +98,10 @@ class HistoryRecorder:
         self._settings_read = -SETTINGS_SECONDS
         self._end_read = self._end_write = -1  # A pipe that ends the wait for a change.
         self._failures = self._deaths = 0
-        self.last_import, self.trouble = 0.0, ""
-        self.damaged, self.keys = dict[str, None](), dict[str, None]()  # Sentences, each once.
+        self.trouble = ""
+        self.last_import: float = past.last_import if past else 0.0
+        self.damaged: dict[str, None] = past.damaged if past else {}  # Sentences, also of the recorder before.
+        self.keys: dict[str, None] = past.keys if past else {}
 
     def start_recording(self) -> None:
         self._end_read, self._end_write = os.pipe()

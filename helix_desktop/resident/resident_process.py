@@ -122,12 +122,12 @@ class Resident:
 
     async def start_or_stop_recorder(self) -> None:
         async with self._changing_recorder:
-            if self._recorder is not None:
-                await asyncio.to_thread(self._recorder.stop_recording)
+            if (past := self._recorder) is not None:
+                await asyncio.to_thread(past.stop_recording)
                 self._recorder, self._may_end = None, True
             if ProgramSettings(self._where.settings_file)[RECORDER]:
                 command = wrapped_agent.command_of_this_program(self._where)
-                self._recorder = HistoryRecorder(self._where, command, HistoryPlaces.of_this_user())
+                self._recorder = HistoryRecorder(self._where, command, HistoryPlaces.of_this_user(), past=past)
                 self._recorder.start_recording()
         self._update_gateway_and_stop_if_unneeded()
 

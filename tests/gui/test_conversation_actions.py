@@ -151,7 +151,7 @@ def test_keys_in_a_recorded_conversation_are_offered_once_to_be_forgotten(
     session.append(UserSaid((Text(f"my key is {key}", 8),)))
     window.show_session_or_new(session)
     assert window.notices.isHidden(), "the user's own conversation"
-    bench.rows[session.id] = replace(bench.rows[session.id], agent="Claude Code")
+    bench.rows[session.id] = replace(bench.rows[session.id], recorded_from="Claude Code")
     window.show_session_or_new(session)
     assert window.notices.shown_text == "This conversation contains text that looks like keys: ghp_aB3…3d"
     window.notices.run_notice_action()

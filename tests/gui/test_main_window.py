@@ -1244,11 +1244,11 @@ def test_the_cache_page_says_quietly_that_its_limit_is_passed(window: MainWindow
     assert not over.isVisible()
 
 
-@pytest.mark.parametrize("agent", ["", "claude-code"])
+@pytest.mark.parametrize("agent", ["", "Claude Code"])
 def test_deleting_speaks_of_an_agents_files_only_if_an_agent_wrote_the_conversation(
     window: MainWindow, bench: FakeWorkbench, agent: str
 ) -> None:
-    bench.rows["flaky"] = replace(bench.rows["flaky"], agent=agent, trashed=True)
+    bench.rows["flaky"] = replace(bench.rows["flaky"], recorded_from=agent, trashed=True)
     window.sidebar.conversation_action_wanted.emit("delete", "flaky")
     text = window.findChildren(QMessageBox)[-1].text()
     assert ("the recorder saves only what is new" in text) is bool(agent)

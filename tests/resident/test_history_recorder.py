@@ -266,6 +266,10 @@ async def test_a_resident_that_is_told_several_times_at_once_has_one_recorder(
     ProgramSettings(where.settings_file).change_setting(RECORDER, value=True)
     resident = Resident(where, GatewayKeeper([]), ScheduleKeeper(where.data, []))
     await asyncio.gather(*(resident.start_or_stop_recorder() for _ in range(4)))
+    assert resident._recorder is not None
+    resident._recorder.keys["a key"] = None
+    await resident.start_or_stop_recorder()
+    assert resident.resident_status_as_json()["recorder"]["keys"] == ["a key"], "`recorder on` starts it twice"
     assert [thread.name for thread in threading.enumerate()].count("watch histories") == 1
     await resident.aclose()
     assert "watch histories" not in {thread.name for thread in threading.enumerate()}
