@@ -776,7 +776,7 @@ async def _open_folder_tools(
 
     async def record_changes(conversation: str, fact: facts.FilesChanged) -> None:
         if (bench := workbench_of(workspace)) is not None:
-            with suppress(HelixError):  # The conversation may have been deleted meanwhile.
+            with suppress(NotFound):  # The conversation may have been deleted meanwhile.
                 there = (one.fact for one in await bench.read_conversation_facts(conversation))
                 same = (one for one in there if isinstance(one, facts.FilesChanged) and one.call == fact.call)
                 if all(one.difference.digest != fact.difference.digest for one in same):

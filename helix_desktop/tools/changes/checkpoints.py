@@ -107,6 +107,10 @@ class Checkpoints:
         """Check all files for the first time. Afterwards, `progress` says why if that was not possible."""
         if not self.is_ready:
             await self.check_for_changes(thorough=True)
+        with suppress(HelixError):  # On a full disk, it is tried again before the next step.
+            await self._record_interrupted_steps()
+
+    async def _record_interrupted_steps(self) -> None:
         async with self._recording:
             while self._interrupted and self.record_changes is not None:
                 step, fact = self._interrupted[0]
@@ -227,8 +231,9 @@ class Checkpoints:
     async def record_end_of_step(self, step: OpenStep) -> None:
         """Record what a command in the background changed, which may have ended between two turns."""
         if (fact := await self.end_step(step)) is not None and self.record_changes is not None:
-            await self.record_changes(step.conversation, fact)
-            self.steps.forget_recorded_change(fact)
+            with suppress(HelixError):  # Otherwise, the next start records it.
+                await self.record_changes(step.conversation, fact)
+                self.steps.forget_recorded_change(fact)
 
     async def build_change_fact(
         self,

@@ -12,6 +12,7 @@ import pytest
 
 from helix_desktop.engine.changes import folder_state
 from helix_desktop.engine.facts import FilesChanged
+from helix_desktop.errors import StoreFailed
 from helix_desktop.tools.changes.change_attribution import OpenStep
 from helix_desktop.tools.changes.checkpoint_coverage import CheckpointCoverage
 from helix_desktop.tools.changes.checkpoints import Checkpoints
@@ -26,10 +27,13 @@ class Killed:
     def __init__(self, net: Net, tmp_path: Path) -> None:
         self.net, self.steps_file = net, tmp_path / "steps.json"
         self.recorded: Recorded = []
+        self.is_disk_full = False
         self.started = self.begin()
 
     def begin(self, coverage: CheckpointCoverage | None = None) -> Checkpoints:
         async def record(conversation: str, fact: FilesChanged) -> None:
+            if self.is_disk_full:
+                raise StoreFailed("The disk is full.")
             self.recorded.append((conversation, fact))
 
         wanted = coverage or CheckpointCoverage()
@@ -94,6 +98,23 @@ async def test_what_was_recorded_but_is_not_in_the_journal_is_recorded_as_it_was
     assert await killed.start_again() == [("conversation 1", "1", "command", ["0/old"])]
     assert fact is not None
     assert killed.recorded[0][1].difference == fact.difference
+
+
+async def test_what_cannot_be_recorded_yet_is_recorded_later(killed: Killed) -> None:
+    await killed.step()
+    (killed.net.folder / "old").write_text("after")
+    killed.is_disk_full = True
+    assert await killed.start_again() == []
+    (killed.net.folder / "theirs").write_text("between two starts")
+    again = killed.begin()
+    await again.ensure_first_check()
+    assert again.is_ready
+    killed.is_disk_full = False
+    step = await again.begin_step("2", "c", "command")
+    assert step is not None
+    assert await again.end_step(step) is None
+    await again.aclose()
+    assert [fact.names for _, fact in killed.recorded] == [("old",)]
 
 
 async def test_what_the_journal_has_is_not_recorded_again(killed: Killed) -> None:
