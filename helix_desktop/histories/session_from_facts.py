@@ -122,6 +122,9 @@ def build_session_from_facts(
             shown[fold.cover.seq] = fold.text
     said = list(openai_chat_export.list_messages_in_order(recorded_facts))
     messages = [_message_of_fact(one, read_content, shown.get(one.seq, ""), imported=bool(origin.kind)) for one in said]
+    # A model that was chosen here is named after its provider, which an agent would ask for.
+    chosen = {one.fact.model for one in recorded_facts if isinstance(one.fact, facts.ModelSet)}
+    messages = [replace(one, model=one.model.partition("/")[2]) if one.model in chosen else one for one in messages]
     if system := openai_chat_export.last_system_prompt(recorded_facts):
         messages.insert(0, RecordedMessage("system", system, time=messages[0].time if messages else 0.0))
     compactions = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +15,8 @@ from helix_desktop.engine.facts import (
     Folded,
     FoldKind,
     ModelReplied,
+    ModelRole,
+    ModelSet,
     Origin,
     PartRef,
     Received,
@@ -68,6 +71,16 @@ REPLY = ModelReplied((Text("I look.", 2), CALL), "m", Stop.CALLS, Usage(9))
 RESULT = ToolReturned("c1", stored(OUTPUT), 90)
 DONE = ModelReplied((Text("Done. " * 50, 50),), "m", Stop.END)
 ENDED = TurnEnded(TurnEnd.DONE)
+
+
+def test_a_model_chosen_here_has_the_name_that_its_provider_knows() -> None:
+    """Claude Code asked Anthropic for "anthropic/claude-opus-4-8". A name that another program recorded stays."""
+    chosen = ModelSet(ModelRole.MAIN, "anthropic/claude-opus-4-8", 200_000)
+    here, there = (replace(DONE, model=name) for name in (chosen.model, "anthropic/claude-opus-4.1"))
+    for origin in (HERE, CODEX):
+        found = session(recorded(chosen, said("go"), there, said("on"), here), origin=origin)
+        names = [one.model for one in found.messages if one.role == "assistant"]
+        assert names == ["anthropic/claude-opus-4.1", "claude-opus-4-8"]
 
 
 def test_all_that_was_said_and_done_is_in_it() -> None:
