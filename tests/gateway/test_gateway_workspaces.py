@@ -54,6 +54,17 @@ async def test_of_many_projects_few_stay_open_and_each_opens_again(tmp_path: Pat
         await opened.aclose()
 
 
+async def test_a_workspace_is_open_once_whatever_it_is_called(tmp_path: Path) -> None:
+    where = program_folders.find_program_folders(tmp_path)
+    made = AllWorkspaces(where.workspaces_folder).create_stored_workspace("project")
+    opened = gateway_workspaces.GatewayWorkspaces(where, "", _not_served, _nobody)
+    try:
+        async with opened.hold_workspace_open(made.id) as by_id, opened.hold_workspace_open("project") as by_name:
+            assert by_id is by_name
+    finally:
+        await opened.aclose()
+
+
 async def test_a_workspace_that_is_open_elsewhere_is_used_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -52,6 +52,8 @@ async def test_a_kill_in_the_middle_of_an_answer_leaves_what_was_shown(
         await session.wait_until_idle()
         await desk.aclose()
     assert "".join(shown).startswith(kept["text"])
+    asked = next(each.seq for each in session.all_facts if isinstance(each.fact, UserSaid))
+    assert kept["after"] >= asked, "what stands before the answer would count as its record"
     assert not partial.exists(), "a fact needs no second place"
 
 

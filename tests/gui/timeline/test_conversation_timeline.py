@@ -434,3 +434,27 @@ def test_after_undo_here_the_requests_of_the_agent_are_still_those_of_its_compac
         layers.append([layer[-1] for layer in story.layers])
     assert layers[0] == layers[1] == layers[2]
     assert layers[0][0] > 22_000
+
+
+def test_a_kind_that_is_not_in_the_view_takes_no_room() -> None:
+    written = Written()
+    written.add(UserSaid((Text("x", 100),)))
+    written.add(ModelReplied((Text("y", 10),), "m", Stop.END))
+    story = story_of(written)
+    assert (story.layers[0][-1], story.points[-1] > 100) == (0, True)
+
+
+@pytest.mark.parametrize(("kind", "points_of_fold"), [(FoldKind.HANDOVER, 2), (FoldKind.EXCERPT, 1)])
+def test_the_line_falls_where_a_fold_began_but_not_for_what_was_never_sent_whole(
+    kind: FoldKind, points_of_fold: int
+) -> None:
+    written = Written()
+    written.add(ConversationStarted("x"))
+    written.add(UserSaid((Text("x", 100),)))
+    written.output(1)
+    before = len(story_of(written).points)
+    cover = PartRef(len(written.facts)) if kind is FoldKind.EXCERPT else Span(2, len(written.facts))
+    written.add(Folded("f", kind, cover, "short", 5, 5_000))
+    story = story_of(written)
+    assert len(story.points) == before + points_of_fold
+    assert story.points[-1] < used(story, len(written.facts) - 1)

@@ -189,3 +189,14 @@ def test_an_excerpt_names_the_call_or_the_attachment_it_is_of() -> None:
     written.add(Folded("e1", FoldKind.EXCERPT, PartRef(out), "…", 400, 5_000))
     titles = [fold_sentences.describe_event_title(event) for event in story_of(written).events if event.current_folds]
     assert titles == ["Excerpt: build.log", "Excerpt: read_file src/7.rs"]
+
+
+@pytest.mark.parametrize(("before", "is_said"), [(0.0004, False), (0.0006, True), (0.0, False)])
+def test_what_is_less_than_a_tenth_of_a_cent_is_not_said_of_the_time_before(
+    written: Written, monkeypatch: pytest.MonkeyPatch, before: float, *, is_said: bool
+) -> None:
+    story = story_of(written)
+    monkeypatch.setattr(story, "costs_at_point", lambda _point: (1.0, before))
+    said = fold_sentences.describe_costs_at_point(story, 0)
+    assert said.startswith("$1.00 so far")
+    assert ("before import or fork" in said) is is_said
