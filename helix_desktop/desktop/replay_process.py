@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from helix_desktop.engine.facts import Recorded
 from helix_desktop.engine.sha256_digest import Digest
@@ -55,16 +55,14 @@ async def _run_replay_process(options: Sequence[str], total: int, report: Callab
     )
     said: list[str] = []
 
-    async def read_process_output(stream: asyncio.StreamReader | None) -> bytes:
-        return await stream.read() if stream is not None else b""
-
     async def follow_process_progress(stream: asyncio.StreamReader | None) -> None:
         while stream is not None and (line := await stream.readline()):
             said.append(line.decode("utf-8", "replace").strip())
             report(min(len(said), total), total)
 
     try:
-        output, _ = await asyncio.gather(read_process_output(process.stdout), follow_process_progress(process.stderr))
+        reading = cast(asyncio.StreamReader, process.stdout).read()
+        output, _ = await asyncio.gather(reading, follow_process_progress(process.stderr))
         if await process.wait():
             raise StoreFailed(tr("The replay failed: {why}", why=told(" ".join(said[-3:])[:500])))
         return dict(await asyncio.to_thread(json.loads, output))

@@ -249,7 +249,8 @@ class LocalAgentConversations:
     ) -> None:
         """Record long histories in parts, one commit each, so that an aborted request can be continued later."""
         many = _is_long_history(messages, track)
-        together = many or _are_several_short(messages[len(track.chain) :])
+        fresh = messages[len(track.chain) :]  # Several that need no model to shorten them are written together.
+        together = many or (len(fresh) > 1 and sum(len(p.text) for one in fresh for p in one.pieces) <= COUNTED_HERE)
         while (known := len(track.chain)) < len(messages):
             if many:  # A session's first request waits for several of these.
                 for _ in range(round(FIRST_REQUEST_SECONDS / QUIET_SECONDS) + 1):  # It may be quiet sooner or later.
@@ -490,11 +491,6 @@ def _digests_of_results(messages: Sequence[Wired]) -> dict[str, Digest]:
 def _is_long_history(messages: Sequence[Wired], track: KnownMessages) -> bool:
     """Whether so many messages are new that it is sent, without folds, before they are recorded."""
     return len(messages) - len(track.chain) > LONG_HISTORY_MESSAGES + len(track.chain) // 50
-
-
-def _are_several_short(messages: Sequence[Wired]) -> bool:
-    """Whether these are several messages, and none needs a model to shorten it. They are then written together."""
-    return len(messages) > 1 and sum(len(p.text) for message in messages for p in message.pieces) <= COUNTED_HERE
 
 
 def _end_of_next_batch(messages: Sequence[Wired], first: int) -> int:

@@ -105,6 +105,20 @@ class Theme(QObject):
     def monospaced_font(self, size: float = MONO) -> QFont:
         return self.build_font(size, mono=True)
 
+    def draw_words(
+        self,
+        painter: QPainter,
+        place: QRect | QRectF,
+        words: str,
+        font: QFont,
+        colour: str,
+        how: Qt.AlignmentFlag = Qt.AlignmentFlag.AlignVCenter,
+    ) -> None:
+        """Draws words in a font and a colour, which the painter keeps."""
+        painter.setFont(font)
+        painter.setPen(self.colour_of_token(colour))
+        painter.drawText(place, how, words)
+
     def set_scheme_and_zoom(self, scheme: str, zoom: float) -> None:
         """Sets scheme and zoom together, so that the program is restyled only once."""
         self._scheme = scheme if scheme in SCHEMES else "system"

@@ -163,13 +163,11 @@ class HostedServer:
         """Sign in at the user's request: reconnect, and let `page` open the address that the server names."""
 
         async def open_page_once(address: str) -> None:
-            self._set_status(
-                McpConnectionStatus(McpConnectionState.STARTING, "The sign-in page is open in your browser.")
-            )
+            self._set_status(McpConnectionState.STARTING, "The sign-in page is open in your browser.")
             await page(address)
 
         self._page = open_page_once
-        self._set_status(McpConnectionStatus(McpConnectionState.STARTING))
+        self._set_status(McpConnectionState.STARTING)
         self.reconnect_now()
 
     async def keep_connected(self) -> None:
@@ -179,7 +177,7 @@ class HostedServer:
             began = time.monotonic()
             self._again.clear()
             self._wants_sign_in = False
-            self._set_status(McpConnectionStatus(McpConnectionState.STARTING))
+            self._set_status(McpConnectionState.STARTING)
             try:
                 why = await self._run_server_connection()
             except Exception as error:  # A task handles any error at its top.
@@ -187,7 +185,7 @@ class HostedServer:
                 if not failures:  # Logged once, as it may be our bug.
                     log.info("MCP server %s", self.config.name, exc_info=_error_without_words(error))
             if self._wants_sign_in:
-                self._set_status(McpConnectionStatus(McpConnectionState.SIGN_IN, "Sign-in required."))
+                self._set_status(McpConnectionState.SIGN_IN, "Sign-in required.")
                 await self._again.wait()
                 continue
             failures = 1 if time.monotonic() - began > STEADY_SECONDS else failures + 1
@@ -195,9 +193,8 @@ class HostedServer:
                 failures = 0
                 continue
             pause = RECONNECT_PAUSES[min(failures, len(RECONNECT_PAUSES)) - 1]
-            self._set_status(
-                McpConnectionStatus(McpConnectionState.FAILED, f"{why[:1].upper()}{why[1:]} Retrying in {pause:.0f} s.")
-            )
+            why = f"{why[:1].upper()}{why[1:]} Retrying in {pause:.0f} s."
+            self._set_status(McpConnectionState.FAILED, why)
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await self._again.wait()
@@ -373,7 +370,7 @@ class HostedServer:
             notes.append(f"The list of tools is longer than {MOST_TOOL_BYTES >> 20} MB, so the rest was left out.")
         if len(usable) < len(found):
             notes.append(f"Tools left out because they run only as tasks: {len(found) - len(usable)}.")
-        self._set_status(McpConnectionStatus(McpConnectionState.READY, " ".join(notes), tools=len(usable)))
+        self._set_status(McpConnectionState.READY, " ".join(notes), tools=len(usable))
 
     async def _list_prompts_and_resources(self) -> None:
         """List prompts and resources, if any. A failure does not affect the tools."""
@@ -503,10 +500,10 @@ class HostedServer:
         if type(message).__name__ == "ToolListChangedNotification":
             self._request_relisting()
 
-    def _set_status(self, status: McpConnectionStatus) -> None:
-        self.status = status
-        if status.state is McpConnectionState.FAILED:
-            log.info("the MCP server %s failed: %s", self.config.name, status.why)
+    def _set_status(self, state: McpConnectionState, why: str = "", *, tools: int = 0) -> None:
+        self.status = McpConnectionStatus(state, why, tools)
+        if state is McpConnectionState.FAILED:
+            log.info("the MCP server %s failed: %s", self.config.name, why)
         self.needs.changed()
 
     def _explain_connection_error(self, error: BaseException | None) -> str:

@@ -40,9 +40,7 @@ class ChipLabel(QWidget):
         else:
             painter.setPen(QPen(theme.colour_of_token("line"), 1))
             painter.drawRoundedRect(whole.adjusted(0.5, 0.5, -0.5, -0.5), radius, radius)
-        painter.setFont(theme.build_font(11))
-        painter.setPen(theme.colour_of_token(ink))
-        painter.drawText(whole, Qt.AlignmentFlag.AlignCenter, self._text)
+        theme.draw_words(painter, whole, self._text, theme.build_font(11), ink, Qt.AlignmentFlag.AlignCenter)
         painter.end()
 
     def _restyle_chip(self) -> None:

@@ -211,10 +211,10 @@ class ConversationRowPainter(RowPainter):
         line, rect = index.data(ConversationListRole.ROW), QRect(option.rect)
         theme, px, state = self._theme, self._theme.zoomed_pixels, option.state
         if isinstance(line, ConversationGroupHeading):
-            painter.setFont(theme.build_font(11))
-            painter.setPen(theme.colour_of_token("faint"))
-            box = rect.adjusted(px(16), px(10), -px(16), -px(4))
-            painter.drawText(box, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeading, line.text)
+            box, how = rect.adjusted(px(16), px(10), -px(16), -px(4)), Qt.AlignmentFlag.AlignLeading
+            theme.draw_words(
+                painter, box, line.text, theme.build_font(11), "faint", Qt.AlignmentFlag.AlignVCenter | how
+            )
             return
         running = ConversationActivity(index.data(ConversationListRole.RUNNING))
         card = rect.adjusted(px(8), 0, -px(8), 0)

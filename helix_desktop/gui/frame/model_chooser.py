@@ -123,9 +123,7 @@ class ModelRowPainter(RowPainter):
         self._draw_model_row(painter, rect.adjusted(side, 0, -side, 0), row, row.model)
 
     def _draw_provider_heading(self, painter: QPainter, inner: QRect, heading: str, *, first: bool) -> None:
-        painter.setFont(self._theme.build_font(11))
-        painter.setPen(self._theme.colour_of_token("muted"))
-        painter.drawText(inner, Qt.AlignmentFlag.AlignVCenter, heading)
+        self._theme.draw_words(painter, inner, heading, self._theme.build_font(11), "muted")
         if first:
             words = tr("context window · input / output price per million tokens")
             painter.drawText(inner, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignRight, words)
@@ -133,12 +131,9 @@ class ModelRowPainter(RowPainter):
     def _draw_model_row(self, painter: QPainter, rect: QRect, row: ModelRow, model: ModelChoice) -> None:
         theme, px = self._theme, self._theme.zoomed_pixels
         right = Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignRight
-        painter.setFont(theme.build_font())
-        painter.setPen(theme.colour_of_token("accent" if row.favourite else "muted"))
-        painter.drawText(rect, Qt.AlignmentFlag.AlignVCenter, "★" if row.favourite else "☆")
-        painter.setFont(theme.build_font(12))
-        painter.setPen(theme.colour_of_token("muted"))
-        painter.drawText(rect, right, format_model_price(model))
+        star, colour = ("★", "accent") if row.favourite else ("☆", "muted")
+        theme.draw_words(painter, rect, star, theme.build_font(), colour)
+        theme.draw_words(painter, rect, format_model_price(model), theme.build_font(12), "muted", right)
         window = format_model_window(model)
         painter.drawText(rect.adjusted(0, 0, -px(PRICE), 0), right, window)
         taken = max(QFontMetrics(painter.font()).horizontalAdvance(window) + px(12), px(WINDOW))

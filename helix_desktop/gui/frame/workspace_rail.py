@@ -123,10 +123,9 @@ class WorkspaceButton(QAbstractButton):
         painter.setBrush(self._theme.colour_of_token(name))
         painter.drawEllipse(middle, radius, radius)
         if sign:
-            painter.setPen(self._theme.colour_of_token("panel"))
-            painter.setFont(self._theme.build_font(9, weight=QFont.Weight.Bold))
             box = QRectF(middle.x() - radius, middle.y() - radius, 2 * radius, 2 * radius)
-            painter.drawText(box, Qt.AlignmentFlag.AlignCenter, sign)
+            font = self._theme.build_font(9, weight=QFont.Weight.Bold)
+            self._theme.draw_words(painter, box, sign, font, "panel", Qt.AlignmentFlag.AlignCenter)
 
 
 class WorkspaceRail(QWidget):

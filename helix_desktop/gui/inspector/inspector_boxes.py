@@ -96,9 +96,8 @@ class FigureBox(LayoutBox):
                 painter.setBrush(self._dot)
                 painter.drawEllipse(place)
         figure = f"{self._figure} · {self._more}" if near and self._more else self._figure
-        painter.setFont(ink.text)
-        painter.setPen(ink.token_colour("accent" if self._accent else "muted"))
-        painter.drawText(QRectF(0, 0, self.width, self.height), _MIDDLE | Qt.AlignmentFlag.AlignRight, figure)
+        whole, colour = QRectF(0, 0, self.width, self.height), "accent" if self._accent else "muted"
+        ink.draw_words(painter, whole, figure, ink.text, colour, _MIDDLE | Qt.AlignmentFlag.AlignRight)
         room = self.width - left - QFontMetricsF(ink.text).horizontalAdvance(figure) - ink.scaled_pixels(10)
         painter.setFont(ink.mono if self._mono else ink.text)
         painter.setPen(ink.token_colour("text"))

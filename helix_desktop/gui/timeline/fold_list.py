@@ -77,9 +77,7 @@ class _FoldRowPainter(RowPainter):
         for at, font, colour, drawn in (
             (head, bold, "muted" if undone else "text", name), (after, plain, "faint", said), (below, plain, "muted", text)
         ):  # fmt: skip
-            painter.setFont(font)
-            painter.setPen(theme.colour_of_token(colour))
-            painter.drawText(at, Qt.AlignmentFlag.AlignVCenter, drawn)
+            theme.draw_words(painter, at, drawn, font, colour)
 
 
 class FoldList(QListView):

@@ -352,6 +352,5 @@ class ActionLineBox(LayoutBox):
         self.hot_spots = [HotSpot(QRectF(0, 0, reach + 4, self.height), act, words)]
 
     def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
-        painter.setFont(self.ink.small)
-        painter.setPen(self.ink.token_colour("accent"))
-        painter.drawText(QRectF(0, 0, self.width, self.height), Qt.AlignmentFlag.AlignVCenter, self._words)
+        whole = QRectF(0, 0, self.width, self.height)
+        self.ink.draw_words(painter, whole, self._words, self.ink.small, "accent")

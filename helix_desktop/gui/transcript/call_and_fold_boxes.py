@@ -48,9 +48,8 @@ class ToolCallBox(LayoutBox):
         self._draw_call_words(painter, marks)
         for chip, place in self._chips:
             draw_chip(painter, place, chip, self.ink)
-        painter.setFont(self.ink.text)
-        painter.setPen(self.ink.token_colour(self._outcome_colour_name()))
-        painter.drawText(self._right, _MIDDLE | Qt.AlignmentFlag.AlignRight, self.line.outcome)
+        colour, right = self._outcome_colour_name(), _MIDDLE | Qt.AlignmentFlag.AlignRight
+        self.ink.draw_words(painter, self._right, self.line.outcome, self.ink.text, colour, right)
 
     def _outcome_colour_name(self) -> str:
         if self._act is not None:
@@ -161,9 +160,8 @@ class ExpandableHeaderBox(LayoutBox):
         middle, step = self.height / 2, self.ink.scaled_pixels(3)
         points = [(1, -0.5), (2, 0.5), (3, -0.5)] if self._opened else [(1.5, -1), (2.5, 0), (1.5, 1)]
         painter.drawPolyline([QPointF(x * step, middle + y * step) for x, y in points])
-        painter.setFont(self.ink.small)
-        painter.setPen(self.ink.token_colour("text" if near else "muted"))
-        painter.drawText(QRectF(self._left, 0, self.width, self.height), _MIDDLE, self._words)
+        place, colour = QRectF(self._left, 0, self.width, self.height), "text" if near else "muted"
+        self.ink.draw_words(painter, place, self._words, self.ink.small, colour, _MIDDLE)
 
 
 class ChipRowBox(LayoutBox):

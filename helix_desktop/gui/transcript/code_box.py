@@ -99,10 +99,8 @@ class CodeBox(basic_boxes.LayoutBox):
                     ground = QRectF(0, top, self.width, self.ink.code_line_height)
                     painter.fillRect(ground, self.ink.token_colour(name))
         if self._label:
-            painter.setFont(self.ink.chip)
-            painter.setPen(self.ink.token_colour("muted"))
             line = QRectF(self._side, self.ink.scaled_pixels(7), self.width / 2, self.ink.scaled_pixels(22))
-            painter.drawText(line, Qt.AlignmentFlag.AlignVCenter, self._label)
+            self.ink.draw_words(painter, line, self._label, self.ink.chip, "muted")
         painter.setPen(self.ink.token_colour("text"))
         overlays = [] if marks is drawing_style.NO_MARKS else self.ink.overlay_formats(marks)
         clip = painter.clipBoundingRect()

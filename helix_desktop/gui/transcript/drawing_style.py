@@ -45,6 +45,7 @@ class DrawingStyle:
         self.theme = theme
         self.scaled_pixels = cache(theme.zoomed_pixels)  # A frame needs a hundred lengths.
         self.token_colour = theme.colour_of_token
+        self.draw_words = theme.draw_words
         self.text_line_height = theme.text_zoom * 13 * LINE
         self.code_line_height = theme.text_zoom * 12 * CODE_LINE
         self.text = theme.build_font()

@@ -61,10 +61,8 @@ class FailureCardBox(LayoutBox):
             painter.setPen(Qt.PenStyle.NoPen)
             painter.setBrush(ink.selection_colour)
             painter.drawRoundedRect(QRectF(0, 0, self.width, self.height), ink.scaled_pixels(8), ink.scaled_pixels(8))
-        painter.setFont(ink.name)
-        painter.setPen(ink.token_colour("danger" if self._failed else "text"))
         title = QRectF(self._pad, self._pad, self.width - 2 * self._pad, self._line)
-        painter.drawText(title, Qt.AlignmentFlag.AlignVCenter, self._title)
+        ink.draw_words(painter, title, self._title, ink.name, "danger" if self._failed else "text")
         if self._body is not None:
             below = QPointF(self._pad, self._pad + self._line + ink.scaled_pixels(2))
             painter.translate(below)
@@ -76,6 +74,4 @@ class FailureCardBox(LayoutBox):
     def _draw_card_button(self, painter: QPainter, hot: HotSpot, *, near: bool) -> None:
         ink = self.ink
         ink.draw_frame(painter, hot.place, "window" if near else "panel", 8, edge="edge")
-        painter.setFont(ink.text)
-        painter.setPen(ink.token_colour("text"))
-        painter.drawText(hot.place, Qt.AlignmentFlag.AlignCenter, hot.name)
+        ink.draw_words(painter, hot.place, hot.name, ink.text, "text", Qt.AlignmentFlag.AlignCenter)

@@ -101,9 +101,7 @@ class HoverBar(LayoutBox):
         """Draws the bar, with a background and an `edge` for the button under the pointer or with the focus."""
         ink = self.ink
         ink.draw_frame(painter, QRectF(0.5, 0.5, self.width - 1, self.height - 1), "panel", 6)
-        painter.setFont(ink.chip)
-        painter.setPen(ink.token_colour("muted"))
-        painter.drawText(self._words, Qt.AlignmentFlag.AlignVCenter, self.text)
+        ink.draw_words(painter, self._words, self.text, ink.chip, "muted")
         for button, place in self._signs:
             if is_pointed := pointed is not None and pointed.place == place:
                 ink.draw_frame(painter, place.adjusted(1.5, 2.5, -1.5, -2.5), "selected", 4, edge=edge)
@@ -114,9 +112,8 @@ class HoverBar(LayoutBox):
     ) -> None:
         ink = self.ink
         if button.symbol:
-            painter.setFont(ink.chip)
-            painter.setPen(ink.token_colour("faint" if button.act is None and button.name else "text"))
-            painter.drawText(place, Qt.AlignmentFlag.AlignCenter, button.symbol)
+            colour = "faint" if button.act is None and button.name else "text"
+            ink.draw_words(painter, place, button.symbol, ink.chip, colour, Qt.AlignmentFlag.AlignCenter)
             return
         size = ink.scaled_pixels(14)
         middle = place.center()

@@ -221,10 +221,8 @@ class DifferenceView(TextSurface):
         top = self._top_of_hunk_head(number)
         place = QRectF(0, top, self.viewport().width(), self._lines.heading)
         painter.fillRect(place, self._ink.token_colour("code"))
-        painter.setFont(self._ink.mono)
-        painter.setPen(self._ink.token_colour("faint"))
         place.setLeft(self._ink.scaled_pixels(12))
-        painter.drawText(place, Qt.AlignmentFlag.AlignVCenter, self._elided_hunk_head(row))
+        self._ink.draw_words(painter, place, self._elided_hunk_head(row), self._ink.mono, "faint")
 
     def _elided_hunk_head(self, row: difference_rows.DifferenceRow) -> str:
         buttons = (each.x() for each in self._buttons if each.isVisible() and each.hunk == row.hunk)
