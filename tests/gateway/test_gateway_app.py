@@ -19,7 +19,7 @@ import pytest
 from helix_desktop import program_folders
 from helix_desktop.engine.facts import Purpose, Spent, Usage
 from helix_desktop.errors import ModelFailed, NotFound, StoreFailed
-from helix_desktop.gateway import gateway_app, request_parsing
+from helix_desktop.gateway import gateway_app, request_forwarding, request_parsing
 from helix_desktop.gateway.agent_cost_and_savings import Figures
 from helix_desktop.gateway.gateway_app import GatewayApp
 from helix_desktop.gateway.gateway_workspaces import GatewayWorkspaces
@@ -349,7 +349,7 @@ async def test_a_packed_request_is_read_and_one_that_stands_for_too_much_is_refu
 
 
 async def test_a_large_request_is_understood_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gateway_app, "LARGE_BODY_BYTES", 10)
+    monkeypatch.setattr(request_forwarding, "LARGE_BODY_BYTES", 10)
     async with running(tmp_path, sees_all=True) as here:
         assert (await here.ask("look")).status_code == 200
         assert (await here.status())["agents"][0]["requests"] == 1
@@ -358,7 +358,7 @@ async def test_a_large_request_is_understood_too(tmp_path: Path, monkeypatch: py
 async def test_a_large_request_is_held_packed_once_it_was_sent_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gateway_app, "LARGE_BODY_BYTES", 10)
+    monkeypatch.setattr(request_forwarding, "LARGE_BODY_BYTES", 10)
     async with running(tmp_path) as here:
         await here.ask("look around")
         await here.app._tasks.wait_for_all_tasks()
