@@ -15,6 +15,7 @@ from helix_desktop.engine.changes.turn_changes import ChangeSource
 from helix_desktop.engine.facts import FilesChanged, Text, ToolCall, UserSaid
 from helix_desktop.engine.ports import CallContext, PermissionAnswer, PermissionQuestion
 from helix_desktop.engine.session import Session
+from helix_desktop.gui.transcript.status_lines import describe_changed_files
 from helix_desktop.tools.toolbox import Toolbox
 from helix_desktop.workbench import Workbench
 from tests.workbench.conftest import Desks
@@ -113,7 +114,10 @@ async def test_files_are_counted_without_empty_folders_and_a_renamed_one_has_no_
     (folder / "alone" / "deep").mkdir(parents=True)
     fact = await checkpoints.end_step(step)
     assert fact is not None
-    assert fact.names == ("alone/deep",)
+    assert (fact.files, fact.names) == (0, ()), "no file was changed"
+    (folder_alone,) = await bench.file_changes.file_changes_of_steps([ChangeSource("c1", 2, 2.0, fact)])
+    assert folder_alone.place == "alone/deep"
+    assert describe_changed_files([fact]) == ""
 
 
 async def test_everything_since_a_checkpoint_goes_back_whoever_changed_it(desks: Desks, folder: Path) -> None:

@@ -53,7 +53,7 @@ def describe_changed_files(recorded_facts: Sequence[facts.FilesChanged]) -> str:
     words += f" +{format_number(added)} −{format_number(removed)}"
     left = sorted({name for fact in recorded_facts for name in fact.left_out})
     if not left:
-        return words
+        return words if files else ""
     uncovered = tr("Undo cannot restore: {names}", names=", ".join(map(printable_path, left)))
     return join_sentences(words, uncovered) if files else uncovered
 

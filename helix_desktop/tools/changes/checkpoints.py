@@ -246,7 +246,7 @@ class Checkpoints:
         left_out: Sequence[str] = (),
     ) -> FilesChanged | None:
         """Return the fact of these changes, with all contents stored, or None if nothing changed or is newly left out."""
-        counted = folder_state.without_folders_beside_files(changes)
+        counted = [change for change in changes if not folder_state.is_change_of_folder(change)]  # People count files.
         if not changes and not left_out:
             return None
         added, removed = await self._count_added_and_removed(counted)
