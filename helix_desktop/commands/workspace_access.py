@@ -210,7 +210,8 @@ async def _run_as_owner(
 
     async with AsyncExitStack() as last_first:
         last_first.push_async_callback(workspace.aclose)
-        link_to_shared_store(workspace, arguments.places, working=not leaving)
+        if workspace_link.is_set_up_to_be_shared(workspace):
+            workspace_link.link_workspace(workspace, open_secrets(arguments.places), syncs=not leaving)
         release = give_way if leaving else None
         serving = await listen_for_commands(workspace, arguments.places, give_way=release, counting=counting)
         last_first.push_async_callback(serving.finish_requests)
@@ -222,11 +223,6 @@ async def _run_as_owner(
             if not vars(arguments).pop("gives_way", False):
                 raise
             return None
-
-
-def link_to_shared_store(workspace: StoredWorkspace, where: program_folders.ProgramFolders, *, working: bool) -> None:
-    if workspace_link.is_set_up_to_be_shared(workspace):
-        workspace_link.link_workspace(workspace, open_secrets(where), syncs=working)
 
 
 def open_secrets(where: program_folders.ProgramFolders) -> SecretStorage:

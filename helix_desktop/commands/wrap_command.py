@@ -18,7 +18,7 @@ from helix_desktop.console import escape_control_characters
 from helix_desktop.errors import InvalidInput
 from helix_desktop.gateway import address_in_agent_settings, agent_upstreams, project_workspace, wrapped_agent
 from helix_desktop.gateway.agent_upstreams import AgentSurroundings, AgentUpstream
-from helix_desktop.gateway.known_agents import KnownAgent, build_agent_of_command, find_known_agent
+from helix_desktop.gateway.known_agents import AgentStart, KnownAgent, build_agent_of_command, find_known_agent
 from helix_desktop.resident import agent_connecting, resident_client
 from helix_desktop.store.all_workspaces import AllWorkspaces
 
@@ -53,7 +53,8 @@ def run_wrap_command(arguments: Namespace) -> int:
     registrations = [replace(one, folds_plans=arguments.fold_plans, workspace=workspace) for one in built]
     with resident_client.HeldRegistration(where, wrapped_agent.command_of_this_program(where), *registrations) as held:
         urls = dict(zip(upstreams, held.addresses, strict=True))
-        code = wrapped_agent.run_agent(agent, given, urls, running_instance.check_private_folder(where.run))
+        start = AgentStart(urls, given, environ, running_instance.check_private_folder(where.run))
+        code = wrapped_agent.run_agent(agent, start)
         told = [wrapped_agent.fetch_gateway_status(url, patience_seconds=20) or {} for url in held.addresses]
         done = list({one["conversation"]: one for each in told for one in each.get("figures", [])}.values())
     unrecorded = next((one["unrecorded"] for one in told if "unrecorded" in one), "")

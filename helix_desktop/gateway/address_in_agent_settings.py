@@ -5,6 +5,7 @@ import binascii
 import difflib
 import json
 import os
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -17,7 +18,7 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway import agent_upstreams
 from helix_desktop.gateway.agent_upstreams import USUAL_PROVIDERS, AgentSurroundings, AgentUpstream
 from helix_desktop.gateway.gateway_socket import agent_address
-from helix_desktop.gateway.known_agents import KNOWN_AGENTS, KnownAgent
+from helix_desktop.gateway.known_agents import KNOWN_AGENTS, NO_PROXY, KnownAgent
 from helix_desktop.gateway.registration import GatewayRegistration, new_token
 from helix_desktop.tools.workspace_roots import RootPath, WorkspaceRoots, delete_file, replace_file
 
@@ -46,7 +47,8 @@ def plan_address_install(
     agent: KnownAgent, port: int, home: Path, environ: Mapping[str, str] = os.environ
 ) -> AgentSettingsChange:
     """Return what `install_address` would change. `port`: the resident's. The address has its own token."""
-    usual, *others = agent_upstreams.find_agent_upstreams(agent.name, AgentSurroundings(environ, home, home))
+    surroundings = AgentSurroundings(environ, home, home)
+    usual, *others = agent_upstreams.find_agent_upstreams(agent.name, surroundings)
     if kept := next(
         (one for one in (usual, *others) if one.provider and (one is usual or one.provider in USUAL_PROVIDERS)), None
     ):
@@ -54,11 +56,27 @@ def plan_address_install(
             f"{agent.title} already has another address for {kept.provider} ({kept.source}). Connecting the agent would overwrite the address that it uses now.",
             remedy="Start the agent with `wrap` each time instead. `wrap` keeps the address that the agent uses now.",
         )
+    environ = agent_upstreams.read_agent_environment(agent.name, surroundings)
+    _check_no_proxy_gets_requests(agent, environ)
     registration = GatewayRegistration(new_token(), usual.address, agent=agent.name)
     file = agent.file(home, environ)
     before = _read_settings_or_none(file)
-    after = agent.change((before or b"").decode("utf-8"), agent_address(port, registration.token)).encode()
+    text, url = (before or b"").decode("utf-8"), agent_address(port, registration.token)
+    after = agent.change(text, url, environ).encode()
     return AgentSettingsChange(agent.name, file, before, after, registration, port)
+
+
+def _check_no_proxy_gets_requests(agent: KnownAgent, environ: Mapping[str, str]) -> None:
+    """Raise if the agent would send its key and the conversation to an HTTP proxy instead of to the gateway."""
+    proxies = (name for name in environ if name.lower() in ("http_proxy", "https_proxy", "all_proxy") and environ[name])
+    # Gemini CLI reads NO_PROXY from its own file if it is not set; Claude Code in any case.
+    excepted = [environ[name] for name in NO_PROXY if environ.get(name)] or [""] * (agent.name != "gemini")
+    reaches_gateway = all({"127.0.0.1", "*"} & set(re.split(r"[,\s]+", one)) for one in excepted)
+    if agent.name != "claude" and not reaches_gateway and (proxy := next(proxies, "")):
+        raise ActionRefused(
+            f"{agent.title} would send its key and the conversation through the HTTP proxy in {proxy}. Nothing was changed.",
+            remedy="Add 127.0.0.1 to NO_PROXY, where your shell sets the proxy. Or start the agent with `wrap` each time.",
+        )
 
 
 def check_not_connected(agent: KnownAgent, config: Path) -> None:

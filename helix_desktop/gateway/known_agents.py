@@ -1,6 +1,8 @@
 """Lists the agents the gateway knows, and how to point each at it: for one run, or in its settings file."""
 
 import json
+import os
+import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -8,7 +10,7 @@ from pathlib import Path
 import tomlkit
 
 from helix_desktop.commented_json import parse_commented_json, set_commented_json
-from helix_desktop.errors import InvalidInput
+from helix_desktop.errors import ActionRefused, InvalidInput
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway import agent_identity
 from helix_desktop.gateway.agent_identity import title_of_known_agent
@@ -18,6 +20,7 @@ from helix_desktop.json_values import object_at
 from helix_desktop.tools.command_lines import command_analysis
 
 CODEX_TOKEN = "HELIX_GATEWAY_TOKEN"  # noqa: S105 -- the variable from which Codex reads the token
+NO_PROXY = ("NO_PROXY", "no_proxy")
 TOOL_SEARCH = "ENABLE_TOOL_SEARCH"  # Unless this is set, Claude Code sends all MCP schemas to a foreign address.
 
 
@@ -46,7 +49,17 @@ class KnownAgent:
     program: str
     launch: Callable[[AgentStart], AgentLaunch]
     file: Callable[[Path, Mapping[str, str]], Path]
-    change: Callable[[str, str], str]
+    change: Callable[[str, str, Mapping[str, str]], str]
+
+
+def except_from_proxy(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that keep requests to the gateway from an HTTP proxy, beside what they except already.
+
+    The agents use a proxy for 127.0.0.1 too, which would get the key and the conversation in plain text.
+    """
+    given = ",".join((*(environ.get(name, "") for name in NO_PROXY), "127.0.0.1", "localhost"))
+    names = list(dict.fromkeys(filter(None, re.split(r"[,\s]+", given))))
+    return dict.fromkeys(NO_PROXY, "*" if "*" in names else ",".join(names))
 
 
 def find_known_agent(name: str) -> KnownAgent:
@@ -69,15 +82,19 @@ def build_agent_of_command(command: Sequence[str], protocol: str) -> KnownAgent:
     started = found.all_programs if isinstance(found, command_analysis.KnownPrograms) else ()
     # A program such as `env` only starts the agent.
     name = next((one.program_name for one in reversed(started) if one.is_certain), Path(command[0]).name)
-    return KnownAgent(name, title_of_known_agent(name), command[0], launch, lambda home, _: home, lambda text, _: text)
+    return KnownAgent(name, title_of_known_agent(name), command[0], launch, lambda home, _: home, lambda text, *_: text)
 
 
 def _build_claude_launch(start: AgentStart) -> AgentLaunch:
     ((upstream, url),) = start.urls.items()
     more: tuple[str, ...] = ()
-    if upstream.is_from_file:  # Claude Code's settings files override the environment; this file overrides them.
+    env = {"ANTHROPIC_BASE_URL": url, **except_from_proxy(start.environ)}
+    # Claude Code's settings files override the environment; this file overrides them.
+    if upstream.is_from_file or any(start.environ.get(name) != os.environ.get(name) for name in NO_PROXY):
+        if any(one.partition("=")[0] == "--settings" for one in start.arguments):
+            raise ActionRefused("Claude Code's settings name NO_PROXY, which wrap replaces with --settings, as you do.")
         start.scratch.mkdir(parents=True, exist_ok=True)
-        (start.scratch / "settings.json").write_text(json.dumps({"env": {"ANTHROPIC_BASE_URL": url}}), "utf-8")
+        (start.scratch / "settings.json").write_text(json.dumps({"env": env}), "utf-8")
         more = ("--settings", str(start.scratch / "settings.json"))
     environment = {"ANTHROPIC_BASE_URL": url, TOOL_SEARCH: start.environ.get(TOOL_SEARCH, "true")}
     return AgentLaunch(("claude", *more, *start.arguments), environment)
@@ -101,7 +118,7 @@ def _build_codex_launch(start: AgentStart) -> AgentLaunch:
 
 def _build_opencode_launch(start: AgentStart) -> AgentLaunch:
     name = "OPENCODE_CONFIG_CONTENT"
-    text = _set_opencode_addresses(start.environ.get(name, ""), start.urls, name)
+    text = _set_addresses(start.environ.get(name, ""), start.urls, name)
     settings = json.dumps(parse_commented_json(text, name))  # JSON without the comments.
     return AgentLaunch(("opencode", *start.arguments), {"OPENCODE_CONFIG_CONTENT": settings})
 
@@ -114,7 +131,7 @@ def _build_pi_launch(start: AgentStart) -> AgentLaunch:
         each.mkdir(parents=True, exist_ok=True)
     for each in {folder / "auth.json", folder / "settings.json", *folder.iterdir()} - {models}:
         (start.scratch / each.name).symlink_to(each)
-    settings = _set_pi_addresses(models.read_text("utf-8") if models.exists() else "", start.urls)
+    settings = _set_addresses(models.read_text("utf-8") if models.exists() else "", start.urls, models.name)
     (start.scratch / "models.json").write_text(json.dumps(parse_commented_json(settings, "")), "utf-8")
     return AgentLaunch(("pi", *start.arguments), {"PI_CODING_AGENT_DIR": str(start.scratch)})
 
@@ -131,13 +148,15 @@ def _build_gemini_launch(start: AgentStart) -> AgentLaunch:
     return AgentLaunch(("gemini", *start.arguments), environment)
 
 
-def _change_claude_settings(text: str, url: str) -> str:
-    known = parse_commented_json(text, "settings.json")
-    text = set_commented_json(text, ("env", "ANTHROPIC_BASE_URL"), url)
-    return text if TOOL_SEARCH in object_at(known, "env") else set_commented_json(text, ("env", TOOL_SEARCH), "true")
+def _change_claude_settings(text: str, url: str, environ: Mapping[str, str]) -> str:
+    known = object_at(parse_commented_json(text, "settings.json"), "env")
+    search = {} if TOOL_SEARCH in known else {TOOL_SEARCH: "true"}
+    for name, value in {"ANTHROPIC_BASE_URL": url, **search, **except_from_proxy(environ)}.items():
+        text = set_commented_json(text, ("env", name), value)
+    return text
 
 
-def _change_codex_settings(text: str, url: str) -> str:
+def _change_codex_settings(text: str, url: str, _: Mapping[str, str]) -> str:
     document = tomlkit.parse(text)
     provider = tomlkit.table()
     provider.update({"name": "Helix", "base_url": f"{url}/v1", "wire_api": "responses", "requires_openai_auth": True})
@@ -146,30 +165,23 @@ def _change_codex_settings(text: str, url: str) -> str:
     return tomlkit.dumps(document)
 
 
-def _set_opencode_addresses(text: str, urls: Mapping[AgentUpstream, str], file_name: str = "opencode.json") -> str:
-    """Set the gateway's address for every provider in opencode's settings, keeping other options."""
+def _change_gemini_settings(text: str, url: str, environ: Mapping[str, str]) -> str:
+    excepted = re.findall(r"(?im)^(?:export )?(no_proxy)=[\"']?([^\"'\n]*)", text)
+    own = {"GOOGLE_GEMINI_BASE_URL": url, **except_from_proxy({**environ, **dict(excepted)})}
+    lines = [line for line in text.splitlines() if line.removeprefix("export ").partition("=")[0] not in own]
+    return "\n".join([*lines, *(f"{name}={value}" for name, value in own.items()), ""])
+
+
+def _set_addresses(text: str, urls: Mapping[AgentUpstream, str], file_name: str) -> str:
+    """Set the gateway's address for every provider in pi's `models.json`, or in opencode's settings.
+    A custom address already contains the version.
+    """
     parse_commented_json(text, file_name)
-    for name, base in _base_addresses(urls, {"anthropic": "/v1", "openai": "/v1", "google": "/v1beta"}).items():
-        text = set_commented_json(text, ("provider", name, "options", "baseURL"), base)
-    return text
-
-
-def _base_addresses(urls: Mapping[AgentUpstream, str], versions: Mapping[str, str]) -> dict[str, str]:
-    """Return each provider's address. A custom address already contains the version."""
-    usual = next((url for upstream, url in urls.items() if not upstream.provider), "")
-    named = {upstream.provider: url for upstream, url in urls.items() if upstream.provider}
-    return {**{name: usual + version for name, version in versions.items()}, **named}
-
-
-def _change_gemini_settings(text: str, url: str) -> str:
-    lines = [line for line in text.splitlines() if not line.startswith("GOOGLE_GEMINI_BASE_URL=")]
-    return "\n".join([*lines, f"GOOGLE_GEMINI_BASE_URL={url}", ""])
-
-
-def _set_pi_addresses(text: str, urls: Mapping[AgentUpstream, str]) -> str:
-    parse_commented_json(text, "models.json")
-    for name, base in _base_addresses(urls, {"anthropic": "", "openai": "/v1", "google": "/v1beta"}).items():
-        text = set_commented_json(text, ("providers", name, "baseUrl"), base)
+    pi, usual = file_name == "models.json", next((url for one, url in urls.items() if not one.provider), "")
+    bases = {"anthropic": usual if pi else f"{usual}/v1", "openai": f"{usual}/v1", "google": f"{usual}/v1beta"}
+    for name, base in {**bases, **{one.provider: url for one, url in urls.items() if one.provider}}.items():
+        path = ("providers", name, "baseUrl") if pi else ("provider", name, "options", "baseURL")
+        text = set_commented_json(text, path, base)
     return text
 
 
@@ -183,8 +195,8 @@ KNOWN_AGENTS: Mapping[str, KnownAgent] = {
     for agent in (
         KnownAgent("claude", agent_identity.CLAUDE, "claude", _build_claude_launch, lambda home, env: Path(env.get("CLAUDE_CONFIG_DIR") or home / ".claude") / "settings.json", _change_claude_settings),
         KnownAgent("codex", agent_identity.CODEX, "codex", _build_codex_launch, lambda home, env: Path(env.get("CODEX_HOME") or home / ".codex") / "config.toml", _change_codex_settings),
-        KnownAgent("opencode", agent_identity.OPENCODE, "opencode", _build_opencode_launch, _opencode_settings_file, lambda text, url: _set_opencode_addresses(text, {AgentUpstream(): url})),
+        KnownAgent("opencode", agent_identity.OPENCODE, "opencode", _build_opencode_launch, _opencode_settings_file, lambda text, url, _: _set_addresses(text, {AgentUpstream(): url}, "opencode.json")),
         KnownAgent("gemini", agent_identity.GEMINI, "gemini", _build_gemini_launch, lambda home, _: home / ".gemini" / ".env", _change_gemini_settings),
-        KnownAgent("pi", agent_identity.PI, "pi", _build_pi_launch, lambda home, env: Path(env.get("PI_CODING_AGENT_DIR") or home / ".pi" / "agent") / "models.json", lambda text, url: _set_pi_addresses(text, {AgentUpstream(): url})),
+        KnownAgent("pi", agent_identity.PI, "pi", _build_pi_launch, lambda home, env: Path(env.get("PI_CODING_AGENT_DIR") or home / ".pi" / "agent") / "models.json", lambda text, url, _: _set_addresses(text, {AgentUpstream(): url}, "models.json")),
     )
 }  # fmt: skip

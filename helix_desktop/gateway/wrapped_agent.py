@@ -7,12 +7,13 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from helix_desktop.errors import NotFound, format_things
 from helix_desktop.gateway.agent_upstreams import AgentUpstream
-from helix_desktop.gateway.known_agents import AgentStart, KnownAgent
+from helix_desktop.gateway.known_agents import AgentStart, KnownAgent, except_from_proxy
 from helix_desktop.gateway.registration import GatewayRegistration
 from helix_desktop.gateway.request_routes import STATUS
 from helix_desktop.json_values import parse_object
@@ -59,19 +60,16 @@ def check_agent_is_installed(agent: KnownAgent) -> None:
         raise NotFound(f"{agent.program} was not found. Install the program, or add it to your PATH.")
 
 
-def run_agent(agent: KnownAgent, arguments: Sequence[str], urls: Mapping[AgentUpstream, str], private: Path) -> int:
-    """Run the agent in this terminal. Return its exit code. `private`: a folder for its address."""
-    with tempfile.TemporaryDirectory(prefix="wrap-", dir=private) as scratch:
-        launch = agent.launch(AgentStart(urls, arguments, os.environ, Path(scratch) / "agent"))
+def run_agent(agent: KnownAgent, start: AgentStart) -> int:
+    """Run the agent in this terminal. Return its exit code. Its address is in a folder below `start.scratch`."""
+    with tempfile.TemporaryDirectory(prefix="wrap-", dir=start.scratch) as scratch:
+        launch = agent.launch(replace(start, scratch=Path(scratch) / "agent"))
         for wanted in (signal.SIGINT, getattr(signal, "SIGQUIT", signal.SIGINT)):
             # Ctrl+C in the terminal reaches the agent directly, so this process ignores the signals.
             # A handler that does nothing, because the agent would inherit SIG_IGN.
             signal.signal(wanted, lambda *_: None)
         try:
-            # The agent must reach the gateway directly, not through a proxy.
-            direct = [os.environ.get("NO_PROXY") or os.environ.get("no_proxy", ""), "127.0.0.1", "localhost"]
-            names = ",".join(filter(None, direct))
-            own = {WRAP_ADDRESSES: " ".join(urls.values()), "NO_PROXY": names, "no_proxy": names}
+            own = {WRAP_ADDRESSES: " ".join(start.urls.values()), **except_from_proxy(start.environ)}
             environment = {**os.environ, **launch.environment, **own}
             process = open_terminal_process(ProcessLaunch(CommandAuthor.USER, launch.command, environment=environment))
         except FileNotFoundError:  # The file exists, but is a script whose interpreter is missing.

@@ -7,7 +7,6 @@ from PySide6.QtCore import QObject
 from PySide6.QtWidgets import QCheckBox, QLineEdit, QProgressBar, QWidget
 
 from helix_desktop.engine.ports import ForgetResult
-from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.common import widgets
 from helix_desktop.gui.main_window import MainWindow
@@ -82,9 +81,6 @@ class ForgetTextDialog(widgets.TransientDialog):
             self._gone(text)
             self._show_forgetting_ended(describe_forgotten(purged), done=True)
 
-        def report_forgetting_error(error: HelixError) -> None:
-            self._show_forgetting_ended(translate_sentences(str(error)), done=False)
-
         self._show_forget_message(
             tr(
                 "Searching everything. In a large workspace, the search can take a few minutes. Nothing has been removed yet, and you can stop the search or close this window. Until the search is finished, messages are queued and you cannot open other conversations in this workspace."
@@ -98,7 +94,10 @@ class ForgetTextDialog(widgets.TransientDialog):
         self.close_button.setText(tr("Close"))
         work = self._bench.forget_content(text=text, report=self._show_forget_progress)
         self._work = self._doing.run_in_background(
-            work, then=report_forgotten, owner=self._owner, failed=report_forgetting_error
+            work,
+            then=report_forgotten,
+            owner=self._owner,
+            failed=lambda error: self._show_forgetting_ended(translate_sentences(str(error)), done=False),
         )
         self.stop_button.setVisible(not self.bar.isHidden())
 

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache, partial
+from functools import cache
 
 from helix_desktop import resources
 
@@ -17,11 +17,8 @@ MARKS: Mapping[str, re.Pattern[str]] = {
 def choose_translator(texts: Iterable[str]) -> Say:
     """Choose the language of `texts`, newest first. An earlier one decides if the newest could be any."""
     spoken = (name for text in texts for name, mark in MARKS.items() if mark.search(text))
-    return partial(_translate_and_format, next(spoken, ""))
-
-
-def _translate_and_format(language: str, text: str, /, **values: object) -> str:
-    return translations_of(language).get(text, text).format(**values)
+    known = translations_of(next(spoken, ""))
+    return lambda text, /, **values: known.get(text, text).format(**values)
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -226,3 +227,45 @@ def test_who_was_not_connected_or_whose_note_is_damaged_is_told(tmp_path: Path) 
         note.write_text(damaged)
         with pytest.raises(StoreFailed, match="could not be read, so the previous settings are unknown"):
             address_in_agent_settings.plan_address_removal(agent, tmp_path)
+
+
+PROXY = {"HTTPS_PROXY": "http://proxy:3128"}
+DIRECT = "127.0.0.1,localhost"
+
+
+@pytest.mark.parametrize(("own", "shell"), [("", ""), ("x.example", ""), ("", "x.example"), ("x.example", "y.example")])
+def test_a_connected_claude_code_sends_its_key_to_no_proxy(tmp_path: Path, own: str, shell: str) -> None:
+    """Claude Code takes an HTTP proxy for 127.0.0.1 too; its settings override the shell, which may get a proxy later."""
+    agent = known_agents.find_known_agent("claude")
+    file = agent.file(tmp_path, {})
+    file.parent.mkdir()
+    file.write_text(json.dumps({"env": {"NO_PROXY": own}} if own else {}))
+    environ = {**PROXY, "no_proxy": shell}
+    change = address_in_agent_settings.plan_address_install(agent, 4356, tmp_path, environ)
+    told = json.loads(change.after or b"")["env"]
+    names = ",".join(filter(None, (own, shell, DIRECT)))
+    assert told["NO_PROXY"] == told["no_proxy"] == names
+
+
+@pytest.mark.parametrize("name", ["codex", "opencode", "gemini", "pi"])
+def test_an_agent_that_would_send_its_key_to_a_proxy_is_not_connected(tmp_path: Path, name: str) -> None:
+    agent = known_agents.find_known_agent(name)
+    for environ in ({**PROXY, "NO_PROXY": "x.example"}, {"http_proxy": "p:1", "NO_PROXY": DIRECT, "no_proxy": "x"}):
+        with pytest.raises(ActionRefused, match="through the HTTP proxy"):
+            address_in_agent_settings.plan_address_install(agent, 4356, tmp_path, environ)
+    for environ in ({**PROXY, "NO_PROXY": f"x.example, {DIRECT}"}, {**PROXY, "no_proxy": "*"}, {"NO_PROXY": "x"}):
+        address_in_agent_settings.plan_address_install(agent, 4356, tmp_path, environ)
+
+
+def test_gemini_cli_reads_its_exceptions_from_its_own_file_where_the_shell_has_none(tmp_path: Path) -> None:
+    agent = known_agents.find_known_agent("gemini")
+    file = agent.file(tmp_path, {})
+    file.parent.mkdir()
+    file.write_text("NO_PROXY=x.example\nHTTPS_PROXY=http://proxy:3128\n")
+    change = address_in_agent_settings.plan_address_install(agent, 4356, tmp_path, PROXY)
+    lines = (change.after or b"").decode().splitlines()
+    assert [line for line in lines if "NO_PROXY" in line.upper()] == [
+        f"NO_PROXY=x.example,{DIRECT}",
+        f"no_proxy=x.example,{DIRECT}",
+    ]
+    assert "HTTPS_PROXY=http://proxy:3128" in lines

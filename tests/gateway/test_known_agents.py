@@ -9,17 +9,20 @@ from typing import Any
 
 import pytest
 
-from helix_desktop.errors import InvalidInput
+from helix_desktop.errors import ActionRefused, InvalidInput
 from helix_desktop.gateway import known_agents
 from helix_desktop.gateway.agent_upstreams import AgentUpstream
+
+DIRECT = "NO_PROXY=127.0.0.1,localhost\nno_proxy=127.0.0.1,localhost\n"
 
 
 def test_gemini_keeps_the_users_variables_and_has_one_address() -> None:
     before = "GEMINI_API_KEY=k\nGOOGLE_GEMINI_BASE_URL=http://old\nX=1"
-    after = known_agents._change_gemini_settings(before, "http://127.0.0.1:1/a")
-    assert after == "GEMINI_API_KEY=k\nX=1\nGOOGLE_GEMINI_BASE_URL=http://127.0.0.1:1/a\n"
-    assert known_agents._change_gemini_settings(after, "http://b") == after.replace("http://127.0.0.1:1/a", "http://b")
-    assert known_agents._change_gemini_settings("", "http://b") == "GOOGLE_GEMINI_BASE_URL=http://b\n"
+    after = known_agents._change_gemini_settings(before, "http://127.0.0.1:1/a", {})
+    assert after == f"GEMINI_API_KEY=k\nX=1\nGOOGLE_GEMINI_BASE_URL=http://127.0.0.1:1/a\n{DIRECT}"
+    again = known_agents._change_gemini_settings(after, "http://b", {})
+    assert again == after.replace("http://127.0.0.1:1/a", "http://b")
+    assert known_agents._change_gemini_settings("", "http://b", {}) == f"GOOGLE_GEMINI_BASE_URL=http://b\n{DIRECT}"
 
 
 # --- how they are started ----------------------------------------------------------------------------------------------
@@ -48,7 +51,18 @@ def test_claude_code_is_given_its_address_and_keeps_its_tool_search(tmp_path: Pa
     made = start("claude", tmp_path / "scratch", "-p", urls=from_file)
     file = tmp_path / "scratch" / "settings.json"
     assert made.command == ("claude", "--settings", str(file), "-p")
-    assert json.loads(file.read_text()) == {"env": {"ANTHROPIC_BASE_URL": URL}}
+    direct = {"NO_PROXY": "127.0.0.1,localhost", "no_proxy": "127.0.0.1,localhost"}
+    assert json.loads(file.read_text()) == {"env": {"ANTHROPIC_BASE_URL": URL, **direct}}
+
+
+def test_settings_of_claude_code_that_name_exceptions_from_a_proxy_do_not_bring_it_back(tmp_path: Path) -> None:
+    made = start("claude", tmp_path, "-p", NO_PROXY="x.example")  # as its settings say, not the shell
+    assert made.command == ("claude", "--settings", str(tmp_path / "settings.json"), "-p")
+    told = json.loads((tmp_path / "settings.json").read_text())["env"]
+    assert told["NO_PROXY"] == told["no_proxy"] == "x.example,127.0.0.1,localhost"
+    with pytest.raises(ActionRefused, match="as you do"):
+        start("claude", tmp_path, "--settings", "{}", NO_PROXY="x.example")
+    assert known_agents.except_from_proxy({"no_proxy": "*"})["NO_PROXY"] == "*"
 
 
 def test_codex_never_has_its_token_on_the_command_line(tmp_path: Path) -> None:
@@ -114,7 +128,7 @@ def test_any_other_command_gets_the_address_where_it_takes_it(tmp_path: Path) ->
     assert (made.command[3:], address.startswith(URL)) == ((f"--url={address}", "more"), True)
     assert known_agents.build_agent_of_command(["/opt/mine"], "anthropic").name == "mine"
     assert agent.file(tmp_path, {}) == tmp_path
-    assert agent.change("as it is", URL) == "as it is"
+    assert agent.change("as it is", URL, {}) == "as it is"
 
 
 # --- what `install` changes --------------------------------------------------------------------------------------------
@@ -142,24 +156,26 @@ def test_each_agents_settings_are_where_it_reads_them(tmp_path: Path) -> None:
 
 def test_the_users_settings_stay_beside_the_address() -> None:
     change = {name: agent.change for name, agent in known_agents.KNOWN_AGENTS.items()}
-    claude = json.loads(change["claude"]('{"model": "opus", "env": {"A": "1"}}', URL))
-    assert claude == {"model": "opus", "env": {"A": "1", "ANTHROPIC_BASE_URL": URL, "ENABLE_TOOL_SEARCH": "true"}}
-    kept = json.loads(change["claude"]('{"env": {"ENABLE_TOOL_SEARCH": "false"}}', URL))
+    claude = json.loads(change["claude"]('{"model": "opus", "env": {"A": "1"}}', URL, {}))
+    direct = {"NO_PROXY": "127.0.0.1,localhost", "no_proxy": "127.0.0.1,localhost"}
+    own = {"A": "1", "ANTHROPIC_BASE_URL": URL, "ENABLE_TOOL_SEARCH": "true"}
+    assert claude == {"model": "opus", "env": {**own, **direct}}
+    kept = json.loads(change["claude"]('{"env": {"ENABLE_TOOL_SEARCH": "false"}}', URL, {}))
     assert kept["env"]["ENABLE_TOOL_SEARCH"] == "false"
-    codex = tomllib.loads(change["codex"]('model = "m"\n[model_providers.mine]\nname = "x"\n', URL))
+    codex = tomllib.loads(change["codex"]('model = "m"\n[model_providers.mine]\nname = "x"\n', URL, {}))
     assert (codex["model"], codex["model_provider"]) == ("m", "helix")
     assert codex["model_providers"]["mine"] == {"name": "x"}
     assert codex["model_providers"]["helix"] == {
         "name": "Helix", "base_url": f"{URL}/v1", "wire_api": "responses", "requires_openai_auth": True,
     }  # fmt: skip
-    assert tomllib.loads(change["codex"]("", URL))["model_provider"] == "helix"
-    opencode = json.loads(change["opencode"]('{"theme": "x"}', URL))
+    assert tomllib.loads(change["codex"]("", URL, {}))["model_provider"] == "helix"
+    opencode = json.loads(change["opencode"]('{"theme": "x"}', URL, {}))
     assert (opencode["theme"], opencode["provider"]["google"]["options"]["baseURL"]) == ("x", f"{URL}/v1beta")
-    pi = json.loads(change["pi"]('{"a": 1}', URL))
+    pi = json.loads(change["pi"]('{"a": 1}', URL, {}))
     assert (pi["a"], pi["providers"]["anthropic"]["baseUrl"]) == (1, URL)
 
 
 @pytest.mark.parametrize("name", ["claude", "opencode", "pi"])
 def test_settings_that_are_no_json_are_refused(name: str) -> None:
     with pytest.raises(InvalidInput):
-        known_agents.KNOWN_AGENTS[name].change("{broken", URL)
+        known_agents.KNOWN_AGENTS[name].change("{broken", URL, {})

@@ -132,13 +132,13 @@ import json, os, sys
 from pathlib import Path
 from helix_desktop.gateway.wrapped_agent import run_agent
 from helix_desktop.gateway.agent_upstreams import AgentUpstream
-from helix_desktop.gateway.known_agents import build_agent_of_command
+from helix_desktop.gateway.known_agents import AgentStart, build_agent_of_command
 private, url = Path(sys.argv[1]), "http://127.0.0.1:9/t/token"
 ends = ["0", "3", "os.kill(os.getpid(), 9)"]
 tells = "import json, os, sys; print(json.dumps(dict(os.environ)), flush=True); sys.exit(%s)"
 for end in ends:
     agent = build_agent_of_command([sys.executable, "-c", tells % end], "anthropic")
-    print(run_agent(agent, [], {AgentUpstream(): url}, private), flush=True)
+    print(run_agent(agent, AgentStart({AgentUpstream(): url}, [], os.environ, private)), flush=True)
 print(os.listdir(private))
 """
 

@@ -55,13 +55,12 @@ class WorkspaceTrashDialog(TransientDialog):
         labels = [build_plain_label(text, look, card, wraps=False) for text, look in said]
         words = build_column(*labels, spacing=1)
         line = build_row((words, 1), owner=card, margins=(12, 6, 6, 6))
-        restore, delete = tr("Restore"), tr("Delete permanently…")
-        for text, act in ((restore, self._restore_workspace), (delete, self._ask_delete_workspace)):
-            line.addWidget(build_push_button(text, card, partial(act, row), "link", name=f"{text}: {row.name}"))
+        work = partial(self._desk.restore_workspace, row.id)
+        restore = partial(self._run_trash_work, work, self._on_restored)
+        delete = partial(self._ask_delete_workspace, row)
+        for text, act in ((tr("Restore"), restore), (tr("Delete permanently…"), delete)):
+            line.addWidget(build_push_button(text, card, act, "link", name=f"{text}: {row.name}"))
         return card
-
-    def _restore_workspace(self, row: KnownWorkspace) -> None:
-        self._run_trash_work(partial(self._desk.restore_workspace, row.id), self._on_restored)
 
     def _ask_delete_workspace(self, row: KnownWorkspace) -> None:
         text = tr("All conversations and the entire cache of “{name}” will be deleted. This cannot be undone. The workspace's folder will not be changed.", name=row.name)  # fmt: skip

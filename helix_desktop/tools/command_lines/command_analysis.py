@@ -144,10 +144,6 @@ def refuse_risky_variables(finder: ProgramFinder, rest: list[str]) -> list[Start
     return []
 
 
-def started_by_printf(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
-    return refuse_risky_variables(finder, rest[1:2]) if rest[:1] == ["-v"] else []
-
-
 def mark_arithmetic(finder: ProgramFinder, _: list[str]) -> list[StartedProgram]:
     finder.has_arithmetic = True
     return []
@@ -309,7 +305,8 @@ WRAPPER_READERS: dict[str, program_finder.WrapperReader] = {
     "xargs": started_by_xargs, "find": started_by_find, "parallel": started_by_parallel, "flock": started_by_flock,
     "script": started_by_su_or_script, "su": started_by_su_or_script, "sg": started_by_su_or_script,
     "runuser": started_by_runuser, "watch": started_by_watch, "fd": started_by_fd, "fdfind": started_by_fd,
-    "make": started_by_make, "gmake": started_by_make, "git": started_by_git, "printf": started_by_printf,
+    "make": started_by_make, "gmake": started_by_make, "git": started_by_git,
+    "printf": lambda finder, rest: refuse_risky_variables(finder, rest[1:2]) if rest[:1] == ["-v"] else [],
     "read": refuse_risky_variables, "wait": refuse_risky_variables, "getopts": refuse_risky_variables,
     "let": mark_arithmetic, "unset": mark_arithmetic, "test": mark_arithmetic_of_test, "[": mark_arithmetic_of_test,
     **dict.fromkeys(("export", "declare", "typeset", "local", "readonly"), started_by_declare),
