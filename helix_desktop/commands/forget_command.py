@@ -11,6 +11,7 @@ from helix_desktop.console import Console, Terminal
 from helix_desktop.engine.forgotten_text_forms import TextForms
 from helix_desktop.engine.ports import ForgetResult
 from helix_desktop.errors import InvalidInput, format_things
+from helix_desktop.resident.history_recorder import delete_failed_copies
 from helix_desktop.store.fleet_task_files import forget_text_in_tasks
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
@@ -40,6 +41,8 @@ async def forget_in_workspace(arguments: Namespace, workspace: StoredWorkspace, 
         sentence = _describe_forget_result(found, sentence)
         await print_result(arguments, console, {"would_remove": would}, sentence)
         return workspace_access.ASKING
+    if text:
+        await asyncio.to_thread(delete_failed_copies, arguments.places, TextForms(text).occurs_in_bytes)
     tasks, left = await forget_text_in_tasks(workspace, text)
     purged = await workspace.content_forgetter(text=text, entries=entries)
     purged = replace(purged, facts=purged.facts + tasks, elsewhere=(*purged.elsewhere, *left))

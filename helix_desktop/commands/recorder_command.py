@@ -94,6 +94,8 @@ def _delete_recorded_conversations(arguments: Namespace) -> int:
     words = [word for name in history_kinds_of_agents(arguments.agent) for word in ("--agent", name)]
     words += ["--before", arguments.before or "9999-01-01", *["--yes"] * arguments.yes, *["--json"] * arguments.json]
     code, console = 0, CollectingConsole()
+    if arguments.yes:
+        history_recorder.delete_failed_copies(where)
     for known in open_all_workspaces(where).list_workspaces():
         if not within or any(is_folder_within(root, within) for root in known.settings.roots):
             deleting = ["conversation", "delete", *words]

@@ -69,6 +69,13 @@ def folder_of_pending_copies(where: ProgramFolders) -> Path:
     return where.data / "recorder"
 
 
+def delete_failed_copies(where: ProgramFolders, is_to_be_forgotten: Callable[[bytes], bool] = lambda _: True) -> None:
+    """Delete copies that could never be imported."""
+    for folder in folder_of_pending_copies(where).glob("*.failed"):
+        if any(is_to_be_forgotten(file.read_bytes()) for file, _ in list_tree_files(folder)):
+            delete_folder_tree(folder, ignore_errors=True)
+
+
 def compute_import_pause(last_import_seconds: float, failures_in_a_row: int) -> float:
     """Return the pause after an import. It grows with failures in a row, but a busy workspace is retried soon."""
     longer = 2.0 ** min(failures_in_a_row, 6)

@@ -10,6 +10,7 @@ import pytest
 from helix_desktop import program_folders
 from helix_desktop.commands import build_command_line_parser, recorder_command
 from helix_desktop.program_settings import RECORDER_WITHOUT_AGENTS, RECORDER_WITHOUT_FOLDERS, ProgramSettings
+from helix_desktop.resident import history_recorder
 from tests.commands.conftest import NOT_CONFIRMED, Helix
 from tests.histories import written
 
@@ -172,3 +173,19 @@ def test_keys_in_a_recorded_conversation_are_named_in_shortened_form(
     assert json.loads(helix("recorder", "status", "--json")[1])["keys"] == answer["keys"]
     again = recorder_command._answer_import_request(where, {"files": [str(file)]}, set())
     assert again["keys"] == [], "it is named once"
+
+
+def test_copies_that_could_never_be_imported_go_with_forgetting(tmp_path: Path, helix: Helix) -> None:
+    """They crashed the import three times, were set aside, and stayed with what was to be forgotten."""
+    assert helix("workspace", "new", "Work", "--folder", tmp_path)[0] == 0
+    pending = history_recorder.folder_of_pending_copies(program_folders.find_program_folders())
+    with_text, without = pending / "1.failed" / "home" / "a.jsonl", pending / "2.failed" / "home" / "b.jsonl"
+    for file, text in ((with_text, "the-old-password-77"), (without, "nothing")):
+        file.parent.mkdir(parents=True)
+        file.write_text(f'{{"text": "{text}"}}\n', "utf-8")
+    helix("forget", "-w", "Work", "--text", "the-old-password-77", "--yes")
+    assert (with_text.exists(), without.exists()) == (False, True)
+    helix("recorder", "forget")
+    assert without.exists()
+    helix("recorder", "forget", "--yes")
+    assert not without.exists()
