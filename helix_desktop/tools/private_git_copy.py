@@ -408,7 +408,11 @@ def _set_aside_what_came_with_copy(copy: GitCheckout, made: CopySource, head: st
         for name in map(os.fsdecode, names):
             kept = copy.folder_for_set_aside / place / name
             kept.parent.mkdir(parents=True, exist_ok=True)
-            if _stat_entry(copy.folder / name) is not None:
+            if _stat_entry(copy.folder / name) is not None and os.fsencode(name) in tracked:
+                # It stays until git replaces it: after a kill, a file that is missing would be committed as deleted.
+                kept.unlink(missing_ok=True)
+                os.link(copy.folder / name, kept, follow_symlinks=os.link not in os.supports_follow_symlinks)
+            elif _stat_entry(copy.folder / name) is not None:
                 (copy.folder / name).replace(kept)
             elif not os.path.lexists(copy.folder / name):
                 kept.symlink_to(_DELETED)

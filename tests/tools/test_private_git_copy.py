@@ -295,3 +295,32 @@ def test_a_link_of_the_users_is_left_alone_when_a_killed_merge_is_taken_back(pro
     (project / "new").symlink_to("elsewhere")
     assert not copying.repair_branch_move(source, move)
     assert str((project / "new").readlink()) == "elsewhere"
+
+
+def test_a_file_that_came_with_a_copy_is_never_missing_in_it_while_it_is_set_aside(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The defect: after a kill at that moment, the next merge committed that the agent had deleted the user's file."""
+    (project / "file").write_text("the user's\n")
+    source = copying.find_source_repository(project)
+    assert source is not None
+    copy = GitCheckout(project.parent / "copy", is_copy=True)
+    made = create_repository_copy(source, copy, with_changes=True)
+    git(copy.folder, "-c", "user.name=a", "-c", "user.email=e", "commit", "-qam", "The agent commits what came with it")
+    run = GitCheckout.run
+
+    def run_or_be_killed(self: GitCheckout, *arguments: str, **given: Any) -> bytes:
+        if arguments[0] == "checkout-index":
+            raise KeyboardInterrupt
+        return run(self, *arguments, **given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(GitCheckout, "run", run_or_be_killed)
+        with pytest.raises(KeyboardInterrupt):
+            copying.merge_or_rebase_in_copy(source, copy, made, rebase=False)
+    assert (copy.folder / "file").read_text() == "the user's\n"
+    copying.put_back_set_aside_files(copy, made)
+    assert (copy.folder / "file").read_text() == "the user's\n"
+    assert copying.list_uncommitted_paths(copy, made) == []
+    assert copying.merge_or_rebase_in_copy(source, copy, made, rebase=False) == copy.head
+    assert git(copy.folder, "status", "--porcelain") == b""
