@@ -10,8 +10,11 @@ import argparse
 import os
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 
 if sys.version_info < (3, 11):  # before anything is imported that an older Python cannot read
     sys.exit("Helix Desktop needs Python 3.11 or newer; this is " + sys.version.split()[0] + ".")
@@ -26,6 +29,9 @@ REST = [f"--ignore={folder}" for folder in ALONE]
 # A worker waits for about half of its time: for the disk, a process, an answer. Two more of them than processors keep those busy.
 # A worker that has done its share takes from the others: none is idle while one has a long test before it.
 TOGETHER = ["-n", str(min((os.cpu_count() or 2) + 2, 8)), "--dist=worksteal"]
+
+MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of our own is made in it
+ROOM = 4 << 30  # in bytes: what the tests write at once takes a part of it
 
 COMMANDS = {
     "run": "start the program; what stands after -- goes to it: run -- --version",
@@ -89,14 +95,35 @@ def test(arguments: Sequence[str]) -> int:
     compiling = _begin(["-m", "pytest", "-q", "--collect-only"], subprocess.DEVNULL)  # once, not by each of the workers
     ended = {name: _step(name, step) for name, step in steps.items()}
     compiling.wait()
-    tests = _begin_step("tests", ["-m", "pytest", "-q", *TOGETHER, *REST])
-    print(f"\n== types\n{types.communicate()[0]}", flush=True)  # while the tests go on
-    ended["types"] = types.returncode
-    ended["tests"] = tests()
+    with folder_in_memory() as place:
+        # The path is as short as on the disk: that of a socket has 108 characters at most.
+        where, settings = ([f"--basetemp={place}/t"], {"TMPDIR": place}) if place else ([], {})
+        tests = _begin_step("tests", ["-m", "pytest", "-q", *TOGETHER, *REST, *where], settings)
+        print(f"\n== types\n{types.communicate()[0]}", flush=True)  # while the tests go on
+        ended["types"] = types.returncode
+        ended["tests"] = tests()
     failed = [name for name, status in ended.items() if status]
     if failed:
         print(f"Failed: {', '.join(failed)}", file=sys.stderr, flush=True)
     return 1 if failed else 0
+
+
+@contextmanager
+def folder_in_memory() -> Iterator[str]:
+    """The path of a folder for temporary files in memory, where all the tests' small files take a twelfth less of the processor.
+
+    The path is empty if somebody chose another folder, if there is no room, or if no program can be started there.
+    """
+    try:
+        space = os.statvfs(MEMORY)
+        is_usable = space.f_bavail * space.f_frsize >= ROOM and not space.f_flag & os.ST_NOEXEC
+    except (AttributeError, OSError):  # on Windows or a Mac
+        is_usable = False
+    if not is_usable or "TMPDIR" in os.environ:
+        yield ""
+        return
+    with tempfile.TemporaryDirectory(prefix="h", dir=MEMORY, ignore_cleanup_errors=True) as folder:
+        yield folder
 
 
 def _test_changed(base: str = "HEAD") -> int:
@@ -116,10 +143,10 @@ def _step(name: str, step: list[str]) -> int:
     return _begin_step(name, step)()
 
 
-def _begin_step(name: str, step: list[str]) -> Callable[[], int]:
+def _begin_step(name: str, step: list[str], settings: Mapping[str, str] | None = None) -> Callable[[], int]:
     """What is returned waits for its end, and says how it went."""
     print(f"== {name}", flush=True)
-    begun, process = time.monotonic(), _begin(step, None)
+    begun, process = time.monotonic(), _begin(step, None, settings)
 
     def end() -> int:
         status = process.wait()
@@ -133,9 +160,11 @@ def _python(arguments: Sequence[str]) -> int:
     return subprocess.run([str(environment.python()), *arguments], cwd=ROOT, env=_settings(), check=False).returncode
 
 
-def _begin(arguments: Sequence[str], output: int | None = subprocess.PIPE) -> subprocess.Popen[str]:
+def _begin(
+    arguments: Sequence[str], output: int | None = subprocess.PIPE, settings: Mapping[str, str] | None = None
+) -> subprocess.Popen[str]:
     command = [str(environment.python()), *arguments]
-    return subprocess.Popen(command, cwd=ROOT, env=_settings(), stdout=output, text=True)
+    return subprocess.Popen(command, cwd=ROOT, env=_settings() | dict(settings or {}), stdout=output, text=True)
 
 
 def _settings() -> dict[str, str]:

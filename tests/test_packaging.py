@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -84,6 +85,41 @@ def test_every_test_is_run_once(tmp_path: Path) -> None:
     )
     found = sorted(line.partition("::")[2] for line in said.splitlines() if "::" in line)
     assert found == ["test_tests", "test_tests_gui", "test_tests_gui_alone"]
+
+
+@pytest.fixture
+def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(dev, "MEMORY", tmp_path)
+    monkeypatch.setattr(dev, "ROOM", 1)
+    monkeypatch.delenv("TMPDIR", raising=False)
+    return tmp_path
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a folder in memory")
+def test_temporary_files_are_in_memory_while_the_tests_run(memory: Path) -> None:
+    with dev.folder_in_memory() as folder:
+        place = Path(folder)
+        (place / "inside").mkdir()
+        assert place.parent == memory
+    assert not place.exists()
+
+
+@pytest.mark.parametrize("hindrance", ["no room", "no such folder", "no programs", "another folder was chosen"])
+def test_temporary_files_are_on_the_disk_if_memory_does_not_fit(
+    memory: Path, monkeypatch: pytest.MonkeyPatch, hindrance: str
+) -> None:
+    if hindrance == "no room":
+        monkeypatch.setattr(dev, "ROOM", 1 << 62)
+    elif hindrance == "no such folder":
+        monkeypatch.setattr(dev, "MEMORY", memory / "missing")
+    elif hindrance == "no programs":
+        closed = SimpleNamespace(f_bavail=9, f_frsize=9, f_flag=getattr(os, "ST_NOEXEC", 0))
+        monkeypatch.setattr(os, "statvfs", lambda _: closed, raising=False)
+    else:
+        monkeypatch.setenv("TMPDIR", "/elsewhere")
+    with dev.folder_in_memory() as folder:
+        assert not folder
+    assert not list(memory.iterdir())
 
 
 @pytest.fixture
