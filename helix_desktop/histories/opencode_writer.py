@@ -47,12 +47,12 @@ def build_opencode_lines(session: RecordedSession, ident: str, begun: float) -> 
             about = {"sessionID": ident, "messageID": identity["id"]}
             named = [{**part, "id": create_opencode_id("prt", next(numbers)), **about} for part in parts]
             messages.append({"info": {**info, **identity, "parentID": asked}, "parts": named})
-    model = next(
-        (one["info"]["modelID"] for one in reversed(messages) if one["info"].get("modelID")), "claude-sonnet-4-5"
-    )
+    replies = [one["info"] for one in messages if one["info"]["role"] == "assistant"]
+    model = next((one["modelID"] for one in reversed(replies) if one["modelID"]), "claude-sonnet-4-5")
     provider = next(one for begins, one in _PROVIDERS.items() if model.startswith(begins))
-    for info in (one["info"] for one in messages):
-        info |= {"providerID": provider, "modelID": info.get("modelID") or model, "model": {"providerID": provider, "modelID": model}}  # fmt: skip
+    # opencode goes on with the model of the last user's message. Without one, it asks the user's own default.
+    for info in replies:
+        info |= {"providerID": provider, "modelID": info["modelID"] or model}
     spent = {"cost": 0, "tokens": _TOKENS, "time": {"created": round(begun * 1000), "updated": round(begun * 1000)}}
     title = session.title or next((one.text for one in session.messages if one.role == "user"), "")[:80]
     about = {"id": ident, "slug": f"restored-{ident[-8:].lower()}", "projectID": "global", "directory": session.folder}

@@ -76,5 +76,6 @@ def _pi_reply(message: RecordedMessage) -> Line:
         elif isinstance(part, ToolCall):
             call = {"type": "toolCall", "id": plain_call_id(part.id), "name": with_plain_name(part).name}
             content.append({**call, "arguments": parse_arguments_object(part.arguments)})
-    about = {"api": "anthropic-messages", "provider": "anthropic", "model": message.model, "usage": _NO_USAGE}
+    # pi goes on with the last reply's provider if it knows it. The user's own default is asked instead.
+    about = {"api": "anthropic-messages", "provider": "restored", "model": message.model, "usage": _NO_USAGE}
     return {"role": "assistant", "content": content, **about, "stopReason": "toolUse" if message.calls else "stop"}

@@ -72,3 +72,9 @@ def test_a_file_is_named_by_folder_and_time() -> None:
     name = "1970-01-01T00-01-01-000Z_p1.jsonl"
     assert pi_writer.build_relative_pi_session_path("/home/me: x", "p1", 61.0) == f"--home-me- x--/{name}"
     assert pi_writer.build_relative_pi_session_path("C:\\work", "p1", 61.0) == f"--C--work--/{name}"
+
+
+def test_a_reply_names_no_provider_that_pi_knows() -> None:
+    """pi goes on with the last reply's provider: at api.anthropic.com, whatever the user has set up."""
+    _, line = lines(build_recorded_reply([Text("a")], model="claude-opus-4-8"))
+    assert (line["message"]["provider"], line["message"]["model"]) == ("restored", "claude-opus-4-8")
