@@ -6,7 +6,7 @@ from typing import Any
 
 from helix_desktop.commands.workspace_access import find_conversation_by_prefix, print_result
 from helix_desktop.console import Console
-from helix_desktop.engine.facts import ConversationStarted, ModelReplied, Origin, Received
+from helix_desktop.engine.facts import ConversationStarted, ModelReplied, Received
 from helix_desktop.engine.request_costs import RequestCost, read_original_and_explain_requests
 from helix_desktop.histories.program_names import NAMES
 from helix_desktop.histories.session_from_facts import TimedReply, find_replies_at_gateway, names_of_session
@@ -78,22 +78,24 @@ async def _read_requests_of_agents(workspace: StoredWorkspace) -> list[tuple[str
     for row in sorted(await workspace.journal.list_conversations(), key=lambda row: order.get(row.id, 0)):
         facts = await workspace.journal.read_facts(row.id)
         starts = [one.fact for one in facts if isinstance(one.fact, ConversationStarted)]
-        origin = next((started.origin for started in starts if started.origin.kind), Origin())
-        connected = next((started.agent for started in starts if started.agent), "")
-        agent = connected or NAMES.get(origin.kind, origin.kind) or OWN
+        last = starts[-1] if starts else ConversationStarted()  # A fork begins with its original's facts.
+        agent = last.agent or NAMES.get(last.origin.kind, last.origin.kind) or OWN
+        is_imported = any(one.origin.kind for one in starts)
         names = names_of_session([one.fact for one in facts])
         requests = await read_original_and_explain_requests(facts, shipped_prices, workspace.journal.read_facts)
         answers = [(one.seq, one.time, facts[one.seq - 1].fact) for one in requests]
         replies = {seq: (time, fact) for seq, time, fact in answers if isinstance(fact, ModelReplied)}
         if any(isinstance(one.fact, Received) for one in facts):
             of_gateway.append((names, [*replies.values()]))
-        theirs = [reply for other, those in of_gateway if origin.kind and other & names for reply in those]
+        theirs = [reply for other, those in of_gateway if is_imported and other & names for reply in those]
         copied = find_replies_at_gateway([*replies.values()], theirs)
         copies = {seq for at, seq in enumerate(replies) if at in copied}
         paid = {seq: (format_iso_time(time), one.usage.input, one.usage.output) for seq, (time, one) in replies.items()}
         copies |= {seq for seq, name in paid.items() if name in known}
         known.update(paid.values())
-        found += ((agent, request) for request in requests if request.seq not in copies)
+        # Only this program notes the digest of a request, also in a conversation that it imported.
+        ours = {seq for seq, _, fact in answers if getattr(fact, "request", None)}
+        found += ((OWN if one.seq in ours else agent, one) for one in requests if one.seq not in copies)
     return found
 
 

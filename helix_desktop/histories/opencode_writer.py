@@ -122,15 +122,8 @@ def _insert_rows(connection: sqlite3.Connection, document: Mapping[str, Any]) ->
     project = connection.execute(query, [info["directory"]]).fetchone()
     if project is None:  # In a repository, opencode gives the folder's sessions to its project when it starts there.
         connection.execute("INSERT INTO project (id, worktree, time_created, time_updated, sandboxes) VALUES ('global', '/', ?, ?, '[]')", times)  # fmt: skip
-    row = (
-        info["id"],
-        project[0] if project else "global",
-        info["slug"],
-        info["directory"],
-        info["title"],
-        info["version"],
-        *times,
-    )
+    named = (info[name] for name in ("slug", "directory", "title", "version"))
+    row = (info["id"], project[0] if project else "global", *named, *times)
     connection.execute("INSERT INTO session (id, project_id, slug, directory, title, version, time_created, time_updated) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)  # fmt: skip
     for message in document["messages"]:
         name, when = message["info"]["id"], message["info"]["time"]["created"]

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import pytest
 
+from helix_desktop.commands import cost_command
+from helix_desktop.engine import facts
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.store.journal_file import JournalFile
 from tests.commands.conftest import Helix
 from tests.gateway.running import TOOL, Agent, running
@@ -422,3 +428,49 @@ def test_a_request_counts_once_however_often_its_session_was_copied(tmp_path: Pa
         assert helix("conversation", "import", str(tmp_path / f"{row['id']}.jsonl"), "-w", "Work")[0] == 0, err
     sums = json.loads(helix("cost", "-w", "Work", "--json")[1])
     assert {one["agent"]: one["tokens"] for one in sums["agents"]} == paid
+
+
+class HeldFacts:
+    """A journal and a console, as far as `cost` needs them."""
+
+    def __init__(self, held: Mapping[str, Sequence[facts.Fact]]) -> None:
+        self.held = {
+            name: [facts.Recorded(name, at, float(at), fact) for at, fact in enumerate(made, 1)]
+            for name, made in held.items()
+        }
+        self.printed = ""
+
+    async def facts_about_imports(self) -> list[facts.Recorded]:
+        return []
+
+    async def list_conversations(self) -> list[SimpleNamespace]:
+        return [SimpleNamespace(id=name) for name in self.held]
+
+    async def read_facts(self, name: str) -> list[facts.Recorded]:
+        return self.held[name]
+
+    async def print_line(self, text: str) -> None:
+        self.printed += text
+
+
+async def test_what_is_asked_here_in_an_agent_s_conversation_is_not_booked_on_the_agent() -> None:
+    """A fork of a wrapped conversation was continued here, and so was an imported one itself."""
+    named = facts.ConversationStarted("t", agent="Claude Code")
+    brought = facts.ConversationStarted("t", origin=facts.Origin("codex", "s"))
+    fork = facts.ConversationStarted(forked_from="wrapped", forked_at=3)
+
+    def reply(tokens: int, request: Digest | None = None) -> facts.ModelReplied:
+        return facts.ModelReplied((facts.Text("a"),), "m", facts.Stop.END, facts.Usage(tokens), request=request)
+
+    ours = reply(1, Digest.of_content(b"asked"))
+    held = {
+        "wrapped": (named, facts.UserSaid(()), reply(10)),
+        "fork of it": (named, facts.UserSaid(()), reply(10), fork, facts.UserSaid(()), ours),
+        "fork without digests": (named, facts.UserSaid(()), reply(10), fork, facts.UserSaid(()), reply(2)),
+        "imported": (facts.UserSaid(()), reply(100), brought, facts.UserSaid(()), replace(ours, usage=facts.Usage(4))),
+    }
+    peer: Any = HeldFacts(held)
+    workspace: Any = SimpleNamespace(journal=peer)
+    await cost_command.print_costs(Namespace(conversation="", json=True), workspace, peer)
+    agents = json.loads(peer.printed)["agents"]
+    assert {one["agent"]: one["tokens"] for one in agents} == {"Claude Code": 10, "Codex": 100, "Helix Desktop": 7}

@@ -67,8 +67,10 @@ def test_the_title_is_the_sessions_or_what_the_user_said_first() -> None:
 
 
 def test_replies_have_the_last_known_model_and_its_provider() -> None:
-    """A model in the user's messages is the one that opencode goes on with: at api.anthropic.com, whatever the user
-    has set up. Without it, it takes the user's own default."""
+    """The agent goes on with the model of the user's messages: at api.anthropic.com, whatever the user has set up.
+
+    Without one, it takes the user's own default.
+    """
 
     def models(*names: str) -> list[tuple[str, str]]:
         replies = [build_recorded_reply([Text("a")], model=name, time=2.0) for name in names]

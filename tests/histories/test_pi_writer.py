@@ -75,6 +75,6 @@ def test_a_file_is_named_by_folder_and_time() -> None:
 
 
 def test_a_reply_names_no_provider_that_pi_knows() -> None:
-    """pi goes on with the last reply's provider: at api.anthropic.com, whatever the user has set up."""
+    """The agent goes on with the last reply's provider: at api.anthropic.com, whatever the user has set up."""
     _, line = lines(build_recorded_reply([Text("a")], model="claude-opus-4-8"))
     assert (line["message"]["provider"], line["message"]["model"]) == ("restored", "claude-opus-4-8")
