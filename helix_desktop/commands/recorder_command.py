@@ -149,7 +149,7 @@ def _describe_status(found: Mapping[str, Any]) -> Iterator[str]:
     yield from (f"- not recorded: conversations with {name}" for name in found["without_agents"])
     for name in found["without_folders"]:
         yield f"- not recorded: work in {name}{' (no such folder)' * (Path(name).is_absolute() and not Path(name).is_dir())}"
-    yield f"Each conversation is saved in the workspace for its folder, in {found['keeps_in']}."
+    yield f"Each conversation is saved in the workspace for its folder, in {found['keeps_in']}. Without a project folder (in your home folder, for example), it is saved in “{IMPORTED[0]}”."  # fmt: skip
     if found["last_import"]:
         yield f"The last recording was at {format_local_time(found['last_import'])}."
     yield from (*found["damaged"], *found["keys"])

@@ -51,7 +51,7 @@ def read_codex_recordings(
             str(path),
             tuple(writing.made),
             KIND,
-            text_at(about, "id") or path.stem,
+            text_at(about, "id") or path.stem[28 if path.match("rollout-2*") else 0 :],  # After the time.
             title=text_at(about, "helix_title"),  # Codex has no titles, and a copy needs one of its own.
             folder=text_at(about, "cwd"),
             version=text_at(about, "cli_version"),

@@ -51,7 +51,8 @@ def read_pi_recordings(
     def read(indices: Sequence[int], report: history_rows.ReadingReport) -> _PiMessages:
         return _PiMessages(report).read_rows(rows[i] for i in indices)
 
-    session, version = text_at(about, "id") or path.stem, f"format {number_at(about, 'version') or 1}"
+    session = text_at(about, "id") or path.stem.rpartition("_")[2]  # If the first line is damaged.
+    version = f"format {number_at(about, 'version') or 1}"
     first = RecordedSession(str(path), (), KIND, session, title, text_at(about, "cwd"), version)
     return build_branch_sessions(tree, first, lambda index: text_at(rows[index].value, "id"), read, report)
 

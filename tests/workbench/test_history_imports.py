@@ -491,6 +491,18 @@ async def test_a_line_that_is_damaged_later_takes_nothing_away_from_what_was_imp
     assert (after[:kept], len(after)) == (before[:kept], kept + 2)
 
 
+@pytest.mark.parametrize("kind", ["codex", "pi"])
+async def test_a_first_line_that_is_damaged_later_makes_no_second_conversation(
+    workspace: StoredWorkspace, tmp_path: Path, kind: str
+) -> None:
+    """Only the first line and the file's name say which session it is."""
+    path = written.KINDS[kind](tmp_path)
+    (first,) = (await brought(workspace, path)).imported
+    _damage(path, 0)
+    await brought(workspace, path)
+    assert [row.id for row in await workspace.journal.list_conversations()] == [first.id]
+
+
 async def test_words_of_the_user_that_replaced_others_are_no_damage(workspace: StoredWorkspace, tmp_path: Path) -> None:
     """The agent went back and asked otherwise; another line of its file cannot be read."""
     path = written.claude(tmp_path)
