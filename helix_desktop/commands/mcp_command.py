@@ -152,13 +152,14 @@ async def _use_agent_session(
 
 async def _compact_with_fast_model(workspace: StoredWorkspace, where: ProgramFolders, digest: Digest, keep: str) -> str:
     from helix_desktop import workbench
-    from helix_desktop.engine import content_recall
+    from helix_desktop.engine import ask_model, content_recall
 
     async with workbench.use_workbench(workspace, where) as bench:
         client = bench.models.client_for_role(ModelRole.FAST) or bench.models.client_for_role(ModelRole.MAIN)
         if client is None:
             raise NotFound("This workspace has no model that can shorten the content.")
-        return await content_recall.compact_entry(workspace.cache, client, digest.hex, keep, lambda _: None)
+        asking = ask_model.ModelInquiry(lambda _: asyncio.sleep(0), lambda: None)
+        return await content_recall.compact_entry(workspace.cache, client, digest.hex, keep, asking)
 
 
 # --- Signing in to an MCP server ---

@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from helix_desktop.engine.facts import Purpose, Spent, Stop, Text
@@ -23,9 +23,12 @@ _THOUGHT = re.compile(r"\s*<(think(?:ing)?)>.*?(?:</\1>|\Z)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class ModelInquiry:
-    """Asks a model for a text. `spent` is called with each request's cost, `heard` at any sign of the model's work."""
+    """Asks a model for a text. `check`, called before each request, may refuse it. `record` is awaited with its cost
+    at once, before anything is made of the reply. `heard` is called at any sign of the model's work.
+    """
 
-    spent: Callable[[Spent], None]
+    record: Callable[[Spent], Awaitable[object]]
+    check: Callable[[], None]
     heard: Callable[[], None] = lambda: None
 
     async def ask_for_text(self, client: ModelClient, request: Request, seconds: float) -> str:
@@ -38,8 +41,7 @@ class ModelInquiry:
         try:
             async with asyncio.timeout(seconds):
                 for _ in range(MOST_TRIES):
-                    reply = await self._stream_whole_reply(client, request)
-                    self.spent(Spent(request.purpose, reply.model or client.model_name, reply.usage))
+                    reply = await self._stream_and_record_whole_reply(client, request)
                     if reply.stop is Stop.LENGTH and request.max_output and not _text_without_thoughts(reply):
                         request = replace(request, max_output=0)
                     elif reply.stop is not Stop.CUT:
@@ -51,7 +53,14 @@ class ModelInquiry:
             raise ModelFailed(reply.why or f"{client.model_name} stopped in the middle of its reply.")
         return _text_without_thoughts(reply)
 
-    async def _stream_whole_reply(self, client: ModelClient, request: Request) -> Reply:
+    async def send_keep_alive_request(self, client: ModelClient, request: Request, seconds: float) -> None:
+        """Send a request only to keep the provider's cache alive."""
+        asked = replace(request, model=client.model_name, purpose=Purpose.KEEP_ALIVE, max_output=1)
+        async with asyncio.timeout(seconds):
+            await self._stream_and_record_whole_reply(client, asked)
+
+    async def _stream_and_record_whole_reply(self, client: ModelClient, request: Request) -> Reply:
+        self.check()
         reply = None
         self.heard()  # The model's silence is measured from here, without earlier delays.
         async for delta in client.stream_reply(request):
@@ -61,15 +70,8 @@ class ModelInquiry:
                 reply = delta
         if reply is None:
             raise ModelFailed(f"{client.model_name} stopped without sending a reply.")
+        await self.record(Spent(request.purpose, reply.model or client.model_name, reply.usage))
         return reply
-
-
-async def send_keep_alive_request(client: ModelClient, request: Request, seconds: float) -> list[Spent]:
-    """Send a request only to keep the provider's cache alive. Return what it cost."""
-    asked = replace(request, model=client.model_name, purpose=Purpose.KEEP_ALIVE, max_output=1)
-    async with asyncio.timeout(seconds):
-        replies = [delta async for delta in client.stream_reply(asked) if isinstance(delta, Reply)]
-    return [Spent(asked.purpose, reply.model or asked.model, reply.usage) for reply in replies]
 
 
 def _text_without_thoughts(reply: Reply) -> str:

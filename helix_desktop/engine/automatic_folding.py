@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from helix_desktop.engine import context_usage, facts, fold_document_writer, fold_economics
 from helix_desktop.engine.conversation import Conversation, ConversationDraft
+from helix_desktop.engine.conversation_spending import ConversationSpending
 from helix_desktop.engine.large_output_shortener import LargeOutputShortener
 from helix_desktop.engine.marker_folding import PartShortener
 from helix_desktop.engine.ports import Clock
@@ -58,9 +59,9 @@ class FoldPlanner:
         failed = self._failed_at.get(kind)
         return failed is not None and 0 <= situation.now - failed < RETRY_SECONDS
 
-    async def record_failure(self, kind: facts.FoldKind, why: str, spent: Sequence[facts.Fact] = ()) -> None:
+    async def record_failure(self, kind: facts.FoldKind, why: str) -> None:
         self._failed_at[kind] = self._clock.current_time()
-        await self._conversation.append_facts(*spent, facts.FoldFailed(kind, why))
+        await self._conversation.append_facts(facts.FoldFailed(kind, why))
 
 
 class ConversationFolding:
@@ -72,11 +73,12 @@ class ConversationFolding:
         self._clock, self._spawn = services.clock, services.spawn
         cache, tokens, models = services.cache, services.tokens, services.models
         self._contents = ViewContents(cache)
+        self.spending = ConversationSpending(conversation, services)
         self._writer = fold_document_writer.FoldDocumentWriter(
-            conversation, cache, tokens, self._clock, models, self._contents
+            conversation, cache, tokens, self._clock, models, self._contents, self.spending
         )
         self._shortener = PartShortener(conversation, cache, tokens)
-        self._large_outputs = LargeOutputShortener(conversation, cache, tokens, models, self._contents)
+        self._large_outputs = LargeOutputShortener(conversation, cache, tokens, models, self._contents, self.spending)
         self._flying: asyncio.Task[object] | None = None
         self._flying_plan: FoldPlan | None = None
         self._ready: fold_document_writer.WrittenDocument | None = None
@@ -159,7 +161,9 @@ class ConversationFolding:
             return await self._shortener.replace_with_markers(clearing.parts_to_clear(situation), ASKED)
         if (plan := self._plan_on_demand(kind, wish)) is None:
             raise ActionRefused(context_usage.NOTHING_TO_FOLD)
-        await self._discard_ready_fold_but_record_cost()
+        if kind is not facts.FoldKind.TRUNCATION:
+            self.spending.refuse_past_limit()
+        self._ready = None
         if self._flying is not None:
             remedy = "Wait for the current fold to finish, or stop it."
             raise ActionRefused("A fold is already in progress.", remedy=remedy)
@@ -207,12 +211,6 @@ class ConversationFolding:
         if self._flying is not None:
             self._flying.cancel()
 
-    async def _discard_ready_fold_but_record_cost(self) -> None:
-        """Drop a fold that is ready but not adopted. Its cost stays recorded."""
-        ready, self._ready = self._ready, None
-        if ready is not None:
-            await self.conversation.append_facts(*ready.spent)
-
     def can_skip_folding(self, tokens: int) -> bool:
         """Whether so many new tokens fit whole, no fold waits, and the provider's cache is warm."""
         situation = self.current_situation()
@@ -243,7 +241,7 @@ class ConversationFolding:
             await asyncio.wait([flying])
         with suppress(HelixError):
             await self.adopt_ready_fold()
-            await self._discard_ready_fold_but_record_cost()
+        self._ready = None
         self._writer.contents.clear_read_contents()
 
     def describe_next_fold(self) -> str:
@@ -290,7 +288,7 @@ class ConversationFolding:
         return None if span is None else FoldPlan(kind, span, ASKED, wish=wish)
 
     def _start_due_fold(self, situation: FoldSituation | None = None) -> None:
-        if self.has_no_fold_in_work:
+        if self.has_no_fold_in_work and not self.spending.find_turn_end_at_limit():
             plan = self._planner.find_due_fold(situation or self.current_situation())
             if plan is not None:
                 self._start_fold(plan)
@@ -312,9 +310,9 @@ class ConversationFolding:
             wait = reading.situation.policy.summary_wait
             self._ready = await self._writer.write_document(reading, self.conversation.new_fold_name(plan.kind), wait)
         except HelixError as error:
-            await self._planner.record_failure(
-                plan.kind, error.what, fold_document_writer.spent_on_failed_document(error)
-            )
+            # "; " separates the attempts, and a reached limit is one reason.
+            why = error.what.replace(";", ",") if isinstance(error, ActionRefused) else error.what
+            await self._planner.record_failure(plan.kind, why)
         except Exception:
             log.exception("a %s could not be written", plan.kind.value)
             await self._planner.record_failure(plan.kind, "a bug in Helix Desktop (see the log)")
@@ -348,10 +346,6 @@ class ConversationFolding:
         same = fold_document_writer.is_material_current(ready.reading, self.conversation.state)
         if same and ready.reading.plan.span.last >= first_seq_of_tail(self.current_situation()):
             return ()
-        if not same:
-            log.info("%s was not adopted: what it covers has changed", ready.fold.fold)
-            await self._discard_ready_fold_but_record_cost()
-            return ()
         self._ready = None
         recorded = await self.append_fold_if_still_current(ready)
         if recorded and self.conversation.policy.caching != "off":
@@ -368,10 +362,9 @@ class ConversationFolding:
     ) -> tuple[facts.Recorded, ...]:
         def make_facts(_: int) -> tuple[facts.Fact, ...]:
             same = fold_document_writer.is_material_current(written.reading, self.conversation.state)
-            return (*written.spent, *((written.fold,) if same else ()))
+            return (written.fold,) if same else ()
 
-        recorded = await self.conversation.append_facts_from(make_facts)
-        return tuple(one for one in recorded if isinstance(one.fact, facts.Folded))
+        return await self.conversation.append_facts_from(make_facts)
 
     # --- Clearing old parts, and stronger measures if the next request does not fit
 

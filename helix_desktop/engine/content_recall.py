@@ -204,16 +204,14 @@ async def _lines_around_hit(cache: ContentCache, digest: Digest, line: int) -> s
     return text if len(text) <= LONGEST_LINES_OF_HIT else ""
 
 
-async def compact_entry(
-    cache: ContentCache, client: ModelClient, name: str, keep: str, spent: Callable[[facts.Spent], None]
-) -> str:
+async def compact_entry(cache: ContentCache, client: ModelClient, name: str, keep: str, asking: ModelInquiry) -> str:
     """Let a fast model shorten an entry. Raises ModelFailed if it does not answer."""
     entry = await find_entry(cache, name)
     text = await span_text_and_detail_sources.read_stored_text(cache, entry.stored)
     about = f"{entry.about.tool} {entry.about.source}".strip() or "a tool"
     question = large_output_choice.compaction_question(about, keep, COMPACTED_TOKENS // 2)
     request = build_material_request(text[:COMPACT_BYTES], question, facts.Purpose.COMPACTION, COMPACTED_TOKENS)
-    answer = await ModelInquiry(spent).ask_for_text(client, request, COMPACT_SECONDS)
+    answer = await asking.ask_for_text(client, request, COMPACT_SECONDS)
     return answer[: PAGE_BYTES // 2] or "[the model found nothing to say about it]"
 
 

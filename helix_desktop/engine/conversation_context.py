@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from helix_desktop.engine import context_usage, facts, request_building, turn_loop
-from helix_desktop.engine.ask_model import send_keep_alive_request
+from helix_desktop.engine import context_usage, facts, request_building
 from helix_desktop.engine.automatic_folding import WRITING_SECONDS, ConversationFolding
 from helix_desktop.engine.context_usage import NextMessageCost, PendingRewrite, WindowMeter
 from helix_desktop.engine.conversation import Conversation
@@ -95,12 +94,11 @@ class ConversationContext:
     async def _keep_cache_alive(self) -> None:
         """Send the last request again. If that fails, the cache expires, as it would have anyway."""
         client, state = self._services.models(facts.ModelRole.MAIN), self._conversation.state
-        paid = turn_loop.cost_with_agents(self._services, self._conversation)
-        end = turn_loop.turn_end_at_spending_limit(self._services, self._conversation, paid)
-        if client is not None and end is None:
+        if client is not None:
             with suppress(HelixError, TimeoutError):
                 last = await self.rebuild_request(state.branch.steps[-1])
-                await self._conversation.append_facts(*await send_keep_alive_request(client, last, WRITING_SECONDS))
+                asking = self._folding.spending.build_model_inquiry()
+                await asking.send_keep_alive_request(client, last, WRITING_SECONDS)
         self._folding.schedule_fold_before_cache_expires()
         self._conversation.notify_listeners(MeterChanged(self._conversation.id))
 

@@ -15,16 +15,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 
-from helix_desktop.engine import agent_findings, tool_result_reading
+from helix_desktop.engine import agent_findings, stated_rules_and_decisions, tool_result_reading
 from helix_desktop.engine.agent_findings import split_sentences
 from helix_desktop.engine.facts import FileChanged
 from helix_desktop.engine.ports import TokenCounter
-from helix_desktop.engine.stated_rules_and_decisions import (
-    read_message_patterns,
-    states_a_decision,
-    states_a_rule,
-    states_a_wish,
-)
 from helix_desktop.fast_dataclass import dataclass
 
 NEWEST_OUTPUTS = "Its newest outputs, as recall_cached_content finds them:"  # The heading of a list in a handover.
@@ -62,13 +56,13 @@ _PATH = re.compile(
 )
 _IDENTIFIER = re.compile(r"(?<![A-Za-z0-9_])\d{0,20}[A-Za-z_][\w./-]{5,900}")  # behind digits, too
 _NUMBERED = re.compile(r"\b[\w-]{0,60}\d[\w-]{3,60}\b")
-_ERROR = re.compile(read_message_patterns()["error"], re.IGNORECASE)
+_ERROR = re.compile(stated_rules_and_decisions.read_message_patterns()["error"], re.IGNORECASE)
 # Every line that `_ERROR` matches contains one of these lower-case words, or its second character
 # is a space. Searching for them first is faster than matching the pattern against each line.
-_TELLS = tuple(read_message_patterns()["error_words"].split("|"))
-_YES = re.compile(read_message_patterns()["yes"], re.IGNORECASE)
-_FIGURE = re.compile(read_message_patterns()["figure"])
-_LIMIT = re.compile(read_message_patterns()["limit"], re.IGNORECASE)
+_TELLS = tuple(stated_rules_and_decisions.read_message_patterns()["error_words"].split("|"))
+_YES = re.compile(stated_rules_and_decisions.read_message_patterns()["yes"], re.IGNORECASE)
+_FIGURE = re.compile(stated_rules_and_decisions.read_message_patterns()["figure"])
+_LIMIT = re.compile(stated_rules_and_decisions.read_message_patterns()["limit"], re.IGNORECASE)
 _GO_ON = "go on|go ahead|continue|proceed|next|do (?:it|that|so)|please|thanks?(?: you| a lot)?|thx|weiter|bitte|danke|继续|谢谢"
 _NOD = re.compile(rf"(?:{_YES.pattern}|)\W*(?:{_GO_ON}|)\W*", re.IGNORECASE)  # A whole message that only agrees.
 _RECORDED = re.compile(r"\[[^\]]*\]")  # A note added by a recorder: [Request interrupted by user].
@@ -229,7 +223,7 @@ class DetailCollector:
         if text:
             self.add_detail(Detail("message", text[:LONGEST_MESSAGE], source.seq))
         confirmed = self._asked and len(text) < LONGEST_SENTENCE and _YES.match(text)
-        demands = states_a_rule(text)
+        demands = stated_rules_and_decisions.states_a_rule(text)
         if confirmed:
             answer = split_sentences(text)[0] if demands else text
             self._add_detail_line("decision", f"{self._asked} — {answer}", source.seq)
@@ -243,13 +237,13 @@ class DetailCollector:
     def _collect_demands(self, source: DetailSource) -> None:
         """Collect a long message's demanding sentences, and pasted errors."""
         for sentence in split_sentences(source.text[:LONGEST_MESSAGE]):
-            if states_a_rule(sentence):
+            if stated_rules_and_decisions.states_a_rule(sentence):
                 self._add_detail_line("rule", sentence, source.seq)
             elif _states_a_limit(sentence):
                 self._add_detail_line("figure", sentence, source.seq)
-            elif states_a_wish(sentence):
+            elif stated_rules_and_decisions.states_a_wish(sentence):
                 self._add_detail_line("wish", sentence, source.seq)
-            if states_a_decision(sentence) and len(sentence) < LONGEST_SENTENCE // 2:
+            if stated_rules_and_decisions.states_a_decision(sentence) and len(sentence) < LONGEST_SENTENCE // 2:
                 self._add_detail_line("decision", sentence, source.seq)
         for line in tool_result_reading.find_pasted_errors(source.text):
             self._add_detail_line("failure", line, source.seq)
@@ -370,7 +364,7 @@ class DetailCollector:
 def _states_a_limit(sentence: str) -> bool:
     """Whether the sentence states a limit or goal: a figure with a comparing or demanding word."""
     wanted = len(sentence) < LONGEST_SENTENCE // 2 and _FIGURE.search(sentence)
-    return bool(wanted and (_LIMIT.search(sentence) or states_a_wish(sentence)))
+    return bool(wanted and (_LIMIT.search(sentence) or stated_rules_and_decisions.states_a_wish(sentence)))
 
 
 def format_argument_values(arguments: str) -> str:

@@ -29,6 +29,7 @@ from helix_desktop.engine.conversation_details import (
     DetailSource,
     sort_details,
 )
+from helix_desktop.engine.conversation_spending import ConversationSpending
 from helix_desktop.engine.messages import View
 from helix_desktop.engine.ports import Clock, ContentCache, EntryOrigin, ModelClient, TokenCounter
 from helix_desktop.engine.sha256_digest import Digest
@@ -48,7 +49,7 @@ from helix_desktop.engine.strategies.fold_strategy import FoldPlan, FoldSituatio
 from helix_desktop.engine.summary_claims import SourceTexts, find_unsupported_claims
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.engine.view_contents import ViewContents
-from helix_desktop.errors import HelixError, ModelFailed
+from helix_desktop.errors import ModelFailed
 from helix_desktop.fast_dataclass import dataclass
 
 MOST_DOCUMENT_TOKENS = 6_000  # A document that replaces history never has more tokens than this.
@@ -88,7 +89,6 @@ class WrittenDocument:
 
     fold: facts.Folded
     reading: DocumentMaterial
-    spent: tuple[facts.Spent, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,15 +102,7 @@ class WritingAttempt:
 
 
 class NoDocumentWritten(ModelFailed):
-    """No attempt produced a document that saves anything. `spent` is what trying cost."""
-
-    def __init__(self, what: str, *, spent: Sequence[facts.Spent] = ()) -> None:
-        super().__init__(what)
-        self.spent = tuple(spent)
-
-
-def spent_on_failed_document(error: HelixError) -> tuple[facts.Spent, ...]:
-    return error.spent if isinstance(error, NoDocumentWritten) else ()
+    """No attempt produced a document that saves anything."""
 
 
 def gather_material(plan: FoldPlan, situation: FoldSituation) -> DocumentMaterial:
@@ -154,6 +146,7 @@ class FoldDocumentWriter:
     clock: Clock
     models: Models
     contents: ViewContents
+    spending: ConversationSpending
     heard_at: float = math.inf  # The event loop's time when a model was asked or last sent something.
     # When the last piece of a document was written. Each one has the whole time limit.
     _piece_done_at: float = -math.inf
@@ -162,13 +155,13 @@ class FoldDocumentWriter:
         """Return the fold of the first attempt that works. Raises NoDocumentWritten if none does."""
         self.heard_at, self._piece_done_at = math.inf, -math.inf
         limit = self._document_limit_tokens(reading)
-        started, spent = self.clock.current_time(), list[facts.Spent]()
+        started = self.clock.current_time()
         if too_little := self.reason_not_to_fold(reading):
             raise NoDocumentWritten(too_little)
         found, entries, known = await self._gather_details(reading)
         number, critical = reading.branch.handovers + 1, reading.situation.policy.critical_tokens
         making = DocumentPlan(reading.plan, fold, number, found, entries[0], critical, limit, entries[1:])
-        failures, asking = [], ModelInquiry(spent.append, self._set_time_of_model_activity)
+        failures, asking = [], self.spending.build_model_inquiry(self._set_time_of_model_activity)
         for rung in self._writing_attempts(reading):
             try:
                 text, claims = await self._ask_and_rewrite_once_if_unsupported(rung, reading, known, asking, seconds)
@@ -177,22 +170,17 @@ class FoldDocumentWriter:
             except ModelFailed as error:
                 failures.append(f"{rung.name}: {error.what}")
                 continue
-            except asyncio.CancelledError:
-                with suppress(HelixError):
-                    await self.conversation.append_facts(*spent)
-                raise
             if made.tokens <= limit + FRAME_TOKENS:
                 took = self.clock.current_time() - started
                 folded = self._build_document_fold(reading, making, made, rung.client.model_name, took)
                 if claims:
                     again = f"The text was written again, because {claims:,} of its sentences had no basis in these messages."
                     folded = replace(folded, why=". ".join(filter(None, (folded.why, again))))
-                return WrittenDocument(folded, reading, tuple(spent))
+                return WrittenDocument(folded, reading)
             failures.append(f"{rung.name}: the text was too long")
         raise NoDocumentWritten(
             "; ".join(each.rstrip(".").replace(";", ",") for each in failures)
-            or "No model is available to write the handover document or the summary.",
-            spent=spent,
+            or "No model is available to write the handover document or the summary."
         )
 
     def reason_not_to_fold(self, reading: DocumentMaterial) -> str:
@@ -227,7 +215,7 @@ class FoldDocumentWriter:
         making = DocumentPlan(reading.plan, fold, 0, found, entries[0], critical, limit, entries[1:])
         sections = truncation.fill_truncation_sections(reading.todo)
         made = await asyncio.to_thread(build_fold_document, making, sections, self.tokens)
-        return WrittenDocument(self._build_document_fold(reading, making, made, "", 0.0), reading, ())
+        return WrittenDocument(self._build_document_fold(reading, making, made, "", 0.0), reading)
 
     def _document_limit_tokens(self, reading: DocumentMaterial) -> int:
         """Return the most tokens that a document may have so that the fold still saves enough."""

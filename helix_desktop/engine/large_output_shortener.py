@@ -14,6 +14,7 @@ from helix_desktop.engine.ask_model import ModelInquiry, append_question, build_
 from helix_desktop.engine.content_recall import WHOLE_TOKENS
 from helix_desktop.engine.context_policy import Policy
 from helix_desktop.engine.conversation import Conversation
+from helix_desktop.engine.conversation_spending import ConversationSpending
 from helix_desktop.engine.messages import ContextKind, Message, ToolResult
 from helix_desktop.engine.ports import ContentCache, EntryOrigin, ModelClient, TokenCounter
 from helix_desktop.engine.sha256_digest import Digest
@@ -52,11 +53,12 @@ class LargeOutputShortener:
     tokens: TokenCounter
     models: Callable[[facts.ModelRole], ModelClient | None]
     contents: ViewContents
+    spending: ConversationSpending
 
     async def excerpt_large_outputs(
         self, batch: Sequence[facts.ToolReturned], keeps: Mapping[str, str], seqs: Sequence[int]
     ) -> tuple[facts.Fact, ...]:
-        """Return excerpts and the cost of asking, to append with the batch. `seqs`: results already recorded."""
+        """Return excerpts, to append with the batch. `seqs`: results already recorded."""
         policy = self.conversation.policy
         if policy.admission == "off":
             return ()
@@ -80,10 +82,9 @@ class LargeOutputShortener:
         held = [await self._read_large_output(index, batch[index], policy) for index in large]
         if not held:
             return ()
-        spent: list[facts.Spent] = []
         fitting = self._indexes_of_outputs_that_fit_whole(held, batch, len(seqs))
         shown = await self._choose_text_and_instructions_by_output(
-            held, fitting, keeps, policy, ModelInquiry(spent.append)
+            held, fitting, keeps, policy, self.spending.build_model_inquiry()
         )
         batch_name = self.conversation.new_fold_name(facts.FoldKind.EXCERPT)
         covers = [*map(facts.PartRef, seqs), *(facts.PartRef(-at) for at in range(len(batch) - len(seqs)))]
@@ -92,7 +93,7 @@ class LargeOutputShortener:
             for one in held
             if one.index in shown
         ]
-        return (*(fold for fold in folds if fold.tokens < fold.tokens_before), *spent)
+        return tuple(fold for fold in folds if fold.tokens < fold.tokens_before)
 
     async def excerpt_large_parts(self, said: facts.UserSaid) -> tuple[facts.Fact, ...]:
         """Return the message with its oversized parts stored, and their excerpts."""

@@ -91,7 +91,7 @@ class TurnRunner:
 
     def cost_of_turn(self) -> float:
         """Return what the turn has cost until now, with sub-agents, or 0.0 if none runs."""
-        return self._talking.cost_of_turn() if self._talking is not None else 0.0
+        return self._folding.spending.cost_of_turn() if self._talking is not None else 0.0
 
     def retry_immediately(self) -> None:
         if self._talking is not None and self._talking.wake is not None:
@@ -145,6 +145,10 @@ class TurnRunner:
                 steering = self._queue.pop_steering_messages, self._queue.requeue_messages
                 talk = TurnCallbacks(ask, *steering, set_activity, self._build_stopped_end)
                 if self._services.run_foreign_turn is not None:
+                    self._folding.spending.begin_turn()
+                    if (end := self._folding.spending.find_turn_end_at_limit()) is not None:
+                        await self._conversation.append_facts(end)
+                        return end
                     await turn_loop.append_note_on_undone_files(self._services, self._conversation)
                     return await self._services.run_foreign_turn(talk)
                 self._talking = turn_loop.TurnLoop(

@@ -12,7 +12,6 @@ from helix_desktop.engine.fold_document_writer import (
     FoldDocumentWriter,
     WrittenDocument,
     gather_material,
-    spent_on_failed_document,
 )
 from helix_desktop.engine.marker_folding import PartShortener
 from helix_desktop.engine.messages import Block, Role
@@ -122,7 +121,8 @@ class RequestShortener:
         span = fold_strategy.find_foldable_span(situation, fold_strategy.first_seq_kept_in_panic(situation))
         left = situation.policy.panic_wait - self._waited
         broken = situation.branch.failures[FoldKind.HANDOVER] >= situation.policy.failures
-        if span is None or broken or left <= 0 or not self._may_ask:
+        limit_reached = self._writer.spending.find_turn_end_at_limit()
+        if span is None or broken or left <= 0 or not self._may_ask or limit_reached:
             return
         reading = gather_material(fold_strategy.FoldPlan(FoldKind.HANDOVER, span, WHY, panic=True), situation)
         conversation = self._conversation
@@ -133,7 +133,7 @@ class RequestShortener:
             if not why:
                 await self._aid.append(writing.result())
         except HelixError as error:
-            await conversation.append_facts(*spent_on_failed_document(error), FoldFailed(FoldKind.HANDOVER, error.what))
+            await conversation.append_facts(FoldFailed(FoldKind.HANDOVER, error.what))
         else:
             if why:
                 await conversation.append_facts(FoldFailed(FoldKind.HANDOVER, why))

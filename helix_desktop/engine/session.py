@@ -133,6 +133,7 @@ class Session:
 
     async def fold_on_request(self, kind: facts.FoldKind, *, wish: str = "") -> None:
         self._refuse_while_held("fold")
+        self.folding.spending.begin_turn()
         await self._services.run_hooks("PreCompact", self.id, {"trigger": "manual", "custom_instructions": wish})
         await self.folding.fold_on_demand(kind, wish)
 

@@ -110,25 +110,24 @@ class FoldServices:
     clock: ports.Clock
     models: Callable[[facts.ModelRole], ports.ModelClient | None]
     spawn: TaskSpawner
+    limits: Callable[[], TurnLimits]
+    spent: Callable[[], tuple[float, float]]  # Dollars spent today and in all.
+    # Dollars of the agents below; and for a sub-agent: of the user's turn that it works for, of all agents of that
+    # conversation, and what these may cost.
+    agents_spent: Callable[[], tuple[float, float, float, float]]
 
 
 @dataclass(frozen=True, slots=True)
 class SessionServices(FoldServices):
     """Everything a session works with.
 
-    `spent`: returns dollars spent today and in all. `collect_file_changes`: returns
-    changes in the folders that no result has reported. `withheld`: see `ToolsOffered`. `turn_lease`: held
-    during a turn; refuses while another machine works here.
+    `collect_file_changes`: returns changes in the folders that no result has reported. `withheld`: see
+    `ToolsOffered`. `turn_lease`: held during a turn; refuses while another machine works here.
     """
 
     index: ports.SearchIndex
     tools: ports.ToolSet
     setup: Callable[[], Awaitable[ConversationSetup]]
-    limits: Callable[[], TurnLimits] = TurnLimits
-    spent: Callable[[], tuple[float, float]] = lambda: (0.0, 0.0)
-    # Dollars of the agents below; and for a sub-agent: of the user's turn that it works for, of all agents of that
-    # conversation, and what these may cost.
-    agents_spent: Callable[[], tuple[float, float, float, float]] = lambda: (0.0, 0.0, 0.0, 0.0)
     collect_file_changes: Callable[[str], Awaitable[Sequence[facts.FilesChanged]]] = _no_file_changes
     withheld: Callable[[], tuple[int, int]] = lambda: (0, 0)
     run_hooks: Callable[[str, str, Mapping[str, Any]], Awaitable[HookOutcome]] = run_no_hooks

@@ -23,7 +23,6 @@ from helix_desktop.fast_dataclass import dataclass
 
 CUTS_IN_A_ROW = 3
 OVERFLOWS_IN_A_ROW = 3
-SMALLEST_COST = 1e-9  # Sums of dollars differ by less, depending on their order.
 _CAUSES: Mapping[type[errors.HelixError], str] = {
     errors.ProviderKeyRefused: "key",
     errors.NoCreditLeft: "credit",
@@ -120,16 +119,13 @@ class TurnLoop:
         self.wake: Callable[[], object] | None = None  # Ends the wait, so that the model is asked at once.
         self._steps = 0
         self._cuts = 0
-        self._paid_before = cost_with_agents(services, conversation)
+        folding.spending.begin_turn()
         self._calls = ToolCallRunner(conversation, services, folding, talk.ask)
-
-    def cost_of_turn(self) -> float:
-        return cost_with_agents(self._services, self._conversation) - self._paid_before
 
     async def run_turn(self, *, runs_waiting_calls: bool = False) -> facts.TurnEnded:
         """Run steps until the turn ends. Record and return its end. `runs_waiting_calls`: those of the last reply first."""
         # No turn begins once a spending limit is reached.
-        end = turn_end_at_spending_limit(self._services, self._conversation, self._paid_before)
+        end = self._folding.spending.find_turn_end_at_limit()
         try:
             if runs_waiting_calls and end is None:
                 self._talk.running(ConversationActivity.TOOLS)
@@ -303,30 +299,7 @@ class TurnLoop:
         if limits.repeats and count >= limits.repeats:
             why = f"{name} was called {count} times with the same arguments and the same result."
             return facts.TurnEnded(facts.TurnEnd.REPEATING, why)
-        return turn_end_at_spending_limit(self._services, self._conversation, self._paid_before)
-
-
-def cost_with_agents(services: SessionServices, conversation: Conversation) -> float:
-    return sum(one.usage.cost for one in conversation.state.spent) + services.agents_spent()[0]
-
-
-def turn_end_at_spending_limit(
-    services: SessionServices, conversation: Conversation, paid_before: float
-) -> facts.TurnEnded | None:
-    limits = services.limits()
-    day, ever = services.spent() if limits.day_cost or limits.workspace_cost else (0.0, 0.0)
-    paid, (_, of_turn, of_agents, limit_of_agents) = cost_with_agents(services, conversation), services.agents_spent()
-    for what, spent, limit in (
-        ("This turn", max(paid - paid_before, of_turn), limits.turn_cost),
-        ("This conversation", paid, limits.conversation_cost),
-        ("Today", day, limits.day_cost),
-        ("This workspace", ever, limits.workspace_cost),
-        ("All agents of this conversation", of_agents, limit_of_agents),
-    ):
-        if limit and spent >= limit - SMALLEST_COST:
-            why = f"{what} has cost ${spent:.2f}; the limit is ${limit:.2f}."
-            return facts.TurnEnded(facts.TurnEnd.SPENDING_LIMIT, why)
-    return None
+        return self._folding.spending.find_turn_end_at_limit()
 
 
 def turn_end_of_error(error: errors.HelixError) -> facts.TurnEnded:

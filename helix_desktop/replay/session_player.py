@@ -20,7 +20,7 @@ from helix_desktop.engine.fold_economics import RelativePrices
 from helix_desktop.engine.foreign_agent_facts import AgentFollower, AgentOutput
 from helix_desktop.engine.messages import Request, ToolResult, View
 from helix_desktop.engine.ports import ContentCache, JournalPort, ModelClient, SearchIndex, TokenCounter
-from helix_desktop.engine.session_setup import FoldServices
+from helix_desktop.engine.session_setup import FoldServices, TurnLimits
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.engine.view_contents import ViewContents
 from helix_desktop.fast_dataclass import dataclass
@@ -120,7 +120,8 @@ class SessionPlayer:
             for role, name in MODELS.items()
         }
         cache = self._stores.cache
-        services = FoldServices(cache, self._tokens, LoopClock(), clients.get, self._spawn)
+        unlimited = TurnLimits, lambda: (0.0, 0.0), lambda: (0.0, 0.0, 0.0, 0.0)
+        services = FoldServices(cache, self._tokens, LoopClock(), clients.get, self._spawn, *unlimited)
         return ConversationFolding(self._conversation, services)
 
     def _spawn(self, coroutine: Coroutine[Any, Any, T], /, *, name: str) -> asyncio.Task[T]:

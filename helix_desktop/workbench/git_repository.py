@@ -7,13 +7,14 @@ not the index. A commit runs no hook, and is refused for files that a filter wou
 import asyncio
 import hashlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from helix_desktop.engine.ask_model import ModelInquiry, build_material_request
+from helix_desktop.engine.ask_model import build_material_request
 from helix_desktop.engine.changes.folder_state import PathChange, PathKind, TreeItem
 from helix_desktop.engine.facts import ModelRole, Purpose
+from helix_desktop.engine.session import Session
 from helix_desktop.errors import ActionRefused, HelixError, InvalidInput, NotFound
 from helix_desktop.tools.changes.checkpoints import Checkpoints
 from helix_desktop.tools.changes.content_storing import ABOUT
@@ -25,14 +26,16 @@ _SHOWN = 30_000  # To propose a commit message, a model gets up to this many cha
 MANY = 500  # So many files are not named to Git one by one.
 RevisionFile = tuple[bytes, str, int]  # Its mode, blob and size.
 _MODES = {b"100644": 0o644, b"100755": 0o755}
+_OpenSession = Callable[[str], Awaitable[Session]]
 
 
 class GitRepository:
     """The repositories of one workspace; each of its roots may have one."""
 
-    def __init__(self, models: WorkspaceModels, find_checkpoints: Callable[[], Checkpoints]) -> None:
-        self._models = models
-        self._find_checkpoints = find_checkpoints
+    def __init__(
+        self, models: WorkspaceModels, find_checkpoints: Callable[[], Checkpoints], open_session: _OpenSession
+    ) -> None:
+        self._models, self._find_checkpoints, self._open_session = models, find_checkpoints, open_session
 
     async def compare_with_revision(self, revision: str) -> Sequence[PathChange]:
         """Return what differs now from a revision, in all roots that have it."""
@@ -105,14 +108,14 @@ class GitRepository:
     async def _read_blob(self, root: Path, blob: str) -> bytes:
         return await asyncio.to_thread(run_git, root, "cat-file", "blob", blob)
 
-    async def propose_commit_message(self, changes: bytes) -> str:
-        """Let the fast model write a message for a commit of these changes."""
+    async def propose_commit_message(self, patch: Awaitable[bytes], conversation: str) -> str:
+        """Let the fast model write a message for a commit of these changes, at the conversation's cost."""
         client = self._models.client_for_role(ModelRole.FAST) or self._models.client_for_role(ModelRole.MAIN)
         if client is None:
             raise InvalidInput("No model is available to suggest a commit message.")
-        text = changes.decode("utf-8", "replace")[:_SHOWN]
-        request = build_material_request(text, _PROPOSE, Purpose.OTHER)
-        return (await ModelInquiry(lambda _spent: None).ask_for_text(client, request, _SECONDS)).strip()
+        request = build_material_request((await patch).decode("utf-8", "replace")[:_SHOWN], _PROPOSE, Purpose.OTHER)
+        asking = (await self._open_session(conversation)).folding.spending.build_model_inquiry()
+        return (await asking.ask_for_text(client, request, _SECONDS)).strip()
 
     async def has_repository(self) -> bool:
         places = [place for root in self._find_checkpoints().roots for place in (root, *root.parents)]

@@ -31,16 +31,7 @@ from helix_desktop.store.empty_trash import read_deleted_conversations
 from helix_desktop.store.store_thread import StoreThread
 from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.store.workspace_export import ignore_progress
-from helix_desktop.workbench.session_import import (
-    SAID,
-    EarlierImports,
-    Hold,
-    ImportedConversation,
-    SessionToImport,
-    SessionWriter,
-    conversation_id_of_session,
-    imported_path,
-)
+from helix_desktop.workbench import session_import
 from helix_desktop.workbench.session_preparation import FileToRead, Prepared, SessionPreparation
 
 Report = Callable[[int, int, str], object]  # Called with the number of bytes read, the total number, and the file.
@@ -55,7 +46,7 @@ class ImportResult:
     """The result of an import, also of one that was stopped and continued. `here`: all its conversations."""
 
     run: str
-    imported: list[ImportedConversation] = field(default_factory=list)
+    imported: list[session_import.ImportedConversation] = field(default_factory=list)
     complaints: list[str] = field(default_factory=list)
     here: set[str] = field(default_factory=set)
     keys: dict[str, dict[str, int]] = field(default_factory=dict)  # By leaked key: how often in each conversation.
@@ -87,9 +78,9 @@ class HistoryImport:
     workspace: StoredWorkspace
     tokens: TokenCounter
     preparation: SessionPreparation = field(default_factory=SessionPreparation)
-    hold: Hold = lambda _conversation: nullcontext()
+    hold: session_import.Hold = lambda _conversation: nullcontext()
     result: ImportResult = field(default_factory=lambda: ImportResult(new_import_name()))
-    earlier: EarlierImports = field(default_factory=EarlierImports)
+    earlier: session_import.EarlierImports = field(default_factory=session_import.EarlierImports)
     _deleted: dict[str, float] = field(default_factory=dict)
     _stamps: dict[str, tuple[int, int]] = field(default_factory=dict)
     _rows: list[StoredConversation] = field(default_factory=list)  # The last changed first.
@@ -124,7 +115,7 @@ class HistoryImport:
         report(sum(sizes), sum(sizes), "")
         return self.result
 
-    async def _add_imported(self, brought: Sequence[ImportedConversation | None]) -> None:
+    async def _add_imported(self, brought: Sequence[session_import.ImportedConversation | None]) -> None:
         self.result.imported += [one for one in brought if one is not None]
 
     async def _read_earlier_imports(self) -> None:
@@ -133,7 +124,9 @@ class HistoryImport:
             self.earlier.last[fact.origin.kind, fact.origin.session] = recorded
         self._stamps = stamps_at_last_import(imports)
 
-    async def _archive_if_here_already(self, held: SessionToImport, brought: ImportedConversation) -> None:
+    async def _archive_if_here_already(
+        self, held: session_import.SessionToImport, brought: session_import.ImportedConversation
+    ) -> None:
         """Archive what the gateway also records, and copies for an agent, until they go on elsewhere."""
         times = [draft.time for draft in held.made if draft.time] or [0.0]
         begun, ended = min(times) - SAME_REPLY_SECONDS, max(times) + SAME_REPLY_SECONDS
@@ -174,7 +167,7 @@ class HistoryImport:
         """Return the files that are not as they were at an earlier import."""
         here: dict[str, set[str]] = {}
         for recorded in self.earlier.last.values():
-            here.setdefault(imported_path(recorded), set()).add(recorded.conversation)
+            here.setdefault(session_import.imported_path(recorded), set()).add(recorded.conversation)
         changed = []
         for file in files:
             stamp = stamp_of_history_file(self.preparation.copy_of_file(file) or file)
@@ -186,27 +179,29 @@ class HistoryImport:
                 changed.append((file, stamp))
         return changed
 
-    def _collect_complaints(self, prepared: Iterator[Prepared]) -> Iterator[SessionToImport]:
+    def _collect_complaints(self, prepared: Iterator[Prepared]) -> Iterator[session_import.SessionToImport]:
         for one in prepared:
-            if isinstance(one, SessionToImport):
+            if isinstance(one, session_import.SessionToImport):
                 yield one
             elif isinstance(one, str):
                 self.result.complaints.append(one)
 
     # --- Writing sessions into conversations, on the event loop
 
-    async def _leave_out_deleted(self, held: SessionToImport) -> SessionToImport | None:
+    async def _leave_out_deleted(self, held: session_import.SessionToImport) -> session_import.SessionToImport | None:
         """Return what is new since the user deleted it, or what it belongs to, for good. By hand, all comes back."""
         one, own = held.recording, held.with_unique_session_name().recording
         sessions = filter(None, (one.session, own.session, one.parent, one.forked_from))
-        names = [conversation_id_of_session(one.kind, session) for session in sessions]
+        names = [session_import.conversation_id_of_session(one.kind, session) for session in sessions]
         deleted = max((self._deleted.get(name, 0.0) for name in names), default=0.0)
         if not deleted or self.preparation.copies is None:
             return held
         known = await self.workspace.journal.read_facts(self.earlier.conversation_of_recording(one))
         return held if any(old.time <= deleted for old in known) else held.newer_part(deleted)
 
-    async def _import_session(self, session: SessionToImport) -> ImportedConversation | None:
+    async def _import_session(
+        self, session: session_import.SessionToImport
+    ) -> session_import.ImportedConversation | None:
         if (newer := await self._leave_out_deleted(session)) is None:
             return None
         session, recording = newer, newer.recording
@@ -219,7 +214,9 @@ class HistoryImport:
         if (apart := session.with_unique_session_name()).recording.identity_of_session in self.earlier.last:
             session = apart
         conversation = self.earlier.conversation_of_recording(session.recording)
-        writing = SessionWriter(self.workspace, self.hold, self.earlier, self.result.run, session, conversation)
+        writing = session_import.SessionWriter(
+            self.workspace, self.hold, self.earlier, self.result.run, session, conversation
+        )
         try:
             await writing.write_session()
         except HelixError as error:
@@ -238,9 +235,11 @@ class HistoryImport:
         return writing.brought if writing.recorded is not None else None
 
 
-def _group_unrelated(coming: Iterator[SessionToImport]) -> Iterator[list[SessionToImport]]:
+def _group_unrelated(
+    coming: Iterator[session_import.SessionToImport],
+) -> Iterator[list[session_import.SessionToImport]]:
     """Yield groups of sessions that can be written at the same time, because none belongs to another."""
-    group: dict[str, SessionToImport] = {}
+    group: dict[str, session_import.SessionToImport] = {}
     for one in coming:
         needed = (one.recording.session, one.recording.forked_from, one.recording.parent)
         is_full = sum(len(held.made) for held in group.values()) > TOGETHER
@@ -252,11 +251,11 @@ def _group_unrelated(coming: Iterator[SessionToImport]) -> Iterator[list[Session
         yield [*group.values()]
 
 
-def _is_at_gateway(held: SessionToImport, at_gateway: Sequence[facts.Recorded]) -> bool:
+def _is_at_gateway(held: session_import.SessionToImport, at_gateway: Sequence[facts.Recorded]) -> bool:
     """Whether the newest reply that says something went through the gateway, or may be under way there."""
     replies = [(one.time, one.fact) for one in held.made[-NEWEST:] if isinstance(one.fact, facts.ModelReplied)]
     newest = [one for one in replies if keys_of_reply(one[1])][-1:]
-    said = [one for one in at_gateway if isinstance(one.fact, SAID)]
+    said = [one for one in at_gateway if isinstance(one.fact, session_import.SAID)]
     if said and newest and not isinstance(said[-1].fact, facts.ModelReplied):
         return newest[0][0] <= said[-1].time + SAME_REPLY_SECONDS
     theirs = ((one.time, one.fact) for one in said if isinstance(one.fact, facts.ModelReplied))
@@ -266,7 +265,7 @@ def _is_at_gateway(held: SessionToImport, at_gateway: Sequence[facts.Recorded]) 
 def stamps_at_last_import(imports: Sequence[facts.Recorded]) -> dict[str, tuple[int, int]]:
     """Return the size and time that each imported file had, by its path. `imports`: oldest first."""
     return {
-        imported_path(recorded): (0, 0) if fact.undone else (fact.size, fact.modified)
+        session_import.imported_path(recorded): (0, 0) if fact.undone else (fact.size, fact.modified)
         for recorded, fact in _imports_once(imports)
     }
 
@@ -298,7 +297,7 @@ def stamp_of_history_file(file: Path) -> tuple[int, int]:
 
 
 async def undo_import(
-    workspace: StoredWorkspace, run: str, hold: Hold = lambda _: nullcontext()
+    workspace: StoredWorkspace, run: str, hold: session_import.Hold = lambda _: nullcontext()
 ) -> tuple[int, list[str]]:
     """Undo an import: trash its new conversations and rewind the others. Returns how many, and what stays."""
     newest = {
@@ -322,9 +321,9 @@ async def undo_import(
 async def _undo_imported_facts(workspace: StoredWorkspace, brought: facts.Recorded) -> bool:
     recorded = await workspace.journal.read_facts(brought.conversation)
     later = [one.fact for one in recorded if one.seq > brought.seq]
-    if any(isinstance(fact, (*SAID, facts.Rewound, facts.BroughtIn)) for fact in later) or not isinstance(
-        brought.fact, facts.BroughtIn
-    ):
+    if any(
+        isinstance(fact, (*session_import.SAID, facts.Rewound, facts.BroughtIn)) for fact in later
+    ) or not isinstance(brought.fact, facts.BroughtIn):
         return False
     fact = brought.fact
     change: facts.Fact = facts.ConversationChanged(trashed=True) if fact.first <= 1 else facts.Rewound(fact.first - 1)

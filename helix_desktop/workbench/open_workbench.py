@@ -398,15 +398,12 @@ class Workbench:
 
     def _build_session_services(self, conversation: Conversation, depth: int, only: Sequence[str]) -> SessionServices:
         async def compact_stored_entry(digest: Digest, keep: str) -> str:
-            client = self._model_client_for(conversation.id, facts.ModelRole.FAST) or self._model_client_for(
-                conversation.id, facts.ModelRole.MAIN
-            )
+            roles = facts.ModelRole.FAST, facts.ModelRole.MAIN
+            client = next(filter(None, (self._model_client_for(conversation.id, role) for role in roles)), None)
             if client is None:
                 raise InvalidInput("No model is available to shorten the content.")
-            bills: list[facts.Spent] = []
-            answer = await content_recall.compact_entry(self.workspace.cache, client, digest.hex, keep, bills.append)
-            await conversation.append_facts(*bills)
-            return answer
+            asking = (await self.open_session(conversation.id)).folding.spending.build_model_inquiry()
+            return await content_recall.compact_entry(self.workspace.cache, client, digest.hex, keep, asking)
 
         kit = self.copies.tools_of_copy(conversation.state.own_copy)
         toolbox = kit.build_toolbox(

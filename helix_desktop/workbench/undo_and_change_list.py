@@ -64,7 +64,7 @@ class FileChanges:
     def __init__(self, bench: FileChangesWorkbench, kit: WorkspaceTools | None = None) -> None:
         self._bench = bench
         self._kit = kit or bench.kit
-        self.git_repository = GitRepository(bench.models, lambda: self.workspace_checkpoints)
+        self.git_repository = GitRepository(bench.models, lambda: self.workspace_checkpoints, bench.open_session)
         self._differences = StepDifferences(bench.workspace.cache, lambda: self.workspace_checkpoints)
 
     @property

@@ -151,7 +151,7 @@ class World:
 async def world(
     *script: Scripted,
     limits: TurnLimits = NO_LIMITS,
-    spent: tuple[float, float] = (0.0, 0.0),
+    spent: Sequence[float] = (0.0, 0.0),
     model: ModelClient | None = None,
     preset: str = "layered",
     window: int = 128_000,
@@ -187,7 +187,8 @@ async def world(
         setup=as_set,
         spawn=OwnedTasks("test").spawn_task,
         limits=lambda: limits,
-        spent=lambda: spent,
+        spent=lambda: (spent[0], spent[1]),
+        agents_spent=lambda: (0.0, 0.0, 0.0, 0.0),
     )
     folding = ConversationFolding(conversation, services)
     events: list[Event] = []

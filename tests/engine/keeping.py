@@ -9,6 +9,7 @@ from typing import Any
 
 from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.engine import context_policy, request_building
+from helix_desktop.engine.ask_model import ModelInquiry
 from helix_desktop.engine.automatic_folding import ConversationFolding
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.facts import (
@@ -20,6 +21,7 @@ from helix_desktop.engine.facts import (
     ModelRole,
     ModelSet,
     Recorded,
+    Spent,
     Stop,
     Text,
     ToolCall,
@@ -31,7 +33,7 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.engine.messages import Delta, Reply, Request, TextDelta
 from helix_desktop.engine.ports import EntryOrigin
-from helix_desktop.engine.session_setup import FoldServices
+from helix_desktop.engine.session_setup import FoldServices, TurnLimits
 from helix_desktop.engine.strategies.handover import SECTIONS
 from helix_desktop.engine.view_contents import ViewContents
 from helix_desktop.errors import ModelOverloaded
@@ -240,5 +242,17 @@ async def keeping(
 def _around(
     conversation: Conversation, cache: MemoryCache, clock: SteppedClock, writers: dict[str, Writer], tasks: OwnedTasks
 ) -> Keeping:
-    folding = ConversationFolding(conversation, FoldServices(cache, Quarters(), clock, writers.get, tasks.spawn_task))
+    unlimited = TurnLimits, lambda: (0.0, 0.0), lambda: (0.0, 0.0, 0.0, 0.0)
+    services = FoldServices(cache, Quarters(), clock, writers.get, tasks.spawn_task, *unlimited)
+    folding = ConversationFolding(conversation, services)
     return Keeping(conversation, folding, cache, clock, writers, tasks)
+
+
+def inquiry(spent: list[Spent] | None = None) -> ModelInquiry:
+    """Asks within no limits, and adds what it cost to a list."""
+
+    async def record(one: Spent) -> None:
+        if spent is not None:
+            spent.append(one)
+
+    return ModelInquiry(record, lambda: None)

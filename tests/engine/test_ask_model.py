@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 import pytest
 
 from helix_desktop.engine import request_building
-from helix_desktop.engine.ask_model import MOST_TRIES, ModelInquiry, append_question, build_material_request
+from helix_desktop.engine.ask_model import MOST_TRIES, append_question, build_material_request
 from helix_desktop.engine.facts import Purpose, Reasoning, Spent, Stop, Text, Usage
 from helix_desktop.engine.messages import Delta, Reply, Request, TextDelta
 from helix_desktop.errors import ModelFailed, ModelOverloaded
-from tests.engine.keeping import Writer, fails
+from tests.engine.keeping import Writer, fails, inquiry
 from tests.engine.talk import Talk
 
 
@@ -20,9 +20,7 @@ async def test_the_text_and_what_it_cost() -> None:
     spent: list[Spent] = []
     writer = Writer("fast", lambda _: "  the answer\n")
     assert (
-        await ModelInquiry(spent.append).ask_for_text(
-            writer, build_material_request("material", "question?", Purpose.HANDOVER), 5
-        )
+        await inquiry(spent).ask_for_text(writer, build_material_request("material", "question?", Purpose.HANDOVER), 5)
         == "the answer"
     )
     assert [(one.purpose, one.model, one.usage.input) for one in spent] == [("handover", "fast", 100)]
@@ -31,16 +29,14 @@ async def test_the_text_and_what_it_cost() -> None:
 
 async def test_a_model_that_hangs_has_failed_when_its_time_is_over() -> None:
     with pytest.raises(ModelFailed, match=r"did not finish within 0\.01 seconds"):
-        await ModelInquiry(list[Spent]().append).ask_for_text(
+        await inquiry().ask_for_text(
             Writer("slow", hangs=True), build_material_request("m", "q", Purpose.HANDOVER), 0.01
         )
 
 
 async def test_a_model_that_fails_says_why_itself() -> None:
     with pytest.raises(ModelOverloaded):
-        await ModelInquiry(list[Spent]().append).ask_for_text(
-            Writer("busy", fails), build_material_request("m", "q", Purpose.HANDOVER), 5
-        )
+        await inquiry().ask_for_text(Writer("busy", fails), build_material_request("m", "q", Purpose.HANDOVER), 5)
 
 
 @dataclass
@@ -58,10 +54,10 @@ class Breaking:
 async def test_a_stream_that_breaks_off_is_asked_again_and_half_a_text_is_none() -> None:
     spent: list[Spent] = []
     asked = build_material_request("m", "q", Purpose.HANDOVER)
-    assert await ModelInquiry(spent.append).ask_for_text(Breaking(MOST_TRIES - 1), asked, 5) == "whole"
+    assert await inquiry(spent).ask_for_text(Breaking(MOST_TRIES - 1), asked, 5) == "whole"
     assert len(spent) == MOST_TRIES
     with pytest.raises(ModelFailed, match="stopped in the middle"):
-        await ModelInquiry(spent.append).ask_for_text(Breaking(MOST_TRIES), asked, 5)
+        await inquiry(spent).ask_for_text(Breaking(MOST_TRIES), asked, 5)
 
 
 @dataclass
@@ -82,7 +78,7 @@ class Thinking:
 async def test_a_model_that_spends_all_its_room_on_thinking_is_asked_again_without_a_limit() -> None:
     spent, model = list[Spent](), Thinking()
     assert (
-        await ModelInquiry(spent.append).ask_for_text(model, build_material_request("m", "q", Purpose.HANDOVER, 500), 5)
+        await inquiry(spent).ask_for_text(model, build_material_request("m", "q", Purpose.HANDOVER, 500), 5)
         == "the answer"
     )
     assert [request.max_output for request in model.asked] == [500, 0]
@@ -100,7 +96,7 @@ async def test_a_model_that_spends_all_its_room_on_thinking_is_asked_again_witho
 )
 async def test_thinking_that_a_server_left_in_the_text_is_no_part_of_it(said: str, text: str) -> None:
     asked = build_material_request("m", "q", Purpose.HANDOVER)
-    assert await ModelInquiry(list[Spent]().append).ask_for_text(Writer("open", lambda _: said), asked, 5) == text
+    assert await inquiry().ask_for_text(Writer("open", lambda _: said), asked, 5) == text
 
 
 class Endless:
@@ -114,9 +110,7 @@ class Endless:
 
 async def test_a_stream_without_a_reply_has_failed() -> None:
     with pytest.raises(ModelFailed, match="stopped without sending a reply"):
-        await ModelInquiry(list[Spent]().append).ask_for_text(
-            Endless(), build_material_request("m", "q", Purpose.HANDOVER), 5
-        )
+        await inquiry().ask_for_text(Endless(), build_material_request("m", "q", Purpose.HANDOVER), 5)
 
 
 def test_requests_of_both_ways_are_legal() -> None:

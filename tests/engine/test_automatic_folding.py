@@ -749,7 +749,7 @@ def test_a_cache_is_kept_alive_in_a_pause_only_within_the_users_limit_and_while_
     async def has_reached_a_limit_of_all_spending() -> None:
         trial, spent = await _away(1.0, 1)
         session = trial.made.session
-        session.context._services = session.turns._services = replace(
+        session.folding.spending._services = replace(
             session._services, limits=lambda: TurnLimits(day_cost=2.0), spent=lambda: (2.5, 2.5)
         )
         await _pass_lives(trial, 3)

@@ -17,7 +17,7 @@ from helix_desktop.engine.ports import CacheEntry, EntryOrigin, TokenCounter
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import AmbiguousName, InvalidInput, ModelFailed, NotFound
 from helix_desktop.store.in_memory_stores import MemoryCache, MemoryIndex, MemoryJournal
-from tests.engine.keeping import Quarters, Writer, empty, keeping
+from tests.engine.keeping import Quarters, Writer, empty, inquiry, keeping
 from tests.engine.test_automatic_folding import worked
 
 TOKENS = Quarters()
@@ -208,13 +208,13 @@ async def test_compaction_of_an_entry() -> None:
     spent: list[Spent] = []
     writer = Writer("fast", lambda _: "little text")
     assert (
-        await content_recall.compact_entry(cache, writer, entry.digest.hex[:10], "the numbers", spent.append)
+        await content_recall.compact_entry(cache, writer, entry.digest.hex[:10], "the numbers", inquiry(spent))
         == "little text"
     )
     assert "the numbers" in str(writer.requests[0].messages)
     assert spent[0].purpose == "compaction"
     assert "found nothing" in await content_recall.compact_entry(
-        cache, Writer("fast", empty), entry.digest.hex, "x", spent.append
+        cache, Writer("fast", empty), entry.digest.hex, "x", inquiry(spent)
     )
 
 
@@ -347,9 +347,7 @@ async def test_a_hanging_model_does_not_hold_a_compaction_for_ever(monkeypatch: 
     cache, (entry,) = await cached("much text")
     with pytest.raises(ModelFailed, match="did not finish"):
         await asyncio.wait_for(
-            content_recall.compact_entry(
-                cache, Writer("fast", hangs=True), entry.digest.hex, "x", list[Spent]().append
-            ),
+            content_recall.compact_entry(cache, Writer("fast", hangs=True), entry.digest.hex, "x", inquiry()),
             60,
         )
 

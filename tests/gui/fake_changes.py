@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -61,8 +61,8 @@ class FakeRepository:
     async def set_up_repository(self) -> None:
         self.has_git = True
 
-    async def propose_commit_message(self, changes: bytes) -> str:
-        return f"Change {changes.count(b'diff --git')} files"
+    async def propose_commit_message(self, patch: Awaitable[bytes], conversation: str) -> str:
+        return f"Change {(await patch).count(b'diff --git')} files"
 
     async def find_committed_paths(self, changes: Sequence[PathChange]) -> frozenset[str]:
         return frozenset(path for paths, _ in self.committed for path in paths)

@@ -118,7 +118,7 @@ class CommitButton(QPushButton):
 
         def request_commit_message() -> None:
             self._doing.run_in_background(
-                self._propose_commit_message(changes, dialog.checked_files),
+                changes.git_repository.propose_commit_message(changes.build_git_patch(dialog.checked_files), place),
                 then=dialog.show_proposal,
                 owner=dialog,
                 failed=lambda error: self._report_no_proposal(dialog, error),
@@ -137,9 +137,6 @@ class CommitButton(QPushButton):
         dialog.proposal_wanted.connect(request_commit_message)
         dialog.accepted.connect(commit_checked_files)
         dialog.open()
-
-    async def _propose_commit_message(self, changes: FileChanges, files: Sequence[FileChange]) -> str:
-        return await changes.git_repository.propose_commit_message(await changes.build_git_patch(files))
 
     def _report_no_proposal(self, dialog: CommitDialog, error: HelixError) -> None:
         dialog.enable_propose_button()

@@ -7,13 +7,8 @@ from PySide6.QtCore import QMimeData, QPoint, QSize, Qt, Signal
 from PySide6.QtGui import QFocusEvent, QInputMethodEvent, QKeyEvent, QTextCursor
 from PySide6.QtWidgets import QFrame, QPlainTextEdit, QSizePolicy, QWidget
 
+from helix_desktop.gui.chat import completion_list
 from helix_desktop.gui.chat.attachment_chips import has_files_or_picture
-from helix_desktop.gui.chat.completion_list import (
-    CompletionList,
-    CompletionOffer,
-    CompletionRequest,
-    find_completion_request,
-)
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import tr
 
@@ -43,8 +38,8 @@ class ComposerTextEdit(QPlainTextEdit):
         self._unsent = ""
         self.has_queued_messages = False
         self.enter_sends = True
-        self.completion: CompletionList | None = None
-        self._asked: CompletionRequest | None = None
+        self.completion: completion_list.CompletionList | None = None
+        self._asked: completion_list.CompletionRequest | None = None
         self.setProperty("look", "bare")
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAsNeeded)
@@ -165,18 +160,20 @@ class ComposerTextEdit(QPlainTextEdit):
         else:
             super().insertFromMimeData(source)
 
-    def show_completion_offers(self, asked: CompletionRequest, offers: Sequence[CompletionOffer]) -> None:
+    def show_completion_offers(
+        self, asked: completion_list.CompletionRequest, offers: Sequence[completion_list.CompletionOffer]
+    ) -> None:
         """Shows the offers for a request above the box, unless the text has changed since."""
         if asked != self._asked:
             return
         if self.completion is None:
-            self.completion = CompletionList(self._theme, self.window())
+            self.completion = completion_list.CompletionList(self._theme, self.window())
             self.completion.offer_chosen.connect(self._insert_chosen_offer)
         box = self.parentWidget() or self
         corner = box.mapTo(self.window(), QPoint(0, -4))
         self.completion.show_offers(offers, corner, min(box.width(), self._theme.zoomed_pixels(480)))
 
-    def _insert_chosen_offer(self, offer: CompletionOffer) -> None:
+    def _insert_chosen_offer(self, offer: completion_list.CompletionOffer) -> None:
         if (asked := self._asked) is not None:
             cursor = self.textCursor()
             cursor.setPosition(asked.start)
@@ -197,11 +194,13 @@ class ComposerTextEdit(QPlainTextEdit):
         block = self.textCursor().block()
         if block.length() > PASTED:
             return
-        asked = find_completion_request(block.text(), self.textCursor().positionInBlock())
+        asked = completion_list.find_completion_request(block.text(), self.textCursor().positionInBlock())
         if asked is not None and asked.trigger == "/" and block.position() > 0:
             asked = None
         if asked is not None:
-            self._asked = CompletionRequest(asked.trigger, asked.typed_letters, asked.start + block.position())
+            self._asked = completion_list.CompletionRequest(
+                asked.trigger, asked.typed_letters, asked.start + block.position()
+            )
             self.offers_wanted.emit(self._asked)
             return
         self._asked = None
