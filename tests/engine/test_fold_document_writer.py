@@ -10,11 +10,14 @@ from typing import Any
 
 import pytest
 
+from helix_desktop.engine.conversation_details import CRITICAL, Detail
 from helix_desktop.engine.facts import FoldFailed, FoldKind, ModelRole, ModelSet, PartRef, Pinned, Span, Spent, TodoSet
 from helix_desktop.engine.fold_document_writer import (
     LOST_PART,
     MERGE_NOTE,
     PART_NOTE,
+    DocumentMaterial,
+    FoldDocumentWriter,
     NoDocumentWritten,
     _split_and_join_passages,
     gather_material,
@@ -255,6 +258,22 @@ async def test_the_entry_holds_every_detail_and_a_later_handover_inherits_it() -
     assert one.entries[0].hex not in two.text
     texts = {detail.text for detail in parse_details_entry((await kept.cache.read_content(one.entries[0])).decode())}
     assert texts <= {detail.text for detail in parse_details_entry(entry)}
+
+
+async def test_a_document_may_name_what_is_critical_or_stored_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = await with_history()
+    await kept.step("Traceback\nValueError: the first error of /opt/one.py")
+    named: list[Detail] = []
+    gather = FoldDocumentWriter._gather_details
+
+    async def gather_and_note(writer: FoldDocumentWriter, reading: DocumentMaterial) -> Any:
+        gathered = await gather(writer, reading)
+        named.extend(gathered[0])
+        return gathered
+
+    monkeypatch.setattr(FoldDocumentWriter, "_gather_details", gather_and_note)
+    await kept.folding.fold_on_demand(FoldKind.HANDOVER)
+    assert {"rule", "stored"} <= {detail.kind for detail in named} <= {*CRITICAL, "stored"}
 
 
 async def test_an_entry_that_is_gone_is_made_again_from_the_facts() -> None:

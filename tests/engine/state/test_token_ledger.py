@@ -250,6 +250,14 @@ def test_what_a_second_import_says_reaches_back_to_the_first_at_most() -> None:
     assert talk.state.record.ledger.elsewhere == [(2, own - 1), (own - 1, again + 1)]
 
 
+def test_a_cost_that_only_the_last_step_of_an_import_states_is_stated() -> None:
+    talk = told(*STEPS[:2])
+    first = talk.add(reply(10, 150))
+    talk.add(reply(10, 150, cost=1.0))
+    behind = talk.add(BroughtIn(Origin("codex", "a"), "one", first, cost=2.0))
+    assert talk.state.record.ledger.unstated == {behind: 0.0}
+
+
 def test_the_first_fact_of_an_import_is_another_programs() -> None:
     talk = told(*STEPS[:2])
     first = talk.add(reply(10, 150))
