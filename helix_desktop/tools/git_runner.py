@@ -38,17 +38,18 @@ def run_git(
     """
     if not folder.is_dir():
         raise ActionRefused(f"The workspace's folder {folder} no longer exists.", remedy=remedy)
-    settings = [*_OVERRIDDEN, *_read_user_git_settings(str(Path.home())), *settings]
-    variables = _ENVIRONMENT | dict(environment)
-    if not _READING.intersection(arguments[:2]):
-        settings += _settings_disabling_drivers(folder, variables)
-    given_settings = [word for each in settings for word in ("-c", each)]
-    words = ["git", "--no-pager", "--no-optional-locks", "-C", str(folder), *given_settings, *arguments]
-    done = _run_git_process(words, stdin, variables)
+    if _READING.intersection(arguments[:2]):
+        done, of_folder = None, _settings_for_reading(str(Path.home()))
+    else:
+        done = _list_git_settings(folder, environment)
+        of_folder = _settings_for_folder(done.stdout)
+    if done is None or not done.returncode:
+        given_settings = [word for each in (*_OVERRIDDEN, *of_folder, *settings) for word in ("-c", each)]
+        words = ["git", "--no-pager", "--no-optional-locks", "-C", str(folder), *given_settings, *arguments]
+        done = _run_git_process(words, stdin, _ENVIRONMENT | dict(environment))
     if not 0 <= done.returncode <= highest_code:
         said = done.stderr.decode("utf-8", "replace").strip() or done.stdout.decode("utf-8", "replace").strip()
         if "tell me who you are" in said:
-            _read_user_git_settings.cache_clear()  # The next try has to see the name that is given now.
             way = 'Run `git config --global user.name "NAME"`, and the same for `user.email`.'
             raise ActionRefused("git does not know your name and email address.", remedy=f"{way} {remedy}")
         if lock := _LOCKED.search(said):
@@ -68,19 +69,35 @@ def find_filtered_files(folder: Path, names: list[bytes], environment: Mapping[s
     return [os.fsdecode(name) for name, value in zip(said[::3], said[2::3], strict=False) if value not in _UNFILTERED]
 
 
-def _settings_disabling_drivers(folder: Path, variables: Mapping[str, str]) -> list[str]:
-    """Return settings that disable filters, drivers, hooks and merge strategies the repository names itself."""
-    words = ["git", "-C", str(folder), "config", "--includes", "--null", "--name-only", "--list"]
-    listed = _run_git_process(words, b"", variables)
-    names = listed.stdout.decode("utf-8", "surrogateescape").split("\0")
+def _list_git_settings(folder: Path, environment: Mapping[str, str]) -> starter.FinishedProcess:
+    """List the user's settings for a folder, also those included only for it, and those of its repository."""
+    words = ["git", "-C", str(folder), "config", "--includes", "--null", "--show-scope", "--list"]
+    variables = {name: value for name, value in _ENVIRONMENT.items() if name != "GIT_CONFIG_GLOBAL"}
+    return _run_git_process(words, b"", {**variables, "HOME": str(Path.home()), **environment})
+
+
+def _settings_for_folder(listed: bytes) -> list[str]:
+    """Return the user's settings, and those that disable filters, drivers, hooks and merge strategies of the repository."""
+    words = listed.decode("utf-8", "surrogateescape").split("\0")
+    entries = [*zip(words[::2], words[1::2], strict=False)]
+    names = [entry.partition("\n")[0] for scope, entry in entries if scope != "global"]
     if any("=" in name for name in names if _DRIVER.fullmatch(name) or name.startswith(("filter.", "hook."))):
         raise ActionRefused(
             "This repository's Git settings name a program with “=”, which Git cannot be told to leave out.",
             remedy="Rename that filter, driver or hook in the repository's .git/config.",
         )
+    wanted = {*_SETTINGS["of_the_user"]}.difference(names).union(_SETTINGS["of_the_user_alone"])
+    of_user = [entry for scope, entry in entries if scope == "global" and entry.partition("\n")[0] in wanted]
     off = [f"{name}=" for name in names if _DRIVER.fullmatch(name)]
     off += [f"{name.rpartition('.')[0]}.required=false" for name in names if name.startswith("filter.")]
-    return off + [f"{name.rpartition('.')[0]}.enabled=false" for name in names if name.startswith("hook.")]
+    off += [f"{name.rpartition('.')[0]}.enabled=false" for name in names if name.startswith("hook.")]
+    return [each.replace("\n", "=", 1) for each in of_user] + off
+
+
+@functools.lru_cache(maxsize=4)
+def _settings_for_reading(home: str) -> Sequence[str]:
+    """Return the user's settings outside any repository, which is enough to read objects. `home` is the user's home."""
+    return _settings_for_folder(_list_git_settings(Path("/"), {"HOME": home}).stdout)
 
 
 _READING = frozenset({"cat-file", "ls-tree", "ls-files", "rev-parse", "check-attr"})
@@ -93,22 +110,11 @@ _NO_REASON = re.compile(r"^(hint:.*|Aborting\.?|error: |fatal: )", re.MULTILINE)
 _UNFILTERED = (b"unspecified", b"unset", b"set", b"")
 
 
-@functools.lru_cache(maxsize=4)
-def _read_user_git_settings(home: str) -> tuple[str, ...]:
-    """Read the user's settings outside any repository. `home` is the user's home."""
-    words = ["git", "config", "--global", "--includes", "--null", "--list"]
-    done = _run_git_process(words, b"", {"HOME": home}, folder="/")
-    pairs = [each.partition("\n")[::2] for each in done.stdout.decode("utf-8", "surrogateescape").split("\0")]
-    return tuple(f"{name}={value}" for name, value in pairs if name in _SETTINGS["of_the_user"])
-
-
-def _run_git_process(
-    words: list[str], stdin: bytes, environment: Mapping[str, str], folder: str | None = None
-) -> starter.FinishedProcess:
+def _run_git_process(words: list[str], stdin: bytes, environment: Mapping[str, str]) -> starter.FinishedProcess:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     if not (git := starter.find_program(words[0])):
         raise ActionRefused("The program git was not found.", remedy="Install git, or commit with another program.")
-    launch = starter.ProcessLaunch(starter.CommandAuthor.PROGRAM, [git, *words[1:]], folder, {**kept, **environment})
+    launch = starter.ProcessLaunch(starter.CommandAuthor.PROGRAM, [git, *words[1:]], None, {**kept, **environment})
     try:
         return run_process(launch, input_bytes=stdin, seconds=LIMIT_SECONDS)
     except starter.ProcessTimeout as error:

@@ -11,7 +11,7 @@ import stat
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path, PurePosixPath
 
 from helix_desktop.atomic_files import write_file_atomically
@@ -34,6 +34,7 @@ _KEPT = "Nothing was changed in your folder, and the copy keeps its changes."
 _TAKEN_OVER = re.compile(
     r"user\.(name|email)|core\.(autocrlf|eol|ignorecase|precomposeunicode|sparsecheckout|sparsecheckoutcone)"
 )
+_OF_COMMITTER = re.compile(r"(user|author|committer)\..*|commit\.gpgsign|gpg\.format")
 _ESSENTIAL = ("HEAD", "config", "index", "objects", "packed-refs", "refs", "shallow", "info", "logs")
 _STASHED_BY_GIT = ("MERGE_AUTOSTASH", "rebase-merge/autostash", "rebase-apply/autostash")
 _USUAL_COVERAGE = CheckpointCoverage()
@@ -44,11 +45,14 @@ _UNFINISHED = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", 
 
 @dataclass(frozen=True, slots=True)
 class GitCheckout:
-    """`is_copy`: a copy of ours, where only its own `.git` counts. `excludes`: the user's ignore patterns."""
+    """`is_copy`: a copy of ours, where only its own `.git` counts. `excludes`: the user's ignore patterns.
+    `settings`: git settings that replace its own.
+    """
 
     folder: Path
     is_copy: bool = False
     excludes: Path = Path(os.devnull)
+    settings: Sequence[str] = ()
 
     @property
     def git_variables(self) -> dict[str, str]:
@@ -56,7 +60,7 @@ class GitCheckout:
         return {"GIT_DIR": str(self.folder / ".git"), "GIT_WORK_TREE": str(self.folder)} if self.is_copy else {}
 
     def run(self, *arguments: str, given: bytes = b"", remedy: str = _UNCHANGED) -> bytes:
-        own = (f"core.excludesFile={self.excludes}",)
+        own = (f"core.excludesFile={self.excludes}", *self.settings)
         return run_git(
             self.folder, *arguments, stdin=given, environment=self.git_variables, remedy=remedy, settings=own
         )
@@ -66,6 +70,16 @@ class GitCheckout:
 
     def git_names(self, *arguments: str, given: bytes = b"") -> list[bytes]:
         return [name for name in self.run(*arguments, given=given).split(b"\0") if name]
+
+    def list_settings(self) -> dict[str, str]:
+        listed = map(os.fsdecode, self.git_names("config", "--includes", "--null", "--list"))
+        parts = (entry.partition("\n") for entry in listed)
+        return {name: value if is_given else "true" for name, is_given, value in parts}
+
+    def with_committer_of(self, source: "GitCheckout") -> "GitCheckout":
+        """Return this copy with commits made as in the user's repository now, whatever an agent has set in the copy."""
+        found = source.list_settings().items()
+        return replace(self, settings=[f"{name}={value}" for name, value in found if _OF_COMMITTER.fullmatch(name)])
 
     @property
     def head(self) -> str:
@@ -229,8 +243,7 @@ def create_repository_copy(source: GitCheckout, copy: GitCheckout, *, with_chang
 
 def _copy_git_settings(source: GitCheckout, copy: GitCheckout) -> None:
     """Copy who commits and what a checkout needs, but no other settings of the user's."""
-    listed = [entry.partition(b"\n")[::2] for entry in source.git_names("config", "--includes", "--null", "--list")]
-    for name, value in {os.fsdecode(name): os.fsdecode(value) for name, value in listed}.items():
+    for name, value in source.list_settings().items():
         if _TAKEN_OVER.fullmatch(name):
             copy.run("config", name, value)
     for name in ("shallow", "info/sparse-checkout", "info/exclude"):
@@ -322,6 +335,7 @@ def _commits_in_users_repository(source: GitCheckout | None, made: CopySource) -
 
 def commit_and_bundle_copy(source: GitCheckout | None, copy: GitCheckout, made: CopySource) -> bytes:
     """Commit everything in the copy, and bundle what only it has for `git fetch`, if anything."""
+    copy = copy.with_committer_of(source) if source is not None else copy
     filled = [name + b"/" for name in copy.list_submodule_paths() if any((copy.folder / os.fsdecode(name)).glob("*"))]
     names = [*copy.uncommitted_paths(), *filled]  # Git says nothing of files in the folder of a submodule.
     _give_refs_to_stashes(copy)

@@ -38,10 +38,6 @@ class BroughtVersions:
     brought: Mapping[str, Sequence[str]]
     replaced: Mapping[str, str]
 
-    def is_before_last_apply(self, path: str, now: TreeItem | None) -> bool:
-        """Whether the user's file is again as it was before the last apply."""
-        return self.replaced.get(path) == pack_item(now).hex()
-
     def versions_of(self, path: str) -> list[TreeItem | None]:
         """Return the versions of a file, the newest last."""
         return [self.start.get(path), *(unpack_item(bytes.fromhex(each)) for each in self.brought.get(path, ()))]
@@ -76,17 +72,17 @@ def merge_branches(
         return ()
 
     joined = []
-    for source, checkout, made in find_checkouts(copy):
+    for source, in_copy, made in find_checkouts(copy):
         if source is None:
             raise ActionRefused(
                 "The original repository no longer exists.", remedy="You can copy the files by hand instead."
             )
+        checkout = in_copy.with_committer_of(source)
         source.check_no_merge_open()
         checkout.check_no_merge_open()
         copying.commit_in_copy(checkout, made, message)
-        commit = copying.merge_or_rebase_in_copy(source, checkout, made, rebase=rebase)
-        joined.append((source, checkout, commit))
-    joined = [each for each in joined if each[2]]
+        if commit := copying.merge_or_rebase_in_copy(source, checkout, made, rebase=rebase):
+            joined.append((source, checkout, commit))
     for source, checkout, commit in joined:
         copying.bring_commit_to_source(source, checkout, commit, copy.id)
     # All are planned before the first is moved.
@@ -121,7 +117,7 @@ async def plan_merge(
             continue
         is_file = change.after is not None and change.after.kind is PathKind.FILE
         known = versions.versions_of(change.path)
-        if versions.is_before_last_apply(change.path, now):
+        if versions.replaced.get(change.path) == pack_item(now).hex():  # The last apply was undone.
             known = known[:-1] or known
             change = change._replace(before=known[-1])
         if any(_is_same_version(now, one, with_mode=is_file) for one in known):

@@ -169,16 +169,14 @@ class HookRunner:
             now = await asyncio.to_thread(project_hooks.reread_hook, item, hook.folder)
             if now is None or now.content_sha256 != item.content_sha256:
                 return HookAnswer(note="it, or a file it names, was changed since you trusted it, so it did not run.")
-            if hook.is_of_user and not await asyncio.to_thread(self._is_still_users_own, item, hook.folder):
+            where = brought.user_home(), self.kit.resources.roots.folders, hook.folder
+            if hook.is_of_user and not await asyncio.to_thread(runs_only_scripts_of_user, item.body, *where):
                 return HookAnswer(note="what it runs is no longer yours alone, so it did not run.")
             return await self._run_hook_process(hook, payload, watched)
         except TimeoutError:
             return HookAnswer(note=f"it did not end within {hook.seconds:g} s and was stopped.")
         except (OSError, HelixError) as error:
             return HookAnswer(note=f"it could not be run: {error}")
-
-    def _is_still_users_own(self, item: ProjectItem, folder: Path) -> bool:
-        return runs_only_scripts_of_user(item.body, brought.user_home(), self.kit.resources.roots.folders, folder)
 
     async def _run_hook_process(
         self, hook: ProjectHook, payload: Mapping[str, Any], watched: CommandCheck

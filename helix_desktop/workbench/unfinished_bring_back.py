@@ -56,12 +56,8 @@ def read_unfinished_bring_back(folder: Path) -> UnfinishedBringBack | None:
     try:
         said = json.loads(atomic_files.read_small_file(folder / UNFINISHED, 64 << 20))
         said["moves"] = [BranchMove(**each) for each in said["moves"]]
-        said["steps"] = [
-            RestoreStep(path, _unpack_text(now), _unpack_text(target)) for path, now, target in said["steps"]
-        ]
-        said["taken"] = [
-            PathChange(path, _unpack_text(before), _unpack_text(after)) for path, before, after in said["taken"]
-        ]
+        said["steps"] = [RestoreStep(path, *map(_unpack_text, items)) for path, *items in said["steps"]]
+        said["taken"] = [PathChange(path, *map(_unpack_text, items)) for path, *items in said["taken"]]
         return UnfinishedBringBack(**said)
     except (OSError, HelixError, ValueError, KeyError, TypeError):
         return None

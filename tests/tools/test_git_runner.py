@@ -116,6 +116,36 @@ def test_the_users_own_name_is_used_and_a_filter_is_named(project: Path, tmp_pat
     assert find_filtered_files(project, [b"file", os.fsencode("new")]) == ["file", "new"]
 
 
+def test_the_name_that_git_itself_would_use_is_used(project: Path, tmp_path: Path) -> None:
+    """A work and a private name: the one for all repositories stood on every commit, until the program was restarted."""
+
+    def name_of_commit() -> bytes:
+        run_git(project, "commit", "--allow-empty", "--message", "next")
+        return run_git(project, "log", "-1", "--format=%an %ae, %cn").strip()
+
+    (tmp_path / ".gitconfig").write_text("[user]\n\tname = Global\n\temail = global@x\n")
+    assert name_of_commit() == b"a a@b, a"
+    for name in ("user.name", "user.email"):
+        subprocess.run(["git", "config", "--unset", name], cwd=project, check=True)
+    assert name_of_commit() == b"Global global@x, Global"
+    (tmp_path / "at-work").write_text("[user]\n\tname = Work\n")
+    with (tmp_path / ".gitconfig").open("a") as settings:
+        settings.write(f'[includeIf "gitdir:{project.parent}/"]\n\tpath = at-work\n')
+    assert name_of_commit() == b"Work global@x, Work"
+
+
+def test_a_repository_names_no_program_for_signing_beside_the_users(project: Path, tmp_path: Path) -> None:
+    own, planted = tmp_path / "own", tmp_path / "planted"
+    for program in (own, planted):
+        program.write_text(f"#!/bin/sh\ntouch {program}.ran\nexit 1\n")
+        program.chmod(0o755)
+    (tmp_path / ".gitconfig").write_text(f"[commit]\n\tgpgsign\n[gpg]\n\tprogram = {own}\n")
+    subprocess.run(["git", "config", "gpg.program", str(planted)], cwd=project, check=True)
+    with pytest.raises(ActionRefused):
+        run_git(project, "commit", "--allow-empty", "--message", "signed")
+    assert (own.with_suffix(".ran").exists(), planted.with_suffix(".ran").exists()) == (True, False)
+
+
 @pytest.mark.parametrize("section", ["filter", "merge", "diff", "hook"])
 def test_a_driver_whose_name_git_would_read_wrongly_refuses_the_repository(
     project: Path, tmp_path: Path, section: str

@@ -811,6 +811,31 @@ async def test_a_discard_keeps_stashes_staged_versions_and_what_git_was_told_to_
     assert kept >= {"stash 0\n", "stash 1\n", "stash 2\n", "taken back\n", "staged\n"}
 
 
+@pytest.mark.parametrize("way", ["merge", "rebase", "discard"])
+async def test_commits_are_by_whom_the_repository_names_now(desks: Desks, project: Path, way: str) -> None:
+    """A copy made before git knew a name was merged under the name for all repositories, instead of this one's."""
+    git(project, "config", "--unset", "user.name")
+    git(project, "config", "user.useConfigOnly", "true")
+    bench = await bench_on(desks, project)
+    copy = await copy_in(bench)
+    (copy.folder / "0" / "a").write_text("from the copy\n")
+    git(copy.folder / "0", "config", "user.email", "chosen@agent")
+    with pytest.raises(ActionRefused, match="git does not know your name"):
+        await bench.copies.bring_back(copy, way, "Work")
+    (project.parent / ".gitconfig").write_text("[user]\n\tname = Global\n\temail = global@x\n")
+    git(project, "config", "user.name", "Local")
+    git(project, "-c", "user.name=Other", "commit", "-q", "--allow-empty", "-m", "meanwhile")
+    said = await bench.copies.bring_back(copy, way, "Work")
+    if way == "discard":
+        bundle = await bench.workspace.cache.read_content(Digest.from_hex(said[0].split(" as ")[1][:64]))
+        (project.parent / "bundle").write_bytes(bundle)
+        git(project, "fetch", "-q", str(project.parent / "bundle"), "+HEAD:refs/kept/all")
+    last = "refs/kept/all" if way == "discard" else "HEAD"
+    others = ("--invert-grep", "--grep=meanwhile")
+    found = git(project, "log", "--format=%an %ae, %cn %ce", *others, f"{copy.repositories[0].base}..{last}")
+    assert {*found.splitlines()} == {"Local a@b, Local a@b"}
+
+
 async def test_a_discard_keeps_what_an_unfinished_rebase_has_stashed(desks: Desks, project: Path) -> None:
     bench = await bench_on(desks, project)
     copy = await copy_in(bench)
