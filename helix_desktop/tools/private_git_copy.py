@@ -376,8 +376,7 @@ def _commit_everything(copy: GitCheckout, names: list[bytes], message: str, *opt
             f"{printable_path(os.fsdecode(nested[0]))} in the copy is a repository of its own, which git does not commit.",
             remedy="Move this repository out of the copy, or delete it, and try again.",
         )
-    if names:
-        copy.stage_files(names)
+    copy.stage_files(names)
     if copy.git_names("diff-index", "--cached", "-z", "--name-only", "HEAD"):  # Not if only line ends differ.
         copy.run("commit", "--quiet", *options, "--message", message)
 

@@ -72,7 +72,7 @@ class CopiesInUse:
         self.labels: dict[str, str] = {}  # By copy: what it was made from, according to the last list.
         self._kits: dict[str, WorkspaceTools] = {}
         self._new: set[str] = set()  # Copies that are not set up yet.
-        self._changed: dict[str, Sequence[str]] = {}  # By copy: the user's files that differ in it.
+        self.changed: dict[str, Sequence[str]] = {}  # By copy: the user's files that differ in it, when last listed.
         # By copy: the files changed in it that were also changed in other copies, and those copies.
         self.overlaps: dict[str, Mapping[str, Sequence[str]]] = {}
         self.notes: list[str] = []  # Sentences on what a killed program left unfinished.
@@ -179,31 +179,27 @@ class CopiesInUse:
         """Return the status of each copy, with files that other copies have changed as well."""
         copies = await asyncio.to_thread(self.list_copies)
         found = {copy.id: await self.read_copy_status(copy) for copy in copies}
-        self._changed = {name: each.changed for name, each in found.items()}
+        self.changed = {name: each.changed for name, each in found.items()}
         self._compare_copies()
         return {name: replace(each, overlaps=self.overlaps[name]) for name, each in found.items()}
 
     async def refresh_changed_files(self, name: str) -> None:
         """List again what differs in a copy, because files in it have changed."""
         for copy in await asyncio.to_thread(self.list_copies):
-            if copy.id == name or copy.id not in self._changed:
+            if copy.id == name or copy.id not in self.changed:
                 with suppress(ActionRefused):  # If a copy is damaged, `read_copy_status` reports it.
-                    self._changed[copy.id] = await asyncio.to_thread(copy_files.list_changed_files, copy)
+                    self.changed[copy.id] = await asyncio.to_thread(copy_files.list_changed_files, copy)
         self._compare_copies()
 
     def _compare_copies(self) -> None:
         where = defaultdict[str, list[str]](list)
-        for name, paths in self._changed.items():
+        for name, paths in self.changed.items():
             for path in paths:
                 where[path].append(name)
         self.overlaps = {
             name: {path: [other for other in where[path] if other != name] for path in paths if len(where[path]) > 1}
-            for name, paths in self._changed.items()
+            for name, paths in self.changed.items()
         }
-
-    def changed_files(self, name: str) -> Sequence[str]:
-        """Return the user's files that differ in a copy, according to the last list."""
-        return self._changed.get(name, ())
 
 
 class RepositoryCopies(CopiesInUse):
@@ -472,7 +468,7 @@ class RepositoryCopies(CopiesInUse):
         await asyncio.to_thread(copy.folder.rename, gone)
         await asyncio.to_thread(delete_folder_tree, gone, ignore_errors=True)
         self.labels.pop(copy.id, None)
-        self._changed.pop(copy.id, None)
+        self.changed.pop(copy.id, None)
         if kit is not None:  # A conversation that worked in it may still be open: its tools have no folder now.
             await self.get_or_open_tools(copy.id)
         self._compare_copies()

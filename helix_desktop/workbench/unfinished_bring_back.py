@@ -37,14 +37,10 @@ class UnfinishedBringBack:
 
     def save_in_copy(self, folder: Path) -> None:
         moves = [asdict(move) for move in self.moves]
-        steps = [(step.path, _pack_to_text(step.now), _pack_to_text(step.target)) for step in self.steps]
-        taken = [(path, _pack_to_text(before), _pack_to_text(after)) for path, before, after in self.taken]
+        steps = [(step.path, pack_item(step.now).hex(), pack_item(step.target).hex()) for step in self.steps]
+        taken = [(path, pack_item(before).hex(), pack_item(after).hex()) for path, before, after in self.taken]
         said = {"moves": moves, "conversation": self.conversation, "last_seq": self.last_seq, "steps": steps}
         atomic_files.write_file_atomically(folder / UNFINISHED, json.dumps({**said, "taken": taken}), private=True)
-
-
-def _pack_to_text(item: TreeItem | None) -> str:
-    return pack_item(item).hex()
 
 
 def _unpack_text(packed: str) -> TreeItem | None:

@@ -206,7 +206,7 @@ def shown_by_fleet(row: ConversationListRow) -> Seen:
         name="Story",
         list_conversations=lambda: [row],
         sessions=SimpleNamespace(find_open_session=lambda _conversation: running),
-        copies=SimpleNamespace(changed_files=lambda _conversation: (), overlaps={}),
+        copies=SimpleNamespace(changed={}, overlaps={}),
     )
     ((*_, cost),) = list_conversation_cells([bench]).values()
     yield from in_cents(cost)

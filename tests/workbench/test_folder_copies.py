@@ -651,7 +651,7 @@ async def test_a_file_that_two_copies_change_is_said_while_it_happens(desks: Des
         await asyncio.wait_for(heard.wait(), 30)
     rows = [bench.conversation_row(session.id) for session in (one, two)]
     assert [row.overlaps for row in rows if row is not None] == [(f"{project}/a",)] * 2
-    assert bench.copies.changed_files(one.id) == (f"{project}/a", f"{project}/b")
+    assert bench.copies.changed[one.id] == (f"{project}/a", f"{project}/b")
     discarded = bench.copies.find_copy(one.id)
     assert discarded is not None
     await bench.copies.bring_back(discarded, "discard")

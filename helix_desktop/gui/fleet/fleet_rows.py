@@ -126,7 +126,7 @@ def list_conversation_cells(benches: Sequence[Workbench]) -> dict[str, list[str]
             running = session.running if session is not None else ConversationActivity.IDLE
             if running is ConversationActivity.IDLE and not row.copy:
                 continue
-            files, overlaps = bench.copies.changed_files(row.id), bench.copies.overlaps.get(row.id, {})
+            files, overlaps = bench.copies.changed.get(row.id, ()), bench.copies.overlaps.get(row.id, {})
             others = sorted({titles.get(name, name) for names in overlaps.values() for name in names})
             shared = f"{_join_file_names(overlaps)} ({', '.join(others)})" if overlaps else ""
             agent = make_safe_text(row.acp_agent or row.agent)
