@@ -5,6 +5,7 @@ import sys
 import time
 from argparse import Namespace
 from collections.abc import Mapping
+from contextlib import aclosing, suppress
 from dataclasses import asdict
 from typing import Any
 
@@ -14,9 +15,9 @@ from helix_desktop.console import Console, Terminal
 from helix_desktop.errors import HelixError, InvalidInput, NotFound, format_things
 from helix_desktop.secrets import SharedStoreKey
 from helix_desktop.store import workspace_link
-from helix_desktop.store.shared.row_encryption import format_key_line, new_workspace_key
+from helix_desktop.store.shared.row_encryption import RowCipher, format_key_line, new_workspace_key
 from helix_desktop.store.shared.shared_store_link import SharedStoreLink
-from helix_desktop.store.shared.store_address import holds_conversations, parse_store_address
+from helix_desktop.store.shared.store_address import holds_conversations, open_row_store, parse_store_address
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
 _ADDRESSES = "postgresql://user@host/database, s3://bucket/folder?endpoint=https://host, or - for standard input"
@@ -41,6 +42,7 @@ async def share_workspace_through_store(arguments: Namespace, workspace: StoredW
     if not arguments.to:
         raise InvalidInput("No shared store was specified.", remedy=f"Specify its address with --to: {_ADDRESSES}.")
     where = parse_store_address(arguments.to)
+    open_row_store(where, RowCipher(bytes(32)).space).close()  # Says what is not installed before it asks.
     if not arguments.yes:
         await workspace_access.wait_for_index(workspace, console)
         stored = await workspace.index.compute_figures()
@@ -134,9 +136,12 @@ async def _join_with_key(arguments: Namespace, text: str) -> int:
     here, folder = arguments.places, arguments.folder.absolute()
     secrets = workspace_access.open_secrets(here) if arguments.url else None
     url, name = arguments.url or os.environ.get(workspace_link.STORE, ""), arguments.name or folder.name
-    known = await shared_store_setup.join_shared_workspace(
-        workspace_access.open_all_workspaces(here), url, text, name, folder, secrets
-    )
+    workspaces = workspace_access.open_all_workspaces(here)
+    known = await shared_store_setup.join_shared_workspace(workspaces, url, text, name, folder, secrets)
+    async with aclosing(await workspaces.open_stored_workspace(known.id)) as workspace:
+        workspace_link.link_workspace(workspace, workspace_access.open_secrets(here), syncs=False)
+        with suppress(HelixError):  # The workspace was joined, and its conversations come with the next sync.
+            await _sync_conversations(workspace)
     result = {"id": known.id, "name": known.name, "folder": str(known.folder)}
     return await print_result(arguments, Terminal(), result, known.id)
 

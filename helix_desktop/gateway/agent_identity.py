@@ -48,7 +48,3 @@ def uses_subscription(headers: Mapping[str, str]) -> bool:
     """Whether the agent uses a subscription. Reports differ on whether that permits changed requests."""
     bearer = headers.get("authorization", "").partition(" ")[2]
     return bearer.startswith("sk-ant-oat") or "chatgpt-account-id" in headers
-
-
-def sends_own_key(headers: Mapping[str, str]) -> bool:
-    return any(headers.get(name) for name in ("authorization", "x-api-key", "x-goog-api-key", "api-key"))

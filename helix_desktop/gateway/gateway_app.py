@@ -452,7 +452,8 @@ def _answer_to_failure(error: Exception) -> tuple[int, str]:
 def _add_stored_key_if_missing(incoming: IncomingRequest) -> IncomingRequest:
     """Add the user's key if the request has none and goes to that key's host, as its protocol requires."""
     key, there = incoming.registration.key, urlsplit(_provider_address(incoming)).netloc.lower()
-    if not key or there != incoming.registration.key_host or agent_identity.sends_own_key(incoming.headers):
+    own = any(incoming.headers.get(name) for name in ("authorization", "x-api-key", "x-goog-api-key", "api-key"))
+    if not key or there != incoming.registration.key_host or own:
         return incoming
     wire = incoming.route.wire or request_routes.guess_protocol(incoming.route.path, incoming.headers)
     name = {anthropic_gateway.NAME: b"x-api-key", gemini_gateway.NAME: b"x-goog-api-key"}.get(wire, b"authorization")

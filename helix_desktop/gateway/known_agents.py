@@ -119,8 +119,8 @@ def _build_codex_launch(start: AgentStart) -> AgentLaunch:
 def _build_opencode_launch(start: AgentStart) -> AgentLaunch:
     name = "OPENCODE_CONFIG_CONTENT"
     text = _set_addresses(start.environ.get(name, ""), start.urls, name)
-    settings = json.dumps(parse_commented_json(text, name))  # JSON without the comments.
-    return AgentLaunch(("opencode", *start.arguments), {"OPENCODE_CONFIG_CONTENT": settings})
+    plain = json.dumps(parse_commented_json(text, name))  # JSON without the comments.
+    return AgentLaunch(("opencode", *start.arguments), {name: plain})
 
 
 def _build_pi_launch(start: AgentStart) -> AgentLaunch:

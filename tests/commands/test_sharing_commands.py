@@ -6,6 +6,7 @@ import asyncio
 import io
 import json
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -135,6 +136,14 @@ def test_facts_that_wait_are_counted_too(
         waiting == 0 or f"{waiting} facts of conversations" in helix("--home", here, "workspace", "status", "Work")[1]
     )
     assert helix("--home", here, "workspace", "sync", "Work")[1] == "In sync.\n"
+
+
+def test_what_is_not_installed_is_said_before_the_question(
+    helix: Helix, homes: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    code, _, err = helix("--home", homes[0], "workspace", "share", "Work", "--to", "postgresql://me@127.0.0.1:1/helix")
+    assert (code, "psycopg" in err, "would be" in err) == (1, True, False)
 
 
 def test_a_wrong_address_key_or_store_changes_nothing(
@@ -405,8 +414,7 @@ def test_the_environment_shares_only_the_workspace_that_was_shared_with_it(
     code, _, err = helix("--home", fleet, "workspace", "share", "Private", "--yes")
     assert (code, "Work on this computer is already shared with the key" in err) == (1, True)
     assert helix("--home", homes[1], "workspace", "join", "--folder", work_of(homes[1]), "--name", "Agent")[0] == 0
-    assert helix("--home", homes[1], "workspace", "sync", "Agent")[:2] == (0, "In sync.\n")
-    assert questions(homes[1], "Agent") == ["for the team"]
+    assert questions(homes[1], "Agent") == ["for the team"], "what was shared is there when `join` returns"
     assert questions(fleet, "Private") == ["my illness"]
 
 

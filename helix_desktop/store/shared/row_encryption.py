@@ -18,7 +18,7 @@ SMALLEST, STEP = 512, 256 << 10
 _MARK = "helix1-"
 _NONCE = bytes(12)  # A constant, which is safe because each key encrypts only one row.
 _TAG, _LENGTH = 16, 8
-INSTALL = "Install the package with: pip install 'helix-desktop[shared]'."
+INSTALL = "Install the program again from its source folder, with: pipx install --force '.[shared]'."
 
 
 def new_workspace_key() -> bytes:

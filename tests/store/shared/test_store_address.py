@@ -54,7 +54,7 @@ async def test_without_the_extra_it_says_what_to_install_and_work_goes_on(
         stored = await here.cache.store_content(b"work goes on", EntryOrigin("shell"))
         with pytest.raises(NotFound, match=package) as said:
             await here.link.sync_content_now()
-        assert "pip install 'helix-desktop[shared]'" in said.value.remedy
+        assert "pipx install --force '.[shared]'" in said.value.remedy
         assert await here.cache.read_content(stored.digest) == b"work goes on"
         status = await here.link.link_status()
         assert status.waiting == 1
