@@ -80,7 +80,8 @@ async def delete_chosen_conversations(arguments: Namespace, workspace: StoredWor
 
     if not (arguments.conversations or arguments.agent or arguments.before):
         raise InvalidInput("No conversation was chosen.", remedy="Specify the conversation's ID, --agent or --before.")
-    chosen = [await find_conversation_by_prefix(workspace, name) for name in arguments.conversations]
+    names = arguments.conversations
+    chosen = [await find_conversation_by_prefix(workspace, name, listed_first=False) for name in names]
     if arguments.agent or arguments.before:
         kinds, before = history_kinds_of_agents(arguments.agent), parse_date(arguments.before)
         chosen += await find_recorded_conversations(workspace, kinds, before)

@@ -344,10 +344,12 @@ async def read_whole_input(console: Console) -> str:
     return content.decode("utf-8", "replace")
 
 
-async def find_conversation_by_prefix(workspace: StoredWorkspace, prefix: str) -> str:
-    """Finds a conversation by the beginning of its id, or by its unique title."""
+async def find_conversation_by_prefix(workspace: StoredWorkspace, prefix: str, *, listed_first: bool = True) -> str:
+    """Finds a conversation by its id's beginning or its title. `listed_first`: others only if none fits."""
     rows = await workspace.journal.list_conversations()
-    named = [row.id for row in rows if prefix in (row.id, row.title or row.begins)]
+    found = [row for row in rows if prefix in (row.id, row.title or row.begins)]
+    listed = [row for row in found if listed_first and not (row.archived or row.trashed)]
+    named = [row.id for row in (listed or found)]
     if len(named) > 1:
         raise errors.AmbiguousName(
             f"{len(named)} conversations are called {prefix}: {', '.join(named[:10])}.",

@@ -38,6 +38,7 @@ LEAST_SHARE = 0.5
 OLDER = 0.8  # The weight of an older output of a call whose newer output has as many of the words.
 COPY, HISTORY, LIST_OF_DETAILS = 0.3, 0.5, 0.1  # The weight of copies and lists of other content.
 HANDOVER = "handover"  # The tool that `engine/fold_document_writer.py` names for its lists of details.
+NOTES = "import"  # The tool that `workbench/session_import.py` names for lines of a history that are no messages.
 BY_SHARE = 1.5  # The exponent of the share of the words that a place has.
 Stems = Mapping[str, re.Pattern[str]]
 # Lines and weights, the best first; the weight of pairs of words; where the best line's rarest is.
@@ -68,7 +69,7 @@ def rank_places(places: Sequence[FoundPlace], words: Mapping[str, float]) -> lis
     whole = sum(rarity.values())
     shares = [sum(map(rarity.__getitem__, each)) / whole for each in held]
     with_all = (place for place, each in zip(places, held, strict=True) if len(each) == len(stems))
-    least = LEAST_SHARE if any(place.hit.about.tool != HANDOVER for place in with_all) else 0.0
+    least = LEAST_SHARE if any(_worth_of_origin(place) > LIST_OF_DETAILS for place in with_all) else 0.0
     # Entries with less are no results. Facts with less raise the ranks of facts beside them.
     needed = [share >= least or not place.number for place, share in zip(places, shares, strict=True)]
     found = [{stem: stems[stem] for stem in each if needed[at]} for at, each in enumerate(held)]
@@ -207,7 +208,7 @@ def _find_older_outputs(places: Sequence[FoundPlace], shares: Sequence[float]) -
 
 def _worth_of_origin(place: FoundPlace) -> float:
     tool = place.hit.about.tool
-    return LIST_OF_DETAILS if tool == HANDOVER else COPY if tool.endswith(_COPIES) else 1.0
+    return LIST_OF_DETAILS if tool in (HANDOVER, NOTES) else COPY if tool.endswith(_COPIES) else 1.0
 
 
 def _find_copied_pages(places: Sequence[FoundPlace], folded: Sequence[str], starts: Sequence[int]) -> set[int]:

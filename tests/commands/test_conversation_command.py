@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -27,6 +30,8 @@ from helix_desktop.engine.facts import (
 )  # fmt: skip
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.engine.sha256_digest import Digest
+from helix_desktop.errors import AmbiguousName
+from helix_desktop.store.conversation_rows import StoredConversation
 from tests.commands.conftest import NOT_CONFIRMED, Helix
 from tests.histories import written
 
@@ -259,3 +264,23 @@ def test_edits_of_an_agent_that_nobody_follows_are_listed(helix: Helix, workspac
     for verb in ("show", "restore"):
         assert helix("changes", verb, "-w", "Work", "-c", "tools")[2] == err
     assert helix("changes", "list", "-w", "Work", "-c", "abc-1")[2] == ""
+
+
+async def test_a_title_means_the_conversation_that_is_listed_and_not_its_copy_in_the_archive() -> None:
+    """Each wrapped conversation was called ambiguous, as the recorder's copy of it is in the archive."""
+    rows = [StoredConversation("a1", 1, 0.0, 0.0, title="fee"), StoredConversation("b1", 1, 0.0, 0.0, title="fee")]
+
+    async def list_conversations() -> list[StoredConversation]:
+        return rows
+
+    workspace: Any = SimpleNamespace(journal=SimpleNamespace(list_conversations=list_conversations))
+    with pytest.raises(AmbiguousName, match="2 conversations are called fee"):
+        await workspace_access.find_conversation_by_prefix(workspace, "fee")
+    for archived in (True, False):
+        rows[0] = replace(rows[0], archived=archived, trashed=not archived)
+        assert await workspace_access.find_conversation_by_prefix(workspace, "fee") == "b1"
+        with pytest.raises(AmbiguousName):  # What is deleted is never chosen for the user.
+            await workspace_access.find_conversation_by_prefix(workspace, "fee", listed_first=False)
+    rows[1] = replace(rows[1], archived=True)
+    with pytest.raises(AmbiguousName):
+        await workspace_access.find_conversation_by_prefix(workspace, "fee")

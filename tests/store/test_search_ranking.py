@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from helix_desktop.engine.ports import EntryOrigin
-from helix_desktop.store.search_ranking import HANDOVER
+from helix_desktop.store.search_ranking import HANDOVER, NOTES
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
 LINES = "some other line of the file\n" * 40
@@ -18,7 +18,7 @@ async def _search(workspace: StoredWorkspace, query: str) -> list[EntryOrigin]:
 
 
 @pytest.mark.parametrize(
-    "tool", ["recall_cached_content", "mcp__cache__search_cached_content", "recall_history", HANDOVER]
+    "tool", ["recall_cached_content", "mcp__cache__search_cached_content", "recall_history", HANDOVER, NOTES]
 )
 async def test_an_original_comes_before_what_was_copied_from_it(workspace: StoredWorkspace, tool: str) -> None:
     original = EntryOrigin("read_file", "src/config.py")
@@ -36,10 +36,13 @@ async def test_a_page_of_the_history_is_no_copy_where_no_output_has_its_line(wor
     assert await _search(workspace, "ConfigError wrapper") == [said, file]
 
 
-async def test_an_output_that_lacks_one_word_comes_before_a_list_that_has_all(workspace: StoredWorkspace) -> None:
+@pytest.mark.parametrize("tool", [HANDOVER, NOTES])
+async def test_an_output_that_lacks_one_word_comes_before_a_list_that_has_all(
+    workspace: StoredWorkspace, tool: str
+) -> None:
     original = EntryOrigin("read_file", "src/config.py")
     await workspace.cache.store_content(TRACE.encode(), original)
-    details = EntryOrigin(HANDOVER, "details of a conversation")
+    details = EntryOrigin(tool, "details of a conversation")
     names = "\n".join(f"name {word}" for word in ("raise", "ConfigError", "wrapper", "abspath"))
     await workspace.cache.store_content(f"{LINES}{names}".encode(), details)
     assert await _search(workspace, "raise ConfigError wrapper abspath") == [original, details]
