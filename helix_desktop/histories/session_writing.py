@@ -43,18 +43,15 @@ def _with_unique_call_ids(
 
 def list_items_with_results(
     session: recorded_session.RecordedSession,
-) -> Iterator[tuple[SessionItem, dict[str, recorded_session.RecordedMessage]]]:
-    """Yield each item with its results by call, for formats in which a reply contains its results."""
-    held: tuple[SessionItem, dict[str, recorded_session.RecordedMessage]] | None = None
+) -> list[tuple[SessionItem, dict[str, recorded_session.RecordedMessage]]]:
+    """Return each item with its results by call, for formats in which a reply contains its results."""
+    found: list[tuple[SessionItem, dict[str, recorded_session.RecordedMessage]]] = []
     for item in list_session_items(session):
-        if isinstance(item, recorded_session.RecordedMessage) and item.role == "tool" and held:
-            held[1][item.answers] = item
-            continue
-        if held:
-            yield held
-        held = item, {}
-    if held:
-        yield held
+        if isinstance(item, recorded_session.RecordedMessage) and item.role == "tool" and found:
+            found[-1][1][item.answers] = item
+        else:
+            found.append((item, {}))
+    return found
 
 
 def plain_call_id(call: str) -> str:
