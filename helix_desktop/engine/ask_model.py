@@ -54,7 +54,6 @@ class ModelInquiry:
         return _text_without_thoughts(reply)
 
     async def send_keep_alive_request(self, client: ModelClient, request: Request, seconds: float) -> None:
-        """Send a request only to keep the provider's cache alive."""
         asked = replace(request, model=client.model_name, purpose=Purpose.KEEP_ALIVE, max_output=1)
         async with asyncio.timeout(seconds):
             await self._stream_and_record_whole_reply(client, asked)

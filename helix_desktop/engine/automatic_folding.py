@@ -71,14 +71,13 @@ class ConversationFolding:
         self.conversation = conversation
         self._services = services
         self._clock, self._spawn = services.clock, services.spawn
-        cache, tokens, models = services.cache, services.tokens, services.models
-        self._contents = ViewContents(cache)
+        shared = conversation, services.cache, services.tokens
+        self._contents = ViewContents(services.cache)
         self.spending = ConversationSpending(conversation, services)
-        self._writer = fold_document_writer.FoldDocumentWriter(
-            conversation, cache, tokens, self._clock, models, self._contents, self.spending
-        )
-        self._shortener = PartShortener(conversation, cache, tokens)
-        self._large_outputs = LargeOutputShortener(conversation, cache, tokens, models, self._contents, self.spending)
+        asking = services.models, self._contents, self.spending
+        self._writer = fold_document_writer.FoldDocumentWriter(*shared, self._clock, *asking)
+        self._shortener = PartShortener(*shared)
+        self._large_outputs = LargeOutputShortener(*shared, *asking)
         self._flying: asyncio.Task[object] | None = None
         self._flying_plan: FoldPlan | None = None
         self._ready: fold_document_writer.WrittenDocument | None = None
@@ -161,9 +160,6 @@ class ConversationFolding:
             return await self._shortener.replace_with_markers(clearing.parts_to_clear(situation), ASKED)
         if (plan := self._plan_on_demand(kind, wish)) is None:
             raise ActionRefused(context_usage.NOTHING_TO_FOLD)
-        if kind is not facts.FoldKind.TRUNCATION:
-            self.spending.refuse_past_limit()
-        self._ready = None
         if self._flying is not None:
             remedy = "Wait for the current fold to finish, or stop it."
             raise ActionRefused("A fold is already in progress.", remedy=remedy)
@@ -173,6 +169,8 @@ class ConversationFolding:
             return await self.append_fold_if_still_current(written)
         if too_little := self._writer.reason_not_to_fold(reading):
             raise ActionRefused(too_little)
+        self.spending.refuse_past_limit()
+        self._ready = None
         self._start_fold(plan)
         return await self._wait_for_fold_and_adopt_or_raise()
 
@@ -276,8 +274,10 @@ class ConversationFolding:
             return 0.0
         if chosen is None or chosen.price_input <= 0:
             return None
-        of_transcript = kind is not facts.FoldKind.HANDOVER
-        tokens = handover.expected_fold_cost(self.current_situation(), plan.span, of_transcript=of_transcript)
+        of_transcript, situation = kind is not facts.FoldKind.HANDOVER, self.current_situation()
+        cached = context_usage.count_cached_tokens(self.conversation.expected_state, chosen.model)
+        is_cold = not cached or markers.is_cache_cold(situation)
+        tokens = handover.expected_fold_cost(situation, plan.span, of_transcript=of_transcript, is_cold=is_cold)
         return tokens * chosen.price_input / context_usage.PER_MILLION
 
     def _plan_on_demand(self, kind: facts.FoldKind, wish: str) -> FoldPlan | None:

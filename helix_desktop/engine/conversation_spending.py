@@ -44,7 +44,6 @@ class ConversationSpending:
         return None
 
     def build_model_inquiry(self, heard: Callable[[], None] = lambda: None) -> ModelInquiry:
-        """Return what asks a model for a text: within the limits, and recorded as this conversation's cost."""
         return ModelInquiry(self._conversation.append_facts, self.refuse_past_limit, heard)
 
     def refuse_past_limit(self) -> None:

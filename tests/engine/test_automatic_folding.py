@@ -21,6 +21,7 @@ from helix_desktop.engine.facts import (
     FoldFailed,
     FoldKind,
     Forgotten,
+    ModelReplied,
     ModelRole,
     ModelSet,
     PartRef,
@@ -30,8 +31,11 @@ from helix_desktop.engine.facts import (
     Rewound,
     Span,
     Spent,
+    Stop,
+    SystemSet,
     Text,
     Unfolded,
+    Usage,
 )
 from helix_desktop.engine.fold_document_writer import NoDocumentWritten
 from helix_desktop.engine.request_changes import CauseKind
@@ -271,6 +275,28 @@ async def test_what_a_fold_costs_is_known_before_it_is_made() -> None:
     assert listed is not None
     assert 0.001 < cost <= listed < 0.1, "a transcript is not in the provider's cache"
     assert kept.folding.estimate_fold_cost(FoldKind.MARKER) == 0
+
+
+async def test_a_fold_is_said_to_cost_more_if_the_providers_cache_cannot_be_read() -> None:
+    """Rules had been added: a handover that cost $0.10 was announced for $0.03."""
+    kept = await keeping(window=100_000)
+    main = ModelSet(ModelRole.MAIN, "main", 100_000, price_input=3.0, price_output=15.0, price_cache_read=0.3)
+    await kept.conversation.append_facts(main)
+    await kept.say("a task")
+    await worked(kept, 12, 300)
+    usage = Usage(kept.folding.current_situation().meter.used, output=5)
+    await kept.conversation.append_facts(
+        ModelReplied((Text("done", 1),), "main", Stop.END, usage, kept.conversation.state.seq)
+    )
+    warm = kept.folding.estimate_fold_cost(FoldKind.HANDOVER)
+    kept.conversation.set_expected_settings([SystemSet("Other rules.", 3)])
+    changed = kept.folding.estimate_fold_cost(FoldKind.HANDOVER)
+    kept.conversation.set_expected_settings([])
+    kept.clock.time += 24 * 3600
+    assert kept.folding.estimate_fold_cost(FoldKind.HANDOVER) == changed
+    assert warm is not None
+    assert changed is not None
+    assert changed > 1.1 * warm
 
 
 async def test_the_cooldown_keeps_handovers_apart() -> None:

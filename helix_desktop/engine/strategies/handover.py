@@ -85,9 +85,11 @@ def should_main_model_write(situation: FoldSituation, span: Span) -> bool:
     return situation.policy.handover_writer == "cheapest" and by_main <= by_fast
 
 
-def expected_fold_cost(situation: FoldSituation, span: Span, *, of_transcript: bool = False) -> float:
-    """Return a fold's cost in fresh input tokens. `of_transcript`: nothing is cached."""
-    by_main, by_fast = _costs_by_main_and_fast_model(situation, span, of_transcript=of_transcript)
+def expected_fold_cost(
+    situation: FoldSituation, span: Span, *, of_transcript: bool = False, is_cold: bool = False
+) -> float:
+    """Return a fold's cost in fresh input tokens. `of_transcript` and `is_cold`: nothing is cached."""
+    by_main, by_fast = _costs_by_main_and_fast_model(situation, span, of_transcript=of_transcript or is_cold)
     by_itself = by_fast is None or (not of_transcript and should_main_model_write(situation, span))
     return by_main if by_itself or by_fast is None else by_fast
 
