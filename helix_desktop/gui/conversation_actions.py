@@ -283,7 +283,9 @@ class ConversationActions:
         from helix_desktop.gui import markdown_and_json_export
         from helix_desktop.histories import openai_chat_export
 
-        facts = list((await bench.open_session(row.id)).conversation.state.facts)
+        state = (await bench.open_session(row.id)).conversation.state
+        # Markdown is for readers, who should not take replaced messages for valid ones.
+        facts = state.facts_on_path() if form == "markdown" else list(state.facts)
         named = [] if form == "json" else markdown_and_json_export.outputs_to_export(facts)
         if form == "openai":
             named = openai_chat_export.digests_needed_for_export(facts)

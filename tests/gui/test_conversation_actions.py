@@ -8,7 +8,7 @@ import pytest
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QFileDialog, QMessageBox
 
-from helix_desktop.engine.facts import Text, ToolReturned, UserSaid
+from helix_desktop.engine.facts import Rewound, Text, ToolReturned, UserSaid
 from helix_desktop.gui import conversation_actions
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.histories.program_names import AGENTS_TO_CONTINUE_IN
@@ -39,6 +39,21 @@ def test_a_conversation_is_written_in_each_form(
     assert text.startswith(begins)
     assert "The guard must never be held across an await." in text
     assert window.notices.shown_text == f"Saved as {name}."
+
+
+@pytest.mark.parametrize(("action", "is_there"), [("export-markdown", False), ("export-json", True)])
+def test_a_message_that_was_replaced_is_only_in_the_form_that_holds_everything(
+    window: MainWindow, session: FakeSession, tmp_path: Path, action: str, *, is_there: bool
+) -> None:
+    """It stood among those that are valid, without any mark."""
+    before = session.state.seq
+    session.append(UserSaid((Text("Delete the notes."),)))
+    session.append(Rewound(before))
+    session.append(UserSaid((Text("Keep the notes."),)))
+    window.window_actions[action].trigger()
+    save_to(window, tmp_path / "a")
+    text = (tmp_path / "a").read_text("utf-8")
+    assert ("Delete the notes." in text, "Keep the notes." in text) == (is_there, True)
 
 
 def test_what_an_export_could_not_hold_is_said(

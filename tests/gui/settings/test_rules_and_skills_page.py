@@ -20,11 +20,13 @@ def test_items_are_shown_trusted_and_switched(theme: Theme, desk: FakeDesk) -> N
     bench.rules = [
         ITEM,
         replace(ITEM, kind="hook", name="Stop", path=Path("/x/s.json"), trusted=True, why="it says so"),
+        replace(ITEM, kind="rules", name="AGENTS.md", path=Path("/x/AGENTS.md"), why="nobody trusts it"),
+        replace(ITEM, kind="rules", name="off", path=Path("/x/off"), trusted=True, off=True, why="it is off"),
     ]
     page = RulesAndSkillsPage(theme, bench, BackgroundRunner(now))
     words = [label.text() for label in page.findChildren(QLabel)]
     assert "New: not trusted yet" in words
-    assert "In use because it says so." in words
+    assert [text for text in words if text.startswith("In use")] == ["In use", "In use because it says so."]
     next(each for each in page.findChildren(QPushButton) if each.accessibleName() == "Read: pdf").click()
     dialog = page.findChildren(TrustDialog)[0]
     next(each for each in dialog.findChildren(QPushButton) if each.text() == "Trust").click()
