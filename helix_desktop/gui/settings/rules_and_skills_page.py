@@ -81,7 +81,7 @@ class RulesAndSkillsPage(SettingsPage):
         read.setAccessibleName(f"{read.text()}: {item.name}")
         line = build_row((name, 1), state, read, self._build_use_checkbox(item), wraps=True)
         column = build_column(line, owner=card, margins=(12, 8, 10, 8), spacing=2)
-        why = tr("In use because {why}.", why=item.why) if item.why else ""
+        why = tr("In use because {why}.", why=item.why) if item.why and item.is_in_force else ""
         for text in filter(None, [item.about, why, *map(translate_sentences, item.notes)]):
             column.addWidget(self._build_item_label(mark_text(text[:400]), "muted"))
         column.addWidget(self._build_item_label(mark_on_one_line(str(item.path)), "faint"))
