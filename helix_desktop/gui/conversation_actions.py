@@ -210,16 +210,13 @@ class ConversationActions:
 
         def export_to_chosen_file(file: Path) -> None:
             def notice_exported(gone: int) -> None:
-                words = [tr("Saved as {file}.", file=file.name)]
-                if gone:
-                    words.append(
-                        format_count(
-                            gone,
-                            "{n} output is missing: it was removed from the cache or is damaged.",
-                            "{n} outputs are missing: they were removed from the cache or are damaged.",
-                        )
-                    )
-                self.notices.show_notice("\n".join(words))
+                missing = format_count(
+                    gone,
+                    "{n} output is missing: it was removed from the cache or is damaged.",
+                    "{n} outputs are missing: they were removed from the cache or are damaged.",
+                )
+                saved = tr("Saved as {file}.", file=file.name)
+                self.notices.show_notice(f"{saved}\n{missing}" if gone else saved)
 
             self.doing.run_in_background(self._export_and_count_missing(bench, row, form, file), then=notice_exported)
 
@@ -286,9 +283,10 @@ class ConversationActions:
         state = (await bench.open_session(row.id)).conversation.state
         # Markdown is for readers, who should not take replaced messages for valid ones.
         facts = state.facts_on_path() if form == "markdown" else list(state.facts)
-        named = [] if form == "json" else markdown_and_json_export.outputs_to_export(facts)
-        if form == "openai":
-            named = openai_chat_export.digests_needed_for_export(facts)
+        named = openai_chat_export.digests_needed_for_export(facts) if form == "openai" else []
+        if form == "markdown":
+            outputs = (one.fact for one in facts if isinstance(one.fact, ToolReturned))
+            named = [output.output.digest for output in outputs if not output.head]
         contents = await bench.workspace.cache.read_contents(named)
         texts = {digest: content.decode("utf-8", "replace") for digest, content in contents.items()}
         makers: dict[str, Callable[[], str]] = {

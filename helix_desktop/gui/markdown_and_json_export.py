@@ -90,8 +90,3 @@ def _sections_of_user_message(fact: facts.UserSaid, author: str, at: str) -> Ite
     if words or named or not additions:
         own = "\n\n".join(filter(None, [words, *named.values()]))
         yield f"{PROGRAM_AUTHOR if fact.by else 'You'}, {at}", "user", own
-
-
-def outputs_to_export(recorded_facts: Sequence[facts.Recorded]) -> list[Digest]:
-    """Returns the entries whose text an export needs and the facts do not contain."""
-    return [r.fact.output.digest for r in recorded_facts if isinstance(r.fact, facts.ToolReturned) and not r.fact.head]

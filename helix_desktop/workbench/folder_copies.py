@@ -432,10 +432,8 @@ class RepositoryCopies(CopiesInUse):
             for path, why in done.paths_left_alone
             if path not in folders
         ]
-        return (
-            f"Files changed: {len(done.restored):,}. You can undo this in the conversation “{title}”.",
-            *left,
-        )
+        said = f"Files changed: {len(done.restored):,}. You can undo this in the conversation “{title}”."
+        return (said, *left)
 
     async def _record_applied(self, fact: FilesChanged | None, begun: UnfinishedBringBack) -> str:
         """Record what was applied, unless that is done, in a new conversation if there is none. Returns its title."""
