@@ -24,9 +24,8 @@ def export_conversation_json(title: str, recorded_facts: Sequence[facts.Recorded
         json.loads(fact_encoding.encode_fact(recorded.fact)) | {"seq": recorded.seq, "time": recorded.time}
         for recorded in recorded_facts
     ]
-    return json.dumps(
-        {"helix": "conversation", "version": 1, "title": title, "facts": stored}, ensure_ascii=False, indent=1
-    )
+    whole = {"helix": "conversation", "version": 1, "title": title, "facts": stored}
+    return json.dumps(whole, ensure_ascii=False, indent=1)
 
 
 def export_conversation_markdown(title: str, recorded_facts: Sequence[facts.Recorded], content: Content) -> str:

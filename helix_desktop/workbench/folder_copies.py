@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Protocol
 
-from helix_desktop.engine.changes.folder_state import PathChange, PathKind, Tree, compare_trees
+from helix_desktop.engine.changes.folder_state import PathChange, PathKind, Tree, compare_trees, pack_item
 from helix_desktop.engine.changes.turn_changes import printable_path
 from helix_desktop.engine.content_recall import read_entry_beginning
 from helix_desktop.engine.conversation import new_conversation_id
@@ -279,15 +279,23 @@ class RepositoryCopies(CopiesInUse):
         return await self._merge_copy(copy, message, rebase=way == "rebase")
 
     async def list_files_not_brought_back(self, copy: copy_files.FolderCopy) -> Sequence[str]:
-        """Return the files that are different in a copy from what was brought back last."""
+        """Return the files that are different in a copy from what was brought back last, or were undone since."""
         if not copy.is_whole:
             return ()
         try:
-            changes = (await self._changes_in_copy(copy))[1]
+            versions, changes = await self._changes_in_copy(copy)
         except ActionRefused:  # Its checkpoints cannot say it, but git can.
             return (await self.read_copy_status(copy)).changed
+        kit, known = await self.get_or_open_tools(copy.parent), {change.path for change in changes}
+        checkpoints = kit.resources.checkpoints if copy.is_of(kit.resources.roots.folders) else None
+        if checkpoints is not None and checkpoints.is_undo_available:
+            await checkpoints.ensure_first_check()
+            await checkpoints.check_for_changes()
+            now = {path: checkpoints.folders.last_item_at(path) for path in copy.replaced if path not in known}
+            undone = [path for path, item in now.items() if pack_item(item).hex() == copy.replaced[path]]
+            changes += [PathChange(path, now[path], versions.versions_of(path)[-1]) for path in undone]
         files = [one for one in changes if not {PathKind.FOLDER}.issuperset(each.kind for each in one[1:] if each)]
-        return [printable_path(change.path.partition("/")[2]) for change in files]
+        return [printable_path(change.path.partition("/")[2]) for change in sorted(files, key=lambda each: each.path)]
 
     async def find_conflicts(self, copy: copy_files.FolderCopy) -> Sequence[str]:
         """Return the files that cannot be applied, because the user has changed them as well."""
@@ -398,8 +406,8 @@ class RepositoryCopies(CopiesInUse):
         await checkpoints.check_for_changes(thorough=True)
         paths = {change.path for change in changes}
         # What was brought back before is so again if the user has undone it.
-        now = (await self._brought_and_present_versions(copy))[2]
-        changes += [PathChange(path, None, now.get(path)) for path in copy.brought if path not in paths]
+        again = [path for path in copy.brought if path not in paths]
+        changes += [PathChange(path, None, versions.versions_of(path)[-1]) for path in again]
         return await plan_merge(checkpoints, sorted(changes, key=lambda each: each.path), versions, conflicts)
 
     async def _carry_out_plan(

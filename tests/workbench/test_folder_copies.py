@@ -1170,10 +1170,15 @@ async def test_what_was_applied_and_undone_can_be_applied_again(desks: Desks, pr
     copy = await copy_in(bench)
     (copy.folder / "0" / "a").write_text("theirs\n")
     (copy.folder / "0" / "new").write_text("new\n")
+    (copy.folder / "0" / "b").unlink()
+    (copy.folder / "0" / "c").mkdir()
+    (copy.folder / "0" / "c" / "new").write_text("new\n")
     for _ in range(2):
         await bench.copies.bring_back(_again(bench, copy), "apply")
         assert ((project / "a").read_text(), (project / "new").read_text()) == ("theirs\n", "new\n")
+        assert await bench.copies.list_files_not_brought_back(_again(bench, copy)) == []
         await undo_apply(bench)
+        assert await bench.copies.list_files_not_brought_back(_again(bench, copy)) == ["a", "b", "c/new", "new"]
         assert ((project / "a").read_text(), (project / "new").exists()) == ("one\n", False)
 
 
@@ -1190,7 +1195,9 @@ async def test_what_was_merged_with_the_users_changes_and_undone_can_be_applied_
     for _ in range(2):
         await bench.copies.bring_back(_again(bench, copy), "apply")
         assert (project / "a").read_text() == "one, mine\n2\n3\nfour, theirs\n"
+        assert await bench.copies.list_files_not_brought_back(_again(bench, copy)) == []
         await undo_apply(bench)
+        assert await bench.copies.list_files_not_brought_back(_again(bench, copy)) == ["a"]
         assert (project / "a").read_text() == "one, mine\n2\n3\nfour\n"
 
 

@@ -74,9 +74,8 @@ class RulesAndSkillsPage(SettingsPage):
     def _build_item_card(self, item: ProjectItem) -> QWidget:
         card = build_surface(self.page_content, "card")
         name = self._build_item_label(mark_on_one_line(item.name), "title")
-        state = self._build_item_label(
-            translate_name("state of an item", item.state_description, otherwise=item.state_description), "small"
-        )
+        said = item.state_description
+        state = self._build_item_label(translate_name("state of an item", said, otherwise=said), "small")
         read = build_push_button(tr("Read"), self.page_content, lambda: self._open_review_dialog([item]), "link")
         read.setAccessibleName(f"{read.text()}: {item.name}")
         line = build_row((name, 1), state, read, self._build_use_checkbox(item), wraps=True)
