@@ -40,9 +40,7 @@ def split_query_into_words_and_filters(query: str) -> tuple[str, SearchFilters]:
         name, value = match[1].lower(), match[2].strip('"')
         found[name] = _time_of_date(value) if name in ("before", "after") else value.casefold()
         if name == "by" and found[name] not in ("user", "agent", "tool"):
-            raise InvalidInput(
-                f"“{value}” is nobody who says something.", remedy="After “by:”, write user, agent or tool."
-            )
+            raise InvalidInput(f"“by:” does not know “{value}”.", remedy="After “by:”, write user, agent or tool.")
         return " "
 
     rest = _FILTER.sub(keep_filter, query)

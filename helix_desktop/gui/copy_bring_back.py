@@ -87,7 +87,7 @@ class CopyBringBack:
 def explain_bring_back_ways(left: Sequence[str], both: Sequence[str]) -> str:
     """Explains the ways to merge a copy. `left`: its files to bring back; `both`: those that other copies have changed, too."""
     text = tr("“Merge” and “Rebase” move your branch. Uncommitted files in the copy are committed first, with the conversation's title as the message. “Apply as uncommitted changes” edits your files, and you can undo these edits. Files you have changed are never overwritten.")  # fmt: skip
-    text += f"\n\n{tr('Not brought back:')}\n{name_first_files(left)}" if left else ""
+    text += f"\n\n{tr('Not brought back yet:')}\n{name_first_files(left)}" if left else ""
     said = tr("These files were also changed in other copies:")
     return f"{text}\n\n{said}\n{name_first_files(both)}" if both else text
 

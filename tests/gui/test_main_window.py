@@ -394,7 +394,7 @@ def test_a_conversation_in_a_copy_is_named_as_one_and_brought_back(window: MainW
     press(window, "Cancel")
     for words, way in (("Merge", "merge"), ("Rebase", "rebase"), ("Apply as uncommitted changes", "apply")):
         window.window_actions["bring-back"].trigger()
-        assert "\n\nNot brought back:\nREADME.md\n\n" in window.findChildren(QMessageBox)[-1].text()
+        assert "\n\nNot brought back yet:\nREADME.md\n\n" in window.findChildren(QMessageBox)[-1].text()
         press(window, words)
         assert bench.copies.brought_back[-1] == (row.id, way, row.title)
     bench.copies.conflicts = ["README.md"]
