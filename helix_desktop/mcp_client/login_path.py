@@ -1,10 +1,10 @@
-"""Finds the PATH of the user's login shell, with `npx` and `uvx`, which programs started from a menu lack."""
+"""Asks the user's login shell for variables, such as its PATH with `npx`, which programs started from a menu lack."""
 
 import asyncio
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
@@ -19,9 +19,7 @@ _MARK = b"helix-path-begins:"
 async def read_login_path(environment: Mapping[str, str]) -> str:
     """Return a login shell's PATH followed by ours, or only ours if the shell does not answer."""
     ours = environment.get("PATH", os.defpath)
-    if sys.platform == "win32":
-        return ours
-    theirs = await _ask_shell_for_path(_login_shell(environment), environment)
+    theirs = (await read_login_variables(["PATH"], environment)).get("PATH")
     return os.pathsep.join(dict.fromkeys([*theirs.split(os.pathsep), *ours.split(os.pathsep)])) if theirs else ours
 
 
@@ -35,38 +33,37 @@ def _login_shell(environment: Mapping[str, str]) -> str:
     return "/bin/sh"
 
 
-async def _ask_shell_for_path(shell: str, environment: Mapping[str, str]) -> str:
+async def read_login_variables(names: Sequence[str], environment: Mapping[str, str]) -> dict[str, str]:
+    """Return a login shell's values, empty ones for what is not set, or nothing if the shell does not answer."""
+    if sys.platform == "win32":
+        return {}
+    named = "\t".join(f"${name}" for name in names)
     try:
-        argv = [shell, "-l", "-i", "-c", f'printf "\\n%s%s\\n" "{_MARK.decode()}" "$PATH"']
+        argv = [_login_shell(environment), "-l", "-i", "-c", f'printf "\\n%s%s\\n" "{_MARK.decode()}" "{named}"']
         launch = ProcessLaunch(CommandAuthor.USER, argv, environment=environment, has_own_session=True)
         process = await start_process(launch, stderr=DEVNULL, end=_wait_until_shell_ended)
     except OSError:
-        return ""
+        return {}
     try:
         async with asyncio.timeout(SECONDS):
-            return await _read_path_behind_mark(cast(asyncio.StreamReader, process.stdout))
+            values = await _read_values_behind_mark(cast(asyncio.StreamReader, process.stdout))
+            return dict(zip(names, values, strict=False))
     except TimeoutError:
-        return ""
+        return {}
     finally:
         await _wait_until_shell_ended(process)
 
 
-async def _read_path_behind_mark(printed: asyncio.StreamReader) -> str:
+async def _read_values_behind_mark(printed: asyncio.StreamReader) -> list[str]:
     """Return the text after the marker at once, since the shell's children may hold the pipe open longer."""
     with suppress(ValueError):  # An output line was too long.
         async for line in printed:
             if line.startswith(_MARK):
-                return line.removeprefix(_MARK).decode("utf-8", "replace").strip()
-    return ""
+                return line.removeprefix(_MARK).decode("utf-8", "replace").strip("\r\n").split("\t")
+    return []
 
 
 async def _wait_until_shell_ended(process: Process) -> None:
-    await _end_shell_process(process)
-    cast(Any, process)._transport.close()  # noqa: SLF001 - what it has started may hold the pipe for ever
-    await asyncio.sleep(0)
-
-
-async def _end_shell_process(process: Process) -> None:
     """End the shell with the signals of a closed terminal, so that it can clean up, and then by force.
 
     One after another, because a second signal interrupts cleaning up. Interactive
@@ -77,4 +74,6 @@ async def _end_shell_process(process: Process) -> None:
             os.killpg(process.pid, number)
         with suppress(TimeoutError):
             await wait_with_limit(process.wait(), _GONE)
-            return
+            break
+    cast(Any, process)._transport.close()  # noqa: SLF001 - what it has started may hold the pipe for ever
+    await asyncio.sleep(0)

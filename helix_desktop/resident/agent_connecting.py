@@ -5,12 +5,14 @@ the address is written, and again at every login; where that cannot be promised 
 """
 
 import asyncio
+import os
 from pathlib import Path
 
 from helix_desktop.errors import HelixError
 from helix_desktop.gateway import address_in_agent_settings, wrapped_agent
 from helix_desktop.gateway.address_in_agent_settings import AgentSettingsChange
 from helix_desktop.gateway.known_agents import KnownAgent
+from helix_desktop.mcp_client.login_path import read_login_variables
 from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.resident import login_start
 from helix_desktop.resident.resident_client import ask_resident
@@ -23,7 +25,10 @@ def prepare_agent_connection(agent: KnownAgent, where: ProgramFolders) -> AgentS
     held = asyncio.run(ask_resident(where, "hold", command=wrapped_agent.command_of_this_program(where)))
     if not held:
         raise HelixError(f"The gateway's address could not be reserved, so {agent.title} was not connected.")
-    return address_in_agent_settings.plan_address_install(agent, int(held["port"]), Path.home())
+    # Agents are started in a terminal, whose shell may name a proxy that this program's environment does not.
+    names = [name for lower in wrapped_agent.PROXY_VARIABLES for name in (lower, lower.upper())]
+    environ = {**os.environ, **asyncio.run(read_login_variables(names, os.environ))}
+    return address_in_agent_settings.plan_address_install(agent, int(held["port"]), Path.home(), environ)
 
 
 def connect_agent(change: AgentSettingsChange, where: ProgramFolders) -> None:

@@ -1,13 +1,18 @@
-"""What the dialog offers to copy starts this program, wherever it runs from."""
+"""Connecting agents: what the dialog offers to copy, and what their login shell sets."""
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 from pathlib import Path
 
 import pytest
 
+from helix_desktop.errors import ActionRefused
+from helix_desktop.gateway.known_agents import KNOWN_AGENTS
+from helix_desktop.program_folders import find_program_folders
+from helix_desktop.resident import agent_connecting, login_start
 from helix_desktop.resident.connected_agents import list_words_that_start_this_program
 
 
@@ -21,3 +26,40 @@ def test_the_command_to_copy_exists_in_a_checkout_too(tmp_path: Path, monkeypatc
     assert list_words_that_start_this_program() == [str(script)]
     monkeypatch.setattr(shutil, "which", lambda _name: "/usr/bin/helix-desktop")
     assert list_words_that_start_this_program() == ["helix-desktop"]
+
+
+@pytest.fixture
+def proxy_in_shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The login shell sets a proxy that this program, started from a menu, does not have."""
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    shell = tmp_path / "shell"
+    shell.write_text('#!/bin/bash\nexport HTTPS_PROXY=http://proxy.example:8080 NO_PROXY=corp.example\neval "$4"\n')
+    shell.chmod(0o755)
+    monkeypatch.setenv("SHELL", str(shell))
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    async def hold_port(*_: object, **__: object) -> dict[str, int]:
+        return {"port": 4356}
+
+    monkeypatch.setattr(agent_connecting, "ask_resident", hold_port)
+    monkeypatch.setattr(login_start, "check_login_start", lambda: None)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no login shells")
+@pytest.mark.usefixtures("proxy_in_shell")
+@pytest.mark.parametrize("name", ["codex", "opencode", "pi"])
+def test_an_agent_whose_login_shell_names_a_proxy_is_not_connected(name: str, tmp_path: Path) -> None:
+    """From a menu, the window saw no proxy: the agent was connected, and sent its key to the shell's proxy."""
+    with pytest.raises(ActionRefused, match="HTTP proxy in HTTPS_PROXY"):
+        agent_connecting.prepare_agent_connection(KNOWN_AGENTS[name], find_program_folders(tmp_path / "helix"))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no login shells")
+@pytest.mark.usefixtures("proxy_in_shell")
+def test_what_the_login_shell_excepts_from_its_proxy_stays_excepted(tmp_path: Path) -> None:
+    """Claude Code's settings override the shell's NO_PROXY, so they must name what it names."""
+    change = agent_connecting.prepare_agent_connection(KNOWN_AGENTS["claude"], find_program_folders(tmp_path / "helix"))
+    assert change.after is not None
+    assert json.loads(change.after)["env"]["NO_PROXY"] == "corp.example,127.0.0.1,localhost"
