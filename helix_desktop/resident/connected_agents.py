@@ -73,7 +73,7 @@ class ConnectedAgents:
 
     def _fetch_agents_overview(self) -> AgentConnections:
         held = self._find_or_create_gateway_registration()
-        url = held.first_address if held is not None else ""
+        url, *for_others = held.addresses if held is not None else ("",)
         told: dict[str, Any] = (wrapped_agent.fetch_gateway_status(url) or {}) if url else {}
         seen = {one["agent"]: one for one in told.get("agents", ())}
         today = told.get("today", ())
@@ -83,8 +83,7 @@ class ConnectedAgents:
         ]
         names = list(Figures.__dataclass_fields__)[3:]  # Without conversation, agent and title.
         whole = Figures("", "", "", *(sum(one[name] for one in today) for name in names))
-        other = held.addresses[1] if held is not None and len(held.addresses) > 1 else ""
-        return AgentConnections(url.partition("/t/")[0], rows, whole, other)
+        return AgentConnections(url.partition("/t/")[0], rows, whole, next(iter(for_others), ""))
 
     def _find_or_create_gateway_registration(self) -> HeldRegistration | None:
         """Return what reaches a running gateway, even one that another program started, or None."""
