@@ -265,6 +265,10 @@ class FileChanges:
         wanted += await self._remove_emptied_folders(files, {step.path for step in wanted if step.target is None})
         already = [one for one in planned if one.how is turn_changes.UndoOutlook.ALREADY]
         done = await change_restoring.restore_paths(self.workspace_checkpoints, wanted, already=already)
+        if (seen := self._kit.resources.files_seen.get(conversation)) is not None:
+            for file, one in zip(files, planned, strict=True):  # The user's undo must not refuse the next write.
+                if one in already or (one.how is turn_changes.UndoOutlook.RESTORE and one.path in done.restored):
+                    seen.set_content_seen(self.path_on_disk(file), one.before and one.before.file_digest)
         undone = await self._record_undo(done, wanted, left, conversation, undoes)
         return replace(undone, fact=None) if already else undone  # The steps were undone by an earlier fact.
 

@@ -294,6 +294,32 @@ async def test_a_file_that_was_written_is_put_back(desks: Desks, folder: Path) -
     assert (undone.restored, undone.files_put_back) == (("README.md",), 1)
 
 
+@pytest.mark.parametrize("name", ["README.md", "new.txt"])
+async def test_what_the_user_undid_does_not_refuse_the_next_write(desks: Desks, folder: Path, name: str) -> None:
+    bench = await bench_on(desks, folder)
+    session = await bench.start_conversation()
+    yes(session)
+    before = (await told(session, "hello"), session.conversation.state.seq)[1]
+    await told(session, f"write {name}: gone")
+    files = await bench.file_changes.changes_after_fact(session.id, before)
+    await bench.file_changes.undo_file_changes(files, conversation=session.id)
+    await told(session, f"write {name}: gone again")
+    assert (folder / name).read_text().strip() == "gone again"
+
+
+async def test_what_the_user_wrote_after_an_undo_refuses_the_next_write(desks: Desks, folder: Path) -> None:
+    bench = await bench_on(desks, folder)
+    session = await bench.start_conversation()
+    yes(session)
+    before = (await told(session, "hello"), session.conversation.state.seq)[1]
+    await told(session, "write README.md: gone")
+    files = await bench.file_changes.changes_after_fact(session.id, before)
+    await bench.file_changes.undo_file_changes(files, conversation=session.id)
+    (folder / "README.md").write_text("by the user")
+    await told(session, "write README.md: gone again")
+    assert (folder / "README.md").read_text() == "by the user"
+
+
 async def test_rules_of_a_folder_count_once_they_are_trusted_and_ask_again_when_they_change(
     desks: Desks, folder: Path
 ) -> None:
