@@ -41,7 +41,7 @@ class MessageQueue(list[QueuedMessage]):
     def take_back_queued(self, index: int) -> tuple[facts.UserPart, ...]:
         """Take a waiting message back, to edit or drop it."""
         taken = self.pop(index)
-        self._notify_queue()
+        self._notify_queue(taken.parts)
         return taken.parts
 
     def pop_next_message(self) -> QueuedMessage:
@@ -60,10 +60,9 @@ class MessageQueue(list[QueuedMessage]):
             self._notify_queue()
         return steering
 
-    def _notify_queue(self) -> None:
-        self._conversation.notify_listeners(
-            MessagesQueued(self._conversation.id, tuple(waiting.parts for waiting in self))
-        )
+    def _notify_queue(self, *taken_back: tuple[facts.UserPart, ...]) -> None:
+        messages = tuple(waiting.parts for waiting in self)
+        self._conversation.notify_listeners(MessagesQueued(self._conversation.id, messages, taken_back))
 
 
 class TurnRunner:

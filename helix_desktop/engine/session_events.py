@@ -93,10 +93,13 @@ class FoldProgress:
 
 @dataclass(frozen=True, slots=True)
 class MessagesQueued:
-    """The messages that wait for the end of the turn or, if they steer, for the next step."""
+    """The messages that wait for the end of the turn or, if they steer, for the next step. `taken_back`: will not
+    be sent, unlike others that have left the queue.
+    """
 
     conversation: str
     messages: tuple[tuple[UserPart, ...], ...]
+    taken_back: tuple[tuple[UserPart, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

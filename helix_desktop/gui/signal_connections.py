@@ -362,7 +362,6 @@ def _take_back_queued_message(window: MainWindow, index: int, *, edit: bool) -> 
     if session is None or len(session.queue) != composer.waiting.waiting_message_count:
         return
     taken: tuple[UserPart, ...] = session.queue.take_back_queued(index)
-    window.current_activity.remove_unrecorded_message(session.id, taken)
     if edit:
         composer.put_message_back(taken)
     else:

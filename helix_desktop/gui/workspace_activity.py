@@ -84,17 +84,11 @@ class WorkspaceActivity(QObject):
             self._seen_failures.add(conversation)
             self.state_changed.emit(conversation, ConversationActivity.FAILED)
 
-    def remove_unrecorded_message(self, conversation: str, message: tuple[facts.UserPart, ...]) -> None:
-        """Removes a message that the user took out of the queue."""
-        left = self._unrecorded.get(conversation, ())
-        self._unrecorded[conversation] = tuple(each for each in left if each != message)
-        self._save_unrecorded_messages(conversation)
-
     def _update_queues_and_pass_event_on(self, event: Event) -> None:
         self._unfinished.update_unfinished_output(event)
         if isinstance(event, session_events.MessagesQueued):
             before = self._queued.get(event.conversation, ())
-            left = tuple(each for each in before if each not in event.messages)
+            left = tuple(each for each in before if each not in (*event.messages, *event.taken_back))
             again = self._unrecorded.get(event.conversation, ())
             self._unrecorded[event.conversation] = (*(each for each in again if each not in event.messages), *left)
             self._queued[event.conversation] = event.messages

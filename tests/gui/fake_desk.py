@@ -148,13 +148,13 @@ class Waiting:
 class FakeQueue(list[Waiting]):
     """`tell` says what waits."""
 
-    def __init__(self, tell: Callable[[], None]) -> None:
+    def __init__(self, tell: Callable[..., None]) -> None:
         super().__init__()
         self._tell = tell
 
     def take_back_queued(self, index: int) -> tuple[UserPart, ...]:
         taken = self.pop(index)
-        self._tell()
+        self._tell(taken.parts)
         return taken.parts
 
 
@@ -378,8 +378,8 @@ class FakeSession(StandIn):
     async def set_pinned(self, *, pinned: bool = True) -> None:
         self.append(ConversationChanged(pinned=pinned))
 
-    def _tell_queue(self) -> None:
-        self.tell(MessagesQueued(self.id, tuple(waiting.parts for waiting in self.queue)))
+    def _tell_queue(self, *taken_back: tuple[UserPart, ...]) -> None:
+        self.tell(MessagesQueued(self.id, tuple(waiting.parts for waiting in self.queue), taken_back))
 
 
 def parts(

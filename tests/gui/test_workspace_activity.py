@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from PySide6.QtCore import QObject
@@ -9,6 +11,7 @@ from PySide6.QtWidgets import QApplication
 
 from helix_desktop.engine.facts import Folded, FoldKind, Recorded, Span, Text, UserSaid
 from helix_desktop.engine.list_rows import ConversationListRow as Row
+from helix_desktop.engine.message_queue import MessageQueue
 from helix_desktop.engine.messages import TextDelta
 from helix_desktop.engine.session_events import (
     ActivityChanged,
@@ -200,9 +203,23 @@ def test_a_message_is_kept_until_the_journal_has_it(
     assert kept() == ["first", "second"]
     tell(bench, watched, FactAppended(Recorded("a", 2, 0.0, UserSaid(first))))
     assert kept() == ["second"]
-    tell(bench, watched, MessagesQueued("a", ()))
-    watched.remove_unrecorded_message("a", second)
+    tell(bench, watched, MessagesQueued("a", (), (second,)))
     assert kept() == []
+
+
+def test_a_message_that_was_taken_back_is_not_kept_whoever_took_it(
+    bench: FakeWorkbench, watched: WorkspaceActivity, state_file: WindowStateFile
+) -> None:
+    """The terminal takes its message back if its command is ended. The words came back in the next message."""
+    conversation: Any = SimpleNamespace(id="a", notify_listeners=bench._heard)
+    tokens: Any = SimpleNamespace(count_tokens=len)
+    queue = MessageQueue(conversation, tokens)
+    queue.add_message((Text("from the terminal"),), steer=False)
+    queue.add_message((Text("from the window"),), steer=False)
+    queue.take_back_queued(0)
+    queue.pop_next_message()
+    (kept,) = state_file.get_remembered("waiting", "one", "a", default=list[dict[str, str]]())
+    assert kept["text"] == "from the window"
 
 
 def test_who_only_waits_for_a_sub_agent_is_not_counted_among_those_who_work(
