@@ -162,7 +162,7 @@ def _open_output_target(target: Path) -> IO[bytes] | ReplacementFile:
     try:
         if target.exists() and not target.is_file():
             return target.open("wb", buffering=0)
-        return ReplacementFile(target)
+        return ReplacementFile(target, 0o600)  # A history or its outputs: for this user only.
     except OSError as error:
         raise InvalidInput(f"{target} cannot be written: {error.strerror}.") from error
 

@@ -39,11 +39,13 @@ async def test_after_an_error_the_old_target_stands_and_nothing_lies_beside_it(t
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="rights of POSIX")
-async def test_a_target_has_the_rights_of_a_new_file(tmp_path: Path) -> None:
-    with Terminal(target=tmp_path / "target"):
-        (tmp_path / "other").touch()
-    rights = [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("target", "other")]
-    assert rights[0] == rights[1]
+async def test_a_target_can_be_read_by_its_user_only(tmp_path: Path) -> None:
+    """The defect: `workspace export` wrote whole histories that everybody on the computer could read."""
+    for there in (False, True):
+        with Terminal(target=tmp_path / "target") as console:
+            await console.write_output(b"history")
+        assert stat.S_IMODE((tmp_path / "target").stat().st_mode) == 0o600, there
+        (tmp_path / "target").chmod(0o644)
 
 
 def test_files_that_cannot_be_are_said_so(tmp_path: Path) -> None:
