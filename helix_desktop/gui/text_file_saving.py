@@ -12,7 +12,7 @@ from helix_desktop.gui.translation import tr
 async def save_text_file(file: Path, make: Callable[[], str]) -> None:
     def write_whole() -> None:
         content = make().encode("utf-8", "replace")
-        write_file_atomically(file.parent.resolve(strict=True) / file.name, content)
+        write_file_atomically(file.parent.resolve(strict=True) / file.name, content, private=True)
 
     try:
         await asyncio.to_thread(write_whole)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -52,3 +53,9 @@ def test_a_file_stays_as_it_was_where_there_is_no_room(tmp_path: Path) -> None:
 )
 def test_a_title_as_the_name_of_a_file(title: str, name: str) -> None:
     assert file_name_from_title(title, "story") == name
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="rights of POSIX")
+async def test_what_is_saved_can_be_read_by_its_user_only(tmp_path: Path) -> None:
+    await save_text_file(tmp_path / "conversation.md", lambda: "words")
+    assert stat.S_IMODE((tmp_path / "conversation.md").stat().st_mode) == 0o600
