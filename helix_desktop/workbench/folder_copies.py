@@ -494,4 +494,7 @@ class RepositoryCopies(CopiesInUse):
                 said.append(
                     f"The copy's changes are stored in the cache as {stored.digest.hex}, a bundle that `git fetch` can read."
                 )
+            if source is not None:
+                with suppress(ActionRefused):
+                    await asyncio.to_thread(source.run, "update-ref", "-d", f"refs/helix/{copy.id}")
         return said

@@ -836,6 +836,22 @@ async def test_commits_are_by_whom_the_repository_names_now(desks: Desks, projec
     assert {*found.splitlines()} == {"Local a@b, Local a@b"}
 
 
+@pytest.mark.parametrize("is_locked", [False, True])
+async def test_a_discard_leaves_no_ref_in_the_users_repository(desks: Desks, project: Path, *, is_locked: bool) -> None:
+    bench = await bench_on(desks, project)
+    copy, other = await copy_in(bench), await copy_in(bench)
+    for number, each in enumerate((copy, other)):
+        (each.folder / "0" / f"new {number}").write_text("x\n")
+        await bench.copies.bring_back(each, "merge", "New")
+    if is_locked:  # It is no reason to keep the copy.
+        (project / ".git" / "refs" / "helix" / f"{copy.id}.lock").touch()
+    found = bench.copies.find_copy(copy.id)
+    assert found is not None
+    assert await bench.copies.bring_back(found, "discard") == ("The copy was deleted.",)
+    left = git(project, "for-each-ref", "--format=%(refname)", "refs/helix").split()
+    assert left == sorted(f"refs/helix/{each.id}" for each in (copy, other)[0 if is_locked else 1 :])
+
+
 async def test_a_discard_keeps_what_an_unfinished_rebase_has_stashed(desks: Desks, project: Path) -> None:
     bench = await bench_on(desks, project)
     copy = await copy_in(bench)
