@@ -289,13 +289,11 @@ class ConversationActions:
             named = [output.output.digest for output in outputs if not output.head]
         contents = await bench.workspace.cache.read_contents(named)
         texts = {digest: content.decode("utf-8", "replace") for digest, content in contents.items()}
+        lines = openai_chat_export.export_openai_lines(facts, contents.get)
         makers: dict[str, Callable[[], str]] = {
             "json": lambda: markdown_and_json_export.export_conversation_json(row.title, facts),
             "markdown": lambda: markdown_and_json_export.export_conversation_markdown(row.title, facts, texts.get),
-            "openai": lambda: "".join(
-                f"{json.dumps(line, ensure_ascii=False)}\n"
-                for line in openai_chat_export.export_openai_lines(facts, contents.get)
-            ),
+            "openai": lambda: "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines),
         }
         await save_text_file(file, makers[form])
         return len(set(named) - set(texts))

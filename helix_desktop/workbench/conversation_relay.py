@@ -62,9 +62,8 @@ class ConversationRelay:
         return replace(folded, fits=await self._fits_in_context(folded.texts, room), is_folded=is_folded)
 
     async def _fits_in_context(self, texts: Sequence[str], room: int) -> bool:
-        if 4 * sum(map(len, texts)) <= room:
-            return True
-        return await asyncio.to_thread(lambda: sum(map(self.tokens.count_tokens, texts)) <= room)
+        surely = 4 * sum(map(len, texts)) <= room
+        return surely or await asyncio.to_thread(lambda: sum(map(self.tokens.count_tokens, texts)) <= room)
 
     async def _restore_session(self, request: RestoreRequest) -> RestoredSession:
         facts = await self.workspace.journal.read_facts(request.conversation)
