@@ -275,13 +275,15 @@ class Walk:
             await key("ctrl+i")
         await until(lambda: panel.isVisible() and bool(panel._parts))
         await hot(panel.view, "parts of the request")
-        part = next(part for part in panel._parts if part.block_name == "read src/pairs.py")
-        name = part.block_name
+        part = next(part for part in panel._parts if part.name_and_is_code[0] == "read src/pairs.py")
+        name = part.name_and_is_code[0]
         for words, fact in (("Pin", Pinned), ("Exclude", Excluded)):
             await choose(words, lambda: hot(panel.view, name))
             await until(lambda fact=fact: isinstance(self.last, fact))  # type: ignore[misc]
             if fact is Pinned:  # and it is drawn
-                await until(lambda: any("pinned" in place and part.block_name in place for place in names(panel.view)))
+                await until(
+                    lambda: any("pinned" in place and part.name_and_is_code[0] in place for place in names(panel.view))
+                )
         assert part.block.source not in [block.source for block in self.session.conversation.current_view().blocks]
         await until(lambda: any("Include" in place for place in names(panel.view)))
         await hot(panel.view, "Include")

@@ -203,8 +203,8 @@ class ContextInspector(QWidget):
         yield build_heading_box(ink, width, tr("Largest parts of the context"), gap=22)
         for number, part in enumerate(inspector_figures.largest_blocks(self._parts)):
             figure, act = format_token_count(part.tokens), _toggle_for_block(part)
-            gap = 0 if number else 10
-            yield FigureBox(ink, width, part.block_name, figure, mono=part.is_name_code, act=act, gap=gap)
+            name, code = part.name_and_is_code
+            yield FigureBox(ink, width, name, figure, mono=code, act=act, gap=0 if number else 10)
         yield build_heading_box(ink, width, tr("This session"), gap=22)
         session = self._session if self._is_at_present else None
         paid = session.conversation.state if session is not None else state
@@ -239,11 +239,12 @@ class ContextInspector(QWidget):
             return
         for part in self._parts[:MAX_SHOWN_BLOCKS]:
             block = part.block
-            name = f"{tr('pinned')} · {part.block_name}" if block.pinned else part.block_name
+            name, code = part.name_and_is_code
+            name = f"{tr('pinned')} · {name}" if block.pinned else name
             cost = format_dollars(part.cost) if part.cost else context_kind_name(block.kind)
             dot = ink.theme.fill_colour_of_kind(block.kind)
             ring = bool(block.fold) and isinstance(block.source, PartRef)
-            figure, act, code = format_token_count(part.tokens), _toggle_for_block(part), part.is_name_code
+            figure, act = format_token_count(part.tokens), _toggle_for_block(part)
             yield FigureBox(ink, width, name, figure, dot=dot, ring=ring, mono=code, act=act, more=cost)
         if len(self._parts) > MAX_SHOWN_BLOCKS:
             yield build_note_box(ink, width, tr("and {n} more", n=format_number(len(self._parts) - MAX_SHOWN_BLOCKS)))
@@ -298,7 +299,7 @@ class ContextInspector(QWidget):
 
     def _add_block_description(self, menu: QMenu, part: ListedBlock) -> None:
         figure = format_count(part.tokens, "{n} token", "{n} tokens")
-        cost = " · " + tr("{money} per request", money=format_dollars(part.cost)) if part.cost else ""
+        cost = " · " + tr("at least {money} per request", money=format_dollars(part.cost)) if part.cost else ""
         kind = context_kind_name(part.block.kind)
         menu.addAction(f"{kind} · {describe_block_source(part.block)} · {figure}{cost}").setEnabled(False)
         menu.addSeparator()

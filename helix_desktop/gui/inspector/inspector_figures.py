@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 
 from helix_desktop.engine import facts
+from helix_desktop.engine.fold_economics import relative_prices
 from helix_desktop.engine.messages import Block, ContextKind
 from helix_desktop.engine.state.moment import Moment
 from helix_desktop.engine.state.token_ledger import Savings
@@ -22,7 +23,9 @@ _MARKDOWN_MARKS = re.compile(r"^#+ |`|\*\*|\$\$", re.MULTILINE)  # Markdown mark
 
 @dataclass(frozen=True)
 class ListedBlock:
-    """A block of the view, as the inspector lists it. `cost`: dollars for one request, or 0."""
+    """A block of the view, as the inspector lists it. `cost`: the dollars for which a request reads
+    it from the provider's cache, as all but its first do, or 0.
+    """
 
     number: int
     block: Block
@@ -35,20 +38,13 @@ class ListedBlock:
         """The block's name, computed when first shown, since most blocks never are."""
         return self.find_name(self.block)
 
-    @property
-    def block_name(self) -> str:
-        return self.name_and_is_code[0]
-
-    @property
-    def is_name_code(self) -> bool:
-        return self.name_and_is_code[1]
-
 
 def list_view_blocks(state: Moment) -> list[ListedBlock]:
     """Lists every block of the view in order, with the token counts that all pages show."""
     chosen = state.settings.model_for_role(facts.ModelRole.MAIN)
-    price = chosen.price_input / PER_MILLION * state.billed_per_counted_token() if chosen else 0.0
+    price = relative_prices(chosen).read * chosen.price_input / PER_MILLION if chosen else 0.0
     name, blocks = partial(name_block, state=state), enumerate(state.get_view().blocks)
+    price *= state.billed_per_counted_token()
     return [ListedBlock(number, block, block.tokens, block.tokens * price, name) for number, block in blocks]
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from helix_desktop.engine import context_policy, context_usage
-from helix_desktop.engine.facts import ModelReplied, Recorded, Stop, Text, Usage
+from helix_desktop.engine.facts import ModelReplied, ModelRole, Recorded, Stop, Text, Usage
 from helix_desktop.engine.messages import ContextKind
 from helix_desktop.engine.state.token_ledger import Savings
 from helix_desktop.engine.view import ConversationState, build_state
@@ -32,25 +34,38 @@ def test_parts_are_the_blocks_of_the_view() -> None:
     by_kind = {kind: sum(p.tokens for p in parts if p.block.kind is kind) for kind in ContextKind}
     folded = (ContextKind.HANDOVER, ContextKind.OUTPUT)
     assert all(abs(by_kind[kind] * meter.factor - meter.parts[kind]) <= len(parts) for kind in folded)
-    assert [part.cost for part in parts] == pytest.approx([part.tokens * meter.factor * 3e-6 for part in parts])
+    assert [part.cost for part in parts] == pytest.approx([part.tokens * meter.factor * 0.3e-6 for part in parts])
+
+
+def test_the_cost_of_a_part_is_that_of_reading_it_from_the_providers_cache() -> None:
+    """A request pays the input price only for what is new in it. An unknown price counts as that of input."""
+    now = state()
+    (part, *_) = inspector_figures.list_view_blocks(now)
+    chosen = now.settings.model_for_role(ModelRole.MAIN)
+    assert chosen is not None
+    unknown = replace(chosen, price_cache_read=0.0)
+    now.advance_state(Recorded(story.CONVERSATION, now.seq + 1, 0.0, unknown))
+    (same, *_) = inspector_figures.list_view_blocks(now)
+    assert same.tokens == part.tokens
+    assert same.cost == pytest.approx(part.cost * 10)
 
 
 def test_a_piece_has_the_tokens_it_was_stored_with_for_ever() -> None:
     """Also when the provider reports that it bills more for them: that is a figure of the request."""
     now = state()
-    before = {part.block_name: part.tokens for part in inspector_figures.list_view_blocks(now)}
+    before = {part.name_and_is_code[0]: part.tokens for part in inspector_figures.list_view_blocks(now)}
     for _ in range(12):
         used = round(now.record.ledger.shown[-1] * 1.5)
         reply = ModelReplied((Text("so", 1),), story.MODEL, Stop.END, Usage(used, output=1))
         now.advance_state(Recorded(story.CONVERSATION, now.seq + 1, 0.0, reply))
     assert now.billed_per_counted_token() == pytest.approx(1.5, abs=0.01)
-    after = {part.block_name: part.tokens for part in inspector_figures.list_view_blocks(now)}
+    after = {part.name_and_is_code[0]: part.tokens for part in inspector_figures.list_view_blocks(now)}
     assert before.items() <= after.items()
 
 
 def test_blocks_have_names_a_person_knows() -> None:
     now = state()
-    names = [part.block_name for part in inspector_figures.list_view_blocks(now)]
+    names = [part.name_and_is_code[0] for part in inspector_figures.list_view_blocks(now)]
     assert "Handover 3" in names
     assert "edit_file src/lock/manager.rs" in names
     assert any(name.startswith("The guard must never") for name in names)
@@ -61,7 +76,7 @@ def test_the_largest_come_first() -> None:
     parts = inspector_figures.list_view_blocks(now)
     largest = inspector_figures.largest_blocks(parts)
     assert [part.tokens for part in largest] == sorted((part.tokens for part in largest), reverse=True)
-    assert largest[0].block_name == "edit_file src/lock/manager.rs"
+    assert largest[0].name_and_is_code[0] == "edit_file src/lock/manager.rs"
 
 
 def test_what_can_be_recalled() -> None:
