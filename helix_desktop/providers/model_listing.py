@@ -240,7 +240,8 @@ async def load_in_ollama(
     there = provider_catalog.transport_to_provider(config, dialect, "", connections)
     root = replace(there, base_url=there.base_url.removesuffix("/v1"))
     try:
-        await fetch_json(root, "/api/version", 3.0)
+        if not json_values.text_at(await fetch_json(root, "/api/version", 3.0), "version"):
+            return {}  # Some servers answer every path.
         async with (
             asyncio.timeout(LOADING),
             root.open_post("/api/generate", json_values.dump_json({"model": model, "stream": False}), {}) as answer,

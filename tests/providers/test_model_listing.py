@@ -170,8 +170,11 @@ async def test_ollama_loads_a_model_to_tell_its_window(connections: ProviderConn
     assert loaded["window"] == 16_384
 
 
-async def test_another_server_is_not_asked_to_load(connections: ProviderConnections) -> None:
-    with Server({}) as peer:
+@pytest.mark.parametrize(
+    "answer", [{}, {"/api/version": {"object": "list", "data": []}}, {"/api/version": {"version": 1}}]
+)
+async def test_another_server_is_not_asked_to_load(answer: dict[str, Any], connections: ProviderConnections) -> None:
+    with Server(answer) as peer:
         assert await model_listing.load_in_ollama(peer.config(), "m", connections) == {}
         assert peer.bodies == []
 
