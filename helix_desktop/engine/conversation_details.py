@@ -313,10 +313,12 @@ class DetailCollector:
         why = tool_result_reading.describe_failure(source.text, ok=source.ok, command=bool(line) or not has_call)
         self._collect_written_paths_or_refusal(tried, source, failed=bool(why))
         if why:
-            self._failures.pop((subject, why), None)
             was_not_run = not source.ok and tool_result_reading.read_refusal(source.text) is not None
-            self._failures[subject, why] = (source.seq, f"{label}{'' if was_not_run else ' failed'}: {why}")
-        elif solved := [each for each in self._failures if each[0] == subject]:
+            # What was not run has no cause that another command could have repaired.
+            key = (label if was_not_run else subject, why)
+            self._failures.pop(key, None)
+            self._failures[key] = (source.seq, f"{label}{'' if was_not_run else ' failed'}: {why}")
+        elif solved := [each for each in self._failures if each[0] in (subject, label)]:
             for each in solved:
                 seq, failure = self._failures.pop(each)
                 worked = "it worked" if failure.startswith((f"{label} failed", f"{label}: ")) else f"worked: {label}"

@@ -149,6 +149,26 @@ def test_a_call_that_was_not_run_did_not_fail(why: str) -> None:
     assert failure == f"make deploy: {why}"
 
 
+@pytest.mark.parametrize("why", [NOT_BEGUN, "The user denied this call, so it was not run."])
+def test_a_call_that_was_not_run_is_solved_only_by_the_same_command(why: str) -> None:
+    stopped = [
+        DetailSource(1, "call", '{"command": "echo danger > danger.txt"}', "run"),
+        DetailSource(2, "output", why, "run", ok=False),
+    ]
+
+    def found_with(command: str) -> tuple[list[str], list[str]]:
+        worked = [
+            DetailSource(3, "call", json.dumps({"command": command}), "run"),
+            DetailSource(4, "output", "done", "run"),
+        ]
+        found = collect_details([*stopped, *worked])
+        return of_kind(found, "failure"), of_kind(found, "lesson")
+
+    assert found_with("seq 100 190; echo part 1") == ([f"echo danger > danger.txt: {why}"], [])
+    failures, (lesson,) = found_with("echo danger > danger.txt")
+    assert (failures, lesson.endswith("— then it worked")) == ([], True)
+
+
 def test_each_way_in_which_the_same_fails_is_kept_and_what_solves_it_solves_all() -> None:
     tries = [
         DetailSource(number, role, text, "run")
