@@ -5,9 +5,9 @@ python -m tests.benchmarks.claims tests/benchmarks/claims_sentences/*.jsonl [--t
 Each file has a line per sentence: `{"session", "text", "honest", "kind", "false_part"}`. `session` is a recording below the
 folder of traces. It is imported as a user would, and the sentences stand in a fold of all of it.
 
-The rules for figures were chosen on a to d; e to t (but m, which was written to fit to) were judged once before anybody read
-them. By now all of them have been read: the rules for names were chosen on a to t, and the score for orders (`fit_order_weights.py`)
-is fitted to them, so what this prints of them flatters both.
+The rules for figures were chosen on a to d, those for names on a to t, and the score for orders (`fit_order_weights.py`) is
+fitted to a to w: what this prints of them flatters. e to y (but m, which was written to fit to) were judged once before anybody
+read them. All have been read since.
 """
 
 from __future__ import annotations

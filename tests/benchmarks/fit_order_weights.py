@@ -1,6 +1,6 @@
 """Fits the weights by which the search for invented orders scores a sentence (`engine/invented_order_score.py`).
 
-python -m tests.benchmarks.fit_order_weights tests/benchmarks/claims_sentences/[a-t].jsonl [--traces DIR] [--share .014] [--write]
+python -m tests.benchmarks.fit_order_weights tests/benchmarks/claims_sentences/[a-w].jsonl [--traces DIR] [--share .0135] [--write]
 
 It is a logistic regression in two steps: first of the words alone, then of their score (which other sets gave) and of what was said.
 In one step, words that state orders outweigh what was said. Each sentence is also scored by weights that were fitted without its set,
@@ -178,7 +178,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("sentences", nargs="+", type=Path)
     parser.add_argument("--traces", type=Path, default=TRACES)
-    parser.add_argument("--share", type=float, default=0.014, help="of honest texts that may be marked for an order")
+    parser.add_argument("--share", type=float, default=0.0135, help="of honest texts that may be marked for an order")
     parser.add_argument("--write", action="store_true", help="write the weights into the resources")
     chosen = parser.parse_args()
     rows = read_sentences(chosen.sentences, chosen.traces)
