@@ -69,6 +69,7 @@ class AgentActivity:
     last: float = 0.0
     conversation: str = ""
     unfolded: str = ""  # Why its requests are forwarded without folds; empty if they have folds.
+    failure: str = ""  # Why its last request was not answered; empty if it was.
 
 
 @dataclass(slots=True)
@@ -198,6 +199,7 @@ class GatewayApp:
             if begun:  # End the connection abruptly, as the provider did.
                 log.warning("the provider's reply broke off: %s", type(error).__name__)
             else:
+                log.info("a request was not answered: %s", type(error).__name__)
                 await _send_own_answer(send, *_answer_to_failure(error))
             return
         await send({"type": "http.response.body", "body": b"", "more_body": False})
@@ -227,12 +229,17 @@ class GatewayApp:
             elif where.counts_tokens:
                 await self._forward_token_count(sending, request, room)
             else:
-                self._count_agent_request(request, incoming)
+                seen = self._count_agent_request(request, incoming)
                 remember = partial(self._remember_last_request, sending, room)
                 behind, taken_out = self._recording_behind, self._taken_out
                 handler = AgentRequestHandler(sending, remember, self._refused_conversations, behind, taken_out)
                 handler.on_unrecorded = partial(self._unrecorded.__setitem__, incoming.registration.token)
-                await handler.handle_request(request, room)
+                try:
+                    await handler.handle_request(request, room)
+                    seen.failure = ""
+                except (httpx.HTTPError, ProviderUnreachable) as error:
+                    seen.failure = "" if sending.is_begun else _answer_to_failure(error)[1]
+                    raise
 
     def _find_conversation_beside(self, request: ParsedRequest, room: AgentConversations) -> str:
         """Return the conversation that last sent a request like this side request, or an empty string."""
@@ -286,12 +293,13 @@ class GatewayApp:
             pieces, _ = self._taken_out.build_body_without_taken_out(request)
         await sending.forward_without_reading(pieces)
 
-    def _count_agent_request(self, request: ParsedRequest, incoming: IncomingRequest) -> None:
+    def _count_agent_request(self, request: ParsedRequest, incoming: IncomingRequest) -> AgentActivity:
         seen = self.agent_activity.setdefault(request.arrival.agent, AgentActivity(request.arrival.agent))
         seen.requests += 1
         seen.last = time.time()
         on_plan = agent_identity.uses_subscription(incoming.headers) and not request.arrival.fold
         seen.unfolded = NOT_FOLDED if on_plan else ""
+        return seen
 
     async def status_for_registration(self, registration: GatewayRegistration) -> dict[str, Json]:
         """Return figures of its conversations, or for the window those of all, and of today."""
@@ -441,7 +449,6 @@ def _answer_to_failure(error: Exception) -> tuple[int, str]:
             return 400, "The path of the request or the address of a proxy is not valid. Nothing was sent."
         case HelixError(what=what):
             return 502 if isinstance(error, ProviderUnreachable) else 400, what
-    log.info("the provider was not reached: %s", type(error).__name__)
     host = "The provider"
     if isinstance(error, httpx.HTTPError):
         with suppress(RuntimeError):  # The error occurred before there was a request.

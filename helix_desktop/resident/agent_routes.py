@@ -75,4 +75,4 @@ class AgentRoutes:
             command = wrapped_agent.command_of_this_program(self._where)
             held = self.holding.enter_context(HeldRegistration(self._where, command, registration))
             self._held[known] = held
-        return held.first_address
+        return held.addresses[0]

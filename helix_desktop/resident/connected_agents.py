@@ -26,7 +26,7 @@ PROGRAM = "helix-desktop"
 class ConnectedAgentRow:
     """One agent and its figures of today. `start_command` starts it once. `connected`: its
     configuration contains the address. `reason_not_folded`: why its requests are forwarded
-    unchanged.
+    unchanged. `last_failure`: why its last request was not answered.
     """
 
     name: str
@@ -40,6 +40,7 @@ class ConnectedAgentRow:
     conversations: int = 0
     sent: int = 0
     without: int = 0
+    last_failure: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +76,8 @@ class ConnectedAgents:
         held = self._find_or_create_gateway_registration()
         url, *for_others = held.addresses if held is not None else ("",)
         told: dict[str, Any] = (wrapped_agent.fetch_gateway_status(url) or {}) if url else {}
-        seen = {one["agent"]: one for one in told.get("agents", ())}
         today = told.get("today", ())
-        rows = [
-            self._build_agent_row(agent, seen.get(agent.title, {}), today)
-            for agent in known_agents.KNOWN_AGENTS.values()
-        ]
+        rows = [self._build_agent_row(agent, told) for agent in known_agents.KNOWN_AGENTS.values()]
         names = list(Figures.__dataclass_fields__)[3:]  # Without conversation, agent and title.
         whole = Figures("", "", "", *(sum(one[name] for one in today) for name in names))
         return AgentConnections(url.partition("/t/")[0], rows, whole, next(iter(for_others), ""))
@@ -100,10 +97,9 @@ class ConnectedAgents:
         command, own = wrapped_agent.command_of_this_program(self._where), GatewayRegistration("", sees_all=True)
         return HeldRegistration(self._where, command, own, *others, starts=starts).__enter__()
 
-    def _build_agent_row(
-        self, agent: KnownAgent, seen: Mapping[str, Any], today: Sequence[Mapping[str, Any]]
-    ) -> ConnectedAgentRow:
-        own = [one for one in today if one["agent"] == agent.title]
+    def _build_agent_row(self, agent: KnownAgent, told: Mapping[str, Any]) -> ConnectedAgentRow:
+        seen: Mapping[str, Any] = next((one for one in told.get("agents", ()) if one["agent"] == agent.title), {})
+        own = [one for one in told.get("today", ()) if one["agent"] == agent.title]
         return ConnectedAgentRow(
             agent.name,
             agent.title,
@@ -116,6 +112,7 @@ class ConnectedAgents:
             len(own),
             sum(one["sent"] for one in own),
             sum(one["without"] for one in own),
+            str(seen.get("failure", "")),
         )
 
     async def switch_gateway(self, *, on: bool) -> None:

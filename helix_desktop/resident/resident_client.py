@@ -121,10 +121,6 @@ class HeldRegistration(CollectingConsole):
     def is_held(self) -> bool:
         return not self._ended.is_set()
 
-    @property
-    def first_address(self) -> str:
-        return self.addresses[0]
-
 
 async def connect_to_resident(where: ProgramFolders, command: Sequence[str]) -> running_instance.FrameConnection | None:
     """Connect to the resident. If none runs, start it with `command`, or return None without one."""

@@ -56,7 +56,7 @@ async def watch(run: WindowProgram, home: Path, upstream: str, seconds: int) -> 
     gateway = HeldRegistration(
         where, wrapped_agent.command_of_this_program(where), GatewayRegistration("", upstream, workspace=WORKSPACE)
     )
-    url = (await asyncio.to_thread(gateway.__enter__)).first_address
+    url = (await asyncio.to_thread(gateway.__enter__)).addresses[0]
     frames = QTimer(window, interval=16, timerType=Qt.TimerType.PreciseTimer)
     frames.timeout.connect(window.chat.transcript.view.viewport().update)
     frames.start()

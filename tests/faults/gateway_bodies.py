@@ -164,7 +164,7 @@ def trials(bodies: int, seed: int, found: Counter[str]) -> None:
         provider.asked = _Forgetting()
         folders = program_folders.find_program_folders(Path(home))
         pid = (asyncio.run(resident_client.ask_resident(folders, "status")) or {})["gateway"]
-        with measured_client(held.first_address) as waits:
+        with measured_client(held.addresses[0]) as waits:
             for number in range(bodies):
                 if number % 100 == 0:
                     print(f"gateway bodies: {number} done, {dict(found)}", flush=True)
@@ -172,9 +172,9 @@ def trials(bodies: int, seed: int, found: Counter[str]) -> None:
                 reply, request = (hostile_reply(chance), None) if number % 2 else (None, hostile(chance))
                 began = processor_seconds(pid)
                 if reply is not None:
-                    receive_hostile_reply(held.first_address, chance.choice(PROTOCOLS), reply, replies, found)
+                    receive_hostile_reply(held.addresses[0], chance.choice(PROTOCOLS), reply, replies, found)
                 elif request is not None:
-                    send_hostile_request(held.first_address, request, found)
+                    send_hostile_request(held.addresses[0], request, found)
                 slowest = max(slowest, processor_seconds(pid) - began)
         peak, kept = memory_mb(pid, "VmHWM"), memory_mb(pid, "VmRSS")
         if (asyncio.run(resident_client.ask_resident(folders, "status")) or {})["gateway"] != pid:

@@ -98,12 +98,12 @@ def trials(kills: int, seed: int, history: int, agents: int, found: Counter[str]
 
     with tempfile.TemporaryDirectory() as home, Provider(script) as provider:
         started = wrapped(Path(home), provider.url).__enter__()
-        working = [Working(started.first_address, history, number) for number in range(agents)]
+        working = [Working(started.addresses[0], history, number) for number in range(agents)]
         threads = [concurrency.start_thread(one.work, name="agent") for one in working]
         seconds: list[tuple[float, float]] = []
         with suppress(KeyboardInterrupt):  # interrupted, it looks at what was done by then
             while len(seconds) < kills and not _failed(working):
-                seconds.append(_killed(Path(home), started.first_address, working, chance))
+                seconds.append(_killed(Path(home), started.addresses[0], working, chance))
         for one in working:
             one.ends.set()
         for thread in threads:

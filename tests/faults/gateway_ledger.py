@@ -146,11 +146,11 @@ def trials(runs: int, seed: int, found: Counter[str]) -> None:
             protocol = PROTOCOLS[number % len(PROTOCOLS)]
             with wrapped(Path(home), provider.url) as held:
                 agent = ScriptedAgent(
-                    protocol, held.first_address, streams=chance.random() < 0.8, session=f"run {number}"
+                    protocol, held.addresses[0], streams=chance.random() < 0.8, session=f"run {number}"
                 )
                 agent.model = UNKNOWN if chance.random() < 0.1 else ""
                 run_agent(agent, chance)
-                figures = (fetch_gateway_status(held.first_address, 30) or {}).get("figures", [])
+                figures = (fetch_gateway_status(held.addresses[0], 30) or {}).get("figures", [])
                 shown = asyncio.run(window.list_agent_connections()).today.paid
             said = sum(float(one["paid"]) for one in figures)
             total += ledger.billed

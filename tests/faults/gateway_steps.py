@@ -94,7 +94,7 @@ def trials(runs: int, seed: int, found: Counter[str]) -> None:
                 script.provider = provider
                 if through:
                     with wrapped(Path(home), provider.url) as held:
-                        ends.append(work(ScriptedAgent(protocol, held.first_address, session=f"run {number}")))
+                        ends.append(work(ScriptedAgent(protocol, held.addresses[0], session=f"run {number}")))
                 else:
                     ends.append(work(ScriptedAgent(protocol, provider.url)))
             if through:

@@ -91,10 +91,10 @@ def as_another_user(port: int, token: str, files: Sequence[str], tries: int, see
 def from_outside(home: Path, provider: Provider, tries: int, seed: int, found: Counter[str]) -> None:
     """The tries against a resident that runs."""
     with wrapped(home, provider.url, agent="claude") as held:
-        agent = Agent("anthropic", held.first_address, session="mine")
+        agent = Agent("anthropic", held.addresses[0], session="mine")
         agent.say("hello")
         agent.ask()
-        parts = urlsplit(held.first_address)
+        parts = urlsplit(held.addresses[0])
         files = [
             str(file) for folder in (home, program_folders.find_program_folders(home).run) for file in folder.rglob("*")
         ]
@@ -146,17 +146,17 @@ def squat(listens: Any, port: int) -> None:
 def from_a_squatted_port(home: Path, provider: Provider, found: Counter[str]) -> None:
     """The usual port is another user's: a wrap goes elsewhere, and nothing is sent there. Then the port a killed resident had."""
     with wrapped(home, provider.url) as held:
-        port = urlsplit(held.first_address).port or 0
+        port = urlsplit(held.addresses[0]).port or 0
     here, there = multiprocessing.Pipe()
     process = multiprocessing.get_context("fork").Process(target=squat, args=(there, port))
     process.start()
     there.close()  # so that a process that fails ends the wait
     here.recv()
     with wrapped(home, provider.url) as held:
-        agent = Agent("anthropic", held.first_address, session="squatted")
+        agent = Agent("anthropic", held.addresses[0], session="squatted")
         agent.say("a secret prompt")
         agent.ask()
-        if urlsplit(held.first_address).port == port:
+        if urlsplit(held.addresses[0]).port == port:
             found["LOST the squatted port was taken for ours"] += 1
     here.send("end")
     heard = here.recv()

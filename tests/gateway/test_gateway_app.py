@@ -197,6 +197,20 @@ async def test_a_provider_that_is_not_there_is_told(tmp_path: Path) -> None:
         )
 
 
+async def test_the_window_is_told_why_an_agents_last_request_was_not_answered(tmp_path: Path) -> None:
+    """An agent whose every request failed was shown as one that works."""
+    async with running(tmp_path, sees_all=True) as here:
+        here.app._registrations.replace_all([GatewayRegistration("token", "http://127.0.0.1:9", sees_all=True)])
+        refused = await here.ask("look")
+        (agent,) = (await here.status())["agents"]
+        assert agent["failure"] == refused.json()["error"]["message"]
+        assert agent["failure"].startswith("127.0.0.1:9 could not be reached")
+        here.app._registrations.replace_all([GatewayRegistration("token", here.provider.url, sees_all=True)])
+        assert (await here.ask("look")).status_code == 200
+        (agent,) = (await here.status())["agents"]
+        assert (agent["requests"], agent["failure"]) == (2, "")
+
+
 async def test_requests_of_a_workspace_that_cannot_be_opened_go_on_unfolded(tmp_path: Path, expect: Expect) -> None:
     expect("requests go on unfolded")
     async with running(tmp_path, workspace="gone") as here:

@@ -378,7 +378,7 @@ class Tour:
             await asyncio.to_thread(gateway.__enter__)
             agent = Agent(
                 "anthropic",
-                gateway.first_address,
+                gateway.addresses[0],
                 session="first",
                 headers={"user-agent": "claude-cli/2.0"},
             )

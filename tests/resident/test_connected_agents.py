@@ -6,14 +6,16 @@ import json
 import shutil
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from helix_desktop.errors import ActionRefused
+from helix_desktop.gateway import wrapped_agent
 from helix_desktop.gateway.known_agents import KNOWN_AGENTS
 from helix_desktop.program_folders import find_program_folders
 from helix_desktop.resident import agent_connecting, login_start
-from helix_desktop.resident.connected_agents import list_words_that_start_this_program
+from helix_desktop.resident.connected_agents import ConnectedAgents, list_words_that_start_this_program
 
 
 def test_the_command_to_copy_exists_in_a_checkout_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,6 +28,26 @@ def test_the_command_to_copy_exists_in_a_checkout_too(tmp_path: Path, monkeypatc
     assert list_words_that_start_this_program() == [str(script)]
     monkeypatch.setattr(shutil, "which", lambda _name: "/usr/bin/helix-desktop")
     assert list_words_that_start_this_program() == ["helix-desktop"]
+
+
+async def test_an_agents_row_says_what_the_gateway_saw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = {
+        "agent": "Claude Code",
+        "requests": 7,
+        "last": 5.0,
+        "conversation": "",
+        "unfolded": "",
+        "failure": "No way.",
+    }
+    told = {"agents": [seen], "figures": [], "today": []}
+    held = SimpleNamespace(is_held=True, addresses=["http://127.0.0.1:4356/t/own", "http://127.0.0.1:4356/t/others"])
+    monkeypatch.setattr(wrapped_agent, "fetch_gateway_status", lambda url: told if url == held.addresses[0] else None)
+    agents = ConnectedAgents(find_program_folders(tmp_path))
+    monkeypatch.setattr(agents, "_switched_on", held)
+    found = await agents.list_agent_connections()
+    assert (found.address, found.for_others) == ("http://127.0.0.1:4356", held.addresses[1])
+    row = next(row for row in found.agents if row.name == "claude")
+    assert (row.requests, row.last_request_time, row.last_failure) == (7, 5.0, "No way.")
 
 
 @pytest.fixture

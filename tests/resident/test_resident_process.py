@@ -74,23 +74,23 @@ def test_two_wraps_inherit_nothing_and_the_second_goes_on_when_the_first_ends(
     with Provider(_script) as elsewhere, ExitStack() as first:
         one = first.enter_context(wrapped(tmp_path, provider.url, agent="claude"))
         with wrapped(tmp_path, elsewhere.url, agent="codex") as other:
-            assert urlsplit(one.first_address).port == urlsplit(other.first_address).port
+            assert urlsplit(one.addresses[0]).port == urlsplit(other.addresses[0]).port
             pids = status(tmp_path)["pid"], status(tmp_path)["gateway"]
-            said(one.first_address, "mine", "a")
-            said(other.first_address, "theirs", "b")
+            said(one.addresses[0], "mine", "a")
+            said(other.addresses[0], "theirs", "b")
             assert [b"mine" in asked.raw for asked in provider.asked] == [True]
             assert [b"theirs" in asked.raw for asked in elsewhere.asked] == [True]
             figures = [
-                (wrapped_agent.fetch_gateway_status(held.first_address, 100) or {})["figures"] for held in (one, other)
+                (wrapped_agent.fetch_gateway_status(held.addresses[0], 100) or {})["figures"] for held in (one, other)
             ]
             assert [[each["requests"] for each in found] for found in figures] == [[1], [1]]
             assert figures[0][0]["conversation"] != figures[1][0]["conversation"]
             first.close()
-            assert httpx.get(f"{one.first_address}/v1/models", timeout=100).status_code == 403
-            said(other.first_address, "still there", "b")
+            assert httpx.get(f"{one.addresses[0]}/v1/models", timeout=100).status_code == 403
+            said(other.addresses[0], "still there", "b")
             assert (status(tmp_path)["pid"], status(tmp_path)["gateway"]) == pids
     wait_until(lambda: all(map(is_gone, pids)))
-    assert wrapped_agent.fetch_gateway_status(other.first_address) is None
+    assert wrapped_agent.fetch_gateway_status(other.addresses[0]) is None
 
 
 def test_a_wrap_that_starts_while_the_last_resident_is_ending_gets_the_next_one(
@@ -98,7 +98,7 @@ def test_a_wrap_that_starts_while_the_last_resident_is_ending_gets_the_next_one(
 ) -> None:
     for words in ("one", "two"):
         with wrapped(tmp_path, provider.url) as held:
-            said(held.first_address, words, "a")
+            said(held.addresses[0], words, "a")
     assert len(provider.asked) == 2
 
 
@@ -106,16 +106,16 @@ def test_a_killed_gateway_is_back_at_its_address_and_nobody_else_gets_the_port_m
     tmp_path: Path, provider: Provider
 ) -> None:
     with wrapped(tmp_path, provider.url, since=1.0) as held:
-        said(held.first_address, "one", "a")
+        said(held.addresses[0], "one", "a")
         pid = status(tmp_path)["gateway"]
         os.kill(pid, signal.SIGKILL)
         with pytest.raises(Exception, match="already in use"):
-            gateway_socket.listen_on_loopback(urlsplit(held.first_address).port or 0)
-        told = wrapped_agent.fetch_gateway_status(held.first_address, patience_seconds=100)
+            gateway_socket.listen_on_loopback(urlsplit(held.addresses[0]).port or 0)
+        told = wrapped_agent.fetch_gateway_status(held.addresses[0], patience_seconds=100)
         assert [one["requests"] for one in (told or {})["figures"]] == [
             1
         ]  # what the wrap says at its end is still true
-        said(held.first_address, "two", "a")
+        said(held.addresses[0], "two", "a")
         assert len(provider.asked) == 2
         assert status(tmp_path)["gateway"] != pid
 
@@ -131,8 +131,8 @@ def test_when_the_resident_is_killed_its_gateway_ends_and_the_wrap_goes_on_at_th
                 socket.create_server(("127.0.0.1", told["port"]))
         with pytest.raises(OSError, match="in use"):
             socket.create_server(("127.0.0.1", told["port"]))
-        wait_until(lambda: wrapped_agent.fetch_gateway_status(held.first_address) is not None)
-        said(held.first_address, "goes on", "a")
+        wait_until(lambda: wrapped_agent.fetch_gateway_status(held.addresses[0]) is not None)
+        said(held.addresses[0], "goes on", "a")
         assert b"goes on" in provider.asked[-1].raw
 
 
@@ -147,8 +147,8 @@ def test_a_wrap_at_another_port_than_the_usual_one_goes_on_there_when_the_reside
             told = status(tmp_path)
             os.kill(told["pid"], signal.SIGKILL)
             wait_until(lambda: is_gone(told["gateway"]))  # Until then it answers, though it is ending.
-            wait_until(lambda: wrapped_agent.fetch_gateway_status(held.first_address) is not None)
-            said(held.first_address, "goes on", "a")
+            wait_until(lambda: wrapped_agent.fetch_gateway_status(held.addresses[0]) is not None)
+            said(held.addresses[0], "goes on", "a")
     assert b"goes on" in provider.asked[-1].raw
 
 
@@ -175,7 +175,7 @@ def test_a_resident_that_is_told_to_end_leaves_nothing_behind(
     tmp_path: Path, provider: Provider, number: signal.Signals
 ) -> None:
     with wrapped(tmp_path, provider.url) as held:
-        said(held.first_address, "hello", "a")  # so that a workspace is open
+        said(held.addresses[0], "hello", "a")  # so that a workspace is open
         told = status(tmp_path)
         os.kill(told["pid"], number)
         wait_until(lambda: is_gone(told["pid"]) and is_gone(told["gateway"]))
@@ -267,7 +267,7 @@ async def test_an_address_is_given_out_when_the_gateway_answers_it(tmp_path: Pat
 def test_the_workspaces_of_other_registrations_are_not_reached_by_a_path(tmp_path: Path, provider: Provider) -> None:
     AllWorkspaces(program_folders.find_program_folders(tmp_path).workspaces_folder).create_stored_workspace("Secret")
     with wrapped(tmp_path, provider.url, workspace="Mine") as held:
-        said(f"{held.first_address}/w/Secret", "hello", "a")
+        said(f"{held.addresses[0]}/w/Secret", "hello", "a")
         assert b"hello" in provider.asked[-1].raw
-        told = wrapped_agent.fetch_gateway_status(held.first_address, 100)
+        told = wrapped_agent.fetch_gateway_status(held.addresses[0], 100)
         assert told == {"figures": [], "unrecorded": "There is no workspace Mine."}, "none else is taken"

@@ -62,18 +62,18 @@ async def test_a_sandboxed_command_with_the_network_finds_no_token_and_gets_noth
             pytest.skip(f"{kind} does not work here")
         change = address_in_agent_settings.plan_address_install(KNOWN_AGENTS["claude"], 4356, base / "user", {})
         address_in_agent_settings.install_address(change, where.config)
-        agent = Agent("anthropic", held.first_address)
+        agent = Agent("anthropic", held.addresses[0])
         agent.say("a secret of another project")
         agent.ask()
         (base / "root" / "look.py").write_text(LOOK)
         for token in (
-            held.first_address.rpartition("/")[2],
+            held.addresses[0].rpartition("/")[2],
             next(iter(address_in_agent_settings.read_written_registrations(where.config))).token,
         ):
             hidden = token.encode()[::-1].hex()
             told = await ran(box, f"python3 look.py x {hidden} {base}", network=True)
             assert told.strip() == "looked"
-        port = urlsplit(held.first_address).port
+        port = urlsplit(held.addresses[0]).port
         code = f"import urllib.request as u, urllib.error as e\ntry: print(u.urlopen('http://127.0.0.1:{port}/.helix/status').status)\nexcept e.HTTPError as x: print(x.code)\nexcept OSError as x: print('closed')"
         (base / "root" / "ask.py").write_text(code)
         assert (await ran(box, "python3 ask.py", network=True)).strip() in ("403", "closed")

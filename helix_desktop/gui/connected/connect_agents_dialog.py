@@ -31,6 +31,7 @@ class FigureTile(QWidget):
         widgets.set_surface_look(self, "card")
         self._labels = [widgets.build_plain_label("", look) for look in ("small", "large", "faint")]
         build_column(*self._labels, 1, owner=self, margins=(16, 12, 16, 12), spacing=2)
+        self.hide()
 
     def show_figure(self, name: str, figure: str, below: str) -> None:
         for label, words in zip(self._labels, (name, figure, below), strict=True):
@@ -63,6 +64,7 @@ class ConnectedAgentCard(QWidget):
         if row == self.row:
             return
         self.row = row
+        set_widget_look(self._state, "danger" if row.last_failure else "small")
         self._name.setText(row.title)
         self._mark.setVisible(row.connected)
         self.change.setVisible(row.installed or row.connected)
@@ -83,6 +85,7 @@ class CopyableCommandLine(QWidget):
             tr("Copy"), self, lambda: QGuiApplication.clipboard().setText(self.line.text()), "link"
         )
         build_row((self.line, 1), self._copy, owner=self, margins=(12, 6, 6, 6))
+        self.show_command_line("")  # Nothing can be copied until the agents are known.
 
     def show_command_line(self, text: str) -> None:
         self.line.setText(text or tr("Turn the gateway on to see its address."))
@@ -90,7 +93,7 @@ class CopyableCommandLine(QWidget):
 
 
 def describe_agent_activity(row: connected_agents.ConnectedAgentRow, now: float) -> str:
-    if row.reason_not_folded:
+    if row.reason_not_folded and not row.last_failure:
         return tr("Not folded: the agent is signed in with a subscription")
     if row.requests:
         today = format_count(row.conversations, "{n} conversation today", "{n} conversations today")
@@ -99,6 +102,7 @@ def describe_agent_activity(row: connected_agents.ConnectedAgentRow, now: float)
             format_count(row.requests, "{n} request", "{n} requests"),
             tr("last request {when}", when=format_time_ago(row.last_request_time, now)),
             tr("{share} saved", share=format_percent(1 - row.sent / row.without)) if row.without > row.sent else "",
+            tr("Not answered: {why}", why=translate_sentences(row.last_failure)) if row.last_failure else "",
         ]
         return " · ".join(filter(None, parts))
     if row.connected:
@@ -129,11 +133,7 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         self._missing = widgets.build_plain_label("", "muted")
         self._show_missing = widgets.build_push_button(tr("Show these agents"), self, self._show_missing_agents, "link")
         self._once_line, self._other_program_line = CopyableCommandLine(self), CopyableCommandLine(self)
-        for line in (self._once_line, self._other_program_line):
-            line.show_command_line("")  # Nothing can be copied until the agents are known.
         self._lay_out_gateway_dialog()
-        for tile in self._tiles:
-            tile.hide()
         self._timer = QTimer(self, interval=REFRESH_INTERVAL_MS)
         self._timer.timeout.connect(self.refresh_connections)
 

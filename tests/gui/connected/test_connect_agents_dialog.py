@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QLabel, QMessageBox, QPushButton
 
@@ -120,6 +122,14 @@ def test_connecting_shows_the_difference_and_asks(window: MainWindow) -> None:
     assert agents.connected
     assert "Waiting for the first request" in words(dialog)
     dialog.reject()
+
+
+def test_an_agent_whose_last_request_was_not_answered_says_why() -> None:
+    why = "company.example could not be reached (no route). Check the address and the proxy."
+    row = ConnectedAgentRow("claude", "Claude Code", "", True, True, 7, 1.0, last_failure=why)
+    assert describe_agent_activity(row, 2.0).startswith("7 requests · ")
+    assert describe_agent_activity(row, 2.0).endswith(f"Not answered: {why}")
+    assert "Not answered" not in describe_agent_activity(replace(row, last_failure=""), 2.0)
 
 
 def test_an_agent_that_does_nothing_says_why() -> None:
