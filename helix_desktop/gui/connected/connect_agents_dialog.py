@@ -198,8 +198,8 @@ class ConnectAgentsDialog(widgets.TransientDialog):
 
         saved = max(0.0, whole - billed)
         requests = format_count(today.requests, "{n} request", "{n} requests")
-        own = tr("if the agents' requests had been sent unchanged")
-        self._without.show_figure(tr("Today's total without Helix Desktop"), format_amount(whole), own)
+        own = tr("if requests had been sent unchanged. Counted: the workspaces that the gateway has open")
+        self._without.show_figure(tr("Today without Helix Desktop"), format_amount(whole), own)
         self._billed.show_figure(tr("Billed") if paid else tr("Sent"), format_amount(billed), requests)
         share = format_percent(saved / whole) if whole else format_percent(0)
         self._saved.show_figure(tr("Saved"), format_amount(saved), tr("{share}, including recalls", share=share))

@@ -79,6 +79,9 @@ def test_the_switch_starts_the_gateway_and_the_first_request_is_seen(window: Mai
     assert all(tile.isVisible() for tile in dialog.findChildren(FigureTile))
     assert "1 conversation today · 2 requests" in words(dialog)
     assert all(figure in words(dialog) for figure in ("$3.00", "$1.00", "$2.00", "67%, including recalls"))
+    # It is no total: runs of `wrap` in workspaces that the gateway has closed are not counted.
+    assert "Today's total" not in words(dialog)
+    assert "Counted: the workspaces that the gateway has open" in words(dialog)
     dialog.switch.click()
     assert not agents.on
     dialog.reject()
