@@ -314,8 +314,7 @@ class DetailCollector:
         self._collect_written_paths_or_refusal(tried, source, failed=bool(why))
         if why:
             was_not_run = not source.ok and tool_result_reading.read_refusal(source.text) is not None
-            # What was not run has no cause that another command could have repaired.
-            key = (label if was_not_run else subject, why)
+            key = (label if was_not_run else subject, why)  # No other repairs what was not run.
             self._failures.pop(key, None)
             self._failures[key] = (source.seq, f"{label}{'' if was_not_run else ' failed'}: {why}")
         elif solved := [each for each in self._failures if each[0] in (subject, label)]:

@@ -128,15 +128,15 @@ def _ask_and_rewind(window: MainWindow, session: Session, seq: int) -> None:
         said += f"\n{describe_undone_files(done[1])}" if done[1] is not None else ""
         window.notices.show_notice(said, act=lambda: run(return_to(*done)))
 
-    def ask_to_rewind(files: Sequence[FileChange]) -> None:
+    def ask_to_rewind(files: Sequence[FileChange], named: str) -> None:
         text = tr("Rewind to this point? Later messages stay in the journal, and you can return to them.")
         ways = [(tr("Rewind"), lambda: run(rewind_session(()), then=show_rewound))]
-        if named := message_sending.describe_files_to_undo(files):
+        if named:
             text = f"{text}\n\n{named}"
             ways.append((tr("Rewind and undo these changes"), lambda: run(rewind_session(files), then=show_rewound)))
         elif changes.checkpoint_progress.state == "off":
             text = f"{text}\n\n{tr('Checkpoints are turned off, so files stay as they are.')}"
         ask_to_choose_one(window, tr("Rewind"), text, "", ways)
 
-    found = changes.changes_after_fact(session.id, seq)
-    run(found, then=ask_to_rewind, failed=lambda _: ask_to_rewind(()))
+    finding = message_sending.find_files_to_undo(changes, session.id, seq)
+    run(finding, then=lambda found: ask_to_rewind(*found), failed=lambda _: ask_to_rewind((), ""))

@@ -9,7 +9,7 @@ from functools import partial
 from PySide6.QtGui import QAction
 
 from helix_desktop.engine.changes.folder_state import is_change_of_folder
-from helix_desktop.engine.changes.turn_changes import FileChange
+from helix_desktop.engine.changes.turn_changes import FileChange, UndoOutlook
 from helix_desktop.engine.facts import FoldKind, Text, UserPart, UserSaid
 from helix_desktop.engine.ports import ClosedSearchResult, SearchHit
 from helix_desktop.engine.search_query import split_query_into_words_and_filters
@@ -28,7 +28,7 @@ from helix_desktop.gui.question_dialogs import ask_to_choose_one
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import format_count, tr
-from helix_desktop.gui.workbench_types import KnownWorkspace, Session, Workbench
+from helix_desktop.gui.workbench_types import FileChanges, KnownWorkspace, Session, Workbench
 from helix_desktop.program_settings import ASK_ABOVE
 
 COMMANDS_ELSEWHERE = {"compact": "handover", "clear": "new"}  # What other programs call our commands.
@@ -124,14 +124,17 @@ def send_held_messages(
             MessageToSend(window, bench, session, message.parts, not_sent, steer).expand_command_and_send()
 
 
-def describe_files_to_undo(files: Sequence[FileChange]) -> str:
-    """Says which files were changed after a message, and by which tool. Returns an empty string if none was."""
+async def find_files_to_undo(changes: FileChanges, conversation: str, seq: int) -> tuple[Sequence[FileChange], str]:
+    """Returns what changed after a message, and words about it, or none if only folders did."""
+    files = await changes.changes_after_fact(conversation, seq)
     shown = [file for file in files if not is_change_of_folder(file.change)]
     names = [f"{make_safe_text(file.place)} ({tr('undone') if file.by == 'undo' else file.by})" for file in shown]
-    counted = format_count(
-        len(names), "{n} file changed since this message: ", "{n} files changed since this message: "
-    )
-    return f"{counted}{shorten_name_list(names)}" if names else ""
+    said = format_count(len(names), "{n} file changed since this message: ", "{n} files changed since this message: ")
+    said += shorten_name_list(names)
+    kept = {one.path for one in await changes.plan_undo(shown) if one.how is UndoOutlook.CONFLICT}
+    if left := [make_safe_text(file.place) for file in shown if file.path_of_change in kept]:
+        said += "\n" + tr("Changed later, so an undo leaves them as they are: ") + shorten_name_list(left)
+    return files, said if names else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,20 +201,20 @@ class MessageToSend:
             undone = await changes.undo_file_changes(files, conversation=session.id)
             window.pages.changes.undo.report_undone(undone)
 
-        def ask_about_changed_files(files: Sequence[FileChange]) -> None:
+        def ask_about_changed_files(found: tuple[Sequence[FileChange], str]) -> None:
             def undo_and_send() -> None:
-                window.run_for_window(undo_changes(files), then=send_again, failed=self.not_sent)
+                window.run_for_window(undo_changes(found[0]), then=send_again, failed=self.not_sent)
 
-            if not (named := describe_files_to_undo(files)):
+            if not found[1]:
                 if changes.checkpoint_progress.state == "off":
                     window.notices.show_notice(tr("Checkpoints are turned off, so files stay as they are."))
                 send_again()
                 return
             ways = [(tr("Keep these changes"), send_again), (tr("Undo these changes"), undo_and_send)]
-            ask_to_choose_one(window, tr("Send the edited message"), named, "", ways).rejected.connect(edit_again)
+            ask_to_choose_one(window, tr("Send the edited message"), found[1], "", ways).rejected.connect(edit_again)
 
         def find_changed_files() -> None:
-            work = changes.changes_after_fact(session.id, seq)
+            work = find_files_to_undo(changes, session.id, seq)
             window.run_for_window(work, then=ask_about_changed_files, failed=send_again)
 
         def edit_again() -> None:

@@ -87,10 +87,9 @@ class WorkspaceActivity(QObject):
     def _update_queues_and_pass_event_on(self, event: Event) -> None:
         self._unfinished.update_unfinished_output(event)
         if isinstance(event, session_events.MessagesQueued):
-            before = self._queued.get(event.conversation, ())
-            left = tuple(each for each in before if each not in (*event.messages, *event.taken_back))
-            again = self._unrecorded.get(event.conversation, ())
-            self._unrecorded[event.conversation] = (*(each for each in again if each not in event.messages), *left)
+            known = (*self._unrecorded.get(event.conversation, ()), *self._queued.get(event.conversation, ()))
+            gone = (*event.messages, *event.taken_back)
+            self._unrecorded[event.conversation] = tuple(each for each in known if each not in gone)
             self._queued[event.conversation] = event.messages
             self._save_unrecorded_messages(event.conversation)
         elif isinstance(event, session_events.FactAppended) and isinstance(event.recorded.fact, facts.UserSaid):

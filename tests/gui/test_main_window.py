@@ -741,6 +741,20 @@ def test_an_edited_message_asks_about_the_files_that_its_turn_changed(
         assert (window.notices.shown_text, window.notices._button.text()) == ("1 file was restored.", "Redo")
 
 
+@pytest.mark.parametrize("act", [MessageAct.REWIND, MessageAct.EDIT])
+def test_it_is_said_before_an_undo_which_files_were_changed_later_and_stay(
+    window: MainWindow, bench: FakeWorkbench, session: FakeSession, act: MessageAct
+) -> None:
+    bench.file_changes.fill({"a.py": (b"one\n", b"two\n"), "b.py": (b"", b"new\n")})
+    bench.file_changes.now["a.py"] = b"by the user\n"
+    seq = next(each.seq for each in session.state.facts if isinstance(each.fact, UserSaid))
+    chat_action_handling.carry_out_intent(window, ActOnMessage(act, seq))
+    if act is MessageAct.EDIT:
+        write(window, "Otherwise")
+    asked = click_way(window, "Cancel")
+    assert asked.endswith("\nChanged later, so an undo leaves them as they are: a.py")
+
+
 def test_quitting_asks_once_while_agents_work(window: MainWindow, session: FakeSession) -> None:
     quits: list[bool] = []
     window.quit_or_ask(lambda: quits.append(True))
