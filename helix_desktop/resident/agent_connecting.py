@@ -16,6 +16,7 @@ from helix_desktop.mcp_client.login_path import read_login_variables
 from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.resident import login_start
 from helix_desktop.resident.resident_client import ask_resident
+from helix_desktop.resources import read_word_lists
 
 
 def prepare_agent_connection(agent: KnownAgent, where: ProgramFolders) -> AgentSettingsChange:
@@ -25,8 +26,8 @@ def prepare_agent_connection(agent: KnownAgent, where: ProgramFolders) -> AgentS
     held = asyncio.run(ask_resident(where, "hold", command=wrapped_agent.command_of_this_program(where)))
     if not held:
         raise HelixError(f"The gateway's address could not be reserved, so {agent.title} was not connected.")
-    # Agents are started in a terminal, whose shell may name a proxy that this program's environment does not.
-    names = [name for lower in wrapped_agent.PROXY_VARIABLES for name in (lower, lower.upper())]
+    # Agents are started in a terminal. Its shell may name a proxy or an address that we do not have.
+    names = read_word_lists("known_agents")["asked_of_shell"]
     environ = {**os.environ, **asyncio.run(read_login_variables(names, os.environ))}
     return address_in_agent_settings.plan_address_install(agent, int(held["port"]), Path.home(), environ)
 

@@ -69,10 +69,9 @@ class AgentRoutes:
     ) -> str:
         held = self._held.get(known := (workspace, name, usual.address))
         if held is None or not held.is_held:
-            registration = replace(
-                wrapped_agent.build_registration_for_run(name, usual, environment), workspace=workspace
-            )
+            built = wrapped_agent.build_registration_for_run(name, usual, environment)
             command = wrapped_agent.command_of_this_program(self._where)
-            held = self.holding.enter_context(HeldRegistration(self._where, command, registration))
+            held = HeldRegistration(self._where, command, replace(built, workspace=workspace))
+            self.holding.enter_context(held)
             self._held[known] = held
         return held.addresses[0]

@@ -85,3 +85,20 @@ def test_what_the_login_shell_excepts_from_its_proxy_stays_excepted(tmp_path: Pa
     change = agent_connecting.prepare_agent_connection(KNOWN_AGENTS["claude"], find_program_folders(tmp_path / "helix"))
     assert change.after is not None
     assert json.loads(change.after)["env"]["NO_PROXY"] == "corp.example,127.0.0.1,localhost"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no login shells")
+@pytest.mark.usefixtures("proxy_in_shell")
+@pytest.mark.parametrize(("name", "variable"), [("claude", "ANTHROPIC_BASE_URL"), ("gemini", "GOOGLE_GEMINI_BASE_URL")])
+def test_an_address_that_only_the_login_shell_names_stays_the_destination(
+    name: str, variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From a menu, the window did not see it, and sent the company's key to the agent's usual provider."""
+    monkeypatch.delenv(variable, raising=False)
+    shell = tmp_path / "company shell"
+    shell.write_text(f'#!/bin/bash\nexport {variable}=https://company.example/llm\neval "$4"\n')
+    shell.chmod(0o755)
+    monkeypatch.setenv("SHELL", str(shell))
+    change = agent_connecting.prepare_agent_connection(KNOWN_AGENTS[name], find_program_folders(tmp_path / "helix"))
+    assert change.registration is not None
+    assert change.registration.upstream == "https://company.example/llm"
