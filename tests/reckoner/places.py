@@ -481,13 +481,13 @@ def _tokens(item: Item) -> int:
 
 
 def parts(c: Conversation, n: int) -> list[tuple[int, float]]:
-    """Of all that is in the context, the tokens and what sending it once costs."""
+    """Of all that is in the context, the tokens and what a request pays to read it from the provider's cache."""
     main, by = main_model(c, n), main_factor(c, n)
     texts = settings(c, n)
     alone = [texts.system.tokens] if texts.system and texts.system.text else []
     alone += [fact.tokens + 10 for _, fact in texts.rules.values()]
     counts = alone + [each.tokens for item in view(moment(c, n)) for each in item.shown]
-    price = main.price_input if main else 0.0
+    price, _, _ = prices(main)
     return [(count, count * by * price / 1_000_000) for count in counts]
 
 

@@ -103,6 +103,7 @@ class Bench(StandIn):
     def __post_init__(self) -> None:
         self.copies = self.sessions = self
         self.overlaps = {"c1": {"/p/a.py": ["c2"]}}
+        self.changed = {"c1": ("/p/a.py", "/p/b.py")}
         self.read: list[str] = []
 
     def list_conversations(self) -> list[Row]:
@@ -115,9 +116,6 @@ class Bench(StandIn):
     def find_open_session(self, conversation: str) -> Any:
         running = ConversationActivity.ASKING if conversation == "c1" else ConversationActivity.IDLE
         return SimpleNamespace(running=running)
-
-    def changed_files(self, conversation: str) -> tuple[str, ...]:
-        return ("/p/a.py", "/p/b.py") if conversation == "c1" else ()
 
     async def refresh_changed_files(self, name: str) -> None:
         self.read.append(name)
