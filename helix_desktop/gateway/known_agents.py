@@ -92,7 +92,7 @@ def _build_claude_launch(start: AgentStart) -> AgentLaunch:
     # Claude Code's settings files override the environment; this file overrides them.
     if upstream.is_from_file or any(start.environ.get(name) != os.environ.get(name) for name in NO_PROXY):
         if any(one.partition("=")[0] == "--settings" for one in start.arguments):
-            raise ActionRefused("Claude Code's settings name NO_PROXY, which wrap replaces with --settings, as you do.")
+            raise ActionRefused("Start Claude Code without --settings: wrap needs it to override its setting NO_PROXY.")
         start.scratch.mkdir(parents=True, exist_ok=True)
         (start.scratch / "settings.json").write_text(json.dumps({"env": env}), "utf-8")
         more = ("--settings", str(start.scratch / "settings.json"))

@@ -133,7 +133,7 @@ async def find_files_to_undo(changes: FileChanges, conversation: str, seq: int) 
     said += shorten_name_list(names)
     kept = {one.path for one in await changes.plan_undo(shown) if one.how is UndoOutlook.CONFLICT}
     if left := [make_safe_text(file.place) for file in shown if file.path_of_change in kept]:
-        said += "\n" + tr("Changed later, so an undo leaves them as they are: ") + shorten_name_list(left)
+        said += "\n" + tr("Changed later, so not undone: ") + shorten_name_list(left)
     return files, said if names else ""
 
 

@@ -60,7 +60,7 @@ def test_settings_of_claude_code_that_name_exceptions_from_a_proxy_do_not_bring_
     assert made.command == ("claude", "--settings", str(tmp_path / "settings.json"), "-p")
     told = json.loads((tmp_path / "settings.json").read_text())["env"]
     assert told["NO_PROXY"] == told["no_proxy"] == "x.example,127.0.0.1,localhost"
-    with pytest.raises(ActionRefused, match="as you do"):
+    with pytest.raises(ActionRefused, match="without --settings"):
         start("claude", tmp_path, "--settings", "{}", NO_PROXY="x.example")
     assert known_agents.except_from_proxy({"no_proxy": "*"})["NO_PROXY"] == "*"
 

@@ -752,7 +752,7 @@ def test_it_is_said_before_an_undo_which_files_were_changed_later_and_stay(
     if act is MessageAct.EDIT:
         write(window, "Otherwise")
     asked = click_way(window, "Cancel")
-    assert asked.endswith("\nChanged later, so an undo leaves them as they are: a.py")
+    assert asked.endswith("\nChanged later, so not undone: a.py")
 
 
 def test_quitting_asks_once_while_agents_work(window: MainWindow, session: FakeSession) -> None:
