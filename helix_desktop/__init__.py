@@ -1,6 +1,7 @@
 """Helix Desktop: work with AI agents for hours without the context window in the way."""
 
-# ruff: noqa: PTH100, PTH109, PTH117, PTH120 -- runs before anything else is imported: pathlib would be looked for in the very folders that go
+# ruff: noqa: PTH100, PTH109, PTH117, PTH120 -- runs before anything else is imported:
+# pathlib would be looked for in the very folders that go
 
 import os
 import sys
@@ -30,5 +31,6 @@ def _stop_importing_from_current_folder() -> None:
 if not getattr(sys, "frozen", False):
     _stop_importing_from_current_folder()
 
-# Importing httpx would also import its command line, with 80 modules of rich, click and pygments: .07 s and 4 MB.
+# Importing httpx would also import its command line, with 80 modules of rich, click and
+# pygments: .07 s and 4 MB.
 sys.modules["httpx._main"] = None  # type: ignore[assignment]  # As if it were not installed, which httpx allows for.

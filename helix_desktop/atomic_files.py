@@ -1,4 +1,6 @@
-"""Writes files atomically: after a crash or on a full disk a file has its old or its new content, never half of it."""
+"""Writes files atomically: after a crash or on a full disk a file has its old or its
+new content, never half of it.
+"""
 
 import os
 import stat
@@ -13,14 +15,18 @@ from helix_desktop.errors import ConfigFileMistake, InvalidInput, StoreFailed
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 _NAMELESS = getattr(os, "O_TMPFILE", 0)
 _DIGITS = frozenset("0123456789abcdef")
-_LEFT = ".*-????????"  # Matches temporary files, which are beside a file while it is being replaced.
+_LEFT = (
+    ".*-????????"  # Matches temporary files, which are beside a file while it is being replaced.
+)
 _OLD = 3_600.0  # A temporary file this many seconds old was left by a crash and can be deleted.
 
 if sys.platform == "win32":
     import msvcrt
 
     def lock_open_file(handle: int, *, waits: bool = False) -> None:
-        """Locks an open file. If it is locked already, waits if `waits`, and raises OSError otherwise."""
+        """Locks an open file. If it is locked already, waits if `waits`, and raises
+        OSError otherwise.
+        """
         # Locks a byte far beyond the text, so that other processes can still read the text.
         os.lseek(handle, 1 << 30, os.SEEK_SET)
         msvcrt.locking(handle, msvcrt.LK_LOCK if waits else msvcrt.LK_NBLCK, 1)
@@ -34,7 +40,9 @@ else:
 
 
 class ReplacementFile:
-    """A new version of the file `path`. If the system allows it, the new file has no name until it is complete."""
+    """A new version of the file `path`. If the system allows it, the new file has no
+    name until it is complete.
+    """
 
     def __init__(self, path: Path, mode: int = 0o666) -> None:
         self._path = path
@@ -43,7 +51,9 @@ class ReplacementFile:
 
     def _open_beside_target(self, mode: int) -> int:
         if _NAMELESS:
-            with suppress(OSError):  # Not all file systems support this. If the disk is full, the next call reports it.
+            with suppress(
+                OSError
+            ):  # Not all file systems support this. If the disk is full, the next call reports it.
                 return os.open(self._path.parent, _NAMELESS | os.O_RDWR, mode)
         return os.open(self._name, _NEW, mode)
 
@@ -88,7 +98,9 @@ def find_abandoned_files(folder: Path) -> Iterator[Path]:
 
 
 def read_settings_text(path: Path) -> str:
-    """Reads a settings file that people edit. Raises FileNotFoundError, or ConfigFileMistake with the reason."""
+    """Reads a settings file that people edit. Raises FileNotFoundError, or
+    ConfigFileMistake with the reason.
+    """
     try:
         return read_small_file(path).decode("utf-8")
     except FileNotFoundError:
@@ -96,13 +108,16 @@ def read_settings_text(path: Path) -> str:
     except InvalidInput as error:
         raise ConfigFileMistake(error.what, remedy=error.remedy) from error
     except UnicodeDecodeError as error:
-        raise ConfigFileMistake(f"{path} is not UTF-8 text.", remedy="Save the file as UTF-8.") from error
+        raise ConfigFileMistake(
+            f"{path} is not UTF-8 text.", remedy="Save the file as UTF-8."
+        ) from error
     except OSError as error:
         raise StoreFailed(f"{path} cannot be read: {error.strerror}.") from error
 
 
 def write_file_atomically(path: Path, text: str | bytes, *, private: bool = False) -> None:
-    """Replaces the content of a file. If the path is a link, the file that it points to is replaced.
+    """Replaces the content of a file. If the path is a link, the file that it points to
+    is replaced.
 
     `private` makes the file readable by this user only, from the first byte. Otherwise it keeps its
     permissions, or gets those of any new file.
@@ -110,11 +125,15 @@ def write_file_atomically(path: Path, text: str | bytes, *, private: bool = Fals
     try:
         content = text.encode("utf-8") if isinstance(text, str) else text
     except UnicodeEncodeError as error:
-        raise InvalidInput(f"Only UTF-8 text can be written to {path.name}.", remedy="Nothing was changed.") from error
+        raise InvalidInput(
+            f"Only UTF-8 text can be written to {path.name}.", remedy="Nothing was changed."
+        ) from error
     try:
         _write_replacement(Path(os.path.realpath(path)), content, private=private)
     except OSError as error:
-        raise StoreFailed(f"{path} could not be written: {error.strerror}.", remedy="Nothing was changed.") from error
+        raise StoreFailed(
+            f"{path} could not be written: {error.strerror}.", remedy="Nothing was changed."
+        ) from error
 
 
 def _write_replacement(path: Path, content: bytes, *, private: bool) -> None:
@@ -150,25 +169,36 @@ def hold_for_change(path: Path) -> Iterator[None]:
 
 
 def read_small_file(path: Path, most: int = 4 << 20) -> bytes:
-    """Reads a small regular file. InvalidInput for anything else: a pipe would block, and a device never ends."""
+    """Reads a small regular file. InvalidInput for anything else: a pipe would block,
+    and a device never ends.
+    """
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     with os.fdopen(handle, "rb") as file:
         about = os.fstat(handle)
         if not stat.S_ISREG(about.st_mode):
             raise InvalidInput(f"{path} is not a regular file.", remedy="Choose a text file.")
         if about.st_size > most:
-            raise InvalidInput(f"{path} is larger than {most >> 20} MB.", remedy="Replace the file with a smaller one.")
+            raise InvalidInput(
+                f"{path} is larger than {most >> 20} MB.",
+                remedy="Replace the file with a smaller one.",
+            )
         return file.read(most)
 
 
 def make_path_private(path: Path) -> None:
-    """Makes a file or folder readable by this user only. What belongs to somebody else is left unchanged."""
+    """Makes a file or folder readable by this user only. What belongs to somebody else
+    is left unchanged.
+    """
     if os.name == "nt":
         return
     with suppress(OSError):
         about = path.lstat()
         mode = stat.S_IMODE(about.st_mode)
-        ours = about.st_uid == os.getuid() and not mode & stat.S_ISVTX and path not in (Path.home(), Path("/"))
+        ours = (
+            about.st_uid == os.getuid()
+            and not mode & stat.S_ISVTX
+            and path not in (Path.home(), Path("/"))
+        )
         if ours and mode & 0o077 and not stat.S_ISLNK(about.st_mode):
             path.chmod(mode & 0o700)
 
@@ -179,7 +209,9 @@ def ensure_private_folder(path: Path) -> None:
 
 
 def sync_folder_to_disk(folder: Path) -> None:
-    """Flushes a folder, so that a rename or a new file in it survives a power cut. Windows needs no such call."""
+    """Flushes a folder, so that a rename or a new file in it survives a power cut.
+    Windows needs no such call.
+    """
     if os.name == "nt":
         return
     handle = os.open(folder, os.O_RDONLY)

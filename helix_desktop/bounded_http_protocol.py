@@ -1,4 +1,5 @@
-"""The HTTP protocol of the program's own servers: uvicorn's, with limits on headers, which it lacks.
+"""The HTTP protocol of the program's own servers: uvicorn's, with limits on headers,
+which it lacks.
 
 Headers are read before anybody can ask for a token, so without a limit any user of this computer
 could fill the server's memory.

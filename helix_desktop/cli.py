@@ -1,4 +1,5 @@
-"""The command line, which runs the engine without a window. If you do not specify a command, the window opens.
+"""The command line, which runs the engine without a window. If you do not specify a
+command, the window opens.
 
 The desktop starts the window through this module, so it imports nothing that only commands need.
 """
@@ -17,7 +18,9 @@ FAILED, WRONG_USE, INTERRUPTED = 1, 2, 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs a command line. Exit codes: 0 done; 1 not found, failed or not confirmed; 2 wrong usage; 130 Ctrl+C."""
+    """Runs a command line. Exit codes: 0 done; 1 not found, failed or not confirmed; 2
+    wrong usage; 130 Ctrl+C.
+    """
     given = list(sys.argv[1:] if argv is None else argv)
     _set_output_to_utf8()
     try:
@@ -37,7 +40,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         from helix_desktop.console import discard_output
 
-        if isinstance(error, BrokenPipeError):  # The program that reads our output has closed the pipe.
+        if isinstance(
+            error, BrokenPipeError
+        ):  # The program that reads our output has closed the pipe.
             discard_output()
             return 0
         if error.errno == errno.ENOSPC:
@@ -46,7 +51,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         elif error.errno in (errno.EROFS, errno.EACCES) and error.filename:
             sentence = f"{error.filename}: {error.strerror}. {TO_WRITABLE_FOLDER}"
         elif _is_current_folder_missing():
-            sentence = "The folder you are in no longer exists. Change to another one and try again."
+            sentence = (
+                "The folder you are in no longer exists. Change to another one and try again."
+            )
         else:
             raise
         print(sentence, file=sys.stderr)
@@ -54,7 +61,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _pop_target_argument(given: list[str]) -> str:
-    """Removes the target from the arguments and returns it: a link that the desktop passes on, or a folder to open."""
+    """Removes the target from the arguments and returns it: a link that the desktop
+    passes on, or a folder to open.
+    """
     last = given[-1] if given else ""
     if last.startswith("helix:"):
         return given.pop()
@@ -105,7 +114,9 @@ def _run_command_line(given: Sequence[str], place: str) -> int:
 
 
 def _set_output_to_utf8() -> None:
-    """Makes standard output UTF-8 on every console and pipe, so that no character can end the program."""
+    """Makes standard output UTF-8 on every console and pipe, so that no character can
+    end the program.
+    """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")

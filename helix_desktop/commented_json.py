@@ -7,7 +7,8 @@ from typing import Any
 
 from helix_desktop.errors import ConfigFileMistake
 
-# An unclosed string or comment matches up to the end of the text. Otherwise, the search would take quadratic time.
+# An unclosed string or comment matches up to the end of the text. Otherwise, the search
+# would take quadratic time.
 _COMMENTS = re.compile(r'("(?:[^"\\]|\\.?)*(?:"|\Z))|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
 _LAST_COMMAS = re.compile(r'("(?:[^"\\]|\\.?)*(?:"|\Z))|,(?=\s*[}\]])', re.DOTALL)
 _BETWEEN = re.compile(r"[\s,:]*")
@@ -18,25 +19,35 @@ def parse_commented_json(text: str, what: str) -> dict[str, Any]:
     try:
         found = json.loads(blank_comments(text) if text.strip() else "{}")
     except ValueError as error:
-        raise ConfigFileMistake(f"{what} is not valid JSON ({error}). Nothing was changed.") from None
+        raise ConfigFileMistake(
+            f"{what} is not valid JSON ({error}). Nothing was changed."
+        ) from None
     if not isinstance(found, dict):
         raise ConfigFileMistake(f"{what} doesn't contain a JSON object. Nothing was changed.")
     return found
 
 
 def set_commented_json(text: str, path: Sequence[str], value: object) -> str:
-    """Returns the text with the value set at the path, and otherwise unchanged. The text must hold an object."""
+    """Returns the text with the value set at the path, and otherwise unchanged. The
+    text must hold an object.
+    """
     text = text if text.strip() else "{}\n"
     plain = blank_comments(text)
     at, depth = plain.index("{"), 0
-    while (span := _find_member(plain, at, path[depth])) and depth + 1 < len(path) and plain[span[0]] == "{":
+    while (
+        (span := _find_member(plain, at, path[depth]))
+        and depth + 1 < len(path)
+        and plain[span[0]] == "{"
+    ):
         at, depth = span[0], depth + 1
     for inner in reversed(path[depth + 1 :]):
         value = {inner: value}
     if span:
         return f"{text[: span[0]]}{json.dumps(value)}{text[span[1] :]}"
     indent = "  " * (depth + 1)
-    member = f"{json.dumps(path[depth])}: {json.dumps(value, indent=2)}".replace("\n", f"\n{indent}")
+    member = f"{json.dumps(path[depth])}: {json.dumps(value, indent=2)}".replace(
+        "\n", f"\n{indent}"
+    )
     rest = text[at + 1 :]
     if plain[_skip_blanks(plain, at + 1)] == "}":  # It has no members, but may contain a comment.
         return f"{text[: at + 1]}\n{indent}{member}\n{indent[2:]}{rest if rest.lstrip()[0] != '}' else rest.lstrip()}"

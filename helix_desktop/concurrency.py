@@ -1,9 +1,10 @@
 """The only place that creates tasks, threads and thread pools: each has a name and an owner, and
 ends in order.
 
-An owner (a window, a workspace, a session) holds one `OwnedTasks`. A task's error is logged with its
-trace and passed to `report`, even if nobody awaits the task. `aclose` cancels the newest task first,
-because it may depend on older ones, and gives each `limit` seconds to end.
+An owner (a window, a workspace, a session) holds one `OwnedTasks`. A task's error is
+logged with its trace and passed to `report`, even if nobody awaits the task. `aclose`
+cancels the newest task first, because it may depend on older ones, and gives each
+`limit` seconds to end.
 """
 
 import asyncio
@@ -22,12 +23,16 @@ log = logging.getLogger(__name__)
 
 
 class OwnedTasks:
-    """The tasks of one owner. `report(name, error)` is called for failures; by default, they are only logged."""
+    """The tasks of one owner. `report(name, error)` is called for failures; by default,
+    they are only logged.
+    """
 
     def __init__(self, owner: str, *, report: Report | None = None) -> None:
         self._owner = owner
         self._report = report
-        self._running: dict[asyncio.Task[Any], None] = {}  # Running tasks, in the order in which they were started.
+        self._running: dict[
+            asyncio.Task[Any], None
+        ] = {}  # Running tasks, in the order in which they were started.
         self._closed = False
 
     def spawn_task(self, work: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
@@ -57,7 +62,9 @@ class OwnedTasks:
             await asyncio.wait(tuple(self._running))
 
     async def aclose(self, *, limit: float = 5.0) -> tuple[str, ...]:
-        """Cancels the newest task first and gives each `limit` seconds. Returns the names of those that did not end."""
+        """Cancels the newest task first and gives each `limit` seconds. Returns the
+        names of those that did not end.
+        """
         self._closed = True
         stuck = []
         while self._running:
@@ -72,13 +79,19 @@ class OwnedTasks:
 
 
 async def wait_with_limit(work: Awaitable[T], seconds: float | None) -> T:
-    """Like `asyncio.wait_for`, which in Python 3.11 can lose a cancellation that comes as the work ends."""
+    """Like `asyncio.wait_for`, which in Python 3.11 can lose a cancellation that comes
+    as the work ends.
+    """
     async with asyncio.timeout(seconds):
         return await work
 
 
-async def finish_even_if_cancelled(making: Awaitable[T], end: Callable[[T], Awaitable[object]]) -> T:
-    """Waits for `making` even when this is cancelled, and then passes its result to `end`, so that it does not leak."""
+async def finish_even_if_cancelled(
+    making: Awaitable[T], end: Callable[[T], Awaitable[object]]
+) -> T:
+    """Waits for `making` even when this is cancelled, and then passes its result to
+    `end`, so that it does not leak.
+    """
     task = asyncio.ensure_future(making)
     try:
         return await asyncio.shield(task)
@@ -94,7 +107,9 @@ def create_thread_pool(name: str, *, threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, thread_name_prefix=name)
 
 
-def start_thread(work: Callable[[], object], *, name: str, daemon: bool = False) -> threading.Thread:
+def start_thread(
+    work: Callable[[], object], *, name: str, daemon: bool = False
+) -> threading.Thread:
     """Starts a thread. With `daemon`, the program may end while it runs."""
     started = threading.Thread(target=work, name=name, daemon=daemon)
     started.start()

@@ -1,4 +1,6 @@
-"""What a command reads from and writes to: this terminal and its files, or the other end of a socket."""
+"""What a command reads from and writes to: this terminal and its files, or the other
+end of a socket.
+"""
 
 import contextlib
 import os
@@ -18,17 +20,23 @@ from helix_desktop.errors import InvalidInput, NotFound, StoreFailed
 PIECE = 1 << 20
 # Terminals obey control characters: a text could change the title, the colours or the clipboard.
 _OBEYED = {
-    code: "\N{REPLACEMENT CHARACTER}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\t\n\r"
+    code: "\N{REPLACEMENT CHARACTER}"
+    for code in (*range(0x20), *range(0x7F, 0xA0))
+    if chr(code) not in "\t\n\r"
 }
 
 
 def escape_control_characters(text: str) -> str:
-    """Escapes control characters in foreign text, so that a terminal shows them and does not act on them."""
+    """Escapes control characters in foreign text, so that a terminal shows them and
+    does not act on them.
+    """
     return text.translate(_OBEYED)
 
 
 class Console(Protocol):
-    """The input and output of whoever started a command, on this terminal or at the other end of a socket."""
+    """The input and output of whoever started a command, on this terminal or at the
+    other end of a socket.
+    """
 
     async def read_input(self) -> bytes:
         """Returns the next piece of the input, or empty bytes at its end."""
@@ -43,13 +51,15 @@ class Console(Protocol):
 class Terminal:
     """Standard input, output and error of this process, or the files `source` and `target` instead.
 
-    `gather` first reads the whole input into a temporary file, so that the reader of this console
-    never waits for the writer of the input. A target file is replaced as a whole when the block ends
-    without an error; a device or pipe is written to directly. All streams are binary on every
-    platform.
+    `gather` first reads the whole input into a temporary file, so that the reader of
+    this console never waits for the writer of the input. A target file is replaced as a
+    whole when the block ends without an error; a device or pipe is written to directly.
+    All streams are binary on every platform.
     """
 
-    def __init__(self, *, source: Path | None = None, target: Path | None = None, gather: bool = False) -> None:
+    def __init__(
+        self, *, source: Path | None = None, target: Path | None = None, gather: bool = False
+    ) -> None:
         self._source: IO[bytes] | None = (
             _open_input_file(source) if source else _open_temporary_file() if gather else None
         )
@@ -60,7 +70,12 @@ class Terminal:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
         if self._source:
             self._source.close()
         if self._beside and self._target:
@@ -73,17 +88,22 @@ class Terminal:
             stream = sys.stdin.buffer.fileno() if sys.stdin else -1
             if stream < 0:
                 return b""
-            return await concurrency.run_on_detached_thread(lambda: os.read(stream, PIECE), name="standard input")
+            return await concurrency.run_on_detached_thread(
+                lambda: os.read(stream, PIECE), name="standard input"
+            )
         except OSError as error:
             raise InvalidInput(f"The input cannot be read: {error.strerror}.") from error
 
     async def write_output(self, data: bytes) -> None:
         if self._beside:
             with _ignore_closed_output(str(self._target)):
-                (self._beside.file if isinstance(self._beside, ReplacementFile) else self._beside).write(data)
+                (
+                    self._beside.file if isinstance(self._beside, ReplacementFile) else self._beside
+                ).write(data)
         elif sys.stdout is None:
             raise StoreFailed(
-                "Standard output is closed.", remedy="Nothing was lost. Redirect the output, or specify a file."
+                "Standard output is closed.",
+                remedy="Nothing was lost. Redirect the output, or specify a file.",
             )
         else:
             _write_to_output(data)
@@ -154,7 +174,9 @@ def _open_input_file(path: Path) -> BufferedReader:
 
 
 def _open_output_target(target: Path) -> IO[bytes] | ReplacementFile:
-    """Opens a temporary file that will replace the target, or the target itself if it is not a regular file."""
+    """Opens a temporary file that will replace the target, or the target itself if it
+    is not a regular file.
+    """
     if target.is_dir():
         raise InvalidInput(f"{target} is a folder. Specify a file.")
     if not target.parent.is_dir():
@@ -167,7 +189,9 @@ def _open_output_target(target: Path) -> IO[bytes] | ReplacementFile:
         raise InvalidInput(f"{target} cannot be written: {error.strerror}.") from error
 
 
-def _finish_output_target(beside: IO[bytes] | ReplacementFile, target: Path, *, whole: bool) -> None:
+def _finish_output_target(
+    beside: IO[bytes] | ReplacementFile, target: Path, *, whole: bool
+) -> None:
     if not isinstance(beside, ReplacementFile):
         beside.close()
         return
@@ -176,7 +200,8 @@ def _finish_output_target(beside: IO[bytes] | ReplacementFile, target: Path, *, 
             beside.replace_target()
     except OSError as error:
         raise StoreFailed(
-            f"{target} could not be written: {error.strerror}.", remedy="The existing file is unchanged."
+            f"{target} could not be written: {error.strerror}.",
+            remedy="The existing file is unchanged.",
         ) from error
     finally:
         beside.discard_replacement()

@@ -1,10 +1,11 @@
-"""Decompresses the body of an HTTP message from an untrusted peer, with limits on output, memory and
-work.
+"""Decompresses the body of an HTTP message from an untrusted peer, with limits on
+output, memory and work.
 
-A body of 58 KB can expand to gigabytes, and libraries decompress a piece as a whole before anybody
-can check its size. Each coding here passes on at most 64 KiB at a time and counts it, so no layer of
-nested codings can produce more than the limit. The work is bounded too, and may be done in a thread.
-Everything that reads compressed bytes from outside uses this module.
+A body of 58 KB can expand to gigabytes, and libraries decompress a piece as a whole
+before anybody can check its size. Each coding here passes on at most 64 KiB at a time
+and counts it, so no layer of nested codings can produce more than the limit. The work
+is bounded too, and may be done in a thread. Everything that reads compressed bytes from
+outside uses this module.
 """
 
 import io
@@ -50,21 +51,29 @@ class BodyDecompressor:
         names = [name.strip().lower() for name in content_encoding.split(",")]
         names = [name for name in names if name not in ("", "identity")]
         if len(names) > MOST_CODINGS:
-            raise UnreadableCoding(f"it is compressed {len(names)} times, and {MOST_CODINGS} times are read")
+            raise UnreadableCoding(
+                f"it is compressed {len(names)} times, and {MOST_CODINGS} times are read"
+            )
         self._limit = limit_bytes
         self._decoded = bytearray()
-        self._first: Sink = _LimitedSink(self._append_decoded, limit_bytes).pass_on_or_raise_at_limit
+        self._first: Sink = _LimitedSink(
+            self._append_decoded, limit_bytes
+        ).pass_on_or_raise_at_limit
         for name in names:  # The coding that was applied last is decoded first.
             self._first = _LimitedSink(
                 _build_decoder(name, self._first), limit_bytes + _SPARE
             ).pass_on_or_raise_at_limit
 
     def decode_piece(self, data: bytes | bytearray) -> bytes:
-        """Decompresses the next piece. Raises DecodedTooLarge past the limit, UnreadableCoding for damaged data."""
+        """Decompresses the next piece. Raises DecodedTooLarge past the limit,
+        UnreadableCoding for damaged data.
+        """
         return bytes(self.decode_large_piece(data))
 
     def decode_large_piece(self, data: bytes | bytearray) -> bytearray:
-        """Like `decode_piece`, but without a copy, because copying 64 MB would block all other threads."""
+        """Like `decode_piece`, but without a copy, because copying 64 MB would block
+        all other threads.
+        """
         try:
             for at in range(0, len(data), _SLICE):
                 self._first(bytes(data[at : at + _SLICE]))
@@ -82,7 +91,9 @@ class BodyDecompressor:
         return decoded
 
 
-def decompress_body(content: bytes | bytearray, content_encoding: str, limit_bytes: int) -> bytearray:
+def decompress_body(
+    content: bytes | bytearray, content_encoding: str, limit_bytes: int
+) -> bytearray:
     """Decompresses a whole body. Raises DecodedTooLarge or UnreadableCoding."""
     return BodyDecompressor(content_encoding, limit_bytes).decode_large_piece(content)
 
@@ -91,23 +102,30 @@ def decompress_zstd_frame(content: bytes, limit_bytes: int) -> bytes:
     """Decompresses a whole zstd frame. Its declared size is checked before memory is allocated."""
     if zstandard.frame_content_size(content) > limit_bytes:
         raise DecodedTooLarge(limit_bytes)
-    return zstandard.ZstdDecompressor(max_window_size=_WINDOW).decompress(content, max_output_size=limit_bytes)
+    return zstandard.ZstdDecompressor(max_window_size=_WINDOW).decompress(
+        content, max_output_size=limit_bytes
+    )
 
 
 @contextmanager
 def open_foreign_archive(path: Path) -> Iterator[zipfile.ZipFile]:
-    """Opens a ZIP file from outside. BadZipFile if it is none, has too many members, or has a member
-    that is a duplicate, encrypted, or compressed by a method whose output cannot be limited. A
-    member yields no more than its declared size.
+    """Opens a ZIP file from outside. BadZipFile if it is none, has too many members, or
+    has a member that is a duplicate, encrypted, or compressed by a method whose output
+    cannot be limited. A member yields no more than its declared size.
     """
     with _ArchiveFile(io.FileIO(path)) as file, zipfile.ZipFile(file) as archive:
         members = archive.infolist()
         if len(members) > MOST_ARCHIVE_MEMBERS:
             raise zipfile.BadZipFile(f"it has more than {MOST_ARCHIVE_MEMBERS} members")
         for member in members:
-            is_plain = member.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) and not member.flag_bits & 1
+            is_plain = (
+                member.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+                and not member.flag_bits & 1
+            )
             if not is_plain or archive.getinfo(member.filename) is not member:
-                raise zipfile.BadZipFile(f"its member {member.filename[:40]!r} is not one that is read")
+                raise zipfile.BadZipFile(
+                    f"its member {member.filename[:40]!r} is not one that is read"
+                )
         yield archive
 
 
@@ -137,7 +155,11 @@ def _build_decoder(name: str, sink: Sink) -> Sink:
             return _Deflate(sink).decode_deflate_piece
         case "zstd":
             target = cast("IO[bytes]", _ZstdTarget(sink))
-            return zstandard.ZstdDecompressor(max_window_size=_WINDOW).stream_writer(target, write_size=_PIECE).write
+            return (
+                zstandard.ZstdDecompressor(max_window_size=_WINDOW)
+                .stream_writer(target, write_size=_PIECE)
+                .write
+            )
     raise UnreadableCoding(f"its coding {name[:40]!r} is not read")
 
 

@@ -1,7 +1,7 @@
 """The standard library's `dataclass`, at a tenth of its cost for each declaration.
 
-The library compiles six methods of each class during the import, which for nearly 200 classes took a
-third of the start. Here each method is compiled when it is first called.
+The library compiles six methods of each class during the import, which for nearly 200
+classes took a third of the start. Here each method is compiled when it is first called.
 """
 
 import dataclasses
@@ -22,7 +22,9 @@ else:
 
     def dataclass(cls: type | None = None, /, **options: bool) -> Any:
         return (
-            _declare_dataclass(cls, **options) if cls is not None else lambda each: _declare_dataclass(each, **options)
+            _declare_dataclass(cls, **options)
+            if cls is not None
+            else lambda each: _declare_dataclass(each, **options)
         )
 
 
@@ -33,7 +35,9 @@ def _declare_dataclass(
     if order:
         return dataclasses.dataclass(eq=eq, frozen=frozen, order=True, **options)(cls)
     own = {name for name, value in vars(cls).items() if value is not None}
-    cls.__doc__ = cls.__doc__ or cls.__name__  # Otherwise `dataclass` would build a docstring, slowly.
+    cls.__doc__ = (
+        cls.__doc__ or cls.__name__
+    )  # Otherwise `dataclass` would build a docstring, slowly.
     cls = dataclasses.dataclass(init=False, repr=False, eq=False, **options)(cls)
     methods: dict[str, Any] = {
         "__init__": _compile_on_first_call(cls, "__init__", partial(_init_source, frozen=frozen)),
@@ -55,7 +59,9 @@ def _declare_dataclass(
     return cls
 
 
-def _compile_on_first_call(cls: Any, name: str, source: Callable[[Any, Fields, Known], str]) -> Callable[..., Any]:
+def _compile_on_first_call(
+    cls: Any, name: str, source: Callable[[Any, Fields, Known], str]
+) -> Callable[..., Any]:
     """Returns a method that is compiled on its first call and then replaces itself."""
 
     def compile_and_call(*given: Any, **named: Any) -> Any:
@@ -100,16 +106,20 @@ def _assignment_source(cls: Any, field: Field[Any], known: Known, *, frozen: boo
     if field.default_factory is not MISSING:
         value = f"_d_{name}() if {name} is __missing else {name}" if field.init else f"_d_{name}()"
     if frozen:
-        return f"_s_{name}(self, {value})" if f"_s_{name}" in known else f"__set(self, {name!r}, {value})"
+        return (
+            f"_s_{name}(self, {value})"
+            if f"_s_{name}" in known
+            else f"__set(self, {name!r}, {value})"
+        )
     return f"self.{name} = {value}"
 
 
 def _eq_source(_cls: Any, fields: Fields, _known: Known) -> str:
     names = [each.name for each in fields if each.compare]
-    ours, theirs = (f"({''.join(f'{value}.{name}, ' for name in names)})" for value in ("self", "other"))
-    return (
-        f"def __eq__(self, other):\n return {ours} == {theirs} if other.__class__ is self.__class__ else NotImplemented"
+    ours, theirs = (
+        f"({''.join(f'{value}.{name}, ' for name in names)})" for value in ("self", "other")
     )
+    return f"def __eq__(self, other):\n return {ours} == {theirs} if other.__class__ is self.__class__ else NotImplemented"
 
 
 def _hash_source(_cls: Any, fields: Fields, _known: Known) -> str:
@@ -119,7 +129,11 @@ def _hash_source(_cls: Any, fields: Fields, _known: Known) -> str:
 
 @recursive_repr()
 def _dataclass_repr(self: Any) -> str:
-    shown = ", ".join(f"{each.name}={getattr(self, each.name)!r}" for each in dataclasses.fields(self) if each.repr)
+    shown = ", ".join(
+        f"{each.name}={getattr(self, each.name)!r}"
+        for each in dataclasses.fields(self)
+        if each.repr
+    )
     return f"{type(self).__qualname__}({shown})"
 
 
@@ -128,7 +142,9 @@ def _refuse_assignment(_self: object, name: str, *_: object) -> None:
 
 
 def _reduce_to_fields(self: Any) -> tuple[type, tuple[Any, ...]]:
-    """Lets pickle call the class with all fields, which takes a third of the time of setting each."""
+    """Lets pickle call the class with all fields, which takes a third of the time of
+    setting each.
+    """
     return type(self), tuple([getattr(self, name) for name in _names_of_fields(self.__class__)])
 
 

@@ -13,7 +13,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 _FOLDER = getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
-_HAS_HANDLES = {os.open, os.rename, os.rmdir, os.unlink} <= os.supports_dir_fd and os.scandir in os.supports_fd
+_HAS_HANDLES = {
+    os.open,
+    os.rename,
+    os.rmdir,
+    os.unlink,
+} <= os.supports_dir_fd and os.scandir in os.supports_fd
 
 
 def list_tree_files(
@@ -24,8 +29,8 @@ def list_tree_files(
 ) -> Iterator[tuple[Path, os.stat_result]]:
     """Yield the files and links below a folder with their own properties, in no particular order.
 
-    Links are not followed. `on_error` receives an error for each file and folder that could not be read,
-    `on_folder` each folder before it is listed.
+    Links are not followed. `on_error` receives an error for each file and folder that
+    could not be read, `on_folder` each folder before it is listed.
     """
     waiting = [os.fspath(folder)]
     while waiting:
@@ -49,7 +54,8 @@ def list_tree_files(
 def delete_folder_tree(folder: Path, *, ignore_errors: bool = False) -> None:
     """Delete a folder and everything in it, also what is read-only. Links are not followed.
 
-    Whatever can be deleted is deleted. Then the first error is raised, unless errors are to be ignored.
+    Whatever can be deleted is deleted. Then the first error is raised, unless errors
+    are to be ignored.
     """
     if not _HAS_HANDLES:
         shutil.rmtree(folder, ignore_errors=ignore_errors)
@@ -67,9 +73,13 @@ def delete_folder_tree(folder: Path, *, ignore_errors: bool = False) -> None:
 
 
 def _empty_folder(top: int, errors: list[OSError]) -> None:
-    """Go down and up again with one open handle. Stop if a folder on the way up is not the one it was."""
+    """Go down and up again with one open handle. Stop if a folder on the way up is not
+    the one it was.
+    """
     handle, names = os.dup(top), list[str]()  # The names lead from the top folder to the open one.
-    levels = [(_identify(top), _delete_files(top, errors))]  # For each folder on the way: what it is, and its folders.
+    levels = [
+        (_identify(top), _delete_files(top, errors))
+    ]  # For each folder on the way: what it is, and its folders.
     try:
         while levels[-1][1] or names:
             try:
@@ -103,7 +113,9 @@ def _identify(handle: int) -> tuple[int, int]:
 
 
 def _delete_files(handle: int, errors: list[OSError]) -> list[str]:
-    """Delete the files and links in an open folder. Return the names of its folders, which can now be changed."""
+    """Delete the files and links in an open folder. Return the names of its folders,
+    which can now be changed.
+    """
     folders = []
     with os.scandir(handle) as found:
         entries = list(found)
@@ -120,7 +132,9 @@ def _delete_files(handle: int, errors: list[OSError]) -> list[str]:
 
 
 def _allow_changes(name: str, within: int | None) -> None:
-    """Let the owner change a folder. The folder is held open, so that nobody can put a link in its place."""
+    """Let the owner change a folder. The folder is held open, so that nobody can put a
+    link in its place.
+    """
     with _open_folder(name, within, getattr(os, "O_PATH", os.O_RDONLY)) as handle:
         os.chmod(f"/proc/self/fd/{handle}" if hasattr(os, "O_PATH") else handle, 0o700)  # noqa: PTH101 -- an open handle
 

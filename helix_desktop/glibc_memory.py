@@ -16,7 +16,9 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # Constants of 
 
 
 def share_one_heap_between_threads(large_bytes: int = LARGE, kept_bytes: int = LARGE) -> None:
-    """Makes all threads share one heap and allocates large blocks outside it. Call this before any thread starts."""
+    """Makes all threads share one heap and allocates large blocks outside it. Call this
+    before any thread starts.
+    """
     if (libc := _load_glibc()) is not None:
         libc.mallopt(_M_ARENA_MAX, 1)
         libc.mallopt(_M_MMAP_THRESHOLD, large_bytes)

@@ -63,11 +63,17 @@ class DoctorFinding:
     remedy: str = ""
 
 
-def _judge(what: str, good: str, problem: str, remedy: str, state: DoctorFindingState = _BAD) -> DoctorFinding:
-    return DoctorFinding(what, state, problem, remedy) if problem else DoctorFinding(what, _GOOD, good)
+def _judge(
+    what: str, good: str, problem: str, remedy: str, state: DoctorFindingState = _BAD
+) -> DoctorFinding:
+    return (
+        DoctorFinding(what, state, problem, remedy) if problem else DoctorFinding(what, _GOOD, good)
+    )
 
 
-async def check_installation(where: ProgramFolders, secrets: SecretStorage) -> tuple[DoctorFinding, ...]:
+async def check_installation(
+    where: ProgramFolders, secrets: SecretStorage
+) -> tuple[DoctorFinding, ...]:
     """Runs every check, in the order in which a person would ask."""
     checks: tuple[Callable[[], Iterator[DoctorFinding] | AsyncIterator[DoctorFinding]], ...] = (
         _check_python, _check_libraries, _check_qt_plugin, _check_screen, _check_sqlite, _check_leveldb, _check_token_vocabularies, lambda: _check_keyring(secrets),
@@ -78,7 +84,9 @@ async def check_installation(where: ProgramFolders, secrets: SecretStorage) -> t
     for check in checks:
         try:
             found = check()
-            findings.extend([one async for one in found] if isinstance(found, AsyncIterator) else found)
+            findings.extend(
+                [one async for one in found] if isinstance(found, AsyncIterator) else found
+            )
         except Exception as error:  # A broken installation can raise any kind of error.
             log.info("a check failed", exc_info=error)
             name = getattr(check, "__name__", "check").strip("_<>")
@@ -128,7 +136,9 @@ def _check_qt_plugin() -> Iterator[DoctorFinding]:
         ctypes.CDLL(str(plugin))
     except OSError as error:  # PyInstaller's bundle wraps the original error.
         problem = f"Qt cannot be loaded: {error.__cause__ or error}."
-    yield _judge("System libraries", "All libraries that Qt needs are installed.", problem, _QT_REMEDY)
+    yield _judge(
+        "System libraries", "All libraries that Qt needs are installed.", problem, _QT_REMEDY
+    )
 
 
 def _check_screen() -> Iterator[DoctorFinding]:
@@ -142,7 +152,10 @@ def _check_sqlite() -> Iterator[DoctorFinding]:
         options = {row[0] for row in connection.execute("PRAGMA compile_options")}
     connection.close()
     lacks = f"{sqlite3.sqlite_version} does not include full-text search (FTS5)."
-    problem, remedy = "" if "ENABLE_FTS5" in options else lacks, "Use a Python build whose SQLite includes FTS5."
+    problem, remedy = (
+        "" if "ENABLE_FTS5" in options else lacks,
+        "Use a Python build whose SQLite includes FTS5.",
+    )
     yield _judge("SQLite", f"{sqlite3.sqlite_version}, with full-text search.", problem, remedy)
 
 
@@ -154,14 +167,19 @@ def _check_leveldb() -> Iterator[DoctorFinding]:
         database.put(b"key", b"value", sync=True)
         kept = database.get(b"key")
         database.close()
-    yield DoctorFinding("LevelDB", _GOOD if kept == b"value" else _BAD, "LevelDB can store and read data.")
+    yield DoctorFinding(
+        "LevelDB", _GOOD if kept == b"value" else _BAD, "LevelDB can store and read data."
+    )
 
 
 def _check_token_vocabularies() -> Iterator[DoctorFinding]:
     from helix_desktop.token_counting import TiktokenCounter
 
     try:
-        counts = {name: TiktokenCounter(name).count_tokens("hello world") for name in ("o200k_base", "cl100k_base")}
+        counts = {
+            name: TiktokenCounter(name).count_tokens("hello world")
+            for name in ("o200k_base", "cl100k_base")
+        }
     except (HelixError, OSError) as error:
         remedy = f"Put the vocabulary files in {resources.resources_folder() / 'encodings'}."
         yield DoctorFinding("Encodings", _BAD, str(error), remedy)
@@ -184,7 +202,12 @@ def _check_disk_space(where: ProgramFolders) -> Iterator[DoctorFinding]:
     free = shutil.disk_usage(place).free
     state = _BAD if free < NO_ROOM else _NOTE if free < LITTLE_ROOM else _GOOD
     remedy = "" if state is _GOOD else "Free up disk space, or remove old entries."
-    yield DoctorFinding("Disk", state, f"{free // MEGABYTE:,} MB free on the disk that contains {where.data}.", remedy)
+    yield DoctorFinding(
+        "Disk",
+        state,
+        f"{free // MEGABYTE:,} MB free on the disk that contains {where.data}.",
+        remedy,
+    )
 
 
 def _check_settings_file(where: ProgramFolders) -> Iterator[DoctorFinding]:
@@ -231,13 +254,23 @@ async def _check_workspaces(where: ProgramFolders) -> AsyncIterator[DoctorFindin
         except HelixError as error:
             yield DoctorFinding(what, _BAD, error.what, error.remedy)
         else:
-            conversations, over = await workspace.journal.list_conversations(), await workspace.bytes_over_limit()
+            conversations, over = (
+                await workspace.journal.list_conversations(),
+                await workspace.bytes_over_limit(),
+            )
             await workspace.aclose()
             for note in workspace.notes:  # Repairs that were made when the workspace was opened.
                 yield DoctorFinding(what, _NOTE, note)
             if over:
-                yield DoctorFinding(what, _NOTE, f"The workspace's cache exceeds its limit by {over:,} bytes.", _OVER)
-            yield DoctorFinding(what, _GOOD, f"The workspace can be opened. Conversations: {len(conversations)}.")
+                yield DoctorFinding(
+                    what,
+                    _NOTE,
+                    f"The workspace's cache exceeds its limit by {over:,} bytes.",
+                    _OVER,
+                )
+            yield DoctorFinding(
+                what, _GOOD, f"The workspace can be opened. Conversations: {len(conversations)}."
+            )
 
 
 def build_diagnostics_text(
@@ -266,13 +299,19 @@ def _read_log_lines(file: Path) -> list[Any]:
         lines = file.read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_LINES:]
     except OSError:
         return []
-    return [json.loads(line) if line.startswith("{") and line.endswith("}") else line for line in lines]
+    return [
+        json.loads(line) if line.startswith("{") and line.endswith("}") else line for line in lines
+    ]
 
 
 def run_checks_with_diagnostics(where: ProgramFolders) -> tuple[tuple[DoctorFinding, ...], str]:
-    """Runs the checks and returns them with the diagnostics file's text, for a caller without an event loop."""
+    """Runs the checks and returns them with the diagnostics file's text, for a caller
+    without an event loop.
+    """
     redaction = logs.LogRedaction()
     consent = program_settings.ProgramSettings(where.settings_file)[program_settings.KEYS_IN_FILE]
-    secrets = SecretStorage(where.key_file, consent=lambda: consent, seen=redaction.add_secret_to_redact, limit=3.0)
+    secrets = SecretStorage(
+        where.key_file, consent=lambda: consent, seen=redaction.add_secret_to_redact, limit=3.0
+    )
     findings = asyncio.run(check_installation(where, secrets))
     return findings, build_diagnostics_text(findings, where, redaction)

@@ -19,19 +19,31 @@ def format_json_value(value: object) -> str:
 
 
 def dump_json(value: Json) -> bytes:
-    """Compact UTF-8. Halves of surrogate pairs, which no provider accepts, become question marks."""
+    """Compact UTF-8. Halves of surrogate pairs, which no provider accepts, become
+    question marks.
+    """
     return format_json_value(value).encode("utf-8", errors="replace")
 
 
 def dump_json_body(body: Object) -> bytes:
-    """Like `dump_json`, but item by item, so that a long conversation does not hold the interpreter."""
+    """Like `dump_json`, but item by item, so that a long conversation does not hold the
+    interpreter.
+    """
     return (
-        b"{" + b",".join(b"%b:%b" % (dump_json(name), _dump_json_items(value)) for name, value in body.items()) + b"}"
+        b"{"
+        + b",".join(
+            b"%b:%b" % (dump_json(name), _dump_json_items(value)) for name, value in body.items()
+        )
+        + b"}"
     )
 
 
 def _dump_json_items(value: Json) -> bytes:
-    return b"[" + b",".join(map(dump_json, value)) + b"]" if isinstance(value, list) else dump_json(value)
+    return (
+        b"[" + b",".join(map(dump_json, value)) + b"]"
+        if isinstance(value, list)
+        else dump_json(value)
+    )
 
 
 def _refuse_json_constant(name: str) -> Json:
@@ -39,7 +51,9 @@ def _refuse_json_constant(name: str) -> Json:
 
 
 def parse_json(text: str | bytes) -> Json:
-    """Parses JSON. ValueError for anything else, also for NaN and for nesting that is too deep for Python."""
+    """Parses JSON. ValueError for anything else, also for NaN and for nesting that is
+    too deep for Python.
+    """
     try:
         value: Json = json.loads(text, parse_constant=_refuse_json_constant)
     except RecursionError:
@@ -56,7 +70,9 @@ def parse_json_or_none(text: str | bytes) -> object:
 
 
 def require_object(value: Json) -> Object:
-    """Returns the value if it is an object. Raises ValueError otherwise, because the text is wrong, not the caller."""
+    """Returns the value if it is an object. Raises ValueError otherwise, because the
+    text is wrong, not the caller.
+    """
     if not isinstance(value, dict):
         raise ValueError("an event is an object")  # noqa: TRY004
     return value
@@ -71,7 +87,9 @@ def parse_object(text: str | bytes) -> Object | None:
 
 
 def value_at(value: object, *path: str | int) -> Json:
-    """Returns the value under a path of keys and positions, or None if any part of the path does not exist."""
+    """Returns the value under a path of keys and positions, or None if any part of the
+    path does not exist.
+    """
     found: Any = value
     for step in path:
         if isinstance(found, dict):
@@ -84,7 +102,9 @@ def value_at(value: object, *path: str | int) -> Json:
 
 
 def text_at(value: object, name: str | int, *rest: str | int) -> str:
-    """Returns the text under a path, or an empty text. A single field, the usual case, needs no loop."""
+    """Returns the text under a path, or an empty text. A single field, the usual case,
+    needs no loop.
+    """
     found = value.get(name) if isinstance(value, dict) else value_at(value, name)
     if rest:
         found = value_at(found, *rest)
@@ -97,7 +117,9 @@ def first_text(value: object, *names: str) -> str:
 
 
 def checked_text_at(value: object, *path: str | int) -> str:
-    """Returns the model's text, or an empty one. Another value raises ValueError, so that it is not lost."""
+    """Returns the model's text, or an empty one. Another value raises ValueError, so
+    that it is not lost.
+    """
     found = value_at(value, *path)
     if found is not None and not isinstance(found, str):
         raise ValueError(f"{'.'.join(map(str, path))} is no text")
@@ -105,7 +127,9 @@ def checked_text_at(value: object, *path: str | int) -> str:
 
 
 def number_at(value: object, *path: str | int) -> int:
-    """Returns a count, or 0 for anything else. A very large one is reduced to a maximum that every machine accepts."""
+    """Returns a count, or 0 for anything else. A very large one is reduced to a maximum
+    that every machine accepts.
+    """
     found = value_at(value, *path)
     if isinstance(found, bool) or not isinstance(found, int | float) or found != found or found < 0:  # noqa: PLR0124 (NaN)
         return 0

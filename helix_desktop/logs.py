@@ -23,8 +23,20 @@ from helix_desktop.atomic_files import ensure_private_folder
 BLOT = "█████"
 KEPT_FILES = 4
 LONGEST_MESSAGE = 2_000
-SHORTEST_SECRET = 6  # Shorter secrets, in characters, are not hidden, as this would also hide ordinary words.
-TALKATIVE = ("httpx", "httpx2", "httpcore", "httpcore2", "mcp", "asyncio", "markdown_it", "qasync", "urllib3")
+SHORTEST_SECRET = (
+    6  # Shorter secrets, in characters, are not hidden, as this would also hide ordinary words.
+)
+TALKATIVE = (
+    "httpx",
+    "httpx2",
+    "httpcore",
+    "httpcore2",
+    "mcp",
+    "asyncio",
+    "markdown_it",
+    "qasync",
+    "urllib3",
+)
 
 # Matches keys of well-known providers, bearer tokens, and passwords in URLs.
 LOOKS_SECRET = re.compile(
@@ -92,20 +104,30 @@ class PrivateLogHandler(RotatingFileHandler):
         )
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 -- logging's name
-        """Says nothing about a full disk: it would be a traceback in the terminal. The log goes on when there is room."""
+        """Says nothing about a full disk: it would be a traceback in the terminal. The
+        log goes on when there is room.
+        """
         if not isinstance(sys.exc_info()[1], OSError):
             super().handleError(record)
 
 
 def start_logging(
-    folder: Path, redaction: LogRedaction, *, file: str = "helix", level: str = "info", megabytes: int = 5
+    folder: Path,
+    redaction: LogRedaction,
+    *,
+    file: str = "helix",
+    level: str = "info",
+    megabytes: int = 5,
 ) -> Callable[[], None]:
     """Writes the log to a file of this process. Call the returned function to stop."""
     root = logging.getLogger()
     try:
         ensure_private_folder(folder)
         handler: logging.Handler = PrivateLogHandler(
-            folder / f"{file}.log", maxBytes=megabytes * 1_000_000, backupCount=KEPT_FILES, encoding="utf-8"
+            folder / f"{file}.log",
+            maxBytes=megabytes * 1_000_000,
+            backupCount=KEPT_FILES,
+            encoding="utf-8",
         )
     except OSError:
         handler = logging.NullHandler()
@@ -135,7 +157,9 @@ def log_uncaught_errors() -> None:
 
     sys.excepthook = log_uncaught_in_main_thread
     threading.excepthook = lambda what: logging.getLogger("helix_desktop").critical(
-        "nobody caught this in %s", what.thread.name if what.thread else "a thread", exc_info=what.exc_value
+        "nobody caught this in %s",
+        what.thread.name if what.thread else "a thread",
+        exc_info=what.exc_value,
     )
     sys.unraisablehook = lambda what: logging.getLogger("helix_desktop").error(
         "nobody could catch this: %s", what.err_msg or "in a destructor", exc_info=what.exc_value

@@ -13,13 +13,17 @@ from helix_desktop.errors import StoreFailed
 from helix_desktop.fast_dataclass import dataclass
 
 APP = "helix-desktop"
-WRAP_ADDRESSES = "HELIX_WRAP_ADDRESSES"  # The variable in which `wrap` tells an agent its gateway addresses.
+WRAP_ADDRESSES = (
+    "HELIX_WRAP_ADDRESSES"  # The variable in which `wrap` tells an agent its gateway addresses.
+)
 SOCKET_PATH_LIMIT = 90  # Systems allow 104 to 108 bytes for a socket's path, file name included.
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramFolders:
-    """`data` contains the workspaces. `run`, which is private, has the socket of the running program."""
+    """`data` contains the workspaces. `run`, which is private, has the socket of the
+    running program.
+    """
 
     data: Path
     config: Path
@@ -46,7 +50,9 @@ class ProgramFolders:
 
     @property
     def tour_folder(self) -> Path:
-        """The tour's folder: the only one of the program's own that tools may enter, in its workspace."""
+        """The tour's folder: the only one of the program's own that tools may enter, in
+        its workspace.
+        """
         return self.data / "tour"
 
     @property
@@ -54,21 +60,29 @@ class ProgramFolders:
         return self.data / "workspaces"
 
 
-def find_program_folders(home: Path | None = None, environ: Mapping[str, str] = os.environ) -> ProgramFolders:
-    """Returns the folders. `home` takes precedence over `HELIX_HOME`, and that over the platform's. Creates nothing."""
+def find_program_folders(
+    home: Path | None = None, environ: Mapping[str, str] = os.environ
+) -> ProgramFolders:
+    """Returns the folders. `home` takes precedence over `HELIX_HOME`, and that over the
+    platform's. Creates nothing.
+    """
     chosen = home or (Path(environ["HELIX_HOME"]) if environ.get("HELIX_HOME") else None)
     if chosen is None:
         import platformdirs  # Imported late, so that the window appears sooner.
 
         data = platformdirs.user_data_path(APP, appauthor=False)
         config = platformdirs.user_config_path(APP, appauthor=False)
-        return ProgramFolders(data, config, platformdirs.user_log_path(APP, appauthor=False), _socket_folder(data))
+        return ProgramFolders(
+            data, config, platformdirs.user_log_path(APP, appauthor=False), _socket_folder(data)
+        )
     base = Path(os.path.abspath(chosen.expanduser()))  # noqa: PTH100 - resolve() would follow links
     return ProgramFolders(base, base, base / "logs", _socket_folder(base))
 
 
 def find_unwritable_folder_error(where: ProgramFolders) -> StoreFailed | None:
-    """Creates the folders. Returns an error for the first that cannot be written to, or None. Test files are removed."""
+    """Creates the folders. Returns an error for the first that cannot be written to, or
+    None. Test files are removed.
+    """
     for folder in dict.fromkeys((where.data, where.config, where.workspaces_folder)):
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -84,16 +98,29 @@ def find_unwritable_folder_error(where: ProgramFolders) -> StoreFailed | None:
 
 def make_folders_private(where: ProgramFolders) -> None:
     for folder in dict.fromkeys(
-        (where.data, where.config, where.logs, where.workspaces_folder, where.workspaces_folder / ".trash")
+        (
+            where.data,
+            where.config,
+            where.logs,
+            where.workspaces_folder,
+            where.workspaces_folder / ".trash",
+        )
     ):
         if folder.is_dir():
             atomic_files.make_path_private(folder)
-    for file in (where.settings_file, where.providers_file, where.key_file, where.window_state_path):
+    for file in (
+        where.settings_file,
+        where.providers_file,
+        where.key_file,
+        where.window_state_path,
+    ):
         atomic_files.make_path_private(file)
 
 
 def _socket_folder(data: Path) -> Path:
-    """The folder for sockets: the data folder, or a short one under the temporary folder where paths must be short."""
+    """The folder for sockets: the data folder, or a short one under the temporary
+    folder where paths must be short.
+    """
     inside = data / "run"
     if len(os.fsencode(inside)) <= SOCKET_PATH_LIMIT:
         return inside

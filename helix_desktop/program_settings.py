@@ -1,7 +1,8 @@
-"""The settings of the program, each declared once in `resources/program_settings.json`. Workspaces have their own.
+"""The settings of the program, each declared once in `resources/program_settings.json`.
+Workspaces have their own.
 
-A declaration holds everything about a setting. The page and the file's checks and messages are built
-from it.
+A declaration holds everything about a setting. The page and the file's checks and
+messages are built from it.
 
 `settings.toml` can be edited by hand: comments, order and unknown keys are kept. A message about a
 mistake names its line, the key and what was expected; until it is fixed, that setting has its
@@ -41,10 +42,14 @@ class ProgramSetting(Generic[T]):
     unit: str = ""
     restart: bool = False  # True if a change takes effect only after a restart.
     long: bool = False  # True if the value can have several lines.
-    font: str = ""  # Which font the setting chooses: "text" or "code". The empty value means the default font.
+    # Which font the setting chooses: "text" or "code". The empty value means the
+    # default font.
+    font: str = ""
 
     def check_value(self, value: object) -> T:
-        """Returns the value if it is allowed. Otherwise raises ConfigFileMistake, which says what was expected."""
+        """Returns the value if it is allowed. Otherwise raises ConfigFileMistake, which
+        says what was expected.
+        """
         if isinstance(value, list) and isinstance(self.default, tuple):
             value = tuple(value)
         if type(value) is not type(self.default) or not self._is_allowed(cast(Value, value)):
@@ -60,7 +65,9 @@ class ProgramSetting(Generic[T]):
             return all(isinstance(item, str) for item in value.values())
         if isinstance(value, str):
             return not self.choices or value in self.choices
-        return (self.least is None or value >= self.least) and (self.most is None or value <= self.most)
+        return (self.least is None or value >= self.least) and (
+            self.most is None or value <= self.most
+        )
 
     @property
     def expected_value(self) -> str:
@@ -79,12 +86,20 @@ class ProgramSetting(Generic[T]):
 
 
 # Each language except English has files in resources/translations.
-LANGUAGES = {"en": "English", "de": "Deutsch", "zh_CN": "简体中文 (Chinese)"}  # Not everybody has a font for it.
+LANGUAGES = {
+    "en": "English",
+    "de": "Deutsch",
+    "zh_CN": "简体中文 (Chinese)",
+}  # Not everybody has a font for it.
 
 
 def _read_declared_settings() -> Iterator[ProgramSetting[Any]]:
     for key, fields in read_json_resource("program_settings.json").items():
-        choices = ("system", *LANGUAGES) if key == "appearance.language" else tuple(fields.pop("choices", ()))
+        choices = (
+            ("system", *LANGUAGES)
+            if key == "appearance.language"
+            else tuple(fields.pop("choices", ()))
+        )
         yield ProgramSetting(key, choices=choices, **fields)
 
 
@@ -114,7 +129,9 @@ KEYS_IN_FILE: ProgramSetting[bool] = _DECLARED["keys.file"]
 
 
 class ProgramSettings:
-    """The current settings. `file_mistakes`: sentences for the user on what is wrong in the file."""
+    """The current settings. `file_mistakes`: sentences for the user on what is wrong in
+    the file.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -130,16 +147,19 @@ class ProgramSettings:
     def __getitem__(self, setting: ProgramSetting[T]) -> T:
         return cast(T, self._values.get(setting.key, setting.default))
 
-    def subscribe_to_changes(self, listener: Callable[[ProgramSetting[Any]], None]) -> Callable[[], None]:
+    def subscribe_to_changes(
+        self, listener: Callable[[ProgramSetting[Any]], None]
+    ) -> Callable[[], None]:
         """Calls `listener(setting)` after each change. Call the returned function to stop."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
     def change_setting(self, setting: ProgramSetting[T], value: T) -> None:
-        """Checks a value, writes it to the file and notifies listeners. The default removes the key.
+        """Checks a value, writes it to the file and notifies listeners. The default
+        removes the key.
 
-        ConfigFileMistake if the value is not allowed or the file cannot be read. The file then stays
-        unchanged.
+        ConfigFileMistake if the value is not allowed or the file cannot be read. The
+        file then stays unchanged.
         """
         import tomlkit
 
@@ -184,15 +204,20 @@ def _read_file_text(path: Path) -> str:
     try:
         return atomic_files.read_small_file(path).decode("utf-8") if path.exists() else ""
     except InvalidInput as error:
-        raise ConfigFileMistake(error.what, remedy="The default settings apply until you fix the file.") from error
+        raise ConfigFileMistake(
+            error.what, remedy="The default settings apply until you fix the file."
+        ) from error
     except (UnicodeDecodeError, OSError) as error:
         raise ConfigFileMistake(
-            f"{path} cannot be read: {error}.", remedy="The default settings apply until the file can be read."
+            f"{path} cannot be read: {error}.",
+            remedy="The default settings apply until the file can be read.",
         ) from error
 
 
 def _parse_toml_text(path: Path, text: str) -> dict[str, Any]:
-    """Parses the file with the standard library, because the library that writes it takes long to import."""
+    """Parses the file with the standard library, because the library that writes it
+    takes long to import.
+    """
     if not text:
         return {}
     import tomllib
@@ -212,14 +237,18 @@ def _put_into_toml(document: "TOMLDocument", setting: ProgramSetting[Any], value
     table, _, name = setting.key.rpartition(".")
     inner = cast(Any, document.setdefault(table, {}) if table else document)
     if not isinstance(inner, MutableMapping):
-        raise ConfigFileMistake(f"{table} in the settings file is not a table, so {setting.key} cannot be written.")
+        raise ConfigFileMistake(
+            f"{table} in the settings file is not a table, so {setting.key} cannot be written."
+        )
     if value == setting.default:
         inner.pop(name, None)
     else:
         inner[name] = list(value) if isinstance(value, tuple) else value
 
 
-def _find_mistyped_keys(content: Mapping[str, Any], text: str, path: Path) -> dict[str, ConfigFileMistake]:
+def _find_mistyped_keys(
+    content: Mapping[str, Any], text: str, path: Path
+) -> dict[str, ConfigFileMistake]:
     known = [setting.key for setting in ALL]
     mistakes = {}
     for key in _iterate_dotted_keys(content):

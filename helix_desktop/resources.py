@@ -1,4 +1,6 @@
-"""Finds the files that ship with the program: `resources/` beside the package, or inside an installed one."""
+"""Finds the files that ship with the program: `resources/` beside the package, or
+inside an installed one.
+"""
 
 import json
 import sys
@@ -24,7 +26,9 @@ def read_json_resource(name: str) -> Any:
 
 @cache
 def read_table(name: str) -> Mapping[str, Any]:
-    """Returns a table of `resources/tables`. Where a table has a list of words, they are one text with blanks."""
+    """Returns a table of `resources/tables`. Where a table has a list of words, they
+    are one text with blanks.
+    """
     import tomllib  # The window starts without it.
 
     return tomllib.loads((resources_folder() / "tables" / f"{name}.toml").read_text("utf-8"))
@@ -32,7 +36,9 @@ def read_table(name: str) -> Mapping[str, Any]:
 
 def read_word_lists(name: str) -> Mapping[str, tuple[str, ...]]:
     """Returns the lists of words in a table, without its tables inside."""
-    return {key: tuple(text.split()) for key, text in read_table(name).items() if isinstance(text, str)}
+    return {
+        key: tuple(text.split()) for key, text in read_table(name).items() if isinstance(text, str)
+    }
 
 
 def read_schema(name: str) -> str:
@@ -41,7 +47,11 @@ def read_schema(name: str) -> str:
 
 
 def read_sql_statements(name: str) -> Mapping[str, str]:
-    """Returns the statements of a file of SQL. Each follows a line of two dashes and its name; its comment has three."""
-    lines = [line for line in read_schema(name).splitlines(keepends=True) if not line.startswith("---")]
+    """Returns the statements of a file of SQL. Each follows a line of two dashes and
+    its name; its comment has three.
+    """
+    lines = [
+        line for line in read_schema(name).splitlines(keepends=True) if not line.startswith("---")
+    ]
     pieces = "".join(("\n", *lines)).split("\n-- ")[1:]
     return {title: text.strip() for title, _, text in (piece.partition("\n") for piece in pieces)}

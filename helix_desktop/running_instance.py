@@ -1,10 +1,11 @@
 """Lets a second start, or the command line, run a command in the process that has the workspace or
 the window open.
 
-The owner listens on a socket in a private folder, and the caller must be the same user. A request is
-a command line. The owner runs it and fetches the caller's input piece by piece as the command reads
-it; what the command writes goes to the caller's output. So every command works beside an open
-window, with binary data of any size, and is written once.
+The owner listens on a socket in a private folder, and the caller must be the same user.
+A request is a command line. The owner runs it and fetches the caller's input piece by
+piece as the command reads it; what the command writes goes to the caller's output. So
+every command works beside an open window, with binary data of any size, and is written
+once.
 
 A frame is one letter, the length of its content (four bytes, big endian), and the content: H hello
 from the owner, who will answer · A arguments (JSON) · R "read a piece of your input" · I part of
@@ -31,7 +32,14 @@ from typing import IO
 from helix_desktop.atomic_files import ensure_private_folder, lock_open_file, write_file_atomically
 from helix_desktop.concurrency import OwnedTasks, wait_with_limit
 from helix_desktop.console import PIECE, Console
-from helix_desktop.errors import TO_WRITABLE_FOLDER, ActionRefused, HelixError, InvalidInput, StoppedByUser, StoreFailed
+from helix_desktop.errors import (
+    TO_WRITABLE_FOLDER,
+    ActionRefused,
+    HelixError,
+    InvalidInput,
+    StoppedByUser,
+    StoreFailed,
+)
 
 VERSION = 1
 HEADER = struct.Struct(">cI")
@@ -39,7 +47,9 @@ LARGEST = PIECE
 HELLO_SECONDS = 10.0  # A running program that hangs delays other programs by at most this time.
 SOCKETS = sys.platform != "win32"
 LATER = 75  # The exit code that tells another process of this program: "ask again in a moment".
-GIVEN_WAY_SECONDS = 1.5  # A process that gives way to another stays out of the workspace for this long.
+GIVEN_WAY_SECONDS = (
+    1.5  # A process that gives way to another stays out of the workspace for this long.
+)
 
 Answer = Callable[[list[str], Console], Awaitable[int]]
 log = logging.getLogger(__name__)
@@ -60,7 +70,9 @@ class FrameConnection:
             await self._writer.drain()
 
     async def receive_frame(self) -> tuple[bytes, bytes]:
-        """Returns the next frame. EOFError if the other end has disconnected, InvalidInput if it is not a frame."""
+        """Returns the next frame. EOFError if the other end has disconnected,
+        InvalidInput if it is not a frame.
+        """
         kind, length = HEADER.unpack(await self._reader.readexactly(HEADER.size))
         if length > LARGEST:
             raise InvalidInput("The data on the socket is not from this program.")
@@ -107,7 +119,9 @@ class CallerConsole:
 
 
 class RequestListener:
-    """Listens as `name` in the private folder `run` until `aclose`. Create one with `listen_for_requests`."""
+    """Listens as `name` in the private folder `run` until `aclose`. Create one with
+    `listen_for_requests`.
+    """
 
     def __init__(self, address: Path, answer: Answer, patience: float | None) -> None:
         self._address = address
@@ -118,9 +132,13 @@ class RequestListener:
         self._server: asyncio.Server | None = None
 
     async def start_listening(self, *, sockets: bool) -> None:
-        """Starts listening. No await separates creating and storing the socket: cancelling leaves no address."""
+        """Starts listening. No await separates creating and storing the socket:
+        cancelling leaves no address.
+        """
         if sockets:
-            self._address.unlink(missing_ok=True)  # A crash may have left it. Only the workspace's owner uses it.
+            self._address.unlink(
+                missing_ok=True
+            )  # A crash may have left it. Only the workspace's owner uses it.
             self._server = await asyncio.start_unix_server(
                 self._serve_new_connection, path=self._address, limit=LARGEST, start_serving=False
             )
@@ -131,15 +149,18 @@ class RequestListener:
         try:
             await self._server.start_serving()
             if not sockets:
-                told = json.dumps({"port": self._server.sockets[0].getsockname()[1], "token": self._token})
+                told = json.dumps(
+                    {"port": self._server.sockets[0].getsockname()[1], "token": self._token}
+                )
                 write_file_atomically(self._address, told, private=True)
         except BaseException:
             self._stop_listening()
             raise
 
     async def finish_requests(self) -> None:
-        """Refuses new requests, and waits at most `patience` seconds for running ones. Also works in
-        a task that is being cancelled, where `asyncio.timeout` of Python 3.11.2 fails.
+        """Refuses new requests, and waits at most `patience` seconds for running ones.
+        Also works in a task that is being cancelled, where `asyncio.timeout` of Python
+        3.11.2 fails.
         """
         self._stop_listening()
         try:
@@ -159,9 +180,13 @@ class RequestListener:
             self._server.close()
             self._server = None
 
-    def _serve_new_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _serve_new_connection(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         try:
-            self._tasks.spawn_task(self._serve_request(FrameConnection(reader, writer)), name="request")
+            self._tasks.spawn_task(
+                self._serve_request(FrameConnection(reader, writer)), name="request"
+            )
         except StoppedByUser:
             writer.close()
 
@@ -198,10 +223,14 @@ class RequestListener:
         return content
 
     async def _run_request(self, wire: FrameConnection, arguments: list[str]) -> None:
-        """Runs the command while receiving its input. If the caller disconnects, the command is cancelled."""
+        """Runs the command while receiving its input. If the caller disconnects, the
+        command is cancelled.
+        """
         console = CallerConsole(wire)
         # Task names are logged. The arguments may be private, so this name omits them.
-        work = self._tasks.spawn_task(_answer_request(self._answer, arguments, console), name="answer")
+        work = self._tasks.spawn_task(
+            _answer_request(self._answer, arguments, console), name="answer"
+        )
         listening = self._tasks.spawn_task(_listen_for_input(wire, console), name="input")
         try:
             await asyncio.wait({work, listening}, return_when=asyncio.FIRST_COMPLETED)
@@ -241,16 +270,22 @@ def _decode_request_arguments(content: bytes) -> list[str]:
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise InvalidInput("The request is not valid.") from error
     if version != VERSION:
-        raise InvalidInput(f"The request uses version {version}, but this program requires version {VERSION}.")
+        raise InvalidInput(
+            f"The request uses version {version}, but this program requires version {VERSION}."
+        )
     return [str(argument) for argument in arguments]
 
 
 async def listen_for_requests(
     run: Path, name: str, answer: Answer, *, patience: float | None = None, sockets: bool = SOCKETS
 ) -> RequestListener:
-    """Starts to answer requests to `name`. Only the owner of what the name stands for may call this."""
+    """Starts to answer requests to `name`. Only the owner of what the name stands for
+    may call this.
+    """
     try:
-        owner = RequestListener(_address_of_owner(check_private_folder(run), name, sockets=sockets), answer, patience)
+        owner = RequestListener(
+            _address_of_owner(check_private_folder(run), name, sockets=sockets), answer, patience
+        )
         await owner.start_listening(sockets=sockets)
     except OSError as error:  # The disk may be full, or the file system may lack sockets.
         raise HelixError(
@@ -260,7 +295,9 @@ async def listen_for_requests(
     return owner
 
 
-async def connect_to_owner(run: Path, name: str, *, sockets: bool = SOCKETS) -> FrameConnection | None:
+async def connect_to_owner(
+    run: Path, name: str, *, sockets: bool = SOCKETS
+) -> FrameConnection | None:
     """Connects to the owner of `name`. Returns None if nobody listens or answers."""
     address = _address_of_owner(run, name, sockets=sockets)
     if not address.exists():
@@ -289,7 +326,9 @@ async def _open_connection(address: Path, *, sockets: bool) -> FrameConnection:
 
 
 async def run_at_owner(wire: FrameConnection, arguments: Sequence[str], console: Console) -> int:
-    """Runs a command at the owner with this console. Returns the exit code; HelixError if the owner disconnects."""
+    """Runs a command at the owner with this console. Returns the exit code; HelixError
+    if the owner disconnects.
+    """
     helpers = OwnedTasks("hand over")
     try:
         with _report_lost_owner():
@@ -319,7 +358,9 @@ def _report_lost_owner() -> Iterator[None]:
     try:
         yield
     except (EOFError, ConnectionError) as error:
-        raise HelixError("The running program was closed before it answered.", remedy="Try again.") from error
+        raise HelixError(
+            "The running program was closed before it answered.", remedy="Try again."
+        ) from error
 
 
 async def _send_console_input(wire: FrameConnection, console: Console) -> None:
@@ -340,14 +381,19 @@ def _address_of_owner(run: Path, name: str, *, sockets: bool) -> Path:
 
 
 def check_private_folder(folder: Path, *, make: bool = True) -> Path:
-    """Returns the folder if it belongs to this user and is closed to others. Otherwise raises ActionRefused."""
+    """Returns the folder if it belongs to this user and is closed to others. Otherwise
+    raises ActionRefused.
+    """
     if make:
         ensure_private_folder(folder)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode):
         raise ActionRefused(f"{folder} is not a folder.")
     if SOCKETS and (found.st_uid != os.getuid() or found.st_mode & 0o077):
-        raise ActionRefused(f"Other users can access {folder}.", remedy="Remove the folder, or check who created it.")
+        raise ActionRefused(
+            f"Other users can access {folder}.",
+            remedy="Remove the folder, or check who created it.",
+        )
     return folder
 
 
@@ -361,15 +407,18 @@ def user_id_of_peer(peer: socket.socket) -> int:
 
 
 def claim_instance(run: Path, name: str) -> IO[bytes] | None:
-    """Returns an open file, the claim to listen as `name`, or None when another process holds it. The
-    claim is released when the file is closed or the process ends, however it ends.
+    """Returns an open file, the claim to listen as `name`, or None when another process
+    holds it. The claim is released when the file is closed or the process ends, however
+    it ends.
     """
     path = run / f"{name}.lock"
     try:
         check_private_folder(run)
         claim = path.open("ab")
     except OSError as error:
-        raise StoreFailed(f"{path} cannot be opened: {error.strerror}.", remedy=TO_WRITABLE_FOLDER) from error
+        raise StoreFailed(
+            f"{path} cannot be opened: {error.strerror}.", remedy=TO_WRITABLE_FOLDER
+        ) from error
     try:
         lock_open_file(claim.fileno())
     except OSError:

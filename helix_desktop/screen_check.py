@@ -13,7 +13,9 @@ INSTEAD = (
 )
 
 
-def describe_missing_screen(environ: Mapping[str, str] = os.environ, platform: str = sys.platform) -> str:
+def describe_missing_screen(
+    environ: Mapping[str, str] = os.environ, platform: str = sys.platform
+) -> str:
     """Returns why no window can be opened, as a clause for a sentence. Empty: there is a screen."""
     if platform in {"win32", "darwin"}:
         return ""
@@ -27,7 +29,9 @@ def describe_missing_screen(environ: Mapping[str, str] = os.environ, platform: s
     places = [place for kind, place in known.items() if kind in wanted and place]
     if not places:
         return "there is no display (neither DISPLAY nor WAYLAND_DISPLAY is set)"
-    return "" if any(map(_x_server_listens, places)) else f"the display {places[0]} is not responding"
+    return (
+        "" if any(map(_x_server_listens, places)) else f"the display {places[0]} is not responding"
+    )
 
 
 def _x_server_listens(display: str) -> bool:

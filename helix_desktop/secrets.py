@@ -31,9 +31,7 @@ T = TypeVar("T")
 _OTHERS = re.compile(r"mcp[./].*|shared-.*[0-9a-f]{6}(#.*)?", re.DOTALL)
 SERVICE = "helix-desktop"
 _PORTS = {"https": 443, "http": 80}
-CHOICES = (
-    "Use the key for this session only, set it as an environment variable, or store it in a file only you can read."
-)
+CHOICES = "Use the key for this session only, set it as an environment variable, or store it in a file only you can read."
 LOCKED = "The system's keyring asked to be unlocked, but is still locked."
 # The names of errors that keyrings raise if nobody enters the password.
 REFUSALS = frozenset({"KeyringLocked", "LockedException", "PromptDismissedException", "KeyDenied"})
@@ -41,11 +39,11 @@ REFUSALS = frozenset({"KeyringLocked", "LockedException", "PromptDismissedExcept
 
 @dataclass(frozen=True, slots=True)
 class ProviderKey:
-    """The key of one provider. `host`: of its current address. `entered_for`: the host for which the
-    key was entered, if different; a key is not sent to a changed address. `variable`: the provider's
-    usual environment variable. `own_hosts`: the only hosts for keys from the environment.
-    `address_variables`: variables that name another address for these. `is_optional`: works without
-    a key.
+    """The key of one provider. `host`: of its current address. `entered_for`: the host
+    for which the key was entered, if different; a key is not sent to a changed address.
+    `variable`: the provider's usual environment variable. `own_hosts`: the only hosts
+    for keys from the environment. `address_variables`: variables that name another
+    address for these. `is_optional`: works without a key.
     """
 
     provider: str
@@ -58,7 +56,9 @@ class ProviderKey:
 
     def __post_init__(self) -> None:
         if _OTHERS.fullmatch(self.provider):
-            raise ActionRefused(f"A provider cannot be named {self.provider[:60]!r}.", remedy="Choose another name.")
+            raise ActionRefused(
+                f"A provider cannot be named {self.provider[:60]!r}.", remedy="Choose another name."
+            )
 
     @property
     def keyring_name(self) -> str:
@@ -66,7 +66,9 @@ class ProviderKey:
 
     @property
     def environment_variables(self) -> tuple[str, str]:
-        """The only secrets that are also read from the environment are provider keys, from these variables."""
+        """The only secrets that are also read from the environment are provider keys,
+        from these variables.
+        """
         return (environment_variable_name(self.provider), self.variable)
 
     @property
@@ -93,7 +95,9 @@ class McpServerSecret:
 
     def __post_init__(self) -> None:
         if "/" in self.server or "#" in self.key or not self.key:
-            raise ActionRefused(f"The server {self.server[:60]!r} cannot have a secret named {self.key[:60]!r}.")
+            raise ActionRefused(
+                f"The server {self.server[:60]!r} cannot have a secret named {self.key[:60]!r}."
+            )
 
     @property
     def keyring_name(self) -> str:
@@ -125,8 +129,9 @@ class SharedStoreKey:
 
 @dataclass(frozen=True, slots=True)
 class SharedStoreLogin:
-    """The login for a shared workspace's store. `address` is the store's address without a login;
-    under a changed address there is no login. It is empty for logins that versions up to 0.2 stored.
+    """The login for a shared workspace's store. `address` is the store's address
+    without a login; under a changed address there is no login. It is empty for logins
+    that versions up to 0.2 stored.
     """
 
     workspace: str
@@ -142,7 +147,9 @@ Addressee: TypeAlias = ProviderKey | McpServerSecret | McpSignIn | SharedStoreKe
 
 
 def host_of_address(address: str) -> str:
-    """Returns the host of an address to which a key is sent, with an unusual port. Empty if the address is invalid."""
+    """Returns the host of an address to which a key is sent, with an unusual port.
+    Empty if the address is invalid.
+    """
     try:
         parts = urlsplit(address)
         port = "" if parts.port in (None, _PORTS.get(parts.scheme)) else f":{parts.port}"
@@ -167,17 +174,23 @@ class Keyring(Protocol):
 
 
 def system_keyring() -> Keyring:
-    """Returns the system's keyring. NoUsableKeyring if there is none, or if it stores plain text."""
+    """Returns the system's keyring. NoUsableKeyring if there is none, or if it stores
+    plain text.
+    """
     import keyring
 
     backend = keyring.get_keyring()
     if "plaintext" in type(backend).__name__.lower():
-        raise NoUsableKeyring("The only keyring on this system stores keys as plain text.", remedy=CHOICES)
+        raise NoUsableKeyring(
+            "The only keyring on this system stores keys as plain text.", remedy=CHOICES
+        )
     return backend
 
 
 class SecretStorage:
-    """Named secrets. `consent` is asked before the file is used. `seen` gets every secret, for redaction."""
+    """Named secrets. `consent` is asked before the file is used. `seen` gets every
+    secret, for redaction.
+    """
 
     def __init__(
         self,
@@ -200,7 +213,9 @@ class SecretStorage:
         self._session: dict[str, str] = {}
         self._hanging: asyncio.Future[Any] | None = None
         self._is_refused = False  # True if the user was asked to unlock the keyring, but did not.
-        self._one_at_a_time = asyncio.Lock()  # Otherwise the keyring could ask for its password several times at once.
+        self._one_at_a_time = (
+            asyncio.Lock()
+        )  # Otherwise the keyring could ask for its password several times at once.
 
     async def read_secret(self, secret: Addressee) -> str | None:
         """Returns the secret, or None. NoUsableKeyring if a keyring that may have it does not
@@ -229,16 +244,25 @@ class SecretStorage:
     def _read_from_environment(self, secret: Addressee) -> str | None:
         if not isinstance(secret, ProviderKey):
             return None
-        usable = filter(self._with_named_host(secret).may_use_variable, secret.environment_variables)
+        usable = filter(
+            self._with_named_host(secret).may_use_variable, secret.environment_variables
+        )
         return next((found for variable in usable if (found := self._environ.get(variable))), None)
 
     def is_in_environment(self, secret: ProviderKey) -> bool:
         return bool(self._read_from_environment(secret))
 
     def find_address_in_environment(self, secret: ProviderKey) -> tuple[str, str]:
-        """Returns the variable that names an address in the environment, and the address. Empty if there is none."""
+        """Returns the variable that names an address in the environment, and the
+        address. Empty if there is none.
+        """
         return next(
-            ((each, self._environ[each]) for each in secret.address_variables if self._environ.get(each)), ("", "")
+            (
+                (each, self._environ[each])
+                for each in secret.address_variables
+                if self._environ.get(each)
+            ),
+            ("", ""),
         )
 
     def _with_named_host(self, secret: ProviderKey) -> ProviderKey:
@@ -248,7 +272,9 @@ class SecretStorage:
     def _refuse_key_of_other_host(self, secret: Addressee) -> None:
         if not isinstance(secret, ProviderKey) or secret.is_optional:
             return
-        if variable := next((each for each in secret.environment_variables if self._environ.get(each)), None):
+        if variable := next(
+            (each for each in secret.environment_variables if self._environ.get(each)), None
+        ):
             hosts = " or ".join(self._with_named_host(secret).own_hosts) or secret.entered_for
             raise ActionRefused(
                 f"The key in {variable} is for {hosts} and was not sent to {secret.host}.",
@@ -258,7 +284,9 @@ class SecretStorage:
     async def store_secret_at(
         self, secret: Addressee, value: str, *, where: SecretKeeper = SecretKeeper.KEYRING
     ) -> None:
-        """Stores a secret in this place only. NoUsableKeyring, and nothing is stored, if there is none."""
+        """Stores a secret in this place only. NoUsableKeyring, and nothing is stored,
+        if there is none.
+        """
         name = keyring_name_of(secret)
         self._seen(value)
         if where is SecretKeeper.ENVIRONMENT:
@@ -272,7 +300,9 @@ class SecretStorage:
             )  # fmt: skip
         if where is SecretKeeper.KEYRING:
             self.allow_asking_keyring()
-            await self._call_keyring(lambda keyring: _store_in_keyring(keyring, self._service, name, value))
+            await self._call_keyring(
+                lambda keyring: _store_in_keyring(keyring, self._service, name, value)
+            )
         if where is SecretKeeper.FILE or self._file.exists():
             self._change_key_file(name, value if where is SecretKeeper.FILE else None)
         self._session.pop(name, None)
@@ -280,7 +310,9 @@ class SecretStorage:
             self._session[name] = value
 
     async def store_secret(self, secret: Addressee, value: str) -> None:
-        """Stores a secret in the keyring, or in the file if that is allowed, or raises NoUsableKeyring."""
+        """Stores a secret in the keyring, or in the file if that is allowed, or raises
+        NoUsableKeyring.
+        """
         try:
             await self.store_secret_at(secret, value)
         except NoUsableKeyring:
@@ -295,7 +327,9 @@ class SecretStorage:
         if name in self._read_key_file():
             self._change_key_file(name, None)
         with contextlib.suppress(NoUsableKeyring):
-            await self._call_keyring(lambda keyring: _delete_from_keyring(keyring, self._service, name))
+            await self._call_keyring(
+                lambda keyring: _delete_from_keyring(keyring, self._service, name)
+            )
 
     async def find_secret_keeper(self, secret: Addressee) -> SecretKeeper | None:
         """Returns who stores a secret now, or None."""
@@ -311,13 +345,21 @@ class SecretStorage:
     async def check_keyring(self) -> None:
         """Raises NoUsableKeyring, with the reason, unless a keyring answers."""
         self.allow_asking_keyring()
-        await self._call_keyring(lambda keyring: keyring.get_password(self._service, "is anybody there"))
+        await self._call_keyring(
+            lambda keyring: keyring.get_password(self._service, "is anybody there")
+        )
 
     async def _read_from_keyring(self, name: str) -> str | None:
         try:
-            return await self._call_keyring(lambda keyring: _read_if_stored(keyring, self._service, name))
+            return await self._call_keyring(
+                lambda keyring: _read_if_stored(keyring, self._service, name)
+            )
         except NoUsableKeyring as error:
-            if isinstance(error.__cause__, TimeoutError) or self._hanging is not None or self._is_refused:
+            if (
+                isinstance(error.__cause__, TimeoutError)
+                or self._hanging is not None
+                or self._is_refused
+            ):
                 raise
             return None
 
@@ -326,14 +368,17 @@ class SecretStorage:
         self._is_refused = False
 
     async def _call_keyring(self, work: Callable[[Keyring], T]) -> T:
-        """Calls the keyring on a thread, one call at a time, unless a call hangs or the user refused."""
+        """Calls the keyring on a thread, one call at a time, unless a call hangs or the
+        user refused.
+        """
         async with self._one_at_a_time:
             return await self._call_keyring_on_thread(work)
 
     async def _call_keyring_on_thread(self, work: Callable[[Keyring], T]) -> T:
         if self._hanging is not None and not self._hanging.done():
             raise NoUsableKeyring(
-                "The system's keyring has not responded yet; it may be waiting to be unlocked.", remedy=CHOICES
+                "The system's keyring has not responded yet; it may be waiting to be unlocked.",
+                remedy=CHOICES,
             )
         if self._hanging is not None:
             self._remember_keyring_refusal(self._hanging.exception())
@@ -359,7 +404,9 @@ class SecretStorage:
             why = f"The system's keyring cannot be used ({type(error).__name__})."
             # Compared by name, because the keyring library is imported only when needed.
             absent = type(error).__name__ == "NoKeyringError"
-            raise NoUsableKeyring("This system has no keyring." if absent else why, remedy=CHOICES) from error
+            raise NoUsableKeyring(
+                "This system has no keyring." if absent else why, remedy=CHOICES
+            ) from error
         finally:
             del call  # The call's error refers to this frame, so they would keep each other alive.
 
@@ -375,14 +422,20 @@ class SecretStorage:
             raise ConfigFileMistake(
                 f"The key file {self._file} cannot be read.", remedy="Fix or remove the file."
             ) from error
-        return {str(name): str(value) for name, value in content.items()} if isinstance(content, dict) else {}
+        return (
+            {str(name): str(value) for name, value in content.items()}
+            if isinstance(content, dict)
+            else {}
+        )
 
     def _change_key_file(self, name: str, value: str | None) -> None:
         """Sets a secret in the key file, or removes it if `value` is None."""
         with atomic_files.hold_for_change(self._file):
             content = {key: kept for key, kept in self._read_key_file().items() if key != name}
             content |= {} if value is None else {name: value}
-            atomic_files.write_file_atomically(self._file, json.dumps(content, indent=1), private=True)
+            atomic_files.write_file_atomically(
+                self._file, json.dumps(content, indent=1), private=True
+            )
 
 
 def keyring_name_of(secret: Addressee) -> str:
@@ -398,7 +451,9 @@ def environment_variable_name(name: str) -> str:
 def _store_in_keyring(keyring: Keyring, service: str, name: str, value: str) -> None:
     keyring.set_password(service, name, value)
     if keyring.get_password(service, name) != value:  # keyring's null backend stores nothing.
-        raise NoUsableKeyring("The system's keyring accepted the key but didn't store it.", remedy=CHOICES)
+        raise NoUsableKeyring(
+            "The system's keyring accepted the key but didn't store it.", remedy=CHOICES
+        )
 
 
 def _delete_from_keyring(keyring: Keyring, service: str, name: str) -> None:
@@ -407,10 +462,14 @@ def _delete_from_keyring(keyring: Keyring, service: str, name: str) -> None:
 
 
 def _read_if_stored(keyring: Keyring, service: str, name: str) -> str | None:
-    """Reads a key if it exists. A Secret Service is asked that first, so that nobody enters a password in vain."""
+    """Reads a key if it exists. A Secret Service is asked that first, so that nobody
+    enters a password in vain.
+    """
     for backend in getattr(keyring, "backends", (keyring,)):
         is_secret_service = type(backend).__module__ == "keyring.backends.SecretService"
-        if is_secret_service and not _has_secret_service_item({"service": service, "username": name}):
+        if is_secret_service and not _has_secret_service_item(
+            {"service": service, "username": name}
+        ):
             continue
         if (found := backend.get_password(service, name)) is not None:
             return cast(str, found)

@@ -22,7 +22,9 @@ from helix_desktop.errors import StoreFailed
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.resources import read_json_resource, resources_folder
 
-PIECE = 16_384  # Texts of more characters are cut at line ends, which changes counts by only 0.0002 %.
+PIECE = (
+    16_384  # Texts of more characters are cut at line ends, which changes counts by only 0.0002 %.
+)
 BATCH = 1 << 18  # One call counts about this many characters.
 END = "<|endoftext|>"  # All vocabularies contain this token.
 WHOLE = 1_000_000  # Texts of more characters are not counted but estimated from samples.
@@ -35,7 +37,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TokenVocabulary:
-    """Defines an encoding: its file with the SHA-256 that tiktoken checks, and how text is cut into words."""
+    """Defines an encoding: its file with the SHA-256 that tiktoken checks, and how text
+    is cut into words.
+    """
 
     name: str
     sha256: str
@@ -63,13 +67,18 @@ def _read_encoding(name: str, path: Path) -> tiktoken.Encoding:
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise StoreFailed(f"The token vocabulary {path} cannot be read: {error.strerror}.", remedy=_REMEDY) from error
+        raise StoreFailed(
+            f"The token vocabulary {path} cannot be read: {error.strerror}.", remedy=_REMEDY
+        ) from error
     if hashlib.sha256(content).hexdigest() != vocabulary.sha256:
         raise StoreFailed(f"The token vocabulary {path} is damaged.", remedy=_REMEDY)
     tokens = content.split()[::2]  # In these files, each token's rank is the number of its line.
     ranks = dict(zip(map(binascii.a2b_base64, tokens), range(len(tokens)), strict=True))
     encoding = tiktoken.Encoding(
-        name, pat_str=vocabulary.pattern, mergeable_ranks=ranks, special_tokens=dict(vocabulary.special)
+        name,
+        pat_str=vocabulary.pattern,
+        mergeable_ranks=ranks,
+        special_tokens=dict(vocabulary.special),
     )
     ranks.clear()  # Frees 28 MB: tiktoken has its own table and needs this one only for pickling.
     return encoding
@@ -95,7 +104,9 @@ class TiktokenCounter:
         self._folder = folder
         self._encoding: tiktoken.Encoding | None = None
         self._lock = threading.Lock()
-        self._loading = threading.Lock()  # Another one, so that remembered counts need not wait for the vocabulary.
+        self._loading = (
+            threading.Lock()
+        )  # Another one, so that remembered counts need not wait for the vocabulary.
         self._counts: OrderedDict[int, int] = OrderedDict()
 
     def count_tokens(self, text: str) -> int:
@@ -103,12 +114,18 @@ class TiktokenCounter:
         key = _hash_of_text(text)
         if (known := self._remembered_count(key)) is None:
             is_short = len(text) <= WHOLE
-            known = sum(self._count_pieces(cut_into_pieces(text))) if is_short else self._estimate_by_samples(text)
+            known = (
+                sum(self._count_pieces(cut_into_pieces(text)))
+                if is_short
+                else self._estimate_by_samples(text)
+            )
             self._remember_count(key, known)
         return known
 
     def count_ahead(self, texts: Iterable[str]) -> None:
-        """Counts many texts in one batch, so that `count_tokens` then returns their counts from memory."""
+        """Counts many texts in one batch, so that `count_tokens` then returns their
+        counts from memory.
+        """
         fresh: dict[int, list[str]] = {}
         size = 0
         for text in texts:
@@ -177,7 +194,9 @@ class TiktokenCounter:
         except (KeyboardInterrupt, SystemExit, StoreFailed):
             raise
         except BaseException as error:  # noqa: BLE001 - a panic inside tiktoken is no Exception
-            log.warning("tiktoken gave up on %d characters (%s); estimated", len(text), type(error).__name__)
+            log.warning(
+                "tiktoken gave up on %d characters (%s); estimated", len(text), type(error).__name__
+            )
             return max(1, round(len(text.encode("utf-8", "replace")) / BYTES_PER_TOKEN))
 
     def _loaded_encoding(self) -> tiktoken.Encoding:

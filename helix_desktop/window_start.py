@@ -1,7 +1,7 @@
 """The desktop program: first a painted window, then everything behind it (window_program.py).
 
-Nothing slow is imported here, because that would delay the window. One program runs for each user: a
-second start shows the first one's window.
+Nothing slow is imported here, because that would delay the window. One program runs for
+each user: a second start shows the first one's window.
 """
 
 import argparse
@@ -26,8 +26,12 @@ TITLE = "Helix Desktop"
 
 
 def main(home: Path | None = None, argv: Sequence[str] | None = None) -> int:
-    """Runs the window until it is closed. With `home`, everything is stored in this folder (see program_folders.py)."""
-    from helix_desktop import program_folders  # PySide6 would slow this down at the top (see gui/__init__.py).
+    """Runs the window until it is closed. With `home`, everything is stored in this
+    folder (see program_folders.py).
+    """
+    from helix_desktop import (
+        program_folders,
+    )  # PySide6 would slow this down at the top (see gui/__init__.py).
 
     # Objects created at the start do not become garbage. Collection starts again in
     # garbage_collection.py, once everything is loaded.
@@ -47,11 +51,15 @@ def main(home: Path | None = None, argv: Sequence[str] | None = None) -> int:
     _import_program()
     from helix_desktop.desktop import window_program
 
-    return window_program.WindowProgram(where, application, top_window, arguments.link).run_until_closed()
+    return window_program.WindowProgram(
+        where, application, top_window, arguments.link
+    ).run_until_closed()
 
 
 def _is_other_window_listening(run: Path) -> bool:
-    """Whether another process may show this window. A killed one can leave an address at which nobody listens."""
+    """Whether another process may show this window. A killed one can leave an address
+    at which nobody listens.
+    """
     address = run / "window.sock"
     if not address.exists():
         return (run / "window.port").exists()
@@ -62,8 +70,12 @@ def _is_other_window_listening(run: Path) -> bool:
 
 
 def _parse_window_arguments(argv: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="helix-desktop-window", description="Open the window of Helix Desktop.")
-    parser.add_argument("link", nargs="?", default="", help="a helix:// link, or a folder to open as a workspace")
+    parser = argparse.ArgumentParser(
+        prog="helix-desktop-window", description="Open the window of Helix Desktop."
+    )
+    parser.add_argument(
+        "link", nargs="?", default="", help="a helix:// link, or a folder to open as a workspace"
+    )
     parser.add_argument("--home", type=Path, help="store everything in this folder")
     parser.add_argument("--version", action="version", version=__version__)
     return parser.parse_args(argv)
@@ -74,13 +86,17 @@ def _create_qt_application() -> QApplication:
     QApplication.setApplicationDisplayName(TITLE)
     QApplication.setApplicationVersion(__version__)
     QApplication.setDesktopFileName("helix-desktop")
-    application = QApplication(["helix-desktop", "-style", "Fusion"])  # setStyle would create 570 members of enums.
+    application = QApplication(
+        ["helix-desktop", "-style", "Fusion"]
+    )  # setStyle would create 570 members of enums.
     application.setQuitOnLastWindowClosed(False)
     return application
 
 
 def _wait_for_first_paint(application: QApplication, top_window: TopLevelWindow) -> None:
-    """Waits until the window has been painted, but not longer than the limit: some screens never ask for a paint."""
+    """Waits until the window has been painted, but not longer than the limit: some
+    screens never ask for a paint.
+    """
     waiting = QEventLoop()
     top_window.placeholder.painted.connect(waiting.quit)
     QTimer.singleShot(200, waiting.quit)
@@ -89,7 +105,9 @@ def _wait_for_first_paint(application: QApplication, top_window: TopLevelWindow)
 
 
 def _import_program() -> None:
-    """Imports what is behind the window in a thread. The window already accepts typing meanwhile."""
+    """Imports what is behind the window in a thread. The window already accepts typing
+    meanwhile.
+    """
     from helix_desktop import concurrency
 
     waiting = QEventLoop()

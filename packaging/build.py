@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Makes the installers: `dev.py build bundle|deb|run|windows|macos|all [--version]`; what it made lies in dist/.
+"""Makes the installers: `dev.py build bundle|deb|run|windows|macos|all [--version]`;
+what it made lies in dist/.
 
-The same commit gives the same files where the tools allow it: every time is the commit's. Signing happens where a key
-is given in the environment and is skipped, with a line, where there is none.
+The same commit gives the same files where the tools allow it: every time is the
+commit's. Signing happens where a key is given in the environment and is skipped, with a
+line, where there is none.
 """
 
 from __future__ import annotations
@@ -58,7 +60,9 @@ def main() -> int:
             else ["windows"]
         )
     if unknown := set(asked) - targets.keys():
-        sys.exit(f"There is no target {', '.join(sorted(unknown))}. Available: {', '.join(targets)}.")
+        sys.exit(
+            f"There is no target {', '.join(sorted(unknown))}. Available: {', '.join(targets)}."
+        )
     os.environ["SOURCE_DATE_EPOCH"] = str(release.epoch)
     DIST.mkdir(exist_ok=True)
     for target in asked:
@@ -80,7 +84,9 @@ def _epoch() -> int:
     """The commit's time; an earlier say is obeyed."""
     if given := os.environ.get("SOURCE_DATE_EPOCH"):
         return int(given)
-    said = subprocess.run(["git", "log", "-1", "--format=%ct"], cwd=ROOT, capture_output=True, text=True, check=False)
+    said = subprocess.run(
+        ["git", "log", "-1", "--format=%ct"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     return int(said.stdout) if said.returncode == 0 and said.stdout.strip() else 1_700_000_000
 
 
@@ -132,18 +138,33 @@ def _macos(release: Release) -> list[Path]:
 
 
 def _sign(path: Path) -> None:
-    """A detached GPG signature beside the file. Authenticode and notarisation are done while building."""
+    """A detached GPG signature beside the file. Authenticode and notarisation are done
+    while building.
+    """
     key = os.environ.get("HELIX_GPG_KEY")
     if not key:
         print(f"{path.name}: not signed (HELIX_GPG_KEY names no key)")
         return
-    command = ["gpg", "--batch", "--yes", "--local-user", key, "--armor", "--detach-sign", str(path)]
+    command = [
+        "gpg",
+        "--batch",
+        "--yes",
+        "--local-user",
+        key,
+        "--armor",
+        "--detach-sign",
+        str(path),
+    ]
     subprocess.run(command, check=True)
 
 
 def _accompany(release: Release) -> None:
     """Checksums of everything in dist/, the licences, and the bill of materials."""
-    made = [path for path in sorted(DIST.iterdir()) if path.suffix in {".deb", ".run", ".exe", ".dmg", ".zip"}]
+    made = [
+        path
+        for path in sorted(DIST.iterdir())
+        if path.suffix in {".deb", ".run", ".exe", ".dmg", ".zip"}
+    ]
     hashes = {path.name: notices.sha256(path) for path in made}
     shipped = _shipped()
     suffix = f"{sys.platform}-{platform.machine().lower()}"

@@ -18,12 +18,14 @@ ROOT = Path(__file__).resolve().parent.parent
 WORK = ROOT / "build"
 NAME = "helix-desktop"
 
-# Never imported by us, but within reach of a hook; what the run lock does not name is left out as well.
+# Never imported by us, but within reach of a hook; what the run lock does not name is
+# left out as well.
 LEFT_OUT = (
     "tkinter", "unittest", "pydoc_data", "lib2to3", "idlelib", "ensurepip", "readline", "zstandard._cffi", "zstandard.backend_cffi",
     "PySide6.QtQml", "PySide6.QtQuick", "PySide6.QtNetwork", "PySide6.QtPdf", "PySide6.QtOpenGL",
 )  # fmt: skip
-# Qt files of modules we have no use for; names begin so. QtDBus stays: the platform plugin is linked to it.
+# Qt files of modules we have no use for; names begin so. QtDBus stays: the platform
+# plugin is linked to it.
 QT_LEFT_OUT = (
     "libQt6Qml", "libQt6Quick", "libQt6Pdf", "libQt6VirtualKeyboard", "libQt6Network", "libQt6EglFS",
     "libQt6WaylandEglCompositor", "libQt6Lottie",
@@ -32,7 +34,18 @@ PLUGINS = {  # the plugins that stay, by folder; empty: all of them
     "platforms": ("libqxcb", "libqwayland", "libqoffscreen", "qwindows", "libqcocoa"),
     "platformthemes": ("libqxdgdesktopportal",),
     "platforminputcontexts": ("libcompose", "libibus"),
-    "imageformats": ("libqgif", "libqico", "libqjpeg", "libqsvg", "libqwebp", "qgif", "qico", "qjpeg", "qsvg", "qwebp"),
+    "imageformats": (
+        "libqgif",
+        "libqico",
+        "libqjpeg",
+        "libqsvg",
+        "libqwebp",
+        "qgif",
+        "qico",
+        "qjpeg",
+        "qsvg",
+        "qwebp",
+    ),
     "iconengines": (),
     "xcbglintegrations": (),
     "wayland-shell-integration": ("libxdg-shell",),
@@ -41,7 +54,10 @@ PLUGINS = {  # the plugins that stay, by folder; empty: all of them
     "styles": (),
     "accessiblebridge": (),
 }
-LANGUAGES = ("en", *(path.stem for path in ROOT.glob("resources/translations/*.json") if "." not in path.stem))
+LANGUAGES = (
+    "en",
+    *(path.stem for path in ROOT.glob("resources/translations/*.json") if "." not in path.stem),
+)
 METADATA = (
     "PySide6-Essentials", "qasync", "httpx", "plyvel", "plyvel-ci", "tiktoken", "keyring", "mcp", "agent-client-protocol", "zstandard", "platformdirs",
     "tomlkit", "markdown-it-py", "Pygments", "psycopg", "psycopg-binary", "obstore", "cryptography",
@@ -96,10 +112,14 @@ COLLECT(program, analysis.binaries, analysis.datas, name={NAME!r}, strip=False, 
 
 
 def _strangers() -> list[str]:
-    """Modules of libraries that are here for tests and benchmarks: some of ours would use them where they find them."""
+    """Modules of libraries that are here for tests and benchmarks: some of ours would
+    use them where they find them.
+    """
     ours = {notices.plain(name) for name in notices.locked(ROOT / "packaging/requirements.lock")}
     here = importlib.metadata.packages_distributions()
-    return sorted(module for module, owners in here.items() if not ours & set(map(notices.plain, owners)))
+    return sorted(
+        module for module, owners in here.items() if not ours & set(map(notices.plain, owners))
+    )
 
 
 def _installed(name: str) -> bool:
@@ -129,14 +149,18 @@ def _prune(inside: Path) -> None:
 
 
 def _forget_the_builder(inside: Path) -> None:
-    """What says which program filled its environment, and in which folder: two builders ship the same."""
+    """What says which program filled its environment, and in which folder: two builders
+    ship the same.
+    """
     for name in ("RECORD", "INSTALLER", "REQUESTED"):
         for file in inside.glob(f"*.dist-info/{name}"):
             file.unlink()
 
 
 def _compile(package: Path) -> None:
-    """Our modules lie there as files (some are run as scripts); bytecode that depends on their content alone."""
+    """Our modules lie there as files (some are run as scripts); bytecode that depends
+    on their content alone.
+    """
     compileall.compile_dir(
         package, quiet=1, ddir=f"/{NAME}/{package.name}", invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH
     )  # fmt: skip

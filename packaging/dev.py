@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """One door to everything a developer does: run, test, bench, faults, build, lock.
 
-Needs nothing but Python 3.11 or newer; makes the rest itself. Start with `python3 packaging/dev.py run`.
+Needs nothing but Python 3.11 or newer; makes the rest itself. Start with `python3
+packaging/dev.py run`.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ ROOT = environment.ROOT
 ALONE = ["tests/gui/alone"]  # these time what a person waits for: no other tests run beside them
 CHANGED_SECONDS = 25  # with the start of pytest, half a minute
 REST = [f"--ignore={folder}" for folder in ALONE]
-# A worker waits for about half of its time: for the disk, a process, an answer. Two more of them than processors keep those busy.
-# A worker that has done its share takes from the others: none is idle while one has a long test before it.
+# A worker waits for about half of its time: for the disk, a process, an answer. Two
+# more of them than processors keep those busy. A worker that has done its share takes
+# from the others: none is idle while one has a long test before it.
 TOGETHER = ["-n", str(min((os.cpu_count() or 2) + 2, 8)), "--dist=worksteal"]
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of our own is made in it
@@ -64,7 +66,10 @@ def _parser() -> argparse.ArgumentParser:
     """Only the command itself is ours to read; what follows belongs to whom it starts."""
     commands = "\n".join(f"  {name:<8}{sentence}" for name, sentence in COMMANDS.items())
     parser = argparse.ArgumentParser(
-        prog="dev.py", description=__doc__, epilog=commands, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="dev.py",
+        description=__doc__,
+        epilog=commands,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("command", choices=COMMANDS, metavar="COMMAND", help="one of those below")
     return parser
@@ -88,11 +93,17 @@ def test(arguments: Sequence[str]) -> int:
     steps = {
         "linter": ["-m", "ruff", "check", "."],
         "format": ["-m", "ruff", "format", "--check", "."],
-        "imports": ["-c", "from importlinter.cli import lint_imports_command as check; check()", "--no-logo"],
+        "imports": [
+            "-c",
+            "from importlinter.cli import lint_imports_command as check; check()",
+            "--no-logo",
+        ],
         "tests that stand alone": ["-m", "pytest", "-q", *ALONE],
     }
     types = _begin(["-m", "mypy"])  # the tests that stand alone leave a processor free
-    compiling = _begin(["-m", "pytest", "-q", "--collect-only"], subprocess.DEVNULL)  # once, not by each of the workers
+    compiling = _begin(
+        ["-m", "pytest", "-q", "--collect-only"], subprocess.DEVNULL
+    )  # once, not by each of the workers
     ended = {name: _step(name, step) for name, step in steps.items()}
     compiling.wait()
     with folder_in_memory() as place:
@@ -110,9 +121,11 @@ def test(arguments: Sequence[str]) -> int:
 
 @contextmanager
 def folder_in_memory() -> Iterator[str]:
-    """The path of a folder for temporary files in memory, where all the tests' small files take a twelfth less of the processor.
+    """The path of a folder for temporary files in memory, where all the tests' small
+    files take a twelfth less of the processor.
 
-    The path is empty if somebody chose another folder, if there is no room, or if no program can be started there.
+    The path is empty if somebody chose another folder, if there is no room, or if no
+    program can be started there.
     """
     try:
         space = os.statvfs(MEMORY)
@@ -127,7 +140,9 @@ def folder_in_memory() -> Iterator[str]:
 
 
 def _test_changed(base: str = "HEAD") -> int:
-    """The linter on what changed, then the tests nearest to it, as many as start within the time."""
+    """The linter on what changed, then the tests nearest to it, as many as start within
+    the time.
+    """
     files = changed.changed_files(ROOT, base)
     sources = [path for path in files if path.endswith(".py") and (ROOT / path).exists()]
     if sources and (status := _python(["-m", "ruff", "check", *sources])):
@@ -143,7 +158,9 @@ def _step(name: str, step: list[str]) -> int:
     return _begin_step(name, step)()
 
 
-def _begin_step(name: str, step: list[str], settings: Mapping[str, str] | None = None) -> Callable[[], int]:
+def _begin_step(
+    name: str, step: list[str], settings: Mapping[str, str] | None = None
+) -> Callable[[], int]:
     """What is returned waits for its end, and says how it went."""
     print(f"== {name}", flush=True)
     begun, process = time.monotonic(), _begin(step, None, settings)
@@ -157,18 +174,26 @@ def _begin_step(name: str, step: list[str], settings: Mapping[str, str] | None =
 
 
 def _python(arguments: Sequence[str]) -> int:
-    return subprocess.run([str(environment.python()), *arguments], cwd=ROOT, env=_settings(), check=False).returncode
+    return subprocess.run(
+        [str(environment.python()), *arguments], cwd=ROOT, env=_settings(), check=False
+    ).returncode
 
 
 def _begin(
-    arguments: Sequence[str], output: int | None = subprocess.PIPE, settings: Mapping[str, str] | None = None
+    arguments: Sequence[str],
+    output: int | None = subprocess.PIPE,
+    settings: Mapping[str, str] | None = None,
 ) -> subprocess.Popen[str]:
     command = [str(environment.python()), *arguments]
-    return subprocess.Popen(command, cwd=ROOT, env=_settings() | dict(settings or {}), stdout=output, text=True)
+    return subprocess.Popen(
+        command, cwd=ROOT, env=_settings() | dict(settings or {}), stdout=output, text=True
+    )
 
 
 def _settings() -> dict[str, str]:
-    """Who wants no compiled files beside the sources gets them inside .venv: the tests start hundreds of programs."""
+    """Who wants no compiled files beside the sources gets them inside .venv: the tests
+    start hundreds of programs.
+    """
     values = dict(os.environ)
     if values.pop("PYTHONDONTWRITEBYTECODE", ""):
         values["PYTHONPYCACHEPREFIX"] = str(ROOT / ".venv/compiled")

@@ -1,4 +1,6 @@
-"""Linux's shared libraries: which needs which, which nothing needs, and whose package a missing one is."""
+"""Linux's shared libraries: which needs which, which nothing needs, and whose package a
+missing one is.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,11 @@ MAGIC = b"\x7fELF"
 
 def files(folder: Path) -> list[Path]:
     """Every ELF file below the folder, links left out."""
-    return [path for path in sorted(folder.rglob("*")) if path.is_file() and not path.is_symlink() and _is_elf(path)]
+    return [
+        path
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and not path.is_symlink() and _is_elf(path)
+    ]
 
 
 def _is_elf(path: Path) -> bool:
@@ -22,7 +28,9 @@ def _is_elf(path: Path) -> bool:
 
 def needed(path: Path) -> set[str]:
     """The names of the libraries it is linked to."""
-    said = subprocess.run(["readelf", "-dW", str(path)], capture_output=True, text=True, check=True).stdout
+    said = subprocess.run(
+        ["readelf", "-dW", str(path)], capture_output=True, text=True, check=True
+    ).stdout
     return set(re.findall(r"\(NEEDED\).*\[(.+?)\]", said))
 
 
@@ -30,18 +38,28 @@ def strip(folder: Path) -> None:
     """Take out what only a debugger and a linker want."""
     for path in files(folder):
         subprocess.run(
-            ["strip", "--strip-unneeded", "--remove-section=.comment", "--enable-deterministic-archives", str(path)],
+            [
+                "strip",
+                "--strip-unneeded",
+                "--remove-section=.comment",
+                "--enable-deterministic-archives",
+                str(path),
+            ],
             check=True,
         )
 
 
 def drop_unreachable(inside: Path) -> list[str]:
-    """Remove the libraries (lib*.so*) that no other file is linked to, again and again; Python's own stays."""
+    """Remove the libraries (lib*.so*) that no other file is linked to, again and again;
+    Python's own stays.
+    """
     dropped: list[str] = []
     while True:
         wanted = set().union(*(needed(path) for path in files(inside)))
         loose = [
-            path for path in _libraries(inside) if path.name not in wanted and not path.name.startswith("libpython")
+            path
+            for path in _libraries(inside)
+            if path.name not in wanted and not path.name.startswith("libpython")
         ]
         if not loose:
             return dropped
@@ -61,7 +79,9 @@ def packages(names: Iterable[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for name in sorted(names):
         if (
-            at := re.search(rf"\t{re.escape(name)} .*x86-64.* => (\S+)|\t{re.escape(name)} .* => (\S+)", listed)
+            at := re.search(
+                rf"\t{re.escape(name)} .*x86-64.* => (\S+)|\t{re.escape(name)} .* => (\S+)", listed
+            )
         ) is None:
             continue
         owner = _owner(Path(at[1] or at[2]))
@@ -73,8 +93,12 @@ def packages(names: Iterable[str]) -> dict[str, str]:
 def _owner(path: Path) -> str:
     """Merged /usr: dpkg may know the file under either name."""
     resolved = path.resolve()
-    for name in dict.fromkeys((str(resolved), str(resolved).removeprefix("/usr"), f"/usr{resolved}", str(path))):
-        said = subprocess.run(["dpkg-query", "-S", name], capture_output=True, text=True, check=False)
+    for name in dict.fromkeys(
+        (str(resolved), str(resolved).removeprefix("/usr"), f"/usr{resolved}", str(path))
+    ):
+        said = subprocess.run(
+            ["dpkg-query", "-S", name], capture_output=True, text=True, check=False
+        )
         if said.returncode == 0:
             return said.stdout.partition(":")[0].partition(",")[0]
     return ""

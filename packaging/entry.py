@@ -1,8 +1,9 @@
 """Where a bundled program starts.
 
-A bundle has no `python`: `sys.executable` is the program. The parts that run a script of ours in a clean interpreter
-(`python -I -S script`, `python -I -S -c code`), or the program anew (`python -I -m helix_desktop`; `-P` as earlier versions wrote
-it into agents' settings), get what they ask for here.
+A bundle has no `python`: `sys.executable` is the program. The parts that run a script
+of ours in a clean interpreter (`python -I -S script`, `python -I -S -c code`), or the
+program anew (`python -I -m helix_desktop`; `-P` as earlier versions wrote it into
+agents' settings), get what they ask for here.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ def main() -> int:
 
 
 def _run_in_place_of_python() -> None:
-    """What stands behind `python -I -S`: a script of ours, or code of ours as the keeper of commands is started with."""
+    """What stands behind `python -I -S`: a script of ours, or code of ours as the
+    keeper of commands is started with.
+    """
     if sys.argv[0] != "-c":
         runpy.run_path(sys.argv[0], run_name="__main__")
         return
@@ -37,7 +40,8 @@ def _run_in_place_of_python() -> None:
 def _leave_no_traces() -> None:
     """The bundle's own library path is not for the programs an agent starts.
 
-    One of them may be this program anew: told that it is a child of the bundle, it would do without that path.
+    One of them may be this program anew: told that it is a child of the bundle, it
+    would do without that path.
     """
     for name in [name for name in os.environ if name.startswith("_PYI_")]:
         del os.environ[name]

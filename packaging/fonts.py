@@ -1,10 +1,12 @@
-"""Makes the fonts that ship with the program: the letters and signs that people read in it, without ligatures.
+"""Makes the fonts that ship with the program: the letters and signs that people read in
+it, without ligatures.
 
-Run after a new version of the fonts, with fontTools installed (the program does not need it) and a folder that has
-Inter and JetBrains Mono (Debian: fonts-inter, fonts-jetbrains-mono): `python packaging/fonts.py FOLDER`.
+Run after a new version of the fonts, with fontTools installed (the program does not
+need it) and a folder that has Inter and JetBrains Mono (Debian: fonts-inter,
+fonts-jetbrains-mono): `python packaging/fonts.py FOLDER`.
 
-The fonts get names of our own. An Inter or a JetBrains Mono that somebody installed may draw `<=` as one sign, and
-Qt would not say which of two fonts of one name it takes.
+The fonts get names of our own. An Inter or a JetBrains Mono that somebody installed may
+draw `<=` as one sign, and Qt would not say which of two fonts of one name it takes.
 """
 
 from __future__ import annotations
@@ -15,10 +17,26 @@ from typing import Any
 
 TARGET = Path(__file__).resolve().parent.parent / "resources/fonts"
 FAMILIES = {"Inter": "Helix Text", "JetBrainsMono": "Helix Code"}
-STYLES = {"Inter": ("Regular", "Medium", "SemiBold", "Italic"), "JetBrainsMono": ("Regular", "SemiBold")}
-# Latin, Greek, Cyrillic, Vietnamese, punctuation, currencies, arrows, mathematics, frames and other signs.
-LETTERS = (*range(0x20, 0x530), *range(0x1E00, 0x1F00), *range(0x2000, 0x2800), *range(0x2C60, 0x2C80))
-KEPT_FEATURES = ("kern", "mark", "mkmk", "ccmp", "locl", "tnum")  # nothing that draws two characters as one
+STYLES = {
+    "Inter": ("Regular", "Medium", "SemiBold", "Italic"),
+    "JetBrainsMono": ("Regular", "SemiBold"),
+}
+# Latin, Greek, Cyrillic, Vietnamese, punctuation, currencies, arrows, mathematics,
+# frames and other signs.
+LETTERS = (
+    *range(0x20, 0x530),
+    *range(0x1E00, 0x1F00),
+    *range(0x2000, 0x2800),
+    *range(0x2C60, 0x2C80),
+)
+KEPT_FEATURES = (
+    "kern",
+    "mark",
+    "mkmk",
+    "ccmp",
+    "locl",
+    "tnum",
+)  # nothing that draws two characters as one
 LICENCE_ID, FULL_NAME, POSTSCRIPT_NAME, TYPOGRAPHIC_FAMILY, TYPOGRAPHIC_STYLE = 13, 4, 6, 16, 17
 
 
@@ -28,7 +46,11 @@ def build_font(source: Path, target: Path, family: str, style: str) -> None:
 
     font = ttLib.TTFont(source, recalcTimestamp=False)
     options = subset.Options(
-        layout_features=list(KEPT_FEATURES), name_IDs=["*"], notdef_outline=True, hinting=False, glyph_names=False
+        layout_features=list(KEPT_FEATURES),
+        name_IDs=["*"],
+        notdef_outline=True,
+        hinting=False,
+        glyph_names=False,
     )
     cutter = subset.Subsetter(options)
     cutter.populate(unicodes=LETTERS)
@@ -38,7 +60,9 @@ def build_font(source: Path, target: Path, family: str, style: str) -> None:
 
 
 def rename_font(names: Any, family: str, style: str) -> None:
-    """Family and style in every place where a system reads them; the copyright and the licence stay."""
+    """Family and style in every place where a system reads them; the copyright and the
+    licence stay.
+    """
     plain = style in {"Regular", "Italic"}
     given = {
         1: family if plain else f"{family} {style}", 2: style if plain else "Regular", 3: f"{family} {style}",

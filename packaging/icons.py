@@ -1,7 +1,8 @@
-"""Draws the icon: `helix.svg` for 32 pixels and up, `helix-small.svg` for less, and a PNG of each size from them.
+"""Draws the icon: `helix.svg` for 32 pixels and up, `helix-small.svg` for less, and a
+PNG of each size from them.
 
-Run after a change of the drawing: `.venv/bin/python packaging/icons.py`. The results are kept in the repository, so
-that nothing but this script needs Qt to have an icon.
+Run after a change of the drawing: `.venv/bin/python packaging/icons.py`. The results
+are kept in the repository, so that nothing but this script needs Qt to have an icon.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ FRONT, BACK, RUNG = "#ffffff", "#f3b75b", "#bfe3de"
 
 
 def strand(middle: float, reach: float, top: float, quarter: float, turns: int) -> str:
-    """A sine wave down the page as a path: `turns` quarter waves of height `quarter`, beginning wide at the right."""
+    """A sine wave down the page as a path: `turns` quarter waves of height `quarter`,
+    beginning wide at the right.
+    """
     near, far = 0.5123, 1.0023  # the cubic that fits a quarter of a sine best, in radians
     step = quarter / 1.5708
     path, side, y = f"M{middle + reach:.1f} {top:.1f}", 1.0, top
@@ -40,17 +43,23 @@ def strand(middle: float, reach: float, top: float, quarter: float, turns: int) 
 
 
 def crossing(middle: float, reach: float, top: float, quarter: float, number: int) -> str:
-    """The front strand around its `number`-th crossing: where it needs a gap to the strand behind."""
+    """The front strand around its `number`-th crossing: where it needs a gap to the
+    strand behind.
+    """
     at, points = top + quarter * (2 * number + 1), []
     for tenth in range(-6, 7):
         angle = tenth / 10
         side = -1 if number % 2 == 0 else 1
-        points.append(f"{middle + side * reach * math.sin(angle):.1f} {at + angle / 1.5708 * quarter:.1f}")
+        points.append(
+            f"{middle + side * reach * math.sin(angle):.1f} {at + angle / 1.5708 * quarter:.1f}"
+        )
     return "M" + " L".join(points)
 
 
 def drawing(*, reach: float, top: float, turns: int, width: float, rungs: tuple[float, ...]) -> str:
-    """Two strands around the middle of a tile, the front one with a gap around it where it passes over the other."""
+    """Two strands around the middle of a tile, the front one with a gap around it where
+    it passes over the other.
+    """
     quarter = (256 - 2 * top) / turns
     wave = strand(128, reach, top, quarter, turns)
     mirrored = 'transform="matrix(-1 0 0 1 256 0)"'
@@ -84,7 +93,9 @@ def main() -> None:
     images = {size: render(small if size < SMALL_BELOW else large, size) for size in SIZES}
     for size, image in images.items():
         (FOLDER / f"helix-{size}.png").write_bytes(image)
-    (FOLDER / "helix.ico").write_bytes(windows_icon({size: image for size, image in images.items() if size <= 256}))
+    (FOLDER / "helix.ico").write_bytes(
+        windows_icon({size: image for size, image in images.items() if size <= 256})
+    )
 
 
 def render(svg: str, size: int) -> bytes:

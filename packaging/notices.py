@@ -43,24 +43,35 @@ def plain(name: str) -> str:
 
 def locked(lock: Path) -> set[str]:
     """The names in a lock file."""
-    return set(re.findall(r"^([A-Za-z0-9][\w.-]*)==", lock.read_text(encoding="utf-8"), re.MULTILINE))
+    return set(
+        re.findall(r"^([A-Za-z0-9][\w.-]*)==", lock.read_text(encoding="utf-8"), re.MULTILINE)
+    )
 
 
 def licences(names: set[str]) -> str:
     """One text with every licence; Python's own first."""
     parts = [_python()]
     for each in distributions(names):
-        texts = [text for path in each.files or () if LICENCE_FILE.search(str(path)) and (text := _text(each, path))]
+        texts = [
+            text
+            for path in each.files or ()
+            if LICENCE_FILE.search(str(path)) and (text := _text(each, path))
+        ]
         name = each.metadata["Name"]
         inside = f"\nContains: {INSIDE[name]}\n" if name in INSIDE else ""
-        parts.append(f"{name} {each.version}: {licence_of(each)}\n{inside}{_compiled_in(each)}\n" + "\n\n".join(texts))
+        parts.append(
+            f"{name} {each.version}: {licence_of(each)}\n{inside}{_compiled_in(each)}\n"
+            + "\n\n".join(texts)
+        )
     return f"\n\n{RULER}\n".join(part.strip() for part in parts) + "\n"
 
 
 def _compiled_in(distribution: importlib.metadata.Distribution) -> str:
     """What the wheel's own bills of materials name, with the licence and the author."""
     bills = [
-        _text(distribution, path) for path in distribution.files or () if re.search(r"/sboms/.*\.json$", str(path))
+        _text(distribution, path)
+        for path in distribution.files or ()
+        if re.search(r"/sboms/.*\.json$", str(path))
     ]
     found = {
         f"  {one['name']} {one['version']}: {one['licenses'][0]['expression']}, {one.get('author', 'its authors')}"
@@ -73,7 +84,10 @@ def _compiled_in(distribution: importlib.metadata.Distribution) -> str:
 
 def _python() -> str:
     version = sys.version.split()[0]
-    for place in (Path(sys.base_prefix, "LICENSE.txt"), Path(sys.base_prefix, f"lib/python{version[:4]}/LICENSE.txt")):
+    for place in (
+        Path(sys.base_prefix, "LICENSE.txt"),
+        Path(sys.base_prefix, f"lib/python{version[:4]}/LICENSE.txt"),
+    ):
         if place.is_file():
             return f"Python {version}\n\n{place.read_text(encoding='utf-8', errors='replace')}"
     return f"Python {version}: PSF-2.0, Python Software Foundation"
@@ -81,7 +95,11 @@ def _python() -> str:
 
 def _text(distribution: importlib.metadata.Distribution, path: Any) -> str:
     try:
-        return Path(str(distribution.locate_file(path))).read_text(encoding="utf-8", errors="replace").strip()
+        return (
+            Path(str(distribution.locate_file(path)))
+            .read_text(encoding="utf-8", errors="replace")
+            .strip()
+        )
     except OSError:
         return ""
 

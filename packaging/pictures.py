@@ -1,6 +1,8 @@
-"""The pictures of the help pages and the README, taken from the real program after the tour; needs Xvfb and xdotool.
+"""The pictures of the help pages and the README, taken from the real program after the
+tour; needs Xvfb and xdotool.
 
-`.venv/bin/python packaging/pictures.py` writes resources/help/pictures/*.png. The session in them is the scripted one.
+`.venv/bin/python packaging/pictures.py` writes resources/help/pictures/*.png. The
+session in them is the scripted one.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder, _screen() as environment:
         home = str(Path(folder, "home"))
         tour = [sys.executable, "-m", "tests.scripted_tour", home, str(Path(folder, "tour"))]
-        done = subprocess.run(tour, check=True, stdout=subprocess.PIPE, text=True, env=environment, cwd=ROOT)
+        done = subprocess.run(
+            tour, check=True, stdout=subprocess.PIPE, text=True, env=environment, cwd=ROOT
+        )
         environment |= {"HELIX_HOME": home, "HOME": folder}  # no path of this machine is in them
         for page, link in _pages(done.stdout.strip(), environment).items():
             _picture(page, link, environment)
@@ -61,7 +65,9 @@ def _screen() -> Iterator[dict[str, str]]:
 def _pages(conversation: str, environment: dict[str, str]) -> dict[str, str]:
     """What is shown, by the name of its picture: links that the program itself understands."""
     workspace = _asked(["workspace", "list"], environment)[0]["id"]
-    entries = _asked(["cache", "list", "--workspace", workspace, "--tool", "read_file"], environment)
+    entries = _asked(
+        ["cache", "list", "--workspace", workspace, "--tool", "read_file"], environment
+    )
     return {
         "chat": f"helix://workspace/{workspace}/conversation/{conversation}",
         "cache": f"helix://workspace/{workspace}/entry/{entries[0]['sha256']}",
@@ -69,7 +75,13 @@ def _pages(conversation: str, environment: dict[str, str]) -> dict[str, str]:
 
 
 def _asked(command: list[str], environment: dict[str, str]) -> list[dict[str, str]]:
-    done = subprocess.run([*PROGRAM, *command, "--json"], check=True, stdout=subprocess.PIPE, env=environment, cwd=ROOT)
+    done = subprocess.run(
+        [*PROGRAM, *command, "--json"],
+        check=True,
+        stdout=subprocess.PIPE,
+        env=environment,
+        cwd=ROOT,
+    )
     found: list[dict[str, str]] = json.loads(done.stdout)
     return found
 
@@ -78,13 +90,27 @@ def _picture(page: str, link: str, environment: dict[str, str]) -> None:
     program = subprocess.Popen([*PROGRAM, link], env=environment, cwd=ROOT)
     try:
         time.sleep(SETTLED)
-        window = ["xdotool", "search", "--onlyvisible", "--name", "Helix Desktop", "windowmove", "0", "0", "windowsize"]
+        window = [
+            "xdotool",
+            "search",
+            "--onlyvisible",
+            "--name",
+            "Helix Desktop",
+            "windowmove",
+            "0",
+            "0",
+            "windowsize",
+        ]
         subprocess.run([*window, *map(str, SIZE)], check=True, env=environment)
         time.sleep(SETTLED)
         if page == "chat":
-            subprocess.run(["xdotool", "mousemove", *METER, "click", "1"], check=True, env=environment)
+            subprocess.run(
+                ["xdotool", "mousemove", *METER, "click", "1"], check=True, env=environment
+            )
             time.sleep(SETTLED / 5)
-        subprocess.run([sys.executable, "-c", GRAB, str(FOLDER / f"{page}.png")], check=True, env=environment)
+        subprocess.run(
+            [sys.executable, "-c", GRAB, str(FOLDER / f"{page}.png")], check=True, env=environment
+        )
     finally:
         program.terminate()
         program.wait()

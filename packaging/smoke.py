@@ -1,4 +1,6 @@
-"""Imports and touches every feature, with the interpreter of a bundle: `helix-desktop -I -S packaging/smoke.py`."""
+"""Imports and touches every feature, with the interpreter of a bundle: `helix-desktop
+-I -S packaging/smoke.py`.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ def _libraries() -> None:
     markdown_it.MarkdownIt().render("# a")
     tomlkit.parse("a = 1")
     zstandard.ZstdDecompressor().decompress(zstandard.ZstdCompressor().compress(b"a"))
-    if TiktokenCounter("cl100k_base").count_tokens("hello world") != 2 or not (keyring.backends and mcp and uvicorn):
+    if TiktokenCounter("cl100k_base").count_tokens("hello world") != 2 or not (
+        keyring.backends and mcp and uvicorn
+    ):
         sys.exit("The tokens are miscounted.")
 
 
@@ -75,7 +79,9 @@ def _sharing() -> None:
 
 
 def _processes() -> None:
-    """What starts this interpreter again: the readers of strangers' text, the sandbox, and the replay lab."""
+    """What starts this interpreter again: the readers of strangers' text, the sandbox,
+    and the replay lab.
+    """
     from helix_desktop.tools.fetch_tool import html_as_text
     from helix_desktop.tools.regex_search import GrepPiece, grep_pieces
     from helix_desktop.tools.sandbox import find_sandbox
@@ -90,7 +96,11 @@ def _processes() -> None:
     with tempfile.TemporaryDirectory() as folder:
         print(asyncio.run(find_sandbox([Path(folder)], Path(folder))).kind)
         session = Path(folder, "session.json")
-        session.write_text(json.dumps([{"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}]))
+        session.write_text(
+            json.dumps(
+                [{"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}]
+            )
+        )
         command = [sys.executable, "-I", "-m", "helix_desktop", "replay", "--json", str(session)]
         json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
 

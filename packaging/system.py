@@ -1,7 +1,9 @@
-"""What the program needs from the operating system: found by trying, installed as root on Debian and Ubuntu.
+"""What the program needs from the operating system: found by trying, installed as root
+on Debian and Ubuntu.
 
-Elsewhere, and for people who are not root, the exact command is printed and the rest goes on: the command line works
-without Qt's libraries, and a test that needs a missing tool says so.
+Elsewhere, and for people who are not root, the exact command is printed and the rest
+goes on: the command line works without Qt's libraries, and a test that needs a missing
+tool says so.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ INSTALL = {
 
 @dataclass(frozen=True)
 class Need:
-    """A shared library, a program or a file, and the packages that bring it: apt-get, dnf, pacman, zypper, brew."""
+    """A shared library, a program or a file, and the packages that bring it: apt-get,
+    dnf, pacman, zypper, brew.
+    """
 
     probe: str
     apt: str
@@ -40,7 +44,9 @@ class Need:
         if self.probe.startswith("/"):
             return Path(self.probe).exists()
         if ".so" not in self.probe:
-            return shutil.which(self.probe) is not None or any(Path("/usr/lib/postgresql").glob(f"*/bin/{self.probe}"))
+            return shutil.which(self.probe) is not None or any(
+                Path("/usr/lib/postgresql").glob(f"*/bin/{self.probe}")
+            )
         try:
             ctypes.CDLL(self.probe)
         except OSError:
@@ -48,11 +54,18 @@ class Need:
         return True
 
     def package(self, tool: str) -> str:
-        named = {"apt-get": self.apt, "dnf": self.dnf, "pacman": self.pacman, "zypper": self.zypper, "brew": self.brew}
+        named = {
+            "apt-get": self.apt,
+            "dnf": self.dnf,
+            "pacman": self.pacman,
+            "zypper": self.zypper,
+            "brew": self.brew,
+        }
         return named[tool]
 
 
-# What Qt's core, its widgets, its X11 and its Wayland plugin are linked against and the wheels do not carry.
+# What Qt's core, its widgets, its X11 and its Wayland plugin are linked against and the
+# wheels do not carry.
 QT = (
     Need("libEGL.so.1", "libegl1", "libglvnd-egl", "libglvnd", "libEGL1"),
     Need("libGL.so.1", "libgl1", "libglvnd-glx", "libglvnd", "libGL1"),
@@ -81,15 +94,24 @@ QT = (
     Need("libwayland-egl.so.1", "libwayland-egl1", "libwayland-egl", "wayland", "libwayland-egl1"),
 )  # fmt: skip
 
-# What tests drive: a screen without a screen, a keyboard and mouse, a keyring, a sandbox, accessibility.
+# What tests drive: a screen without a screen, a keyboard and mouse, a keyring, a
+# sandbox, accessibility.
 TESTING = (
     Need("Xvfb", "xvfb", "xorg-x11-server-Xvfb", "xorg-server-xvfb", "xorg-x11-server-Xvfb"),
     Need("xauth", "xauth", "xauth", "xorg-xauth", "xauth"),
     Need("xdotool", "xdotool", "xdotool", "xdotool", "xdotool"),
     Need("openbox", "openbox", "openbox", "openbox", "openbox"),
     Need("dbus-run-session", "dbus", "dbus-daemon", "dbus", "dbus-1"),
-    Need("gnome-keyring-daemon", "gnome-keyring", "gnome-keyring", "gnome-keyring", "gnome-keyring"),
-    Need("/usr/libexec/at-spi-bus-launcher", "at-spi2-core", "at-spi2-core", "at-spi2-core", "at-spi2-core"),
+    Need(
+        "gnome-keyring-daemon", "gnome-keyring", "gnome-keyring", "gnome-keyring", "gnome-keyring"
+    ),
+    Need(
+        "/usr/libexec/at-spi-bus-launcher",
+        "at-spi2-core",
+        "at-spi2-core",
+        "at-spi2-core",
+        "at-spi2-core",
+    ),
     Need("fc-list", "fontconfig", "fontconfig", "fontconfig", "fontconfig"),
     Need("/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf", "fonts-dejavu-core"),
     Need("bwrap", "bubblewrap", "bubblewrap", "bubblewrap", "bubblewrap"),
@@ -98,10 +120,16 @@ TESTING = (
     Need("import", "imagemagick", "ImageMagick", "imagemagick", "ImageMagick"),
     Need("patch", "patch", "patch", "patch", "patch"),
     Need(
-        "desktop-file-validate", "desktop-file-utils", "desktop-file-utils", "desktop-file-utils", "desktop-file-utils"
+        "desktop-file-validate",
+        "desktop-file-utils",
+        "desktop-file-utils",
+        "desktop-file-utils",
+        "desktop-file-utils",
     ),
     Need("cc", "gcc", "gcc", "gcc", "gcc"),
-    Need("initdb", "postgresql", "postgresql-server", "postgresql", "postgresql-server", "postgresql"),
+    Need(
+        "initdb", "postgresql", "postgresql-server", "postgresql", "postgresql-server", "postgresql"
+    ),
     Need("pgbouncer", "pgbouncer", "pgbouncer", "pgbouncer", "pgbouncer", "pgbouncer"),
     Need("/usr/include/stdio.h", "libc6-dev", "glibc-devel", "glibc", "glibc-devel"),
 )
@@ -115,11 +143,15 @@ def plyvel_has_a_wheel() -> bool:
 
 
 def leveldb() -> tuple[Need, ...]:
-    """What building plyvel takes; nothing where it comes built, or on Windows, where there is no system's LevelDB."""
+    """What building plyvel takes; nothing where it comes built, or on Windows, where
+    there is no system's LevelDB.
+    """
     if plyvel_has_a_wheel() or sys.platform == "win32":
         return ()
     roots = ("/usr", "/usr/local", "/opt/homebrew")
-    header = next((f"{r}/include/leveldb/db.h" for r in roots if Path(r, "include/leveldb/db.h").exists()), "")
+    header = next(
+        (f"{r}/include/leveldb/db.h" for r in roots if Path(r, "include/leveldb/db.h").exists()), ""
+    )
     own = Path(sysconfig.get_path("include"), "Python.h")
     return (
         Need(header or "/usr/include/leveldb/db.h", "libleveldb-dev", "leveldb-devel", "leveldb", "leveldb-devel", "leveldb"),
@@ -136,12 +168,18 @@ def provide(needs: Iterable[Need]) -> bool:
     tool = next((tool for tool in INSTALL if shutil.which(tool)), None)
     packages = sorted({need.package(tool) for need in missing} - {""}) if tool else []
     if tool is None or not packages:
-        print(f"Missing on this system, please install: {', '.join(need.probe for need in missing)}", flush=True)
+        print(
+            f"Missing on this system, please install: {', '.join(need.probe for need in missing)}",
+            flush=True,
+        )
         return False
     command = [*INSTALL[tool], *packages]
     if tool != "apt-get" or os.geteuid() != 0:
         sudo = [] if tool == "brew" or os.geteuid() == 0 else ["sudo"]
-        print(f"Missing on this system. This installs it:\n  {' '.join([*sudo, *command])}", flush=True)
+        print(
+            f"Missing on this system. This installs it:\n  {' '.join([*sudo, *command])}",
+            flush=True,
+        )
         return False
     return _apt(command)
 
@@ -151,8 +189,15 @@ def _apt(command: list[str]) -> bool:
     print(f"Installing from the system: {' '.join(command[4:])}", flush=True)
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     for step in (["apt-get", "update"], command):
-        done = subprocess.run(step, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+        done = subprocess.run(
+            step, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
+        )
         if done.returncode:
-            print(done.stdout.decode(errors="replace"), f"This failed: {' '.join(step)}", sep="\n", flush=True)
+            print(
+                done.stdout.decode(errors="replace"),
+                f"This failed: {' '.join(step)}",
+                sep="\n",
+                flush=True,
+            )
             return False
     return True

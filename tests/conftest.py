@@ -1,9 +1,11 @@
 """What holds for every test: a home of its own, no network beyond this machine, and no surprises.
 
-The login shell is `sh`: what a developer's own shell reads first may take seconds each time, or never end.
+The login shell is `sh`: what a developer's own shell reads first may take seconds each
+time, or never end.
 
-A test fails on a log record of WARNING or above, and on a warning of Qt, that it did not announce with `expect`; and
-on any attempt to reach another machine. Random examples are the same on every run.
+A test fails on a log record of WARNING or above, and on a warning of Qt, that it did
+not announce with `expect`; and on any attempt to reach another machine. Random examples
+are the same on every run.
 """
 
 from __future__ import annotations
@@ -24,14 +26,18 @@ from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
-os.environ["PYTHON_KEYRING_BACKEND"] = "keyring.backends.fail.Keyring"  # the developer's own keys are out of reach
-# The developer's own bus is out of reach, too. Without an address, each screen would start a bus that stays.
+os.environ["PYTHON_KEYRING_BACKEND"] = (
+    "keyring.backends.fail.Keyring"  # the developer's own keys are out of reach
+)
+# The developer's own bus is out of reach, too. Without an address, each screen would
+# start a bus that stays.
 os.environ["DBUS_SESSION_BUS_ADDRESS"] = "unix:path=/nowhere"
 os.environ["SHELL"] = "/bin/sh"
 for variable in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
     os.environ.pop(variable, None)
     os.environ.pop(variable.lower(), None)
-# Constants of the modules that happen to be loaded would be tried as well: other ones with every order of the tests.
+# Constants of the modules that happen to be loaded would be tried as well: other ones
+# with every order of the tests.
 vars(providers)["_get_local_constants"] = lambda: providers._local_constants
 settings.register_profile(
     "same on every run",
@@ -44,7 +50,9 @@ settings.register_profile(
 settings.load_profile("same on every run")
 
 # What Qt says on the offscreen platform whatever a program does.
-QT_ALWAYS_SAYS = re.compile(r"does not support propagateSizeHints|does not support raise\(\)|does not support grabbing")
+QT_ALWAYS_SAYS = re.compile(
+    r"does not support propagateSizeHints|does not support raise\(\)|does not support grabbing"
+)
 
 
 class Surprises(logging.Handler):
@@ -63,7 +71,11 @@ class Surprises(logging.Handler):
         self.said.append(words)
 
     def unexpected(self) -> list[str]:
-        return [words for words in self.said if not any(pattern.search(words) for pattern in self.expected)]
+        return [
+            words
+            for words in self.said
+            if not any(pattern.search(words) for pattern in self.expected)
+        ]
 
 
 SURPRISES = Surprises()
@@ -71,7 +83,11 @@ Expect = Callable[[str], None]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--seconds", type=float, help="start no further test after so long, and say how many were left")
+    parser.addoption(
+        "--seconds",
+        type=float,
+        help="start no further test after so long, and say how many were left",
+    )
 
 
 class TimeBox:
@@ -105,7 +121,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Nothing of the tests is garbage while they are collected, which each worker does anew for all of them."""
+    """Nothing of the tests is garbage while they are collected, which each worker does
+    anew for all of them.
+    """
     gc.disable()
     try:
         return (yield)
@@ -114,7 +132,9 @@ def pytest_collection() -> Iterator[None]:
 
 
 def pytest_collection_finish() -> None:
-    """The modules and twelve thousand tests stay to the end: no collection of garbage needs to look through them again."""
+    """The modules and twelve thousand tests stay to the end: no collection of garbage
+    needs to look through them again.
+    """
     gc.collect()
     gc.freeze()
 
@@ -189,7 +209,9 @@ def _listen_to_qt() -> None:
     from PySide6.QtCore import QMessageLogContext, QtMsgType, qInstallMessageHandler
 
     def hear(kind: QtMsgType, _context: QMessageLogContext, words: str) -> None:
-        if kind not in {QtMsgType.QtDebugMsg, QtMsgType.QtInfoMsg} and not QT_ALWAYS_SAYS.search(words):
+        if kind not in {QtMsgType.QtDebugMsg, QtMsgType.QtInfoMsg} and not QT_ALWAYS_SAYS.search(
+            words
+        ):
             SURPRISES.hear(f"Qt: {words}")
 
     qInstallMessageHandler(hear)

@@ -1,4 +1,6 @@
-"""What is cancelled while it waits, at each place where it does: nothing may be left that nobody knows of."""
+"""What is cancelled while it waits, at each place where it does: nothing may be left
+that nobody knows of.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def _cut(work: Coroutine[Any, Any, Any], at: int) -> Generator[Any, Any, Any]:
 
 
 async def cut_everywhere(making: Making, after: Callable[[], Coroutine[Any, Any, None]]) -> Any:
-    """What `making` makes when it is let alone; before that it is cut off at every place, and `after` looks what is left."""
+    """What `making` makes when it is let alone; before that it is cut off at every
+    place, and `after` looks what is left.
+    """
     for at in count(1):
 
         async def one(at: int = at) -> Any:

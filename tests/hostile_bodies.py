@@ -1,4 +1,5 @@
-"""Hostile bodies of messages, from a seed: every coding nested in every other, bombs, damage, and names of codings that mislead.
+"""Hostile bodies of messages, from a seed: every coding nested in every other, bombs,
+damage, and names of codings that mislead.
 
 python -m tests.faults.bodies [--bodies 1000] [--seed 1]
 """
@@ -88,4 +89,6 @@ def _spoiled(chance: random.Random, content: bytes, names: list[str]) -> bytes:
 
 
 def _misnamed(chance: random.Random, names: list[str]) -> list[str]:
-    return chance.choice((names, names[:-1], [*names, *names], names[::-1], [*names, "br"], ["gzip"] * 40, ["gzip"]))
+    return chance.choice(
+        (names, names[:-1], [*names, *names], names[::-1], [*names, "br"], ["gzip"] * 40, ["gzip"])
+    )

@@ -1,17 +1,17 @@
-"""Measures how well names and lines explain themselves: `python -m tests.naming` prints the table.
+"""Measures how well names explain themselves: `python -m tests.naming` prints the table.
 
-Each function counts once. A method that implements a method of a Protocol, or overrides one of a base class in the package, is the same
-function as that one. A method that overrides one of a library's class, and a name like `__init__`, were not ours to choose: neither counts.
+Each function counts once. A method that implements a method of a Protocol, or overrides
+one of a base class in the package, is the same function as that one. A method that
+overrides one of a library's class, and a name like `__init__`, were not ours to choose:
+neither counts.
 """
 
 from __future__ import annotations
 
 import ast
 import importlib
-import io
 import itertools
 import re
-import tokenize
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -19,29 +19,18 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "helix_desktop"
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
-_NOT_CODE = {
-    tokenize.COMMENT,
-    tokenize.NL,
-    tokenize.NEWLINE,
-    tokenize.INDENT,
-    tokenize.DEDENT,
-    tokenize.ENCODING,
-    tokenize.ENDMARKER,
-}
 
 
 @dataclass(frozen=True, kw_only=True)
 class NamingFigures:
-    """The figures of one package. Those that end in `percent` are shares of definitions, not of different names."""
+    """The figures of one package. Those that end in `percent` are shares of
+    definitions, not of different names.
+    """
 
     functions_in_one_file_percent: float
     one_word_functions_percent: float
     shared_class_names_percent: float
-    classes_over_30_methods: int
     file_names_twice: int
-    comments_per_100_lines: float
-    line_width_90th_percentile: int
-    lines_of_code: int
 
 
 @dataclass(eq=False)
@@ -60,13 +49,17 @@ class _ParsedPackage:
     classes: dict[str, _PackageClass] = field(default_factory=dict)
     definitions: list[tuple[str, str, _PackageClass | None]] = field(default_factory=list)
     """Name, module, and the class of a method."""
-    _members: dict[_PackageClass, tuple[Mapping[str, _Function], frozenset[str]]] = field(default_factory=dict)
+    _members: dict[_PackageClass, tuple[Mapping[str, _Function], frozenset[str]]] = field(
+        default_factory=dict
+    )
 
     def members(self, owner: _PackageClass) -> tuple[Mapping[str, _Function], frozenset[str]]:
         """The methods and the attributes of a class and its bases here."""
         if owner not in self._members:
             line = list(_with_bases(self, owner))
-            methods = {name: method for each in reversed(line) for name, method in each.methods.items()}
+            methods = {
+                name: method for each in reversed(line) for name, method in each.methods.items()
+            }
             self._members[owner] = methods, frozenset().union(*(each.attributes for each in line))
         return self._members[owner]
 
@@ -88,19 +81,17 @@ def _measure(parsed: _ParsedPackage) -> NamingFigures:
         homes[name].add(module)
     class_names = Counter(each.name for each in parsed.classes.values())
     file_names = Counter(path.name for path in parsed.sources if path.name != "__init__.py")
-    widths = sorted(len(line) for text in parsed.sources.values() for line in text.splitlines() if line.strip())
-    code, comments = (sum(counts) for counts in zip(*map(_count_lines, parsed.sources.values()), strict=True))
     return NamingFigures(
-        functions_in_one_file_percent=_percent(sum(len(homes[name]) == 1 for name, _ in functions), len(functions)),
-        one_word_functions_percent=_percent(sum(_is_one_word(name) for name, _ in functions), len(functions)),
+        functions_in_one_file_percent=_percent(
+            sum(len(homes[name]) == 1 for name, _ in functions), len(functions)
+        ),
+        one_word_functions_percent=_percent(
+            sum(_is_one_word(name) for name, _ in functions), len(functions)
+        ),
         shared_class_names_percent=_percent(
             sum(count for count in class_names.values() if count > 1), class_names.total()
         ),
-        classes_over_30_methods=sum(len(each.methods) > 30 for each in parsed.classes.values()),
         file_names_twice=sum(count > 1 for count in file_names.values()),
-        comments_per_100_lines=_percent(comments, code),
-        line_width_90th_percentile=widths[len(widths) * 9 // 10],
-        lines_of_code=code,
     )
 
 
@@ -108,7 +99,10 @@ def _shared_functions(parsed: _ParsedPackage) -> Mapping[str, Sequence[str]]:
     homes: dict[str, set[str]] = defaultdict(set)
     for name, module in _own_functions(parsed):
         homes[name].add(module)
-    shared = sorted((item for item in homes.items() if len(item[1]) > 1), key=lambda item: (-len(item[1]), item[0]))
+    shared = sorted(
+        (item for item in homes.items() if len(item[1]) > 1),
+        key=lambda item: (-len(item[1]), item[0]),
+    )
     return {name: sorted(modules) for name, modules in shared}
 
 
@@ -125,18 +119,24 @@ def _parse_package(package: Path) -> _ParsedPackage:
 
 def _imported_names(tree: ast.Module, module: str) -> Mapping[str, str]:
     """What each name of this module stands for, by the names of the modules it comes from."""
-    names = {each.name: f"{module}.{each.name}" for each in tree.body if isinstance(each, ast.ClassDef)}
+    names = {
+        each.name: f"{module}.{each.name}" for each in tree.body if isinstance(each, ast.ClassDef)
+    }
     for node in _statements(tree):
         if isinstance(node, ast.ImportFrom) and node.module:
             names |= {each.asname or each.name: f"{node.module}.{each.name}" for each in node.names}
         elif isinstance(node, ast.Import):
             whole = {each.asname: each.name for each in node.names if each.asname}
-            names |= whole | {first: first for each in node.names if (first := each.name.split(".")[0])}
+            names |= whole | {
+                first: first for each in node.names if (first := each.name.split(".")[0])
+            }
     return names
 
 
 def _statements(node: ast.AST) -> Iterator[ast.AST]:
-    """Every statement, however deep: a walk through all expressions as well takes five times as long."""
+    """Every statement, however deep: a walk through all expressions as well takes five
+    times as long.
+    """
     for name in ("body", "orelse", "finalbody", "handlers", "cases"):
         for each in getattr(node, name, ()):
             yield each
@@ -151,9 +151,13 @@ def _collect_definitions(
             known = parsed.classes[f"{outer}.{node.name}"] = _read_class(node, module, names)
             for method in known.methods.values():
                 parsed.definitions.append((method.name, module, known))
-                _collect_definitions(parsed, method, module, f"{outer}.{node.name}.{method.name}", names)
+                _collect_definitions(
+                    parsed, method, module, f"{outer}.{node.name}.{method.name}", names
+                )
             inner = [each for each in node.body if not isinstance(each, _Function)]
-            _collect_definitions(parsed, ast.Module(inner, []), module, f"{outer}.{node.name}", names)
+            _collect_definitions(
+                parsed, ast.Module(inner, []), module, f"{outer}.{node.name}", names
+            )
         elif isinstance(node, _Function):
             parsed.definitions.append((node.name, module, None))
             _collect_definitions(parsed, node, module, f"{outer}.{node.name}", names)
@@ -165,7 +169,9 @@ def _read_class(node: ast.ClassDef, module: str, names: Mapping[str, str]) -> _P
     bases = [_full_name(base, names) for base in node.bases]
     methods = {each.name: each for each in node.body if isinstance(each, _Function)}
     declared = {
-        each.target.id for each in node.body if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)
+        each.target.id
+        for each in node.body
+        if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)
     }
     stored = {
         each.attr
@@ -196,7 +202,11 @@ def _own_functions(parsed: _ParsedPackage) -> Iterator[tuple[str, str]]:
     """Name and module of every function whose name was chosen here, each once."""
     protocols = [each for each in parsed.classes.values() if each.is_protocol]
     structural = {
-        each: [protocol for protocol in protocols if protocol is not each and _implements(parsed, each, protocol)]
+        each: [
+            protocol
+            for protocol in protocols
+            if protocol is not each and _implements(parsed, each, protocol)
+        ]
         for each in parsed.classes.values()
         if not each.is_protocol
     }
@@ -204,7 +214,8 @@ def _own_functions(parsed: _ParsedPackage) -> Iterator[tuple[str, str]]:
         if name.startswith("__") and name.endswith("__"):
             continue
         if owner is None or not (
-            _is_inherited(parsed, owner, name) or any(name in each.methods for each in structural.get(owner, ()))
+            _is_inherited(parsed, owner, name)
+            or any(name in each.methods for each in structural.get(owner, ()))
         ):
             yield name, module
 
@@ -239,7 +250,8 @@ def _implements(parsed: _ParsedPackage, owner: _PackageClass, protocol: _Package
         and wanted.keys() <= held | mine.keys()
         and needed <= held | mine.keys()
         and all(
-            (name in held and _is_property(method)) or (name in mine and _signature(mine[name]) == _signature(method))
+            (name in held and _is_property(method))
+            or (name in mine and _signature(mine[name]) == _signature(method))
             for name, method in wanted.items()
         )
     )
@@ -257,24 +269,18 @@ def _is_property(method: _Function) -> bool:
 
 
 def _signature(method: _Function) -> Sequence[str]:
-    """What tells whether two methods are meant to be one: the names of the arguments, in their order."""
+    """What tells whether two methods are meant to be one: the names of the arguments,
+    in their order.
+    """
     arguments = method.args
-    return [each.arg for each in itertools.chain(arguments.posonlyargs, arguments.args, arguments.kwonlyargs)]
+    return [
+        each.arg
+        for each in itertools.chain(arguments.posonlyargs, arguments.args, arguments.kwonlyargs)
+    ]
 
 
 def _is_one_word(name: str) -> bool:
     return not re.search(r"_|[a-z][A-Z]", name.strip("_"))
-
-
-def _count_lines(text: str) -> tuple[int, int]:
-    """Lines that hold code, docstrings among them, and comments."""
-    code: set[int] = set()
-    comments = 0
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        comments += token.type == tokenize.COMMENT
-        if token.type not in _NOT_CODE:
-            code.update(range(token.start[0], token.end[0] + 1))
-    return len(code), comments
 
 
 def _percent(part: int, whole: int) -> float:

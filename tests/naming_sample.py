@@ -1,8 +1,11 @@
-"""Draws functions and comments for a reader who does not know the program: `python -m tests.naming_sample SEED [PACKAGE]`.
+"""Draws functions and comments for a reader who does not know the program: `python -m
+tests.naming_sample SEED [PACKAGE]`.
 
-The reader says from name and signature alone what a function does, and what a comment means; a judge with the code decides. The seed is
-committed before anybody looks, so that nobody can choose what is drawn: those of 25 November 2026 are 61126, 61127 and 61128. One reader
-read all three, and one judge called 91, 91 and 92 of 100 functions right. That of 26 November 2026 is 61226:
+The reader says from name and signature alone what a function does, and what a comment
+means; a judge with the code decides. The seed is committed before anybody looks, so
+that nobody can choose what is drawn: those of 25 November 2026 are 61126, 61127 and
+61128. One reader read all three, and one judge called 91, 91 and 92 of 100 functions
+right. That of 26 November 2026 is 61226:
 88 of 100 functions of ours and 90 of 100 of qutebrowser, which the reader knew, were called right, and 98 of 100 comments.
 """
 
@@ -28,7 +31,10 @@ def functions(package: Path) -> Iterator[tuple[str, str]]:
         for owner, node in _with_owner(ast.parse(path.read_text("utf-8")), ""):
             if not (node.name.startswith("__") and node.name.endswith("__")):
                 bare = type(node)(**{**node.__dict__, "body": [], "decorator_list": []})
-                yield f"{path.relative_to(package)}:{node.lineno}", f"{owner}{ast.unparse(bare).strip().rstrip(':')}"
+                yield (
+                    f"{path.relative_to(package)}:{node.lineno}",
+                    f"{owner}{ast.unparse(bare).strip().rstrip(':')}",
+                )
 
 
 def comments(package: Path) -> Iterator[tuple[str, str]]:
@@ -40,10 +46,15 @@ def comments(package: Path) -> Iterator[tuple[str, str]]:
                 ("# noqa", "# type:", "# fmt:", "# ruff:", "#!")
             ):
                 lines = text.splitlines()[token.start[0] - 1 : token.start[0] + 1]
-                yield f"{path.relative_to(package)}:{token.start[0]}", "\n".join(line.strip() for line in lines)
+                yield (
+                    f"{path.relative_to(package)}:{token.start[0]}",
+                    "\n".join(line.strip() for line in lines),
+                )
 
 
-def _with_owner(node: ast.AST, owner: str) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+def _with_owner(
+    node: ast.AST, owner: str
+) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
             yield owner, child

@@ -1,7 +1,8 @@
-"""Judges whether a provider would accept a request: a second opinion on the engine's rules, which are not used here.
+"""Judges whether a provider would accept a request: a second opinion on the engine's
+rules, which are not used here.
 
-The request is flattened to OpenAI's list of messages and read as a provider reads it. Anthropic also
-demands that roles alternate and that the user is first and last.
+The request is flattened to OpenAI's list of messages and read as a provider reads it.
+Anthropic also demands that roles alternate and that the user is first and last.
 """
 
 import itertools
@@ -25,7 +26,11 @@ class FlatMessage:
 def find_complaints(request: Request) -> list[str]:
     """Return why a provider would refuse the request, or nothing if it is legal."""
     flat = list(flatten_request(request))
-    return [*_complaints_about_roles(request), *_complaints_about_contents(flat), *_complaints_about_results(flat)]
+    return [
+        *_complaints_about_roles(request),
+        *_complaints_about_contents(flat),
+        *_complaints_about_results(flat),
+    ]
 
 
 def flatten_request(request: Request) -> Iterator[FlatMessage]:
@@ -33,10 +38,16 @@ def flatten_request(request: Request) -> Iterator[FlatMessage]:
     for message in request.messages:
         texts = "".join(part.text for part in message.parts if isinstance(part, Text))
         if message.role is Role.ASSISTANT:
-            yield FlatMessage("assistant", texts, tuple(part for part in message.parts if isinstance(part, ToolCall)))
+            yield FlatMessage(
+                "assistant",
+                texts,
+                tuple(part for part in message.parts if isinstance(part, ToolCall)),
+            )
             continue
         yield from (
-            FlatMessage("tool", part.text, answers=part.call) for part in message.parts if isinstance(part, ToolResult)
+            FlatMessage("tool", part.text, answers=part.call)
+            for part in message.parts
+            if isinstance(part, ToolResult)
         )
         pictures = sum(isinstance(part, Image) for part in message.parts)
         if texts or pictures or not any(isinstance(part, ToolResult) for part in message.parts):
@@ -60,7 +71,11 @@ def _complaints_about_contents(flat: list[FlatMessage]) -> Iterator[str]:
         if not message.text.strip() and not message.calls and not message.pictures:
             yield f"message {number} of the {message.role} is empty"
         for call in message.calls:
-            if not call.id or not call.name or not isinstance(parse_json_or_none(call.arguments), dict):
+            if (
+                not call.id
+                or not call.name
+                or not isinstance(parse_json_or_none(call.arguments), dict)
+            ):
                 yield f"message {number} has a call that is not well formed"
 
 

@@ -1,4 +1,6 @@
-"""A real session of the built-in scripted model on the tour's folder, for tests that need a conversation with everything in it."""
+"""A real session of the built-in scripted model on the tour's folder, for tests that
+need a conversation with everything in it.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,8 @@ class ClockWithoutPauses:
 
 
 async def run_tour_session(bench: Workbench) -> Session:
-    """A tour of the tools, more large outputs, a handover, its undo and redo, and a recall behind it.
+    """A tour of the tools, more large outputs, a handover, its undo and redo, and a
+    recall behind it.
 
     What is allowed for it, and that its questions are answered, ends with it.
     """

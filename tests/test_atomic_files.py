@@ -40,7 +40,8 @@ def test_what_is_written_stands_there_to_the_byte(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "error", "why"), [("too much", StoreFailed, "No space"), ("\udcff", InvalidInput, "UTF-8")]
+    ("text", "error", "why"),
+    [("too much", StoreFailed, "No space"), ("\udcff", InvalidInput, "UTF-8")],
 )
 def test_what_cannot_be_written_leaves_all_as_it_was(
     text: str, error: type[Exception], why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -83,7 +84,9 @@ CHANGES: Mapping[str, tuple[str, Callable[[Path], object]]] = {
     ),
     "providers.toml": (
         '[provider.theirs]\nkind = "openai-chat"\n',
-        lambda folder: ConfiguredProviders(folder / "providers.toml").save_provider(PRESETS["anthropic"]),
+        lambda folder: ConfiguredProviders(folder / "providers.toml").save_provider(
+            PRESETS["anthropic"]
+        ),
     ),
     "workspace.toml": (
         'name = "x"\ntheirs = 1\n',
@@ -100,7 +103,9 @@ CHANGES: Mapping[str, tuple[str, Callable[[Path], object]]] = {
 
 @of_posix
 @pytest.mark.parametrize("name", CHANGES)
-def test_what_two_programs_change_in_a_file_at_the_same_time_is_all_there(name: str, tmp_path: Path) -> None:
+def test_what_two_programs_change_in_a_file_at_the_same_time_is_all_there(
+    name: str, tmp_path: Path
+) -> None:
     theirs, change = CHANGES[name]
     path = tmp_path / name
     if name == "workspace.toml":
@@ -158,12 +163,16 @@ def test_the_rights_are_those_it_had_or_the_users_alone(tmp_path: Path) -> None:
 
 
 def test_a_program_that_is_killed_leaves_nothing(tmp_path: Path) -> None:
-    """Where the system knows files without a name; elsewhere what is left is found once it is old."""
+    """Where the system knows files without a name; elsewhere what is left is found once
+    it is old.
+    """
     script = (
         "import os, sys; from pathlib import Path; from helix_desktop.atomic_files import ReplacementFile\n"
         "beside = ReplacementFile(Path(sys.argv[1]) / 'export'); beside.file.write(b'x' * 100_000); beside.file.flush(); os._exit(9)"
     )
-    assert subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=False).returncode == 9
+    assert (
+        subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=False).returncode == 9
+    )
     left = list(tmp_path.iterdir())
     if sys.platform == "linux":
         assert left == []
@@ -177,7 +186,9 @@ def test_only_what_is_old_and_named_so_is_left_over(tmp_path: Path) -> None:
         (tmp_path / name).touch()
         if not name.startswith(".new"):
             os.utime(tmp_path / name, (0, 0))
-    assert [path.name for path in atomic_files.find_abandoned_files(tmp_path)] == [".a.toml-0123abcd"]
+    assert [path.name for path in atomic_files.find_abandoned_files(tmp_path)] == [
+        ".a.toml-0123abcd"
+    ]
 
 
 @of_posix
@@ -206,7 +217,11 @@ def test_no_settings_file_is_waited_for_or_read_without_an_end(tmp_path: Path) -
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "zeros").symlink_to("/dev/zero")
     (tmp_path / "large").write_bytes(b"x" * 100)
-    for name, why in (("pipe", "not a regular file"), ("zeros", "not a regular file"), ("large", "larger")):
+    for name, why in (
+        ("pipe", "not a regular file"),
+        ("zeros", "not a regular file"),
+        ("large", "larger"),
+    ):
         with pytest.raises(InvalidInput, match=why):
             atomic_files.read_small_file(tmp_path / name, most=50)
     assert atomic_files.read_small_file(tmp_path / "large") == b"x" * 100

@@ -26,14 +26,22 @@ async def answer(scope: dict[str, Any], receive: Any, send: Any) -> None:
         event = await receive()
         taken, more = taken + len(event.get("body", b"")), event.get("more_body", False)
     text = f"{taken} bytes".encode()
-    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % len(text))]})
+    await send(
+        {
+            "type": "http.response.start",
+            "status": 200,
+            "headers": [(b"content-length", b"%d" % len(text))],
+        }
+    )
     await send({"type": "http.response.body", "body": text})
 
 
 @asynccontextmanager
 async def connected() -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     sock = listen_on_loopback(0)
-    config = uvicorn.Config(answer, http=BoundedHttpProtocol, log_config=None, lifespan="off", ws="none")
+    config = uvicorn.Config(
+        answer, http=BoundedHttpProtocol, log_config=None, lifespan="off", ws="none"
+    )
     server = uvicorn.Server(config)
     serving = asyncio.get_running_loop().create_task(server.serve(sockets=[sock]))
     reader, writer = await asyncio.open_connection("127.0.0.1", sock.getsockname()[1])
@@ -43,7 +51,9 @@ async def connected() -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.Strea
     await serving
 
 
-@pytest.mark.parametrize("endless", [b"a" * 1_000, b"a: b\r\n" * 200], ids=["one header", "many headers"])
+@pytest.mark.parametrize(
+    "endless", [b"a" * 1_000, b"a: b\r\n" * 200], ids=["one header", "many headers"]
+)
 async def test_endless_headers_are_refused(endless: bytes) -> None:
     async with connected() as (reader, writer):
         writer.write(BEGIN + b"X: ")
@@ -81,6 +91,7 @@ def test_every_server_of_the_program_reads_headers_through_it() -> None:
         (file.relative_to(package).as_posix(), "http=BoundedHttpProtocol" in ast.unparse(node))
         for file in package.rglob("*.py")
         for node in ast.walk(ast.parse(file.read_text("utf-8")))
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("uvicorn.Config", "uvicorn.run", "Config")
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func) in ("uvicorn.Config", "uvicorn.run", "Config")
     }
     assert calls == {("gateway/gateway_server.py", True), ("mcp_server/mcp_over_http.py", True)}

@@ -68,11 +68,13 @@ def workspace(helix: Helix, tmp_path: Path) -> str:
     return helix("workspace", "new", "Work", "--folder", tmp_path).out.strip()
 
 
-# --- cache ----------------------------------------------------------------------------------------------------------
+# --- cache
 
 
 @pytest.mark.parametrize("content", CONTENTS.values(), ids=CONTENTS)
-def test_what_was_put_comes_out_byte_for_byte(helix: Helix, workspace: str, tmp_path: Path, content: bytes) -> None:
+def test_what_was_put_comes_out_byte_for_byte(
+    helix: Helix, workspace: str, tmp_path: Path, content: bytes
+) -> None:
     source, target = tmp_path / "source", tmp_path / "target"
     source.write_bytes(content)
     said = helix("cache", "put", "--workspace", workspace, source)
@@ -85,20 +87,32 @@ def test_what_was_put_comes_out_byte_for_byte(helix: Helix, workspace: str, tmp_
 def test_through_pipes_as_well(workspace: str, name: str) -> None:
     content = CONTENTS[name]
     put = subprocess.run(
-        [*PROGRAM, "cache", "put", "-w", workspace, "-"], input=content, capture_output=True, check=True
+        [*PROGRAM, "cache", "put", "-w", workspace, "-"],
+        input=content,
+        capture_output=True,
+        check=True,
     )
     digest = put.stdout.decode().strip()
-    got = subprocess.run([*PROGRAM, "cache", "get", "-w", workspace, digest], capture_output=True, check=True)
+    got = subprocess.run(
+        [*PROGRAM, "cache", "get", "-w", workspace, digest], capture_output=True, check=True
+    )
     assert got.stdout == content
 
 
-def test_a_workspace_is_named_or_numbered_in_any_case(helix: Helix, workspace: str, tmp_path: Path) -> None:
+def test_a_workspace_is_named_or_numbered_in_any_case(
+    helix: Helix, workspace: str, tmp_path: Path
+) -> None:
     (tmp_path / "a").write_text("a")
-    assert [helix("cache", "put", "-w", name, tmp_path / "a").code for name in (workspace, "Work", "WORK")] == [0, 0, 0]
+    assert [
+        helix("cache", "put", "-w", name, tmp_path / "a").code
+        for name in (workspace, "Work", "WORK")
+    ] == [0, 0, 0]
     assert helix("cache", "stats", "-w", "work", "--json").json["entries"] == 1
 
 
-def test_list_search_and_stats_for_people_and_programs(helix: Helix, workspace: str, tmp_path: Path) -> None:
+def test_list_search_and_stats_for_people_and_programs(
+    helix: Helix, workspace: str, tmp_path: Path
+) -> None:
     for name in ("one.log", "two.log"):
         (tmp_path / name).write_text(f"the kettle of {name} boils\n")
         helix("cache", "put", "-w", workspace, tmp_path / name)
@@ -109,15 +123,21 @@ def test_list_search_and_stats_for_people_and_programs(helix: Helix, workspace: 
     assert (len(shortened.out.splitlines()), "1 more" in shortened.err) == (1, True)
     found = helix("cache", "search", "-w", workspace, "two.log", "kettle", "--json").json
     assert (found[0]["source"], found[0]["line"]) == ("two.log", 1)
-    assert len(helix("cache", "search", "-w", workspace, "kettle", "--limit", 0, "--json").json) == 2
+    assert (
+        len(helix("cache", "search", "-w", workspace, "kettle", "--limit", 0, "--json").json) == 2
+    )
     assert helix("cache", "search", "-w", workspace, "teapot").code == 1
     assert "entries" in helix("cache", "stats", "-w", workspace).out
 
 
-def test_a_cache_beyond_its_limit_is_said_and_left_alone(helix: Helix, workspace: str, tmp_path: Path) -> None:
+def test_a_cache_beyond_its_limit_is_said_and_left_alone(
+    helix: Helix, workspace: str, tmp_path: Path
+) -> None:
     (tmp_path / "a").write_bytes(random.Random(7).randbytes(5000))
     assert helix("cache", "put", "-w", workspace, tmp_path / "a").err == "", "there is no limit"
-    settings = program_folders.find_program_folders().workspaces_folder / workspace / "workspace.toml"
+    settings = (
+        program_folders.find_program_folders().workspaces_folder / workspace / "workspace.toml"
+    )
     settings.write_text(settings.read_text() + "\n[limits]\ncache_bytes = 2000\n")
     (tmp_path / "b").write_bytes(random.Random(8).randbytes(3000))
     said = helix("cache", "put", "-w", workspace, tmp_path / "b")
@@ -125,7 +145,11 @@ def test_a_cache_beyond_its_limit_is_said_and_left_alone(helix: Helix, workspace
     assert "6,002 bytes over its limit of 2,000 bytes" in said.err
     assert f"cache collect --workspace {workspace} --to 2000" in said.err
     figures = helix("cache", "stats", "-w", workspace, "--json")
-    assert (figures.json["limit"], figures.json["over_limit"], figures.json["entries"]) == (2000, 6002, 2)
+    assert (figures.json["limit"], figures.json["over_limit"], figures.json["entries"]) == (
+        2000,
+        6002,
+        2,
+    )
     assert "6,002 bytes over its limit" in figures.err
     collected = helix("cache", "collect", "-w", workspace, "--to", 2000)
     assert "Removed 0 entries" in collected.out
@@ -134,9 +158,9 @@ def test_a_cache_beyond_its_limit_is_said_and_left_alone(helix: Helix, workspace
 
 async def thrown_away(workspace: str) -> None:
     """Two conversations, one of them in the trash."""
-    opened = await AllWorkspaces(program_folders.find_program_folders().workspaces_folder).open_stored_workspace(
-        workspace
-    )
+    opened = await AllWorkspaces(
+        program_folders.find_program_folders().workspaces_folder
+    ).open_stored_workspace(workspace)
     for name in ("kept", "thrown away"):
         stored = await opened.cache.store_content(name.encode() * 100, EntryOrigin("shell"))
         await opened.journal.append_to_journal(
@@ -146,7 +170,9 @@ async def thrown_away(workspace: str) -> None:
     await opened.aclose()
 
 
-def test_the_trash_of_conversations_is_emptied_when_one_says_so(helix: Helix, workspace: str) -> None:
+def test_the_trash_of_conversations_is_emptied_when_one_says_so(
+    helix: Helix, workspace: str
+) -> None:
     asyncio.run(thrown_away(workspace))
     assert helix("workspace", "empty-trash", "--sideways", workspace).code == 2
     asked = helix("workspace", "empty-trash", workspace, "--json")
@@ -156,7 +182,11 @@ def test_the_trash_of_conversations_is_emptied_when_one_says_so(helix: Helix, wo
     assert "Nothing was changed. To confirm, add --yes.\n" in said.err
     assert helix("workspace", "show", workspace, "--json").json["conversations"] == 2
     removed = helix("workspace", "empty-trash", "work", "--yes", "--json").json
-    assert (removed["conversations"], removed["entries"], removed["bytes"] > 0) == (["thrown away"], 1, True)
+    assert (removed["conversations"], removed["entries"], removed["bytes"] > 0) == (
+        ["thrown away"],
+        1,
+        True,
+    )
     shown = helix("workspace", "show", workspace, "--json").json
     assert (shown["conversations"], shown["entries"]) == (1, 1)
     nothing = helix("workspace", "empty-trash", workspace)
@@ -183,15 +213,22 @@ def test_get_as_json_holds_text_or_base64(helix: Helix, workspace: str, tmp_path
     for name, content in (("t", "täxt".encode()), ("b", b"\xff\x00")):
         (tmp_path / name).write_bytes(content)
     digests = [helix("cache", "put", "-w", workspace, tmp_path / name).out.strip() for name in "tb"]
-    described = [helix("cache", "get", "-w", workspace, digest, "--json").json for digest in digests]
+    described = [
+        helix("cache", "get", "-w", workspace, digest, "--json").json for digest in digests
+    ]
     assert (described[0]["text"], described[1]["base64"]) == ("täxt", "/wA=")
 
 
-def test_verify_names_what_is_damaged_and_collect_makes_room(helix: Helix, workspace: str, tmp_path: Path) -> None:
+def test_verify_names_what_is_damaged_and_collect_makes_room(
+    helix: Helix, workspace: str, tmp_path: Path
+) -> None:
     (tmp_path / "a").write_bytes(random.Random(5).randbytes(200_000))
     digest = helix("cache", "put", "-w", workspace, tmp_path / "a").out.strip()
     assert helix("cache", "verify", "-w", workspace, "--json").json["entries"] == 1
-    assert helix("cache", "collect", "-w", workspace, "--json").json == {"removed": 0, "bytes": 0}, "put by hand stays"
+    assert helix("cache", "collect", "-w", workspace, "--json").json == {
+        "removed": 0,
+        "bytes": 0,
+    }, "put by hand stays"
     largest = max(
         (program_folders.find_program_folders().workspaces_folder / workspace / "cache").iterdir(),
         key=lambda path: path.stat().st_size,
@@ -223,7 +260,9 @@ def test_verify_names_what_is_damaged_and_collect_makes_room(helix: Helix, works
     ],
 )  # fmt: skip
 @pytest.mark.usefixtures("workspace")
-def test_errors_are_a_sentence_on_stderr(helix: Helix, arguments: list[str], code: int, words: str) -> None:
+def test_errors_are_a_sentence_on_stderr(
+    helix: Helix, arguments: list[str], code: int, words: str
+) -> None:
     said = helix(*arguments)
     assert (said.code, said.out) == (code, "")
     assert words in said.err
@@ -237,7 +276,9 @@ def test_a_search_for_a_byte_that_is_no_utf_8_finds_nothing(helix: Helix, worksp
     assert said.err.startswith("Nothing ")
 
 
-def test_a_get_that_fails_leaves_the_file_that_was_there(helix: Helix, workspace: str, tmp_path: Path) -> None:
+def test_a_get_that_fails_leaves_the_file_that_was_there(
+    helix: Helix, workspace: str, tmp_path: Path
+) -> None:
     target = tmp_path / "precious"
     target.write_text("precious")
     assert helix("cache", "get", "-w", workspace, "abcdef", "-o", target).code == 1
@@ -248,10 +289,14 @@ def test_a_get_that_fails_leaves_the_file_that_was_there(helix: Helix, workspace
 def test_what_reads_only_the_beginning_is_no_error(workspace: str, tmp_path: Path) -> None:
     (tmp_path / "big").write_bytes(os.urandom(4_000_000))
     put = subprocess.run(
-        [*PROGRAM, "cache", "put", "-w", workspace, str(tmp_path / "big")], capture_output=True, check=True
+        [*PROGRAM, "cache", "put", "-w", workspace, str(tmp_path / "big")],
+        capture_output=True,
+        check=True,
     )
     digest = put.stdout.decode().strip()
-    with subprocess.Popen([*PROGRAM, "cache", "get", "-w", workspace, digest], stdout=-1, stderr=-1) as got:
+    with subprocess.Popen(
+        [*PROGRAM, "cache", "get", "-w", workspace, digest], stdout=-1, stderr=-1
+    ) as got:
         assert got.stdout is not None
         assert got.stderr is not None
         got.stdout.read(10)
@@ -260,33 +305,52 @@ def test_what_reads_only_the_beginning_is_no_error(workspace: str, tmp_path: Pat
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a full device")
-@pytest.mark.parametrize("arguments", [["mcp", "install", "-w", "Work"], ["workspace", "list"], ["doctor"]])
+@pytest.mark.parametrize(
+    "arguments", [["mcp", "install", "-w", "Work"], ["workspace", "list"], ["doctor"]]
+)
 def test_an_output_that_is_full_is_a_sentence(workspace: str, arguments: list[str]) -> None:
     with open("/dev/full", "wb") as full:  # noqa: PTH123
         buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
-        ran = subprocess.run([*PROGRAM, *arguments], stdout=full, stderr=-1, check=False, env=buffered)
+        ran = subprocess.run(
+            [*PROGRAM, *arguments], stdout=full, stderr=-1, check=False, env=buffered
+        )
     assert ran.returncode == 1
     assert len(ran.stderr.splitlines()) == 1, ran.stderr.decode()
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="there a folder somebody is in cannot be removed")
+@pytest.mark.skipif(
+    sys.platform == "win32", reason="there a folder somebody is in cannot be removed"
+)
 @pytest.mark.parametrize(
     "arguments",
-    [["ask", "hello"], ["workspace", "new", "X", "--folder", "."], ["--home", "here", "workspace", "list"]],
+    [
+        ["ask", "hello"],
+        ["workspace", "new", "X", "--folder", "."],
+        ["--home", "here", "workspace", "list"],
+    ],
 )
 def test_in_a_folder_that_was_removed_that_is_said(tmp_path: Path, arguments: list[str]) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
-    program = [sys.executable, "-c", f"import os; os.rmdir({str(gone)!r}); from helix_desktop.cli import main; "]
+    program = [
+        sys.executable,
+        "-c",
+        f"import os; os.rmdir({str(gone)!r}); from helix_desktop.cli import main; ",
+    ]
     program[2] += f"raise SystemExit(main({arguments!r}))"
     ran = subprocess.run(program, cwd=gone, capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stdout) == (1, "")
-    assert ran.stderr == "The folder you are in no longer exists. Change to another one and try again.\n"
+    assert (
+        ran.stderr
+        == "The folder you are in no longer exists. Change to another one and try again.\n"
+    )
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks Linux for a process's memory")
 def test_a_large_file_never_stands_in_memory(workspace: str, tmp_path: Path) -> None:
-    """What the process holds itself, not the pages of files the kernel may take back at any time."""
+    """What the process holds itself, not the pages of files the kernel may take back at
+    any time.
+    """
     source, target = tmp_path / "large", tmp_path / "back"
     with source.open("wb") as file:
         for number in range(64):
@@ -314,7 +378,7 @@ def _peak(command: list[str]) -> int:
     return most
 
 
-# --- beside a running program ----------------------------------------------------------------------------------------
+# --- beside a running program
 
 
 async def test_every_command_works_beside_the_owner(helix: Helix, tmp_path: Path) -> None:
@@ -329,7 +393,9 @@ async def test_every_command_works_beside_the_owner(helix: Helix, tmp_path: Path
         assert put == (0, hashlib.sha256(content).hexdigest().encode() + b"\n", b"")
         digest = put[1].decode().strip()
         assert await _elsewhere("cache", "get", "-w", "open", digest[:10]) == (0, content, b"")
-        assert await _elsewhere("cache", "get", "-w", "open", digest, "-o", str(tmp_path / "got")) == (0, b"", b"")
+        assert await _elsewhere(
+            "cache", "get", "-w", "open", digest, "-o", str(tmp_path / "got")
+        ) == (0, b"", b"")
         assert (tmp_path / "got").read_bytes() == content
         code, out, err = await _elsewhere("cache", "get", "-w", "open", "beef00")
         assert (code, out, b"begins with beef00" in err) == (1, b"", True)
@@ -348,7 +414,9 @@ async def test_every_command_works_beside_the_owner(helix: Helix, tmp_path: Path
 async def test_a_home_named_from_another_folder_is_meant_as_seen_from_there(tmp_path: Path) -> None:
     where = program_folders.find_program_folders(tmp_path / "home")
     workspaces = workspace_access.open_all_workspaces(where)
-    workspace = await workspaces.open_stored_workspace(workspaces.create_stored_workspace("Open", tmp_path).id)
+    workspace = await workspaces.open_stored_workspace(
+        workspaces.create_stored_workspace("Open", tmp_path).id
+    )
     serving = await workspace_access.listen_for_commands(workspace, where)
     where.window_state_path.write_text('{"history": ["my long secret"]}')
     forget = ("forget", "-w", "open", "--text", "my long secret", "--yes")
@@ -363,7 +431,9 @@ async def test_a_home_named_from_another_folder_is_meant_as_seen_from_there(tmp_
 async def _elsewhere(
     *arguments: str, given: bytes = b"", folder: Path | None = None
 ) -> tuple[int | None, bytes, bytes]:
-    process = await asyncio.create_subprocess_exec(*PROGRAM, *arguments, stdin=-1, stdout=-1, stderr=-1, cwd=folder)
+    process = await asyncio.create_subprocess_exec(
+        *PROGRAM, *arguments, stdin=-1, stdout=-1, stderr=-1, cwd=folder
+    )
     out, err = await process.communicate(given)
     return process.returncode, out, err
 
@@ -373,7 +443,9 @@ async def test_an_owner_that_does_not_answer_is_named(
 ) -> None:
     monkeypatch.setattr(workspace_access, "PATIENCE", 0.1)
     workspaces = workspace_access.open_all_workspaces(program_folders.find_program_folders())
-    workspace = await workspaces.open_stored_workspace(workspaces.create_stored_workspace("Open", tmp_path).id)
+    workspace = await workspaces.open_stored_workspace(
+        workspaces.create_stored_workspace("Open", tmp_path).id
+    )
     try:
         said = await asyncio.to_thread(helix, "cache", "stats", "-w", "Open")
     finally:
@@ -384,25 +456,33 @@ async def test_an_owner_that_does_not_answer_is_named(
 
 def test_many_commands_at_once_all_get_through(workspace: str) -> None:
     commands = [
-        subprocess.Popen([*PROGRAM, "cache", "put", "-w", workspace, "-"], stdin=-1, stdout=-1, stderr=-1)
+        subprocess.Popen(
+            [*PROGRAM, "cache", "put", "-w", workspace, "-"], stdin=-1, stdout=-1, stderr=-1
+        )
         for _ in range(6)
     ]
     said = [command.communicate(str(number).encode()) for number, command in enumerate(commands)]
     assert [err for _, err in said] == [b""] * 6
-    assert [out.decode().strip() for out, _ in said] == [hashlib.sha256(str(n).encode()).hexdigest() for n in range(6)]
+    assert [out.decode().strip() for out, _ in said] == [
+        hashlib.sha256(str(n).encode()).hexdigest() for n in range(6)
+    ]
 
 
-# --- workspace, and the rest -----------------------------------------------------------------------------------------
+# --- workspace, and the rest
 
 
-def test_a_workspace_from_new_to_the_trash_and_back(helix: Helix, workspace: str, tmp_path: Path) -> None:
+def test_a_workspace_from_new_to_the_trash_and_back(
+    helix: Helix, workspace: str, tmp_path: Path
+) -> None:
     assert helix("workspace", "rename", "Work", "Thesis").code == 0
     assert helix("workspace", "colour", "Thesis", "#123456", "--json").json["colour"] == "#123456"
     shown = helix("workspace", "show", "Thesis", "--json").json
     assert (shown["id"], shown["roots"], shown["entries"]) == (workspace, [str(tmp_path)], 0)
     assert helix("workspace", "trash", "Thesis").code == 0
     assert helix("workspace", "list", "--json").json == []
-    assert [one["id"] for one in helix("workspace", "list", "--trash", "--json").json] == [workspace]
+    assert [one["id"] for one in helix("workspace", "list", "--trash", "--json").json] == [
+        workspace
+    ]
     assert helix("workspace", "restore", "Thesis").code == 0
     assert workspace in helix("workspace", "list").out
 
@@ -428,10 +508,16 @@ def test_home_moves_everything(helix: Helix, tmp_path: Path) -> None:
 
 def test_a_home_that_is_no_folder_is_refused(helix: Helix, tmp_path: Path) -> None:
     (tmp_path / "main.py").write_text("print()\n")
-    for home, defect in ((tmp_path / "main.py", "is not a folder"), (tmp_path / "main.py" / "a", "cannot be created")):
+    for home, defect in (
+        (tmp_path / "main.py", "is not a folder"),
+        (tmp_path / "main.py" / "a", "cannot be created"),
+    ):
         said = helix("--home", home, "workspace", "list")
         assert (said.code, said.out) == (2, "")
-        assert f"{home} {defect}. Choose another folder with --home DIR, or set HELIX_HOME." in said.err
+        assert (
+            f"{home} {defect}. Choose another folder with --home DIR, or set HELIX_HOME."
+            in said.err
+        )
     assert helix("--home", tmp_path / "new", "workspace", "list").code == 0
     said = helix(tmp_path / "nowhere")  # a folder to open
     assert (said.code, said.err) == (2, f"{tmp_path / 'nowhere'} does not exist.\n")
@@ -448,7 +534,9 @@ def test_version_and_help(helix: Helix) -> None:
     assert "Exit codes" in helix("--help").out
 
 
-def test_without_a_display_the_window_says_so_in_one_line(helix: Helix, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_display_the_window_says_so_in_one_line(
+    helix: Helix, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for variable in ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM"):
         monkeypatch.delenv(variable, raising=False)
     for arguments in ([], ["helix://workspace/x"]):
@@ -464,7 +552,9 @@ def test_where_qt_lacks_a_library_the_window_says_so_in_one_line(tmp_path: Path)
     environment = {**os.environ, "QT_QPA_PLATFORM": "offscreen"}
     starting = "import helix_desktop, runpy, sys; sys.path.insert(0, sys.argv.pop()); runpy.run_module('helix_desktop', run_name='__main__')"
     command = [sys.executable, "-c", starting, str(tmp_path)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=False, timeout=60
+    )
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
     assert done.stderr.startswith("The window could not be opened: ")
     assert done.stderr.endswith(": helix-desktop doctor\n")
@@ -475,7 +565,9 @@ def test_doctor_finds_this_installation_sound(helix: Helix, workspace: str, tmp_
     findings = said.json
     assert [finding for finding in findings if finding["state"] == "bad"] == []
     assert said.code == 0
-    assert {"Python", "LevelDB", "Encodings", "Workspace Work"} <= {finding["what"] for finding in findings}
+    assert {"Python", "LevelDB", "Encodings", "Workspace Work"} <= {
+        finding["what"] for finding in findings
+    }
     assert "Read the report before" in helix("doctor", "-o", tmp_path / "report").out
     report = json.loads((tmp_path / "report").read_text())
     assert report["program"] == __version__
@@ -497,8 +589,14 @@ def test_diagnostics_that_found_no_room_are_not_said_to_be_written(
 @pytest.mark.parametrize(
     ("number", "words"),
     [
-        (errno.EROFS, "/home/x/run: Read-only file system. Make the folder writable, or start the program with"),
-        (errno.EACCES, "/home/x/run: Permission denied. Make the folder writable, or start the program with"),
+        (
+            errno.EROFS,
+            "/home/x/run: Read-only file system. Make the folder writable, or start the program with",
+        ),
+        (
+            errno.EACCES,
+            "/home/x/run: Permission denied. Make the folder writable, or start the program with",
+        ),
         (errno.ENOSPC, "The disk is full"),
     ],
 )
@@ -515,12 +613,15 @@ def test_a_disk_that_takes_nothing_is_said_in_a_sentence(
 
 
 def test_the_command_line_starts_without_the_heavy_libraries() -> None:
-    script = (
-        "import sys; from helix_desktop import cli; cli.main(['workspace', 'list']); print(*sys.modules, sep='\\n')"
+    script = "import sys; from helix_desktop import cli; cli.main(['workspace', 'list']); print(*sys.modules, sep='\\n')"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.splitlines())
-    assert loaded & {"PySide6", "mcp", "httpx", "keyring", "openai", "pygments", "markdown_it"} == set()
+    assert (
+        loaded & {"PySide6", "mcp", "httpx", "keyring", "openai", "pygments", "markdown_it"}
+        == set()
+    )
 
 
 def test_a_folder_is_opened_in_the_window_and_a_command_stays_a_command(
@@ -538,7 +639,11 @@ def test_a_folder_is_opened_in_the_window_and_a_command_stays_a_command(
     assert cli.main(["."]) == 0
     assert cli.main(["--home", "h", "./replay"]) == 0
     assert cli.main(["helix:workspace/x"]) == 0
-    assert opened == [(None, str(tmp_path)), (Path("h"), str(tmp_path / "replay")), (None, "helix:workspace/x")]
+    assert opened == [
+        (None, str(tmp_path)),
+        (Path("h"), str(tmp_path / "replay")),
+        (None, "helix:workspace/x"),
+    ]
     with pytest.raises(SystemExit):
         cli.main(["replay"])
     with pytest.raises(SystemExit):

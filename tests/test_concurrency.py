@@ -98,10 +98,14 @@ async def test_a_bug_is_logged_with_its_trace_and_reported(expect: Expect) -> No
 async def test_what_hangs_is_left_behind_after_its_limit() -> None:
     release = threading.Event()
     with pytest.raises(TimeoutError):
-        await asyncio.wait_for(concurrency.run_on_detached_thread(release.wait, name="deaf keyring"), 0.01)
+        await asyncio.wait_for(
+            concurrency.run_on_detached_thread(release.wait, name="deaf keyring"), 0.01
+        )
     release.set()
     assert await concurrency.run_on_detached_thread(lambda: 42, name="quick") == 42
-    with pytest.raises(BaseException, match="panic"):  # what a Rust extension raises is not an Exception
+    with pytest.raises(
+        BaseException, match="panic"
+    ):  # what a Rust extension raises is not an Exception
         await concurrency.run_on_detached_thread(_panic, name="panicking")
 
 
@@ -111,7 +115,9 @@ def _panic() -> None:
 
 def test_threads_and_pools_are_named() -> None:
     names: list[str] = []
-    concurrency.start_thread(lambda: names.append(threading.current_thread().name), name="alone").join()
+    concurrency.start_thread(
+        lambda: names.append(threading.current_thread().name), name="alone"
+    ).join()
     with concurrency.create_thread_pool("stores", threads=1) as pool:
         names.append(pool.submit(lambda: threading.current_thread().name).result())
     assert names == ["alone", "stores_0"]
@@ -164,14 +170,18 @@ async def test_what_cannot_be_made_is_said_and_nothing_is_ended() -> None:
         raise AssertionError(process)
 
     with pytest.raises(FileNotFoundError):
-        await concurrency.finish_even_if_cancelled(asyncio.create_subprocess_exec("/no such folder/program"), end)
+        await concurrency.finish_even_if_cancelled(
+            asyncio.create_subprocess_exec("/no such folder/program"), end
+        )
 
 
 @pytest.mark.parametrize("turns", range(4))
 async def test_a_cancellation_that_comes_as_the_work_ends_is_not_lost(turns: int) -> None:
     """As it is by `asyncio.wait_for` of Python 3.11."""
     woken = asyncio.Event()
-    waiting = OwnedTasks("test").spawn_task(concurrency.wait_with_limit(woken.wait(), 60), name="wait")
+    waiting = OwnedTasks("test").spawn_task(
+        concurrency.wait_with_limit(woken.wait(), 60), name="wait"
+    )
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     woken.set()

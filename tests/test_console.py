@@ -14,7 +14,9 @@ from helix_desktop.console import PIECE, Terminal
 from helix_desktop.errors import InvalidInput, NotFound, StoreFailed
 
 
-async def test_a_source_is_read_piece_by_piece_and_a_target_appears_at_the_end(tmp_path: Path) -> None:
+async def test_a_source_is_read_piece_by_piece_and_a_target_appears_at_the_end(
+    tmp_path: Path,
+) -> None:
     source, target = tmp_path / "source", tmp_path / "target"
     content = os.urandom(2 * PIECE + 1)
     source.write_bytes(content)
@@ -28,7 +30,9 @@ async def test_a_source_is_read_piece_by_piece_and_a_target_appears_at_the_end(t
     assert sizes == [PIECE, PIECE, 1]
 
 
-async def test_after_an_error_the_old_target_stands_and_nothing_lies_beside_it(tmp_path: Path) -> None:
+async def test_after_an_error_the_old_target_stands_and_nothing_lies_beside_it(
+    tmp_path: Path,
+) -> None:
     target = tmp_path / "target"
     target.write_text("old")
     with pytest.raises(ZeroDivisionError), Terminal(target=target) as console:  # noqa: PT012 - the block is what fails
@@ -40,7 +44,9 @@ async def test_after_an_error_the_old_target_stands_and_nothing_lies_beside_it(t
 
 @pytest.mark.skipif(sys.platform == "win32", reason="rights of POSIX")
 async def test_a_target_can_be_read_by_its_user_only(tmp_path: Path) -> None:
-    """The defect: `workspace export` wrote whole histories that everybody on the computer could read."""
+    """The defect: `workspace export` wrote whole histories that everybody on the
+    computer could read.
+    """
     for there in (False, True):
         with Terminal(target=tmp_path / "target") as console:
             await console.write_output(b"history")
@@ -113,14 +119,18 @@ async def test_without_standard_output_lines_are_for_nobody_and_content_is_not_d
         await Terminal().write_output(b"content")
 
 
-@pytest.mark.skipif(not Path("/proc/self").exists(), reason="a folder nobody can write to, root included")
+@pytest.mark.skipif(
+    not Path("/proc/self").exists(), reason="a folder nobody can write to, root included"
+)
 def test_a_folder_that_takes_no_file_is_said() -> None:
     with pytest.raises(InvalidInput, match="/proc/none cannot be written"):
         Terminal(target=Path("/proc/none"))
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a folder cannot be opened there")
-async def test_an_input_that_is_a_folder_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_input_that_is_a_folder_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = os.open(tmp_path, os.O_RDONLY)
     with os.fdopen(os.dup(os.open(os.devnull, os.O_RDONLY)), "r") as given:
         os.dup2(folder, given.fileno())

@@ -8,7 +8,12 @@ import zlib
 import pytest
 import zstandard
 
-from helix_desktop.decompression import BodyDecompressor, DecodedTooLarge, UnreadableCoding, decompress_body
+from helix_desktop.decompression import (
+    BodyDecompressor,
+    DecodedTooLarge,
+    UnreadableCoding,
+    decompress_body,
+)
 from tests.hostile_bodies import CODINGS, hostile_body
 
 LIMIT = 1 << 20
@@ -23,7 +28,10 @@ def test_every_coding_within_every_other_is_undone(inner: str, outer: str, step:
     if "ZSTD" in (inner, outer):
         return  # asks for a window of 128 MB: see below
     body = BodyDecompressor(f"{inner}, {outer}", LIMIT)
-    assert b"".join(body.decode_piece(content[at : at + step]) for at in range(0, len(content), step)) == SAID
+    assert (
+        b"".join(body.decode_piece(content[at : at + step]) for at in range(0, len(content), step))
+        == SAID
+    )
 
 
 def test_what_is_past_the_limit_is_not_made() -> None:
@@ -44,7 +52,12 @@ def test_a_frame_that_asks_for_more_memory_than_the_standard_allows_is_refused()
 
 @pytest.mark.parametrize(
     ("encoding", "words"),
-    [("br", "'br' is not read"), ("gzip, br", "'br'"), ("compress", "'compress'"), ("gzip," * 5, "compressed 5 times")],
+    [
+        ("br", "'br' is not read"),
+        ("gzip, br", "'br'"),
+        ("compress", "'compress'"),
+        ("gzip," * 5, "compressed 5 times"),
+    ],
 )
 def test_a_coding_that_is_not_read_gets_a_sentence(encoding: str, words: str) -> None:
     with pytest.raises(UnreadableCoding, match=words):
@@ -64,9 +77,14 @@ def test_damage_and_endless_empty_members_get_a_sentence() -> None:
 
 
 def test_members_one_after_the_other_and_padding_are_read() -> None:
-    assert decompress_body(gzip.compress(b"a") + gzip.compress(b"b") + bytes(9), "gzip", LIMIT) == b"ab"
+    assert (
+        decompress_body(gzip.compress(b"a") + gzip.compress(b"b") + bytes(9), "gzip", LIMIT)
+        == b"ab"
+    )
     assert decompress_body(zlib.compress(b"a") + b"left over", "deflate", LIMIT) == b"a"
-    assert decompress_body(zlib.compress(b"a")[:-2], "deflate", LIMIT) == b"a"  # cut short: what there is
+    assert (
+        decompress_body(zlib.compress(b"a")[:-2], "deflate", LIMIT) == b"a"
+    )  # cut short: what there is
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -81,7 +99,12 @@ def test_a_hostile_body_takes_no_more_memory_and_time_than_its_limits(seed: int)
     except DecodedTooLarge:
         assert body.plain is None or len(body.plain) > LIMIT or len(body.content) > LIMIT
     except UnreadableCoding:
-        assert body.plain is None or "ZSTD" in body.encoding or len(body.plain) > LIMIT or b"\x1f\x8b" in body.plain[:2]
+        assert (
+            body.plain is None
+            or "ZSTD" in body.encoding
+            or len(body.plain) > LIMIT
+            or b"\x1f\x8b" in body.plain[:2]
+        )
     finally:
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()

@@ -1,4 +1,6 @@
-"""The written pages name only modules and folders that exist, so that a reader finds what they are sent to."""
+"""The written pages name only modules and folders that exist, so that a reader finds
+what they are sent to.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ DOTTED = re.compile(r"`(helix_desktop(?:\.[a-z_]+)+)`")
 
 
 def list_paths() -> set[str]:
-    """Every Python file and package folder, each with a slash in front, so that an end of a path is a whole name."""
+    """Every Python file and package folder, each with a slash in front, so that an end
+    of a path is a whole name.
+    """
     found: set[str] = set()
     for top in ("helix_desktop", "tests", "packaging", "resources"):
         for path in (ROOT / top).rglob("*"):
@@ -28,7 +32,11 @@ def list_paths() -> set[str]:
 
 def find_missing_paths(text: str, paths: set[str]) -> list[str]:
     named = [*MODULE.findall(text), *(folder.rstrip("/") for folder in FOLDER.findall(text))]
-    missing = [name for name in named if name not in NOT_OURS and not any(path.endswith("/" + name) for path in paths)]
+    missing = [
+        name
+        for name in named
+        if name not in NOT_OURS and not any(path.endswith("/" + name) for path in paths)
+    ]
     for name in DOTTED.findall(text):
         path = "/" + name.replace(".", "/")
         if path not in paths and f"{path}.py" not in paths:
@@ -42,5 +50,7 @@ def test_every_module_and_folder_named_in_a_page_exists(page: str) -> None:
 
 
 def test_what_is_missing_is_named() -> None:
-    text = "`store/` `cli.py`, `store/gone.py`, `lost/` and `helix_desktop.cli`, `helix_desktop.lost`"
+    text = (
+        "`store/` `cli.py`, `store/gone.py`, `lost/` and `helix_desktop.cli`, `helix_desktop.lost`"
+    )
     assert find_missing_paths(text, list_paths()) == ["helix_desktop.lost", "lost", "store/gone.py"]

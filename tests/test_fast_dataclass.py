@@ -35,7 +35,9 @@ OPTIONS = [{}, {"slots": True}, {"frozen": True}, {"frozen": True, "slots": True
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_a_value_is_made_compared_shown_and_changed_as_the_librarys(options: dict[str, bool]) -> None:
+def test_a_value_is_made_compared_shown_and_changed_as_the_librarys(
+    options: dict[str, bool],
+) -> None:
     ours, theirs = both(lambda declare: point(declare, **options))
 
     def answers(kind: Any) -> list[object]:
@@ -115,7 +117,12 @@ def test_a_class_without_fields_and_one_that_holds_itself() -> None:
 
         ring = Ring()
         ring.next = ring
-        return [Empty() == Empty(), hash(Empty()) == hash(Empty()), repr(Empty())[-7:], repr(ring).count("Ring")]
+        return [
+            Empty() == Empty(),
+            hash(Empty()) == hash(Empty()),
+            repr(Empty())[-7:],
+            repr(ring).count("Ring"),
+        ]
 
     ours, theirs = both(declare)
     assert ours == theirs
@@ -135,4 +142,6 @@ class Holder:
 
 def test_a_value_can_be_pickled_and_copied() -> None:
     for value in (Packed(1, (2,)), Holder(3, held=(Packed(1), Packed(2, (3,))))):
-        assert pickle.loads(pickle.dumps(value)) == copy.deepcopy(value) == copy.copy(value) == value  # noqa: S301 -- our own
+        assert (
+            pickle.loads(pickle.dumps(value)) == copy.deepcopy(value) == copy.copy(value) == value  # noqa: S301 -- our own
+        )

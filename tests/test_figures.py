@@ -1,4 +1,6 @@
-"""The figures of the help and of the README are those that were measured last; and what makes them."""
+"""The figures of the help and of the README are those that were measured last; and what
+makes them.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,16 @@ from tests.benchmarks import adapted, figures, fleet, report
 from tests.benchmarks.__main__ import benchmarks
 from tests.benchmarks.row import Figure, Row, fit, shown
 
-ROW = Row("put", "µs", Figure(2, 1, 3, 5), {"lmdb": Figure(4, 4, 4)}, "≤ 3 µs", met=True, series="put", at=10)
+ROW = Row(
+    "put",
+    "µs",
+    Figure(2, 1, 3, 5),
+    {"lmdb": Figure(4, 4, 4)},
+    "≤ 3 µs",
+    met=True,
+    series="put",
+    at=10,
+)
 
 
 def test_the_page_of_the_help_is_what_was_measured_last() -> None:
@@ -18,7 +29,9 @@ def test_the_page_of_the_help_is_what_was_measured_last() -> None:
 
 
 def test_the_readme_quotes_what_was_measured_last() -> None:
-    assert figures.block(figures.README.read_text(encoding="utf-8")) == figures.quotes(figures.last())
+    assert figures.block(figures.README.read_text(encoding="utf-8")) == figures.quotes(
+        figures.last()
+    )
 
 
 def test_the_window_appears_about_as_fast_as_a_bare_one() -> None:
@@ -34,7 +47,9 @@ def test_the_page_on_a_fleet_is_computed_from_what_was_measured_last() -> None:
 
 def test_every_run_that_is_kept_says_on_what_machine_with_what_load() -> None:
     for run in figures.last():
-        assert {"date", "processor", "python", "load at the start"} <= set(run["machine"]), run["name"]
+        assert {"date", "processor", "python", "load at the start"} <= set(run["machine"]), run[
+            "name"
+        ]
         assert run["rows"]
 
 
@@ -49,7 +64,8 @@ def test_a_fit_finds_the_power(power: float, factor: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "words"), [(0, "0"), (0.01234, "0.0123"), (1.234, "1.23"), (12.34, "12.3"), (1234.5, "1,234")]
+    ("value", "words"),
+    [(0, "0"), (0.01234, "0.0123"), (1.234, "1.23"), (12.34, "12.3"), (1234.5, "1,234")],
 )
 def test_three_digits_that_matter_are_shown(value: float, words: str) -> None:
     assert shown(value) == words
@@ -64,7 +80,9 @@ def test_a_table_says_what_is_met_and_what_is_not() -> None:
 
 
 def test_the_page_with_plots_stands_alone() -> None:
-    rows = [Row(f"put at {at}", "µs", Figure(at, at, at), series="put", at=at) for at in (10, 100, 1000)]
+    rows = [
+        Row(f"put at {at}", "µs", Figure(at, at, at), series="put", at=at) for at in (10, 100, 1000)
+    ]
     run = {
         "name": "a",
         "measures": "b",
@@ -82,9 +100,17 @@ def test_the_page_with_plots_stands_alone() -> None:
 def test_every_benchmark_is_found_once() -> None:
     names = [one.name for one in benchmarks()]
     assert len(set(names)) == len(names)
-    assert {"growth", "loop", "mcp", "start", "store_put", "store_million", "tokens", "view", "gui_transcript"} <= set(
-        names
-    )
+    assert {
+        "growth",
+        "loop",
+        "mcp",
+        "start",
+        "store_put",
+        "store_million",
+        "tokens",
+        "view",
+        "gui_transcript",
+    } <= set(names)
 
 
 def test_what_the_chat_benchmark_prints_becomes_rows() -> None:
@@ -108,7 +134,9 @@ def test_what_the_store_benchmark_says_becomes_rows() -> None:
     both = {"put": [1.2, 1, 2], "get": [1.6, 1, 2]}
     peers = {name: {"put": [1.0, 1, 1], "get": [1.0, 1, 1]} for name in ("parts", "diskcache")}
     peers["diskcache"] = {"put": [9.0, 9, 9], "get": [9.0, 9, 9]}
-    said = json.dumps({"stores": {"2 KB": {"ours": both, **peers}}, "port": {"through the port": 3.0}})
+    said = json.dumps(
+        {"stores": {"2 KB": {"ours": both, **peers}}, "port": {"through the port": 3.0}}
+    )
     assert [row.met for row in adapted.store_put(said)] == [True, False, None]
 
 
@@ -124,8 +152,14 @@ def test_what_the_policies_say_becomes_rows() -> None:
         "a peer": {**one, "effective": 39},
     }
     named = {**one, "effective": 43, "retention_plain": 0.95}
-    headed = {"layered": {**one, "effective": 50, "head_tokens": 17_000}, "a peer": {**one, "effective": 70}}
-    tables = {"prices": {"layered": one, adapted.NAMED: named, **others}, "more prices": {"layered": one, **others}}
+    headed = {
+        "layered": {**one, "effective": 50, "head_tokens": 17_000},
+        "a peer": {**one, "effective": 70},
+    }
+    tables = {
+        "prices": {"layered": one, adapted.NAMED: named, **others},
+        "more prices": {"layered": one, **others},
+    }
     tables[f"{adapted.HEADS_OF}a peer 2.1"] = headed
     rows = adapted.policies(json.dumps(tables))
     assert [row.name for row in rows if row.met is False] == [

@@ -9,7 +9,9 @@ import pytest
 
 from helix_desktop.folder_trees import delete_folder_tree, list_tree_files
 
-DEEP = 1_050  # Deeper than Python can recurse. With names of four letters, the path is longer than Linux allows.
+# Deeper than Python can recurse. With names of four letters, the path is longer than
+# Linux allows.
+DEEP = 1_050
 
 
 @pytest.fixture
@@ -31,7 +33,9 @@ def deep(tmp_path: Path) -> Iterator[Path]:
 def test_a_folder_of_any_depth_is_listed_as_far_as_paths_reach_and_deleted(deep: Path) -> None:
     (deep / "deep/beside").write_text("text")
     errors: list[OSError] = []
-    assert [path for path, _ in list_tree_files(deep, on_error=errors.append)] == [deep / "deep/beside"]
+    assert [path for path, _ in list_tree_files(deep, on_error=errors.append)] == [
+        deep / "deep/beside"
+    ]
     assert [error.strerror for error in errors] == ["File name too long"]
     delete_folder_tree(deep)
     assert not deep.exists()
@@ -94,7 +98,10 @@ def test_a_pattern_selects_names(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     for name in ("a/one.jsonl", "a/two.txt", "three.jsonl"):
         (tmp_path / name).touch()
-    assert {path.name for path, _ in list_tree_files(tmp_path, "*.jsonl")} == {"one.jsonl", "three.jsonl"}
+    assert {path.name for path, _ in list_tree_files(tmp_path, "*.jsonl")} == {
+        "one.jsonl",
+        "three.jsonl",
+    }
 
 
 def test_a_missing_folder_is_an_error_unless_errors_are_ignored(tmp_path: Path) -> None:

@@ -35,6 +35,8 @@ print(before, resident())
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the C library of Linux")
 def test_what_is_free_between_things_that_stay_is_given_back() -> None:
-    said = subprocess.run([sys.executable, "-c", HOLES], check=True, stdout=-1, text=True, timeout=60).stdout
+    said = subprocess.run(
+        [sys.executable, "-c", HOLES], check=True, stdout=-1, text=True, timeout=60
+    ).stdout
     before, after = map(int, said.split())  # megabytes, of which nearly a hundred were holes
     assert after <= before - 50

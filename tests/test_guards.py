@@ -26,7 +26,10 @@ def test_other_machines_are_out_of_reach_and_this_one_is_not() -> None:
         socket.getaddrinfo("example.org", 80)
     assert len(SURPRISES.reached) == 2
     SURPRISES.reached.clear()
-    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()):
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()),
+    ):
         pass
 
 

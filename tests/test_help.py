@@ -20,20 +20,31 @@ MANUAL = Path(__file__).parent.parent / "packaging/linux/helix-desktop.1"
 
 @pytest.mark.parametrize("page", TRANSLATED, ids=lambda page: f"{page.parent.name}-{page.stem}")
 def test_a_translated_page_has_what_the_english_one_has(page: Path) -> None:
-    """The same headings, lists, tables, pictures and links, and every command, setting and file that it names."""
+    """The same headings, lists, tables, pictures and links, and every command, setting
+    and file that it names.
+    """
 
     def built_of(text: str) -> list[object]:
         blocks = re.findall(r"^```.*?^```", text, re.MULTILINE | re.DOTALL)
         rest = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
         lines = [re.match(r"#+ |- |\d\. |\||$", line) for line in rest.splitlines()]
         shapes = [line[0] if line else "text" for line in lines]
-        return [blocks, shapes, Counter(re.findall(r"\]\((?:\.\./)?([^)]+)\)", rest)), {*re.findall("`[^`]+`", rest)}]
+        return [
+            blocks,
+            shapes,
+            Counter(re.findall(r"\]\((?:\.\./)?([^)]+)\)", rest)),
+            {*re.findall("`[^`]+`", rest)},
+        ]
 
     english = page.parent.parent / page.name
-    assert built_of(page.read_text(encoding="utf-8")) == built_of(english.read_text(encoding="utf-8"))
+    assert built_of(page.read_text(encoding="utf-8")) == built_of(
+        english.read_text(encoding="utf-8")
+    )
     folder = english.parent
     targets = re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8"))
-    assert [one for one in targets if not any((at / one).is_file() for at in (page.parent, folder))] == []
+    assert [
+        one for one in targets if not any((at / one).is_file() for at in (page.parent, folder))
+    ] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -44,7 +55,10 @@ def test_every_link_leads_to_a_page_or_picture(page: Path) -> None:
 
 def test_every_page_can_be_reached_from_the_first() -> None:
     linked = set(
-        re.findall(r"\]\(([^)#]+\.md)\)", (resources.resources_folder() / "help/index.md").read_text(encoding="utf-8"))
+        re.findall(
+            r"\]\(([^)#]+\.md)\)",
+            (resources.resources_folder() / "help/index.md").read_text(encoding="utf-8"),
+        )
     )
     assert linked | {"index.md"} == {page.name for page in PAGES}
 
@@ -52,7 +66,9 @@ def test_every_page_can_be_reached_from_the_first() -> None:
 @pytest.mark.parametrize("page", [*PAGES, README], ids=lambda page: page.stem)
 def test_every_command_shown_is_one(page: Path) -> None:
     shown = re.findall(
-        r"^(?:[^`\n]*\| )?helix-desktop (.+?)(?:  +#.*)?$", page.read_text(encoding="utf-8"), re.MULTILINE
+        r"^(?:[^`\n]*\| )?helix-desktop (.+?)(?:  +#.*)?$",
+        page.read_text(encoding="utf-8"),
+        re.MULTILINE,
     )
     assert shown or page.stem not in {"command-line", "README"}
     for line in shown:
@@ -61,10 +77,13 @@ def test_every_command_shown_is_one(page: Path) -> None:
 
 
 def test_the_folder_of_the_printed_service_is_not_inside_the_programs_own() -> None:
-    """Tools refuse the program's folders: with the work inside HELIX_HOME, each call of each task failed."""
+    """Tools refuse the program's folders: with the work inside HELIX_HOME, each call of
+    each task failed.
+    """
     page = (resources.resources_folder() / "help/workers.md").read_text(encoding="utf-8")
     home, base = (
-        Path(re.findall(f"^{name}=(.+)$", page, re.MULTILINE)[0]) for name in ("HELIX_HOME", "WorkingDirectory")
+        Path(re.findall(f"^{name}=(.+)$", page, re.MULTILINE)[0])
+        for name in ("HELIX_HOME", "WorkingDirectory")
     )
     (work,) = set(re.findall(r"workspace join --folder (\w+) --name", page))
     assert not (base / work).is_relative_to(home)
@@ -79,15 +98,22 @@ def test_the_manual_page_names_every_command_and_its_verbs() -> None:
 
 def test_every_command_but_the_server_can_answer_in_json() -> None:
     nouns = _below(commands.build_command_line_parser())
-    leaves = {f"{noun} {verb}": below for noun in nouns for verb, below in _below(nouns[noun]).items()}
+    leaves = {
+        f"{noun} {verb}": below for noun in nouns for verb, below in _below(nouns[noun]).items()
+    }
     leaves |= {
-        noun: parser for noun, parser in nouns.items() if noun not in ("mcp", "acp", "gateway") and not _below(parser)
+        noun: parser
+        for noun, parser in nouns.items()
+        if noun not in ("mcp", "acp", "gateway") and not _below(parser)
     }
     assert [name for name, parser in leaves.items() if "--json" not in parser.format_help()] == []
 
 
 def _commands() -> dict[str, list[str]]:
-    return {noun: list(_below(parser)) for noun, parser in _below(commands.build_command_line_parser()).items()}
+    return {
+        noun: list(_below(parser))
+        for noun, parser in _below(commands.build_command_line_parser()).items()
+    }
 
 
 def _below(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:

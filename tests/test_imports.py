@@ -1,4 +1,6 @@
-"""What importing does: nothing but defining, and no Qt where there is no window. The contracts are import-linter's."""
+"""What importing does: nothing but defining, and no Qt where there is no window. The
+contracts are import-linter's.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +10,27 @@ import sys
 
 import helix_desktop
 
-MODULES = sorted(each.name for each in pkgutil.walk_packages(helix_desktop.__path__, "helix_desktop."))
+MODULES = sorted(
+    each.name for each in pkgutil.walk_packages(helix_desktop.__path__, "helix_desktop.")
+)
 WINDOW = ("helix_desktop.gui", "helix_desktop.window_start", "helix_desktop.desktop")
 SCRIPTS = ("_worker", ".jail", ".__main__")  # run as programs of their own
 
 
 def _imported(names: list[str], then: str) -> str:
     script = f"import importlib, sys, threading\nfor name in {names!r}: importlib.import_module(name)\n{then}"
-    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.strip()
+    return subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    ).stdout.strip()
 
 
 def test_nothing_outside_the_window_needs_qt() -> None:
     names = [name for name in MODULES if not name.startswith(WINDOW) and not name.endswith(SCRIPTS)]
     assert len(names) > 50
-    loaded = _imported(names, "print(sorted({name.partition('.')[0] for name in sys.modules} & {'PySide6', 'qasync'}))")
+    loaded = _imported(
+        names,
+        "print(sorted({name.partition('.')[0] for name in sys.modules} & {'PySide6', 'qasync'}))",
+    )
     assert loaded == "[]"
 
 
@@ -35,22 +44,43 @@ def test_a_window_without_a_model_carries_nothing_for_requests() -> None:
         "workbench.all_workbenches",
     ]
     heavy = {"httpx", "mcp", "keyring", "rich", "click"}
-    loaded = _imported([f"helix_desktop.{name}" for name in names], f"print(sorted({heavy!r} & set(sys.modules)))")
+    loaded = _imported(
+        [f"helix_desktop.{name}" for name in names], f"print(sorted({heavy!r} & set(sys.modules)))"
+    )
     assert loaded == "[]"
 
 
 def test_a_window_started_by_the_desktop_waits_for_nothing_of_the_commands() -> None:
-    """The desktop's entry runs `helix-desktop`, which took as long as two thirds of a bare window before it asked Qt."""
-    needless = {"asyncio", "argparse", "logging", "tempfile", "helix_desktop.concurrency", "helix_desktop.commands"}
+    """The desktop's entry runs `helix-desktop`, which took as long as two thirds of a
+    bare window before it asked Qt.
+    """
+    needless = {
+        "asyncio",
+        "argparse",
+        "logging",
+        "tempfile",
+        "helix_desktop.concurrency",
+        "helix_desktop.commands",
+    }
     loaded = _imported(
-        ["helix_desktop.cli", "helix_desktop.screen_check"], f"print(sorted({needless!r} & set(sys.modules)))"
+        ["helix_desktop.cli", "helix_desktop.screen_check"],
+        f"print(sorted({needless!r} & set(sys.modules)))",
     )
     assert loaded == "[]"
 
 
 def test_an_agent_waits_for_nothing_of_the_tools_before_the_first_answer_over_mcp() -> None:
-    names = ["commands.mcp_command", "token_counting", "tools.regex_search", "mcp_server.cache_mcp_server"]
-    names += ["mcp_server.mcp_over_console", "mcp_server.cache_operations", "commands.workspace_access"]
+    names = [
+        "commands.mcp_command",
+        "token_counting",
+        "tools.regex_search",
+        "mcp_server.cache_mcp_server",
+    ]
+    names += [
+        "mcp_server.mcp_over_console",
+        "mcp_server.cache_operations",
+        "commands.workspace_access",
+    ]
     needless = {
         "jsonschema",
         "httpx",

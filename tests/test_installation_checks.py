@@ -28,12 +28,17 @@ def no_keyring() -> Keyring:
 
 async def examined(where: ProgramFolders) -> dict[str, DoctorFinding]:
     secrets = SecretStorage(where.key_file, keyring=no_keyring)
-    return {finding.what: finding for finding in reversed(await installation_checks.check_installation(where, secrets))}
+    return {
+        finding.what: finding
+        for finding in reversed(await installation_checks.check_installation(where, secrets))
+    }
 
 
 async def test_a_sound_installation_has_nothing_bad(where: ProgramFolders) -> None:
     findings = await examined(where)
-    assert [finding for finding in findings.values() if finding.state is DoctorFindingState.BAD] == []
+    assert [
+        finding for finding in findings.values() if finding.state is DoctorFindingState.BAD
+    ] == []
     assert findings["Keyring"] == DoctorFinding(
         "Keyring", DoctorFindingState.NOTE, "There is none.", "Choose another way."
     )
@@ -42,7 +47,9 @@ async def test_a_sound_installation_has_nothing_bad(where: ProgramFolders) -> No
 
 async def test_a_cache_beyond_its_limit_is_a_note(where: ProgramFolders, tmp_path: Path) -> None:
     workspaces = AllWorkspaces(where.workspaces_folder)
-    workspace = await workspaces.open_stored_workspace(workspaces.create_stored_workspace("Full", tmp_path).id)
+    workspace = await workspaces.open_stored_workspace(
+        workspaces.create_stored_workspace("Full", tmp_path).id
+    )
     await workspace.cache.store_content(bytes(range(256)), EntryOrigin())
     workspace.change_settings({"limits.cache_bytes": 100})
     await workspace.aclose()
@@ -59,11 +66,14 @@ async def test_what_is_wrong_with_a_workspace_is_named_and_the_others_are_looked
 ) -> None:
     workspaces = AllWorkspaces(where.workspaces_folder)
     sound, mistaken, broken = (
-        workspaces.create_stored_workspace(name, tmp_path) for name in ("Sound", "Mistaken", "Broken")
+        workspaces.create_stored_workspace(name, tmp_path)
+        for name in ("Sound", "Mistaken", "Broken")
     )
     (mistaken.folder / "workspace.toml").write_text("name = \n")
     (broken.folder / "journal.sqlite3").write_bytes(b"this is no database" * 100)
-    busy = await workspaces.open_stored_workspace(workspaces.create_stored_workspace("Busy", tmp_path).id)
+    busy = await workspaces.open_stored_workspace(
+        workspaces.create_stored_workspace("Busy", tmp_path).id
+    )
     findings = await examined(where)
     await busy.aclose()
     assert findings["Workspace Sound"].state is DoctorFindingState.GOOD
@@ -95,7 +105,9 @@ async def test_mistakes_in_the_files_of_providers_and_keys_are_told(where: Progr
     assert str(where.key_file) in bad["Keys"]
 
 
-async def test_a_check_that_fails_itself_is_a_finding(where: ProgramFolders, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_check_that_fails_itself_is_a_finding(
+    where: ProgramFolders, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(installation_checks, "_check_disk_space", lambda _: 1 / 0)
     findings = await examined(where)
     failed = [finding for finding in findings.values() if "ZeroDivisionError" in finding.says]
@@ -107,7 +119,9 @@ async def test_the_library_qt_lacks_is_named_also_in_a_bundle(
     where: ProgramFolders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def load(name: str) -> None:
-        raise OSError(f"Failed to load {name}") from OSError("libGL.so.1: cannot open shared object file")
+        raise OSError(f"Failed to load {name}") from OSError(
+            "libGL.so.1: cannot open shared object file"
+        )
 
     monkeypatch.setattr("ctypes.CDLL", load)
     finding = (await examined(where))["System libraries"]
@@ -120,7 +134,9 @@ def test_the_file_holds_no_key_and_no_name_of_the_home_folder(where: ProgramFold
     where.config.mkdir()
     where.logs.mkdir()
     program_settings.ProgramSettings(where.settings_file).change_setting(program_settings.FONT, key)
-    (where.logs / "helix.log").write_text(json.dumps({"says": f"used {key} in {Path.home()}/x"}) + "\ntorn li")
+    (where.logs / "helix.log").write_text(
+        json.dumps({"says": f"used {key} in {Path.home()}/x"}) + "\ntorn li"
+    )
     redaction = logs.LogRedaction()
     redaction.add_secret_to_redact(key)
     text = installation_checks.build_diagnostics_text(

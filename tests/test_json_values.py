@@ -10,7 +10,11 @@ from helix_desktop import json_values
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 values = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.floats(allow_nan=False, allow_infinity=False) | texts,
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**60), 2**60)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | texts,
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4),
     max_leaves=12,
 )
@@ -22,7 +26,9 @@ def test_a_body_made_item_by_item_is_the_same(body: Any) -> None:
     assert json_values.parse_json(json_values.dump_json_body(body)) == body
 
 
-@pytest.mark.parametrize("text", ["", "{", "NaN", '{"a": Infinity}', "[" * 100_000, '{"a":' * 50_000, "9" * 5000])
+@pytest.mark.parametrize(
+    "text", ["", "{", "NaN", '{"a": Infinity}', "[" * 100_000, '{"a":' * 50_000, "9" * 5000]
+)
 def test_what_is_no_json_is_a_value_error_and_nothing_else(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         json_values.parse_json(text)
@@ -55,7 +61,11 @@ def test_a_path_goes_through_objects_and_lists() -> None:
         == json_values.text_at(["x"], -1)
         == "x"
     )
-    assert json_values.value_at(DOCUMENT, "a", "b", 3) is json_values.value_at(DOCUMENT, "a", "b", -4) is None
+    assert (
+        json_values.value_at(DOCUMENT, "a", "b", 3)
+        is json_values.value_at(DOCUMENT, "a", "b", -4)
+        is None
+    )
     assert json_values.number_at(DOCUMENT, "a", "b", 2) == 3
     assert json_values.objects_at(DOCUMENT, "a", "b") == [{"c": "y"}]
 
@@ -66,12 +76,24 @@ def test_a_value_of_another_shape_is_an_empty_one() -> None:
         assert json_values.text_at(wrong, "t") == json_values.first_text(wrong, "t", "u") == ""
     assert json_values.text_at("abc", 0) == ""
     assert json_values.text_at(DOCUMENT, "n") == json_values.text_at(DOCUMENT, "t", "deeper") == ""
-    assert json_values.list_at({"a": "abc"}, "a") == json_values.objects_at({"a": {"b": 1}}, "a") == []
+    assert (
+        json_values.list_at({"a": "abc"}, "a") == json_values.objects_at({"a": {"b": 1}}, "a") == []
+    )
 
 
 @pytest.mark.parametrize(
     ("given", "read"),
-    [(7, 7), (7.9, 7), (True, 0), (False, 0), (-1, 0), ("7", 0), (float("nan"), 0), (float("inf"), 10**11), (0, 0)],
+    [
+        (7, 7),
+        (7.9, 7),
+        (True, 0),
+        (False, 0),
+        (-1, 0),
+        ("7", 0),
+        (float("nan"), 0),
+        (float("inf"), 10**11),
+        (0, 0),
+    ],
 )
 def test_a_count_is_a_number_that_can_be_counted(given: Any, read: int) -> None:
     assert json_values.number_at({"n": given}, "n") == json_values.number_at(given) == read

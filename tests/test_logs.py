@@ -40,7 +40,11 @@ def lines(file: Path) -> list[dict[str, Any]]:
 def test_a_record_is_one_line_whatever_is_in_it(file: Path) -> None:
     log.info("a line\nand another with %s", "ümlaut")
     (said,) = lines(file)
-    assert (said["level"], said["from"], said["says"]) == ("info", "somewhere", "a line\nand another with ümlaut")
+    assert (said["level"], said["from"], said["says"]) == (
+        "info",
+        "somewhere",
+        "a line\nand another with ümlaut",
+    )
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the profile's own rights hold there")
@@ -48,7 +52,9 @@ def test_only_the_user_can_read_it(file: Path) -> None:
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
-def test_known_secrets_are_blotted_out_wherever_they_stand(file: Path, redaction: LogRedaction, expect: Expect) -> None:
+def test_known_secrets_are_blotted_out_wherever_they_stand(
+    file: Path, redaction: LogRedaction, expect: Expect
+) -> None:
     expect("failed with")
     redaction.add_secret_to_redact('pass"word\\1')
     redaction.add_secret_to_redact("abc")  # too short to be told from a word
@@ -60,7 +66,9 @@ def test_known_secrets_are_blotted_out_wherever_they_stand(file: Path, redaction
     assert "pass" not in text
     (said,) = lines(file)
     assert said["says"] == f"failed with {BLOT}, abc"
-    assert (said["error"], said["words"]) == ("ValueError", ""), "an error may quote what a user wrote"
+    assert (said["error"], said["words"]) == ("ValueError", ""), (
+        "an error may quote what a user wrote"
+    )
     assert said["trace"][0].startswith("test_logs.py:")
 
 
@@ -76,11 +84,15 @@ def test_known_secrets_are_blotted_out_wherever_they_stand(file: Path, redaction
 @pytest.mark.parametrize(
     "around", ["{}", "Authorization: Bearer {}", "https://host/x?key={}&y=1", "http://me:{}@host/"]
 )
-def test_what_looks_like_a_secret_is_blotted_out(redaction: LogRedaction, secret: str, around: str) -> None:
+def test_what_looks_like_a_secret_is_blotted_out(
+    redaction: LogRedaction, secret: str, around: str
+) -> None:
     assert secret not in redaction(around.format(secret))
 
 
-@pytest.mark.parametrize("harmless", ["risk-averse", "task-list of 30 entries", "https://host/path?page=2", "sk-1"])
+@pytest.mark.parametrize(
+    "harmless", ["risk-averse", "task-list of 30 entries", "https://host/path?page=2", "sk-1"]
+)
 def test_words_are_left_alone(redaction: LogRedaction, harmless: str) -> None:
     assert redaction(harmless) == harmless
 
@@ -93,16 +105,23 @@ def test_it_rotates_and_keeps_a_few(tmp_path: Path, redaction: LogRedaction) -> 
     stop()
     logging.getLogger().setLevel(before)
     written = sorted(path.name for path in tmp_path.iterdir())
-    assert written == ["helix.log", *(f"helix.log.{number}" for number in range(1, logs.KEPT_FILES + 1))]
+    assert written == [
+        "helix.log",
+        *(f"helix.log.{number}" for number in range(1, logs.KEPT_FILES + 1)),
+    ]
     assert all(path.stat().st_size <= 1_001_000 for path in tmp_path.iterdir())
 
 
-def test_a_folder_that_cannot_be_written_is_no_reason_not_to_start(tmp_path: Path, redaction: LogRedaction) -> None:
+def test_a_folder_that_cannot_be_written_is_no_reason_not_to_start(
+    tmp_path: Path, redaction: LogRedaction
+) -> None:
     (tmp_path / "logs").write_text("a file is in the way")
     logs.start_logging(tmp_path / "logs", redaction)()
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a file that is always full")
+@pytest.mark.skipif(
+    not Path("/dev/full").exists(), reason="only Linux has a file that is always full"
+)
 def test_a_full_disk_prints_no_traceback_on_the_terminal(
     tmp_path: Path, redaction: LogRedaction, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,4 +1,6 @@
-"""Names and lines explain themselves no worse than they did. Who makes a figure better tightens its limit here."""
+"""Names explain themselves no worse than they did. Who makes a figure better
+tightens its limit here.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +10,11 @@ import pytest
 
 from tests.naming import NamingFigures, list_shared_functions, measure_names
 
-LEAST = {"functions_in_one_file_percent": 96.0, "comments_per_100_lines": 2.3}
+LEAST = {"functions_in_one_file_percent": 96.0}
 MOST = {
     "one_word_functions_percent": 3.0,
     "shared_class_names_percent": 1.0,
-    "classes_over_30_methods": 4,
     "file_names_twice": 0,
-    "line_width_90th_percentile": 101,
-    "lines_of_code": 108_000,
 }
 PACKAGE = {
     "ports.py": """
@@ -63,24 +62,27 @@ def package(tmp_path: Path) -> Path:
 def test_names_are_as_good_as_they_were() -> None:
     figures = measure_names()
     worse = [
-        f"{name}: {getattr(figures, name)} < {limit}" for name, limit in LEAST.items() if getattr(figures, name) < limit
+        f"{name}: {getattr(figures, name)} < {limit}"
+        for name, limit in LEAST.items()
+        if getattr(figures, name) < limit
     ]
     worse += [
-        f"{name}: {getattr(figures, name)} > {limit}" for name, limit in MOST.items() if getattr(figures, name) > limit
+        f"{name}: {getattr(figures, name)} > {limit}"
+        for name, limit in MOST.items()
+        if getattr(figures, name) > limit
     ]
     assert not worse, "Run `python -m tests.naming` and find clearer names."
 
 
-def test_an_implementation_counts_with_its_protocol_and_a_library_s_method_not_at_all(package: Path) -> None:
-    # append and read of the Protocol, sync_to_disk, add_silently, append of sub/files.py, open_all and each
+def test_an_implementation_counts_with_its_protocol_and_a_library_s_method_not_at_all(
+    package: Path,
+) -> None:
+    # append and read of the Protocol, sync_to_disk, add_silently, append of
+    # sub/files.py, open_all and each
     assert list_shared_functions(package) == {"append": ["sample.ports", "sample.sub.files"]}
     assert measure_names(package) == NamingFigures(
         functions_in_one_file_percent=71.4,
         one_word_functions_percent=57.1,
         shared_class_names_percent=40.0,
-        classes_over_30_methods=0,
         file_names_twice=1,
-        comments_per_100_lines=5.3,
-        line_width_90th_percentile=44,
-        lines_of_code=19,
     )

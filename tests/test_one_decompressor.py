@@ -1,4 +1,6 @@
-"""Foreign bytes are decompressed in one place, `decompression.py`, where what comes out is limited: every other way is forbidden."""
+"""Foreign bytes are decompressed in one place, `decompression.py`, where what comes out
+is limited: every other way is forbidden.
+"""
 
 from __future__ import annotations
 
@@ -13,22 +15,28 @@ import helix_desktop
 PACKAGE = Path(helix_desktop.__file__).parent
 # What may stand outside `decompression.py`, by file, with the reason.
 ALLOWED = {
-    "decompression.py": {"zlib", "zstandard", "zipfile", "decompressobj", "decompress", "ZstdDecompressor", "ZipFile"},  # the one place
+    # the one place
+    "decompression.py": {"zlib", "zstandard", "zipfile", "decompressobj", "decompress", "ZstdDecompressor", "ZipFile"},
     "engine/changes/git_patch.py": {"zlib"},  # compresses what goes into a patch
-    "engine/summary_claims.py": {"zlib", "decompress"},  # texts that it compressed itself, a piece of a conversation at a time
-    "gateway/incremental_parsing.py": {"zstandard", "ZstdDecompressor", "decompress"},  # parts of a body that it compressed itself
+    # texts that it compressed itself, a piece of a conversation at a time
+    "engine/summary_claims.py": {"zlib", "decompress"},
+    # parts of a body that it compressed itself
+    "gateway/incremental_parsing.py": {"zstandard", "ZstdDecompressor", "decompress"},
     "store/shared/fact_segments.py": {"zstandard"},  # compresses, and names the error
     "store/shared/content_transfer.py": {"zstandard"},  # compresses, and names the error
     "store/cache_folder.py": {"zstandard"},  # compresses
-    "store/cache_reader.py": {"zstandard", "ZstdDecompressor", "decompress"},  # the program's own chunks, each of one size at most
-    "store/workspace_export.py": {"zlib", "zipfile", "ZipFile"},  # writes an export, and names the errors
+    # the program's own chunks, each of one size at most
+    "store/cache_reader.py": {"zstandard", "ZstdDecompressor", "decompress"},
+    # writes an export, and names the errors
+    "store/workspace_export.py": {"zlib", "zipfile", "ZipFile"},
 }  # fmt: skip
 MODULES = {
     "zlib", "gzip", "bz2", "lzma", "zstandard", "zstd", "brotli", "brotlicffi", "tarfile", "zipfile", "zipimport", "compression",
     "backports", "snappy", "lz4", "isal", "py7zr", "rarfile", "libarchive", "fsspec", "blosc", "lzo", "zopfli", "httpx._decoders",
     "httpx2._decoders",
 }  # fmt: skip
-# Names that decompress, whatever they belong to. The readers of httpx decompress a body as a whole: `aiter_raw` does not.
+# Names that decompress, whatever they belong to. The readers of httpx decompress a body
+# as a whole: `aiter_raw` does not.
 NAMES = {
     "decompress", "decompressobj", "ZstdDecompressor", "BZ2Decompressor", "LZMADecompressor", "GzipFile", "BZ2File", "LZMAFile",
     "ZipFile", "TarFile", "unpack_archive", "extractall", "aread", "aiter_bytes", "aiter_text", "aiter_lines", "iter_bytes",
@@ -39,7 +47,9 @@ NAMES = {
 def offences(source: str, file: str = "somewhere.py") -> list[str]:
     """Each way to decompress that a file has and may not have."""
     found = [
-        f"{file}:{getattr(node, 'lineno', 0)}: {name}" for node in ast.walk(ast.parse(source)) for name in _ways(node)
+        f"{file}:{getattr(node, 'lineno', 0)}: {name}"
+        for node in ast.walk(ast.parse(source))
+        for name in _ways(node)
     ]
     return [each for each in found if each.rpartition(": ")[2] not in ALLOWED.get(file, set())]
 
@@ -49,7 +59,11 @@ def _ways(node: ast.AST) -> Iterator[str]:
         yield from filter(None, (_module(alias.name) for alias in node.names))
     elif isinstance(node, ast.ImportFrom):
         yield from filter(
-            None, (_module(node.module or ""), *(alias.name for alias in node.names if alias.name in NAMES))
+            None,
+            (
+                _module(node.module or ""),
+                *(alias.name for alias in node.names if alias.name in NAMES),
+            ),
         )
     elif isinstance(node, ast.Attribute) and node.attr in NAMES:
         yield node.attr
@@ -58,17 +72,39 @@ def _ways(node: ast.AST) -> Iterator[str]:
 
 
 def _called(node: ast.Call) -> Iterator[str]:
-    """A name or module given as a text, and requests whose reply a library reads as a whole before anybody can count it."""
+    """A name or module given as a text, and requests whose reply a library reads as a
+    whole before anybody can count it.
+    """
     name = getattr(node.func, "attr", getattr(node.func, "id", ""))
     if name in {"getattr", "import_module", "__import__", "methodcaller", "attrgetter"}:
         texts = [
-            each.value for each in ast.walk(node) if isinstance(each, ast.Constant) and isinstance(each.value, str)
+            each.value
+            for each in ast.walk(node)
+            if isinstance(each, ast.Constant) and isinstance(each.value, str)
         ]
         yield from (text for text in texts if text in NAMES or _module(text))
     owner = node.func.value if isinstance(node.func, ast.Attribute) else None
-    is_client = getattr(owner, "attr", getattr(owner, "id", "")) in {"client", "_client", "http", "httpx", "httpx2"}
-    streams = any(word.arg == "stream" and getattr(word.value, "value", None) is True for word in node.keywords)
-    if is_client and name in {"get", "post", "put", "patch", "delete", "head", "options", "request"}:
+    is_client = getattr(owner, "attr", getattr(owner, "id", "")) in {
+        "client",
+        "_client",
+        "http",
+        "httpx",
+        "httpx2",
+    }
+    streams = any(
+        word.arg == "stream" and getattr(word.value, "value", None) is True
+        for word in node.keywords
+    )
+    if is_client and name in {
+        "get",
+        "post",
+        "put",
+        "patch",
+        "delete",
+        "head",
+        "options",
+        "request",
+    }:
         yield "a reply read as a whole"
     if is_client and name == "send" and not streams:
         yield "a reply read as a whole"

@@ -1,4 +1,6 @@
-"""Processes start in one place, `processes/starter.py`: every other way to start one is forbidden, by whatever name."""
+"""Processes start in one place, `processes/starter.py`: every other way to start one is
+forbidden, by whatever name.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,19 @@ import helix_desktop
 PACKAGE = Path(helix_desktop.__file__).parent
 # What may stand outside the starter, by file, with the reason.
 ALLOWED = {
-    "processes/starter.py": {"subprocess", "Popen", "create_subprocess_exec", "webbrowser"},  # the one place
-    "processes/jail.py": {"fork", "execvp", "subprocess"},  # a script of the starter's: it becomes the command, and imports nothing of ours
-    "installation_checks.py": {"platform"},  # which system this is; `processor`, which asks a program, is not used
+    # the one place
+    "processes/starter.py": {"subprocess", "Popen", "create_subprocess_exec", "webbrowser"},
+    # a script of the starter's: it becomes the command, and imports nothing of ours
+    "processes/jail.py": {"fork", "execvp", "subprocess"},
+    # which system this is; `processor`, which asks a program, is not used
+    "installation_checks.py": {"platform"},
     "workbench/conversation_sharing.py": {"platform"},  # the name of this computer
-    "histories/claude_code_writer.py": {"uuid"},  # made of random numbers; `getnode`, which asks a program, is not used
-    "histories/conversation_restoring.py": {"uuid"},  # made of random numbers; `getnode`, which asks a program, is not used
-    "gui/deep_links.py": {"QDesktopServices", "openUrl"},  # the desktop opens an address or a file; only the window knows Qt
+    # made of random numbers; `getnode`, which asks a program, is not used
+    "histories/claude_code_writer.py": {"uuid"},
+    # made of random numbers; `getnode`, which asks a program, is not used
+    "histories/conversation_restoring.py": {"uuid"},
+    # the desktop opens an address or a file; only the window knows Qt
+    "gui/deep_links.py": {"QDesktopServices", "openUrl"},
 }  # fmt: skip
 # These start programs, or can: none is imported but where a reason stands in ALLOWED.
 MODULES = {
@@ -37,7 +45,10 @@ NAMES = {
     "QProcess", "QDesktopServices", "startDetached", "openUrl", "ProcessPoolExecutor", "ShellExecuteW", "CreateProcessW",
     "find_library", "getnode", "uuid1", "processor", "IMAP4_stream", "WinExec", "awatch_process", "arun_process", "NSWorkspace",
 }  # fmt: skip
-OF_THE_STARTER = {"open_process", "run_process"}  # its own functions bear names that others use as well
+OF_THE_STARTER = {
+    "open_process",
+    "run_process",
+}  # its own functions bear names that others use as well
 WORDS = {
     "system",
     "fork",
@@ -75,11 +86,19 @@ def offences(source: str, file: str = "somewhere.py") -> list[str]:
 def _ways(node: ast.AST, file: str) -> Iterator[str]:
     if isinstance(node, ast.Import):
         yield from (_module(alias.name) for alias in node.names if _module(alias.name))
-        yield from ("ctypes" for alias in node.names if alias.name.startswith("ctypes") and file not in CTYPES)
+        yield from (
+            "ctypes"
+            for alias in node.names
+            if alias.name.startswith("ctypes") and file not in CTYPES
+        )
     elif isinstance(node, ast.ImportFrom):
         yield from _imported_from(node, file)
     elif isinstance(node, ast.Attribute) and node.attr in NAMES:
-        if node.attr not in WORDS or isinstance(node.value, ast.Call) or _names_a_module(node.value):
+        if (
+            node.attr not in WORDS
+            or isinstance(node.value, ast.Call)
+            or _names_a_module(node.value)
+        ):
             yield node.attr
     elif (isinstance(node, ast.Assign | ast.NamedExpr) and _names_a_module(node.value)) or (
         isinstance(node, ast.alias) and node.asname and node.name in MODULE_NAMES
@@ -112,15 +131,32 @@ def _called(node: ast.Call) -> Iterator[str]:
         if isinstance(node.func, ast.Attribute)
         else ""
     )
-    texts = [each.value for each in ast.walk(node) if isinstance(each, ast.Constant) and isinstance(each.value, str)]
+    texts = [
+        each.value
+        for each in ast.walk(node)
+        if isinstance(each, ast.Constant) and isinstance(each.value, str)
+    ]
     if isinstance(node.func, ast.Name) and name in BUILT:
         yield name
-    if name in {"getattr", "methodcaller", "attrgetter", "import_module", "to_thread", "__getattribute__"}:
+    if name in {
+        "getattr",
+        "methodcaller",
+        "attrgetter",
+        "import_module",
+        "to_thread",
+        "__getattribute__",
+    }:
         yield from (text for text in texts if text in NAMES or _module(text))
-    is_made = name == "getattr" and len(node.args) > 1 and not isinstance(node.args[1], ast.Constant)
+    is_made = (
+        name == "getattr" and len(node.args) > 1 and not isinstance(node.args[1], ast.Constant)
+    )
     if is_made and _names_a_module(node.args[0]):
         yield "a name that is made, of a module"
-    if name in {"import_module", "__import__"} and node.args and isinstance(node.args[0], ast.BinOp):
+    if (
+        name in {"import_module", "__import__"}
+        and node.args
+        and isinstance(node.args[0], ast.BinOp)
+    ):
         yield "a module whose name is made"
     if name == "vars" and node.args and _names_a_module(node.args[0]):
         yield "all names of a module"
@@ -150,7 +186,11 @@ def keyrings(source: str) -> list[str]:
         name
         for node in ast.walk(ast.parse(source))
         if isinstance(node, ast.Import | ast.ImportFrom)
-        for name in ([each.name for each in node.names] if isinstance(node, ast.Import) else [node.module or ""])
+        for name in (
+            [each.name for each in node.names]
+            if isinstance(node, ast.Import)
+            else [node.module or ""]
+        )
     ]
     return [name for name in names if name.partition(".")[0] in KEYRINGS]
 
@@ -171,7 +211,9 @@ def test_what_is_allowed_is_there() -> None:
     """A reason that holds for nothing any more would be a hole kept open."""
     for file, names in ALLOWED.items():
         found = {
-            name for node in ast.walk(ast.parse((PACKAGE / file).read_text("utf-8"))) for name in _ways(node, file)
+            name
+            for node in ast.walk(ast.parse((PACKAGE / file).read_text("utf-8")))
+            for name in _ways(node, file)
         }
         assert names <= found, file
     assert all("ctypes" in (PACKAGE / file).read_text("utf-8") for file in CTYPES)
@@ -217,7 +259,9 @@ def test_every_other_way_is_found(source: str) -> None:
 def test_a_way_added_to_any_file_of_ours_is_found() -> None:
     for file in FILES[::25]:
         if file not in ALLOWED:
-            assert offences((PACKAGE / file).read_text("utf-8") + "\nimport subprocess\n", file), file
+            assert offences((PACKAGE / file).read_text("utf-8") + "\nimport subprocess\n", file), (
+                file
+            )
 
 
 def test_the_standard_library_has_no_further_module_that_starts_programs() -> None:
@@ -252,7 +296,12 @@ STARTING_IF_ASKED = {
 
 def _imports(source: Path) -> set[str]:
     tree = ast.parse(source.read_text("utf-8"))
-    return {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    return {
+        alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import)
+        for alias in node.names
+    }
 
 
 def test_libraries_that_start_programs_are_listed_while_we_have_them() -> None:

@@ -1,4 +1,6 @@
-"""packaging/: the locks, the two commands, what the system needs, and what an installer is made of."""
+"""packaging/: the locks, the two commands, what the system needs, and what an installer
+is made of.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,11 @@ LOCKS = sorted((ROOT / "packaging").glob("*.lock"))
 
 
 def pins(lock: Path) -> dict[str, str]:
-    return dict(re.findall(r"^([A-Za-z0-9][\w.-]*)==([^ \\;]+)", lock.read_text(encoding="utf-8"), re.MULTILINE))
+    return dict(
+        re.findall(
+            r"^([A-Za-z0-9][\w.-]*)==([^ \\;]+)", lock.read_text(encoding="utf-8"), re.MULTILINE
+        )
+    )
 
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.stem)
@@ -53,15 +59,22 @@ def test_all_locks_agree_with_the_one_the_program_runs_on(lock: Path) -> None:
 
 
 def test_the_lock_has_what_pyproject_asks_for() -> None:
-    asked = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
+    asked = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
+        "dependencies"
+    ]
     names = {re.split(r"[\[<>=;\s]", one)[0].lower() for one in asked}
     assert names <= {name.lower() for name in pins(ROOT / "packaging/requirements.lock")}
 
 
 def test_the_entry_for_the_registry_of_agents_is_of_this_version() -> None:
-    entry = json.loads((ROOT / "packaging/acp-registry/helix-desktop/agent.json").read_text(encoding="utf-8"))
+    entry = json.loads(
+        (ROOT / "packaging/acp-registry/helix-desktop/agent.json").read_text(encoding="utf-8")
+    )
     assert entry["version"] == __version__
-    assert entry["distribution"]["uvx"] == {"package": f"helix-desktop=={__version__}", "args": ["acp"]}
+    assert entry["distribution"]["uvx"] == {
+        "package": f"helix-desktop=={__version__}",
+        "args": ["acp"],
+    }
     assert not {"id", "name", "description", "license_url"} - set(entry)
 
 
@@ -80,7 +93,9 @@ def test_every_test_is_run_once(tmp_path: Path) -> None:
         (tmp_path / folder / f"test_{name}.py").write_text(f"def test_{name}(): pass")
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"]
     said = "".join(
-        subprocess.run([*command, *part], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+        subprocess.run(
+            [*command, *part], cwd=tmp_path, capture_output=True, text=True, check=True
+        ).stdout
         for part in (dev.ALONE, dev.REST)
     )
     found = sorted(line.partition("::")[2] for line in said.splitlines() if "::" in line)
@@ -104,7 +119,9 @@ def test_temporary_files_are_in_memory_while_the_tests_run(memory: Path) -> None
     assert not place.exists()
 
 
-@pytest.mark.parametrize("hindrance", ["no room", "no such folder", "no programs", "another folder was chosen"])
+@pytest.mark.parametrize(
+    "hindrance", ["no room", "no such folder", "no programs", "another folder was chosen"]
+)
 def test_temporary_files_are_on_the_disk_if_memory_does_not_fit(
     memory: Path, monkeypatch: pytest.MonkeyPatch, hindrance: str
 ) -> None:
@@ -151,7 +168,9 @@ def test_another_lock_another_python_or_another_place_is_installed_again(
     assert installed == [environment.LOCKS["run"]] * 2
 
 
-def test_what_is_missing_is_tried_again_at_the_next_start(venv: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_missing_is_tried_again_at_the_next_start(
+    venv: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(environment, "_install", lambda _: None)
     monkeypatch.setattr(environment, "_make", lambda: None)
     monkeypatch.setattr(system, "provide", lambda _: False)
@@ -169,14 +188,26 @@ def test_what_is_missing_is_tried_again_at_the_next_start(venv: Path, monkeypatc
     ],
 )
 def test_where_it_may_not_install_the_exact_command_is_printed(
-    tool: str, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tool: str,
+    command: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     (tmp_path / tool).touch(mode=0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     needs = (
-        system.Need("libnothing-of-the-kind.so.7", "libegl1", "libglvnd-egl", "libglvnd", "libEGL1"),
-        system.Need("no-such-program", "xvfb", "xorg-x11-server-Xvfb", "xorg-server-xvfb", "xorg-x11-server-Xvfb"),
+        system.Need(
+            "libnothing-of-the-kind.so.7", "libegl1", "libglvnd-egl", "libglvnd", "libEGL1"
+        ),
+        system.Need(
+            "no-such-program",
+            "xvfb",
+            "xorg-x11-server-Xvfb",
+            "xorg-server-xvfb",
+            "xorg-x11-server-Xvfb",
+        ),
         system.Need("/", "never"),
     )
     assert not system.provide(needs)
@@ -186,27 +217,45 @@ def test_where_it_may_not_install_the_exact_command_is_printed(
 def test_what_tests_are_skipped_without_is_installed_by_the_test_command() -> None:
     """A walk that is skipped because nobody installed its screen is no walk."""
     installed = {need.probe for need in system.TESTING}
-    assert {*screens.NEEDED, "dbus-run-session", "gnome-keyring-daemon", "bwrap", "rg", "patch", "cc"} <= installed
+    assert {
+        *screens.NEEDED,
+        "dbus-run-session",
+        "gnome-keyring-daemon",
+        "bwrap",
+        "rg",
+        "patch",
+        "cc",
+    } <= installed
     assert "desktop-file-validate" in installed
 
 
-def test_building_plyvel_is_asked_for_only_where_there_is_no_wheel(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_building_plyvel_is_asked_for_only_where_there_is_no_wheel(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(system, "plyvel_has_a_wheel", lambda: True)
     assert system.leveldb() == ()
     monkeypatch.setattr(system, "plyvel_has_a_wheel", lambda: False)
     assert [need.apt for need in system.leveldb()] == ["libleveldb-dev", "g++", "python3-dev"]
 
 
-def test_an_environment_that_was_left_half_made_is_made_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """As a first run leaves it that was cut short, or where python3-venv is missing: a Python without pip."""
+def test_an_environment_that_was_left_half_made_is_made_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As a first run leaves it that was cut short, or where python3-venv is missing: a
+    Python without pip.
+    """
     venv = tmp_path / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
     monkeypatch.setattr(environment, "VENV", venv)
     environment._make()
-    subprocess.run([str(environment.python()), "-m", "pip", "--version"], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        [str(environment.python()), "-m", "pip", "--version"], check=True, stdout=subprocess.DEVNULL
+    )
 
 
-def test_a_folder_that_is_no_environment_is_left_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_folder_that_is_no_environment_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     (tmp_path / "thesis.txt").write_text("mine")
     monkeypatch.setattr(environment, "VENV", tmp_path)
     with pytest.raises(SystemExit, match="not a virtual environment"):
@@ -216,14 +265,23 @@ def test_a_folder_that_is_no_environment_is_left_alone(monkeypatch: pytest.Monke
 
 def test_dev_explains_itself_without_an_environment() -> None:
     done = subprocess.run(
-        [sys.executable, str(ROOT / "packaging/dev.py"), "--help"], capture_output=True, text=True, check=True
+        [sys.executable, str(ROOT / "packaging/dev.py"), "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
     )
-    assert all(f"  {command}" in done.stdout for command in ("run", "test", "bench", "faults", "build", "lock"))
+    assert all(
+        f"  {command}" in done.stdout
+        for command in ("run", "test", "bench", "faults", "build", "lock")
+    )
 
 
 def test_the_version_stands_in_one_place() -> None:
     done = subprocess.run(
-        [sys.executable, str(ROOT / "packaging/build.py"), "--version"], capture_output=True, text=True, check=True
+        [sys.executable, str(ROOT / "packaging/build.py"), "--version"],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert done.stdout.strip() == __version__
 
@@ -242,17 +300,37 @@ def test_a_bundle_is_its_own_interpreter(asked: list[str], said: str, tmp_path: 
     (tmp_path / "script.py").write_text("import sys; print(sys.argv[1:])")
     words = [str(tmp_path / "script.py") if word == "SCRIPT" else word for word in asked]
     command = [sys.executable, str(ROOT / "packaging/entry.py"), *words]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None
-        assert process.stdout.read().strip().endswith(said)  # its input stays open: the keeper's lifeline
+        assert (
+            process.stdout.read().strip().endswith(said)
+        )  # its input stays open: the keeper's lifeline
         assert process.wait() == 0
 
 
 def test_what_a_bundle_starts_is_not_told_of_the_bundle(tmp_path: Path) -> None:
-    (tmp_path / "script.py").write_text("import os; print(os.environ.get('LD_LIBRARY_PATH'), '_PYI_X' in os.environ)")
-    command = [sys.executable, str(ROOT / "packaging/entry.py"), "-I", "-S", str(tmp_path / "script.py")]
-    given = {**os.environ, "_PYI_X": "1", "LD_LIBRARY_PATH": "/bundle", "LD_LIBRARY_PATH_ORIG": "/own"}
-    assert subprocess.run(command, capture_output=True, text=True, check=True, env=given).stdout == "/own False\n"
+    (tmp_path / "script.py").write_text(
+        "import os; print(os.environ.get('LD_LIBRARY_PATH'), '_PYI_X' in os.environ)"
+    )
+    command = [
+        sys.executable,
+        str(ROOT / "packaging/entry.py"),
+        "-I",
+        "-S",
+        str(tmp_path / "script.py"),
+    ]
+    given = {
+        **os.environ,
+        "_PYI_X": "1",
+        "LD_LIBRARY_PATH": "/bundle",
+        "LD_LIBRARY_PATH_ORIG": "/own",
+    }
+    assert (
+        subprocess.run(command, capture_output=True, text=True, check=True, env=given).stdout
+        == "/own False\n"
+    )
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a shell script")
@@ -279,17 +357,25 @@ def test_an_uninstalled_program_leaves_nothing_but_what_is_the_users(tmp_path: P
     program.chmod(0o755)
     for code in (3, 0):
         program.write_text(f'#!/bin/sh\necho "$@" >> "{asked}"\nexit {code}\n', encoding="utf-8")
-        ended = subprocess.run(["sh", str(build / "uninstall")], check=False, capture_output=True, text=True)
+        ended = subprocess.run(
+            ["sh", str(build / "uninstall")], check=False, capture_output=True, text=True
+        )
         assert (ended.returncode, program.exists()) == ((1, True) if code else (0, False))
         assert ("still contain its address" in ended.stderr) is bool(code)
     assert asked.read_text(encoding="utf-8") == "resident leave\n" * 2
     left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if not path.is_dir()}
-    assert left == {"share/applications/mine.desktop", "share/helix-desktop/workspaces/kept", "bin/mine"}
+    assert left == {
+        "share/applications/mine.desktop",
+        "share/helix-desktop/workspaces/kept",
+        "bin/mine",
+    }
     assert not (tmp_path / "share/icons").exists()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="an installer for Linux")
-def test_a_build_that_runs_is_neither_replaced_nor_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_build_that_runs_is_neither_replaced_nor_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")
     built, home = tmp_path / "build/bundle/helix-desktop", tmp_path / "home"
     built.mkdir(parents=True)
@@ -309,7 +395,11 @@ def test_a_build_that_runs_is_neither_replaced_nor_removed(tmp_path: Path, monke
         code, why = said()
         assert (code, "is running" in why, "Nothing was changed" in why) == (1, True, True)
         code, why = said("--uninstall")
-        assert (code, f"(process {process.pid})" in why, "Nothing was changed" in why) == (1, True, True)
+        assert (code, f"(process {process.pid})" in why, "Nothing was changed" in why) == (
+            1,
+            True,
+            True,
+        )
         assert program.exists()
         process.kill()
     assert said() == (0, "")
@@ -321,7 +411,9 @@ def test_a_build_that_runs_is_neither_replaced_nor_removed(tmp_path: Path, monke
 def test_what_is_here_for_the_tests_alone_stays_out_of_a_bundle() -> None:
     strangers = bundle._strangers()
     assert {"pytest", "_pytest", "hypothesis", "mypy"} <= set(strangers)
-    assert not {"helix_desktop", "PySide6", "httpx", "httpx2", "certifi", "mcp", "uvicorn"} & set(strangers)
+    assert not {"helix_desktop", "PySide6", "httpx", "httpx2", "certifi", "mcp", "uvicorn"} & set(
+        strangers
+    )
 
 
 def test_every_library_of_the_lock_has_a_licence_and_a_place_in_the_bill() -> None:
@@ -342,19 +434,30 @@ def test_the_icon_comes_in_every_size() -> None:
     assert (icons / "helix.ico").read_bytes()[:6] == struct.pack("<HHH", 0, 1, 8)
 
 
-@pytest.mark.skipif(shutil.which("desktop-file-validate") is None, reason="desktop-file-utils are not here")
+@pytest.mark.skipif(
+    shutil.which("desktop-file-validate") is None, reason="desktop-file-utils are not here"
+)
 def test_the_menu_entry_is_valid() -> None:
     entry = ROOT / "packaging/linux/helix-desktop.desktop"
-    assert subprocess.run(["desktop-file-validate", str(entry)], capture_output=True, check=True).stdout == b""
+    assert (
+        subprocess.run(
+            ["desktop-file-validate", str(entry)], capture_output=True, check=True
+        ).stdout
+        == b""
+    )
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="shell scripts")
-@pytest.mark.parametrize("script", ["linux/install.sh", "linux/uninstall.sh", "linux/prerm.sh", "smoke.sh"])
+@pytest.mark.parametrize(
+    "script", ["linux/install.sh", "linux/uninstall.sh", "linux/prerm.sh", "smoke.sh"]
+)
 def test_shell_scripts_can_be_read(script: str) -> None:
     subprocess.run(["bash", "-n", str(ROOT / "packaging" / script)], check=True)
 
 
-def test_a_change_is_tested_by_what_mirrors_it_first_then_by_what_imports_it(tmp_path: Path) -> None:
+def test_a_change_is_tested_by_what_mirrors_it_first_then_by_what_imports_it(
+    tmp_path: Path,
+) -> None:
     files = {
         "helix_desktop/engine/view.py": "",
         "helix_desktop/gui/context_meter.py": "from helix_desktop.engine import view",
@@ -368,7 +471,11 @@ def test_a_change_is_tested_by_what_mirrors_it_first_then_by_what_imports_it(tmp
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    near = ["tests/engine/test_view.py", "tests/gui/test_figures.py", "tests/gui/test_context_meter.py"]
+    near = [
+        "tests/engine/test_view.py",
+        "tests/gui/test_figures.py",
+        "tests/gui/test_context_meter.py",
+    ]
     assert changed.affected_tests(tmp_path, ["helix_desktop/engine/view.py"]) == near
     assert changed.affected_tests(tmp_path, ["README.md"]) == []
 

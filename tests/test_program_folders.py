@@ -26,7 +26,10 @@ def test_a_home_holds_everything(tmp_path: Path) -> None:
 
 def test_the_argument_beats_the_variable_and_the_variable_the_platform(tmp_path: Path) -> None:
     environ = {"HELIX_HOME": str(tmp_path / "variable")}
-    assert program_folders.find_program_folders(tmp_path / "argument", environ).data == tmp_path / "argument"
+    assert (
+        program_folders.find_program_folders(tmp_path / "argument", environ).data
+        == tmp_path / "argument"
+    )
     assert program_folders.find_program_folders(None, environ).data == tmp_path / "variable"
     assert program_folders.find_program_folders(None, {}).data == platformdirs.user_data_path(
         "helix-desktop", appauthor=False
@@ -38,15 +41,25 @@ def test_a_relative_home_becomes_absolute() -> None:
 
 
 def test_the_socket_folder_is_short_however_deep_the_home_and_different_for_each() -> None:
-    deep = [program_folders.find_program_folders(Path("/", *["deep"] * 40, name)).run for name in ("one", "two")]
+    deep = [
+        program_folders.find_program_folders(Path("/", *["deep"] * 40, name)).run
+        for name in ("one", "two")
+    ]
     assert all(len(str(run)) <= program_folders.SOCKET_PATH_LIMIT for run in deep)
     assert deep[0] != deep[1]
     assert program_folders.find_program_folders(Path("/short")).run == Path("/short/run")
 
 
 def test_a_home_that_takes_no_file_is_said_with_what_to_do(tmp_path: Path) -> None:
-    """The window showed a normal first screen, and then that something went wrong in the program itself."""
-    assert program_folders.find_unwritable_folder_error(program_folders.find_program_folders(tmp_path / "home")) is None
+    """The window showed a normal first screen, and then that something went wrong in
+    the program itself.
+    """
+    assert (
+        program_folders.find_unwritable_folder_error(
+            program_folders.find_program_folders(tmp_path / "home")
+        )
+        is None
+    )
     assert list((tmp_path / "home").rglob("*")) == [tmp_path / "home" / "workspaces"]
     (tmp_path / "file").write_text("")
     refused = program_folders.find_unwritable_folder_error(

@@ -10,7 +10,14 @@ import pytest
 
 from helix_desktop import program_settings
 from helix_desktop.errors import ConfigFileMistake
-from helix_desktop.program_settings import LOG_SIZE, SHORTCUTS, THEME, ZOOM, ProgramSetting, ProgramSettings
+from helix_desktop.program_settings import (
+    LOG_SIZE,
+    SHORTCUTS,
+    THEME,
+    ZOOM,
+    ProgramSetting,
+    ProgramSettings,
+)
 
 BY_HAND = """# mine
 [appearance]
@@ -53,8 +60,13 @@ def test_comments_and_unknown_keys_survive_a_change(path: Path) -> None:
     assert path.read_text(encoding="utf-8") == BY_HAND.replace("125", "90")
 
 
-def test_a_file_that_still_names_the_address_for_updates_is_read_without_a_complaint(path: Path) -> None:
-    kept = written(path, "[updates]\naddress = 'https://example.org/releases/latest'\n[appearance]\nzoom = 125\n")
+def test_a_file_that_still_names_the_address_for_updates_is_read_without_a_complaint(
+    path: Path,
+) -> None:
+    kept = written(
+        path,
+        "[updates]\naddress = 'https://example.org/releases/latest'\n[appearance]\nzoom = 125\n",
+    )
     assert (kept.file_mistakes, kept[ZOOM]) == ((), 125)
 
 
@@ -71,14 +83,24 @@ def test_the_default_leaves_the_file(path: Path) -> None:
             3,
             ["appearance.theme", "'system', 'light', 'dark'", "Did you mean 'dark'"],
         ),
-        ("appearance.zoom = 20\n", 1, ["appearance.zoom", "a whole number from 50 to 300", "100 is used"]),
+        (
+            "appearance.zoom = 20\n",
+            1,
+            ["appearance.zoom", "a whole number from 50 to 300", "100 is used"],
+        ),
         ("[appearance]\nzoom = true\n", 2, ["a whole number"]),
-        ("[appearance]\nthem = 'dark'\n", 2, ["no setting appearance.them", "Did you mean appearance.theme"]),
+        (
+            "[appearance]\nthem = 'dark'\n",
+            2,
+            ["no setting appearance.them", "Did you mean appearance.theme"],
+        ),
         ("[shortcuts]\nfind = 3\n", 1, ["shortcuts must be a table of texts"]),
         ("[appearance]\ntheme = \n", 2, ["not valid TOML"]),
     ],
 )
-def test_a_mistake_names_line_key_and_what_was_expected(path: Path, text: str, line: int, words: list[str]) -> None:
+def test_a_mistake_names_line_key_and_what_was_expected(
+    path: Path, text: str, line: int, words: list[str]
+) -> None:
     mistaken = written(path, text)
     (mistake,) = mistaken.file_mistakes
     assert f"settings.toml, line {line}:" in str(mistake)
@@ -131,15 +153,23 @@ def test_every_setting_is_looked_at_by_somebody(setting: ProgramSetting[Any]) ->
     """A switch that nobody asks does nothing."""
     name = next(name for name, value in vars(program_settings).items() if value is setting)
     package = Path(program_settings.__file__).parent
-    users = [file for file in package.rglob("*.py") if re.search(rf"\b{name}\b", file.read_text("utf-8"))]
+    users = [
+        file for file in package.rglob("*.py") if re.search(rf"\b{name}\b", file.read_text("utf-8"))
+    ]
     assert len(users) > 1
 
 
 def test_settings_that_there_were_are_no_mistake(path: Path) -> None:
-    assert written(path, "[appearance]\nmotion = false\n[updates]\ncheck = true\n").file_mistakes == ()
+    assert (
+        written(path, "[appearance]\nmotion = false\n[updates]\ncheck = true\n").file_mistakes == ()
+    )
 
 
 def test_every_declaration_is_listed_once() -> None:
-    declared = [value for value in vars(program_settings).values() if isinstance(value, ProgramSetting)]
-    assert [setting.key for setting in program_settings.ALL] == [setting.key for setting in declared]
+    declared = [
+        value for value in vars(program_settings).values() if isinstance(value, ProgramSetting)
+    ]
+    assert [setting.key for setting in program_settings.ALL] == [
+        setting.key for setting in declared
+    ]
     assert len({setting.key for setting in declared}) == len(declared)

@@ -1,4 +1,6 @@
-"""instance.py: commands handed to the process that owns what they ask for, over each kind of connection."""
+"""instance.py: commands handed to the process that owns what they ask for, over each
+kind of connection.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ from helix_desktop.running_instance import (
 )
 from tests.conftest import Expect
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="both kinds are tried where both exist")
+pytestmark = pytest.mark.skipif(
+    sys.platform == "win32", reason="both kinds are tried where both exist"
+)
 KINDS = pytest.mark.parametrize("sockets", [True, False], ids=["socket", "port"])
 
 
@@ -59,7 +63,9 @@ def run(tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
-async def hand_over(run: Path, arguments: list[str], console: Console, *, sockets: bool = True) -> int:
+async def hand_over(
+    run: Path, arguments: list[str], console: Console, *, sockets: bool = True
+) -> int:
     wire = await connect_to_owner(run, "it", sockets=sockets)
     assert wire is not None
     return await running_instance.run_at_owner(wire, arguments, console)
@@ -67,7 +73,11 @@ async def hand_over(run: Path, arguments: list[str], console: Console, *, socket
 
 @asynccontextmanager
 async def owner(
-    run: Path, answer: Callable[[list[str], Console], Awaitable[int]], *, sockets: bool = True, name: str = "it"
+    run: Path,
+    answer: Callable[[list[str], Console], Awaitable[int]],
+    *,
+    sockets: bool = True,
+    name: str = "it",
 ) -> AsyncIterator[None]:
     listening = await listen_for_requests(run, name, answer, sockets=sockets)
     try:
@@ -103,7 +113,12 @@ async def test_input_output_sentences_and_exit_code_arrive(run: Path, sockets: b
     pieces = [b"\x00\xff\r\n", b"X" * (3 * running_instance.LARGEST + 1), "Ünï".encode("utf-16")]
     console = MemoryConsole(*pieces)
     async with owner(run, echo, sockets=sockets):
-        assert await hand_over(run, ["cache", "put", "--workspace", "müll\udcff"], console, sockets=sockets) == 4
+        assert (
+            await hand_over(
+                run, ["cache", "put", "--workspace", "müll\udcff"], console, sockets=sockets
+            )
+            == 4
+        )
     assert bytes(console.output) == b"".join(pieces)
     assert console.sentences == ["cache put --workspace müll?"]
 
@@ -118,7 +133,9 @@ async def test_nobody_there(run: Path, sockets: bool) -> None:
 
 @KINDS
 async def test_a_name_may_be_as_long_as_a_workspace_has_it(sockets: bool) -> None:
-    """In a home whose path was of middling length, nobody could ask a workspace that had a long name."""
+    """In a home whose path was of middling length, nobody could ask a workspace that
+    had a long name.
+    """
     name = f"{'a-workspace-whose-name-is-very-long-' * 2:.40}-a1b2c3"
     with tempfile.TemporaryDirectory(prefix="h") as base:
         run = Path(base, "x" * (program_folders.SOCKET_PATH_LIMIT - len(base) - 1))
@@ -151,7 +168,9 @@ async def test_many_at_once_keep_apart(run: Path) -> None:
     consoles = [MemoryConsole(str(number).encode()) for number in range(20)]
     async with owner(run, echo):
         await asyncio.gather(*(hand_over(run, [], console) for console in consoles))
-    assert [bytes(console.output) for console in consoles] == [str(number).encode() for number in range(20)]
+    assert [bytes(console.output) for console in consoles] == [
+        str(number).encode() for number in range(20)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -161,7 +180,9 @@ async def test_many_at_once_keep_apart(run: Path) -> None:
         (InvalidInput("a hash has 64 digits."), 2, "a hash has 64 digits."),
     ],
 )
-async def test_an_error_is_a_sentence_at_the_callers_end(run: Path, error: Exception, code: int, sentence: str) -> None:
+async def test_an_error_is_a_sentence_at_the_callers_end(
+    run: Path, error: Exception, code: int, sentence: str
+) -> None:
     async def fails(_arguments: list[str], _console: Console) -> int:
         raise error
 
@@ -216,7 +237,11 @@ async def stopped_while_it_finishes(listening: RequestListener) -> None:
 
 @pytest.mark.parametrize(
     ("leave", "patience"),
-    [(RequestListener.aclose, None), (RequestListener.finish_requests, 0.01), (stopped_while_it_finishes, None)],
+    [
+        (RequestListener.aclose, None),
+        (RequestListener.finish_requests, 0.01),
+        (stopped_while_it_finishes, None),
+    ],
 )
 async def test_an_owner_that_goes_away_ends_what_lasts_and_its_caller_is_told(
     run: Path, leave: Callable[[RequestListener], Awaitable[None]], patience: float | None
@@ -350,8 +375,12 @@ async def test_an_address_left_by_a_crash_is_taken_over(run: Path) -> None:
 
 @KINDS
 @pytest.mark.parametrize("turns", range(8))
-async def test_one_ended_while_it_begins_leaves_no_address(run: Path, turns: int, sockets: bool) -> None:
-    beginning = OwnedTasks("test").spawn_task(listen_for_requests(run, "it", echo, sockets=sockets), name="begin")
+async def test_one_ended_while_it_begins_leaves_no_address(
+    run: Path, turns: int, sockets: bool
+) -> None:
+    beginning = OwnedTasks("test").spawn_task(
+        listen_for_requests(run, "it", echo, sockets=sockets), name="begin"
+    )
     for _ in range(turns):
         await asyncio.sleep(0)
     if beginning.cancel():
@@ -395,7 +424,9 @@ async def test_another_process_is_served(run: Path) -> None:
 def test_a_claim_that_cannot_be_opened_is_said_with_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for folder in (tmp_path / "file", tmp_path / "file" / "run"):
-        with pytest.raises(StoreFailed, match=f"{folder}/window.lock cannot be opened: ") as refused:
+        with pytest.raises(
+            StoreFailed, match=f"{folder}/window.lock cannot be opened: "
+        ) as refused:
             claim_instance(folder, "window")
         assert "--home" in refused.value.remedy
 

@@ -34,7 +34,10 @@ def test_there_is_one(environ: dict[str, str], platform: str) -> None:
         ({"DISPLAY": ":64123"}, "the display :64123 is not responding"),
         ({"DISPLAY": "unix:64123.0"}, "is not responding"),
         ({"WAYLAND_DISPLAY": "wayland-77"}, "the display /wayland-77 is not responding"),
-        ({"WAYLAND_DISPLAY": "left", "XDG_RUNTIME_DIR": "/nowhere", "DISPLAY": ""}, "/nowhere/left is not responding"),
+        (
+            {"WAYLAND_DISPLAY": "left", "XDG_RUNTIME_DIR": "/nowhere", "DISPLAY": ""},
+            "/nowhere/left is not responding",
+        ),
         ({"WAYLAND_DISPLAY": "left", "DISPLAY": ":64123"}, "/left is not responding"),
         ({"WAYLAND_DISPLAY": "any", "QT_QPA_PLATFORM": "xcb"}, "neither DISPLAY"),
     ],
@@ -56,8 +59,18 @@ def test_wayland_is_one_where_its_socket_listens(tmp_path: Path) -> None:
         server.bind(str(tmp_path / "wayland-1"))
         server.listen()
         runtime = {"XDG_RUNTIME_DIR": str(tmp_path)}
-        assert screen_check.describe_missing_screen({"WAYLAND_DISPLAY": "wayland-1", **runtime}, "linux") == ""
-        assert screen_check.describe_missing_screen({"WAYLAND_DISPLAY": str(tmp_path / "wayland-1")}, "linux") == ""
+        assert (
+            screen_check.describe_missing_screen(
+                {"WAYLAND_DISPLAY": "wayland-1", **runtime}, "linux"
+            )
+            == ""
+        )
+        assert (
+            screen_check.describe_missing_screen(
+                {"WAYLAND_DISPLAY": str(tmp_path / "wayland-1")}, "linux"
+            )
+            == ""
+        )
         assert (
             screen_check.describe_missing_screen(
                 {"WAYLAND_DISPLAY": "wayland-1", "QT_QPA_PLATFORM": "wayland", **runtime}, "linux"

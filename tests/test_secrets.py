@@ -154,7 +154,10 @@ async def test_for_this_session_only(make: Make, key_file: Path) -> None:
 async def test_from_the_environment(make: Make) -> None:
     secrets = make(environ={"HELIX_KEY_OPEN_AI_2": KEY, "ANTHROPIC_API_KEY": "theirs-123456"})
     assert await secrets.read_secret(ProviderKey("open-ai/2")) == KEY
-    assert await secrets.read_secret(ProviderKey("claude", variable="ANTHROPIC_API_KEY")) == "theirs-123456"
+    assert (
+        await secrets.read_secret(ProviderKey("claude", variable="ANTHROPIC_API_KEY"))
+        == "theirs-123456"
+    )
     assert (
         await secrets.find_secret_keeper(ProviderKey("claude", variable="ANTHROPIC_API_KEY"))
         is SecretKeeper.ENVIRONMENT
@@ -175,7 +178,9 @@ async def test_a_file_only_with_consent_and_only_for_the_user(make: Make, key_fi
     ) == (KEY, SecretKeeper.FILE)
     if sys.platform != "win32":
         assert stat.S_IMODE(key_file.stat().st_mode) == 0o600
-    assert await make().read_secret(ProviderKey("openai")) is None, "consent taken back: the file is not read"
+    assert await make().read_secret(ProviderKey("openai")) is None, (
+        "consent taken back: the file is not read"
+    )
 
 
 async def test_a_key_that_moves_leaves_no_copy_behind(make: Make, key_file: Path) -> None:
@@ -203,15 +208,23 @@ async def test_a_key_that_cannot_be_saved_lies_nowhere(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     secrets = make(consent=lambda: True)
-    await secrets.store_secret_at(ProviderKey("openai"), "sk-first-0123456789", where=SecretKeeper.FILE)
-    await secrets.store_secret_at(ProviderKey("groq"), "sk-third-0123456789", where=SecretKeeper.SESSION)
+    await secrets.store_secret_at(
+        ProviderKey("openai"), "sk-first-0123456789", where=SecretKeeper.FILE
+    )
+    await secrets.store_secret_at(
+        ProviderKey("groq"), "sk-third-0123456789", where=SecretKeeper.SESSION
+    )
     monkeypatch.setattr(os, "fsync", full)
     for name in ("openai", "groq"):
         with pytest.raises(StoreFailed, match="No space"):
-            await secrets.store_secret_at(ProviderKey(name), "sk-other-0123456789", where=SecretKeeper.FILE)
+            await secrets.store_secret_at(
+                ProviderKey(name), "sk-other-0123456789", where=SecretKeeper.FILE
+            )
     assert await secrets.read_secret(ProviderKey("groq")) == "sk-third-0123456789"
     assert [each.name for each in key_file.parent.iterdir()] == [key_file.name]
-    assert await make(consent=lambda: True).read_secret(ProviderKey("openai")) == "sk-first-0123456789"
+    assert (
+        await make(consent=lambda: True).read_secret(ProviderKey("openai")) == "sk-first-0123456789"
+    )
 
 
 async def test_a_silent_keyring_costs_its_limit_once_and_one_thread(make: Make) -> None:
@@ -247,7 +260,9 @@ class LockedKeyring(MemoryKeyring):
         return super().get_password(service, username)
 
 
-async def test_a_refusal_to_unlock_the_keyring_is_remembered_until_the_user_wants_it_asked_again(make: Make) -> None:
+async def test_a_refusal_to_unlock_the_keyring_is_remembered_until_the_user_wants_it_asked_again(
+    make: Make,
+) -> None:
     backend = LockedKeyring()
     backend.kept["helix-desktop", "openai"] = KEY
     secrets = make(lambda: backend)
@@ -263,12 +278,16 @@ async def test_a_refusal_to_unlock_the_keyring_is_remembered_until_the_user_want
 async def test_two_who_ask_at_once_show_one_question_for_the_password(make: Make) -> None:
     backend = LockedKeyring()
     secrets = make(lambda: backend, limit=5.0)
-    asked = await asyncio.gather(*(secrets.read_secret(ProviderKey(n)) for n in "abc"), return_exceptions=True)
+    asked = await asyncio.gather(
+        *(secrets.read_secret(ProviderKey(n)) for n in "abc"), return_exceptions=True
+    )
     assert [type(each) for each in asked] == [NoUsableKeyring] * 3
     assert backend.asked == 1
 
 
-async def test_while_the_keyring_has_not_answered_nobody_is_told_how_long_it_took(make: Make) -> None:
+async def test_while_the_keyring_has_not_answered_nobody_is_told_how_long_it_took(
+    make: Make,
+) -> None:
     backend = SilentKeyring()
     secrets = make(lambda: backend)
     with pytest.raises(NoUsableKeyring, match="did not respond within"):
@@ -286,13 +305,19 @@ async def test_a_backend_that_raises_is_no_keyring(make: Make) -> None:
         await make(broken).check_keyring()
 
 
-@pytest.mark.parametrize(("name", "variable"), [("openai", "HELIX_KEY_OPENAI"), ("open-ai.2", "HELIX_KEY_OPEN_AI_2")])
+@pytest.mark.parametrize(
+    ("name", "variable"), [("openai", "HELIX_KEY_OPENAI"), ("open-ai.2", "HELIX_KEY_OPEN_AI_2")]
+)
 def test_the_variable_of_a_name(name: str, variable: str) -> None:
     assert environment_variable_name(name) == variable
 
 
-async def test_kept_with_the_keyring_and_without_one_in_the_file_that_was_allowed(make: Make, key_file: Path) -> None:
-    """MCP settings with a token were refused without a keyring, although keys might be stored in a file."""
+async def test_kept_with_the_keyring_and_without_one_in_the_file_that_was_allowed(
+    make: Make, key_file: Path
+) -> None:
+    """MCP settings with a token were refused without a keyring, although keys might be
+    stored in a file.
+    """
     with pytest.raises(NoUsableKeyring):
         await make(keyring=no_keyring).store_secret(McpServerSecret("github", "TOKEN"), KEY)
     allowed = make(keyring=no_keyring, consent=lambda: True)
@@ -321,7 +346,8 @@ async def test_a_bare_name_gets_nothing(make: Make) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["mcp/github/TOKEN", "mcp.linear.sign-in", "shared-work-a1b2c3", "shared-login-work-a1b2c3"]
+    "name",
+    ["mcp/github/TOKEN", "mcp.linear.sign-in", "shared-work-a1b2c3", "shared-login-work-a1b2c3"],
 )
 def test_a_provider_cannot_have_the_name_of_somebody_elses_secret(name: str) -> None:
     with pytest.raises(ActionRefused, match="cannot be named"):
@@ -337,8 +363,12 @@ async def test_a_key_does_not_follow_an_address_that_has_changed(make: Make) -> 
     assert (
         await secrets.read_secret(ProviderKey("openai", "api.openai.com")) == KEY
     )  # of an older version: the address decides
-    assert await secrets.read_secret(ProviderKey("openai", "api.openai.com", "api.openai.com")) == KEY
-    with pytest.raises(ActionRefused, match=r"entered for api\.openai\.com and was not sent to evil\.example"):
+    assert (
+        await secrets.read_secret(ProviderKey("openai", "api.openai.com", "api.openai.com")) == KEY
+    )
+    with pytest.raises(
+        ActionRefused, match=r"entered for api\.openai\.com and was not sent to evil\.example"
+    ):
         await secrets.read_secret(ProviderKey("openai", "evil.example", "api.openai.com"))
 
 
@@ -354,12 +384,18 @@ async def test_a_providers_key_in_the_environment_goes_to_its_own_hosts_alone(ma
             ("other", f"https://evil{config.host}"),
         ):
             elsewhere = replace(config, name=name, base_url=url)
-            with pytest.raises(ActionRefused, match=rf"{config.variable} is for {config.host} and was not sent to"):
+            with pytest.raises(
+                ActionRefused, match=rf"{config.variable} is for {config.host} and was not sent to"
+            ):
                 await secrets.read_secret(elsewhere.provider_key)
             assert await secrets.find_secret_keeper(elsewhere.provider_key) is None
         at_home = replace(config, base_url="http://127.0.0.1:8000/v1")
-        assert await secrets.read_secret(at_home.provider_key) is None, "a server on this machine needs none"
-    assert await secrets.read_secret(replace(PRESETS["openai"], base_url="https://eu.api.openai.com/v1").provider_key)
+        assert await secrets.read_secret(at_home.provider_key) is None, (
+            "a server on this machine needs none"
+        )
+    assert await secrets.read_secret(
+        replace(PRESETS["openai"], base_url="https://eu.api.openai.com/v1").provider_key
+    )
 
 
 @pytest.mark.parametrize("name", ["openai", "anthropic", "gemini"])
@@ -369,13 +405,18 @@ async def test_a_key_in_the_environment_goes_to_the_address_that_the_environment
     config = PRESETS[name]
     variable = config.provider_key.address_variables[0]
     for address in ("https://proxy.example/v1", "http://127.0.0.1:4000"):
-        secrets = make(environ={config.variable: KEY, f"HELIX_KEY_{name.upper()}": KEY, variable: address})
+        secrets = make(
+            environ={config.variable: KEY, f"HELIX_KEY_{name.upper()}": KEY, variable: address}
+        )
         assert secrets.find_address_in_environment(config.provider_key) == (variable, address)
         named = replace(config, base_url=address)
         assert await secrets.read_secret(named.provider_key) == KEY
         assert secrets.is_in_environment(named.provider_key)
         host = re.escape(named.host)
-        for elsewhere in (config, replace(config, base_url=address.replace("proxy", "evil").replace("4000", "4001"))):
+        for elsewhere in (
+            config,
+            replace(config, base_url=address.replace("proxy", "evil").replace("4000", "4001")),
+        ):
             if elsewhere.is_local:
                 assert await secrets.read_secret(elsewhere.provider_key) is None
                 continue
@@ -384,10 +425,14 @@ async def test_a_key_in_the_environment_goes_to_the_address_that_the_environment
                     await secrets.read_secret(elsewhere.provider_key)
 
 
-async def test_a_key_entered_for_another_host_is_sent_there_and_the_one_in_the_environment_is_not(make: Make) -> None:
+async def test_a_key_entered_for_another_host_is_sent_there_and_the_one_in_the_environment_is_not(
+    make: Make,
+) -> None:
     ring = MemoryKeyring()
     secrets = make(lambda: ring, environ={"OPENAI_API_KEY": "from-outside-1"})
-    proxy = replace(PRESETS["openai"], base_url="https://proxy.example/v1", key_host="proxy.example")
+    proxy = replace(
+        PRESETS["openai"], base_url="https://proxy.example/v1", key_host="proxy.example"
+    )
     await secrets.store_secret_at(proxy.provider_key, KEY)
     assert await secrets.read_secret(proxy.provider_key) == KEY
     assert await secrets.find_secret_keeper(proxy.provider_key) is SecretKeeper.KEYRING
@@ -407,11 +452,15 @@ async def test_our_own_variable_follows_the_host_a_key_was_entered_for(make: Mak
 async def test_a_login_for_a_shared_store_is_bound_to_its_whole_address(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The address stands in the workspace's settings: its host, and options that name another host or no encryption."""
+    """The address stands in the workspace's settings: its host, and options that name
+    another host or no encryption.
+    """
     ring = MemoryKeyring()
     ring.kept[SERVICE, "shared-login-work-a1b2c3"] = KEY  # of version 0.2
     secrets, own = make(lambda: ring), "postgresql://anna@db.example/team"
-    await secrets.store_secret(SharedStoreKey("work-a1b2c3"), row_encryption.format_key_line(bytes(32)))
+    await secrets.store_secret(
+        SharedStoreKey("work-a1b2c3"), row_encryption.format_key_line(bytes(32))
+    )
 
     opened: list[StoreAddress] = []
     really = store_address.open_row_store
@@ -429,7 +478,11 @@ async def test_a_login_for_a_shared_store_is_bound_to_its_whole_address(
 
     assert await login_at(own) == KEY
     assert await login_at(own) == KEY
-    for changed in (own.replace("db.", "evil."), f"{own}?host=evil.example", f"{own}?sslmode=disable"):
+    for changed in (
+        own.replace("db.", "evil."),
+        f"{own}?host=evil.example",
+        f"{own}?sslmode=disable",
+    ):
         assert await login_at(changed) == ""
     await workspace_link.delete_link_secrets("work-a1b2c3", own, secrets)
     assert ring.kept == {}
@@ -443,7 +496,13 @@ async def test_the_environment_has_keys_of_providers_and_no_others(make: Make) -
 
 async def test_what_an_older_version_kept_is_found(make: Make) -> None:
     ring = MemoryKeyring()
-    names = ("openai", "mcp/github/TOKEN", "mcp.linear.sign-in", "shared-work-a1b2c3", "shared-login-work-a1b2c3")
+    names = (
+        "openai",
+        "mcp/github/TOKEN",
+        "mcp.linear.sign-in",
+        "shared-work-a1b2c3",
+        "shared-login-work-a1b2c3",
+    )
     ring.kept = {("helix-desktop", name): f"value of {name}" for name in names}
     secrets = make(lambda: ring)
     wanted = (
@@ -453,11 +512,15 @@ async def test_what_an_older_version_kept_is_found(make: Make) -> None:
         SharedStoreKey("work-a1b2c3"),
         SharedStoreLogin("work-a1b2c3"),
     )
-    assert [await secrets.read_secret(secret) for secret in wanted] == [f"value of {name}" for name in names]
+    assert [await secrets.read_secret(secret) for secret in wanted] == [
+        f"value of {name}" for name in names
+    ]
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-async def test_a_secret_named_in_any_place_of_a_configuration_is_given_to_nobody(make: Make, seed: int) -> None:
+async def test_a_secret_named_in_any_place_of_a_configuration_is_given_to_nobody(
+    make: Make, seed: int
+) -> None:
     """All of them: `packaging/dev.py faults secrets`."""
     ring = MemoryKeyring()
     secrets = make(lambda: ring, environ={"HELIX_KEY_OPENAI": PLANTED, "OPENAI_API_KEY": PLANTED})
@@ -468,7 +531,9 @@ async def test_a_secret_named_in_any_place_of_a_configuration_is_given_to_nobody
 
 
 def test_nothing_else_reads_a_keyring_or_makes_up_a_name() -> None:
-    """Over the syntax tree: `keyring` is imported by secrets.py alone, and an addressee of each kind is made where its purpose lives."""
+    """Over the syntax tree: `keyring` is imported by secrets.py alone, and an addressee
+    of each kind is made where its purpose lives.
+    """
     made_in = {
         "ProviderKey": {
             "providers/provider_catalog.py",
@@ -489,14 +554,20 @@ def test_nothing_else_reads_a_keyring_or_makes_up_a_name() -> None:
     for file in package.rglob("*.py"):
         where = file.relative_to(package).as_posix()
         for node in ast.walk(ast.parse(file.read_bytes())):
-            named = [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
+            named = (
+                [alias.name for alias in node.names]
+                if isinstance(node, ast.Import | ast.ImportFrom)
+                else []
+            )
             source = node.module or "" if isinstance(node, ast.ImportFrom) else ""
             imported = {name.partition(".")[0] for name in (*named, source)}
-            assert "keyring" not in imported or where == "secrets.py" or source == "helix_desktop", (
-                f"{where} imports keyring"
-            )
+            assert (
+                "keyring" not in imported or where == "secrets.py" or source == "helix_desktop"
+            ), f"{where} imports keyring"
             if isinstance(node, ast.Attribute):
-                assert node.attr not in {"get_password", "set_password"} or where == "secrets.py", f"{where}: a keyring"
+                assert node.attr not in {"get_password", "set_password"} or where == "secrets.py", (
+                    f"{where}: a keyring"
+                )
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
                 name = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
                 assert where in made_in.get(name, {where}), f"{where} makes a {name}"

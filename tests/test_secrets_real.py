@@ -1,4 +1,6 @@
-"""secrets.py against real secret services, each on a message bus of its own: unlocked, silent, none."""
+"""secrets.py against real secret services, each on a message bus of its own: unlocked,
+silent, none.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,8 @@ async def main():
 asyncio.run(main())
 """
 
-# Owns a name on the bus, of the secret service or of what asks for its password, and answers nothing.
+# Owns a name on the bus, of the secret service or of what asks for its password, and
+# answers nothing.
 SILENT = """
 import sys, time
 from jeepney import DBusAddress, new_method_call
@@ -81,7 +84,9 @@ def tried(before: str, tmp_path: Path, limit: int = 60, script: str = TRY) -> di
         "HOME": str(home), "PATH": "/usr/bin:/bin", "XDG_RUNTIME_DIR": str(home), "PYTHONPATH": str(Path(__file__).parent.parent),
     }  # fmt: skip
     command = ["dbus-run-session", "--", "bash", "-c", lines]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=False, timeout=300
+    )
     assert done.stdout, done.stderr
     assert not (tmp_path / "keys.json").exists()
     found: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
@@ -93,7 +98,10 @@ def owner_of(name: str, tmp_path: Path) -> str:
 
 
 def test_an_unlocked_keyring_keeps_gives_back_and_forgets(tmp_path: Path) -> None:
-    found = tried("echo -n password | gnome-keyring-daemon --unlock --components=secrets >/dev/null 2>&1", tmp_path)
+    found = tried(
+        "echo -n password | gnome-keyring-daemon --unlock --components=secrets >/dev/null 2>&1",
+        tmp_path,
+    )
     assert (found["said"], found["gone"]) == ("sk-planted-0123456789", None)
 
 

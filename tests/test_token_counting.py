@@ -17,29 +17,46 @@ from hypothesis import strategies as st
 
 from helix_desktop import concurrency, resources, token_counting
 from helix_desktop.errors import StoreFailed
-from helix_desktop.token_counting import PIECE, VOCABULARIES, WHOLE, TiktokenCounter, cut_into_pieces, get_encoding
+from helix_desktop.token_counting import (
+    PIECE,
+    VOCABULARIES,
+    WHOLE,
+    TiktokenCounter,
+    cut_into_pieces,
+    get_encoding,
+)
 
 COUNTER = TiktokenCounter()
 
 
 @pytest.mark.parametrize("name", VOCABULARIES)
-def test_a_vocabulary_is_the_one_tiktoken_publishes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_vocabulary_is_the_one_tiktoken_publishes(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = resources.resources_folder() / "encodings"
 
     def shipped(address: str, *, expected_hash: str) -> dict[bytes, int]:
         content = (folder / address.rpartition("/")[2]).read_bytes()
         assert hashlib.sha256(content).hexdigest() == expected_hash == VOCABULARIES[name].sha256
-        return {base64.b64decode(token): int(rank) for token, rank in map(bytes.split, content.splitlines())}
+        return {
+            base64.b64decode(token): int(rank)
+            for token, rank in map(bytes.split, content.splitlines())
+        }
 
     published = importlib.import_module("tiktoken_ext.openai_public")
     monkeypatch.setattr(published, "load_tiktoken_bpe", shipped)
     theirs = getattr(published, name)()
     ours = get_encoding(name)
     # Ours of o200k_base has a group around its first expressions, for speed.
-    assert ours._pat_str.removeprefix("(?:").replace(r")|\s+(?!\S)", r"|\s+(?!\S)") == theirs["pat_str"]
+    assert (
+        ours._pat_str.removeprefix("(?:").replace(r")|\s+(?!\S)", r"|\s+(?!\S)")
+        == theirs["pat_str"]
+    )
     assert ours._special_tokens == theirs["special_tokens"]
     assert ours.token_byte_values() == sorted(theirs["mergeable_ranks"])
-    assert all(ours.encode_single_token(word) == rank for word, rank in theirs["mergeable_ranks"].items())
+    assert all(
+        ours.encode_single_token(word) == rank for word, rank in theirs["mergeable_ranks"].items()
+    )
 
 
 def test_the_group_in_the_expression_changes_no_word() -> None:
@@ -65,11 +82,16 @@ def test_the_group_in_the_expression_changes_no_word() -> None:
     for _ in range(3_000):
         text = "".join(chance.choices(signs, k=30))
         assert ours.findall(text) == published.findall(text)
-        assert COUNTER._count_batch([text, "", text]) == [COUNTER._count_piece(text), 0, COUNTER._count_piece(text)]
+        assert COUNTER._count_batch([text, "", text]) == [
+            COUNTER._count_piece(text),
+            0,
+            COUNTER._count_piece(text),
+        ]
 
 
 @pytest.mark.parametrize(
-    ("text", "count"), [("", 0), ("hello world", 2), ("<|endoftext|>", 7), ("日本語", 2), ("a" * 9, 2), ("\ud800", 1)]
+    ("text", "count"),
+    [("", 0), ("hello world", 2), ("<|endoftext|>", 7), ("日本語", 2), ("a" * 9, 2), ("\ud800", 1)],
 )
 def test_counts_are_those_of_o200k(text: str, count: int) -> None:
     assert COUNTER.count_tokens(text) == count
@@ -128,7 +150,10 @@ def test_a_loaded_vocabulary_stands_in_memory_once(tmp_path: Path) -> None:
     finally:
         tracemalloc.stop()
     assert held < 1_000_000  # of Python's; 100,000 words would be ten times that
-    assert encoding.decode(encoding.encode_ordinary("a word and ünicode 語")) == "a word and ünicode 語"
+    assert (
+        encoding.decode(encoding.encode_ordinary("a word and ünicode 語"))
+        == "a word and ünicode 語"
+    )
 
 
 def test_a_count_is_remembered() -> None:
@@ -146,7 +171,9 @@ def test_a_remembered_count_does_not_wait_for_the_vocabulary() -> None:
     counter, answers = TiktokenCounter(), list[int]()
     counter._remember_count(token_counting._hash_of_text("known"), 7)
     with counter._loading:
-        asking = concurrency.start_thread(lambda: answers.append(counter.count_tokens("known")), name="ask")
+        asking = concurrency.start_thread(
+            lambda: answers.append(counter.count_tokens("known")), name="ask"
+        )
         asking.join(60)
     assert answers == [7]
 
@@ -184,7 +211,10 @@ def test_pieces_end_at_lines() -> None:
 
 def test_counting_from_many_threads_is_safe() -> None:
     counter, found = TiktokenCounter(), set()
-    threads = [threading.Thread(target=lambda: found.add(counter.count_tokens("one two three"))) for _ in range(8)]  # noqa: TID251
+    threads = [
+        threading.Thread(target=lambda: found.add(counter.count_tokens("one two three")))  # noqa: TID251
+        for _ in range(8)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:

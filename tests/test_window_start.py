@@ -1,4 +1,6 @@
-"""The program as a process, without a screen: it starts, is found by a second start, and ends when it is told to."""
+"""The program as a process, without a screen: it starts, is found by a second start,
+and ends when it is told to.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,14 @@ def start(tmp_path: Path) -> Iterator[Start]:
     running: list[subprocess.Popen[str]] = []
 
     def started(*arguments: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "helix_desktop.window_start", "--home", str(tmp_path / "home"), *arguments]
+        command = [
+            sys.executable,
+            "-m",
+            "helix_desktop.window_start",
+            "--home",
+            str(tmp_path / "home"),
+            *arguments,
+        ]
         environment = {**os.environ, "QT_QPA_PLATFORM": "offscreen"}
         with (tmp_path / "said").open("a") as said:
             running.append(subprocess.Popen(command, env=environment, stderr=said, text=True))
@@ -49,7 +58,9 @@ def log(tmp_path: Path) -> str:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_it_starts_and_ends_when_it_is_told_to(start: Start, tmp_path: Path, number: signal.Signals) -> None:
+def test_it_starts_and_ends_when_it_is_told_to(
+    start: Start, tmp_path: Path, number: signal.Signals
+) -> None:
     process = start()
     wait_for(lambda: list((tmp_path / "home").rglob("window.sock")))
     process.send_signal(number)
@@ -78,7 +89,9 @@ def test_after_a_crash_it_starts_again(start: Start, tmp_path: Path) -> None:
     first.wait(PATIENCE)
     left = next(iter((tmp_path / "home").rglob("window.sock"))).stat().st_mtime_ns
     again = start()
-    wait_for(lambda: any(s.stat().st_mtime_ns != left for s in (tmp_path / "home").rglob("window.sock")))
+    wait_for(
+        lambda: any(s.stat().st_mtime_ns != left for s in (tmp_path / "home").rglob("window.sock"))
+    )
     again.terminate()
     assert again.wait(PATIENCE) == 0
 
@@ -108,7 +121,9 @@ sys.exit(drive(Path(sys.argv[1]), lambda run: asyncio.sleep(0)))
 def test_what_qt_says_after_the_interpreter_has_ended_is_no_crash(tmp_path: Path) -> None:
     command = [sys.executable, "-c", LAST_WORDS, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    assert (done.returncode, "instantiate the QApplication" in done.stderr) == (0, True), done.stderr
+    assert (done.returncode, "instantiate the QApplication" in done.stderr) == (0, True), (
+        done.stderr
+    )
 
 
 IMPORTED_BY_WINDOW = """
@@ -135,6 +150,11 @@ def test_once_the_window_is_there_its_thread_imports_nothing(tmp_path: Path) -> 
     script = f"{IMPORTED_BY_WINDOW}window_start.main(pathlib.Path({str(tmp_path)!r}), [])"
     environment = {**os.environ, "QT_QPA_PLATFORM": "offscreen"}
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment, timeout=PATIENCE
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment,
+        timeout=PATIENCE,
     )
     assert done.stdout.split() == []

@@ -1,4 +1,6 @@
-"""Seconds counted in turns that were had: what a busy machine takes from everybody is nobody's fault, and is not counted."""
+"""Seconds counted in turns that were had: what a busy machine takes from everybody is
+nobody's fault, and is not counted.
+"""
 
 from __future__ import annotations
 

@@ -7,4 +7,6 @@ from helix_desktop.engine import hidden_characters
 
 def unmark_text(text: str) -> str:
     whole = text.replace(f"{hidden_characters.GOES_ON}\n", "")
-    return hidden_characters._MARK.sub(lambda found: chr(int(found[1], 16)) if found[1] else "", whole)
+    return hidden_characters._MARK.sub(
+        lambda found: chr(int(found[1], 16)) if found[1] else "", whole
+    )

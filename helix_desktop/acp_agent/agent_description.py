@@ -17,7 +17,8 @@ def build_initialize_result() -> dict[str, Any]:
             "loadSession": True,
             "promptCapabilities": {"image": True, "embeddedContext": True},
             "sessionCapabilities": {
-                name: {} for name in ("list", "delete", "fork", "resume", "close", "additionalDirectories")
+                name: {}
+                for name in ("list", "delete", "fork", "resume", "close", "additionalDirectories")
             },
         },
         "authMethods": [{"id": "provider-key", "name": "A provider's key", "description": SIGN_IN}],

@@ -1,4 +1,6 @@
-"""Carries the SDK's messages over a command's console, and turns this program's errors into the protocol's."""
+"""Carries the SDK's messages over a command's console, and turns this program's errors
+into the protocol's.
+"""
 
 import json
 import logging
@@ -16,7 +18,9 @@ log = logging.getLogger(__name__)
 
 
 class ConsoleTransport:
-    """The transport of an SDK connection (`acp.connection.Connection`): one line of JSON for each message."""
+    """The transport of an SDK connection (`acp.connection.Connection`): one line of
+    JSON for each message.
+    """
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -32,14 +36,18 @@ class ConsoleTransport:
         return message
 
     async def send(self, message: dict[str, Any]) -> None:
-        await self._console.write_output(json.dumps(message, separators=(",", ":")).encode() + b"\n")
+        await self._console.write_output(
+            json.dumps(message, separators=(",", ":")).encode() + b"\n"
+        )
 
     async def close(self) -> None:
         """Does nothing, because the caller closes the console."""
 
 
 class GuardedRouter:
-    """The SDK's router. A failed request is answered with a sentence, and a failed notification is logged."""
+    """The SDK's router. A failed request is answered with a sentence, and a failed
+    notification is logged.
+    """
 
     def __init__(self, router: MessageRouter, note_request: Callable[[str, Any], None]) -> None:
         self._router = router
@@ -60,7 +68,15 @@ def _as_request_error(error: Exception) -> RequestError:
     if isinstance(error, RequestError):
         return error
     if isinstance(error, ValidationError):
-        wrong = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()[:5])
+        wrong = "; ".join(
+            f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()[:5]
+        )
         return RequestError(-32602, f"These parameters are not valid. {wrong}")
-    code = -32602 if isinstance(error, InvalidInput | ValueError) else -32002 if isinstance(error, NotFound) else -32603
+    code = (
+        -32602
+        if isinstance(error, InvalidInput | ValueError)
+        else -32002
+        if isinstance(error, NotFound)
+        else -32603
+    )
     return RequestError(code, str(error))

@@ -12,19 +12,30 @@ _EFFORTS = {"usual": "As usual", "low": "Low", "medium": "Medium", "high": "High
 
 
 def build_modes_and_options(bench: Workbench, conversation: str) -> dict[str, Any]:
-    """Lists modes and options for the protocol. The permission mode is shared by the whole workspace."""
+    """Lists modes and options for the protocol. The permission mode is shared by the
+    whole workspace.
+    """
     modes = [{"id": mode, "name": name} for mode, name in bench.describe_permission_modes().items()]
     state = {"currentModeId": bench.permission_mode, "availableModes": modes}
     return {"modes": state, "configOptions": build_config_options(bench, conversation)}
 
 
 def build_config_options(bench: Workbench, conversation: str) -> list[dict[str, Any]]:
-    model, effort = bench.model_of_conversation(conversation), bench.workspace.settings.effort or "usual"
-    models = list(dict.fromkeys([model or "", *bench.models.list_known_model_names()]))[:MOST_MODELS]
+    model, effort = (
+        bench.model_of_conversation(conversation),
+        bench.workspace.settings.effort or "usual",
+    )
+    models = list(dict.fromkeys([model or "", *bench.models.list_known_model_names()]))[
+        :MOST_MODELS
+    ]
     presets = {name: name.capitalize() for name in context_policy.PRESETS}
     return [
-        _build_select("mode", "Mode", bench.permission_mode, bench.describe_permission_modes(), "mode"),
-        _build_select("model", "Model", model, {name: name or "None chosen" for name in models}, "model"),
+        _build_select(
+            "mode", "Mode", bench.permission_mode, bench.describe_permission_modes(), "mode"
+        ),
+        _build_select(
+            "model", "Model", model, {name: name or "None chosen" for name in models}, "model"
+        ),
         _build_select("effort", "Thinking", effort, _EFFORTS, "thought_level"),
         _build_select("policy", "Context", bench.policy_name, presets, None),
     ]
@@ -34,12 +45,22 @@ def _build_select(
     option_id: str, name: str, current: str, choices: Mapping[str, str], category: str | None
 ) -> dict[str, Any]:
     options = [{"value": value, "name": label} for value, label in choices.items()]
-    found = {"type": "select", "id": option_id, "name": name, "currentValue": current, "options": options}
+    found = {
+        "type": "select",
+        "id": option_id,
+        "name": name,
+        "currentValue": current,
+        "options": options,
+    }
     return {**found, "category": category} if category else found
 
 
-async def choose_option(bench: Workbench, conversation: str, option_id: str, value: str, *, is_begun: bool) -> None:
-    """Sets an option. A mode, an effort or a policy is set for the workspace, a model for the conversation."""
+async def choose_option(
+    bench: Workbench, conversation: str, option_id: str, value: str, *, is_begun: bool
+) -> None:
+    """Sets an option. A mode, an effort or a policy is set for the workspace, a model
+    for the conversation.
+    """
     match option_id:
         case "mode" if value in bench.describe_permission_modes():
             await bench.choose_permission_mode(value)
@@ -59,12 +80,17 @@ def build_mode_and_option_updates(bench: Workbench, conversation: str) -> list[d
     """The current mode and options, for an editor when they were changed outside it."""
     return [
         {"sessionUpdate": "current_mode_update", "currentModeId": bench.permission_mode},
-        {"sessionUpdate": "config_option_update", "configOptions": build_config_options(bench, conversation)},
+        {
+            "sessionUpdate": "config_option_update",
+            "configOptions": build_config_options(bench, conversation),
+        },
     ]
 
 
 def build_commands_update(bench: Workbench) -> dict[str, Any]:
-    """The workspace's slash commands: from its folders, from skills, and from prompts of MCP servers."""
+    """The workspace's slash commands: from its folders, from skills, and from prompts
+    of MCP servers.
+    """
     commands = [
         {"name": item.name, "description": item.about or item.name, "input": {"hint": "arguments"}}
         for item in bench.slash_commands.list_slash_commands()

@@ -24,14 +24,20 @@ _KINDS: dict[str, schema.ToolKind] = {
     ToolName.RUN_COMMAND: "execute", ToolName.FETCH_URL: "fetch", ToolName.DELEGATE: "think", ToolName.SET_TODO: "think",
     **dict.fromkeys(EDITS, "edit"), **dict.fromkeys(RECALLS, "read"),
 }  # fmt: skip
-_PLAN: dict[str, schema.PlanEntryStatus] = {"open": "pending", "doing": "in_progress", "done": "completed"}
+_PLAN: dict[str, schema.PlanEntryStatus] = {
+    "open": "pending",
+    "doing": "in_progress",
+    "done": "completed",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class ClientAbilities:
     """What a client says it supports, beyond what every client must support."""
 
-    compaction: bool = False  # True if the editor accepts notifications about folds. The SDK has no type for it.
+    compaction: bool = (
+        False  # True if the editor accepts notifications about folds. The SDK has no type for it.
+    )
     terminal_output: bool = False
     reads_files: bool = False
     fills_forms: bool = False
@@ -50,7 +56,9 @@ class ClientAbilities:
 
 @dataclass(slots=True)
 class ConversationUpdates:
-    """The updates for one client. `own_messages` counts messages that the client sent and already shows."""
+    """The updates for one client. `own_messages` counts messages that the client sent
+    and already shows.
+    """
 
     bench: Workbench
     conversation: str
@@ -60,7 +68,9 @@ class ConversationUpdates:
     _usage: tuple[int, int, float] | None = None
 
     async def updates_of_event(self, event: session_events.Event) -> AsyncIterator[Any]:
-        """Yields updates in the order in which they must be sent. A dict is sent unchanged, without the SDK."""
+        """Yields updates in the order in which they must be sent. A dict is sent
+        unchanged, without the SDK.
+        """
         match event:
             case session_events.FactAppended(recorded):
                 async for update in self.updates_of_fact(recorded.fact):
@@ -74,13 +84,19 @@ class ConversationUpdates:
             case session_events.ToolPrinted(call=call, text=text):
                 yield self._terminal_output_update(call, text)
         fact = event.recorded.fact if isinstance(event, session_events.FactAppended) else None
-        used_more = isinstance(fact, facts.ModelReplied | facts.ToolReturned | facts.Folded | facts.TurnEnded)
+        used_more = isinstance(
+            fact, facts.ModelReplied | facts.ToolReturned | facts.Folded | facts.TurnEnded
+        )
         if used_more or isinstance(event, session_events.MeterChanged):
             for update in self.usage_updates():
                 yield update
 
-    async def updates_of_fact(self, fact: facts.Fact, *, is_replay: bool = False) -> AsyncIterator[Any]:
-        """Yields a fact's updates. `is_replay`: the conversation is being loaded, so its texts were not streamed."""
+    async def updates_of_fact(
+        self, fact: facts.Fact, *, is_replay: bool = False
+    ) -> AsyncIterator[Any]:
+        """Yields a fact's updates. `is_replay`: the conversation is being loaded, so
+        its texts were not streamed.
+        """
         match fact:
             case facts.UserSaid(by="") | facts.ModelReplied():
                 for update in self._message_updates(fact, is_replay=is_replay):
@@ -88,15 +104,23 @@ class ConversationUpdates:
             case facts.ToolReturned():
                 yield await self._result_update(fact)
             case facts.TodoSet(items=items):
-                yield helpers.update_plan(helpers.plan_entry(text, status=_PLAN[state]) for text, state in items)
+                yield helpers.update_plan(
+                    helpers.plan_entry(text, status=_PLAN[state]) for text, state in items
+                )
             case facts.Folded(fold=fold, text=text) if self.abilities.compaction:
                 summary = [{"type": "text", "text": text}] if text else []
-                said = {"sessionUpdate": "compaction_update", "compactionId": fold, "status": "completed"}
+                said = {
+                    "sessionUpdate": "compaction_update",
+                    "compactionId": fold,
+                    "status": "completed",
+                }
                 yield {**said, "summary": summary}
             case facts.ConversationChanged(title=str(title)):
                 yield schema.SessionInfoUpdate(session_update="session_info_update", title=title)
 
-    def _message_updates(self, fact: facts.UserSaid | facts.ModelReplied, *, is_replay: bool) -> Iterator[Any]:
+    def _message_updates(
+        self, fact: facts.UserSaid | facts.ModelReplied, *, is_replay: bool
+    ) -> Iterator[Any]:
         is_own = isinstance(fact, facts.UserSaid) and self.own_messages and not is_replay
         self.own_messages -= 1 if is_own else 0
         for part in () if is_own else fact.parts:
@@ -116,13 +140,20 @@ class ConversationUpdates:
         """How full the context window is and what the conversation cost, if either has changed."""
         if (session := self.bench.sessions.find_open_session(self.conversation)) is None:
             return []
-        meter, row = session.context.next_request_meter(), self.bench.conversation_row(self.conversation)
+        meter, row = (
+            session.context.next_request_meter(),
+            self.bench.conversation_row(self.conversation),
+        )
         usage = (meter.used, meter.window, row.whole_cost if row is not None else 0.0)
         if usage == self._usage:
             return []
         self._usage = usage
         cost = schema.Cost(amount=usage[2], currency="USD")
-        return [schema.UsageUpdate(session_update="usage_update", used=usage[0], size=usage[1], cost=cost)]
+        return [
+            schema.UsageUpdate(
+                session_update="usage_update", used=usage[0], size=usage[1], cost=cost
+            )
+        ]
 
     def _call_update(self, call: facts.ToolCall) -> Any:
         update = helpers.start_tool_call(
@@ -135,7 +166,9 @@ class ConversationUpdates:
         )
         if self.abilities.terminal_output and call.name == ToolName.RUN_COMMAND:
             update.content = [helpers.tool_terminal_ref(call.id)]
-            update.field_meta = {"terminal_info": {"terminal_id": call.id, "cwd": str(self.bench.main_folder)}}
+            update.field_meta = {
+                "terminal_info": {"terminal_id": call.id, "cwd": str(self.bench.main_folder)}
+            }
         return update
 
     def locations_of_call(self, call: facts.ToolCall) -> list[schema.ToolCallLocation] | None:
@@ -145,11 +178,15 @@ class ConversationUpdates:
         return [schema.ToolCallLocation(path=full)] if full else None
 
     def _full_path(self, path: str) -> str:
-        """The full path in the conversation's folders or copy, or an empty string if the path is outside them."""
+        """The full path in the conversation's folders or copy, or an empty string if
+        the path is outside them.
+        """
         session = self.bench.sessions.find_open_session(self.conversation)
         copy = session.conversation.state.own_copy if session is not None else ""
         try:
-            return str(self.bench.copies.tools_of_copy(copy).resources.roots.resolve_path(path).full_path)
+            return str(
+                self.bench.copies.tools_of_copy(copy).resources.roots.resolve_path(path).full_path
+            )
         except HelixError:
             return ""
 
@@ -161,19 +198,26 @@ class ConversationUpdates:
             return update
         self._printed[call] = (self._printed.get(call, "") + text)[-SHOWN_BYTES:]
         return helpers.update_tool_call(
-            call, content=[helpers.tool_content(helpers.text_block(wrap_in_code_fence(self._printed[call])))]
+            call,
+            content=[
+                helpers.tool_content(helpers.text_block(wrap_in_code_fence(self._printed[call])))
+            ],
         )
 
     async def _result_update(self, fact: facts.ToolReturned) -> Any:
         was_printed = self._printed.pop(fact.call, None) is not None
         content: list[Any] = [
-            diff for each in fact.changes if (diff := await self._build_file_difference(each)) is not None
+            diff
+            for each in fact.changes
+            if (diff := await self._build_file_difference(each)) is not None
         ]
         text = fact.head or await self._beginning_of_output(fact)
         update = helpers.update_tool_call(fact.call, status="completed" if fact.ok else "failed")
         if self.abilities.terminal_output and fact.exit_code is not None:
             ended = {"terminal_id": fact.call, "exit_code": fact.exit_code, "signal": None}
-            shown = {} if was_printed else {"terminal_output": {"terminal_id": fact.call, "data": text}}
+            shown = (
+                {} if was_printed else {"terminal_output": {"terminal_id": fact.call, "data": text}}
+            )
             update.field_meta = {**shown, "terminal_exit": ended}
         elif text and not (content and fact.ok):
             content.append(helpers.tool_content(helpers.text_block(wrap_in_code_fence(text))))
@@ -185,16 +229,26 @@ class ConversationUpdates:
         if session is None or not fact.output.size:
             return ""
         try:
-            text = await content_recall.read_entry_beginning(self.bench.workspace.cache, fact.output, SHOWN_BYTES)
+            text = await content_recall.read_entry_beginning(
+                self.bench.workspace.cache, fact.output, SHOWN_BYTES
+            )
         except HelixError:
             return ""
-        return text if fact.output.size <= SHOWN_BYTES else f"{text}\n… ({fact.output.size:,} bytes in all)"
+        return (
+            text
+            if fact.output.size <= SHOWN_BYTES
+            else f"{text}\n… ({fact.output.size:,} bytes in all)"
+        )
 
-    async def _build_file_difference(self, change: facts.FileChanged) -> schema.FileEditToolCallContent | None:
+    async def _build_file_difference(
+        self, change: facts.FileChanged
+    ) -> schema.FileEditToolCallContent | None:
         texts = []
         for digest in (change.before, change.after):
             try:
-                content = b"" if digest is None else await self.bench.workspace.cache.read_content(digest)
+                content = (
+                    b"" if digest is None else await self.bench.workspace.cache.read_content(digest)
+                )
                 texts.append(content.decode() if len(content) <= LARGEST_DIFF else None)
             except (HelixError, UnicodeDecodeError):
                 texts.append(None)
@@ -202,7 +256,9 @@ class ConversationUpdates:
         if before is None or after is None:
             return None
         return helpers.tool_diff_content(
-            self._full_path(change.path) or change.path, after, None if change.before is None else before
+            self._full_path(change.path) or change.path,
+            after,
+            None if change.before is None else before,
         )
 
 
@@ -211,5 +267,12 @@ def kind_of_call(call: facts.ToolCall) -> schema.ToolKind:
 
 
 def title_of_call(call: facts.ToolCall) -> str:
-    first = next((value for value in (parse_object(call.arguments) or {}).values() if isinstance(value, str)), "")
+    first = next(
+        (
+            value
+            for value in (parse_object(call.arguments) or {}).values()
+            if isinstance(value, str)
+        ),
+        "",
+    )
     return shorten_to_line(f"{call.name} {first}", TITLE)

@@ -1,4 +1,6 @@
-"""One conversation in an editor: its updates in order, its questions, and the turn that the editor awaits."""
+"""One conversation in an editor: its updates in order, its questions, and the turn that
+the editor awaits.
+"""
 
 import asyncio
 import json
@@ -26,9 +28,19 @@ from helix_desktop.errors import HelixError, InvalidInput
 from helix_desktop.json_values import text_at, value_at
 from helix_desktop.workbench import Workbench
 
-READ_SECONDS = 2.0  # An editor that takes longer to send a file's text is not asked for files again.
-_ENDS = {TurnEnd.DONE: "end_turn", TurnEnd.STOPPED: "cancelled", TurnEnd.STEP_LIMIT: "max_turn_requests"}
-_SCOPES = {"once": "Allow once", "conversation": "Allow in this conversation", "always": "Always allow"}
+READ_SECONDS = (
+    2.0  # An editor that takes longer to send a file's text is not asked for files again.
+)
+_ENDS = {
+    TurnEnd.DONE: "end_turn",
+    TurnEnd.STOPPED: "cancelled",
+    TurnEnd.STEP_LIMIT: "max_turn_requests",
+}
+_SCOPES = {
+    "once": "Allow once",
+    "conversation": "Allow in this conversation",
+    "always": "Always allow",
+}
 _SCOPES |= {
     "ask": "Approve and ask before changes",
     "edits": "Approve, allow edits",
@@ -39,10 +51,17 @@ SpawnTask = Callable[..., asyncio.Task[Any]]
 
 
 class EditorConversation:
-    """An open conversation. It is not stored before its first message: opening a panel leaves nothing behind."""
+    """An open conversation. It is not stored before its first message: opening a panel
+    leaves nothing behind.
+    """
 
     def __init__(
-        self, bench: Workbench, identity: str, abilities: ClientAbilities, client: Connection, spawn: SpawnTask
+        self,
+        bench: Workbench,
+        identity: str,
+        abilities: ClientAbilities,
+        client: Connection,
+        spawn: SpawnTask,
     ) -> None:
         self.id = identity
         self.is_begun = bench.conversation_row(identity) is not None
@@ -78,13 +97,17 @@ class EditorConversation:
         self._bench.kit.resources.editor_files.pop(self.id, None)
 
     async def run_turn(self, parts: tuple[UserPart, ...]) -> str:
-        """Sends a message, and returns the protocol's reason for the end of the turn once all updates are sent."""
+        """Sends a message, and returns the protocol's reason for the end of the turn
+        once all updates are sent.
+        """
         if self._is_answering:
             raise InvalidInput("The agent is still answering the last message.", remedy="Wait until the agent has finished, or cancel the answer first.")  # fmt: skip
         if self.is_begun:
             await self.open_session()  # The session must be open to find the model.
         if not self._bench.model_of_conversation(self.id):
-            raise RequestError(-32000, f"No model has been chosen for {self._bench.name}. {SIGN_IN}")
+            raise RequestError(
+                -32000, f"No model has been chosen for {self._bench.name}. {SIGN_IN}"
+            )
         self._is_answering, self._is_cancelled, self._ended = True, False, None
         try:
             session = await self.open_session()
@@ -114,14 +137,19 @@ class EditorConversation:
 
     def queue_event_for_editor(self, event: session_events.Event) -> None:
         """Queues an event of this conversation, to be sent after the earlier ones."""
-        if isinstance(event, session_events.FactAppended) and isinstance(event.recorded.fact, TurnEnded):
+        if isinstance(event, session_events.FactAppended) and isinstance(
+            event.recorded.fact, TurnEnded
+        ):
             self._ended = event.recorded.fact
         self._waiting.put_nowait(event)
         if isinstance(event, session_events.ActivityChanged):
             self._end_turn_when_idle(event)
 
     def _end_turn_when_idle(self, event: session_events.ActivityChanged) -> None:
-        if event.running not in (session_events.ConversationActivity.IDLE, session_events.ConversationActivity.FAILED):
+        if event.running not in (
+            session_events.ConversationActivity.IDLE,
+            session_events.ConversationActivity.FAILED,
+        ):
             return
         if event.running is session_events.ConversationActivity.FAILED and self._ended is None:
             self._ended = TurnEnded(TurnEnd.FAILED, event.why)
@@ -130,10 +158,14 @@ class EditorConversation:
 
     async def send_update(self, update: Any) -> None:
         if isinstance(update, dict):
-            await self._client.send_notification("session/update", {"sessionId": self.id, "update": update})
+            await self._client.send_notification(
+                "session/update", {"sessionId": self.id, "update": update}
+            )
         else:
             await notify_model(
-                self._client, "session/update", schema.SessionNotification(session_id=self.id, update=update)
+                self._client,
+                "session/update",
+                schema.SessionNotification(session_id=self.id, update=update),
             )
 
     async def send_history_to_editor(self) -> None:
@@ -157,7 +189,9 @@ class EditorConversation:
             await self.send_update(commands)
 
     async def send_options_if_mode_changed(self) -> None:
-        """Sends the mode and all options if the mode changed, in the window or because a plan was approved."""
+        """Sends the mode and all options if the mode changed, in the window or because
+        a plan was approved.
+        """
         if self._mode != self._bench.permission_mode:
             self._mode = self._bench.permission_mode
             for update in conversation_options.build_mode_and_option_updates(self._bench, self.id):
@@ -172,9 +206,13 @@ class EditorConversation:
             try:
                 async for update in self._updates.updates_of_event(event):
                     if not (
-                        isinstance(event, session_events.ToolPrinted) and update.content and not self._waiting.empty()
+                        isinstance(event, session_events.ToolPrinted)
+                        and update.content
+                        and not self._waiting.empty()
                     ):
-                        await self.send_update(update)  # Skipped if events wait: a later update replaces it.
+                        await self.send_update(
+                            update
+                        )  # Skipped if events wait: a later update replaces it.
                 if isinstance(
                     event, session_events.QuestionAsked
                 ):  # By now, the editor has received the call that the question is about.
@@ -187,59 +225,85 @@ class EditorConversation:
     # --- Asking the editor's user, and reading the editor's unsaved files
 
     async def _ask_editor(self, asked: session_events.QuestionAsked) -> None:
-        """Asks the editor's user. The window shows the question as well, and the first answer counts."""
+        """Asks the editor's user. The window shows the question as well, and the first
+        answer counts.
+        """
         question = asked.question
         try:
             answer = await (
-                self._ask_editor_to_fill_form(question) if question.form else self._ask_editor_for_permission(question)
+                self._ask_editor_to_fill_form(question)
+                if question.form
+                else self._ask_editor_for_permission(question)
             )
         except (RequestError, ConnectionError, ValueError) as error:
             log.info("an editor did not answer a question: %s", error)
-            answer = PermissionAnswer(allowed=False, words="The editor could not show the question.")
+            answer = PermissionAnswer(
+                allowed=False, words="The editor could not show the question."
+            )
         session = self._bench.sessions.find_open_session(self.id)
         if session is not None and answer is not None:
             session.answer_question(asked.number, answer)
 
-    async def _ask_editor_for_permission(self, question: PermissionQuestion) -> PermissionAnswer | None:
+    async def _ask_editor_for_permission(
+        self, question: PermissionQuestion
+    ) -> PermissionAnswer | None:
         options = []
         for scope in question.scopes:
-            rules = [mark_text(rule) for rule in question.rules] if scope in ("conversation", "always") else []
+            rules = (
+                [mark_text(rule) for rule in question.rules]
+                if scope in ("conversation", "always")
+                else []
+            )
             for number, rule in enumerate(rules or [""]):
                 name = " ".join(filter(None, [_SCOPES.get(scope, scope), rule]))
-                kind: schema.PermissionOptionKind = "allow_once" if scope in ("once", "ask") else "allow_always"
-                options.append(schema.PermissionOption(option_id=f"{scope}:{number}", name=name, kind=kind))
+                kind: schema.PermissionOptionKind = (
+                    "allow_once" if scope in ("once", "ask") else "allow_always"
+                )
+                options.append(
+                    schema.PermissionOption(option_id=f"{scope}:{number}", name=name, kind=kind)
+                )
         allowing = {option.option_id for option in options}
         no = "Keep planning" if question.plan else "Deny"
         options.append(schema.PermissionOption(option_id="deny", name=no, kind="reject_once"))
         request = schema.RequestPermissionRequest(
             session_id=self.id, tool_call=_build_question_card(question), options=options
         )
-        answer = await self._client.send_request("session/request_permission", serialize_params(request))
+        answer = await self._client.send_request(
+            "session/request_permission", serialize_params(request)
+        )
         chosen = text_at(answer, "outcome", "optionId")
         if chosen not in allowing:
             return PermissionAnswer(allowed=False)
         scope, _, chosen_rule = chosen.partition(":")
         return PermissionAnswer(allowed=True, scope=scope, rule=int(chosen_rule))
 
-    async def _ask_editor_to_fill_form(self, question: PermissionQuestion) -> PermissionAnswer | None:
-        """Shows a form of an MCP server in the editor, or leaves it to the window if the editor has no forms."""
+    async def _ask_editor_to_fill_form(
+        self, question: PermissionQuestion
+    ) -> PermissionAnswer | None:
+        """Shows a form of an MCP server in the editor, or leaves it to the window if
+        the editor has no forms.
+        """
         if not self._abilities.fills_forms:
-            words = (
-                f"\n\n*{question.title} This editor shows no forms. Answer in Helix Desktop's window, or cancel.*\n\n"
-            )
+            words = f"\n\n*{question.title} This editor shows no forms. Answer in Helix Desktop's window, or cancel.*\n\n"
             await self.send_update(update_agent_message_text(words))
             return None
         scope = {"sessionId": self.id, "mode": "form", "message": question.title}
         wanted = {**scope, "requestedSchema": json.loads(question.form)}
         answer = await self._client.send_request("elicitation/create", wanted)
         accepted = isinstance(answer, dict) and answer.get("action") == "accept"
-        return PermissionAnswer(allowed=accepted, values=json.dumps(answer.get("content") or {}) if accepted else "")
+        return PermissionAnswer(
+            allowed=accepted, values=json.dumps(answer.get("content") or {}) if accepted else ""
+        )
 
     async def _read_editor_file(self, path: Path) -> str | None:
-        """Returns a file's text as the editor has it, saved or not. None if the editor does not return it."""
+        """Returns a file's text as the editor has it, saved or not. None if the editor
+        does not return it.
+        """
         try:
             async with asyncio.timeout(READ_SECONDS):
-                found = await self._client.send_request("fs/read_text_file", {"sessionId": self.id, "path": str(path)})
+                found = await self._client.send_request(
+                    "fs/read_text_file", {"sessionId": self.id, "path": str(path)}
+                )
         except TimeoutError:
             self._bench.kit.resources.editor_files.pop(self.id, None)
             return None
@@ -251,7 +315,9 @@ class EditorConversation:
 
 def _build_question_card(question: PermissionQuestion) -> schema.ToolCallUpdate:
     # The reason may quote a path that an editor would read as Markdown.
-    why = re.sub(r"([^\w\s])", r"\\\1", mark_on_one_line(question.why[:1].upper() + question.why[1:]))
+    why = re.sub(
+        r"([^\w\s])", r"\\\1", mark_on_one_line(question.why[:1].upper() + question.why[1:])
+    )
     preview = question.preview if question.plan else wrap_in_code_fence(mark_text(question.preview))
     return schema.ToolCallUpdate(
         tool_call_id=question.call.id,

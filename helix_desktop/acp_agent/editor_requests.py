@@ -18,7 +18,11 @@ from acp.schema import DeleteSessionRequest
 from helix_desktop import concurrency
 from helix_desktop.acp_agent.agent_description import build_initialize_result
 from helix_desktop.acp_agent.console_transport import ConsoleTransport, GuardedRouter
-from helix_desktop.acp_agent.conversation_options import build_config_options, build_modes_and_options, choose_option
+from helix_desktop.acp_agent.conversation_options import (
+    build_config_options,
+    build_modes_and_options,
+    choose_option,
+)
 from helix_desktop.acp_agent.conversation_updates import ClientAbilities
 from helix_desktop.acp_agent.editor_conversation import EditorConversation
 from helix_desktop.console import Console
@@ -36,7 +40,9 @@ Result = dict[str, Any]
 
 
 class EditorAgent:
-    """Answers an editor. The SDK prescribes the names of methods and arguments (`acp.interfaces.Agent`)."""
+    """Answers an editor. The SDK prescribes the names of methods and arguments
+    (`acp.interfaces.Agent`).
+    """
 
     def __init__(self, bench: Workbench) -> None:
         self._bench = bench
@@ -66,16 +72,22 @@ class EditorAgent:
         await self._tasks.aclose(limit=QUIT_SECONDS)
 
     def pass_event_to_conversation(self, event: Event) -> None:
-        name = event.recorded.conversation if isinstance(event, FactAppended) else event.conversation
+        name = (
+            event.recorded.conversation if isinstance(event, FactAppended) else event.conversation
+        )
         if (conversation := self._open.get(name)) is not None:
             conversation.queue_event_for_editor(event)
 
     def _send_changed_commands(self) -> None:
         for conversation in self._open.values():
-            self._tasks.spawn_task(conversation.send_commands_if_changed(), name="commands for an editor")
+            self._tasks.spawn_task(
+                conversation.send_commands_if_changed(), name="commands for an editor"
+            )
 
     def _remember_abilities_and_check_folders(self, method: str, params: Any) -> None:
-        """Checks folders and remembers the client's abilities, some of which the SDK does not know yet."""
+        """Checks folders and remembers the client's abilities, some of which the SDK
+        does not know yet.
+        """
         if method == "initialize":
             self._abilities = ClientAbilities.parse_initialize(object_at(params))
         for folder in (value_at(params, "cwd"), *list_at(params, "additionalDirectories")):
@@ -90,7 +102,10 @@ class EditorAgent:
     async def new_session(self, **_: Any) -> Result:
         conversation = self._open_editor_conversation(new_conversation_id())
         self._tasks.spawn_task(conversation.send_commands_and_usage(), name="state for an editor")
-        return {"sessionId": conversation.id, **build_modes_and_options(self._bench, conversation.id)}
+        return {
+            "sessionId": conversation.id,
+            **build_modes_and_options(self._bench, conversation.id),
+        }
 
     async def load_session(self, session_id: str, **_: Any) -> Result:
         await self._open_stored_conversation(session_id).send_history_to_editor()
@@ -108,8 +123,14 @@ class EditorAgent:
         self._open_editor_conversation(fork)
         return {"sessionId": fork, **build_modes_and_options(self._bench, fork)}
 
-    async def list_sessions(self, cwd: str | None = None, cursor: str | None = None, **_: Any) -> Result:
-        rows = [row for row in self._bench.list_conversations() if not (row.parent or row.trashed or row.agent)]
+    async def list_sessions(
+        self, cwd: str | None = None, cursor: str | None = None, **_: Any
+    ) -> Result:
+        rows = [
+            row
+            for row in self._bench.list_conversations()
+            if not (row.parent or row.trashed or row.agent)
+        ]
         start = int(cursor) if cursor and cursor.isascii() and cursor.isdigit() else 0
         folder, more = cwd or str(self._bench.main_folder), start + PAGE < len(rows)
         sessions = [
@@ -140,7 +161,9 @@ class EditorAgent:
 
     async def prompt(self, session_id: str, prompt: Sequence[Any], **_: Any) -> Result:
         conversation = self._find_or_open_conversation(session_id)
-        if not (parts := tuple([await _convert_prompt_block(self._bench, block) for block in prompt])):
+        if not (
+            parts := tuple([await _convert_prompt_block(self._bench, block) for block in prompt])
+        ):
             raise InvalidInput("The message is empty.")
         return {"stopReason": await conversation.run_turn(parts)}
 
@@ -150,9 +173,13 @@ class EditorAgent:
     async def set_session_mode(self, session_id: str, mode_id: str, **_: Any) -> None:
         await self.set_config_option("mode", session_id, mode_id)
 
-    async def set_config_option(self, config_id: str, session_id: str, value: Any, **_: Any) -> Result:
+    async def set_config_option(
+        self, config_id: str, session_id: str, value: Any, **_: Any
+    ) -> Result:
         conversation = self._find_or_open_conversation(session_id)
-        await choose_option(self._bench, session_id, config_id, str(value), is_begun=conversation.is_begun)
+        await choose_option(
+            self._bench, session_id, config_id, str(value), is_begun=conversation.is_begun
+        )
         for each in self._open.values():
             await each.send_options_if_mode_changed()
         return {"configOptions": build_config_options(self._bench, session_id)}
@@ -160,7 +187,9 @@ class EditorAgent:
     def _open_editor_conversation(self, identity: str) -> EditorConversation:
         if identity not in self._open:
             if len(self._open) >= MOST_OPEN:
-                raise ActionRefused(f"More than {MOST_OPEN} sessions are open.", remedy="Close some sessions first.")
+                raise ActionRefused(
+                    f"More than {MOST_OPEN} sessions are open.", remedy="Close some sessions first."
+                )
             self._open[identity] = EditorConversation(
                 self._bench, identity, self._abilities, self._client, self._tasks.spawn_task
             )
@@ -173,9 +202,13 @@ class EditorAgent:
         return self._open_editor_conversation(identity)
 
     def _find_or_open_conversation(self, identity: str) -> EditorConversation:
-        """Returns an open conversation, or opens one. An id that an earlier process gave out need not be stored yet."""
+        """Returns an open conversation, or opens one. An id that an earlier process
+        gave out need not be stored yet.
+        """
         row, is_known = self._bench.conversation_row(identity), identity in self._open
-        if (row is None or not row.trashed) and (is_known or re.fullmatch("[0-9a-f]{20}", identity)):
+        if (row is None or not row.trashed) and (
+            is_known or re.fullmatch("[0-9a-f]{20}", identity)
+        ):
             return self._open_editor_conversation(identity)
         return self._open_stored_conversation(identity)
 
@@ -200,23 +233,35 @@ async def _convert_prompt_block(bench: Workbench, block: Any) -> UserPart:
         case schema.ResourceContentBlock():
             return Text(f"[{block.name}]({uri_as_path(block.uri)})")
         case schema.ImageContentBlock():
-            return await _attach_base64_content(bench, uri_as_path(block.uri or "image"), block.data, block.mime_type)
+            return await _attach_base64_content(
+                bench, uri_as_path(block.uri or "image"), block.data, block.mime_type
+            )
         case schema.EmbeddedResourceContentBlock(resource=schema.TextResourceContents() as text):
-            return await bench.attach_content(uri_as_path(text.uri), text.text.encode("utf-8", "replace"), "text/plain")
+            return await bench.attach_content(
+                uri_as_path(text.uri), text.text.encode("utf-8", "replace"), "text/plain"
+            )
         case schema.EmbeddedResourceContentBlock():
             kind = block.resource.mime_type or ""
-            return await _attach_base64_content(bench, uri_as_path(block.resource.uri), block.resource.blob, kind)
-    raise InvalidInput("This kind of content cannot be sent to the agent.", remedy="Send text, images or files.")
+            return await _attach_base64_content(
+                bench, uri_as_path(block.resource.uri), block.resource.blob, kind
+            )
+    raise InvalidInput(
+        "This kind of content cannot be sent to the agent.", remedy="Send text, images or files."
+    )
 
 
-async def _attach_base64_content(bench: Workbench, name: str, base64_text: str, media_type: str) -> UserPart:
+async def _attach_base64_content(
+    bench: Workbench, name: str, base64_text: str, media_type: str
+) -> UserPart:
     if media_type not in PROMPT_IMAGES and not media_type.startswith("text/"):
         raise InvalidInput(f"{name} has a type that models do not read ({media_type[:60]}).")
     try:
         content = base64.b64decode(base64_text, validate=True)
     except (binascii.Error, ValueError) as error:
         raise InvalidInput(f"{name} is not valid base64.") from error
-    return await bench.attach_content(name, content, media_type if media_type in PROMPT_IMAGES else "text/plain")
+    return await bench.attach_content(
+        name, content, media_type if media_type in PROMPT_IMAGES else "text/plain"
+    )
 
 
 def uri_as_path(uri: str) -> str:

@@ -1,8 +1,8 @@
 """Passes each of an editor's messages to the workspace of its folder or session.
 
-A workspace is open in this process or in another one, such as the window, and may move between them.
-If its process ends, the editor gets an error for each open request, and its next message reaches the
-workspace's new process.
+A workspace is open in this process or in another one, such as the window, and may move
+between them. If its process ends, the editor gets an error for each open request, and
+its next message reaches the workspace's new process.
 """
 
 import asyncio
@@ -34,7 +34,10 @@ class WorkspacePipe:
     """The console of the agent of one workspace: what the editor sends it, and its answers."""
 
     def __init__(
-        self, number: int, workspace: str, pass_on: "Callable[[WorkspacePipe, Message], Awaitable[None]]"
+        self,
+        number: int,
+        workspace: str,
+        pass_on: "Callable[[WorkspacePipe, Message], Awaitable[None]]",
     ) -> None:
         self.number = number
         self.workspace = workspace
@@ -44,7 +47,9 @@ class WorkspacePipe:
         self._unfinished = bytearray()
 
     def restart_with_greeting(self, greeting: Message) -> None:
-        """Prepares for the next process: discards what the last one had not read, and repeats the editor's greeting."""
+        """Prepares for the next process: discards what the last one had not read, and
+        repeats the editor's greeting.
+        """
         self._unread, self._unfinished = asyncio.Queue(), bytearray()
         self.send_message({**greeting, "id": "greeting"})
 
@@ -71,25 +76,37 @@ class WorkspacePipe:
 
 
 class WorkspaceSwitch:
-    """`find_workspace` returns the id of a folder's workspace. `write` sends bytes to the editor, and may block."""
+    """`find_workspace` returns the id of a folder's workspace. `write` sends bytes to
+    the editor, and may block.
+    """
 
     def __init__(
-        self, open_line: OpenWorkspacePipe, find_workspace: Callable[[Path], str], write: Callable[[bytes], None]
+        self,
+        open_line: OpenWorkspacePipe,
+        find_workspace: Callable[[Path], str],
+        write: Callable[[bytes], None],
     ) -> None:
         self._open_line = open_line
         self._find_workspace = find_workspace
         self._write = write
         self._lines: dict[str, WorkspacePipe] = {}
         self._lines_by_session: dict[str, WorkspacePipe] = {}
-        # Workspaces' requests to the editor, by the id we gave them: the sender, and the id it had given.
+        # Workspaces' requests to the editor, by the id we gave them: the sender, and
+        # the id it had given.
         self._asked: dict[str, tuple[WorkspacePipe, Any]] = {}
-        self._greeting: Message = {"jsonrpc": "2.0", "method": "initialize", "params": {"protocolVersion": 1}}
+        self._greeting: Message = {
+            "jsonrpc": "2.0",
+            "method": "initialize",
+            "params": {"protocolVersion": 1},
+        }
         self._unsent: asyncio.Queue[bytes] = asyncio.Queue(MOST_UNSENT)
         self._tasks = concurrency.OwnedTasks("agent for editors")
 
     async def run_until_input_ends(self, read: Callable[[], Awaitable[bytes]]) -> None:
         """Serves the editor until its input ends, and then stops everything within two seconds."""
-        writing = self._tasks.spawn_task(self._send_waiting_bytes_until_closed(), name="write to the editor")
+        writing = self._tasks.spawn_task(
+            self._send_waiting_bytes_until_closed(), name="write to the editor"
+        )
         unfinished = bytearray()
         while not writing.done() and (piece := await read()):
             unfinished += piece
@@ -128,11 +145,15 @@ class WorkspaceSwitch:
                 line.send_message({**message, "id": own})
         elif method == "initialize" and asks:
             self._greeting = message
-            await self._send({"jsonrpc": "2.0", "id": message["id"], "result": build_initialize_result()})
+            await self._send(
+                {"jsonrpc": "2.0", "id": message["id"], "result": build_initialize_result()}
+            )
         elif method == "authenticate" and asks:
             await self._send({"jsonrpc": "2.0", "id": message["id"], "result": {}})
         elif asks and not method.startswith("session/"):
-            await self._send(build_error_response(message["id"], -32601, f"Method not found: {method[:80]}"))
+            await self._send(
+                build_error_response(message["id"], -32601, f"Method not found: {method[:80]}")
+            )
         else:
             line = await self._find_or_open_pipe(message)
             if asks:
@@ -155,15 +176,21 @@ class WorkspaceSwitch:
         try:
             workspace = await asyncio.to_thread(self._find_workspace, folder)
         except (OSError, ValueError) as error:
-            raise InvalidInput(f"{str(folder)[:200]!r} is not a folder that can be opened.") from error
+            raise InvalidInput(
+                f"{str(folder)[:200]!r} is not a folder that can be opened."
+            ) from error
         if workspace not in self._lines:
-            line = self._lines[workspace] = WorkspacePipe(len(self._lines), workspace, self._handle_workspace_message)
+            line = self._lines[workspace] = WorkspacePipe(
+                len(self._lines), workspace, self._handle_workspace_message
+            )
             line.restart_with_greeting(self._greeting)
             self._tasks.spawn_task(self._run_pipe_until_done(line), name="workspace of an editor")
         return self._lines[workspace]
 
     async def _run_pipe_until_done(self, pipe: WorkspacePipe) -> None:
-        """Serves a workspace until its work is done, even if another process opens the workspace meanwhile."""
+        """Serves a workspace until its work is done, even if another process opens the
+        workspace meanwhile.
+        """
         while True:
             said = "The workspace moved to another window of this program. Send your message again."
             try:
@@ -179,13 +206,19 @@ class WorkspaceSwitch:
                 await self._send(build_error_response(request["id"], -32603, said))
             if not requests and code != LATER:
                 self._lines.pop(pipe.workspace, None)  # The next message opens the workspace again.
-                left = {name: each for name, each in self._lines_by_session.items() if each is not pipe}
+                left = {
+                    name: each for name, each in self._lines_by_session.items() if each is not pipe
+                }
                 self._lines_by_session = left
                 return
-            await asyncio.sleep(running_instance.GIVEN_WAY_SECONDS if code == LATER else RETRY_SECONDS)
+            await asyncio.sleep(
+                running_instance.GIVEN_WAY_SECONDS if code == LATER else RETRY_SECONDS
+            )
 
     async def _handle_workspace_message(self, pipe: WorkspacePipe, message: Message) -> None:
-        """Passes on an answer or a request of a workspace. A request gets an id that no other workspace uses."""
+        """Passes on an answer or a request of a workspace. A request gets an id that no
+        other workspace uses.
+        """
         if "method" in message:
             if "id" in message:
                 known = f"{pipe.number}:{json.dumps(message['id'])}"
@@ -209,7 +242,9 @@ class WorkspaceSwitch:
             while not self._unsent.empty():
                 pieces.append(self._unsent.get_nowait())
             try:
-                await concurrency.run_on_detached_thread(partial(self._write, b"".join(pieces)), name="standard output")
+                await concurrency.run_on_detached_thread(
+                    partial(self._write, b"".join(pieces)), name="standard output"
+                )
             except OSError:
                 return  # The editor has closed the pipe, so nothing more can be sent.
 

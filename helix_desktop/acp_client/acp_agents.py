@@ -15,7 +15,9 @@ _KNOWN = (resources_folder() / "acp_agents.txt").read_text("utf-8")
 
 @dataclass(frozen=True, slots=True)
 class AcpAgent:
-    """A foreign agent, and the command that starts it: the program's full path and its arguments."""
+    """A foreign agent, and the command that starts it: the program's full path and its
+    arguments.
+    """
 
     name: str
     argv: tuple[str, ...]
@@ -38,4 +40,6 @@ def find_acp_agent(name: str, own_lines: str, environment: Mapping[str, str]) ->
     if name.casefold() in known:
         return known[name.casefold()]
     there = ", ".join(agent.name for agent in known.values()) or "none"
-    raise NotFound(f"The agent {name[:80]} was not found on this computer.", remedy=f"Available: {there}.")
+    raise NotFound(
+        f"The agent {name[:80]} was not found on this computer.", remedy=f"Available: {there}."
+    )

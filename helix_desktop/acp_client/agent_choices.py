@@ -19,7 +19,9 @@ _OLDER = (  # For agents without "config options": where the values are, and how
 
 @dataclass(frozen=True, slots=True)
 class AgentChoice:
-    """An option with its possible `values`, which map to names for people. `setter` is a method and its parameter."""
+    """An option with its possible `values`, which map to names for people. `setter` is
+    a method and its parameter.
+    """
 
     id: str
     name: str
@@ -28,7 +30,9 @@ class AgentChoice:
     setter: tuple[str, str] = _OPTION
 
     def request_for_value(self, value: str) -> tuple[str, dict[str, Any]]:
-        """Returns the method and parameters that set the value. NotFound if the agent does not offer it."""
+        """Returns the method and parameters that set the value. NotFound if the agent
+        does not offer it.
+        """
         if value not in self.values:
             raise NotFound(
                 f"The agent does not offer {value[:80]} for {self.name}.",
@@ -37,7 +41,11 @@ class AgentChoice:
         method, parameter = self.setter
         if self.setter != _OPTION:
             return method, {parameter: value}
-        switched = {parameter: value == "true", "type": "boolean"} if self.values is _SWITCH else {parameter: value}
+        switched = (
+            {parameter: value == "true", "type": "boolean"}
+            if self.values is _SWITCH
+            else {parameter: value}
+        )
         return method, {"configId": self.id, **switched}
 
 
@@ -54,13 +62,18 @@ def parse_agent_choices(answer: Mapping[str, Any]) -> dict[str, AgentChoice]:
         groups = [one for one in objects_at(each, "options") if list_at(one, "options")]
         offered = [value for one in groups or [each] for value in objects_at(one, "options")]
         values = {text_at(value, "value"): text_at(value, "name") for value in offered[:MOST]}
-        name, identity, current = text_at(each, "name"), text_at(each, "id"), text_at(each, "currentValue")
+        name, identity, current = (
+            text_at(each, "name"),
+            text_at(each, "id"),
+            text_at(each, "currentValue"),
+        )
         if text_at(each, "type") == "boolean":
             values, current = _SWITCH, str(each.get("currentValue")).lower()
         found[identity] = AgentChoice(identity, name, current, values)
     for identity, current, offer, key, setter in _OLDER:
         values = {
-            text_at(value, key): text_at(value, "name") for value in objects_at(answer, f"{identity}s", offer)[:MOST]
+            text_at(value, key): text_at(value, "name")
+            for value in objects_at(answer, f"{identity}s", offer)[:MOST]
         }
         if values and identity not in found:
             chosen = text_at(answer, f"{identity}s", current)

@@ -1,9 +1,10 @@
 """A foreign agent's process, and the messages to and from it.
 
-The SDK (`acp.connection`) numbers requests and matches answers to them. Its own transport reads
-lines of any length and handles each notification in a separate task. This one handles each update
-before it reads the next message, so a flood of updates waits in the pipe, and the answer to a prompt
-comes after everything that the agent has said.
+The SDK (`acp.connection`) numbers requests and matches answers to them. Its own
+transport reads lines of any length and handles each notification in a separate task.
+This one handles each update before it reads the next message, so a flood of updates
+waits in the pipe, and the answer to a prompt comes after everything that the agent has
+said.
 """
 
 import asyncio
@@ -27,7 +28,8 @@ from helix_desktop.processes.starter import PIPE, CommandAuthor, ProcessLaunch, 
 from helix_desktop.tools.workspace_tools import WorkspaceTools
 
 LONGEST_MESSAGE = 32 << 20  # A longer message, in bytes, ends the connection.
-# The maximum size in bytes of the agent's unanswered requests, and of the answers that it has not read.
+# The maximum size in bytes of the agent's unanswered requests, and of the answers that
+# it has not read.
 MOST_WAITING = 64 << 20
 START_SECONDS = 120.0  # Some agents are downloaded when they are started.
 _PIECE = 1 << 16
@@ -42,9 +44,11 @@ _CAN = {
 # The SDK does not check the types of these fields of a message.
 _TRUSTED_TYPES = (("id", str | int | None), ("method", str | None), ("error", dict | None))
 
-# Two functions: one answers the agent's requests, the other receives its updates with their sizes in bytes.
+# Two functions: one answers the agent's requests, the other receives its updates with
+# their sizes in bytes.
 AgentHandlers = tuple[
-    Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]], Callable[[dict[str, Any], int], Awaitable[None]]
+    Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]],
+    Callable[[dict[str, Any], int], Awaitable[None]],
 ]
 
 
@@ -53,9 +57,13 @@ class AgentRefused(ModelFailed):
 
 
 class AgentConnection:
-    """A connection to an agent. `last_heard` is when it last sent something, `abilities` is what it said it can do."""
+    """A connection to an agent. `last_heard` is when it last sent something,
+    `abilities` is what it said it can do.
+    """
 
-    def __init__(self, name: str, command: RunningCommand, spawn: TaskSpawner, handlers: AgentHandlers) -> None:
+    def __init__(
+        self, name: str, command: RunningCommand, spawn: TaskSpawner, handlers: AgentHandlers
+    ) -> None:
         self.last_heard = asyncio.get_running_loop().time()
         self.abilities: dict[str, Any] = {}
         self._name = name
@@ -80,9 +88,13 @@ class AgentConnection:
         spawn: TaskSpawner,
         handlers: AgentHandlers,
     ) -> "AgentConnection":
-        """Starts the agent in the workspace's folder. No process that it starts outlives it or this program."""
+        """Starts the agent in the workspace's folder. No process that it starts
+        outlives it or this program.
+        """
         folder = next(iter(kit.resources.roots.folders), None)
-        launch = ProcessLaunch(CommandAuthor.USER, agent.argv, folder, environment, place=ProcessPlace.WATCHED)
+        launch = ProcessLaunch(
+            CommandAuthor.USER, agent.argv, folder, environment, place=ProcessPlace.WATCHED
+        )
         wrap = partial(kit.sandbox.wrap_command, agent.argv, network=True, outside=True)
         command = await RunningCommand.start_in_jail(launch, wrap, stdin=PIPE, stderr=PIPE)
         started = cls(agent.name, command, spawn, handlers)
@@ -98,24 +110,34 @@ class AgentConnection:
         values = {"protocolVersion": 1, "clientCapabilities": _CAN, "clientInfo": about}
         answer = await self.ask_agent("initialize", values, START_SECONDS)
         self.abilities = object_at(answer, "agentCapabilities")
-        self._ways_to_sign_in = ", ".join(text_at(each, "name") for each in objects_at(answer, "authMethods"))
+        self._ways_to_sign_in = ", ".join(
+            text_at(each, "name") for each in objects_at(answer, "authMethods")
+        )
 
     @property
     def has_live_process(self) -> bool:
         return not self._why and self._command.process.returncode is None
 
-    async def ask_agent(self, method: str, params: dict[str, Any], seconds: float | None = None) -> dict[str, Any]:
-        """Sends a request and returns the agent's answer. ModelFailed if the agent ends or does not answer in time."""
+    async def ask_agent(
+        self, method: str, params: dict[str, Any], seconds: float | None = None
+    ) -> dict[str, Any]:
+        """Sends a request and returns the agent's answer. ModelFailed if the agent ends
+        or does not answer in time.
+        """
         try:
             answer = await wait_with_limit(self._link.send_request(method, params), seconds)
         except TimeoutError as error:
-            raise ModelFailed(f"{self._name} did not respond to {method} within {seconds:.0f} s.") from error
+            raise ModelFailed(
+                f"{self._name} did not respond to {method} within {seconds:.0f} s."
+            ) from error
         except ConnectionError as error:
             raise ModelFailed(await self._describe_why_agent_ended()) from error
         except RequestError as error:
             words = " ".join(f"{error} {text_at(error.data, 'details')}".split())[:500].rstrip(".")
             hint = (
-                f" Sign in with the agent's own program first: {self._ways_to_sign_in}." if error.code == -32000 else ""
+                f" Sign in with the agent's own program first: {self._ways_to_sign_in}."
+                if error.code == -32000
+                else ""
             )
             raise AgentRefused(f"{self._name} reported an error: {words}.{hint}") from error
         return object_at(answer)
@@ -148,27 +170,40 @@ class AgentConnection:
         await self._link.close()
         await self._command.kill_and_wait()
 
-    async def _answer_agent(self, method: str, params: Any, is_notification: bool) -> dict[str, Any] | None:  # noqa: FBT001 -- the SDK calls it so
+    async def _answer_agent(
+        self,
+        method: str,
+        params: Any,
+        is_notification: bool,  # noqa: FBT001 -- the SDK calls it so
+    ) -> dict[str, Any] | None:
         try:
             return None if is_notification else await self._handle(method, object_at(params))
         except (HelixError, OSError, ValueError) as error:
             # -32002 means a missing file. Without this code, Qwen Code would not create a new file.
-            raise RequestError(-32002 if isinstance(error, NotFound) else -32603, str(error)) from error
+            raise RequestError(
+                -32002 if isinstance(error, NotFound) else -32603, str(error)
+            ) from error
 
     # --- The methods that the SDK calls to send and receive messages
 
     async def receive(self) -> dict[str, Any] | None:
-        """Returns the next message other than an update, or None at the end. Updates are handled meanwhile."""
+        """Returns the next message other than an update, or None at the end. Updates
+        are handled meanwhile.
+        """
         while (line := await self._read_line()) is not None:
             self.last_heard = asyncio.get_running_loop().time()
             message = parse_object(line)
-            if message is None or not all(isinstance(message.get(name), kind) for name, kind in _TRUSTED_TYPES):
+            if message is None or not all(
+                isinstance(message.get(name), kind) for name, kind in _TRUSTED_TYPES
+            ):
                 continue
             if message.get("method") != "session/update":
                 self._add_open_request_or_kill(message, len(line))
                 return cast(dict[str, Any], message)
             try:
-                await asyncio.shield(self._handle_session_update(object_at(message, "params", "update"), len(line)))
+                await asyncio.shield(
+                    self._handle_session_update(object_at(message, "params", "update"), len(line))
+                )
             except HelixError as error:  # The update was too large or could not be recorded.
                 self.kill_with_reason(str(error))
         return None
@@ -193,7 +228,10 @@ class AgentConnection:
             if others:
                 self._lines.extend((b"".join(self._unfinished), *others[:-1]))
                 self._unfinished = [others[-1]]
-            if len(self._unfinished) > LONGEST_MESSAGE // _PIECE and sum(map(len, self._unfinished)) > LONGEST_MESSAGE:
+            if (
+                len(self._unfinished) > LONGEST_MESSAGE // _PIECE
+                and sum(map(len, self._unfinished)) > LONGEST_MESSAGE
+            ):
                 self.kill_with_reason(f"it sent a message of more than {LONGEST_MESSAGE:,} bytes")
         return self._lines.popleft()
 
@@ -207,7 +245,9 @@ class AgentConnection:
                 self.kill_with_reason("it did not read the data it requested")
             await stdin.drain()
         except (OSError, RuntimeError) as error:
-            if "method" in message:  # The loss of an answer is ignored, because nobody waits for it.
+            if (
+                "method" in message
+            ):  # The loss of an answer is ignored, because nobody waits for it.
                 raise ConnectionError(str(error)) from error
         finally:
             if "method" not in message:

@@ -25,7 +25,13 @@ from helix_desktop.acp_client.turn_recording import AcpCall, TurnRecorder
 from helix_desktop.concurrency import wait_with_limit
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.facts import Decided, ToolCall
-from helix_desktop.engine.ports import CallContext, CallOutcome, PermissionAnswer, PermissionQuestion, ToolSet
+from helix_desktop.engine.ports import (
+    CallContext,
+    CallOutcome,
+    PermissionAnswer,
+    PermissionQuestion,
+    ToolSet,
+)
 from helix_desktop.engine.session_setup import TaskSpawner
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.tool_names import ToolName
@@ -41,7 +47,9 @@ from helix_desktop.tools.workspace_tools import WorkspaceTools
 
 MOST_TERMINALS = 16  # The maximum number of terminals that may run at once.
 TERMINAL_SECONDS = 3600
-SHOW_SECONDS = 10  # If a command ends at once, the agent has this many seconds to show it in a call.
+SHOW_SECONDS = (
+    10  # If a command ends at once, the agent has this many seconds to show it in a call.
+)
 TERMINAL_BYTES = 1 << 20
 MOST_PATHS = 1_000  # The maximum number of files that one call may name.
 _EFFECTS = {
@@ -55,7 +63,9 @@ Ask = Callable[[PermissionQuestion], Awaitable[PermissionAnswer]]
 _VARIABLE, _PATTERN_SIGN = re.compile(r"[A-Za-z_]\w*"), re.compile(r"[*?\[\]]")
 _COMMAND_KEYS = ("command", "cmd")
 _FOLDER_KEY = re.compile(r"cwd|(?:work(?:ing)?_?)?dir(?:ectory)?(?:_?path)?|folder", re.IGNORECASE)
-_PATH_KEY = re.compile(r"(?:path|file|filename|dir|directory|folder|cwd|^source|destination|target)s?$", re.IGNORECASE)
+_PATH_KEY = re.compile(
+    r"(?:path|file|filename|dir|directory|folder|cwd|^source|destination|target)s?$", re.IGNORECASE
+)
 
 
 @dataclass(slots=True)
@@ -64,14 +74,23 @@ class AgentTerminal:
     limit_bytes: int
     printed: str = ""  # The end of the command's output so far.
     is_cut: bool = False
-    asked: asyncio.Event = field(default_factory=asyncio.Event)  # Set by the agent's first request about this terminal.
+    asked: asyncio.Event = field(
+        default_factory=asyncio.Event
+    )  # Set by the agent's first request about this terminal.
 
     def exit_status(self) -> dict[str, Any]:
-        """Returns how the command ended. A command that was refused or could not start counts as failed."""
-        outcome = None if self.running.cancelled() or self.running.exception() else self.running.result()
+        """Returns how the command ended. A command that was refused or could not start
+        counts as failed.
+        """
+        outcome = (
+            None if self.running.cancelled() or self.running.exception() else self.running.result()
+        )
         if outcome is None or outcome.stopped:
             return {"exitCode": None, "signal": "SIGKILL"}
-        return {"exitCode": int(not outcome.ok) if outcome.exit_code is None else outcome.exit_code, "signal": None}
+        return {
+            "exitCode": int(not outcome.ok) if outcome.exit_code is None else outcome.exit_code,
+            "signal": None,
+        }
 
 
 @dataclass(slots=True)
@@ -88,7 +107,9 @@ class AgentRequests:
     _open_questions: int = 0
     # The commands allowed in this turn, each with the folder in which it may run.
     _allowed_commands: set[tuple[str, str]] = field(default_factory=set)
-    _allowed_edits: list[tuple[str, str, str]] = field(default_factory=list)  # For each edit: path, old text, new text.
+    _allowed_edits: list[tuple[str, str, str]] = field(
+        default_factory=list
+    )  # For each edit: path, old text, new text.
 
     async def answer_agent(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         match method:
@@ -100,7 +121,9 @@ class AgentRequests:
                 return await self._write_text_file(params)
             case "terminal/create":
                 return self._create_terminal(params)
-            case "terminal/output" | "terminal/wait_for_exit" | "terminal/kill" | "terminal/release":
+            case (
+                "terminal/output" | "terminal/wait_for_exit" | "terminal/kill" | "terminal/release"
+            ):
                 return await self._answer_terminal_request(method, text_at(params, "terminalId"))
             case "elicitation/create":
                 return await self._ask_user_to_fill_form(params)
@@ -108,18 +131,24 @@ class AgentRequests:
 
     @property
     def is_waiting(self) -> bool:
-        return self._open_questions > 0 or any(not each.running.done() for each in self.terminals.values())
+        return self._open_questions > 0 or any(
+            not each.running.done() for each in self.terminals.values()
+        )
 
     async def stop_commands(self) -> None:
         for terminal in self.terminals.values():
             terminal.running.cancel()
-        await asyncio.gather(*(each.running for each in self.terminals.values()), return_exceptions=True)
+        await asyncio.gather(
+            *(each.running for each in self.terminals.values()), return_exceptions=True
+        )
 
     # --- Deciding what the agent may do, by a rule or by asking the user
 
     async def _answer_permission_request(self, params: dict[str, Any]) -> dict[str, Any]:
         noted = await self.recorder.record_call_update(object_at(params, "toolCall"), is_live=True)
-        call = replace(noted, told=dict(noted.told))  # A copy: the agent may change the call while the user is asked.
+        call = replace(
+            noted, told=dict(noted.told)
+        )  # A copy: the agent may change the call while the user is asked.
         kinds = ("allow_once", "allow_always")
         try:
             action = await asyncio.to_thread(self._strictest_action_of_call, call)
@@ -136,21 +165,39 @@ class AgentRequests:
         return {"outcome": {"outcome": "cancelled"}}
 
     def _remember_allowed_action(self, call: AcpCall, action: ToolAction) -> None:
-        """Remembers what the user allowed, so that the agent's own request to do it is not asked about again."""
+        """Remembers what the user allowed, so that the agent's own request to do it is
+        not asked about again.
+        """
         if action.effect is ActionEffect.RUN:
-            self._allowed_commands.add((action.command, self._folder_as_rules_name_it(_folder_of_call(call))))
+            self._allowed_commands.add(
+                (action.command, self._folder_as_rules_name_it(_folder_of_call(call)))
+            )
         if action.effect is ActionEffect.EDIT:
             for each in call.differences:
                 shown, _, _ = self._path_danger_and_permission(text_at(each, "path"), action.effect)
-                self._allowed_edits.append((shown, text_at(each, "oldText"), text_at(each, "newText")))
+                self._allowed_edits.append(
+                    (shown, text_at(each, "oldText"), text_at(each, "newText"))
+                )
 
     def _strictest_action_of_call(self, call: AcpCall) -> ToolAction:
-        """Returns the action to be permitted. Of several files, the one with the strictest decision counts."""
-        named = [text_at(each, "path") for key in ("locations", "content") for each in objects_at(call.told, key)]
+        """Returns the action to be permitted. Of several files, the one with the
+        strictest decision counts.
+        """
+        named = [
+            text_at(each, "path")
+            for key in ("locations", "content")
+            for each in objects_at(call.told, key)
+        ]
         paths = {path for path in (*named, *_find_paths_in_call_input(call)) if path}
         if len(paths) > MOST_PATHS:
-            raise ActionRefused(f"A call can name at most {MOST_PATHS:,} files.", remedy="Make several calls instead.")
-        return max((self._build_action_on_path(call, path) for path in paths or {""}), key=self._permission_strictness)
+            raise ActionRefused(
+                f"A call can name at most {MOST_PATHS:,} files.",
+                remedy="Make several calls instead.",
+            )
+        return max(
+            (self._build_action_on_path(call, path) for path in paths or {""}),
+            key=self._permission_strictness,
+        )
 
     def _permission_strictness(self, action: ToolAction) -> tuple[int, int]:
         decision = self.kit.permissions.decide_for_conversation(action, self.conversation.id)
@@ -160,19 +207,30 @@ class AgentRequests:
         effect = _EFFECTS.get(text_at(call.told, "kind"), ActionEffect.FOREIGN)
         command, made = _command_of_call(call), call.as_tool_call()
         searches = first_text(object_at(call.told, "rawInput"), "pattern", "regex", "glob")
-        needed = {ActionEffect.RUN: "", ActionEffect.EDIT: path, ActionEffect.READ: path or searches}
+        needed = {
+            ActionEffect.RUN: "",
+            ActionEffect.EDIT: path,
+            ActionEffect.READ: path or searches,
+        }
         if command:
             effect = ActionEffect.RUN  # Some agents label a command that only reads as "read".
         elif not needed.get(effect, "none"):
             effect = ActionEffect.FOREIGN  # The call names no command, file or pattern.
-        shown, danger, apart = self._path_danger_and_permission(path, effect) if path else ("", "", "")
+        shown, danger, apart = (
+            self._path_danger_and_permission(path, effect) if path else ("", "", "")
+        )
         host, runs, folder = _host_of_call(call), effect is ActionEffect.RUN, _folder_of_call(call)
         folder = self._folder_as_rules_name_it(folder) if folder else ""
-        outside = f"it would run outside the sandbox, in {folder}" if folder else "it would run outside the sandbox"
+        outside = (
+            f"it would run outside the sandbox, in {folder}"
+            if folder
+            else "it would run outside the sandbox"
+        )
         known = ToolName.FETCH_URL if effect is ActionEffect.FETCH and host else _TOOLS.get(effect)
         return ToolAction(
             known
-            or f"{self.recorder.model}: {_PATTERN_SIGN.sub('_', made.name)}",  # None of our tools is named "name: title".
+            # None of our tools is named "name: title".
+            or f"{self.recorder.model}: {_PATTERN_SIGN.sub('_', made.name)}",
             effect,
             call.title or made.name,
             "\n".join(filter(None, (command, call.difference_text()))) or made.arguments,
@@ -212,7 +270,9 @@ class AgentRequests:
                 decided = Decided(call.id, not asked.refused, asked.decided_by, asked.scope)
                 await self.conversation.append_facts(decided)
 
-    def _agent_call_context(self, ask: Ask, show: Callable[[str], None] = lambda _: None) -> CallContext:
+    def _agent_call_context(
+        self, ask: Ask, show: Callable[[str], None] = lambda _: None
+    ) -> CallContext:
         return CallContext(self.conversation.id, ask, show)
 
     async def _ask_user_unless_allowed(
@@ -231,7 +291,9 @@ class AgentRequests:
         schema, title = object_at(params, "requestedSchema"), text_at(params, "message")[:500]
         if not schema:
             return {"action": "decline"}
-        question = PermissionQuestion(ToolCall("", "form", "{}"), title, "", scopes=("once",), form=json.dumps(schema))
+        question = PermissionQuestion(
+            ToolCall("", "form", "{}"), title, "", scopes=("once",), form=json.dumps(schema)
+        )
         answer = await self._ask_user_unless_allowed(question)
         accepted = {"action": "accept", "content": json.loads(answer.values or "{}")}
         return accepted if answer.allowed else {"action": "decline"}
@@ -242,15 +304,21 @@ class AgentRequests:
         roots = self.kit.resources.roots
         place = roots.resolve_path(text_at(params, "path"))
         shown = roots.display_path(place)
-        action = ToolAction(ToolName.READ_FILE, ActionEffect.READ, f"Read {shown}", shown, path=shown)
+        action = ToolAction(
+            ToolName.READ_FILE, ActionEffect.READ, f"Read {shown}", shown, path=shown
+        )
         await self._decide_and_record(ToolCall("", ToolName.READ_FILE, "{}"), action)
         content = await asyncio.to_thread(workspace_roots.read_whole_file, roots, place)
         lines = file_text.decode_file_text(content).splitlines(keepends=True)
         first = max(number_at(params, "line"), 1) - 1
-        return {"content": "".join(lines[first : first + (number_at(params, "limit") or len(lines))])}
+        return {
+            "content": "".join(lines[first : first + (number_at(params, "limit") or len(lines))])
+        }
 
     async def _write_text_file(self, params: dict[str, Any]) -> dict[str, Any]:
-        """Runs our own write_file. The agent has read the file itself, so it counts as read here."""
+        """Runs our own write_file. The agent has read the file itself, so it counts as
+        read here.
+        """
         resources, path = self.kit.resources, text_at(params, "path")
         place = resources.roots.resolve_path(path)
         before = await asyncio.to_thread(workspace_roots.read_file_or_none, resources.roots, place)
@@ -259,7 +327,9 @@ class AgentRequests:
             seen.set_content_seen(place.full_path, Digest.of_content(before))
 
         values = {"path": path, "content": text_at(params, "content")}
-        was_allowed = partial(self._was_edit_allowed, resources.roots.display_path(place), before, values)
+        was_allowed = partial(
+            self._was_edit_allowed, resources.roots.display_path(place), before, values
+        )
         ask = partial(self._ask_user_unless_allowed, was_allowed=was_allowed)
         call = ToolCall("", ToolName.WRITE_FILE, json.dumps(values))
         outcome = await self._run_own_tool_and_record(call, self._agent_call_context(ask))
@@ -272,7 +342,9 @@ class AgentRequests:
         """Whether a card of this turn showed exactly this change: the old text and the new one."""
         whole = file_text.decode_file_text(before or b"")
         return any(
-            allowed == path and bool(old) == bool(whole) and values["content"] == whole.replace(old, new, 1)
+            allowed == path
+            and bool(old) == bool(whole)
+            and values["content"] == whole.replace(old, new, 1)
             for allowed, old, new in self._allowed_edits
         )
 
@@ -288,15 +360,24 @@ class AgentRequests:
     def _create_terminal(self, params: dict[str, Any]) -> dict[str, Any]:
         if sum(not each.running.done() for each in self.terminals.values()) >= MOST_TERMINALS:
             raise ActionRefused(
-                f"This agent is already running {MOST_TERMINALS} commands.", remedy="Wait until a command has ended."
+                f"This agent is already running {MOST_TERMINALS} commands.",
+                remedy="Wait until a command has ended.",
             )
-        # The agent learns the terminal's id, but not the call's, which it could use for a call of its own.
+        # The agent learns the terminal's id, but not the call's, which it could use for
+        # a call of its own.
         name, own_call = f"terminal-{secrets.token_hex(8)}", f"command-{secrets.token_hex(8)}"
         folder = {"folder": text_at(params, "cwd")} if text_at(params, "cwd") else {}
-        values = {"command": _format_terminal_command(params), "seconds": TERMINAL_SECONDS, **folder}
+        values = {
+            "command": _format_terminal_command(params),
+            "seconds": TERMINAL_SECONDS,
+            **folder,
+        }
         call = ToolCall(own_call, ToolName.RUN_COMMAND, json.dumps(values))
         limit = min(number_at(params, "outputByteLimit") or TERMINAL_BYTES, TERMINAL_BYTES)
-        allowed = (_format_terminal_command(params).strip(), self._folder_as_rules_name_it(text_at(params, "cwd")))
+        allowed = (
+            _format_terminal_command(params).strip(),
+            self._folder_as_rules_name_it(text_at(params, "cwd")),
+        )
         running = self.spawn(self._run_in_terminal(name, call, allowed), name=name)
         self.terminals[name] = AgentTerminal(running, limit)
         return {"terminalId": name}
@@ -306,16 +387,26 @@ class AgentRequests:
     ) -> CallOutcome:
         terminal = self.terminals[terminal_id]
 
-        ask = partial(self._ask_user_unless_allowed, was_allowed=lambda: command_and_folder in self._allowed_commands)
+        ask = partial(
+            self._ask_user_unless_allowed,
+            was_allowed=lambda: command_and_folder in self._allowed_commands,
+        )
 
         def show_live(text: str) -> None:
             whole = terminal.printed + text
-            terminal.printed, terminal.is_cut = whole[-terminal.limit_bytes :], len(whole) > terminal.limit_bytes
+            terminal.printed, terminal.is_cut = (
+                whole[-terminal.limit_bytes :],
+                len(whole) > terminal.limit_bytes,
+            )
             self.recorder.notify_of_terminal_output(terminal_id, text)
 
-        outcome = await self._run_own_tool_and_record(call, self._agent_call_context(ask, show_live))
+        outcome = await self._run_own_tool_and_record(
+            call, self._agent_call_context(ask, show_live)
+        )
         start = max(0, outcome.output.size - terminal.limit_bytes)
-        whole = await self.kit.resources.cache.read_range(outcome.output.digest, start, terminal.limit_bytes)
+        whole = await self.kit.resources.cache.read_range(
+            outcome.output.digest, start, terminal.limit_bytes
+        )
         terminal.printed, terminal.is_cut = whole.decode("utf-8", "replace"), start > 0
         with suppress(TimeoutError, asyncio.CancelledError):
             await wait_with_limit(terminal.asked.wait(), SHOW_SECONDS)
@@ -338,19 +429,31 @@ class AgentRequests:
 
 def _command_of_call(call: AcpCall) -> str:
     given = object_at(call.told, "rawInput")
-    told = [shlex.join(map(str, it)) if isinstance(it, list) else str(it) for it in map(given.get, _COMMAND_KEYS) if it]
+    told = [
+        shlex.join(map(str, it)) if isinstance(it, list) else str(it)
+        for it in map(given.get, _COMMAND_KEYS)
+        if it
+    ]
     line = "\n".join(dict.fromkeys(told))
-    return " ".join([line, *(shlex.quote(str(word)) for word in list_at(given, "args"))]) if line else ""
+    return (
+        " ".join([line, *(shlex.quote(str(word)) for word in list_at(given, "args"))])
+        if line
+        else ""
+    )
 
 
 def _folder_of_call(call: AcpCall) -> str:
     """Returns the folder of a command as the agent gives it. Empty means the agent's own folder."""
     given = object_at(call.told, "rawInput").items()
-    return ", ".join(dict.fromkeys(str(value) for key, value in given if value and _FOLDER_KEY.fullmatch(key)))
+    return ", ".join(
+        dict.fromkeys(str(value) for key, value in given if value and _FOLDER_KEY.fullmatch(key))
+    )
 
 
 def _find_paths_in_call_input(call: AcpCall) -> Iterator[str]:
-    pending: list[tuple[str, Any]] = [("", object_at(call.told, "rawInput") | dict.fromkeys(_COMMAND_KEYS))]
+    pending: list[tuple[str, Any]] = [
+        ("", object_at(call.told, "rawInput") | dict.fromkeys(_COMMAND_KEYS))
+    ]
     while pending:
         key, told = pending.pop()
         if isinstance(told, dict):
@@ -358,14 +461,23 @@ def _find_paths_in_call_input(call: AcpCall) -> Iterator[str]:
         elif isinstance(told, list):
             pending += [(key, each) for each in told]
         elif isinstance(told, str):
-            yield _path_in_text(told.removeprefix("file://"), is_path=_PATH_KEY.search(key) is not None)
+            yield _path_in_text(
+                told.removeprefix("file://"), is_path=_PATH_KEY.search(key) is not None
+            )
 
 
 def _path_in_text(text: str, *, is_path: bool) -> str:
-    """Returns the path that a text holds. A code comment can look like a path, but its first folder does not exist."""
+    """Returns the path that a text holds. A code comment can look like a path, but its
+    first folder does not exist.
+    """
     with suppress(RuntimeError, ValueError):
         path = Path(text).expanduser()
-        if len(path.parts) > 1 and path.is_absolute() and "\n" not in text and os.path.lexists(Path(*path.parts[:2])):
+        if (
+            len(path.parts) > 1
+            and path.is_absolute()
+            and "\n" not in text
+            and os.path.lexists(Path(*path.parts[:2]))
+        ):
             return str(path)
     return text if is_path else ""
 
@@ -379,5 +491,7 @@ def _host_of_call(call: AcpCall) -> str:
 def _format_terminal_command(params: dict[str, Any]) -> str:
     words, command = list(map(str, list_at(params, "args"))), text_at(params, "command")
     named = ((text_at(each, "name"), text_at(each, "value")) for each in objects_at(params, "env"))
-    variables = [f"{name}={shlex.quote(value)}" for name, value in named if _VARIABLE.fullmatch(name)]
+    variables = [
+        f"{name}={shlex.quote(value)}" for name, value in named if _VARIABLE.fullmatch(name)
+    ]
     return " ".join([*variables, shlex.join([command, *words]) if words else command])

@@ -1,8 +1,8 @@
 """A conversation in which a foreign agent works: its process, its session, and its turns.
 
-The agent is started with the first message, and again after it ended, crashed or hung. It resumes
-its session if it can (`session/load`, `session/resume`). Otherwise, as after a rewind, a new session
-gets the conversation up to that point.
+The agent is started with the first message, and again after it ended, crashed or hung.
+It resumes its session if it can (`session/load`, `session/resume`). Otherwise, as after
+a rewind, a new session gets the conversation up to that point.
 """
 
 import asyncio
@@ -13,7 +13,11 @@ from dataclasses import replace
 from typing import Any
 
 from helix_desktop.acp_client.acp_agents import AcpAgent
-from helix_desktop.acp_client.agent_choices import AgentChoice, parse_agent_choices, parse_agent_commands
+from helix_desktop.acp_client.agent_choices import (
+    AgentChoice,
+    parse_agent_choices,
+    parse_agent_commands,
+)
 from helix_desktop.acp_client.agent_connection import START_SECONDS, AgentConnection, AgentRefused
 from helix_desktop.acp_client.agent_requests import AgentRequests
 from helix_desktop.acp_client.turn_recording import TurnRecorder
@@ -37,15 +41,21 @@ HISTORY = "[This conversation goes on in a new session. What was said so far:]\n
 GO_ON = "Go on."
 _ENDS = {
     "cancelled": facts.TurnEnded(facts.TurnEnd.STOPPED),
-    "max_turn_requests": facts.TurnEnded(facts.TurnEnd.STEP_LIMIT, "The agent reached its own step limit."),
-    "max_tokens": facts.TurnEnded(facts.TurnEnd.FAILED, "The agent's reply reached its length limit."),
+    "max_turn_requests": facts.TurnEnded(
+        facts.TurnEnd.STEP_LIMIT, "The agent reached its own step limit."
+    ),
+    "max_tokens": facts.TurnEnded(
+        facts.TurnEnd.FAILED, "The agent's reply reached its length limit."
+    ),
     "refusal": facts.TurnEnded(facts.TurnEnd.FAILED, "The agent refused to continue."),
 }
 
 
-# Takes a provider as the agent describes it; returns the gateway's address and headers. May take seconds.
+# Takes a provider as the agent describes it; returns the gateway's address and headers.
+# May take seconds.
 RegisterRoute = Callable[[Mapping[str, Any]], dict[str, Any] | None]
-# Takes an agent's name; returns its current setup, its environment, and a function that finds its routes.
+# Takes an agent's name; returns its current setup, its environment, and a function that
+# finds its routes.
 FindAgent = Callable[[str], Awaitable[tuple[AcpAgent, Mapping[str, str], RegisterRoute]]]
 
 
@@ -55,7 +65,9 @@ class ForeignConversation:
     decides what its model is sent.
     """
 
-    def __init__(self, name: str, find_agent: FindAgent, spawn: TaskSpawner, policy: facts.PolicySet) -> None:
+    def __init__(
+        self, name: str, find_agent: FindAgent, spawn: TaskSpawner, policy: facts.PolicySet
+    ) -> None:
         self.name = name
         self.choices: dict[str, AgentChoice] = {}
         self.commands: dict[str, str] = {}
@@ -66,7 +78,9 @@ class ForeignConversation:
         self._is_session_new = False  # True until the session gets its first message.
         self._asked: asyncio.Task[dict[str, Any]] | None = None
         self._turn: AgentRequests | None = None  # Answers the agent's requests during this turn.
-        self._is_routed = False  # True if the agent's requests go through the gateway, which records what they cost.
+        # True if the agent's requests go through the gateway, which records what they
+        # cost.
+        self._is_routed = False
         self._is_repeating = False  # True while the agent sends updates that are already recorded.
         self._window, self._cost, self._cost_before = USUAL_WINDOW, 0.0, 0.0
 
@@ -79,11 +93,19 @@ class ForeignConversation:
         return self._turn is not None
 
     async def run_agent_turn(
-        self, conversation: Conversation, kit: WorkspaceTools, tools: ToolSet, callbacks: TurnCallbacks
+        self,
+        conversation: Conversation,
+        kit: WorkspaceTools,
+        tools: ToolSet,
+        callbacks: TurnCallbacks,
     ) -> facts.TurnEnded:
-        """Lets the agent answer, and records and returns the turn's end. `tools` run the agent's commands."""
+        """Lets the agent answer, and records and returns the turn's end. `tools` run
+        the agent's commands.
+        """
         recorder = TurnRecorder(conversation, kit.resources, self.name)
-        turn = self._turn = AgentRequests(conversation, kit, tools, recorder, callbacks.ask, self._spawn)
+        turn = self._turn = AgentRequests(
+            conversation, kit, tools, recorder, callbacks.ask, self._spawn
+        )
         self._asked, usage = None, facts.Usage()
         try:
             callbacks.running(ConversationActivity.THINKING)
@@ -97,15 +119,21 @@ class ForeignConversation:
             await self.end_agent()
             end = turn_end_of_error(error)
         except OSError as error:
-            end = facts.TurnEnded(facts.TurnEnd.FAILED, f"The agent {self.name} could not be started: {error}.")
+            end = facts.TurnEnded(
+                facts.TurnEnd.FAILED, f"The agent {self.name} could not be started: {error}."
+            )
         except asyncio.CancelledError:
             await asyncio.shield(self._cancel_turn_or_end_agent())
-            await asyncio.shield(self._finish_and_record_turn(turn, callbacks.end_when_stopped(), usage))
+            await asyncio.shield(
+                self._finish_and_record_turn(turn, callbacks.end_when_stopped(), usage)
+            )
             raise
         await self._finish_and_record_turn(turn, end, usage)
         return end
 
-    async def _finish_and_record_turn(self, turn: AgentRequests, end: facts.TurnEnded, usage: facts.Usage) -> None:
+    async def _finish_and_record_turn(
+        self, turn: AgentRequests, end: facts.TurnEnded, usage: facts.Usage
+    ) -> None:
         """Stops the agent's commands, and records the rest of the turn and its changes to files."""
         self._turn = None
         await turn.stop_commands()
@@ -116,9 +144,13 @@ class ForeignConversation:
         await turn.conversation.append_facts(*changes, end)
 
     async def _record_policy_and_model(self, conversation: Conversation) -> None:
-        """Records the window size of the agent's model, as a base for figures, and the policy that folds nothing."""
+        """Records the window size of the agent's model, as a base for figures, and the
+        policy that folds nothing.
+        """
         wanted = (self._policy, facts.ModelSet(facts.ModelRole.MAIN, self.name, self._window))
-        await conversation.append_facts(*(fact for fact in wanted if not conversation.state.has_settings_of_fact(fact)))
+        await conversation.append_facts(
+            *(fact for fact in wanted if not conversation.state.has_settings_of_fact(fact))
+        )
 
     # --- A turn of the foreign agent
 
@@ -145,12 +177,17 @@ class ForeignConversation:
         prompt = [await self._build_prompt_block(link, part, turn.kit) for part in said]
         self._is_session_new = False
         values = {"sessionId": self._session, "prompt": prompt}
-        asked = self._asked = self._spawn(link.ask_agent("session/prompt", values), name=f"prompt of {self.name}")
-        # Agents may think for minutes. An agent that sends nothing for longer than the limit is assumed to hang.
+        asked = self._asked = self._spawn(
+            link.ask_agent("session/prompt", values), name=f"prompt of {self.name}"
+        )
+        # Agents may think for minutes. An agent that sends nothing for longer than the
+        # limit is assumed to hang.
         while not asked.done():
             silent = asyncio.get_running_loop().time() - link.last_heard
             if silent >= SILENT_SECONDS and not turn.is_waiting:
-                raise ModelFailed(f"{self.name} did not respond for {SILENT_SECONDS / 60:.0f} minutes and was stopped.")
+                raise ModelFailed(
+                    f"{self.name} did not respond for {SILENT_SECONDS / 60:.0f} minutes and was stopped."
+                )
             await asyncio.wait([asked], timeout=max(SILENT_SECONDS - silent, 1.0))
         return asked.result()
 
@@ -165,32 +202,46 @@ class ForeignConversation:
             text = f"[{part.name}]\n{content.decode('utf-8', 'replace')}\n[end of {part.name}]"
             return {"type": "text", "text": text}
         if value_at(link.abilities, "promptCapabilities", "image") is not True:
-            raise ActionRefused(f"{self.name} does not accept images.", remedy="Send the message without the image.")
+            raise ActionRefused(
+                f"{self.name} does not accept images.", remedy="Send the message without the image."
+            )
         return {"type": "image", "mimeType": kind, "data": base64.b64encode(content).decode()}
 
     def _usage_since_last_turn(self, answer: dict[str, Any]) -> facts.Usage:
         cost, self._cost_before = max(0.0, self._cost - self._cost_before), self._cost
         told = object_at(answer, "usage")
-        found = facts.Usage(number_at(told, "inputTokens"), output=number_at(told, "outputTokens"), cost=cost)
+        found = facts.Usage(
+            number_at(told, "inputTokens"), output=number_at(told, "outputTokens"), cost=cost
+        )
         return facts.Usage() if self._is_routed else found
 
     # --- Starting the agent's process, and opening or resuming its session
 
-    async def open_agent_session(self, conversation: Conversation, kit: WorkspaceTools) -> AgentConnection:
+    async def open_agent_session(
+        self, conversation: Conversation, kit: WorkspaceTools
+    ) -> AgentConnection:
         """Starts the agent if it does not run, and opens the conversation's session."""
         async with self._opening:
             if self._link is None or not self._link.has_live_process:
                 await self.end_agent()
                 agent, environment, register_route = await self._find_agent(self.name)
                 handlers = (self._answer_agent_in_turn, self._apply_and_record_update)
-                self._link = await AgentConnection.start_agent(agent, environment, kit, self._spawn, handlers)
-                self._is_routed = await self._set_gateway_as_provider(self._link, conversation.id, register_route)
+                self._link = await AgentConnection.start_agent(
+                    agent, environment, kit, self._spawn, handlers
+                )
+                self._is_routed = await self._set_gateway_as_provider(
+                    self._link, conversation.id, register_route
+                )
             link = self._link
             await self._ensure_session(link, conversation, kit)
             return link
 
-    async def _set_gateway_as_provider(self, link: AgentConnection, conversation: str, register: RegisterRoute) -> bool:
-        """Sets the agent's provider to the gateway, which can fold, if the agent allows that. Returns whether it was set."""
+    async def _set_gateway_as_provider(
+        self, link: AgentConnection, conversation: str, register: RegisterRoute
+    ) -> bool:
+        """Sets the agent's provider to the gateway, which can fold, if the agent allows
+        that. Returns whether it was set.
+        """
         can = link.abilities.get("providers") is not None
         with suppress(AgentRefused):  # An agent that refuses a new address is used as it is set up.
             listed = await link.ask_agent("providers/list", {}, START_SECONDS) if can else {}
@@ -198,23 +249,38 @@ class ForeignConversation:
                 now = object_at(each, "current")
                 if (route := await asyncio.to_thread(register, now)) is not None:
                     route["headers"] |= {"x-helix-parent": conversation}
-                    route |= {"providerId": text_at(each, "providerId"), "apiType": text_at(now, "apiType")}
+                    route |= {
+                        "providerId": text_at(each, "providerId"),
+                        "apiType": text_at(now, "apiType"),
+                    }
                     await link.ask_agent("providers/set", route, START_SECONDS)
                     return True
         return False
 
-    async def _ensure_session(self, link: AgentConnection, conversation: Conversation, kit: WorkspaceTools) -> None:
+    async def _ensure_session(
+        self, link: AgentConnection, conversation: Conversation, kit: WorkspaceTools
+    ) -> None:
         known = _find_agent_session_id(conversation)
         if self._session and (self._is_session_new or known == self._session):
             return
-        kit.resources.roots.resolve_path(".")  # Raises ActionRefused if the workspace has no folder.
+        kit.resources.roots.resolve_path(
+            "."
+        )  # Raises ActionRefused if the workspace has no folder.
         folder, *more = map(str, kit.resources.roots.folders)
-        values: dict[str, Any] = {"cwd": folder, "mcpServers": [], **({"additionalDirectories": more} if more else {})}
-        if known and await self._resume_if_possible(link, conversation, {"sessionId": known, **values}):
+        values: dict[str, Any] = {
+            "cwd": folder,
+            "mcpServers": [],
+            **({"additionalDirectories": more} if more else {}),
+        }
+        if known and await self._resume_if_possible(
+            link, conversation, {"sessionId": known, **values}
+        ):
             return
         answer = await link.ask_agent("session/new", values, START_SECONDS)
         self._is_session_new = True
-        await self._set_session_and_resend_choices(link, conversation, text_at(answer, "sessionId"), answer)
+        await self._set_session_and_resend_choices(
+            link, conversation, text_at(answer, "sessionId"), answer
+        )
 
     async def _resume_if_possible(
         self, link: AgentConnection, conversation: Conversation, values: dict[str, Any]
@@ -228,14 +294,20 @@ class ForeignConversation:
                 with suppress(AgentRefused):  # The agent may have lost the session.
                     if can:
                         answer = await link.ask_agent(method, values, START_SECONDS)
-                        await self._set_session_and_resend_choices(link, conversation, values["sessionId"], answer)
+                        await self._set_session_and_resend_choices(
+                            link, conversation, values["sessionId"], answer
+                        )
                         return True
         finally:
             self._is_repeating = False
         return False
 
     async def _set_session_and_resend_choices(
-        self, link: AgentConnection, conversation: Conversation, session: str, answer: dict[str, Any]
+        self,
+        link: AgentConnection,
+        conversation: Conversation,
+        session: str,
+        answer: dict[str, Any],
     ) -> None:
         """Chooses again what the user has chosen, if the agent still offers it."""
         self._session, self.choices = session, parse_agent_choices(answer)
@@ -247,10 +319,15 @@ class ForeignConversation:
     def get_agent_choice(self, option_id: str) -> AgentChoice:
         if option_id not in self.choices:
             there = ", ".join(self.choices) or "none"
-            raise NotFound(f"The agent {self.name} has no option {option_id[:80]}.", remedy=f"Available: {there}.")
+            raise NotFound(
+                f"The agent {self.name} has no option {option_id[:80]}.",
+                remedy=f"Available: {there}.",
+            )
         return self.choices[option_id]
 
-    async def choose_agent_option(self, conversation: Conversation, option_id: str, value: str) -> None:
+    async def choose_agent_option(
+        self, conversation: Conversation, option_id: str, value: str
+    ) -> None:
         """Chooses a mode, a model or another option, also for later starts of the agent."""
         if self._link is not None and self._session:
             await self._send_choice(self._link, option_id, value)
@@ -291,7 +368,9 @@ class ForeignConversation:
         mode = text_at(update, "currentModeId")
         if mode and "mode" in self.choices:
             self.choices["mode"] = replace(self.choices["mode"], current=mode)
-        self.choices |= parse_agent_choices(update)  # Setting one choice may change the values that another one offers.
+        self.choices |= parse_agent_choices(
+            update
+        )  # Setting one choice may change the values that another one offers.
         if text_at(update, "sessionUpdate") == "available_commands_update":
             self.commands = parse_agent_commands(update)
         self._window = number_at(update, "size") or self._window
@@ -303,7 +382,9 @@ class ForeignConversation:
 
 
 def _find_agent_session_id(conversation: Conversation) -> str:
-    """Returns the id of the session of this branch's messages. Empty after a rewind or in a fork."""
+    """Returns the id of the session of this branch's messages. Empty after a rewind or
+    in a fork.
+    """
     for recorded in reversed(conversation.state.facts):
         if isinstance(recorded.fact, facts.Received):
             return recorded.fact.session
@@ -315,12 +396,20 @@ def _find_agent_session_id(conversation: Conversation) -> str:
 def _parts_since_last_reply(branch: ConversationBranch) -> list[facts.UserPart]:
     last = branch.steps[-1] if branch.steps else 0
     later = (branch.message_at(seq).fact for seq in branch.order if seq > last)
-    return [part for fact in later if isinstance(fact, facts.UserSaid) for part in fact.parts] or [facts.Text(GO_ON)]
+    return [part for fact in later if isinstance(fact, facts.UserSaid) for part in fact.parts] or [
+        facts.Text(GO_ON)
+    ]
 
 
 def _format_history(branch: ConversationBranch) -> str:
     if not branch.steps:
         return ""
     told = [branch.message_at(seq) for seq in branch.order]
-    answered = (each for each in told if each.seq <= branch.steps[-1] or not isinstance(each.fact, facts.UserSaid))
-    return HISTORY.format("\n".join(format_message(branch, each, {}) for each in answered)[-LONGEST_HISTORY:])
+    answered = (
+        each
+        for each in told
+        if each.seq <= branch.steps[-1] or not isinstance(each.fact, facts.UserSaid)
+    )
+    return HISTORY.format(
+        "\n".join(format_message(branch, each, {}) for each in answered)[-LONGEST_HISTORY:]
+    )

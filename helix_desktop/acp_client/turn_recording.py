@@ -15,7 +15,12 @@ from helix_desktop.engine.changes.git_patch import format_unified_diff
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.messages import ReasoningDelta, TextDelta
 from helix_desktop.engine.ports import CallOutcome, EntryOrigin
-from helix_desktop.engine.session_events import CallStage, CallStageChanged, ReplyStreamed, ToolPrinted
+from helix_desktop.engine.session_events import (
+    CallStage,
+    CallStageChanged,
+    ReplyStreamed,
+    ToolPrinted,
+)
 from helix_desktop.engine.tool_call_parsing import NOT_BEGUN, UNREAD
 from helix_desktop.engine.view_contents import SAMPLE_BYTES, estimate_entry_tokens
 from helix_desktop.errors import ModelFailed
@@ -33,7 +38,9 @@ _TODO = {"in_progress": "doing", "completed": "done"}
 
 @dataclass(slots=True)
 class AcpCall:
-    """A tool call, as far as the agent has described it. `is_live`: it is running, or the user is being asked."""
+    """A tool call, as far as the agent has described it. `is_live`: it is running, or
+    the user is being asked.
+    """
 
     id: str
     told: dict[str, Any]
@@ -53,17 +60,23 @@ class AcpCall:
         name = named or plain or text_at(self.told, "kind") or "tool"
         arguments = object_at(self.told, "rawInput") or {"title": self.title}
         return facts.ToolCall(
-            self.id, name[:LONGEST_NAME], json.dumps(arguments, ensure_ascii=False)[:LONGEST_ARGUMENTS]
+            self.id,
+            name[:LONGEST_NAME],
+            json.dumps(arguments, ensure_ascii=False)[:LONGEST_ARGUMENTS],
         )
 
     @property
     def differences(self) -> list[dict[str, Any]]:
         """What the call changes in files, according to the agent."""
-        return [each for each in objects_at(self.told, "content") if text_at(each, "type") == "diff"]
+        return [
+            each for each in objects_at(self.told, "content") if text_at(each, "type") == "diff"
+        ]
 
     def difference_text(self) -> str:
         return "\n".join(
-            format_unified_diff(text_at(each, "oldText"), text_at(each, "newText"), text_at(each, "path"))
+            format_unified_diff(
+                text_at(each, "oldText"), text_at(each, "newText"), text_at(each, "path")
+            )
             for each in self.differences
         )
 
@@ -71,9 +84,18 @@ class AcpCall:
         """Returns differences and texts, or if there are none, the raw output."""
         if self.was_cut:
             return NOT_BEGUN if self.was_stopped_at_question else UNREAD
-        said = [first_text(object_at(each, "content"), "text", "mimeType") for each in objects_at(self.told, "content")]
+        said = [
+            first_text(object_at(each, "content"), "text", "mimeType")
+            for each in objects_at(self.told, "content")
+        ]
         raw = value_at(self.told, "rawOutput")
-        raw_text = raw if isinstance(raw, str) else json.dumps(raw, ensure_ascii=False, indent=1) if raw else ""
+        raw_text = (
+            raw
+            if isinstance(raw, str)
+            else json.dumps(raw, ensure_ascii=False, indent=1)
+            if raw
+            else ""
+        )
         return "\n".join(filter(None, [self.difference_text(), *said])) or raw_text or "[no output]"
 
 
@@ -86,7 +108,9 @@ class _SpokenPart:
 class TurnRecorder:
     """Records one turn. `has_heard_agent`: the agent has said or done something in this turn."""
 
-    def __init__(self, conversation: Conversation, resources: WorkspaceResources, model: str) -> None:
+    def __init__(
+        self, conversation: Conversation, resources: WorkspaceResources, model: str
+    ) -> None:
         self._conversation = conversation
         self._cache, self._tokens = resources.cache, resources.tokens
         self.model = model
@@ -94,7 +118,9 @@ class TurnRecorder:
         self._draft: list[_SpokenPart | AcpCall] = []
         self._calls: dict[str, AcpCall] = {}
         self._running: list[AcpCall] = []  # The calls in the reply that was recorded last.
-        self._outcomes: dict[str, CallOutcome] = {}  # The results of commands that ran in our terminals, by call.
+        self._outcomes: dict[
+            str, CallOutcome
+        ] = {}  # The results of commands that ran in our terminals, by call.
         self._lock = asyncio.Lock()
         self._total_size = self._draft_size = 0
 
@@ -133,7 +159,9 @@ class TurnRecorder:
     # --- Collecting the agent's calls and their results
 
     async def record_call_update(self, update: dict[str, Any], *, is_live: bool = False) -> AcpCall:
-        """Records what the agent says of a call. `is_live`: the user is asked, so it is recorded now."""
+        """Records what the agent says of a call. `is_live`: the user is asked, so it is
+        recorded now.
+        """
         self.has_heard_agent = True
         identity = text_at(update, "toolCallId")[:LONGEST_NAME] or f"call {len(self._calls)}"
         if identity not in self._calls:
@@ -150,13 +178,21 @@ class TurnRecorder:
 
     def _mark_call_done_and_notify(self, call: AcpCall) -> None:
         call.is_live = call.is_over = True
-        self._conversation.notify_listeners(CallStageChanged(self._conversation.id, call.id, CallStage.DONE))
+        self._conversation.notify_listeners(
+            CallStageChanged(self._conversation.id, call.id, CallStage.DONE)
+        )
 
-    async def record_finished_command(self, terminal_id: str, command: facts.ToolCall, outcome: CallOutcome) -> None:
-        """Records a command as the output of the call that shows its terminal, or as a call of its own."""
+    async def record_finished_command(
+        self, terminal_id: str, command: facts.ToolCall, outcome: CallOutcome
+    ) -> None:
+        """Records a command as the output of the call that shows its terminal, or as a
+        call of its own.
+        """
         shown = self._find_call_of_terminal(terminal_id)
         if shown is None:
-            shown = AcpCall(command.id, {"title": command.name, "rawInput": json.loads(command.arguments)})
+            shown = AcpCall(
+                command.id, {"title": command.name, "rawInput": json.loads(command.arguments)}
+            )
             self._calls[shown.id] = shown
             self._draft.append(shown)
             self._mark_call_done_and_notify(shown)
@@ -174,7 +210,9 @@ class TurnRecorder:
     # --- Recording replies and results as facts
 
     async def record_finished_parts(self) -> None:
-        """Records the results once a reply's calls are over, then the next reply with a running call."""
+        """Records the results once a reply's calls are over, then the next reply with a
+        running call.
+        """
         async with self._lock:
             while all(call.is_over for call in self._running):
                 calls, self._running = self._running, []
@@ -194,8 +232,12 @@ class TurnRecorder:
                 await self._record_draft_as_reply(facts.Stop.END)
 
     async def finish_turn(self, stop: facts.Stop, usage: facts.Usage) -> None:
-        """Records what is left. A running call is recorded as cut off, an unrecorded one is left out."""
-        self._draft = [part for part in self._draft if not isinstance(part, AcpCall) or part.is_over]
+        """Records what is left. A running call is recorded as cut off, an unrecorded
+        one is left out.
+        """
+        self._draft = [
+            part for part in self._draft if not isinstance(part, AcpCall) or part.is_over
+        ]
         for call in self._running:
             call.was_cut = not call.is_over
             self._mark_call_done_and_notify(call)
@@ -203,7 +245,9 @@ class TurnRecorder:
         if self._draft:
             await self._record_draft_as_reply(stop)
         if usage != facts.Usage():
-            await self._conversation.append_facts(facts.Spent(facts.Purpose.OTHER, self.model, usage))
+            await self._conversation.append_facts(
+                facts.Spent(facts.Purpose.OTHER, self.model, usage)
+            )
 
     async def _record_draft_as_reply(self, stop: facts.Stop) -> None:
         draft, self._draft, self._draft_size = self._draft, [], 0
@@ -212,7 +256,9 @@ class TurnRecorder:
         await self._conversation.append_facts(facts.ModelReplied(parts, self.model, stop))
         for call in self._running:
             stage = CallStage.DONE if call.is_over else CallStage.RUNNING
-            self._conversation.notify_listeners(CallStageChanged(self._conversation.id, call.id, stage))
+            self._conversation.notify_listeners(
+                CallStageChanged(self._conversation.id, call.id, stage)
+            )
 
     def _build_reply_part(self, part: _SpokenPart | AcpCall) -> facts.ReplyPart:
         count = self._tokens.count_tokens
@@ -220,20 +266,28 @@ class TurnRecorder:
             call = part.as_tool_call()
             return replace(call, tokens=count(call.name) + count(call.arguments))
         text = "".join(part.pieces)
-        return facts.Reasoning(text, count(text)) if part.is_thought else facts.Text(text, count(text))
+        return (
+            facts.Reasoning(text, count(text)) if part.is_thought else facts.Text(text, count(text))
+        )
 
     async def _store_output_and_build_result(self, call: AcpCall) -> facts.ToolReturned:
         outcome = self._outcomes.get(call.id)
         if outcome is None:
             about = EntryOrigin(call.as_tool_call().name, call.title[:200])
-            stored = await self._cache.store_content(call.output_text().encode("utf-8", "replace"), about)
-            outcome = CallOutcome(stored, text_at(call.told, "status") == "completed", stopped=call.was_cut)
+            stored = await self._cache.store_content(
+                call.output_text().encode("utf-8", "replace"), about
+            )
+            outcome = CallOutcome(
+                stored, text_at(call.told, "status") == "completed", stopped=call.was_cut
+            )
         size = outcome.output.size
         sample = await self._cache.read_range(outcome.output.digest, 0, min(size, SAMPLE_BYTES))
         return facts.ToolReturned(
             call=call.id,
             output=outcome.output,
-            tokens=await asyncio.to_thread(estimate_entry_tokens, size, sample, self._tokens.count_tokens),
+            tokens=await asyncio.to_thread(
+                estimate_entry_tokens, size, sample, self._tokens.count_tokens
+            ),
             ok=outcome.ok,
             exit_code=outcome.exit_code,
             head=sample.decode("utf-8", "replace") if size <= HEAD else "",

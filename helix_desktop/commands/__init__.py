@@ -1,8 +1,8 @@
-"""One module for each noun of the command line. `resources/command_line.json` lists the commands, what they take and
-the functions that run them.
+"""One module for each noun of the command line. `resources/command_line.json` lists the
+commands, what they take and the functions that run them.
 
-Only the module in use is imported. A command may be handed to a running program, so what a workbench
-needs is imported only when the work is done.
+Only the module in use is imported. A command may be handed to a running program, so
+what a workbench needs is imported only when the work is done.
 """
 
 import argparse
@@ -42,18 +42,27 @@ class CommandLineParser(argparse.ArgumentParser):
 
 
 def build_command_line_parser(given: Sequence[str] = ("--help",)) -> argparse.ArgumentParser:
-    """Builds the parser with the nouns in `given`, or with all. Without a noun, the window opens."""
+    """Builds the parser with the nouns in `given`, or with all. Without a noun, the
+    window opens.
+    """
     whole = CommandLineParser(
         prog="helix-desktop",
         description="Work with AI agents for hours without running out of context.",
         epilog="If you do not specify a command, the window opens. If you specify a folder instead of a command, the window opens the folder as a workspace. Exit codes are 0 (success), 1 (not found, failed or not confirmed), 2 (invalid arguments) and 130 (stopped with Ctrl+C).",
     )  # fmt: skip
-    whole.add_argument("--home", type=Path, metavar="DIR", help="store all data in DIR (or set HELIX_HOME)")
     whole.add_argument(
-        "--version", action="version", help="show the version and exit", version=f"Helix Desktop {__version__}"
+        "--home", type=Path, metavar="DIR", help="store all data in DIR (or set HELIX_HOME)"
+    )
+    whole.add_argument(
+        "--version",
+        action="version",
+        help="show the version and exit",
+        version=f"Helix Desktop {__version__}",
     )
     nouns = whole.add_subparsers(metavar="COMMAND", parser_class=CommandLineParser)
-    for noun in [noun for noun in NOUNS if noun in given] or (NOUNS if {*given} - {"--version"} else ()):
+    for noun in [noun for noun in NOUNS if noun in given] or (
+        NOUNS if {*given} - {"--version"} else ()
+    ):
         _add_noun(nouns, noun)
     return whole
 
@@ -62,7 +71,9 @@ def format_local_time(time: float) -> str:
     return datetime.fromtimestamp(time, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
-def parse_number(text: str, *, most: int = MOST, least: int = 0, what: str = "a number of 0 or more") -> int:
+def parse_number(
+    text: str, *, most: int = MOST, least: int = 0, what: str = "a number of 0 or more"
+) -> int:
     with suppress(ValueError):
         if least <= (number := int(text.replace(",", ""))) <= most:
             return number
@@ -78,13 +89,13 @@ TYPES: Types = {
 
 
 def options_of_command(name: str) -> Options:
-    """Returns what a command takes, as `resources/command_line.json` lists it: how an option is written, and its
-    help or more arguments for argparse.
+    """Returns what a command takes, as `resources/command_line.json` lists it: how an
+    option is written, and its help or more arguments for argparse.
 
-    `--yes` is a switch, `--name NAME` a text (none by default), `--to URL...` a list of texts, `--as
-    openai|codex` a choice (the first by default). `FILE` is positional, `[FILE]` may be left out,
-    `FILE...` and `[FILE...]` take several. `*yes` stands for options that several commands take.
-    An option whose help is null is not shown.
+    `--yes` is a switch, `--name NAME` a text (none by default), `--to URL...` a list of
+    texts, `--as openai|codex` a choice (the first by default). `FILE` is positional,
+    `[FILE]` may be left out, `FILE...` and `[FILE...]` take several. `*yes` stands for
+    options that several commands take. An option whose help is null is not shown.
     """
     found: dict[str, Any] = {}
     table = _read_command_line()[name]
@@ -132,10 +143,14 @@ def _build_argparse_settings(value: str) -> dict[str, Any]:
 
 
 def _add_noun(nouns: Subparsers, name: str) -> None:
-    """Adds a command with its verbs. Without a verb, it prints the status of its process, if it has one."""
+    """Adds a command with its verbs. Without a verb, it prints the status of its
+    process, if it has one.
+    """
     noun = _add_command(nouns, name)
     if process := noun.get_default("process"):
-        noun.add_argument("--run", dest="run", action="store_const", const=process, help=argparse.SUPPRESS)
+        noun.add_argument(
+            "--run", dest="run", action="store_const", const=process, help=argparse.SUPPRESS
+        )
     if verbs := [verb for verb in _read_command_line() if verb.startswith(f"{name} ")]:
         subparsers = noun.add_subparsers(required=noun.get_default("run") is None, metavar="VERB")
         for verb in verbs:
@@ -143,13 +158,16 @@ def _add_noun(nouns: Subparsers, name: str) -> None:
 
 
 def _add_command(where: Subparsers, name: str) -> argparse.ArgumentParser:
-    """Adds a command as the table has it. `runs` names the functions that run it and read values that only it takes,
-    and the rest of `runs` is for `run_on_workspace`, which does the `work` of a command that has no `run`.
+    """Adds a command as the table has it. `runs` names the functions that run it and
+    read values that only it takes, and the rest of `runs` is for `run_on_workspace`,
+    which does the `work` of a command that has no `run`.
     """
     table = _read_command_line()[name]
     sentence: str = table["help"]
     description = table.get("description", f"{sentence[:1].upper()}{sentence[1:]}.")
-    one: argparse.ArgumentParser = where.add_parser(name.rsplit(maxsplit=1)[-1], help=sentence, description=description)
+    one: argparse.ArgumentParser = where.add_parser(
+        name.rsplit(maxsplit=1)[-1], help=sentence, description=description
+    )
     runs = {key: _find_in_module(each) for key, each in table.get("runs", {}).items()}
     _add_options(one, options_of_command(name), {**TYPES, **runs.pop("types", {})})
     if runs.pop("on_workbench", False):
@@ -161,6 +179,8 @@ def _add_command(where: Subparsers, name: str) -> argparse.ArgumentParser:
 
 
 def _find_in_module(value: Any) -> Any:
-    """Returns what a value such as "cost_command:print_costs" names. Other values are returned as they are."""
+    """Returns what a value such as "cost_command:print_costs" names. Other values are
+    returned as they are.
+    """
     module, _, name = value.partition(":") if isinstance(value, str) else ("", "", "")
     return getattr(import_module(f"helix_desktop.commands.{module}"), name) if name else value

@@ -25,46 +25,66 @@ if TYPE_CHECKING:
 
 
 async def run_acp_command(arguments: Namespace) -> int:
-    """Serves the editor until it closes its input. Nothing but messages may be written to standard output."""
+    """Serves the editor until it closes its input. Nothing but messages may be written
+    to standard output.
+    """
 
     async def open_line(workspace: str, console: WorkspacePipe) -> int:
         given = Namespace(**vars(arguments))
         given.argv = ["acp", "--workspace", workspace]
         return await workspace_access.run_here_or_at_owner(given, workspace, console)
 
-    switch = WorkspaceSwitch(open_line, lambda folder: _find_editor_workspace(arguments, folder), _write_to_editor)
+    switch = WorkspaceSwitch(
+        open_line, lambda folder: _find_editor_workspace(arguments, folder), _write_to_editor
+    )
     await switch.run_until_input_ends(Terminal().read_input)
     logging.shutdown()
-    os._exit(0)  # Everything is closed. A normal exit would wait for threads that load a vocabulary.
+    os._exit(
+        0
+    )  # Everything is closed. A normal exit would wait for threads that load a vocabulary.
 
 
 def _write_to_editor(data: bytes) -> None:
-    """Writes directly to the pipe: a buffer that is locked by a thread would keep the program from ending."""
+    """Writes directly to the pipe: a buffer that is locked by a thread would keep the
+    program from ending.
+    """
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(sys.stdout.fileno(), rest) :]
 
 
 def _find_editor_workspace(arguments: Namespace, folder: Path) -> str:
-    """Returns the workspace that is named, or that of the editor's folder, which is created if necessary."""
+    """Returns the workspace that is named, or that of the editor's folder, which is
+    created if necessary.
+    """
     workspaces, folder = workspace_access.open_all_workspaces(arguments.places), folder.resolve()
     if arguments.workspace:
         return workspaces.find_known_workspace(arguments.workspace).id
     found = project_workspace.find_project_workspace(workspaces.list_workspaces(), folder)
     if found is not None:
         return found.id
-    if not folder.is_dir() or not project_workspace.can_be_project_folder(folder, Path.home().resolve()):
-        raise InvalidInput(f"{folder} is not a project folder.", remedy="In the editor, open a project's folder.")
+    if not folder.is_dir() or not project_workspace.can_be_project_folder(
+        folder, Path.home().resolve()
+    ):
+        raise InvalidInput(
+            f"{folder} is not a project folder.", remedy="In the editor, open a project's folder."
+        )
     return project_workspace.create_project_workspace(workspaces, folder).id
 
 
-async def serve_editor_in_workspace(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
-    """Serves an editor in the process that has the workspace open, so that it shares conversations with the window."""
+async def serve_editor_in_workspace(
+    arguments: Namespace, workspace: StoredWorkspace, console: Console
+) -> int:
+    """Serves an editor in the process that has the workspace open, so that it shares
+    conversations with the window.
+    """
     from helix_desktop import workbench
     from helix_desktop.workbench import interrupted_turns
 
     # Imported in a thread, because this takes half a second and would freeze an open window.
-    agents = await asyncio.to_thread(importlib.import_module, "helix_desktop.acp_agent.editor_requests")
+    agents = await asyncio.to_thread(
+        importlib.import_module, "helix_desktop.acp_agent.editor_requests"
+    )
     opens_it = workbench.workbench_of(workspace) is None
     async with workbench.use_workbench(workspace, arguments.places) as bench:
         if not opens_it:
@@ -75,7 +95,9 @@ async def serve_editor_in_workspace(arguments: Namespace, workspace: StoredWorks
 
 
 async def _serve_until_released(bench: Workbench, agent: EditorAgent, console: Console) -> int:
-    """Serves the editor until it disconnects, or until a window wants to open the workspace and nothing is running."""
+    """Serves the editor until it disconnects, or until a window wants to open the
+    workspace and nothing is running.
+    """
     from helix_desktop.gateway import gateway_workspaces
 
     owner, released = concurrency.OwnedTasks("editor"), False
@@ -83,7 +105,10 @@ async def _serve_until_released(bench: Workbench, agent: EditorAgent, console: C
     def release() -> None:
         nonlocal released
         if not all(session.is_idle for session in bench.sessions):
-            raise ActionRefused("The agent is working in this workspace.", remedy="Wait until the agent has finished.")
+            raise ActionRefused(
+                "The agent is working in this workspace.",
+                remedy="Wait until the agent has finished.",
+            )
         released = serving.cancel()
 
     serving = owner.spawn_task(agent.serve_editor(console), name="serve an editor")

@@ -1,4 +1,6 @@
-"""`ask`: runs one turn of a conversation without a window, and streams the reply. Works while a window is open."""
+"""`ask`: runs one turn of a conversation without a window, and streams the reply. Works
+while a window is open.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +26,17 @@ WAIT_SECONDS = 1.0  # The pause between two checks of whether another machine ha
 
 def run_ask_command(arguments: Namespace) -> int:
     if arguments.resume and (arguments.text or not arguments.conversation):
-        raise errors.InvalidInput("To resume a turn, specify its conversation with --conversation and no TEXT.")
+        raise errors.InvalidInput(
+            "To resume a turn, specify its conversation with --conversation and no TEXT."
+        )
     if not arguments.resume and not arguments.text:
         raise errors.InvalidInput("There is no message.", remedy="Enter a message as TEXT, or use - to read standard input.")  # fmt: skip
     return workspace_access.run_on_workspace(arguments, source=None)
 
 
-async def ask_in_workspace(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def ask_in_workspace(
+    arguments: Namespace, workspace: StoredWorkspace, console: Console
+) -> int:
     from helix_desktop import workbench
 
     text = "" if arguments.resume else await _read_message(arguments, console)
@@ -52,7 +58,9 @@ async def _check_slash_command(bench: Workbench, text: str, conversation: str) -
     named = re.match(r"/([\w:.-]+)(?!\S)", text)
     if named is None or await asyncio.to_thread(Path(named[0]).exists):
         return
-    if named[1].partition(":")[0] in bench.workspace.settings.mcp:  # The server may still be starting.
+    if (
+        named[1].partition(":")[0] in bench.workspace.settings.mcp
+    ):  # The server may still be starting.
         return
     await bench.project.reread_project_folders()
     session = await _open_named_session(bench, conversation) if conversation else None
@@ -94,11 +102,15 @@ async def _read_message(arguments: Namespace, console: Console) -> str:
     return text
 
 
-async def _run_asked_turn(bench: Workbench, arguments: Namespace, text: str, console: Console, *, reached: bool) -> int:
+async def _run_asked_turn(
+    bench: Workbench, arguments: Namespace, text: str, console: Console, *, reached: bool
+) -> int:
     from helix_desktop.commands.turn_output import TurnPrinter
 
     if arguments.model:
-        bench.models.model_by_name(arguments.model)  # Raises an error for an unknown model before anything is created.
+        bench.models.model_by_name(
+            arguments.model
+        )  # Raises an error for an unknown model before anything is created.
     elif not (arguments.conversation or bench.main_model_name or arguments.acp):
         raise _no_model_chosen_error(bench)
     session = await _open_asked_session(bench, arguments, console)
@@ -113,7 +125,11 @@ async def _run_asked_turn(bench: Workbench, arguments: Namespace, text: str, con
     telling = TurnPrinter(session, frozenset(arguments.allow), as_lines=arguments.json)
     unsubscribe = session.subscribe_to_events(telling.answer_question_before_turn)
     try:
-        parts = await bench.slash_commands.expand_command_message(session, (Text(text),)) if text else ()
+        parts = (
+            await bench.slash_commands.expand_command_message(session, (Text(text),))
+            if text
+            else ()
+        )
     finally:
         unsubscribe()
     unsubscribe = session.subscribe_to_events(telling.print_event)
@@ -143,7 +159,9 @@ def _is_last_turn_complete(session: Session) -> bool:
 
 
 async def _fetch_from_other_machines(bench: Workbench, console: Console) -> bool:
-    """Fetches what other machines wrote. Returns False if that failed, in which case the local state is used."""
+    """Fetches what other machines wrote. Returns False if that failed, in which case
+    the local state is used.
+    """
     try:
         async with asyncio.timeout(FETCH_SECONDS):
             await bench.sharing.fetch_facts_of_others()
@@ -155,8 +173,12 @@ async def _fetch_from_other_machines(bench: Workbench, console: Console) -> bool
     return False
 
 
-async def _acquire_or_fork_session(bench: Workbench, session: Session, if_busy: str, console: Console) -> Session:
-    """Returns a session to write to. If another machine is writing to it, `if_busy` decides what to do."""
+async def _acquire_or_fork_session(
+    bench: Workbench, session: Session, if_busy: str, console: Console
+) -> Session:
+    """Returns a session to write to. If another machine is writing to it, `if_busy`
+    decides what to do.
+    """
     told = ""
     while True:
         try:
@@ -173,14 +195,18 @@ async def _acquire_or_fork_session(bench: Workbench, session: Session, if_busy: 
                 ) from error
             if machine != told:
                 told = machine
-                await console.print_error(f"Waiting for {machine}, which is working in this conversation.")
+                await console.print_error(
+                    f"Waiting for {machine}, which is working in this conversation."
+                )
             await asyncio.sleep(WAIT_SECONDS)
         else:
             return session
 
 
 async def _deliver_to_other_machines(bench: Workbench, console: Console) -> bool:
-    """Sends the turn to the shared store. Returns False if that failed and the user wants its confirmation."""
+    """Sends the turn to the shared store. Returns False if that failed and the user
+    wants its confirmation.
+    """
     try:
         await bench.sharing.wait_until_sent()
     except errors.HelixError as error:
@@ -203,7 +229,9 @@ async def _open_asked_session(bench: Workbench, arguments: Namespace, console: C
         )
     if session.conversation.state.own_copy == session.id:
         line = f"helix-desktop copy bring-back -w {bench.id} {session.id}"
-        await console.print_error(f"The agent works in a copy. To bring back its changes, run: {line}")
+        await console.print_error(
+            f"The agent works in a copy. To bring back its changes, run: {line}"
+        )
     for choice in arguments.choose:
         what, _, value = choice.partition("=")
         foreign = await bench.acp.open_conversation(session.conversation)

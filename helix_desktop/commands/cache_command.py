@@ -1,4 +1,6 @@
-"""`cache`: stores content, reads it by its hash, lists, searches, verifies, counts and cleans up entries."""
+"""`cache`: stores content, reads it by its hash, lists, searches, verifies, counts and
+cleans up entries.
+"""
 
 import base64
 import time
@@ -33,11 +35,14 @@ def file_unless_dash(path: Path) -> Path | None:
     return None if path == STANDARD else path
 
 
-async def put_input_into_cache(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def put_input_into_cache(
+    arguments: Namespace, workspace: StoredWorkspace, console: Console
+) -> int:
     name = "" if arguments.file == STANDARD else arguments.file.name
     first = await console.read_input()
     stored = await workspace.cache.store_content(
-        _iterate_input_pieces(first, console), EntryOrigin(source=name, media_type=guess_media_type(name, first))
+        _iterate_input_pieces(first, console),
+        EntryOrigin(source=name, media_type=guess_media_type(name, first)),
     )
     result = {"sha256": stored.digest.hex, "size": stored.size, "media_type": stored.media_type}
     await print_result(arguments, console, result, stored.digest.hex)
@@ -74,9 +79,13 @@ def guess_media_type(name: str, beginning: bytes) -> str:
     return "application/octet-stream" if b"\0" in beginning[:4096] else "text/plain"
 
 
-async def output_entry_content(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def output_entry_content(
+    arguments: Namespace, workspace: StoredWorkspace, console: Console
+) -> int:
     digest = await workspace.cache.resolve_prefix(arguments.hash)
-    inside = arguments.json and arguments.output == STANDARD  # The content becomes part of the JSON.
+    inside = (
+        arguments.json and arguments.output == STANDARD
+    )  # The content becomes part of the JSON.
     content, size = bytearray(), 0
     async for piece in workspace.cache.stream_content(digest):
         size += len(piece)
@@ -95,28 +104,40 @@ def _text_or_base64(content: bytes) -> dict[str, str]:
         return {"base64": base64.b64encode(content).decode("ascii")}
 
 
-async def print_entry_list(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def print_entry_list(
+    arguments: Namespace, workspace: StoredWorkspace, console: Console
+) -> int:
     await workspace_access.wait_for_index(workspace, console)
     chosen = EntryFilter(tool=arguments.tool)
     sort, descending = EntrySort(arguments.sort), arguments.sort not in {"tool", "source"}
-    rows = await workspace.index.entries_page(chosen, sort=sort, descending=descending, limit=arguments.limit or -1)
+    rows = await workspace.index.entries_page(
+        chosen, sort=sort, descending=descending, limit=arguments.limit or -1
+    )
     lines = []
     for row in rows:
         figures = f"{row.stored.size:>13,}  {row.tokens:>10,}  {format_local_time(row.time)}"
         about = f"{row.about.tool or 'by hand'}  {row.about.source}".rstrip()
         lines.append(f"{row.stored.digest.hex[:16]}  {figures}  {about}")
-    await print_result(arguments, console, [row.as_json_table() | {"on_disk": row.kept} for row in rows], *lines)
+    await print_result(
+        arguments, console, [row.as_json_table() | {"on_disk": row.kept} for row in rows], *lines
+    )
     if not arguments.json and (more := await workspace.index.count_entries(chosen) - len(rows)) > 0:
         await console.print_error(f"{more:,} more; --limit 0 lists all.")
     return 0
 
 
-async def print_search_hits(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
-    """Prints entries, or without `only_entries` also messages, with the conversations that have them."""
+async def print_search_hits(
+    arguments: Namespace, workspace: StoredWorkspace, console: Console
+) -> int:
+    """Prints entries, or without `only_entries` also messages, with the conversations
+    that have them.
+    """
     await workspace_access.wait_for_index(workspace, console)
     words, only = " ".join(arguments.words), arguments.only_entries
     most = arguments.limit or MOST_HITS
-    hits = await workspace.index.search_index(words, tool=arguments.tool, limit=most, entries_only=only)
+    hits = await workspace.index.search_index(
+        words, tool=arguments.tool, limit=most, entries_only=only
+    )
     listed, places, lines = () if only else await workspace.journal.list_conversations(), [], []
     rows = {row.id: row for row in listed if not row.trashed}
     for hit in hits:
@@ -129,7 +150,9 @@ async def print_search_hits(arguments: Namespace, workspace: StoredWorkspace, co
             if (row := rows.get(use.conversation)) is None:
                 continue
             place |= {"conversation": row.id, "title": row.title or row.begins, "seq": use.seq}
-            where = f"{row.id}  [{use.seq}]  {place['title']}{'  (archived)' if row.archived else ''}"
+            where = (
+                f"{row.id}  [{use.seq}]  {place['title']}{'  (archived)' if row.archived else ''}"
+            )
         places.append(place)
         where = f"{where}  {hit.about.tool} {hit.about.source}".rstrip()
         lines.append(f"{where}\n    {' '.join(hit.snippet.split())}")
@@ -140,22 +163,35 @@ async def print_search_hits(arguments: Namespace, workspace: StoredWorkspace, co
     return 0 if lines else 1
 
 
-async def verify_all_entries(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def verify_all_entries(
+    arguments: Namespace, workspace: StoredWorkspace, console: Console
+) -> int:
     begun = time.monotonic()
     result = await workspace.cache.verify_cache()
     damaged = [{"sha256": digest.hex, "why": why} for digest, why in result.damaged]
-    figures = {"entries": result.checked, "bytes": result.bytes, "damaged": damaged, "notes": list(result.notes)}
+    figures = {
+        "entries": result.checked,
+        "bytes": result.bytes,
+        "damaged": damaged,
+        "notes": list(result.notes),
+    }
     figures["checkpoint_bytes"] = result.checkpoint_bytes
     lines = [*(f"{one['sha256']}  {one['why']}" for one in damaged), *result.notes]
     seconds = time.monotonic() - begun
-    lines.append(f"{result.checked:,} entries, {result.bytes:,} bytes, {len(damaged)} damaged; {seconds:.1f} s")
+    lines.append(
+        f"{result.checked:,} entries, {result.bytes:,} bytes, {len(damaged)} damaged; {seconds:.1f} s"
+    )
     if result.checkpoint_bytes:
-        lines.append(f"Also read: {result.checkpoint_bytes:,} bytes of files that checkpoints keep.")
+        lines.append(
+            f"Also read: {result.checkpoint_bytes:,} bytes of files that checkpoints keep."
+        )
     await print_result(arguments, console, figures, *lines)
     return 1 if damaged or result.notes else 0
 
 
-async def print_cache_figures(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def print_cache_figures(
+    arguments: Namespace, workspace: StoredWorkspace, console: Console
+) -> int:
     await workspace_access.wait_for_index(workspace, console)
     found = await workspace.index.compute_figures()
     over = await workspace.bytes_over_limit()
@@ -167,7 +203,9 @@ async def print_cache_figures(arguments: Namespace, workspace: StoredWorkspace, 
     return 0
 
 
-async def collect_unused_entries(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def collect_unused_entries(
+    arguments: Namespace, workspace: StoredWorkspace, console: Console
+) -> int:
     result = await workspace.cache.remove_unused_down_to(arguments.to)
     removed = {"removed": result.entries, "bytes": result.bytes}
     line = f"Removed {format_things(result.entries, 'entry', 'entries')} ({result.bytes:,} bytes)."

@@ -1,4 +1,6 @@
-"""`changes`: what the agent changed in the workspace's folders, as a list or a patch, and how to undo it."""
+"""`changes`: what the agent changed in the workspace's folders, as a list or a patch,
+and how to undo it.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,12 @@ from typing import TYPE_CHECKING
 from helix_desktop.commands import workspace_access
 from helix_desktop.commands.workspace_access import print_result
 from helix_desktop.console import Console
-from helix_desktop.engine.changes.turn_changes import FileChange, PlannedUndo, TurnOfChanges, printable_path
+from helix_desktop.engine.changes.turn_changes import (
+    FileChange,
+    PlannedUndo,
+    TurnOfChanges,
+    printable_path,
+)
 from helix_desktop.engine.facts import ModelReplied, ToolCall, ToolReturned
 from helix_desktop.errors import InvalidInput, NotFound, format_things
 from helix_desktop.histories.tool_translation import edited_files_of_call
@@ -24,7 +31,13 @@ async def _print_turns_with_files(bench: Workbench, arguments: Namespace, consol
     told, lines, left = [], list[str](), []
     for turn in await _chosen_turns_of_changes(changes, arguments, conversation):
         files = await changes.file_changes_of_steps(turn.sources)
-        told.append({"turn": turn.number, "message": turn.title, "files": [*map(_describe_file_change, files)]})
+        told.append(
+            {
+                "turn": turn.number,
+                "message": turn.title,
+                "files": [*map(_describe_file_change, files)],
+            }
+        )
         lines.append(f"Turn {turn.turn_numbers}: {turn.title}" + ("" if files else " (undone)"))
         for file in files:
             counts = f"{file.change_word:<8} +{file.added:<6} -{file.removed:<6}"
@@ -51,9 +64,18 @@ async def _list_edits_of_agent(bench: Workbench, conversation: str) -> list[dict
     if not await workspace_access.read_agent_of_conversation(bench.workspace, row):
         return []
     facts = await bench.read_conversation_facts(conversation)
-    failed = {one.fact.call for one in facts if isinstance(one.fact, ToolReturned) and not one.fact.ok}
-    parts = [(one.seq, part) for one in facts if isinstance(one.fact, ModelReplied) for part in one.fact.parts]
-    calls = [(seq, part) for seq, part in parts if isinstance(part, ToolCall) and part.id not in failed]
+    failed = {
+        one.fact.call for one in facts if isinstance(one.fact, ToolReturned) and not one.fact.ok
+    }
+    parts = [
+        (one.seq, part)
+        for one in facts
+        if isinstance(one.fact, ModelReplied)
+        for part in one.fact.parts
+    ]
+    calls = [
+        (seq, part) for seq, part in parts if isinstance(part, ToolCall) and part.id not in failed
+    ]
     paths = [(seq, call.name, path) for seq, call in calls for path in edited_files_of_call(call)]
     return [{"seq": seq, "tool": tool, "path": path} for seq, tool, path in paths]
 
@@ -69,7 +91,9 @@ async def _print_patch(bench: Workbench, arguments: Namespace, console: Console)
 async def _restore_files(bench: Workbench, arguments: Namespace, console: Console) -> int:
     files, conversation, changes = await _chosen_file_changes(bench, arguments, console)
     if not files:
-        return await print_result(arguments, console, {"restored": [], "left": []}, "There is nothing to restore.")
+        return await print_result(
+            arguments, console, {"restored": [], "left": []}, "There is nothing to restore."
+        )
     await changes.prepare_checkpoints()
     plan = await changes.plan_undo(files)
     if not arguments.yes:
@@ -109,7 +133,9 @@ async def _chosen_file_changes(
 ) -> tuple[Sequence[FileChange], str, FileChanges]:
     conversation, changes = await _find_conversation_with_changes(bench, arguments, console)
     turns = await _chosen_turns_of_changes(changes, arguments, conversation)
-    files = await changes.changes_with_folders([source for turn in turns for source in turn.sources])
+    files = await changes.changes_with_folders(
+        [source for turn in turns for source in turn.sources]
+    )
     for path in arguments.paths:
         if not any(_is_file_named(file, [path]) for file in files):
             raise NotFound(f"No change of {path} can be shown or undone here.", remedy="To see the changed files, run `changes list`.")  # fmt: skip
@@ -124,8 +150,13 @@ async def _chosen_turns_of_changes(
         return turns[-1:]
     if arguments.turn:
         if not arguments.turn.isdecimal():
-            raise InvalidInput(f"There is no turn {arguments.turn}.", remedy="Enter the number of a turn, or `last`.")
-        turns = [turn for turn in turns if arguments.turn in map(str, range(turn.number, turn.last + 1))]
+            raise InvalidInput(
+                f"There is no turn {arguments.turn}.",
+                remedy="Enter the number of a turn, or `last`.",
+            )
+        turns = [
+            turn for turn in turns if arguments.turn in map(str, range(turn.number, turn.last + 1))
+        ]
         if not turns:
             raise NotFound(f"Turn {arguments.turn} in this conversation did not change any files.")
     return turns
@@ -135,7 +166,11 @@ async def _find_conversation_with_changes(
     bench: Workbench, arguments: Namespace, console: Console
 ) -> tuple[str, FileChanges]:
     """Finds a conversation, or without a name the newest one, with the changes in its folders."""
-    newest = (row.id for row in bench.list_conversations() if not (row.trashed or row.archived or row.parent))
+    newest = (
+        row.id
+        for row in bench.list_conversations()
+        if not (row.trashed or row.archived or row.parent)
+    )
     if name := arguments.conversation:
         name = await workspace_access.find_conversation_by_prefix(bench.workspace, name)
     elif not (name := next(newest, "")):
@@ -159,4 +194,10 @@ def _is_file_named(file: FileChange, paths: Sequence[str]) -> bool:
 
 def _describe_file_change(file: FileChange) -> dict[str, object]:
     path, change = printable_path(file.place), file.change_word
-    return {"path": path, "change": change, "added": file.added, "removed": file.removed, "by": file.by}
+    return {
+        "path": path,
+        "change": change,
+        "added": file.added,
+        "removed": file.removed,
+        "by": file.by,
+    }

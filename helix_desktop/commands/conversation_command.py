@@ -1,4 +1,6 @@
-"""`conversation`: lists a workspace's conversations, imports those of other programs, and exports them."""
+"""`conversation`: lists a workspace's conversations, imports those of other programs,
+and exports them.
+"""
 
 import asyncio
 import json
@@ -23,7 +25,9 @@ from helix_desktop.histories.program_names import history_kinds_of_agents
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
 
-async def print_conversation_list(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def print_conversation_list(
+    arguments: Namespace, workspace: StoredWorkspace, console: Console
+) -> int:
     from helix_desktop.workbench.copy_files import list_folder_copies
 
     rows = [row for row in await workspace.journal.list_conversations() if not row.trashed]
@@ -35,24 +39,41 @@ async def print_conversation_list(arguments: Namespace, workspace: StoredWorkspa
         title, copy = row.title or row.begins, labels.get(row.id, "")
         about = {"id": row.id, "title": title, "updated": row.updated, "parent": row.parent}
         told.append(about | {"copy": copy, "agent": agent})
-        notes = [agent, row.parent and "sub-agent", copy and f"copy of {copy}", "archived" if row.archived else ""]
+        notes = [
+            agent,
+            row.parent and "sub-agent",
+            copy and f"copy of {copy}",
+            "archived" if row.archived else "",
+        ]
         words = f"{title}  ({', '.join(filter(None, notes))})" if any(notes) else title
         lines.append(f"{row.id}  {format_local_time(row.updated)}  {words}".rstrip())
     return await workspace_access.print_result(arguments, console, told, *lines)
 
 
-async def print_conversation(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
-    facts = await workspace.journal.read_facts(await find_conversation_by_prefix(workspace, arguments.conversation))
-    messages = [one for one in openai_chat_export.list_messages_in_order(facts) if one.seq >= arguments.start]
+async def print_conversation(
+    arguments: Namespace, workspace: StoredWorkspace, console: Console
+) -> int:
+    facts = await workspace.journal.read_facts(
+        await find_conversation_by_prefix(workspace, arguments.conversation)
+    )
+    messages = [
+        one
+        for one in openai_chat_export.list_messages_in_order(facts)
+        if one.seq >= arguments.start
+    ]
     shown = messages[: arguments.limit or None]
     outputs = [one.fact.output.digest for one in shown if isinstance(one.fact, ToolReturned)]
     gone = () if workspace.link else await workspace.cache.find_missing_content(outputs)
-    told = [{"seq": one.seq, "time": one.time, **_describe_message(one.fact, gone)} for one in shown]
+    told = [
+        {"seq": one.seq, "time": one.time, **_describe_message(one.fact, gone)} for one in shown
+    ]
     heads = [f"[{one.seq}] {format_local_time(one.time)}" for one in shown]
     lines = [f"{head} {one['by']}\n{one['text']}\n" for head, one in zip(heads, told, strict=True)]
     await workspace_access.print_result(arguments, console, told, *lines)
     if left := messages[len(shown) :]:
-        await console.print_error(f"{len(left):,} more messages. To see them, add --from {left[0].seq}.")
+        await console.print_error(
+            f"{len(left):,} more messages. To see them, add --from {left[0].seq}."
+        )
     contents = () if workspace.link else (await workspace.cache.read_contents(outputs)).values()
     if keys := ", ".join(map(mask_key, find_keys_in_facts(shown, contents))):
         way = workspace_access.WAY_TO_FORGET.format(workspace.id)
@@ -63,25 +84,43 @@ async def print_conversation(arguments: Namespace, workspace: StoredWorkspace, c
 def _describe_message(fact: Fact, gone: Collection[Digest]) -> dict[str, str]:
     match fact:
         case UserSaid(parts=parts):
-            return {"by": "user", "text": split_off_agent_additions(parts)[0] or "(added by the agent)"}
+            return {
+                "by": "user",
+                "text": split_off_agent_additions(parts)[0] or "(added by the agent)",
+            }
         case ToolReturned(output=output):
             get = f"to read by: helix-desktop cache get {str(output.digest)[:16]}"
-            state = "no longer stored: forgotten, or removed to free up space" if output.digest in gone else get
+            state = (
+                "no longer stored: forgotten, or removed to free up space"
+                if output.digest in gone
+                else get
+            )
             return {"by": "tool", "text": f"{output.size:,} bytes, {state}"}
         case ModelReplied(model=model, parts=parts):
             texts = [part.text for part in parts if isinstance(part, Text)]
-            calls = [f"· {part.name} {part.arguments[:200]}" for part in parts if isinstance(part, ToolCall)]
+            calls = [
+                f"· {part.name} {part.arguments[:200]}"
+                for part in parts
+                if isinstance(part, ToolCall)
+            ]
             return {"by": model, "text": "\n".join([*texts, *calls])}
     return {}
 
 
-async def delete_chosen_conversations(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def delete_chosen_conversations(
+    arguments: Namespace, workspace: StoredWorkspace, console: Console
+) -> int:
     from helix_desktop.workbench.history_imports import find_recorded_conversations
 
     if not (arguments.conversations or arguments.agent or arguments.before):
-        raise InvalidInput("No conversation was chosen.", remedy="Specify the conversation's ID, --agent or --before.")
+        raise InvalidInput(
+            "No conversation was chosen.",
+            remedy="Specify the conversation's ID, --agent or --before.",
+        )
     names = arguments.conversations
-    chosen = [await find_conversation_by_prefix(workspace, name, listed_first=False) for name in names]
+    chosen = [
+        await find_conversation_by_prefix(workspace, name, listed_first=False) for name in names
+    ]
     if arguments.agent or arguments.before:
         kinds, before = history_kinds_of_agents(arguments.agent), parse_date(arguments.before)
         chosen += await find_recorded_conversations(workspace, kinds, before)
@@ -92,12 +131,20 @@ def parse_date(text: str) -> float:
     try:
         return datetime.fromisoformat(text).timestamp() if text else math.inf
     except (ValueError, OverflowError):
-        raise InvalidInput(f"{text!r} is not a date.", remedy="Enter a date such as 2026-01-31.") from None
+        raise InvalidInput(
+            f"{text!r} is not a date.", remedy="Enter a date such as 2026-01-31."
+        ) from None
 
 
-async def export_conversation_file(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
-    facts = await workspace.journal.read_facts(await find_conversation_by_prefix(workspace, arguments.conversation))
-    contents = await workspace.cache.read_contents(openai_chat_export.digests_needed_for_export(facts))
+async def export_conversation_file(
+    arguments: Namespace, workspace: StoredWorkspace, console: Console
+) -> int:
+    facts = await workspace.journal.read_facts(
+        await find_conversation_by_prefix(workspace, arguments.conversation)
+    )
+    contents = await workspace.cache.read_contents(
+        openai_chat_export.digests_needed_for_export(facts)
+    )
     lines = list(openai_chat_export.export_openai_lines(facts, contents.get))
     for line in lines if not arguments.json else ():
         await console.print_line(json.dumps(line, ensure_ascii=False))

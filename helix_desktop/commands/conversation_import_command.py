@@ -37,7 +37,9 @@ def run_find_histories(arguments: Namespace) -> int:
 
 
 def _describe_histories_by_folder(found: Sequence[history_finding.FoundHistories]) -> Sequence[str]:
-    """Returns a line for each program and folder, and one for the total, or nothing if no history was found."""
+    """Returns a line for each program and folder, and one for the total, or nothing if
+    no history was found.
+    """
     groups: dict[tuple[str, str], list[history_finding.FoundHistories]] = {}
     for one in found:
         groups.setdefault((one.kind, one.folder), []).append(one)
@@ -49,7 +51,10 @@ def _describe_histories_by_folder(found: Sequence[history_finding.FoundHistories
             f"{NAMES.get(kind, kind):<12} {count:>5}  {size / 1e6:>9,.1f} MB  {days}  {folder or '(no folder)'}"
         )
     whole = sum(one.conversations for one in found)
-    return lines and [*lines, f"{whole:,} conversations found, {sum(one.size for one in found) / 1e6:,.1f} MB."]
+    return lines and [
+        *lines,
+        f"{whole:,} conversations found, {sum(one.size for one in found) / 1e6:,.1f} MB.",
+    ]
 
 
 def run_history_import(arguments: Namespace) -> int:
@@ -57,7 +62,10 @@ def run_history_import(arguments: Namespace) -> int:
     given = {str(path): str(path.absolute()) for path in arguments.paths}
     if not given and not arguments.watch:
         arguments.paths = _find_history_files()
-        arguments.found, arguments.argv = True, [*arguments.argv, "--found", *map(str, arguments.paths)]
+        arguments.found, arguments.argv = (
+            True,
+            [*arguments.argv, "--found", *map(str, arguments.paths)],
+        )
     arguments.argv = [given.get(word, word) for word in arguments.argv]
     arguments.paths = [path.absolute() for path in arguments.paths]
     arguments.lasting = arguments.watch
@@ -72,7 +80,9 @@ def _find_history_files() -> list[Path]:
     ]
 
 
-async def import_into_workspace(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def import_into_workspace(
+    arguments: Namespace, workspace: StoredWorkspace, console: Console
+) -> int:
     if arguments.watch:
         return await _import_until_stopped(arguments, workspace, console)
     result = await _import_once(arguments, workspace)
@@ -88,31 +98,50 @@ async def _import_once(arguments: Namespace, workspace: StoredWorkspace) -> Impo
 
     told: dict[str, Any] = json.loads(arguments.earlier or "{}")
     imported = [ImportedConversation(**one) for one in told.get("imported", ())]
-    result = ImportResult(**{"run": new_import_name(), **told, "imported": imported, "here": set(told.get("here", ()))})
-    importing = OwnedTasks("import").spawn_task(_import_all(arguments, workspace, result), name="import histories")
+    result = ImportResult(
+        **{
+            "run": new_import_name(),
+            **told,
+            "imported": imported,
+            "here": set(told.get("here", ())),
+        }
+    )
+    importing = OwnedTasks("import").spawn_task(
+        _import_all(arguments, workspace, result), name="import histories"
+    )
     arguments.stop_work = importing.cancel
     try:
         return await importing
     except asyncio.CancelledError:
         earlier = json.dumps(asdict(result), default=list)
-        arguments.earlier, arguments.argv = earlier, insert_options(arguments.argv, "--earlier", earlier)
+        arguments.earlier, arguments.argv = (
+            earlier,
+            insert_options(arguments.argv, "--earlier", earlier),
+        )
         raise
     finally:
         arguments.stop_work = None
 
 
-async def _import_all(arguments: Namespace, workspace: StoredWorkspace, result: ImportResult) -> ImportResult:
+async def _import_all(
+    arguments: Namespace, workspace: StoredWorkspace, result: ImportResult
+) -> ImportResult:
     from helix_desktop import token_counting, workbench
     from helix_desktop.workbench.history_imports import HistoryImport, find_files_to_import
     from helix_desktop.workbench.session_preparation import SessionPreparation
 
-    if arguments.copies is not None:  # The original files may be gone by now, so the recorder's copies are read.
+    if (
+        arguments.copies is not None
+    ):  # The original files may be gone by now, so the recorder's copies are read.
         files = arguments.paths
     else:
         files = await asyncio.to_thread(find_files_to_import, arguments.paths) if arguments.paths else _find_history_files()  # fmt: skip
     only = frozenset({arguments.only_folder}) if arguments.only_folder is not None else frozenset()
     places = history_finding.history_folders(history_finding.HistoryPlaces.of_this_user())
-    kinds = {str(file): arguments.kind or history_finding.find_kind_by_folder(places, file) for file in files}
+    kinds = {
+        str(file): arguments.kind or history_finding.find_kind_by_folder(places, file)
+        for file in files
+    }
     named = frozenset(() if arguments.copies or arguments.found else arguments.paths)
     preparation = SessionPreparation(kinds, dict.fromkeys(kinds, only), arguments.copies, named)
     if (bench := workbench.workbench_of(workspace)) is not None:
@@ -121,7 +150,9 @@ async def _import_all(arguments: Namespace, workspace: StoredWorkspace, result: 
     return await HistoryImport(workspace, counter, preparation, result=result).import_files(files)
 
 
-async def _import_until_stopped(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def _import_until_stopped(
+    arguments: Namespace, workspace: StoredWorkspace, console: Console
+) -> int:
     """Imports now and after each change to a file, until Ctrl+C, and then prints the result."""
     import watchfiles
 
@@ -131,7 +162,9 @@ async def _import_until_stopped(arguments: Namespace, workspace: StoredWorkspace
     folders = folders or {folder for some in roots for folder in some if folder.is_dir()}
     seen: dict[str, str] = {}
     begun = False
-    changes = watchfiles.awatch(*folders, step=200, debounce=1_000, rust_timeout=500, yield_on_timeout=True)
+    changes = watchfiles.awatch(
+        *folders, step=200, debounce=1_000, rust_timeout=500, yield_on_timeout=True
+    )
     try:
         # The first value arrives once the folders are being watched, so that no change is missed.
         async for changed in changes:
@@ -145,7 +178,9 @@ async def _import_until_stopped(arguments: Namespace, workspace: StoredWorkspace
         if (task := asyncio.current_task()) is not None:
             task.uncancel()
         if not arguments.json:
-            await console.print_line(f"Stopped watching. New or changed conversations: {len(seen):,}.")
+            await console.print_line(
+                f"Stopped watching. New or changed conversations: {len(seen):,}."
+            )
     return 0
 
 
@@ -164,11 +199,15 @@ async def _forget_keys_and_print_result(
         for one in result.imported
     ]
     imported, known = len(result.imported), len(result.unchanged_conversations)
-    lines.append(f"{imported:,} imported (import {result.run}); {known:,} had already been imported.")
+    lines.append(
+        f"{imported:,} imported (import {result.run}); {known:,} had already been imported."
+    )
     mark = " (forgotten)" if forgotten else ""
     lines += [f"This looks like a key: {found['key']}{mark}" for found in keys[:SHOWN]]
     if keys and not forgotten:
-        lines.append("To remove these keys, use `helix-desktop forget`, or import again with --forget-keys.")
+        lines.append(
+            "To remove these keys, use `helix-desktop forget`, or import again with --forget-keys."
+        )
     for complaint in () if arguments.json else _describe_complaints(complaints):
         await console.print_error(complaint)
     await print_result(arguments, console, {**told, "keys": keys, "forgotten": forgotten}, *lines)
@@ -179,12 +218,16 @@ def _describe_complaints(complaints: Sequence[str]) -> Iterator[str]:
     yield from shown[:SHOWN]
     if len(shown) > SHOWN:
         yield f"… and {len(shown) - SHOWN} more; --json lists all of them."
-    if files := len(complaints) - len(shown):  # Such lines are normal, so a line for each file is too much.
+    if files := len(complaints) - len(
+        shown
+    ):  # Such lines are normal, so a line for each file is too much.
         names = format_things(files, "file", "files")
         yield f"Lines that are not messages, in {names}, are kept in the cache as they are. --json lists them."
 
 
-async def print_past_imports(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def print_past_imports(
+    arguments: Namespace, workspace: StoredWorkspace, console: Console
+) -> int:
     from helix_desktop.workbench.history_imports import list_import_runs
 
     found = await list_import_runs(workspace)
@@ -192,11 +235,17 @@ async def print_past_imports(arguments: Namespace, workspace: StoredWorkspace, c
         f"{run}  {format_things(count, 'conversation', 'conversations'):>19}{'  (undone)' if undone else ''}"
         for run, count, undone in found
     ]
-    result = [{"run": run, "conversations": count, "undone": undone} for run, count, undone in found]
-    return await print_result(arguments, console, result, *(lines or ["Nothing has been imported."]))
+    result = [
+        {"run": run, "conversations": count, "undone": undone} for run, count, undone in found
+    ]
+    return await print_result(
+        arguments, console, result, *(lines or ["Nothing has been imported."])
+    )
 
 
-async def undo_named_import(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def undo_named_import(
+    arguments: Namespace, workspace: StoredWorkspace, console: Console
+) -> int:
     from helix_desktop import workbench
     from helix_desktop.workbench import history_imports as bringing
 
@@ -207,5 +256,7 @@ async def undo_named_import(arguments: Namespace, workspace: StoredWorkspace, co
     for sentence in stayed if not arguments.json else ():
         await console.print_error(sentence)
     conversations = format_things(count, "conversation", "conversations")
-    line = f"The import of {conversations} was undone. Newly imported conversations are in the trash."
+    line = (
+        f"The import of {conversations} was undone. Newly imported conversations are in the trash."
+    )
     return await print_result(arguments, console, {"undone": count, "stayed": stayed}, line)

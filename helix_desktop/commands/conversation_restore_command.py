@@ -1,4 +1,6 @@
-"""`conversation restore`: writes a conversation in an agent's own format, so that the agent can resume it."""
+"""`conversation restore`: writes a conversation in an agent's own format, so that the
+agent can resume it.
+"""
 
 import asyncio
 import os
@@ -18,7 +20,13 @@ from helix_desktop.histories.program_names import AGENTS_TO_CONTINUE_IN
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
 AGENTS = tuple(AGENTS_TO_CONTINUE_IN)
-_VARIABLES = ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "XDG_DATA_HOME", "GEMINI_CLI_HOME", "PI_CODING_AGENT_DIR")
+_VARIABLES = (
+    "CLAUDE_CONFIG_DIR",
+    "CODEX_HOME",
+    "XDG_DATA_HOME",
+    "GEMINI_CLI_HOME",
+    "PI_CODING_AGENT_DIR",
+)
 
 
 def run_conversation_restore(arguments: Namespace) -> int:
@@ -30,12 +38,19 @@ def run_conversation_restore(arguments: Namespace) -> int:
         arguments.to = str(Path(given).absolute())
         arguments.argv = workspace_access.insert_options(arguments.argv, f"--to={arguments.to}")
     if arguments.agent_places is None:
-        arguments.agent_places = [str(Path.home()), *(os.environ.get(name, "") for name in _VARIABLES)]
-        arguments.argv = workspace_access.insert_options(arguments.argv, "--agent-places", *arguments.agent_places)
+        arguments.agent_places = [
+            str(Path.home()),
+            *(os.environ.get(name, "") for name in _VARIABLES),
+        ]
+        arguments.argv = workspace_access.insert_options(
+            arguments.argv, "--agent-places", *arguments.agent_places
+        )
     return workspace_access.run_on_workspace(arguments)
 
 
-async def write_conversation_for_agent(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def write_conversation_for_agent(
+    arguments: Namespace, workspace: StoredWorkspace, console: Console
+) -> int:
     from helix_desktop import token_counting, workbench
     from helix_desktop.workbench.conversation_relay import ConversationRelay
 
@@ -51,17 +66,33 @@ async def write_conversation_for_agent(arguments: Namespace, workspace: StoredWo
     relay = ConversationRelay(workspace, token_counting.shared_token_counter(), open_desk)
     asked = RestoreRequest(conversation, agent or "claude", folder, arguments.before_compaction, arguments.fold, arguments.window)  # fmt: skip
     restored = await relay.prepare_session_for_agent(asked, may_ask_model=arguments.fold)
-    lines = [await asyncio.to_thread(relay.add_mcp_server, asked.agent, Path(folder), places)] if arguments.mcp else []
+    lines = (
+        [await asyncio.to_thread(relay.add_mcp_server, asked.agent, Path(folder), places)]
+        if arguments.mcp
+        else []
+    )
     if arguments.to and arguments.to not in AGENTS:
         file = Path(arguments.to)
-        path = await asyncio.to_thread(restoring.write_new_session_file, file.parent, file.name, restored.content)
+        path = await asyncio.to_thread(
+            restoring.write_new_session_file, file.parent, file.name, restored.content
+        )
     else:
         path = await asyncio.to_thread(restoring.write_restored_session, restored, places)
     lines += restoring.describe_restored_session(restored, path)
     if restored.is_folded and not (arguments.fold and arguments.mcp):
         lines.insert(-1, "With `--fold`, this workspace's model summarizes older parts (your provider may charge for this). With `--mcp`, the agent can read the originals.")  # fmt: skip
     if arguments.to and arguments.to not in AGENTS:
-        lines[-1] = f"To continue in {AGENTS_TO_CONTINUE_IN[restored.agent]}, use --to {restored.agent}."
-    told = {one.name: getattr(restored, one.name) for one in fields(restored) if one.name not in ("content", "texts")}
-    told |= {"original": told.pop("is_original"), "folded": told.pop("is_folded"), "path": str(path)}
+        lines[-1] = (
+            f"To continue in {AGENTS_TO_CONTINUE_IN[restored.agent]}, use --to {restored.agent}."
+        )
+    told = {
+        one.name: getattr(restored, one.name)
+        for one in fields(restored)
+        if one.name not in ("content", "texts")
+    }
+    told |= {
+        "original": told.pop("is_original"),
+        "folded": told.pop("is_folded"),
+        "path": str(path),
+    }
     return await print_result(arguments, console, told, *lines)

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 async def _print_copies(bench: Workbench, arguments: Namespace, console: Console) -> int:
     contents = await bench.copies.read_status_of_copies()
-    found = [copy for copy in await asyncio.to_thread(bench.copies.list_copies) if copy.id in contents]
+    found = [
+        copy for copy in await asyncio.to_thread(bench.copies.list_copies) if copy.id in contents
+    ]
     told = [_describe_copy(bench, copy, contents[copy.id]) for copy in found]
     lines = [await _format_copy_line(bench, each, contents[each.id]) for each in found]
     return await print_result(arguments, console, told, *lines)
@@ -32,7 +34,9 @@ async def _print_copy(bench: Workbench, arguments: Namespace, console: Console) 
     lines += [f"{made.source} at {made.base}" for made in copy.repositories if made.base]
     lines += [note for made in copy.repositories for note in made.notes]
     lines += [f"Not committed: {name}" for name in found.uncommitted]
-    lines += [f"Also changed in {', '.join(others)}: {path}" for path, others in found.overlaps.items()]
+    lines += [
+        f"Also changed in {', '.join(others)}: {path}" for path, others in found.overlaps.items()
+    ]
     lines = [await _format_copy_line(bench, copy, found), *lines]
     return await print_result(arguments, console, _describe_copy(bench, copy, found), *lines)
 
@@ -45,29 +49,47 @@ async def _bring_back_into_folder(bench: Workbench, arguments: Namespace, consol
         await print_result(arguments, console, _describe_copy(bench, copy, found), line)
         return workspace_access.ASKING
     said = await bench.copies.bring_back(copy, arguments.by, arguments.message, arguments.conflicts)
-    return await print_result(arguments, console, {"copy": copy.id, "by": arguments.by, "done": said}, *said)
+    return await print_result(
+        arguments, console, {"copy": copy.id, "by": arguments.by, "done": said}, *said
+    )
 
 
 async def _find_copy(bench: Workbench, id_prefix: str) -> FolderCopy:
     copies = {copy.id: copy for copy in await asyncio.to_thread(bench.copies.list_copies)}
-    return copies[find_id_by_prefix(copies, id_prefix, ("copy", "copies"), "To see all copies, run `copy list`.")]
+    return copies[
+        find_id_by_prefix(
+            copies, id_prefix, ("copy", "copies"), "To see all copies, run `copy list`."
+        )
+    ]
 
 
 def _describe_copy(bench: Workbench, copy: FolderCopy, found: CopyStatus) -> dict[str, object]:
     row = bench.conversation_row(copy.id)
-    made = [{"folder": each.source, "base": each.base, "branch": each.branch} for each in copy.repositories]
-    about = {"id": copy.id, "conversation": row.title if row else "", "folder": str(copy.folder), "repositories": made}
+    made = [
+        {"folder": each.source, "base": each.base, "branch": each.branch}
+        for each in copy.repositories
+    ]
+    about = {
+        "id": copy.id,
+        "conversation": row.title if row else "",
+        "folder": str(copy.folder),
+        "repositories": made,
+    }
     return {**about, "created": copy.created, "whole": copy.is_whole, **asdict(found)}
 
 
 async def _format_copy_line(bench: Workbench, copy: FolderCopy, found: CopyStatus) -> str:
-    files, overlaps = (format_things(len(some), "file", "files") for some in (found.uncommitted, found.overlaps))
+    files, overlaps = (
+        format_things(len(some), "file", "files") for some in (found.uncommitted, found.overlaps)
+    )
     if copy.brought and not found.problem:
         left = await bench.copies.list_files_not_brought_back(copy)
         files = f"{format_things(len(left), 'file', 'files')} not brought back, {files}"
     only = f"{files} not committed, {format_things(found.commits, 'commit', 'commits')} of its own"
     state = found.problem or (
-        only if copy.is_whole else "incomplete: the copy was never finished, and no work was done in it"
+        only
+        if copy.is_whole
+        else "incomplete: the copy was never finished, and no work was done in it"
     )
     state += f", {overlaps} also changed in other copies" if found.overlaps else ""
     start = f"{copy.id}  {format_local_time(copy.created)}  {found.bytes / 1e6:,.1f} MB"

@@ -12,7 +12,9 @@ MARKS = {"good": "ok", "note": "--", "bad": "!!"}
 
 
 async def run_doctor_command(arguments: Namespace) -> int:
-    """Checks the installation. The exit code is 1 if something is wrong, and 0 if there are only notes."""
+    """Checks the installation. The exit code is 1 if something is wrong, and 0 if there
+    are only notes.
+    """
     findings, text = await asyncio.to_thread(run_checks_with_diagnostics, arguments.places)
     lines = []
     for finding in findings:
@@ -21,6 +23,8 @@ async def run_doctor_command(arguments: Namespace) -> int:
     if arguments.output:
         with Terminal(target=arguments.output) as console:
             await console.write_output(text.encode())
-        lines.append(f"The report was written to {arguments.output}. Read the report before you send it to anyone.")
+        lines.append(
+            f"The report was written to {arguments.output}. Read the report before you send it to anyone."
+        )
     await print_result(arguments, Terminal(), [asdict(finding) for finding in findings], *lines)
     return int(any(finding.state is DoctorFindingState.BAD for finding in findings))

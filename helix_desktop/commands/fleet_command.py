@@ -1,4 +1,6 @@
-"""`fleet`: what the workers do in one or all workspaces; stops them, drains them, and limits what they spend."""
+"""`fleet`: what the workers do in one or all workspaces; stops them, drains them, and
+limits what they spend.
+"""
 
 import asyncio
 import json
@@ -33,32 +35,52 @@ def _run_fleet_command(arguments: Namespace) -> int:
     return asyncio.run(_act_in_all_workspaces(arguments, names, Terminal()))
 
 
-async def _act_in_all_workspaces(arguments: Namespace, names: dict[str, str], console: Console) -> int:
-    """Acts on each workspace, here or where it is open. A store that cannot be reached does not delay the others."""
+async def _act_in_all_workspaces(
+    arguments: Namespace, names: dict[str, str], console: Console
+) -> int:
+    """Acts on each workspace, here or where it is open. A store that cannot be reached
+    does not delay the others.
+    """
     found: list[dict[str, Any]] = []
     for identity, name in names.items():
         words = [*arguments.argv, "--workspace", identity, "--json"]
-        one, kept = Namespace(**{**vars(arguments), "json": True, "argv": words}), CollectingConsole()
+        one, kept = (
+            Namespace(**{**vars(arguments), "json": True, "argv": words}),
+            CollectingConsole(),
+        )
         try:
             await workspace_access.run_here_or_at_owner(one, identity, kept)
             found.append(json.loads("\n".join(kept.answers)))
         except (HelixError, ValueError) as error:
             found.append({"workspace": identity, "name": name, "trouble": str(error)})
     sound = [one for one in found if "trouble" not in one]
-    if unknown := set(getattr(arguments, "tasks", ())) - {task for one in sound for task in one["changed"]}:
-        raise NotFound(f"There is no task {min(unknown)} to stop.", remedy="`fleet status` lists tasks.")
-    states = {state: sum(one["tasks"][state] for one in sound) for state in (sound[0]["tasks"] if sound else ())}
+    if unknown := set(getattr(arguments, "tasks", ())) - {
+        task for one in sound for task in one["changed"]
+    }:
+        raise NotFound(
+            f"There is no task {min(unknown)} to stop.", remedy="`fleet status` lists tasks."
+        )
+    states = {
+        state: sum(one["tasks"][state] for one in sound)
+        for state in (sound[0]["tasks"] if sound else ())
+    }
     whole = {"tasks": states, "cost": float(sum(one["cost"] for one in sound)), "workspaces": found}
-    await print_result(arguments, console, whole, *(line for one in found for line in _describe_fleet(one)))
+    await print_result(
+        arguments, console, whole, *(line for one in found for line in _describe_fleet(one))
+    )
     return 0 if len(sound) == len(found) else 1
 
 
-async def _act_in_workspace_and_print(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def _act_in_workspace_and_print(
+    arguments: Namespace, workspace: StoredWorkspace, console: Console
+) -> int:
     from helix_desktop.workbench import fleet_overview
 
     async with fleet_task_files.open_fleet_task_list(workspace) as tasks:
         changed: list[str] = await arguments.act(arguments, tasks) if arguments.act else []
-        state = await fleet_overview.collect_fleet_state(tasks, [FleetTaskState(name) for name in SHOWN_STATES])
+        state = await fleet_overview.collect_fleet_state(
+            tasks, [FleetTaskState(name) for name in SHOWN_STATES]
+        )
     found = {"workspace": workspace.id, "name": workspace.name, "changed": changed, **state}
     return await print_result(arguments, console, found, *_describe_fleet(found))
 
@@ -71,15 +93,21 @@ def _describe_fleet(found: dict[str, Any]) -> list[str]:
     if found["is_stopped"]:
         lines.append("  Stopped: no task starts until you run `fleet start`.")
     lines += [
-        f"  budget ({scope}): ${one['spent']:.2f} of ${one['limit']:.2f}" for scope, one in found["budgets"].items()
+        f"  budget ({scope}): ${one['spent']:.2f} of ${one['limit']:.2f}"
+        for scope, one in found["budgets"].items()
     ]
-    lines += [f"  {provider} asked the workers to wait for a while" for provider in found["paused_providers"]]
+    lines += [
+        f"  {provider} asked the workers to wait for a while"
+        for provider in found["paused_providers"]
+    ]
     lines += [f"  starts no tasks at the moment: {machine}" for machine in found.get("unable", ())]
     for worker, count in sorted(found["workers"].items()):
         lines.append(f"  {worker}: {count}{' (draining)' if worker in found['draining'] else ''}")
     for task in (*found["running"], *found["needs_you"], *found["failed"][:MOST_FAILED]):
         about = task["worker"] if task["state"] == "running" else task["why"]
-        lines.append(f"  {task['state']:9}  {task['id']}  {' '.join(task['text'].split())[:60]}  ({about})")
+        lines.append(
+            f"  {task['state']:9}  {task['id']}  {' '.join(task['text'].split())[:60]}  ({about})"
+        )
     return lines
 
 
@@ -100,12 +128,17 @@ async def _let_tasks_start_again(_arguments: Namespace, tasks: FleetTaskList) ->
 
 
 async def _drain_workers(arguments: Namespace, tasks: FleetTaskList) -> list[str]:
-    return [worker for worker in arguments.workers or [""] if await tasks.notes.drain_workers(worker)]
+    return [
+        worker for worker in arguments.workers or [""] if await tasks.notes.drain_workers(worker)
+    ]
 
 
 async def _set_budget(arguments: Namespace, tasks: FleetTaskList) -> list[str]:
     scope = f"agent {arguments.agent}" if arguments.agent else arguments.per
     if scope == "fleet" and not tasks.is_shared:
-        raise InvalidInput("Only a shared workspace can have a budget for the fleet.", remedy="Nothing was changed.")
+        raise InvalidInput(
+            "Only a shared workspace can have a budget for the fleet.",
+            remedy="Nothing was changed.",
+        )
     await tasks.notes.set_limit(scope, arguments.dollars)
     return [scope]

@@ -20,7 +20,9 @@ STANDARD = "-"
 
 def run_forget_command(arguments: Namespace) -> int:
     if not arguments.hashes and not arguments.text:
-        raise InvalidInput("There is nothing to remove.", remedy="Specify --text TEXT, or the hash of an entry.")
+        raise InvalidInput(
+            "There is nothing to remove.", remedy="Specify --text TEXT, or the hash of an entry."
+        )
     if arguments.text == STANDARD:  # The whole input is read, and its last line end is left out.
         with Terminal(gather=True) as console:
             arguments.text = asyncio.run(workspace_access.read_whole_input(console))
@@ -31,37 +33,49 @@ def run_forget_command(arguments: Namespace) -> int:
     return workspace_access.run_on_workspace(arguments)
 
 
-async def forget_in_workspace(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def forget_in_workspace(
+    arguments: Namespace, workspace: StoredWorkspace, console: Console
+) -> int:
     text = arguments.text
     entries = [await workspace.cache.resolve_prefix(name) for name in arguments.hashes]
     if not arguments.yes:
         found, size = await workspace.find_content_to_forget(text, entries)
-        would = {**asdict(found), "entries": [digest.hex for digest in found.entries], "bytes": size}
-        sentence = f"This would remove {{entries}} ({size:,} bytes), and change {{facts}}, and backups."
+        would = {
+            **asdict(found),
+            "entries": [digest.hex for digest in found.entries],
+            "bytes": size,
+        }
+        sentence = (
+            f"This would remove {{entries}} ({size:,} bytes), and change {{facts}}, and backups."
+        )
         sentence = _describe_forget_result(found, sentence)
         await print_result(arguments, console, {"would_remove": would}, sentence)
         return workspace_access.ASKING
     if text:
-        await asyncio.to_thread(delete_failed_copies, arguments.places, TextForms(text).occurs_in_bytes)
+        await asyncio.to_thread(
+            delete_failed_copies, arguments.places, TextForms(text).occurs_in_bytes
+        )
     tasks, left = await forget_text_in_tasks(workspace, text)
     purged = await workspace.content_forgetter(text=text, entries=entries)
     purged = replace(purged, facts=purged.facts + tasks, elsewhere=(*purged.elsewhere, *left))
     result = {**asdict(purged), "entries": [digest.hex for digest in purged.entries]}
     backups = format_things(purged.backups, "backup", "backups")
-    sentence = (
-        f"Removed {{entries}}. Changed {{facts}}, and {backups}. Files in the workspace's folders were not changed."
-    )
+    sentence = f"Removed {{entries}}. Changed {{facts}}, and {backups}. Files in the workspace's folders were not changed."
     if not purged.entries and not purged.facts:
         sentence = "Nothing in this workspace contains what you want to remove."
     await print_result(arguments, console, result, _describe_forget_result(purged, sentence))
-    remembered = await asyncio.to_thread(_describe_places_in_window_state, arguments.places.window_state_path, text)
+    remembered = await asyncio.to_thread(
+        _describe_places_in_window_state, arguments.places.window_state_path, text
+    )
     for sentence in (*purged.elsewhere, *remembered, *purged.ciphertext):
         await console.print_error(sentence)
     return 0 if (purged.entries or purged.facts) and not purged.elsewhere and not remembered else 1
 
 
 def _describe_places_in_window_state(window: Path, text: str) -> tuple[str, ...]:
-    """Finds the text in the saved window state. Only a running window can change its drafts and input history."""
+    """Finds the text in the saved window state. Only a running window can change its
+    drafts and input history.
+    """
     if not text or not window.exists() or not TextForms(text).occurs_in_bytes(window.read_bytes()):
         return ()
     return (

@@ -34,11 +34,14 @@ if TYPE_CHECKING:
 
 TOKEN = "HELIX_MCP_TOKEN"  # noqa: S105 -- the name of the variable
 NEWEST_FACTS = 200  # Among so many of an agent's conversation is one that names its session.
-# By workspace and server: the sessions of the Claude Code that started this server. After `/clear`, it has another one.
-# Those of ended servers are not taken for the new one of an open server.
+# By workspace and server: the sessions of the Claude Code that started this server.
+# After `/clear`, it has another one. Those of ended servers are not taken for the new
+# one of an open server.
 _sessions_by_server: defaultdict[str, dict[str, set[str]]] = defaultdict(dict)
 _open_servers: set[str] = set()
-YOUNG = 50_000  # The number of new objects that start a garbage collection. With 700, imports are a seventh slower.
+# The number of new objects that start a garbage collection. With 700, imports are a
+# seventh slower.
+YOUNG = 50_000
 
 
 def run_mcp_command(arguments: Namespace) -> int:
@@ -46,33 +49,45 @@ def run_mcp_command(arguments: Namespace) -> int:
         raise InvalidInput("No workspace was specified. Use --workspace.")
     gc.set_threshold(YOUNG)
     if arguments.http is not None:
-        # The token is sent over a private socket to the workspace's owner, so no process list shows it.
+        # The token is sent over a private socket to the workspace's owner, so no
+        # process list shows it.
         token = os.environ.get(TOKEN) or secrets.token_urlsafe(32)
         arguments.argv = [*arguments.argv, f"--token={token}"]
         arguments.token = token
     else:  # Which agent starts this. The addresses contain tokens, too.
-        for name, variable in (("session", "CLAUDE_CODE_SESSION_ID"), ("addresses", WRAP_ADDRESSES)):
+        for name, variable in (
+            ("session", "CLAUDE_CODE_SESSION_ID"),
+            ("addresses", WRAP_ADDRESSES),
+        ):
             if value := os.environ.get(variable):
                 setattr(arguments, name, value)
                 arguments.argv = [*arguments.argv, f"--{name}={value}"]
     return workspace_access.run_on_workspace(arguments)
 
 
-async def serve_workspace_over_mcp(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def serve_workspace_over_mcp(
+    arguments: Namespace, workspace: StoredWorkspace, console: Console
+) -> int:
     """Answers MCP requests about this workspace only, until the caller disconnects."""
     # Imported in threads, because this takes half a second and would freeze an open window.
-    for name in ("cache_mcp_server", "mcp_over_console", "mcp_over_http")[: 2 if arguments.http is None else 3]:
+    for name in ("cache_mcp_server", "mcp_over_console", "mcp_over_http")[
+        : 2 if arguments.http is None else 3
+    ]:
         await asyncio.to_thread(importlib.import_module, f"helix_desktop.mcp_server.{name}")
     from helix_desktop.mcp_server import cache_mcp_server, mcp_over_console
 
     arguments.server = new_conversation_id()  # Conversations that begin later have greater ones.
-    server = cache_mcp_server.build_cache_server(build_served_workspace(workspace, arguments.places, arguments))
+    server = cache_mcp_server.build_cache_server(
+        build_served_workspace(workspace, arguments.places, arguments)
+    )
     if arguments.http is None:
         if arguments.session:
             _open_servers.add(arguments.server)
             _sessions_by_server[workspace.id][arguments.server] = {arguments.session}
         try:
-            await mcp_over_console.serve_mcp_over_console(server, console.read_input, console.write_output)
+            await mcp_over_console.serve_mcp_over_console(
+                server, console.read_input, console.write_output
+            )
         finally:
             _open_servers.discard(arguments.server)
             if _open_servers.isdisjoint(_sessions_by_server[workspace.id]):
@@ -84,11 +99,15 @@ async def serve_workspace_over_mcp(arguments: Namespace, workspace: StoredWorksp
         await console.print_line(f"http://{mcp_over_http.HOST}:{port}{mcp_over_http.PATH}")
         await console.print_line(f"Authorization: Bearer {arguments.token}")
 
-    await mcp_over_http.serve_mcp_over_http(server, arguments.http, arguments.token, print_server_address)
+    await mcp_over_http.serve_mcp_over_http(
+        server, arguments.http, arguments.token, print_server_address
+    )
     return 0
 
 
-def build_served_workspace(workspace: StoredWorkspace, where: ProgramFolders, started_by: Namespace) -> ServedWorkspace:
+def build_served_workspace(
+    workspace: StoredWorkspace, where: ProgramFolders, started_by: Namespace
+) -> ServedWorkspace:
     from helix_desktop import token_counting
     from helix_desktop.mcp_server.cache_operations import ServedWorkspace
     from helix_desktop.tools.regex_search import grep_entry_lines
@@ -118,17 +137,24 @@ def build_served_workspace(workspace: StoredWorkspace, where: ProgramFolders, st
 async def _use_agent_session(
     workspace: StoredWorkspace, where: ProgramFolders, started_by: Namespace, client: str
 ) -> AsyncIterator[Session]:
-    """`client`: what the agent in whose terminal the user is calls itself, such as codex-mcp-client.
-    `started_by`: the addresses that `wrap` gave to this agent alone, or the session it had then.
+    """`client`: what the agent in whose terminal the user is calls itself, such as
+    codex-mcp-client. `started_by`: the addresses that `wrap` gave to this agent alone,
+    or the session it had then.
     """
     from helix_desktop import workbench
     from helix_desktop.gateway import registration
 
     async with workbench.use_workbench(workspace, where) as bench:
-        rows = [row for row in bench.list_conversations() if row.agent and not row.parent and not row.trashed]
+        rows = [
+            row
+            for row in bench.list_conversations()
+            if row.agent and not row.parent and not row.trashed
+        ]
         own = [row for row in rows if row.agent.casefold().replace(" ", "-") in client.casefold()]
         if urls := started_by.addresses.split():  # After `/clear`, the session has another name.
-            registered = registration.RegisteredConversations(where.run / registration.CONVERSATIONS_FILE)
+            registered = registration.RegisteredConversations(
+                where.run / registration.CONVERSATIONS_FILE
+            )
             started = [registered.find_conversations(url.rpartition("/")[2]) for url in urls]
             own = rows = [row for row in rows if any(row.id in each for each in started)]
         here = {**_sessions_by_server.get(workspace.id, {})}
@@ -137,25 +163,33 @@ async def _use_agent_session(
             last = (await workspace.journal.find_conversation(row.id)).last_seq
             newest = await workspace.journal.read_facts(row.id, max(0, last - NEWEST_FACTS))
             sessions = {one.fact.session for one in newest if isinstance(one.fact, Received)}
-            # If no other Claude Code is open, a later session that none began with is this one's after `/clear`.
+            # If no other Claude Code is open, a later session that none began with is
+            # this one's after `/clear`.
             is_next = row.id > started_by.server and _open_servers.isdisjoint(here)
-            if not sessions.isdisjoint(known) or (is_next and sessions.isdisjoint(set().union(*here.values()))):
+            if not sessions.isdisjoint(known) or (
+                is_next and sessions.isdisjoint(set().union(*here.values()))
+            ):
                 known |= sessions
                 own = [row]
                 break
         if (chosen := next(iter(own or rows), None)) is None:
             raise NotFound(
-                "This agent has not worked in this workspace.", remedy="Start an agent with helix-desktop wrap."
+                "This agent has not worked in this workspace.",
+                remedy="Start an agent with helix-desktop wrap.",
             )
         yield await bench.open_session(chosen.id)
 
 
-async def _compact_with_fast_model(workspace: StoredWorkspace, where: ProgramFolders, digest: Digest, keep: str) -> str:
+async def _compact_with_fast_model(
+    workspace: StoredWorkspace, where: ProgramFolders, digest: Digest, keep: str
+) -> str:
     from helix_desktop import workbench
     from helix_desktop.engine import ask_model, content_recall
 
     async with workbench.use_workbench(workspace, where) as bench:
-        client = bench.models.client_for_role(ModelRole.FAST) or bench.models.client_for_role(ModelRole.MAIN)
+        client = bench.models.client_for_role(ModelRole.FAST) or bench.models.client_for_role(
+            ModelRole.MAIN
+        )
         if client is None:
             raise NotFound("This workspace has no model that can shorten the content.")
         asking = ask_model.ModelInquiry(lambda _: asyncio.sleep(0), lambda: None)
@@ -165,25 +199,34 @@ async def _compact_with_fast_model(workspace: StoredWorkspace, where: ProgramFol
 # --- Signing in to an MCP server ---
 
 
-async def sign_in_to_server(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
-    """Signs in within the process that has the workspace open, so that its running server uses the new token."""
+async def sign_in_to_server(
+    arguments: Namespace, workspace: StoredWorkspace, console: Console
+) -> int:
+    """Signs in within the process that has the workspace open, so that its running
+    server uses the new token.
+    """
     from helix_desktop import workbench
     from helix_desktop.mcp_client.hosted_server import McpConnectionState
 
     name = arguments.server
 
     async def print_sign_in_address(address: str) -> None:
-        await console.print_error(f"Sign in on this page, which also opens in your browser: {address}")
+        await console.print_error(
+            f"Sign in on this page, which also opens in your browser: {address}"
+        )
         await asyncio.to_thread(open_web_page, address)
 
     async with workbench.use_workbench(workspace, arguments.places) as bench:
         status = await bench.mcp_servers.sign_in_at_server(name, print_sign_in_address)
     if status.state is not McpConnectionState.READY:
         raise ActionRefused(
-            f"{name} is not ready. {status.why}".strip(), remedy="Try again, or check the server's settings."
+            f"{name} is not ready. {status.why}".strip(),
+            remedy="Try again, or check the server's settings.",
         )
     line = f"{name} is ready, with {format_things(status.tools, 'tool', 'tools')}."
-    return await workspace_access.print_result(arguments, console, {"server": name, "tools": status.tools}, line)
+    return await workspace_access.print_result(
+        arguments, console, {"server": name, "tools": status.tools}, line
+    )
 
 
 # --- Adding this workspace's MCP server to another program's settings ---
@@ -194,7 +237,9 @@ def install_in_client_settings(arguments: Namespace) -> int:
     from helix_desktop.workbench import conversation_relay
 
     if arguments.write and not arguments.client:
-        raise InvalidInput("No program was specified. Use --client to say which program's file should be written.")
+        raise InvalidInput(
+            "No program was specified. Use --client to say which program's file should be written."
+        )
     known = workspace_access.find_chosen_workspace(arguments)
     folder = Path(known.settings.roots[0]) if known.settings.roots else Path.cwd()
     command = conversation_relay.mcp_server_command(known.id, arguments.places.data)

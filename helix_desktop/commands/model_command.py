@@ -11,16 +11,26 @@ from helix_desktop.console import Console
 from helix_desktop.errors import HelixError, InvalidInput, ModelFailed, NoUsableKeyring
 from helix_desktop.providers import local_servers, model_listing
 from helix_desktop.providers.model_prices import ModelInfo
-from helix_desktop.providers.provider_catalog import PRESETS, ProviderConfig, describe_model, find_provider_key
+from helix_desktop.providers.provider_catalog import (
+    PRESETS,
+    ProviderConfig,
+    describe_model,
+    find_provider_key,
+)
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
 FIGURES = ("window", "max_output", "input", "output", "cache_read", "cache_write")
 
 
 async def print_model_list(arguments: Namespace, desk: ProviderTools) -> int:
-    """Lists models. A provider that cannot be reached is reported on standard error, and the others are listed."""
+    """Lists models. A provider that cannot be reached is reported on standard error,
+    and the others are listed.
+    """
     one = [desk.configured.find_provider(arguments.provider)] if arguments.provider else None
-    asked = [_list_models_of_provider(desk, config) for config in one or await _list_usable_providers(desk)]
+    asked = [
+        _list_models_of_provider(desk, config)
+        for config in one or await _list_usable_providers(desk)
+    ]
     answers = await asyncio.gather(*asked, return_exceptions=True)
     models: list[ModelInfo] = []
     for answer in answers:
@@ -30,12 +40,16 @@ async def print_model_list(arguments: Namespace, desk: ProviderTools) -> int:
             raise answer
         else:
             models += answer
-    await print_result(arguments, desk.console, [*map(_model_as_json, models)], *map(_format_model_line, models))
+    await print_result(
+        arguments, desk.console, [*map(_model_as_json, models)], *map(_format_model_line, models)
+    )
     return 1 if arguments.provider and not models else 0
 
 
 async def _list_usable_providers(desk: ProviderTools) -> list[ProviderConfig]:
-    """Returns the configured providers, well-known ones whose key is known, local servers, and the demonstration."""
+    """Returns the configured providers, well-known ones whose key is known, local
+    servers, and the demonstration.
+    """
     configs = {config.name: config for config in desk.configured.list_providers()}
     for preset in PRESETS.values():
         if preset.name in configs or not preset.needs_key:
@@ -51,20 +65,31 @@ async def _list_usable_providers(desk: ProviderTools) -> list[ProviderConfig]:
     return list(configs.values())
 
 
-async def _list_models_of_provider(desk: ProviderTools, config: ProviderConfig) -> tuple[ModelInfo, ...]:
+async def _list_models_of_provider(
+    desk: ProviderTools, config: ProviderConfig
+) -> tuple[ModelInfo, ...]:
     key = await find_provider_key(config, desk.secrets)
-    return await model_listing.list_and_save_models(desk.configured, config.name, key, desk.connections)
+    return await model_listing.list_and_save_models(
+        desk.configured, config.name, key, desk.connections
+    )
 
 
 def _model_as_json(model: ModelInfo) -> dict[str, Any]:
-    prices = {name: getattr(model.prices, name) for name in ("input", "output", "cache_read", "cache_write")}
+    prices = {
+        name: getattr(model.prices, name)
+        for name in ("input", "output", "cache_read", "cache_write")
+    }
     abilities = {name: getattr(model.abilities, name) for name in ("images", "tools", "reasoning")}
     limits = {"window": model.window, "max_output": model.abilities.max_output}
     return {"name": model.name, **limits, **prices, **abilities, "note": model.note}
 
 
 def _format_model_line(model: ModelInfo) -> str:
-    price = f"${model.prices.input:g} in, ${model.prices.output:g} out" if model.prices.input else "price unknown"
+    price = (
+        f"${model.prices.input:g} in, ${model.prices.output:g} out"
+        if model.prices.input
+        else "price unknown"
+    )
     lacks = [f"no {name}" for name in ("tools", "images") if not getattr(model.abilities, name)]
     return f"{model.name:<48}{model.window:>10,}  {price:<24}{', '.join([*lacks, model.note])}"
 
@@ -76,18 +101,25 @@ def choose_model_for_workspace(arguments: Namespace) -> int:
 
 
 def _changes_figures_only(arguments: Namespace) -> bool:
-    return arguments.workspace is None and any(getattr(arguments, figure) is not None for figure in FIGURES)
+    return arguments.workspace is None and any(
+        getattr(arguments, figure) is not None for figure in FIGURES
+    )
 
 
 async def _check_chosen_model(arguments: Namespace, desk: ProviderTools) -> int:
     provider, slash, name = arguments.model.partition("/")
     if not slash or not name:
         raise InvalidInput(
-            "Specify the model as PROVIDER/MODEL.", remedy="To list all models, run `helix-desktop model list`."
+            "Specify the model as PROVIDER/MODEL.",
+            remedy="To list all models, run `helix-desktop model list`.",
         )
-    corrections = {figure: value for figure in FIGURES if (value := getattr(arguments, figure)) is not None}
+    corrections = {
+        figure: value for figure in FIGURES if (value := getattr(arguments, figure)) is not None
+    }
     if not all(0 <= value < math.inf for value in corrections.values()):
-        raise InvalidInput("The context window and prices must be 0 or greater.", remedy="Nothing was changed.")
+        raise InvalidInput(
+            "The context window and prices must be 0 or greater.", remedy="Nothing was changed."
+        )
     config = desk.configured.find_provider(provider)
     await _check_provider_has_model(desk, config, name)
     if corrections:
@@ -99,19 +131,29 @@ async def _check_chosen_model(arguments: Namespace, desk: ProviderTools) -> int:
 
 
 async def _check_provider_has_model(desk: ProviderTools, config: ProviderConfig, name: str) -> None:
-    """Refuses a model that the provider does not have. If the provider cannot be reached, prints a note."""
+    """Refuses a model that the provider does not have. If the provider cannot be
+    reached, prints a note.
+    """
     try:
         key = await find_provider_key(config, desk.secrets)
-        await model_listing.ask_provider_about_model(desk.configured, config.name, name, key, desk.connections)
+        await model_listing.ask_provider_about_model(
+            desk.configured, config.name, name, key, desk.connections
+        )
     except ModelFailed as error:
         await desk.console.print_error(f"Not checked with the provider: {error}")
 
 
-async def use_model_in_workspace(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def use_model_in_workspace(
+    arguments: Namespace, workspace: StoredWorkspace, console: Console
+) -> int:
     """Sets the model, here or in the process that has the workspace open."""
     workspace.change_settings({f"models.{arguments.role}": arguments.model})
     result = {"workspace": workspace.id, "role": arguments.role, "model": arguments.model}
-    return await print_result(arguments, console, result, f"{workspace.name}: {arguments.role} model {arguments.model}")
+    return await print_result(
+        arguments, console, result, f"{workspace.name}: {arguments.role} model {arguments.model}"
+    )
 
 
-TYPES_OF_MODEL = {"model": lambda text: "demo/demo" if text == "demo" else text}  # `ask` accepts "demo" too.
+TYPES_OF_MODEL = {
+    "model": lambda text: "demo/demo" if text == "demo" else text
+}  # `ask` accepts "demo" too.

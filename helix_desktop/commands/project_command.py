@@ -1,4 +1,6 @@
-"""`project`: lists what a workspace's folders provide for agents; trusts it by its hash, and switches it on and off."""
+"""`project`: lists what a workspace's folders provide for agents; trusts it by its
+hash, and switches it on and off.
+"""
 
 from argparse import Namespace
 from collections.abc import Collection, Sequence
@@ -17,25 +19,37 @@ if TYPE_CHECKING:
 LEAST = 12  # The minimum number of characters of a hash that the user enters.
 
 
-async def print_project_items(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def print_project_items(
+    arguments: Namespace, workspace: StoredWorkspace, console: Console
+) -> int:
     return await _print_items(arguments, console, (await _read_project(workspace)).now.items)
 
 
-async def print_project_item(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def print_project_item(
+    arguments: Namespace, workspace: StoredWorkspace, console: Console
+) -> int:
     item = _item_by_name((await _read_project(workspace)).now.items, arguments.item)
     line = f"{item.state_description}, {item.settings_key}={item.content_sha256}"
     result = {**_project_item_as_json(item), "text": item.text}
-    return await print_result(arguments, console, result, hidden_characters.mark_text(item.text), line)
+    return await print_result(
+        arguments, console, result, hidden_characters.mark_text(item.text), line
+    )
 
 
-async def trust_project_items(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def trust_project_items(
+    arguments: Namespace, workspace: StoredWorkspace, console: Console
+) -> int:
     project = await _read_project(workspace)
     agreed = [_item_with_hash(project.now.items, each) for each in arguments.items]
     await project.trust_items(*agreed)
-    return await _print_items(arguments, console, project.now.items, {item.settings_key for item in agreed})
+    return await _print_items(
+        arguments, console, project.now.items, {item.settings_key for item in agreed}
+    )
 
 
-async def switch_project_item(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def switch_project_item(
+    arguments: Namespace, workspace: StoredWorkspace, console: Console
+) -> int:
     project = await _read_project(workspace)
     keys = [_item_by_name(project.now.items, each).settings_key for each in arguments.items]
     for key in keys:
@@ -52,7 +66,9 @@ async def _read_project(workspace: StoredWorkspace) -> "WorkspaceRulesAndSkills"
 
 
 def _item_with_hash(items: Sequence[ProjectItem], text: str) -> ProjectItem:
-    """Returns the item whose hash the user gave. An item that changed since the user read it is refused."""
+    """Returns the item whose hash the user gave. An item that changed since the user
+    read it is refused.
+    """
     name, _, digest = text.rpartition("=")
     if not name or len(digest) < LEAST:
         raise InvalidInput(
@@ -62,22 +78,30 @@ def _item_with_hash(items: Sequence[ProjectItem], text: str) -> ProjectItem:
     item = _item_by_name(items, name)
     if not item.content_sha256.startswith(digest.lower()):
         raise ActionRefused(
-            f"{name} does not match this hash. Nothing was trusted.", remedy="Read the item with `project show`."
+            f"{name} does not match this hash. Nothing was trusted.",
+            remedy="Read the item with `project show`.",
         )
     return item
 
 
 def _item_by_name(items: Sequence[ProjectItem], name: str) -> ProjectItem:
-    found = [item for item in items if name == item.settings_key] or [item for item in items if name == item.name]
+    found = [item for item in items if name == item.settings_key] or [
+        item for item in items if name == item.name
+    ]
     if not found:
-        raise NotFound(f"This folder contains no item called {name}.", remedy="`project list` shows all items.")
+        raise NotFound(
+            f"This folder contains no item called {name}.", remedy="`project list` shows all items."
+        )
     if len(found) > 1:
         raise AmbiguousName(f"{len(found)} items are called {name}.", remedy="Use the path.")
     return found[0]
 
 
 async def _print_items(
-    arguments: Namespace, console: Console, items: Sequence[ProjectItem], keys: Collection[str] | None = None
+    arguments: Namespace,
+    console: Console,
+    items: Sequence[ProjectItem],
+    keys: Collection[str] | None = None,
 ) -> int:
     items = [item for item in items if keys is None or item.settings_key in keys]
     lines = [
@@ -85,7 +109,9 @@ async def _print_items(
         for item in items
     ]
     nothing = "This folder contains no agent instructions, skills, hooks or servers."
-    return await print_result(arguments, console, [*map(_project_item_as_json, items)], *(lines or [nothing]))
+    return await print_result(
+        arguments, console, [*map(_project_item_as_json, items)], *(lines or [nothing])
+    )
 
 
 def _project_item_as_json(item: ProjectItem) -> dict[str, object]:

@@ -19,7 +19,12 @@ from helix_desktop.providers.configured_providers import ConfiguredProviders
 from helix_desktop.providers.http_transport import ProviderConnections, strip_and_check_key
 from helix_desktop.providers.model_listing import check_provider_address, list_and_save_models
 from helix_desktop.providers.provider_catalog import PRESETS, ProviderConfig, SystemClock
-from helix_desktop.secrets import ProviderKey, SecretKeeper, SecretStorage, environment_variable_name
+from helix_desktop.secrets import (
+    ProviderKey,
+    SecretKeeper,
+    SecretStorage,
+    environment_variable_name,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +44,9 @@ async def run_with_provider_tools(arguments: Namespace, work: ProviderWork | Non
     """Runs the work, or that of the command, with tools that are opened and closed for it."""
     secrets = workspace_access.open_secrets(arguments.places)
     async with aclosing(ProviderConnections()) as connections:
-        desk = ProviderTools(ConfiguredProviders(arguments.places.providers_file), secrets, connections, Terminal())
+        desk = ProviderTools(
+            ConfiguredProviders(arguments.places.providers_file), secrets, connections, Terminal()
+        )
         return await (work or arguments.work)(arguments, desk)
 
 
@@ -74,7 +81,9 @@ async def add_or_change_provider(arguments: Namespace, desk: ProviderTools) -> i
 
 
 async def _provider_from_arguments(arguments: Namespace, desk: ProviderTools) -> ProviderConfig:
-    """Returns the provider with the arguments' changes. A new well-known one gets the address from the environment."""
+    """Returns the provider with the arguments' changes. A new well-known one gets the
+    address from the environment.
+    """
     try:
         config = desk.configured.find_provider(arguments.name)
     except NotFound:
@@ -83,7 +92,9 @@ async def _provider_from_arguments(arguments: Namespace, desk: ProviderTools) ->
     is_new = all(known.name != config.name for known in desk.configured.list_providers())
     if address and is_new and not arguments.base_url:
         config = provider_catalog.with_base_url(config, address)
-        sentence = f"Using the address {address} from {variable}. For another address, add --base-url."
+        sentence = (
+            f"Using the address {address} from {variable}. For another address, add --base-url."
+        )
         await desk.console.print_error(sentence)
     given = {name: getattr(arguments, name) for name in ("kind", "variable", "key_header")}
     given["headers"] = _parse_name_value_pairs(arguments.header or [])
@@ -93,7 +104,8 @@ async def _provider_from_arguments(arguments: Namespace, desk: ProviderTools) ->
     config = replace(config, **{name: value for name, value in given.items() if value})
     if not config.base_url and config.kind != "demo":
         raise InvalidInput(
-            f"{arguments.name} is not a known provider, so you need to specify its address.", remedy="Add --base-url."
+            f"{arguments.name} is not a known provider, so you need to specify its address.",
+            remedy="Add --base-url.",
         )
     return config
 
@@ -130,15 +142,26 @@ async def print_provider_list(arguments: Namespace, desk: ProviderTools) -> int:
     names = {config.name for config in known}
     described = [await _provider_as_json(desk, config) for config in known]
     # A well-known provider that was not added is listed if it needs a key and one is stored or set.
-    others = [await _provider_as_json(desk, preset) for preset in PRESETS.values() if preset.name not in names]
+    others = [
+        await _provider_as_json(desk, preset)
+        for preset in PRESETS.values()
+        if preset.name not in names
+    ]
     described += [one for one in others if one["needs_key"] and one["key"]]
-    found = [one for one in await local_servers.detect_local_servers(desk.connections) if one.config.name not in names]
+    found = [
+        one
+        for one in await local_servers.detect_local_servers(desk.connections)
+        if one.config.name not in names
+    ]
     described += [
-        await _provider_as_json(desk, one.config) | {"found": True, "models": len(one.models)} for one in found
+        await _provider_as_json(desk, one.config) | {"found": True, "models": len(one.models)}
+        for one in found
     ]
     if "demo" not in names:
         described.append(await _provider_as_json(desk, PRESETS["demo"]))
-    return await print_result(arguments, desk.console, described, *map(_format_provider_line, described))
+    return await print_result(
+        arguments, desk.console, described, *map(_format_provider_line, described)
+    )
 
 
 async def _provider_as_json(desk: ProviderTools, config: ProviderConfig) -> dict[str, Any]:
@@ -146,7 +169,12 @@ async def _provider_as_json(desk: ProviderTools, config: ProviderConfig) -> dict
         kept = await desk.secrets.find_secret_keeper(config.provider_key)
     except NoUsableKeyring:
         kept = None
-    described = {"name": config.name, "kind": config.kind, "base_url": config.base_url, "local": config.is_local}
+    described = {
+        "name": config.name,
+        "kind": config.kind,
+        "base_url": config.base_url,
+        "local": config.is_local,
+    }
     return described | {"key": kept.value if kept else "", "needs_key": config.needs_key}
 
 
@@ -178,7 +206,9 @@ async def _request_test_reply(
     config: ProviderConfig, model: str, key: str | None, desk: ProviderTools
 ) -> dict[str, Any]:
     clock = SystemClock()
-    client = provider_catalog.connect_model_client(config, model, key, connections=desk.connections, clock=clock)
+    client = provider_catalog.connect_model_client(
+        config, model, key, connections=desk.connections, clock=clock
+    )
     asked = Message(Role.USER, (Text("Answer with the single word: ready"),))
     request = Request(model, "", (asked,), max_output=1024, purpose=Purpose.TEST)
     started, reply = clock.current_time(), None

@@ -13,7 +13,11 @@ from typing import Any
 
 from helix_desktop import commands, running_instance
 from helix_desktop.commands import format_local_time, workspace_access
-from helix_desktop.commands.workspace_access import NOTHING_REMOVED, WAY_TO_FORGET, open_all_workspaces
+from helix_desktop.commands.workspace_access import (
+    NOTHING_REMOVED,
+    WAY_TO_FORGET,
+    open_all_workspaces,
+)
 from helix_desktop.console import Console, Terminal
 from helix_desktop.errors import HelixError, InvalidInput
 from helix_desktop.gateway import project_workspace, wrapped_agent
@@ -22,19 +26,32 @@ from helix_desktop.histories.history_finding import HistoryPlaces
 from helix_desktop.histories.pending_copies import original_paths_of_copies, path_of_copy
 from helix_desktop.histories.program_names import history_kinds_of_agents
 from helix_desktop.program_folders import ProgramFolders
-from helix_desktop.program_settings import RECORDER, RECORDER_WITHOUT_AGENTS, RECORDER_WITHOUT_FOLDERS, ProgramSettings
+from helix_desktop.program_settings import (
+    RECORDER,
+    RECORDER_WITHOUT_AGENTS,
+    RECORDER_WITHOUT_FOLDERS,
+    ProgramSettings,
+)
 from helix_desktop.resident import history_recorder, login_start
 from helix_desktop.resident.history_recorder import list_history_folders_to_record
 from helix_desktop.resident.resident_client import CollectingConsole, ask_resident
 from helix_desktop.store.all_workspaces import AllWorkspaces
 
-IMPORTED = ("Imported conversations", "Importierte Unterhaltungen", "导入的对话", "Brought in", "Übernommen")
+IMPORTED = (
+    "Imported conversations",
+    "Importierte Unterhaltungen",
+    "导入的对话",
+    "Brought in",
+    "Übernommen",
+)
 CLAIM = "recorder"
 NOT_AGAIN = "If an agent continues them, only what is new is recorded. To get all of one back, import its file."
 STILL_THERE = "What was recorded before is kept. To delete it, use `recorder forget`."
 RECORDED_TOO = "Conversations from the time when these were excluded are recorded now, too."
 KEY = "Text that looks like a key was recorded in conversation"
-IN_USE_SECONDS = 3600.0  # A database counts as in use for this many seconds, because it records only a turn's start.
+# A database counts as in use for this many seconds, because it records only a turn's
+# start.
+IN_USE_SECONDS = 3600.0
 
 
 def _run_recorder_forget(arguments: Namespace) -> int:
@@ -55,11 +72,26 @@ def _turn_recorder_on(arguments: Namespace) -> int:
 
 
 def change_exclusions(arguments: Namespace, settings: ProgramSettings) -> None:
-    """Adds or removes single exclusions. Replacing the whole list could drop one that keeps something private."""
-    agents = history_kinds_of_agents(arguments.without_agent), history_kinds_of_agents(arguments.with_agent)
-    folders = _resolve_full_paths(arguments.without_folder), _resolve_full_paths(arguments.with_folder)
-    for setting, (more, fewer) in ((RECORDER_WITHOUT_AGENTS, agents), (RECORDER_WITHOUT_FOLDERS, folders)):
-        kept = [name for name in settings[setting].splitlines() if _ways_to_write(name).isdisjoint(fewer)]
+    """Adds or removes single exclusions. Replacing the whole list could drop one that
+    keeps something private.
+    """
+    agents = (
+        history_kinds_of_agents(arguments.without_agent),
+        history_kinds_of_agents(arguments.with_agent),
+    )
+    folders = (
+        _resolve_full_paths(arguments.without_folder),
+        _resolve_full_paths(arguments.with_folder),
+    )
+    for setting, (more, fewer) in (
+        (RECORDER_WITHOUT_AGENTS, agents),
+        (RECORDER_WITHOUT_FOLDERS, folders),
+    ):
+        kept = [
+            name
+            for name in settings[setting].splitlines()
+            if _ways_to_write(name).isdisjoint(fewer)
+        ]
         settings.change_setting(setting, "\n".join(dict.fromkeys([*kept, *more])))
 
 
@@ -75,9 +107,16 @@ def _resolve_full_paths(names: Sequence[str]) -> list[str]:
 
 
 def is_folder_within(folder: str, folders: Sequence[str]) -> bool:
-    """Whether a folder, or what it links to, is in one of these paths. A part of a path may begin anywhere."""
+    """Whether a folder, or what it links to, is in one of these paths. A part of a path
+    may begin anywhere.
+    """
     starts, ends = (Path(folder), Path(folder).resolve()), [Path(one).parts for one in folders]
-    return any(place.parts[-len(end) :] == end for start in starts for place in (start, *start.parents) for end in ends)
+    return any(
+        place.parts[-len(end) :] == end
+        for start in starts
+        for place in (start, *start.parents)
+        for end in ends
+    )
 
 
 def _turn_recorder_off(arguments: Namespace) -> int:
@@ -91,8 +130,15 @@ def _turn_recorder_off(arguments: Namespace) -> int:
 def _delete_recorded_conversations(arguments: Namespace) -> int:
     where = arguments.places
     within = _resolve_full_paths(arguments.folder)
-    words = [word for name in history_kinds_of_agents(arguments.agent) for word in ("--agent", name)]
-    words += ["--before", arguments.before or "9999-01-01", *["--yes"] * arguments.yes, *["--json"] * arguments.json]
+    words = [
+        word for name in history_kinds_of_agents(arguments.agent) for word in ("--agent", name)
+    ]
+    words += [
+        "--before",
+        arguments.before or "9999-01-01",
+        *["--yes"] * arguments.yes,
+        *["--json"] * arguments.json,
+    ]
     code, console = 0, CollectingConsole()
     if arguments.yes:
         history_recorder.delete_failed_copies(where)
@@ -105,7 +151,9 @@ def _delete_recorded_conversations(arguments: Namespace) -> int:
     if arguments.json:
         removed: dict[str, Any] = {"conversations": [], "entries": 0, "bytes": 0}
         for one in map(json.loads, console.answers):
-            removed |= {name: removed.get(name, type(figure)()) + figure for name, figure in one.items()}
+            removed |= {
+                name: removed.get(name, type(figure)()) + figure for name, figure in one.items()
+            }
         lines = [json.dumps(removed, ensure_ascii=False, indent=1)]
     print(*lines, sep="\n")
     if console.complaint:
@@ -113,7 +161,9 @@ def _delete_recorded_conversations(arguments: Namespace) -> int:
     return code
 
 
-def _run_command_in_workspace(where: ProgramFolders, workspace: str, words: Sequence[str], console: Console) -> int:
+def _run_command_in_workspace(
+    where: ProgramFolders, workspace: str, words: Sequence[str], console: Console
+) -> int:
     argv = [*words[:2], "-w", workspace, *words[2:]]
     arguments = commands.build_command_line_parser(argv).parse_args(argv)
     arguments.argv, arguments.places = argv, where
@@ -137,13 +187,25 @@ def _print_recorder_status(arguments: Namespace, notes: Sequence[str] = ()) -> i
         "damaged": running.get("damaged", []),
         "keys": running.get("keys", []),
     }
-    return asyncio.run(workspace_access.print_result(arguments, Terminal(), found, *_describe_status(found), *notes))
+    return asyncio.run(
+        workspace_access.print_result(
+            arguments, Terminal(), found, *_describe_status(found), *notes
+        )
+    )
 
 
 def _describe_status(found: Mapping[str, Any]) -> Iterator[str]:
-    nothing = ", but no agent is being recorded at the moment" if found["on"] and not found["recording"] else ""
+    nothing = (
+        ", but no agent is being recorded at the moment"
+        if found["on"] and not found["recording"]
+        else ""
+    )
     reads = "reads" if found["on"] else "would read"
-    where = f"It {reads}:" if found["reads"] else "No conversations from other programs were found on this computer."
+    where = (
+        f"It {reads}:"
+        if found["reads"]
+        else "No conversations from other programs were found on this computer."
+    )
     yield f"The recorder is {'on' if found['on'] else 'off'}{nothing}. {where}"
     yield from (f"- {one['agent']}: {one['folder']}" for one in found["reads"])
     yield from (f"- not recorded: conversations with {name}" for name in found["without_agents"])
@@ -161,7 +223,9 @@ def _answer_import_requests(arguments: Namespace) -> int:
     """Answers each request, a line of input, with a line of output, until the input ends."""
     where = arguments.places
     while (claim := running_instance.claim_instance(where.run, CLAIM)) is None:
-        time.sleep(0.2)  # If the resident was killed, its importer may still be working, so wait until it ends.
+        time.sleep(
+            0.2
+        )  # If the resident was killed, its importer may still be working, so wait until it ends.
     read: set[tuple[Path, str]] = set()
     for line in sys.stdin:
         print(json.dumps(_answer_import_request(where, json.loads(line), read)), flush=True)
@@ -172,21 +236,33 @@ def _answer_import_requests(arguments: Namespace) -> int:
 def _answer_import_request(
     where: ProgramFolders, request: Mapping[str, Any], read: set[tuple[Path, str]]
 ) -> dict[str, object]:
-    """`read`: pairs of database and folder that this process has read. It reads them again only if they are in use."""
+    """`read`: pairs of database and folder that this process has read. It reads them
+    again only if they are in use.
+    """
     copies = Path(request["copies"]) if "copies" in request else None
-    files = list(original_paths_of_copies(copies)) if copies is not None else [Path(name) for name in request["files"]]
+    files = (
+        list(original_paths_of_copies(copies))
+        if copies is not None
+        else [Path(name) for name in request["files"]]
+    )
     imported, trouble, damaged, keys = 0, "", list[str](), list[str]()
-    for workspace, command in _group_imports_by_workspace(where, files, copies or where.data / "no-copies", read):
+    for workspace, command in _group_imports_by_workspace(
+        where, files, copies or where.data / "no-copies", read
+    ):
         console = CollectingConsole()
         try:
-            if _run_command_in_workspace(where, workspace, ["conversation", "import", "--json", *command], console):
+            if _run_command_in_workspace(
+                where, workspace, ["conversation", "import", "--json", *command], console
+            ):
                 trouble = console.complaint
             else:
                 told = json.loads(console.answers[-1])
                 imported += len(told["imported"])
                 damaged += [one for one in told["complaints"] if " is damaged. " in one]
                 found = ((key["key"], name) for key in told["keys"] for name in key["places"])
-                keys += [f"{KEY} {name}: {key}. {WAY_TO_FORGET.format(workspace)}" for key, name in found]
+                keys += [
+                    f"{KEY} {name}: {key}. {WAY_TO_FORGET.format(workspace)}" for key, name in found
+                ]
         except (HelixError, OSError) as error:
             trouble = str(error)
     if trouble:
@@ -200,15 +276,21 @@ def _group_imports_by_workspace(
     """Yields each workspace, made if missing, with the import arguments for its files."""
     named = ProgramSettings(where.settings_file)[RECORDER_WITHOUT_FOLDERS].splitlines()
     without = [line.strip() for line in named if line.strip()]
-    without += _resolve_full_paths([line for line in without if Path(line).expanduser().is_absolute()])
+    without += _resolve_full_paths(
+        [line for line in without if Path(line).expanduser().is_absolute()]
+    )
     kinds = list_history_folders_to_record(where, history_finding.HistoryPlaces.of_this_user())
-    workspace_of_folder = cache(partial(_find_or_create_workspace_of_folder, open_all_workspaces(where)))
+    workspace_of_folder = cache(
+        partial(_find_or_create_workspace_of_folder, open_all_workspaces(where))
+    )
     together: dict[tuple[str, ...], list[Path]] = {}
     for file in files:
         kind = next((kind for kind, folder in kinds if file.is_relative_to(folder)), "")
         copy = path_of_copy(copies, file)
         if kind and (copy.is_file() or file.is_file()):
-            for found in history_finding.find_histories_in_file(kind, file, copy if copy.is_file() else None):
+            for found in history_finding.find_histories_in_file(
+                kind, file, copy if copy.is_file() else None
+            ):
                 is_database, folder = file.suffix == ".db", found.folder
                 is_idle = (file, folder) in read and time.time() - found.last > IN_USE_SECONDS
                 if not is_idle and not is_folder_within(folder, without):
@@ -220,7 +302,9 @@ def _group_imports_by_workspace(
 
 
 def _find_or_create_workspace_of_folder(workspaces: AllWorkspaces, name: str) -> str:
-    """Returns the workspace of a folder, or the shared one if the folder does not exist or is no project."""
+    """Returns the workspace of a folder, or the shared one if the folder does not exist
+    or is no project.
+    """
     known, folder = workspaces.list_workspaces(), Path(name)
     is_here = bool(name) and folder.is_absolute() and folder.is_dir()
     if is_here and project_workspace.can_be_project_folder(folder, Path.home()):

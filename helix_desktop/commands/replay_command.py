@@ -1,4 +1,6 @@
-"""`replay`: runs recorded sessions through the real engine, and reports what they would have cost."""
+"""`replay`: runs recorded sessions through the real engine, and reports what they would
+have cost.
+"""
 
 import argparse
 import json
@@ -18,7 +20,12 @@ from helix_desktop.histories.recorded_session import RecordedSession
 from helix_desktop.replay import simulated_clock, text_report
 from helix_desktop.replay.prompt_cache_billing import HEAD_TOKENS
 from helix_desktop.replay.replay_figures import ReplayFigures
-from helix_desktop.replay.session_player import ReplayStores, ReplayTerms, SessionPlayer, join_recordings
+from helix_desktop.replay.session_player import (
+    ReplayStores,
+    ReplayTerms,
+    SessionPlayer,
+    join_recordings,
+)
 from helix_desktop.replay.simulated_recalls import RecallMode
 from helix_desktop.replay.text_report import PolicyResult
 from helix_desktop.store.in_memory_stores import MemoryCache, MemoryIndex, MemoryJournal
@@ -30,9 +37,13 @@ def run_replay_command(arguments: argparse.Namespace) -> int:
     from helix_desktop import token_counting
     from helix_desktop.histories import history_reading
 
-    names = [name.strip() for name in arguments.compare.split(",") if name.strip()] or [arguments.policy]
+    names = [name.strip() for name in arguments.compare.split(",") if name.strip()] or [
+        arguments.policy
+    ]
     terms = [_build_replay_terms(arguments, name) for name in names]
-    imported = history_reading.sessions_for_replay(history_reading.read_history_files(arguments.files))
+    imported = history_reading.sessions_for_replay(
+        history_reading.read_history_files(arguments.files)
+    )
     for complaint in imported.complaints:
         print(escape_control_characters(complaint), file=sys.stderr)
     counter = token_counting.TiktokenCounter()
@@ -41,7 +52,9 @@ def run_replay_command(arguments: argparse.Namespace) -> int:
     results = [_replay_all_recordings(recordings, one, counter) for one in terms]
     compared = bool(arguments.compare)
     if arguments.json:
-        figures = text_report.results_as_json(results, is_comparison=compared, with_points=arguments.points)
+        figures = text_report.results_as_json(
+            results, is_comparison=compared, with_points=arguments.points
+        )
         print(json.dumps(figures, ensure_ascii=False, indent=1))
         return 0
     for result in results:
@@ -64,7 +77,10 @@ def _replay_all_recordings(
 
 
 def replay_recording(
-    recording: RecordedSession, terms: ReplayTerms, counter: TokenCounter, moved: Callable[[int], None] = lambda _: None
+    recording: RecordedSession,
+    terms: ReplayTerms,
+    counter: TokenCounter,
+    moved: Callable[[int], None] = lambda _: None,
 ) -> ReplayFigures:
     """Replays one session with its own clock and with its own stores in memory."""
 
@@ -81,13 +97,20 @@ def _build_progress_display(where: str, count: int) -> Callable[[int], None]:
     """Returns a progress bar on a terminal, or otherwise one line for each session."""
     where = escape_control_characters(where)
     if not sys.stderr.isatty():
-        return lambda at: print(f"{where}: {count} messages", file=sys.stderr) if at == count else None
+        return lambda at: (
+            print(f"{where}: {count} messages", file=sys.stderr) if at == count else None
+        )
 
     def show_replay_progress(at: int) -> None:
         if at == count or at % max(1, count // 100) == 0:
             full = BAR * at // max(1, count)
             bar = "█" * full + "░" * (BAR - full)
-            print(f"\r\x1b[K{bar} {where[:70]}", end="\r\x1b[K" if at == count else "", file=sys.stderr, flush=True)
+            print(
+                f"\r\x1b[K{bar} {where[:70]}",
+                end="\r\x1b[K" if at == count else "",
+                file=sys.stderr,
+                flush=True,
+            )
 
     return show_replay_progress
 
@@ -106,7 +129,9 @@ def _build_replay_terms(arguments: argparse.Namespace, name: str) -> ReplayTerms
     )
 
 
-def _parse_policy_and_prices(arguments: argparse.Namespace, name: str) -> tuple[Policy, RelativePrices]:
+def _parse_policy_and_prices(
+    arguments: argparse.Namespace, name: str
+) -> tuple[Policy, RelativePrices]:
     values = {}
     for given in arguments.set:
         key, equals, value = given.partition("=")
@@ -117,7 +142,9 @@ def _parse_policy_and_prices(arguments: argparse.Namespace, name: str) -> tuple[
     return preset_policy(name).with_thresholds(values), prices
 
 
-def _parse_share(text: str, *, whole: str = "the input price", least: float = 1e-6, most: float = 1_000.0) -> float:
+def _parse_share(
+    text: str, *, whole: str = "the input price", least: float = 1e-6, most: float = 1_000.0
+) -> float:
     with suppress(ValueError):
         if least <= (share := float(text)) <= most:
             return share

@@ -20,12 +20,18 @@ async def _print_resident_status(arguments: Namespace) -> int:
     if found is None:
         lines = _describe_what_waits("The background process is not running.", arguments.places)
         return await _print_answer(arguments, None, *lines)
-    lines = [f"The background process {found['pid']} has been running since {format_local_time(found['since'])}."]
+    lines = [
+        f"The background process {found['pid']} has been running since {format_local_time(found['since'])}."
+    ]
     address = f"The gateway's address is 127.0.0.1:{found['port']}."
     lines.append(address if found["port"] else "The gateway is not in use.")
     lines += [found["trouble"]] if found["trouble"] else []
     for one in found["registered"]:
-        lines.append(" ".join(filter(None, (f"- {one['agent'] or 'any agent'}", one["folder"], one["upstream"]))))
+        lines.append(
+            " ".join(
+                filter(None, (f"- {one['agent'] or 'any agent'}", one["folder"], one["upstream"]))
+            )
+        )
     return await _print_answer(arguments, found, *lines)
 
 
@@ -49,13 +55,21 @@ def _describe_what_waits(sentence: str, where: ProgramFolders) -> Sequence[str]:
         waiting.append("- No schedule adds a task.")
     if not waiting:
         return [f"{sentence} It starts when it is needed."]
-    return [f"{sentence} Until it runs again:", *waiting, "To start it, run: helix-desktop resident start"]
+    return [
+        f"{sentence} Until it runs again:",
+        *waiting,
+        "To start it, run: helix-desktop resident start",
+    ]
 
 
 async def _disconnect_all(arguments: Namespace) -> int:
-    """Disconnects all agents. If some settings cannot be changed, the exit code is 3 and the address stays."""
+    """Disconnects all agents. If some settings cannot be changed, the exit code is 3
+    and the address stays.
+    """
     removed, left = address_in_agent_settings.remove_all_addresses(arguments.places.config)
-    lines = [f"{agent} no longer uses the gateway." for agent in removed] + left or ["No agent used the gateway."]
+    lines = [f"{agent} no longer uses the gateway." for agent in removed] + left or [
+        "No agent used the gateway."
+    ]
     if not left:
         login_start.disable_login_start()
         await resident_client.ask_resident(arguments.places, "stop")
@@ -65,7 +79,9 @@ async def _disconnect_all(arguments: Namespace) -> int:
 
 
 async def _print_answer(arguments: Namespace, value: object, *lines: str) -> int:
-    from helix_desktop.commands.workspace_access import print_result  # 5 MB that the resident does not need.
+    from helix_desktop.commands.workspace_access import (
+        print_result,
+    )  # 5 MB that the resident does not need.
 
     return await print_result(arguments, Terminal(), value, *lines)
 
@@ -73,6 +89,9 @@ async def _print_answer(arguments: Namespace, value: object, *lines: str) -> int
 async def _run_resident(arguments: Namespace) -> int:
     from helix_desktop.resident import resident_process
 
-    command, tell = wrapped_agent.command_of_this_program(arguments.places), partial(print, "ready", flush=True)
+    command, tell = (
+        wrapped_agent.command_of_this_program(arguments.places),
+        partial(print, "ready", flush=True),
+    )
     await resident_process.run_resident(arguments.places, command, tell)
     return 0

@@ -15,7 +15,11 @@ from helix_desktop.resident.schedules import WorkSchedule
 
 async def _add_schedule(arguments: Namespace) -> int:
     workspace = workspace_access.find_chosen_workspace(arguments).id
-    names = [name for name in ("agent", "model", "budget", "deadline", "priority") if getattr(arguments, name)]
+    names = [
+        name
+        for name in ("agent", "model", "budget", "deadline", "priority")
+        if getattr(arguments, name)
+    ]
     options = [word for name in names for word in (f"--{name}", getattr(arguments, name))]
     workspace_access.check_permission_names(arguments.allow)
     options += [word for what in arguments.allow for word in ("--allow", what)]
@@ -33,12 +37,20 @@ async def _list_schedules(arguments: Namespace) -> int:
 async def _remove_schedules(arguments: Namespace) -> int:
     known = schedules.read_schedules(arguments.places.data)
     if unknown := set(arguments.schedules) - {one.id for one in known}:
-        raise NotFound(f"There is no schedule {min(unknown)}.", remedy="`schedule list` shows the schedules.")
-    await _change_schedules(arguments.places, lambda now: [one for one in now if one.id not in arguments.schedules])
-    return await _print_schedules(arguments, [one for one in known if one.id in arguments.schedules])
+        raise NotFound(
+            f"There is no schedule {min(unknown)}.", remedy="`schedule list` shows the schedules."
+        )
+    await _change_schedules(
+        arguments.places, lambda now: [one for one in now if one.id not in arguments.schedules]
+    )
+    return await _print_schedules(
+        arguments, [one for one in known if one.id in arguments.schedules]
+    )
 
 
-async def _change_schedules(where: program_folders.ProgramFolders, change: schedules.ScheduleChange) -> None:
+async def _change_schedules(
+    where: program_folders.ProgramFolders, change: schedules.ScheduleChange
+) -> None:
     if refused := await schedule_changes.change_schedules(where, change):
         print(refused, file=sys.stderr)  # Standard output must contain nothing else with `--json`.
 
@@ -53,9 +65,16 @@ async def _print_schedules(arguments: Namespace, found: list[WorkSchedule]) -> i
         following = due[one.id]
         said = f"next {format_local_time(following)}" if isinstance(following, float) else following
         when = f"{one.at} {one.zone}, {days}; {said}"
-        lines.append(f"{one.id}  {when}  {names.get(one.workspace, one.workspace)}: {one.text[:60]}")
-    result = [{**asdict(one), "next_due": due[one.id] if isinstance(due[one.id], float) else None} for one in found]
-    return await workspace_access.print_result(arguments, Terminal(), result, *(lines or ["There are no schedules."]))
+        lines.append(
+            f"{one.id}  {when}  {names.get(one.workspace, one.workspace)}: {one.text[:60]}"
+        )
+    result = [
+        {**asdict(one), "next_due": due[one.id] if isinstance(due[one.id], float) else None}
+        for one in found
+    ]
+    return await workspace_access.print_result(
+        arguments, Terminal(), result, *(lines or ["There are no schedules."])
+    )
 
 
 def _next_due_or_problem(schedule: WorkSchedule) -> float | str:

@@ -17,7 +17,11 @@ from helix_desktop.secrets import SharedStoreKey
 from helix_desktop.store import workspace_link
 from helix_desktop.store.shared.row_encryption import RowCipher, format_key_line, new_workspace_key
 from helix_desktop.store.shared.shared_store_link import SharedStoreLink
-from helix_desktop.store.shared.store_address import holds_conversations, open_row_store, parse_store_address
+from helix_desktop.store.shared.store_address import (
+    holds_conversations,
+    open_row_store,
+    parse_store_address,
+)
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
 _ADDRESSES = "postgresql://user@host/database, s3://bucket/folder?endpoint=https://host, or - for standard input"
@@ -34,15 +38,21 @@ def _run_share(arguments: Namespace) -> int:
     return workspace_access.run_on_workspace(arguments)
 
 
-async def share_workspace_through_store(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def share_workspace_through_store(
+    arguments: Namespace, workspace: StoredWorkspace, console: Console
+) -> int:
     if arguments.show_key:
         return await _print_workspace_key(arguments, workspace, console)
 
     arguments.to = arguments.to or os.environ.get(workspace_link.STORE, "")
     if not arguments.to:
-        raise InvalidInput("No shared store was specified.", remedy=f"Specify its address with --to: {_ADDRESSES}.")
+        raise InvalidInput(
+            "No shared store was specified.", remedy=f"Specify its address with --to: {_ADDRESSES}."
+        )
     where = parse_store_address(arguments.to)
-    open_row_store(where, RowCipher(bytes(32)).space).close()  # Says what is not installed before it asks.
+    open_row_store(
+        where, RowCipher(bytes(32)).space
+    ).close()  # Says what is not installed before it asks.
     if not arguments.yes:
         await workspace_access.wait_for_index(workspace, console)
         stored = await workspace.index.compute_figures()
@@ -54,7 +64,9 @@ async def share_workspace_through_store(arguments: Namespace, workspace: StoredW
     return await _share_and_sync(arguments, workspace, console)
 
 
-async def _share_and_sync(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def _share_and_sync(
+    arguments: Namespace, workspace: StoredWorkspace, console: Console
+) -> int:
     from helix_desktop.workbench import shared_store_setup
 
     secrets = workspace_access.open_secrets(arguments.places)
@@ -90,8 +102,12 @@ async def _sync_conversations(workspace: StoredWorkspace) -> str:
     return ""
 
 
-async def _print_workspace_key(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
-    key = await workspace_access.open_secrets(arguments.places).read_secret(SharedStoreKey(workspace.id))
+async def _print_workspace_key(
+    arguments: Namespace, workspace: StoredWorkspace, console: Console
+) -> int:
+    key = await workspace_access.open_secrets(arguments.places).read_secret(
+        SharedStoreKey(workspace.id)
+    )
     if not key:
         raise NotFound(
             f"{workspace.name} has no key, because it is not shared from this computer.",
@@ -102,12 +118,18 @@ async def _print_workspace_key(arguments: Namespace, workspace: StoredWorkspace,
 
 async def run_new_key_command(arguments: Namespace) -> int:
     key = format_key_line(new_workspace_key())
-    return await _print_key(arguments, Terminal(), {"key": key}, "everything that is shared with this key")
+    return await _print_key(
+        arguments, Terminal(), {"key": key}, "everything that is shared with this key"
+    )
 
 
-async def _print_key(arguments: Namespace, console: Console, result: dict[str, str], what: str) -> int:
+async def _print_key(
+    arguments: Namespace, console: Console, result: dict[str, str], what: str
+) -> int:
     await print_result(arguments, console, result, result["key"])
-    await console.print_error(f"Anyone who has this key and can reach the shared store can read {what}.")
+    await console.print_error(
+        f"Anyone who has this key and can reach the shared store can read {what}."
+    )
     return 0
 
 
@@ -135,12 +157,19 @@ async def _join_with_key(arguments: Namespace, text: str) -> int:
 
     here, folder = arguments.places, arguments.folder.absolute()
     secrets = workspace_access.open_secrets(here) if arguments.url else None
-    url, name = arguments.url or os.environ.get(workspace_link.STORE, ""), arguments.name or folder.name
+    url, name = (
+        arguments.url or os.environ.get(workspace_link.STORE, ""),
+        arguments.name or folder.name,
+    )
     workspaces = workspace_access.open_all_workspaces(here)
-    known = await shared_store_setup.join_shared_workspace(workspaces, url, text, name, folder, secrets)
+    known = await shared_store_setup.join_shared_workspace(
+        workspaces, url, text, name, folder, secrets
+    )
     async with aclosing(await workspaces.open_stored_workspace(known.id)) as workspace:
         workspace_link.link_workspace(workspace, workspace_access.open_secrets(here), syncs=False)
-        with suppress(HelixError):  # The workspace was joined, and its conversations come with the next sync.
+        with suppress(
+            HelixError
+        ):  # The workspace was joined, and its conversations come with the next sync.
             await _sync_conversations(workspace)
     result = {"id": known.id, "name": known.name, "folder": str(known.folder)}
     return await print_result(arguments, Terminal(), result, known.id)
@@ -149,7 +178,9 @@ async def _join_with_key(arguments: Namespace, text: str) -> int:
 # --- `sync`, `sharing status` and `unshare` ---
 
 
-async def run_sync_command(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def run_sync_command(
+    arguments: Namespace, workspace: StoredWorkspace, console: Console
+) -> int:
     link = _require_store_link(workspace)
     await link.sync_content_now()
     complaint = await _sync_conversations(workspace)
@@ -175,7 +206,9 @@ async def run_sync_command(arguments: Namespace, workspace: StoredWorkspace, con
     return code
 
 
-async def run_sharing_status_command(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def run_sharing_status_command(
+    arguments: Namespace, workspace: StoredWorkspace, console: Console
+) -> int:
     link = _require_store_link(workspace)
     figures = await _sharing_figures(workspace, link)
     try:
@@ -183,8 +216,15 @@ async def run_sharing_status_command(arguments: Namespace, workspace: StoredWork
         figures |= {"store": about, "rows": usage.rows, "bytes": usage.bytes, "quota": usage.quota}
     except HelixError as error:
         figures |= {"trouble": str(error)}
-    shown = [name for name in ("url", "acknowledge", "store", "rows", "bytes", "quota") if name in figures]
-    values = {name: f"{figures[name]:,}" if isinstance(figures[name], int) else figures[name] for name in shown}
+    shown = [
+        name
+        for name in ("url", "acknowledge", "store", "rows", "bytes", "quota")
+        if name in figures
+    ]
+    values = {
+        name: f"{figures[name]:,}" if isinstance(figures[name], int) else figures[name]
+        for name in shown
+    }
     lines = [f"{name:<12}{value}" for name, value in values.items()]
     return await print_result(arguments, console, figures, _describe_sharing(figures), *lines)
 
@@ -201,12 +241,18 @@ def _describe_sharing(figures: Mapping[str, Any]) -> str:
     what = f"{format_things(entries, 'entry', 'entries')} ({figures['waiting_bytes']:,} bytes)"
     what = f"{what}, {format_things(facts, 'fact', 'facts')} of conversations."
     if figures["trouble"]:
-        since = f" since {time.strftime('%H:%M', time.localtime(figures['away']))}" if figures["away"] else ""
+        since = (
+            f" since {time.strftime('%H:%M', time.localtime(figures['away']))}"
+            if figures["away"]
+            else ""
+        )
         return f"Not in sync{since}. {figures['trouble']}\nWaiting here: {what}"
     return f"Waiting to be sent: {what}" if entries or facts else "In sync."
 
 
-async def run_unshare_command(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def run_unshare_command(
+    arguments: Namespace, workspace: StoredWorkspace, console: Console
+) -> int:
     from helix_desktop.workbench import shared_store_setup
 
     _require_store_link(workspace)
@@ -216,7 +262,9 @@ async def run_unshare_command(arguments: Namespace, workspace: StoredWorkspace, 
     url = str(workspace.settings.shared.get("url", ""))
     left = await shared_store_setup.unshare_workspace(workspace)
     if arguments.forget_key:
-        await workspace_link.delete_link_secrets(workspace.id, url, workspace_access.open_secrets(arguments.places))
+        await workspace_link.delete_link_secrets(
+            workspace.id, url, workspace_access.open_secrets(arguments.places)
+        )
     line = f"{workspace.name} is no longer shared from this computer. Everything already sent stays in the store."
     await print_result(arguments, console, {"id": workspace.id, "told": not left}, line)
     if left:

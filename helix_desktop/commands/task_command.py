@@ -29,20 +29,29 @@ _MOST_PRIORITY = 2**31 - 1  # The largest number that the column in PostgreSQL c
 
 def _run_task_command(arguments: Namespace) -> int:
     source, from_input = getattr(arguments, "file", None), getattr(arguments, "text", []) == ["-"]
-    return workspace_access.run_on_workspace(arguments, source=source, gather=from_input and source is None)
+    return workspace_access.run_on_workspace(
+        arguments, source=source, gather=from_input and source is None
+    )
 
 
-async def _open_task_list_and_run(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def _open_task_list_and_run(
+    arguments: Namespace, workspace: StoredWorkspace, console: Console
+) -> int:
     async with fleet_task_files.open_fleet_task_list(workspace) as tasks:
         return int(await arguments.act(arguments, tasks, console))
 
 
-async def _add_tasks(arguments: Namespace, tasks: fleet_tasks.FleetTaskList, console: Console) -> int:
+async def _add_tasks(
+    arguments: Namespace, tasks: fleet_tasks.FleetTaskList, console: Console
+) -> int:
     usual = {name: getattr(arguments, name) for name in _FIELDS.keys() - {"text"}}
     if arguments.file or arguments.text == ["-"]:
         if arguments.file and arguments.text:
             raise InvalidInput("Specify the tasks as TEXT or as a file, not both.")
-        wanted = [_parse_task_line(line, number, usual) for number, line in await _read_numbered_lines(console)]
+        wanted = [
+            _parse_task_line(line, number, usual)
+            for number, line in await _read_numbered_lines(console)
+        ]
     else:
         wanted = [_build_new_task({**usual, "text": " ".join(arguments.text)})]
     ids = await tasks.add_fleet_tasks(wanted)
@@ -56,7 +65,9 @@ async def _read_numbered_lines(console: Console) -> list[tuple[int, str]]:
     try:
         lines = enumerate(b"".join(pieces).decode("utf-8-sig").split("\n"), 1)
     except UnicodeDecodeError as error:
-        raise InvalidInput("The tasks are not valid UTF-8 text.", remedy="Nothing was added.") from error
+        raise InvalidInput(
+            "The tasks are not valid UTF-8 text.", remedy="Nothing was added."
+        ) from error
     return [(number, line.strip()) for number, line in lines if line.strip()]
 
 
@@ -67,7 +78,9 @@ def _parse_task_line(line: str, number: int, defaults: dict[str, Any]) -> fleet_
         _check_task_fields(given)
         return _build_new_task({**defaults, **given})
     except (ValueError, RecursionError) as error:
-        raise InvalidInput(f"Line {number} is not a JSON object.", remedy="Nothing was added.") from error
+        raise InvalidInput(
+            f"Line {number} is not a JSON object.", remedy="Nothing was added."
+        ) from error
     except InvalidInput as error:
         raise InvalidInput(f"Line {number}: {error.what}", remedy=error.remedy) from error
 
@@ -78,7 +91,9 @@ def _check_task_fields(given: dict[str, Any]) -> None:
     for name, value in given.items():
         is_wrong = not isinstance(value, _FIELDS[name]) or isinstance(value, bool)
         if is_wrong or (isinstance(value, list) and not all(isinstance(one, str) for one in value)):
-            raise InvalidInput(f"{name} has a value of the wrong type.", remedy="Nothing was added.")
+            raise InvalidInput(
+                f"{name} has a value of the wrong type.", remedy="Nothing was added."
+            )
 
 
 def _build_new_task(given: dict[str, Any]) -> fleet_tasks.NewFleetTask:
@@ -87,13 +102,22 @@ def _build_new_task(given: dict[str, Any]) -> fleet_tasks.NewFleetTask:
     for is_right, sentence in (
         (text, "The task has no text."),
         (0 <= budget < math.inf, "A budget must be an amount of 0 dollars or more."),
-        (abs(priority) <= _MOST_PRIORITY, f"A priority is a number from -{_MOST_PRIORITY} to {_MOST_PRIORITY}."),
+        (
+            abs(priority) <= _MOST_PRIORITY,
+            f"A priority is a number from -{_MOST_PRIORITY} to {_MOST_PRIORITY}.",
+        ),
     ):
         if not is_right:
             raise InvalidInput(sentence, remedy="Nothing was added.")
-    order = fleet_tasks.FleetTaskOrder(text, given["agent"], given["model"], tuple(given["allow"]), budget)
+    order = fleet_tasks.FleetTaskOrder(
+        text, given["agent"], given["model"], tuple(given["allow"]), budget
+    )
     return fleet_tasks.NewFleetTask(
-        order, given["key"], priority, tuple(given["after"]), _parse_deadline_seconds(given["deadline"])
+        order,
+        given["key"],
+        priority,
+        tuple(given["after"]),
+        _parse_deadline_seconds(given["deadline"]),
     )
 
 
@@ -107,13 +131,17 @@ def _parse_deadline_seconds(text: str) -> float:
         else:
             left = (datetime.fromisoformat(text).astimezone() - datetime.now(UTC)).total_seconds()
     except (ValueError, OverflowError) as error:
-        raise InvalidInput(f"{text} is not a time.", remedy="For example: 2030-01-31T18:00, 90m, 8h or 2d.") from error
+        raise InvalidInput(
+            f"{text} is not a time.", remedy="For example: 2030-01-31T18:00, 90m, 8h or 2d."
+        ) from error
     if left <= 0:
         raise InvalidInput(f"The deadline {text} has passed.", remedy="Nothing was added.")
     return left
 
 
-async def _list_tasks(arguments: Namespace, tasks: fleet_tasks.FleetTaskList, console: Console) -> int:
+async def _list_tasks(
+    arguments: Namespace, tasks: fleet_tasks.FleetTaskList, console: Console
+) -> int:
     if arguments.most < 1:
         raise InvalidInput("--most must be 1 or greater.")
     found = await tasks.list_fleet_tasks(arguments.state, arguments.most)
@@ -125,18 +153,26 @@ async def _list_tasks(arguments: Namespace, tasks: fleet_tasks.FleetTaskList, co
     return await print_result(arguments, console, result, *(lines or ["There are no tasks."]))
 
 
-async def _show_named_tasks(arguments: Namespace, tasks: fleet_tasks.FleetTaskList, console: Console) -> int:
-    return await _print_tasks(arguments, [await tasks.find_fleet_task(name) for name in arguments.tasks], console)
+async def _show_named_tasks(
+    arguments: Namespace, tasks: fleet_tasks.FleetTaskList, console: Console
+) -> int:
+    return await _print_tasks(
+        arguments, [await tasks.find_fleet_task(name) for name in arguments.tasks], console
+    )
 
 
-async def _print_tasks(arguments: Namespace, found: Sequence[fleet_tasks.FleetTask], console: Console) -> int:
+async def _print_tasks(
+    arguments: Namespace, found: Sequence[fleet_tasks.FleetTask], console: Console
+) -> int:
     lines = []
     for task in found:
         by = f" (on {task.worker})" if task.worker else ""
         where = f" -w {shlex.quote(arguments.workspace)}" if arguments.workspace else ""
         words = filter(None, (task.result.why, _describe_retry(task, where), task.result.answer))
         lines += [f"{task.id}  {task.state.value}{by}", *words]
-    return await print_result(arguments, console, [fleet_tasks.task_as_json(task) for task in found], *lines)
+    return await print_result(
+        arguments, console, [fleet_tasks.task_as_json(task) for task in found], *lines
+    )
 
 
 def _describe_retry(task: fleet_tasks.FleetTask, where: str) -> str:
@@ -150,7 +186,9 @@ def _describe_retry(task: fleet_tasks.FleetTask, where: str) -> str:
     return f"To continue it, run `task retry {task.id}{where}`." if ended else ""
 
 
-async def _change_tasks(arguments: Namespace, tasks: fleet_tasks.FleetTaskList, console: Console) -> int:
+async def _change_tasks(
+    arguments: Namespace, tasks: fleet_tasks.FleetTaskList, console: Console
+) -> int:
     """Cancels tasks, or retries them with new permissions."""
     from helix_desktop.workbench.unattended_permissions import UserAnswer
 
@@ -159,17 +197,32 @@ async def _change_tasks(arguments: Namespace, tasks: fleet_tasks.FleetTaskList, 
     found = [await tasks.find_fleet_task(name) for name in arguments.tasks]
     for task in found:
         retries = hasattr(arguments, "allow")
-        once = [UserAnswer(allowed=True).as_permission(task.result.why)] if retries and ONCE in arguments.allow else []
-        if not await (tasks.retry_fleet_task(task, [*names, *once]) if retries else tasks.cancel_fleet_task(task.id)):
-            await console.print_error(f"The task {task.id} is {task.state.value}, so nothing was changed.")
+        once = (
+            [UserAnswer(allowed=True).as_permission(task.result.why)]
+            if retries and ONCE in arguments.allow
+            else []
+        )
+        if not await (
+            tasks.retry_fleet_task(task, [*names, *once])
+            if retries
+            else tasks.cancel_fleet_task(task.id)
+        ):
+            await console.print_error(
+                f"The task {task.id} is {task.state.value}, so nothing was changed."
+            )
             code = 1
     await _print_tasks(arguments, [await tasks.find_fleet_task(task.id) for task in found], console)
     return code
 
 
-async def _wait_for_tasks(arguments: Namespace, tasks: fleet_tasks.FleetTaskList, console: Console) -> int:
+async def _wait_for_tasks(
+    arguments: Namespace, tasks: fleet_tasks.FleetTaskList, console: Console
+) -> int:
     found = [await tasks.find_fleet_task(name) for name in arguments.tasks]
-    while any(task.state not in {*fleet_tasks.ENDED, fleet_tasks.FleetTaskState.NEEDS_YOU} for task in found):
+    while any(
+        task.state not in {*fleet_tasks.ENDED, fleet_tasks.FleetTaskState.NEEDS_YOU}
+        for task in found
+    ):
         await asyncio.sleep(WAIT_SECONDS)
         found = [await tasks.find_fleet_task(task.id) for task in found]
     await _print_tasks(arguments, found, console)

@@ -21,12 +21,16 @@ class StandardErrorLine(str):
 
 @dataclass
 class TurnPrinter:
-    """Prints a turn and answers its questions by what was allowed on the command line, because nobody can be asked."""
+    """Prints a turn and answers its questions by what was allowed on the command line,
+    because nobody can be asked.
+    """
 
     session: Session
     allowed: frozenset[str]
     as_lines: bool
-    message: QueuedMessage | None = None  # Nothing is printed or answered while it waits for another turn to end.
+    message: QueuedMessage | None = (
+        None  # Nothing is printed or answered while it waits for another turn to end.
+    )
     has_begun: bool = False  # Whether the message, if there is one, has been recorded.
     ended: facts.TurnEnded | None = None
     refused: list[str] = field(default_factory=list)
@@ -35,7 +39,9 @@ class TurnPrinter:
     @property
     def is_waiting(self) -> bool:
         """Whether the message is still in the conversation's queue."""
-        return self.message is not None and any(waiting is self.message for waiting in self.session.queue)
+        return self.message is not None and any(
+            waiting is self.message for waiting in self.session.queue
+        )
 
     def send_and_print(self, parts: tuple[facts.UserPart, ...]) -> None:
         """Sends a message, or continues the turn without one."""
@@ -44,7 +50,9 @@ class TurnPrinter:
         self.message = self.session.queue[-1] if parts else None
 
     def stop_or_take_back(self) -> None:
-        """Stops the turn. While the message waits, the turn is somebody else's: takes the message back instead."""
+        """Stops the turn. While the message waits, the turn is somebody else's: takes
+        the message back instead.
+        """
         if self.is_waiting:
             places = [id(waiting) for waiting in self.session.queue]
             self.session.queue.take_back_queued(places.index(id(self.message)))
@@ -60,20 +68,26 @@ class TurnPrinter:
             case session_events.FactAppended(recorded):
                 self._print_fact(recorded)
             case session_events.ActivityChanged(
-                running=session_events.ConversationActivity.IDLE | session_events.ConversationActivity.FAILED, why=why
+                running=session_events.ConversationActivity.IDLE
+                | session_events.ConversationActivity.FAILED,
+                why=why,
             ):
                 self._end_printing(why)
             case session_events.ReplyStreamed(delta=TextDelta(text)) if not self.as_lines:
                 self._waiting.put_nowait(escape_control_characters(text))
             case session_events.ReplyStreamed(delta=RetryDelay(why=why, seconds=seconds)):
                 self._waiting.put_nowait(
-                    StandardErrorLine(f"Retrying in {round(seconds)} s: {escape_control_characters(why)}")
+                    StandardErrorLine(
+                        f"Retrying in {round(seconds)} s: {escape_control_characters(why)}"
+                    )
                 )
             case _:
                 pass
 
     def answer_question_before_turn(self, event: session_events.Event) -> None:
-        """Answers questions before the turn starts, such as those about shell lines of a slash command."""
+        """Answers questions before the turn starts, such as those about shell lines of
+        a slash command.
+        """
         if isinstance(event, session_events.QuestionAsked):
             self.session.answer_question(event.number, self.answer_by_allowed_names(event.question))
 
@@ -82,7 +96,9 @@ class TurnPrinter:
             self._waiting.put_nowait(fact_as_json_line(recorded) + "\n")
         elif words := _plain_text_of_fact(recorded.fact):
             self._waiting.put_nowait(escape_control_characters(words))
-        if isinstance(recorded.fact, facts.UserSaid) and not (recorded.fact.by or recorded.fact.steering):
+        if isinstance(recorded.fact, facts.UserSaid) and not (
+            recorded.fact.by or recorded.fact.steering
+        ):
             self.has_begun = True
         if isinstance(recorded.fact, facts.TurnEnded):
             taken_back = facts.TurnEnded(facts.TurnEnd.STOPPED, "your message was taken back")
@@ -111,7 +127,9 @@ class TurnPrinter:
         return f"The turn ended early: {why}{'' if why.endswith(('.', '?', '!', '…')) else '.'}"
 
     def answer_by_allowed_names(self, question: PermissionQuestion) -> PermissionAnswer:
-        """Answers by what was allowed. An action with a permission of its own needs exactly that permission."""
+        """Answers by what was allowed. An action with a permission of its own needs
+        exactly that permission.
+        """
         if is_allowed_unattended(question, self.allowed):
             return PermissionAnswer(allowed=True)
         wanted = name_to_allow(question)
@@ -133,7 +151,9 @@ def _plain_text_of_fact(fact: facts.Fact) -> str:
         case facts.ModelReplied(parts=parts):
             calls = [part for part in parts if isinstance(part, facts.ToolCall)]
             said = any(isinstance(part, facts.Text) for part in parts)
-            return ("\n" if said else "") + "".join(f"· {call.name} {call.arguments[:100]}\n" for call in calls)
+            return ("\n" if said else "") + "".join(
+                f"· {call.name} {call.arguments[:100]}\n" for call in calls
+            )
         case facts.ToolReturned(ok=False, head=head):
             return f"· failed: {next(iter(head.strip().splitlines()), '')[:100]}\n"
         case facts.Folded(kind=kind, tokens_before=before, tokens=after):

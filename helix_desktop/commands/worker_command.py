@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from helix_desktop.workbench import Workbench
     from helix_desktop.workbench.fleet_worker import FleetWorker
 
-AGAIN = -1  # Not an exit code. It means: try again, because another program wants the workspace or has closed it.
+# Not an exit code. It means: try again, because another program wants the workspace or
+# has closed it.
+AGAIN = -1
 AGAIN_SECONDS = 1.0
 UNABLE = 1  # The exit code if the workspace has no model or no key. The worker tries again later.
 UNABLE_SECONDS = 60
@@ -62,12 +64,16 @@ async def _work_in_all_workspaces(arguments: Namespace, workspaces: list[str]) -
 
 
 async def _work_in_workspace(arguments: Namespace, workspace: str, console: Console) -> int:
-    """Works here, or in the process that has the workspace open. If that process ends, continues here."""
+    """Works here, or in the process that has the workspace open. If that process ends,
+    continues here.
+    """
     while not arguments.is_draining:
         try:
             code = await workspace_access.run_here_or_at_owner(arguments, workspace, console)
         except HelixError as error:
-            if type(error) is not HelixError and not isinstance(error, StoreBusy | SharedStoreUnreachable):
+            if type(error) is not HelixError and not isinstance(
+                error, StoreBusy | SharedStoreUnreachable
+            ):
                 raise
             log.warning("the worker tries again: %s", error)
             code = AGAIN
@@ -87,10 +93,18 @@ async def _work_on_tasks(bench: Workbench, arguments: Namespace, console: Consol
     from helix_desktop.workbench.fleet_worker import FleetWorker
 
     async def report(task: FleetTask, state: FleetTaskState, result: FleetTaskResult) -> None:
-        told = {"id": task.id, "state": state.value, **asdict(result), "conversation": task.id, "workspace": bench.id}
+        told = {
+            "id": task.id,
+            "state": state.value,
+            **asdict(result),
+            "conversation": task.id,
+            "workspace": bench.id,
+        }
         short = f"{task.id}  {state.value}  {escape_control_characters(result.why)}".rstrip()
         with suppress(ConnectionError):  # If the caller was killed, the task has ended anyway.
-            await console.print_line(json.dumps(told, ensure_ascii=False) if arguments.json else short)
+            await console.print_line(
+                json.dumps(told, ensure_ascii=False) if arguments.json else short
+            )
 
     if os.environ.get(workspace_link.STORE) and bench.workspace.link is None:
         told = NotFound(
@@ -104,16 +118,22 @@ async def _work_on_tasks(bench: Workbench, arguments: Namespace, console: Consol
         try:
             await bench.models.check_main_model()
         except HelixError as error:
-            await task_list.notes.exclude_machine_for(bench.sharing.machine_name, error.what, 2.0 * UNABLE_SECONDS)
+            await task_list.notes.exclude_machine_for(
+                bench.sharing.machine_name, error.what, 2.0 * UNABLE_SECONDS
+            )
             if bench.id not in getattr(arguments, "unable", ()):
-                await console.print_error(f"The tasks of {bench.name} are waiting for another worker. {error}")
+                await console.print_error(
+                    f"The tasks of {bench.name} are waiting for another worker. {error}"
+                )
             return UNABLE
         getattr(arguments, "unable", set[str]()).discard(bench.id)
         worker = FleetWorker(bench, task_list, at_once=arguments.at_once, allowed=arguments.allow)
         worker.report = report
         worker.most_kept = max(0, arguments.keep)
         worker.tasks_may_allow = not arguments.ignore_task_allow
-        await console.print_error(f"Running the tasks of {bench.name}, {arguments.at_once} at a time.")
+        await console.print_error(
+            f"Running the tasks of {bench.name}, {arguments.at_once} at a time."
+        )
         own = getattr(arguments, "workers", None)
         if own is None:  # Another process runs the command, but the workspace is open in this one.
             await worker.work_until_drained(until_empty=arguments.drain)

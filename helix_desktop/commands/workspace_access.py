@@ -5,9 +5,10 @@ A command's work is one coroutine, which gets the open workspace and a console. 
 own files: it reads `source` and writes `target` itself, and the work sees both as the console's
 input and output.
 
-A process that opens a workspace briefly answers others meanwhile, and ends after the last answer. So
-an answer must not wait for a person or a pipe. A command that does (`lasting`) waits until that
-process has ended. An import, which may take minutes, gives way to it and continues in its process.
+A process that opens a workspace briefly answers others meanwhile, and ends after the
+last answer. So an answer must not wait for a person or a pipe. A command that does
+(`lasting`) waits until that process has ended. An import, which may take minutes, gives
+way to it and continues in its process.
 """
 
 from __future__ import annotations
@@ -48,7 +49,11 @@ PATIENCE = 5.0  # The process that has the workspace open must answer within thi
 
 
 def run_on_workspace(
-    arguments: Namespace, *, source: Path | None = None, target: Path | None = None, gather: bool = False
+    arguments: Namespace,
+    *,
+    source: Path | None = None,
+    target: Path | None = None,
+    gather: bool = False,
 ) -> int:
     """Runs `arguments.work` on the workspace that the arguments name, and returns the exit code."""
     known = find_chosen_workspace(arguments)
@@ -58,7 +63,9 @@ def run_on_workspace(
         with Terminal(source=source, target=target, gather=gather) as console:
             code = asyncio.run(run_here_or_at_owner(arguments, known.id, console))
             if code and target is not None:
-                raise SystemExit(code)  # Raised inside `with`, so that the output file is not replaced.
+                raise SystemExit(
+                    code
+                )  # Raised inside `with`, so that the output file is not replaced.
         return code
 
     return run_and_confirm(arguments, run_work)
@@ -95,7 +102,8 @@ async def run_on_workbench(
 
 
 def run_and_confirm(arguments: Namespace, run: Callable[[Namespace], int]) -> int:
-    """Runs work. If it returns ASKING, after it said what it would do, asks and runs it with `--yes`.
+    """Runs work. If it returns ASKING, after it said what it would do, asks and runs it
+    with `--yes`.
 
     It asks here, so that the process that has the workspace open never waits for a person.
     """
@@ -124,7 +132,9 @@ def insert_options(argv: Sequence[str], *options: str) -> list[str]:
 
 
 async def run_here_or_at_owner(arguments: Namespace, identity: str, console: Console) -> int:
-    """Runs `arguments.work` here, or in the process that has the workspace open, and returns the exit code."""
+    """Runs `arguments.work` here, or in the process that has the workspace open, and
+    returns the exit code.
+    """
     where = arguments.places
     counting = OptionalTokenCounter(wanted=bool(getattr(arguments, "counts", True)))
     workspaces = open_all_workspaces(where, count=counting)
@@ -143,7 +153,9 @@ async def run_here_or_at_owner(arguments: Namespace, identity: str, console: Con
                 raise
             await asyncio.sleep(0.05)
         except errors.StoreFailed:
-            if not getattr(arguments, "reads", False) or not read_only_copy.is_disk_unwritable(known.folder):
+            if not getattr(arguments, "reads", False) or not read_only_copy.is_disk_unwritable(
+                known.folder
+            ):
                 raise
             return await _run_on_temporary_copy(arguments, known, counting, console)
         else:
@@ -152,12 +164,19 @@ async def run_here_or_at_owner(arguments: Namespace, identity: str, console: Con
             await asyncio.sleep(running_instance.GIVEN_WAY_SECONDS)
 
 
-async def _run_at_owner(wire: running_instance.FrameConnection, arguments: Namespace, console: Console) -> int:
-    """Runs the command there. If that process ends, an import that gave way to it can continue, but not for ever."""
+async def _run_at_owner(
+    wire: running_instance.FrameConnection, arguments: Namespace, console: Console
+) -> int:
+    """Runs the command there. If that process ends, an import that gave way to it can
+    continue, but not for ever.
+    """
     try:
         return await running_instance.run_at_owner(wire, arguments.argv, console)
     except errors.HelixError as error:
-        gave_way, arguments.lost = getattr(arguments, "earlier", ""), getattr(arguments, "lost", 0) + 1
+        gave_way, arguments.lost = (
+            getattr(arguments, "earlier", ""),
+            getattr(arguments, "lost", 0) + 1,
+        )
         if type(error) is not errors.HelixError or not gave_way or arguments.lost > 3:
             raise
         return running_instance.LATER
@@ -179,10 +198,14 @@ async def _do_work(arguments: Namespace, workspace: StoredWorkspace, console: Co
     try:
         return int(await arguments.work(arguments, workspace, console))
     except UnicodeEncodeError as error:  # Databases accept only text that can be encoded as UTF-8.
-        strange = next((word for word in arguments.argv if re.search("[\ud800-\udfff]", word)), None)
+        strange = next(
+            (word for word in arguments.argv if re.search("[\ud800-\udfff]", word)), None
+        )
         if strange is None:
             raise
-        raise errors.InvalidInput(f"{strange} is not UTF-8 text.", remedy="Enter the text in UTF-8.") from error
+        raise errors.InvalidInput(
+            f"{strange} is not UTF-8 text.", remedy="Enter the text in UTF-8."
+        ) from error
 
 
 async def wait_for_index(workspace: StoredWorkspace, console: Console) -> None:
@@ -199,23 +222,35 @@ async def wait_for_index(workspace: StoredWorkspace, console: Console) -> None:
 
 
 async def _run_as_owner(
-    arguments: Namespace, workspace: StoredWorkspace, counting: OptionalTokenCounter, console: Console
+    arguments: Namespace,
+    workspace: StoredWorkspace,
+    counting: OptionalTokenCounter,
+    console: Console,
 ) -> int | None:
     """Returns the exit code, or None if the work was stopped to give way to another process."""
     leaving = not getattr(arguments, "lasting", False)
 
     def give_way() -> None:
         if (stop := getattr(arguments, "stop_work", None)) is not None:
-            arguments.stop_work, arguments.gives_way = None, stop()  # The other process asks again meanwhile.
+            arguments.stop_work, arguments.gives_way = (
+                None,
+                stop(),
+            )  # The other process asks again meanwhile.
 
     async with AsyncExitStack() as last_first:
         last_first.push_async_callback(workspace.aclose)
         if workspace_link.is_set_up_to_be_shared(workspace):
-            workspace_link.link_workspace(workspace, open_secrets(arguments.places), syncs=not leaving)
+            workspace_link.link_workspace(
+                workspace, open_secrets(arguments.places), syncs=not leaving
+            )
         release = give_way if leaving else None
-        serving = await listen_for_commands(workspace, arguments.places, give_way=release, counting=counting)
+        serving = await listen_for_commands(
+            workspace, arguments.places, give_way=release, counting=counting
+        )
         last_first.push_async_callback(serving.finish_requests)
-        for note in workspace.notes:  # Each note describes a repair made when the workspace was opened.
+        for (
+            note
+        ) in workspace.notes:  # Each note describes a repair made when the workspace was opened.
             await console.print_error(note)
         try:
             return await _do_work(arguments, workspace, console)
@@ -231,7 +266,9 @@ def open_secrets(where: program_folders.ProgramFolders) -> SecretStorage:
 
 
 class OptionalTokenCounter:
-    """Counts tokens only for commands that need it, because the vocabulary takes 75 MB and half a second."""
+    """Counts tokens only for commands that need it, because the vocabulary takes 75 MB
+    and half a second.
+    """
 
     def __init__(self, *, wanted: bool = True) -> None:
         self.wanted = wanted
@@ -259,9 +296,10 @@ async def listen_for_commands(
     give_way: Callable[[], None] | None = None,
     counting: OptionalTokenCounter | None = None,
 ) -> running_instance.RequestListener:
-    """Answers commands about `workspace` while this process has it open. Closing the listener waits
-    for running commands; one that may never end (`mcp`) is stopped after a moment. `give_way`: called for
-    such a command, which is then not answered, because this process has the workspace open only briefly.
+    """Answers commands about `workspace` while this process has it open. Closing the
+    listener waits for running commands; one that may never end (`mcp`) is stopped after
+    a moment. `give_way`: called for such a command, which is then not answered, because
+    this process has the workspace open only briefly.
     """
     return await running_instance.listen_for_requests(
         where.run,
@@ -281,7 +319,9 @@ async def run_command_of_caller(
 ) -> int:
     """Runs a caller's command line on the open workspace, whatever workspace it names."""
     try:  # Imported in a thread, because this is slow and would freeze an open window.
-        arguments = await asyncio.to_thread(lambda: commands.build_command_line_parser(argv).parse_args(argv))
+        arguments = await asyncio.to_thread(
+            lambda: commands.build_command_line_parser(argv).parse_args(argv)
+        )
     except SystemExit as ended:
         return int(ended.code or 0)
     if not hasattr(arguments, "work"):
@@ -310,9 +350,15 @@ async def delete_if_confirmed(
     from helix_desktop import workbench
 
     bench = workbench.workbench_of(workspace)
-    delete = workspace.delete_conversations_for_good if bench is None else bench.empty_conversation_trash
+    delete = (
+        workspace.delete_conversations_for_good if bench is None else bench.empty_conversation_trash
+    )
     emptied = await delete(chosen) if chosen else EmptyTrashResult()
-    figures = {"conversations": emptied.conversations, "entries": emptied.entries, "bytes": emptied.bytes}
+    figures = {
+        "conversations": emptied.conversations,
+        "entries": emptied.entries,
+        "bytes": emptied.bytes,
+    }
     gone = errors.format_things(len(emptied.conversations), "conversation", "conversations")
     entries = errors.format_things(emptied.entries, "entry", "entries")
     line = f"Removed {gone} and {entries} ({emptied.bytes:,} bytes) from {workspace.name}."
@@ -328,7 +374,9 @@ def check_permission_names(names: Iterable[str]) -> None:
 
 
 async def print_result(arguments: Namespace, console: Console, value: Any, *lines: str) -> int:
-    """Prints the value with `--json`, and the lines otherwise. Returns the exit code for success."""
+    """Prints the value with `--json`, and the lines otherwise. Returns the exit code
+    for success.
+    """
     if arguments.json:
         await console.print_line(json.dumps(value, ensure_ascii=False, indent=1))
     # Escaped in a pipe, too, because `less -R` and `head` pass control characters on.
@@ -344,8 +392,12 @@ async def read_whole_input(console: Console) -> str:
     return content.decode("utf-8", "replace")
 
 
-async def find_conversation_by_prefix(workspace: StoredWorkspace, prefix: str, *, listed_first: bool = True) -> str:
-    """Finds a conversation by its id's beginning or its title. `listed_first`: others only if none fits."""
+async def find_conversation_by_prefix(
+    workspace: StoredWorkspace, prefix: str, *, listed_first: bool = True
+) -> str:
+    """Finds a conversation by its id's beginning or its title. `listed_first`: others
+    only if none fits.
+    """
     rows = await workspace.journal.list_conversations()
     found = [row for row in rows if prefix in (row.id, row.title or row.begins)]
     listed = [row for row in found if listed_first and not (row.archived or row.trashed)]
@@ -367,10 +419,14 @@ async def read_agent_of_conversation(workspace: StoredWorkspace, row: StoredConv
     # A fork may begin with a fact that does not name the agent.
     begun = await workspace.journal.read_facts(row.id, after=row.forked_at, limit=2)
     starts = (one.fact for one in begun if isinstance(one.fact, ConversationStarted))
-    return next(filter(None, (fact.agent or NAMES.get(fact.origin.kind, "") for fact in starts)), "")
+    return next(
+        filter(None, (fact.agent or NAMES.get(fact.origin.kind, "") for fact in starts)), ""
+    )
 
 
-def find_id_by_prefix(ids: Iterable[str], prefix: str, singular_and_plural: tuple[str, str], remedy: str) -> str:
+def find_id_by_prefix(
+    ids: Iterable[str], prefix: str, singular_and_plural: tuple[str, str], remedy: str
+) -> str:
     """Returns the only id with this beginning. `remedy`: how to list the ids."""
     found = [one for one in ids if one.startswith(prefix)]
     if len(found) > 1:

@@ -1,4 +1,6 @@
-"""`workspace`: creates, lists, shows, renames, colours, trashes, restores, exports, imports and shares workspaces."""
+"""`workspace`: creates, lists, shows, renames, colours, trashes, restores, exports,
+imports and shares workspaces.
+"""
 
 import argparse
 import re
@@ -43,11 +45,18 @@ async def run_new_workspace_command(arguments: Namespace) -> int:
 
 
 async def print_workspace_list(arguments: Namespace) -> int:
-    known = workspace_access.open_all_workspaces(arguments.places).list_workspaces(trashed=arguments.trash)
-    lines = [f"{one.id:<24}  {one.name:<24}  {', '.join(one.settings.roots)}  {one.mistake}".rstrip() for one in known]
+    known = workspace_access.open_all_workspaces(arguments.places).list_workspaces(
+        trashed=arguments.trash
+    )
+    lines = [
+        f"{one.id:<24}  {one.name:<24}  {', '.join(one.settings.roots)}  {one.mistake}".rstrip()
+        for one in known
+    ]
     lines = [line.replace("\n", "\\n") for line in lines]  # A folder's name can hold a line end.
     told = [_workspace_as_json(one) for one in known]
-    return await print_result(arguments, Terminal(), told, "\n".join(lines) or "There are no workspaces.")
+    return await print_result(
+        arguments, Terminal(), told, "\n".join(lines) or "There are no workspaces."
+    )
 
 
 async def _trash_or_restore_workspace(arguments: Namespace) -> int:
@@ -65,7 +74,10 @@ async def run_import_workspace(arguments: Namespace) -> int:
     imported = await workspaces.import_workspace(arguments.file, name=arguments.name)
     known = workspaces.change_roots(imported.id, roots) if roots else imported
     if proposed := tomlkit.dumps(dict(known.settings.proposed)).strip():
-        print("The file asks for these settings. To agree, open the workspace in the window:", file=sys.stderr)
+        print(
+            "The file asks for these settings. To agree, open the workspace in the window:",
+            file=sys.stderr,
+        )
         print(escape_control_characters(proposed), file=sys.stderr)
     for sentence in imported.left_out:
         print(escape_control_characters(sentence), file=sys.stderr)
@@ -73,34 +85,63 @@ async def run_import_workspace(arguments: Namespace) -> int:
 
 
 async def _print_workspace(arguments: Namespace, known: KnownWorkspace, console: Console) -> int:
-    named = [one for one in AllWorkspaces(known.folder.parent).list_workspaces() if one.name == known.name]
+    named = [
+        one
+        for one in AllWorkspaces(known.folder.parent).list_workspaces()
+        if one.name == known.name
+    ]
     if len(named) > 1:
-        await console.print_error(f"{len(named)} workspaces are called {known.name}. Use the ID {known.id}.")
+        await console.print_error(
+            f"{len(named)} workspaces are called {known.name}. Use the ID {known.id}."
+        )
     return await print_result(arguments, console, _workspace_as_json(known), known.id)
 
 
 def _workspace_as_json(known: KnownWorkspace) -> dict[str, Any]:
     settings = known.settings
-    described = {"id": known.id, "name": known.name, "colour": settings.colour, "roots": list(settings.roots)}
-    return described | {"folder": str(known.folder), "trashed": known.trashed, "mistake": known.mistake}
+    described = {
+        "id": known.id,
+        "name": known.name,
+        "colour": settings.colour,
+        "roots": list(settings.roots),
+    }
+    return described | {
+        "folder": str(known.folder),
+        "trashed": known.trashed,
+        "mistake": known.mistake,
+    }
 
 
 async def _run_workspace_change(arguments: Namespace) -> int:
     """Changes the workspace through the process that has it open, or else directly in its file."""
     workspaces, console = workspace_access.open_all_workspaces(arguments.places), Terminal()
     known = workspaces.find_known_workspace(arguments.workspace)
-    if (wire := await running_instance.connect_to_owner(arguments.places.run, known.id)) is not None:
+    if (
+        wire := await running_instance.connect_to_owner(arguments.places.run, known.id)
+    ) is not None:
         return await running_instance.run_at_owner(wire, arguments.argv, console)
-    change = workspaces.rename_workspace if arguments.setting == "name" else workspaces.recolour_workspace
-    return await _print_workspace(arguments, change(known.id, getattr(arguments, arguments.setting)), console)
+    change = (
+        workspaces.rename_workspace
+        if arguments.setting == "name"
+        else workspaces.recolour_workspace
+    )
+    return await _print_workspace(
+        arguments, change(known.id, getattr(arguments, arguments.setting)), console
+    )
 
 
-async def change_open_workspace_setting(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def change_open_workspace_setting(
+    arguments: Namespace, workspace: StoredWorkspace, console: Console
+) -> int:
     settings = workspace.change_settings({arguments.setting: getattr(arguments, arguments.setting)})
-    return await _print_workspace(arguments, KnownWorkspace(workspace.id, workspace.folder, settings), console)
+    return await _print_workspace(
+        arguments, KnownWorkspace(workspace.id, workspace.folder, settings), console
+    )
 
 
-async def print_workspace_details(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def print_workspace_details(
+    arguments: Namespace, workspace: StoredWorkspace, console: Console
+) -> int:
     conversations = await workspace.journal.list_conversations()
     await workspace_access.wait_for_index(workspace, console)
     stored = await workspace.index.compute_figures()
@@ -115,15 +156,25 @@ async def print_workspace_details(arguments: Namespace, workspace: StoredWorkspa
         "bytes": stored.size,
         "on_disk": stored.kept,
     }
-    lines = [f"{name.replace('_', ' '):<16}{_format_figure(figure)}" for name, figure in figures.items()]
+    lines = [
+        f"{name.replace('_', ' '):<16}{_format_figure(figure)}" for name, figure in figures.items()
+    ]
     return await print_result(arguments, console, figures, *lines)
 
 
 def _format_figure(figure: object) -> str:
-    return f"{figure:,}" if isinstance(figure, int) else ", ".join(figure) if isinstance(figure, list) else str(figure)
+    return (
+        f"{figure:,}"
+        if isinstance(figure, int)
+        else ", ".join(figure)
+        if isinstance(figure, list)
+        else str(figure)
+    )
 
 
-async def export_workspace_file(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def export_workspace_file(
+    arguments: Namespace, workspace: StoredWorkspace, console: Console
+) -> int:
     size = 0
     damaged: list[str] = []
     async for piece in workspace.export_pieces(damaged):
@@ -131,7 +182,12 @@ async def export_workspace_file(arguments: Namespace, workspace: StoredWorkspace
         await console.write_output(piece)
     if arguments.file != STANDARD:  # Standard output must contain nothing but the export.
         line = f"{workspace.name} was written to {arguments.file} ({size:,} bytes)."
-        await print_result(arguments, console, {"file": str(arguments.file), "bytes": size, "damaged": damaged}, line)
+        await print_result(
+            arguments,
+            console,
+            {"file": str(arguments.file), "bytes": size, "damaged": damaged},
+            line,
+        )
     if damaged:
         names = ", ".join(name[:16] for name in damaged[:5]) + (", …" if len(damaged) > 5 else "")
         await console.print_error(
@@ -140,7 +196,9 @@ async def export_workspace_file(arguments: Namespace, workspace: StoredWorkspace
     return 0
 
 
-async def empty_workspace_trash(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def empty_workspace_trash(
+    arguments: Namespace, workspace: StoredWorkspace, console: Console
+) -> int:
     trashed = [row.id for row in await workspace.journal.list_conversations() if row.trashed]
     return await workspace_access.delete_if_confirmed(arguments, workspace, console, trashed)
 

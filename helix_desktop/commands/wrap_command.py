@@ -16,9 +16,19 @@ from helix_desktop.commands.gateway_command import check_upstream_address
 from helix_desktop.commands.workspace_access import is_confirmed
 from helix_desktop.console import escape_control_characters
 from helix_desktop.errors import InvalidInput
-from helix_desktop.gateway import address_in_agent_settings, agent_upstreams, project_workspace, wrapped_agent
+from helix_desktop.gateway import (
+    address_in_agent_settings,
+    agent_upstreams,
+    project_workspace,
+    wrapped_agent,
+)
 from helix_desktop.gateway.agent_upstreams import AgentSurroundings, AgentUpstream
-from helix_desktop.gateway.known_agents import AgentStart, KnownAgent, build_agent_of_command, find_known_agent
+from helix_desktop.gateway.known_agents import (
+    AgentStart,
+    KnownAgent,
+    build_agent_of_command,
+    find_known_agent,
+)
 from helix_desktop.resident import agent_connecting, resident_client
 from helix_desktop.store.all_workspaces import AllWorkspaces
 
@@ -27,7 +37,11 @@ def run_wrap_command(arguments: Namespace) -> int:
     where = arguments.places
     command = _parse_agent_command_words(arguments)
     given = _arguments_for_agent(arguments)
-    agent = build_agent_of_command(command, arguments.protocol) if command else find_known_agent(arguments.agent)
+    agent = (
+        build_agent_of_command(command, arguments.protocol)
+        if command
+        else find_known_agent(arguments.agent)
+    )
     if arguments.install or arguments.uninstall:
         return _change_agent_configuration(arguments, agent, where)
     surroundings = agent_upstreams.AgentSurroundings(os.environ, Path.home(), Path.cwd(), given)
@@ -38,27 +52,45 @@ def run_wrap_command(arguments: Namespace) -> int:
     upstreams = address_in_agent_settings.resolve_own_addresses(found, where.config)
     check_upstream_address(arguments.upstream)
     if arguments.upstream:
-        upstreams = [replace(one, address=arguments.upstream, source="--upstream") for one in upstreams]
+        upstreams = [
+            replace(one, address=arguments.upstream, source="--upstream") for one in upstreams
+        ]
     if not arguments.dry_run:
         wrapped_agent.check_agent_is_installed(agent)
     _print_notices_before_agent_start(arguments, agent.title, surroundings, upstreams)
     if arguments.dry_run:
-        text = escape_control_characters("\n".join(f"{agent.title}, {one.describe_route()}." for one in upstreams))
+        text = escape_control_characters(
+            "\n".join(f"{agent.title}, {one.describe_route()}." for one in upstreams)
+        )
         routes = [{"agent": agent.name, **asdict(one)} for one in upstreams]
         print(json.dumps(routes, ensure_ascii=False, indent=1) if arguments.json else text)
         return 0
     workspace = _workspace_id_for_agent(where, arguments.workspace)
     environ = agent_upstreams.read_agent_environment(agent.name, surroundings)
-    built = [wrapped_agent.build_registration_for_run(agent.name, one, environ) for one in upstreams]
-    registrations = [replace(one, folds_plans=arguments.fold_plans, workspace=workspace) for one in built]
-    with resident_client.HeldRegistration(where, wrapped_agent.command_of_this_program(where), *registrations) as held:
+    built = [
+        wrapped_agent.build_registration_for_run(agent.name, one, environ) for one in upstreams
+    ]
+    registrations = [
+        replace(one, folds_plans=arguments.fold_plans, workspace=workspace) for one in built
+    ]
+    with resident_client.HeldRegistration(
+        where, wrapped_agent.command_of_this_program(where), *registrations
+    ) as held:
         urls = dict(zip(upstreams, held.addresses, strict=True))
         start = AgentStart(urls, given, environ, running_instance.check_private_folder(where.run))
         code = wrapped_agent.run_agent(agent, start)
-        told = [wrapped_agent.fetch_gateway_status(url, patience_seconds=20) or {} for url in held.addresses]
-        done = list({one["conversation"]: one for each in told for one in each.get("figures", [])}.values())
+        told = [
+            wrapped_agent.fetch_gateway_status(url, patience_seconds=20) or {}
+            for url in held.addresses
+        ]
+        done = list(
+            {one["conversation"]: one for each in told for one in each.get("figures", [])}.values()
+        )
     unrecorded = next((one["unrecorded"] for one in told if "unrecorded" in one), "")
-    print(json.dumps(done) if arguments.json else wrapped_agent.format_run_summary(done, unrecorded), file=sys.stderr)
+    print(
+        json.dumps(done) if arguments.json else wrapped_agent.format_run_summary(done, unrecorded),
+        file=sys.stderr,
+    )
     return code
 
 
@@ -80,18 +112,33 @@ def _parse_agent_command_words(arguments: Namespace) -> list[str]:
 
 
 def _arguments_for_agent(arguments: Namespace) -> list[str]:
-    """The arguments after `--`. Without `--`: all after the agent's name, except options meant for this program."""
+    """The arguments after `--`. Without `--`: all after the agent's name, except
+    options meant for this program.
+    """
     given: list[str] = arguments.arguments
-    words: list[str] = arguments.argv  # The original command line: argparse may have removed a `--`.
-    before = given[: max(0, len(given) - len(words) + words.index("--"))] if "--" in words else given
+    words: list[str] = (
+        arguments.argv
+    )  # The original command line: argparse may have removed a `--`.
+    before = (
+        given[: max(0, len(given) - len(words) + words.index("--"))] if "--" in words else given
+    )
     if arguments.install or arguments.uninstall:
-        arguments.yes, arguments.json = arguments.yes or "--yes" in before, arguments.json or "--json" in before
+        arguments.yes, arguments.json = (
+            arguments.yes or "--yes" in before,
+            arguments.json or "--json" in before,
+        )
         before = [one for one in before if one not in ("--yes", "--json")]
         if before:
             raise InvalidInput(f"{before[0]} cannot be used with --install or --uninstall.")
         return []
-    own_options = {word.rstrip(",") for written in (*options_of_command("wrap"), "--home") for word in written.split()}
-    if mistaken := next((one for one in before if own_options & {one.partition("=")[0], one[:2]}), ""):
+    own_options = {
+        word.rstrip(",")
+        for written in (*options_of_command("wrap"), "--home")
+        for word in written.split()
+    }
+    if mistaken := next(
+        (one for one in before if own_options & {one.partition("=")[0], one[:2]}), ""
+    ):
         raise InvalidInput(
             f"{mistaken} comes after the agent's name. Nothing was started.",
             remedy="Put wrap's own options before the agent's name, and the agent's options after --.",
@@ -100,13 +147,28 @@ def _arguments_for_agent(arguments: Namespace) -> list[str]:
 
 
 def _print_notices_before_agent_start(
-    arguments: Namespace, title: str, surroundings: AgentSurroundings, upstreams: Sequence[AgentUpstream]
+    arguments: Namespace,
+    title: str,
+    surroundings: AgentSurroundings,
+    upstreams: Sequence[AgentUpstream],
 ) -> None:
-    told = [f"{title}, {one.describe_route()}." for one in upstreams if one.address and not arguments.dry_run]
-    if passing := agent_upstreams.list_bypassing_providers(arguments.agent, surroundings, upstreams):
-        told.append(f"requests to {', '.join(passing)} do not go through the gateway and are not recorded.")
-    if not arguments.fold_plans and agent_upstreams.uses_subscription_by_settings(arguments.agent, surroundings):
-        told.append(f"recording, not folding: {title} is signed in with a subscription. To fold, use --fold-plans.")
+    told = [
+        f"{title}, {one.describe_route()}."
+        for one in upstreams
+        if one.address and not arguments.dry_run
+    ]
+    if passing := agent_upstreams.list_bypassing_providers(
+        arguments.agent, surroundings, upstreams
+    ):
+        told.append(
+            f"requests to {', '.join(passing)} do not go through the gateway and are not recorded."
+        )
+    if not arguments.fold_plans and agent_upstreams.uses_subscription_by_settings(
+        arguments.agent, surroundings
+    ):
+        told.append(
+            f"recording, not folding: {title} is signed in with a subscription. To fold, use --fold-plans."
+        )
     for sentence in told:
         print(f"Helix Desktop: {sentence}", file=sys.stderr)
 
@@ -123,11 +185,16 @@ def _workspace_id_for_agent(where: program_folders.ProgramFolders, named: str) -
     found = project_workspace.find_project_workspace(workspaces.list_workspaces(), folder)
     if found is None:
         found = project_workspace.create_project_workspace(workspaces, folder)
-        print(f"Helix Desktop: the new workspace {found.name} stores what agents do in this folder.", file=sys.stderr)
+        print(
+            f"Helix Desktop: the new workspace {found.name} stores what agents do in this folder.",
+            file=sys.stderr,
+        )
     return found.id
 
 
-def _change_agent_configuration(arguments: Namespace, agent: KnownAgent, where: program_folders.ProgramFolders) -> int:
+def _change_agent_configuration(
+    arguments: Namespace, agent: KnownAgent, where: program_folders.ProgramFolders
+) -> int:
     if arguments.install and arguments.uninstall:
         raise InvalidInput("Use either --install or --uninstall.")
     change = (
@@ -141,11 +208,19 @@ def _change_agent_configuration(arguments: Namespace, agent: KnownAgent, where: 
     if is_changed:
         if not is_confirmed(arguments):
             return 1
-        (agent_connecting.connect_agent if arguments.install else agent_connecting.disconnect_agent)(change, where)
+        (
+            agent_connecting.connect_agent
+            if arguments.install
+            else agent_connecting.disconnect_agent
+        )(change, where)
         say(f"{change.file} was {'deleted' if change.after is None else 'written'}.")
         if arguments.install:
             say("The gateway now runs in the background, and starts when you log in.")
             say("The agent's conversations are saved in the workspace Connected agents.")
     if arguments.json:
-        print(json.dumps({"file": str(change.file), "diff": diff, "written": is_changed}, ensure_ascii=False))
+        print(
+            json.dumps(
+                {"file": str(change.file), "diff": diff, "written": is_changed}, ensure_ascii=False
+            )
+        )
     return 0

@@ -28,7 +28,11 @@ class WindowEventLoop(qasync.QEventLoop):  # type: ignore[misc] # comes without 
         super().__init__(*arguments)
 
     def call_later(
-        self, delay: float, callback: Callable[..., object], *args: object, context: Context | None = None
+        self,
+        delay: float,
+        callback: Callable[..., object],
+        *args: object,
+        context: Context | None = None,
     ) -> asyncio.Handle:
         if delay < FAR:
             near: asyncio.Handle = super().call_later(delay, callback, *args, context=context)

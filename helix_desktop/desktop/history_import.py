@@ -10,7 +10,11 @@ from helix_desktop import concurrency
 from helix_desktop.engine.context_usage import compute_cost
 from helix_desktop.errors import ActionRefused, HelixError
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.gui.importing.history_import_port import HistoryDetails, ImportOutcome, ImportProgressCallback
+from helix_desktop.gui.importing.history_import_port import (
+    HistoryDetails,
+    ImportOutcome,
+    ImportProgressCallback,
+)
 from helix_desktop.gui.translation import tr
 from helix_desktop.histories import history_facts, history_finding, history_reading
 from helix_desktop.histories.history_finding import FoundHistories
@@ -22,12 +26,17 @@ from helix_desktop.workbench.open_workbench import Workbench
 from helix_desktop.workbench.session_preparation import SessionPreparation
 
 MAX_DESCRIBED = 64 << 20  # A larger file, in bytes, is not read until the user imports it.
-_EARLIER = ("Brought in", "Übernommen")  # Earlier names of the workspace for conversations without a folder.
+_EARLIER = (
+    "Brought in",
+    "Übernommen",
+)  # Earlier names of the workspace for conversations without a folder.
 
 
 @dataclass(slots=True)
 class _WorkspaceImport:
-    """The files to import into one workspace, with the folder they belong to and where it is on this computer."""
+    """The files to import into one workspace, with the folder they belong to and where
+    it is on this computer.
+    """
 
     folder: Path | None
     files: dict[Path, set[str]] = field(default_factory=dict)
@@ -37,8 +46,12 @@ class _WorkspaceImport:
 class HistoryImporter:
     def __init__(self, desk: Workbenches) -> None:
         self._desk = desk
-        self._results: dict[str, history_imports.ImportResult] = {}  # The last import's results, by workspace.
-        self._subagents: set[str] = set()  # Their conversations come with their parent's file and were not listed.
+        self._results: dict[
+            str, history_imports.ImportResult
+        ] = {}  # The last import's results, by workspace.
+        self._subagents: set[str] = (
+            set()
+        )  # Their conversations come with their parent's file and were not listed.
         self._going: asyncio.Task[history_imports.ImportResult] | None = None
         self._stopped = False
         self._run = ""
@@ -50,10 +63,14 @@ class HistoryImporter:
         def mark_if_imported(group: FoundHistories) -> FoundHistories:
             known = stamps.get(str(group.path))
             return replace(
-                group, is_imported=known is not None and known == history_imports.stamp_of_history_file(group.path)
+                group,
+                is_imported=known is not None
+                and known == history_imports.stamp_of_history_file(group.path),
             )
 
-        found = await asyncio.to_thread(lambda: [*map(mark_if_imported, history_finding.find_histories(places))])
+        found = await asyncio.to_thread(
+            lambda: [*map(mark_if_imported, history_finding.find_histories(places))]
+        )
         return sorted(found, key=lambda group: -group.last)
 
     async def describe_history(self, group: FoundHistories) -> HistoryDetails:
@@ -80,11 +97,19 @@ class HistoryImporter:
                 await self._desk.close_workspace(bench.id)
         return await asyncio.to_thread(self._build_import_outcome)
 
-    async def _import_into_workbench(self, bench: Workbench, part: _WorkspaceImport, heard: object) -> None:
+    async def _import_into_workbench(
+        self, bench: Workbench, part: _WorkspaceImport, heard: object
+    ) -> None:
         result = self._results.setdefault(bench.id, history_imports.ImportResult(self._run))
-        preparation = SessionPreparation(wanted={str(file): frozenset(those) for file, those in part.files.items()})
-        work = bench.import_histories(list(part.files), preparation=preparation, report=heard, result=result)  # type: ignore[arg-type]
-        self._going = concurrency.OwnedTasks("window").spawn_task(work, name="bring in conversations")
+        preparation = SessionPreparation(
+            wanted={str(file): frozenset(those) for file, those in part.files.items()}
+        )
+        work = bench.import_histories(
+            list(part.files), preparation=preparation, report=heard, result=result
+        )  # type: ignore[arg-type]
+        self._going = concurrency.OwnedTasks("window").spawn_task(
+            work, name="bring in conversations"
+        )
         try:
             await asyncio.shield(self._going)
         except asyncio.CancelledError:
@@ -120,7 +145,9 @@ class HistoryImporter:
         return count
 
     async def forget_found_api_keys(self) -> int:
-        keys = {(workspace, key) for workspace, result in self._results.items() for key in result.keys}
+        keys = {
+            (workspace, key) for workspace, result in self._results.items() for key in result.keys
+        }
         for workspace, key in keys:
             await (await self._desk.open_workspace(workspace)).forget_content(text=key)
         return len({key for _, key in keys})
@@ -139,7 +166,9 @@ class HistoryImporter:
         return sorted(parts.values(), key=lambda part: -newest[part.folder])
 
     async def _workbench_of_folder(self, folder: Path | None) -> Workbench:
-        """Returns the workbench of a folder. All histories without a folder on this computer share one workspace."""
+        """Returns the workbench of a folder. All histories without a folder on this
+        computer share one workspace.
+        """
         rows = await asyncio.to_thread(self._desk.list_workspaces)
         name = folder.name or str(folder) if folder is not None else tr("Imported conversations")
         if folder is None:
@@ -149,13 +178,17 @@ class HistoryImporter:
         if known:
             return await self._desk.open_workspace(known)
         try:
-            return await self._desk.create_workspace(_make_name_unique(name, [row.name for row in rows]), folder)
+            return await self._desk.create_workspace(
+                _make_name_unique(name, [row.name for row in rows]), folder
+            )
         except ActionRefused:  # The program's own folder, such as a copy that an agent worked in.
             return await self._workbench_of_folder(None)
 
     def _build_import_outcome(self) -> ImportOutcome:
         results = self._results
-        brought = [(one, at) for at, each in results.items() for one in each.imported if not one.parent]
+        brought = [
+            (one, at) for at, each in results.items() for one in each.imported if not one.parent
+        ]
         _, *show = max(((one.last, at, one.id) for one, at in brought), default=(0.0, "", ""))
         return ImportOutcome(
             sum(one.state in ("new", "fork", "back") for one, _ in brought),
@@ -165,12 +198,18 @@ class HistoryImporter:
             (show[0], show[1]),
             sorted({mask_key(key) for result in results.values() for key in result.keys}),
             [sentence for result in results.values() for sentence in result.complaints],
-            sorted(row.name for row in self._desk.list_workspaces() if row.id in results and results[row.id].imported),
+            sorted(
+                row.name
+                for row in self._desk.list_workspaces()
+                if row.id in results and results[row.id].imported
+            ),
         )
 
 
 def _describe_history_file(path: Path, folder: str, size: int) -> HistoryDetails:
-    """Describes a file. If it does not say what was paid, the cost is computed from the prices that are shipped."""
+    """Describes a file. If it does not say what was paid, the cost is computed from the
+    prices that are shipped.
+    """
     if size > MAX_DESCRIBED:
         return HistoryDetails(path.stem)
     try:
@@ -179,9 +218,15 @@ def _describe_history_file(path: Path, folder: str, size: int) -> HistoryDetails
         return HistoryDetails(path.stem, reason=error.what)
     sessions = [session for session in sessions if session.folder == folder] or sessions
     messages = [message for session in sessions for message in session.messages]
-    cost = sum(compute_cost(said.usage, shipped_prices(said.model)) for said in messages if said.role == "assistant")
+    cost = sum(
+        compute_cost(said.usage, shipped_prices(said.model))
+        for said in messages
+        if said.role == "assistant"
+    )
     last = max((message.time for message in messages), default=0.0)
-    return HistoryDetails(history_facts.title_of_recording(sessions[0]), len(messages), cost, last=last)
+    return HistoryDetails(
+        history_facts.title_of_recording(sessions[0]), len(messages), cost, last=last
+    )
 
 
 def _make_name_unique(name: str, taken: Sequence[str]) -> str:

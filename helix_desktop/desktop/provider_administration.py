@@ -19,16 +19,23 @@ from helix_desktop.resources import read_json_resource, resources_folder
 from helix_desktop.secrets import ProviderKey, SecretKeeper, SecretStorage
 
 TITLES: Mapping[str, str] = read_json_resource("provider_titles.json")
-# Patterns of the models that most people want: without dates, and without variants at ten times the price.
+# Patterns of the models that most people want: without dates, and without variants at
+# ten times the price.
 _WANTED = tuple((resources_folder() / "usual_models.txt").read_text("utf-8").split())
 REFRESH = 20.0  # A provider must list its models within this many seconds.
-_WHERE = {"keyring": SecretKeeper.KEYRING, "session": SecretKeeper.SESSION, "file": SecretKeeper.FILE}
+_WHERE = {
+    "keyring": SecretKeeper.KEYRING,
+    "session": SecretKeeper.SESSION,
+    "file": SecretKeeper.FILE,
+}
 DEMO = "demo/demo"
 
 
 @dataclass(eq=False)
 class ProviderAdministration:
-    """Changes providers and keys. `allow_file` records that the user allows keys to be stored in a file."""
+    """Changes providers and keys. `allow_file` records that the user allows keys to be
+    stored in a file.
+    """
 
     configured: ConfiguredProviders
     secrets: SecretStorage
@@ -42,11 +49,17 @@ class ProviderAdministration:
             if config.needs_key
         ]
 
-    def _build_choice_from_environment(self, config: provider_catalog.ProviderConfig) -> ProviderChoice:
+    def _build_choice_from_environment(
+        self, config: provider_catalog.ProviderConfig
+    ) -> ProviderChoice:
         """Builds a choice with the address and key that the environment names, if any."""
         variable, address = self.secrets.find_address_in_environment(config.provider_key)
         config = replace(config, base_url=address or config.base_url)
-        key = SecretKeeper.ENVIRONMENT.value if self.secrets.is_in_environment(config.provider_key) else ""
+        key = (
+            SecretKeeper.ENVIRONMENT.value
+            if self.secrets.is_in_environment(config.provider_key)
+            else ""
+        )
         return replace(_build_provider_choice(config), address_variable=variable, key=key)
 
     async def list_configured_providers(self) -> Sequence[ProviderChoice]:
@@ -58,10 +71,16 @@ class ProviderAdministration:
 
         found = await local_servers.detect_local_servers(self.connections)
         return [
-            (_build_provider_choice(each.config), [_build_model_choice(info) for info in each.models]) for each in found
+            (
+                _build_provider_choice(each.config),
+                [_build_model_choice(info) for info in each.models],
+            )
+            for each in found
         ]
 
-    async def test_provider(self, provider: ProviderChoice, key: str) -> model_setup_port.ProviderTestResult:
+    async def test_provider(
+        self, provider: ProviderChoice, key: str
+    ) -> model_setup_port.ProviderTestResult:
         from helix_desktop.providers import model_listing
 
         config = self._config_of_provider(provider)
@@ -71,16 +90,21 @@ class ProviderAdministration:
         else:
             key = await provider_catalog.find_provider_key(config, self.secrets) or ""
         models = tuple(
-            _build_model_choice(info) for info in await model_listing.list_models(config, key or None, self.connections)
+            _build_model_choice(info)
+            for info in await model_listing.list_models(config, key or None, self.connections)
         )
         return model_setup_port.ProviderTestResult(models, pick_default_model(models))
 
     async def check_provider_address(self, provider: ProviderChoice) -> None:
         from helix_desktop.providers import model_listing
 
-        await model_listing.check_provider_address(self._config_of_provider(provider), self.connections)
+        await model_listing.check_provider_address(
+            self._config_of_provider(provider), self.connections
+        )
 
-    async def add_provider_with_key(self, provider: ProviderChoice, key: str, keep: str = "keyring") -> None:
+    async def add_provider_with_key(
+        self, provider: ProviderChoice, key: str, keep: str = "keyring"
+    ) -> None:
         """Stores the key before the provider, so that nothing changes if it cannot be stored."""
         config = self._config_of_provider(provider)
         if key and keep == "file":
@@ -107,7 +131,9 @@ class ProviderAdministration:
 
         config = await asyncio.to_thread(self.configured.find_provider, provider)
         key = await provider_catalog.find_provider_key(config, self.secrets)
-        found = await model_listing.list_and_save_models(self.configured, provider, key, self.connections)
+        found = await model_listing.list_and_save_models(
+            self.configured, provider, key, self.connections
+        )
         return [_build_model_choice(info) for info in found]
 
     async def list_known_models(self) -> Sequence[ModelChoice]:
@@ -122,14 +148,25 @@ class ProviderAdministration:
         return [
             *named,
             ModelChoice(
-                DEMO, 32_000, note=_provider_title("demo"), provider=_provider_title("demo"), images=False, local=True
+                DEMO,
+                32_000,
+                note=_provider_title("demo"),
+                provider=_provider_title("demo"),
+                images=False,
+                local=True,
             ),
         ]
 
     async def refresh_model_lists(self) -> model_setup_port.RefreshedModels:
         configs = await asyncio.to_thread(self.configured.list_providers)
-        failed = await asyncio.gather(*(self._refresh_provider_models(config.name) for config in configs))
-        silent = tuple((_provider_title(config.name), why) for config, why in zip(configs, failed, strict=True) if why)
+        failed = await asyncio.gather(
+            *(self._refresh_provider_models(config.name) for config in configs)
+        )
+        silent = tuple(
+            (_provider_title(config.name), why)
+            for config, why in zip(configs, failed, strict=True)
+            if why
+        )
         return model_setup_port.RefreshedModels(tuple(await self.list_known_models()), silent)
 
     async def _refresh_provider_models(self, provider: str) -> str:
@@ -151,7 +188,9 @@ class ProviderAdministration:
         provider, _, name = model.partition("/")
         await asyncio.to_thread(self.configured.forget_corrections, provider, name)
 
-    async def _build_choice_with_key_state(self, config: provider_catalog.ProviderConfig) -> ProviderChoice:
+    async def _build_choice_with_key_state(
+        self, config: provider_catalog.ProviderConfig
+    ) -> ProviderChoice:
         provider = _build_provider_choice(config)
         try:
             where = await self.secrets.find_secret_keeper(config.provider_key)
@@ -176,7 +215,11 @@ def pick_default_model(models: Sequence[ModelChoice]) -> str:
         named = [model for model in models if re.fullmatch(wanted, without_edition_date(model.id))]
         if named:
             return max(
-                named, key=lambda model: ([*map(int, re.findall(r"\d+", without_edition_date(model.id)))], model.name)
+                named,
+                key=lambda model: (
+                    [*map(int, re.findall(r"\d+", without_edition_date(model.id)))],
+                    model.name,
+                ),
             ).name
     return models[0].name if len(models) == 1 else ""
 
@@ -187,13 +230,18 @@ def _build_provider_choice(config: provider_catalog.ProviderConfig) -> ProviderC
         _provider_title(config.name),
         config.base_url,
         config.kind,
-        needs_key=config.needs_key or "" != config.key_host == config.host,  # A key was entered for this host before.
+        needs_key=config.needs_key
+        or "" != config.key_host == config.host,  # A key was entered for this host before.
         variable=config.variable,
     )
 
 
 def _provider_title(provider: str) -> str:
-    return tr("Demo (a script, not a language model)") if provider == "demo" else TITLES.get(provider, provider)
+    return (
+        tr("Demo (a script, not a language model)")
+        if provider == "demo"
+        else TITLES.get(provider, provider)
+    )
 
 
 def _build_model_choice(info: ModelInfo) -> ModelChoice:

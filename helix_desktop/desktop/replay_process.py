@@ -18,7 +18,11 @@ from helix_desktop.errors import InvalidInput, NotFound, StoreFailed
 from helix_desktop.gui.replay_lab.replay_lab_port import PolicyOutcome
 from helix_desktop.gui.sentence_translation import translate_sentences as told
 from helix_desktop.gui.translation import tr
-from helix_desktop.histories.openai_chat_export import Line, digests_needed_for_export, export_openai_lines
+from helix_desktop.histories.openai_chat_export import (
+    Line,
+    digests_needed_for_export,
+    export_openai_lines,
+)
 from helix_desktop.processes import starter
 from helix_desktop.workbench.open_workbench import Workbench
 
@@ -32,26 +36,41 @@ async def replay_conversations(
     window: int,
     report: Callable[[int, int], None],
 ) -> Sequence[PolicyOutcome]:
-    """Replays the conversations with each policy. Cancelling ends the process. No temporary files are left behind."""
+    """Replays the conversations with each policy. Cancelling ends the process. No
+    temporary files are left behind.
+    """
     with tempfile.TemporaryDirectory(prefix="helix-replay-") as folder:
         files: list[Path] = []
         for number, conversation in enumerate(conversations):
-            messages = await _build_recording_lines(await bench.read_conversation_facts(conversation), bench)
+            messages = await _build_recording_lines(
+                await bench.read_conversation_facts(conversation), bench
+            )
             if any(message.get("role") == "assistant" for message in messages):
                 files.append(Path(folder, f"{number}.json"))
                 await asyncio.to_thread(files[-1].write_text, json.dumps(messages), "utf-8")
         if not files:
             raise InvalidInput(tr("There is no conversation to replay yet."))
         # If searches were free, policies that summarize a lot would look too cheap.
-        options = ["--compare", ",".join(policies), "--window", str(window), "--recalls", "searched"]
+        options = [
+            "--compare",
+            ",".join(policies),
+            "--window",
+            str(window),
+            "--recalls",
+            "searched",
+        ]
         total = len(policies) * len(files)
         found = await _run_replay_process(["--json", *options, *map(str, files)], total, report)
     return _policy_outcomes_from_json(found["policies"])
 
 
-async def _run_replay_process(options: Sequence[str], total: int, report: Callable[[int, int], None]) -> dict[str, Any]:
+async def _run_replay_process(
+    options: Sequence[str], total: int, report: Callable[[int, int], None]
+) -> dict[str, Any]:
     process = await starter.start_process(
-        starter.ProcessLaunch(starter.CommandAuthor.PROGRAM, starter.own_program_command("replay", *options))
+        starter.ProcessLaunch(
+            starter.CommandAuthor.PROGRAM, starter.own_program_command("replay", *options)
+        )
     )
     said: list[str] = []
 
@@ -84,5 +103,6 @@ async def _build_recording_lines(facts: Sequence[Recorded], bench: Workbench) ->
 def _policy_outcomes_from_json(found: Mapping[str, Mapping[str, Any]]) -> list[PolicyOutcome]:
     totals = {name: result["total"] for name, result in found.items()}
     return [
-        PolicyOutcome(name, each["effective"], each["peak"], each["retention_plain"]) for name, each in totals.items()
+        PolicyOutcome(name, each["effective"], each["peak"], each["retention_plain"])
+        for name, each in totals.items()
     ]

@@ -1,4 +1,6 @@
-"""Implements `gui/settings/installation_port.py`: the installation and its workspaces for the settings."""
+"""Implements `gui/settings/installation_port.py`: the installation and its workspaces
+for the settings.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,10 @@ if TYPE_CHECKING:
     from helix_desktop.workbench.all_workbenches import Workbenches
     from helix_desktop.workbench.open_workbench import Workbench
 
-LOOKED_AT, NAMED = 5_000, 8  # The maximum numbers of unused entries that are added up and that are named.
+LOOKED_AT, NAMED = (
+    5_000,
+    8,
+)  # The maximum numbers of unused entries that are added up and that are named.
 
 
 class SettingsBackend:
@@ -78,18 +83,28 @@ class SettingsBackend:
         last = max((each.time for each in copies), default=0.0)
         return await bench.workspace.index.compute_figures(), last
 
-    async def verify_workspace_entries(self, bench: Workbench, report: Callable[[str], None]) -> str:
+    async def verify_workspace_entries(
+        self, bench: Workbench, report: Callable[[str], None]
+    ) -> str:
         cache = bench.workspace.cache
         result = await cache.verify_cache(
-            lambda so_far: report(tr("{size} read…", size=format_byte_size(so_far.bytes + so_far.checkpoint_bytes)))
+            lambda so_far: report(
+                tr("{size} read…", size=format_byte_size(so_far.bytes + so_far.checkpoint_bytes))
+            )
         )
         if not result.damaged:
             entries = format_count(result.checked, "{n} entry", "{n} entries")
             return tr(
-                "{entries}, {size}: every entry matches its hash.", entries=entries, size=format_byte_size(result.bytes)
+                "{entries}, {size}: every entry matches its hash.",
+                entries=entries,
+                size=format_byte_size(result.bytes),
             )
         names = "\n".join(f"{digest.short_hex}: {told(why)}" for digest, why in result.damaged[:20])
-        return format_count(len(result.damaged), "{n} entry is damaged:", "{n} entries are damaged:") + "\n" + names
+        return (
+            format_count(len(result.damaged), "{n} entry is damaged:", "{n} entries are damaged:")
+            + "\n"
+            + names
+        )
 
     async def estimate_space_to_free(self, bench: Workbench) -> installation_port.SpaceToFree:
         """Adds up the entries that `free_up_space` would remove, the oldest first."""
@@ -111,7 +126,9 @@ class SettingsBackend:
     async def free_up_space(self, bench: Workbench) -> str:
         workspace = bench.workspace
         if not workspace.settings.limit:
-            return tr("No limit is set, so there is no need to free up space. Set a limit above first.")
+            return tr(
+                "No limit is set, so there is no need to free up space. Set a limit above first."
+            )
         gone = await workspace.cache.remove_unused_down_to(workspace.settings.limit)
         entries = format_count(gone.entries, "{n} entry removed", "{n} entries removed")
         return tr("{what}, {size} freed.", what=entries, size=format_byte_size(gone.bytes))
@@ -126,7 +143,10 @@ class SettingsBackend:
         """Returns the servers in the settings, with the state of those that run."""
         running = {hosted.config.name: hosted for hosted in bench.mcp_servers.running_servers}
         tables = bench.workspace.settings.mcp
-        return [_describe_configured_server(name, table, running.get(name)) for name, table in tables.items()]
+        return [
+            _describe_configured_server(name, table, running.get(name))
+            for name, table in tables.items()
+        ]
 
     def parse_server_configuration(self, text: str, name: str) -> Sequence[ServerConfig]:
         from helix_desktop.mcp_client.server_config import parse_pasted_text
@@ -152,9 +172,15 @@ class SettingsBackend:
 
     async def test_mcp_server(self, bench: Workbench, name: str) -> str:
         status, tools, lines = await bench.mcp_servers.test_server_once(name)
-        wrote = tr("The last line written by the server: {line}", line=lines[-1][:300]) if lines and status.why else ""
+        wrote = (
+            tr("The last line written by the server: {line}", line=lines[-1][:300])
+            if lines and status.why
+            else ""
+        )
         said = tr(
-            "{name} responded and offers {tools}.", name=name, tools=format_count(len(tools), "{n} tool", "{n} tools")
+            "{name} responded and offers {tools}.",
+            name=name,
+            tools=format_count(len(tools), "{n} tool", "{n} tools"),
         )
         return join_sentences(told(status.why) or said, wrote)
 
@@ -172,7 +198,11 @@ class SettingsBackend:
 
         await asyncio.to_thread(tour_folder.create_tour_folder, folder)
         known = next((row for row in desk.list_workspaces() if row.first_folder == folder), None)
-        bench = await desk.open_workspace(known.id) if known else await desk.create_workspace(tr("Tour"), folder)
+        bench = (
+            await desk.open_workspace(known.id)
+            if known
+            else await desk.create_workspace(tr("Tour"), folder)
+        )
         await bench.choose_model_for_role(tour_folder.MODEL)
         return bench
 
@@ -180,7 +210,9 @@ class SettingsBackend:
 def _describe_configured_server(
     name: str, table: Mapping[str, Any], hosted: HostedServer | None
 ) -> installation_port.McpServerState:
-    """Describes a configured server and its state. A mistake in its table affects no other server."""
+    """Describes a configured server and its state. A mistake in its table affects no
+    other server.
+    """
     from helix_desktop.mcp_client.server_config import ServerConfig, parse_server_table
 
     try:

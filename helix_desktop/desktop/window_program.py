@@ -20,7 +20,14 @@ from PySide6 import QtCore
 from PySide6.QtGui import QIcon
 from PySide6.QtWidgets import QApplication
 
-from helix_desktop import concurrency, glibc_memory, logs, program_settings, resources, running_instance
+from helix_desktop import (
+    concurrency,
+    glibc_memory,
+    logs,
+    program_settings,
+    resources,
+    running_instance,
+)
 from helix_desktop.desktop.event_loop import WindowEventLoop
 from helix_desktop.errors import HelixError, InvalidInput
 from helix_desktop.gui import translation
@@ -32,7 +39,11 @@ from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.signal_connections import wire_window
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript import code_highlighting
-from helix_desktop.program_folders import ProgramFolders, find_unwritable_folder_error, make_folders_private
+from helix_desktop.program_folders import (
+    ProgramFolders,
+    find_unwritable_folder_error,
+    make_folders_private,
+)
 from helix_desktop.program_settings import CODE_FONT, FONT, KEYS_IN_FILE, RECORDER, SEND_WITH, THEME
 
 if TYPE_CHECKING:
@@ -42,12 +53,15 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 NAME = "window"
-PATIENCE = 1.6  # Closing takes at most this many seconds. Everything that was confirmed is already on the disk.
+# Closing takes at most this many seconds. Everything that was confirmed is already on
+# the disk.
+PATIENCE = 1.6
 HAS_MENU_BAR = sys.platform == "darwin"  # Mac users expect a menu bar.
 THREADS = 4
 ENDS = (signal.SIGINT, signal.SIGTERM)
 TURN = 0.0003  # A busy thread releases the interpreter lock after this many seconds.
-# These modules are imported in a thread. Importing them in the window's thread would block it for 100 ms.
+# These modules are imported in a thread. Importing them in the window's thread would
+# block it for 100 ms.
 _BEHIND_WINDOW = (
     "workbench.all_workbenches", "desktop.provider_administration", "desktop.settings_backend", "desktop.history_import",
     "gui.dialogs_and_notifications", "gui.transcript.transcript_pane",
@@ -83,8 +97,15 @@ def hand_over_to_running_window(where: ProgramFolders, link: str) -> bool:
 
 
 class WindowProgram:
-    def __init__(self, where: ProgramFolders, application: QApplication, top_window: TopLevelWindow, link: str) -> None:
-        top_window.state_file.start_waiting_write()  # On a busy computer, building the window may take a second.
+    def __init__(
+        self,
+        where: ProgramFolders,
+        application: QApplication,
+        top_window: TopLevelWindow,
+        link: str,
+    ) -> None:
+        # On a busy computer, building the window may take a second.
+        top_window.state_file.start_waiting_write()
         glibc_memory.share_one_heap_between_threads()
         sys.setswitchinterval(TURN)
         self._where = where
@@ -112,7 +133,9 @@ class WindowProgram:
         self.theme = Theme()
         self._apply_look_settings()
         self._doing = BackgroundRunner(self._tasks.spawn_task, application)
-        self.window = MainWindow(self.theme, self._state_file, self._settings, self._doing, self.top_window)
+        self.window = MainWindow(
+            self.theme, self._state_file, self._settings, self._doing, self.top_window
+        )
         wire_window(self.window)
         self._settings.subscribe_to_changes(self._apply_changed_setting)
         self._apply_changed_setting(SEND_WITH)
@@ -121,13 +144,18 @@ class WindowProgram:
             self.window.show_composer_before_opening(place, early.name, sent)
         self.top_window.setCentralWidget(self.window)
         if early.has_box:
-            self.window.chat.composer.text.setFocus()  # A widget can take the focus only after it was added to the window.
+            # A widget can take the focus only after it was added to the window.
+            self.window.chat.composer.text.setFocus()
         if HAS_MENU_BAR:
             self.window.window_actions.fill_menu_bar(self.top_window.menuBar())
         self.top_window.closing.connect(  # Whoever logs out must not have to wait for an answer.
-            lambda: self.window.quit_or_ask(self._close_window, asks=not application.isSavingSession())
+            lambda: self.window.quit_or_ask(
+                self._close_window, asks=not application.isSavingSession()
+            )
         )
-        if self.top_window.is_closing:  # The user closed the window before this signal was connected.
+        if (
+            self.top_window.is_closing
+        ):  # The user closed the window before this signal was connected.
             QtCore.QTimer.singleShot(0, self._close_window)
 
     def run_until_closed(self) -> int:
@@ -135,16 +163,22 @@ class WindowProgram:
         asyncio.set_event_loop(loop)
         loop.set_default_executor(concurrency.create_thread_pool("work", threads=THREADS))
         self._interrupts = InterruptHandler(self._close_window)
-        QtCore.QTimer.singleShot(0, lambda: self._beginning.spawn_task(self._start_behind_window(), name="begin"))
+        QtCore.QTimer.singleShot(
+            0, lambda: self._beginning.spawn_task(self._start_behind_window(), name="begin")
+        )
         with loop:
             loop.run_forever()
         self._stop_log()
-        QtCore.qInstallMessageHandler(None)  # A Qt message after Python's end would crash the process.
+        QtCore.qInstallMessageHandler(
+            None
+        )  # A Qt message after Python's end would crash the process.
         _exit_process_at_once()
         return 0
 
     async def _start_behind_window(self) -> None:
-        if (refused := await asyncio.to_thread(find_unwritable_folder_error, self._where)) is not None:
+        if (
+            refused := await asyncio.to_thread(find_unwritable_folder_error, self._where)
+        ) is not None:
             self.window.show_startup_error_and_block_actions(refused)
             return
         self._tasks.spawn_task(glibc_memory.return_free_memory_every_minute(), name="freed memory")
@@ -162,10 +196,15 @@ class WindowProgram:
             consent=lambda: self._settings[KEYS_IN_FILE],
             seen=self._redaction.add_secret_to_redact,
         )
-        desk = self._desk = all_workbenches.Workbenches(self._where, secrets, serve=self._serve_workspace_commands)
+        desk = self._desk = all_workbenches.Workbenches(
+            self._where, secrets, serve=self._serve_workspace_commands
+        )
         desk.register_route = AgentRoutes(self._where).register_route
         connecting = ProviderAdministration(
-            desk.configured, secrets, desk.connections, lambda: self._settings.change_setting(KEYS_IN_FILE, True)
+            desk.configured,
+            secrets,
+            desk.connections,
+            lambda: self._settings.change_setting(KEYS_IN_FILE, True),
         )
         backend = SettingsBackend(self._where, secrets)
         self._dialogs = dialogs_and_notifications.DialogsAndNotifications(
@@ -173,7 +212,9 @@ class WindowProgram:
         )
         self.window.set_workspaces_and_start(desk)
         self._show_workspaces_of_other_processes()
-        self._tasks.spawn_task(asyncio.to_thread(_warm_up_text_rendering), name="what texts are read with")
+        self._tasks.spawn_task(
+            asyncio.to_thread(_warm_up_text_rendering), name="what texts are read with"
+        )
         await self._listen_for_second_start()
         if self._link:
             self._show_link_target(self._link)
@@ -183,16 +224,24 @@ class WindowProgram:
         self.window.workbench_shown.connect(
             self._collecting.freeze_living_objects, QtCore.Qt.ConnectionType.SingleShotConnection
         )
-        if await asyncio.to_thread(login_start.is_resident_needed, self._where):  # But it may not be running.
+        if await asyncio.to_thread(
+            login_start.is_resident_needed, self._where
+        ):  # But it may not be running.
             self._tasks.spawn_task(self._start_or_stop_recorder(), name="recorder")
         self.window.workbench_shown.connect(
-            lambda: self._tasks.spawn_task(asyncio.to_thread(_import_modules, *_PAGES), name="the pages not shown yet"),
+            lambda: self._tasks.spawn_task(
+                asyncio.to_thread(_import_modules, *_PAGES), name="the pages not shown yet"
+            ),
             QtCore.Qt.ConnectionType.SingleShotConnection,
         )
 
     def _show_workspaces_of_other_processes(self) -> None:
-        """Updates the rail when the recorder or a command creates a workspace while the window is open."""
-        pause = QtCore.QTimer(self.window, interval=1_000, singleShot=True)  # Its settings come after its folder.
+        """Updates the rail when the recorder or a command creates a workspace while the
+        window is open.
+        """
+        pause = QtCore.QTimer(
+            self.window, interval=1_000, singleShot=True
+        )  # Its settings come after its folder.
         pause.timeout.connect(self.window.refresh_workspaces)
         watcher = QtCore.QFileSystemWatcher([str(self._where.workspaces_folder)], self.window)
         watcher.directoryChanged.connect(lambda _: pause.start())
@@ -221,7 +270,9 @@ class WindowProgram:
         return 0
 
     def _show_link_target(self, link: str) -> None:
-        self.top_window.setWindowState(self.top_window.windowState() & ~QtCore.Qt.WindowState.WindowMinimized)
+        self.top_window.setWindowState(
+            self.top_window.windowState() & ~QtCore.Qt.WindowState.WindowMinimized
+        )
         self.top_window.raise_()
         self.top_window.activateWindow()
         if Path(link).is_absolute():
@@ -241,12 +292,16 @@ class WindowProgram:
         elif setting is SEND_WITH:
             for chat in self.window.chats:
                 chat.composer.text.enter_sends = self._settings[SEND_WITH] == "enter"
-            self._state_file.remember_value("newline-with-enter", value=self._settings[SEND_WITH] != "enter")
+            self._state_file.remember_value(
+                "newline-with-enter", value=self._settings[SEND_WITH] != "enter"
+            )
         elif setting is RECORDER:
             self._tasks.spawn_task(self._start_or_stop_recorder(), name="recorder")
 
     async def _start_or_stop_recorder(self) -> None:
-        """Makes the resident start or stop recording, as the settings say. Starts it if it has other work."""
+        """Makes the resident start or stop recording, as the settings say. Starts it if
+        it has other work.
+        """
         from helix_desktop.gateway import wrapped_agent
         from helix_desktop.resident import login_start, resident_client
 
@@ -272,7 +327,9 @@ class WindowProgram:
         """Tells the user about a bug. The log already contains its trace."""
         if not isinstance(error, HelixError):
             text = translation.tr("Something went wrong in the program itself ({name}).", name=name)
-            self.window.notices.show_notice(text, shown_ms=600_000 if name.endswith("begin") else 15_000)
+            self.window.notices.show_notice(
+                text, shown_ms=600_000 if name.endswith("begin") else 15_000
+            )
 
     def _close_window(self) -> None:
         if not self._ending:
@@ -313,8 +370,14 @@ def _import_modules(*names: str) -> None:
 
 
 def _exit_process_at_once() -> None:
-    """Ends the process at once, so that a hanging thread (a keyring, a dead network mount) cannot keep it alive."""
-    stuck = [each for each in threading.enumerate() if each is not threading.main_thread() and not each.daemon]
+    """Ends the process at once, so that a hanging thread (a keyring, a dead network
+    mount) cannot keep it alive.
+    """
+    stuck = [
+        each
+        for each in threading.enumerate()
+        if each is not threading.main_thread() and not each.daemon
+    ]
     if stuck:
         logging.shutdown()
         sys.stdout.flush()
@@ -322,7 +385,9 @@ def _exit_process_at_once() -> None:
 
 
 class InterruptHandler(QtCore.QObject):
-    """Closes the window after Ctrl+C in the terminal or a request to end, but only between two events of the loop."""
+    """Closes the window after Ctrl+C in the terminal or a request to end, but only
+    between two events of the loop.
+    """
 
     def __init__(self, close: Callable[[], object]) -> None:
         super().__init__()
@@ -331,13 +396,18 @@ class InterruptHandler(QtCore.QObject):
         signal.set_wakeup_fd(self._write.fileno())
         for number in ENDS:
             signal.signal(number, lambda *_: None)  # Python writes it to the socket Qt reads.
-        self._notifier = QtCore.QSocketNotifier(self._read.fileno(), QtCore.QSocketNotifier.Type.Read, self)
+        self._notifier = QtCore.QSocketNotifier(
+            self._read.fileno(), QtCore.QSocketNotifier.Type.Read, self
+        )
         self._notifier.activated.connect(lambda *_: self._on_interrupt_signal(close))
 
     def _on_interrupt_signal(self, close: Callable[[], object]) -> None:
         if set(self._read.recv(64)) & set(ENDS):
-            # Keys that were pressed before still wait. Once the window is hidden, Qt would drop them.
-            QtCore.QCoreApplication.processEvents(QtCore.QEventLoop.ProcessEventsFlag.ExcludeSocketNotifiers)
+            # Keys that were pressed before still wait. Once the window is hidden, Qt
+            # would drop them.
+            QtCore.QCoreApplication.processEvents(
+                QtCore.QEventLoop.ProcessEventsFlag.ExcludeSocketNotifiers
+            )
             close()
 
 

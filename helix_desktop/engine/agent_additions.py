@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from helix_desktop.engine.facts import Text, UserPart
 from helix_desktop.engine.stated_rules_and_decisions import read_message_patterns
 
-SYSTEM_MESSAGE = "[System message]\n"  # Begins what an agent sends as a system message within the conversation.
+SYSTEM_MESSAGE = (
+    "[System message]\n"  # Begins what an agent sends as a system message within the conversation.
+)
 _TAG = re.compile(read_message_patterns()["added_tag"])
 _START = re.compile(read_message_patterns()["added_start"])
 
@@ -34,7 +36,11 @@ def is_added_by_agent(parts: Sequence[UserPart]) -> bool:
     """Return whether an agent added all of a message, and its user nothing."""
     words, additions = split_off_agent_additions(parts)
     added = {number for number, _ in additions}
-    return bool(added) and not words and all(n in added or isinstance(p, Text) for n, p in enumerate(parts))
+    return (
+        bool(added)
+        and not words
+        and all(n in added or isinstance(p, Text) for n, p in enumerate(parts))
+    )
 
 
 def split_off_tagged_blocks(text: str, opening_tag: re.Pattern[str]) -> tuple[str, list[str]]:

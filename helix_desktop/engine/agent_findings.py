@@ -12,9 +12,14 @@ from helix_desktop.engine.stated_rules_and_decisions import read_message_pattern
 
 # A remark before a change is kept if its findings have at least this many characters.
 LEAST_REMARK_OF_CHANGE = 80
-LEAST_REMARK = 160  # A remark before any other call is kept if its findings have at least this many characters.
-LONGEST_REMARK = 1_000  # A text of more characters before a call is taken for an answer, not a remark.
-# An answer of at least SHORTEST_REPORT characters counts as a report; its first LONGEST_REPORT characters are kept.
+# A remark before any other call is kept if its findings have at least this many
+# characters.
+LEAST_REMARK = 160
+LONGEST_REMARK = (
+    1_000  # A text of more characters before a call is taken for an answer, not a remark.
+)
+# An answer of at least SHORTEST_REPORT characters counts as a report; its first
+# LONGEST_REPORT characters are kept.
 SHORTEST_REPORT, LONGEST_REPORT = 100, 600
 LONGEST_HEADING = 100  # A line that introduces a list has fewer characters than this.
 SHORTEST_SENTENCE = 25  # A sentence with fewer characters than this says nothing by itself.
@@ -37,7 +42,11 @@ def reports_finding(text: str, *, changes: bool) -> bool:
     """Whether the agent says what it found. `changes`: the next call writes a file."""
     if len(text) > LONGEST_REMARK:
         return False
-    found = sum(len(each) for each in split_sentences(text) if len(each) >= SHORTEST_SENTENCE and not _NEXT.match(each))
+    found = sum(
+        len(each)
+        for each in split_sentences(text)
+        if len(each) >= SHORTEST_SENTENCE and not _NEXT.match(each)
+    )
     return found >= (LEAST_REMARK_OF_CHANGE if changes else LEAST_REMARK)
 
 

@@ -1,4 +1,6 @@
-"""Asks a model for one text outside the conversation's own steps, with a time limit, and records what it cost."""
+"""Asks a model for one text outside the conversation's own steps, with a time limit,
+and records what it cost.
+"""
 
 import asyncio
 import re
@@ -23,8 +25,9 @@ _THOUGHT = re.compile(r"\s*<(think(?:ing)?)>.*?(?:</\1>|\Z)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class ModelInquiry:
-    """Asks a model for a text. `check`, called before each request, may refuse it. `record` is awaited with its cost
-    at once, before anything is made of the reply. `heard` is called at any sign of the model's work.
+    """Asks a model for a text. `check`, called before each request, may refuse it.
+    `record` is awaited with its cost at once, before anything is made of the reply.
+    `heard` is called at any sign of the model's work.
     """
 
     record: Callable[[Spent], Awaitable[object]]
@@ -42,18 +45,28 @@ class ModelInquiry:
             async with asyncio.timeout(seconds):
                 for _ in range(MOST_TRIES):
                     reply = await self._stream_and_record_whole_reply(client, request)
-                    if reply.stop is Stop.LENGTH and request.max_output and not _text_without_thoughts(reply):
+                    if (
+                        reply.stop is Stop.LENGTH
+                        and request.max_output
+                        and not _text_without_thoughts(reply)
+                    ):
                         request = replace(request, max_output=0)
                     elif reply.stop is not Stop.CUT:
                         break
         except TimeoutError as error:
-            raise ModelFailed(f"{client.model_name} did not finish within {seconds:g} seconds.") from error
+            raise ModelFailed(
+                f"{client.model_name} did not finish within {seconds:g} seconds."
+            ) from error
         if reply.stop in (Stop.CUT, Stop.FILTERED):
             # Half an answer would mislead more than none at all.
-            raise ModelFailed(reply.why or f"{client.model_name} stopped in the middle of its reply.")
+            raise ModelFailed(
+                reply.why or f"{client.model_name} stopped in the middle of its reply."
+            )
         return _text_without_thoughts(reply)
 
-    async def send_keep_alive_request(self, client: ModelClient, request: Request, seconds: float) -> None:
+    async def send_keep_alive_request(
+        self, client: ModelClient, request: Request, seconds: float
+    ) -> None:
         asked = replace(request, model=client.model_name, purpose=Purpose.KEEP_ALIVE, max_output=1)
         async with asyncio.timeout(seconds):
             await self._stream_and_record_whole_reply(client, asked)
@@ -78,13 +91,17 @@ def _text_without_thoughts(reply: Reply) -> str:
     return _THOUGHT.sub("", said, count=1).strip() if _THOUGHT.match(said) else said.strip()
 
 
-def build_material_request(text: str, question: str, purpose: Purpose, max_output: int = 0) -> Request:
+def build_material_request(
+    text: str, question: str, purpose: Purpose, max_output: int = 0
+) -> Request:
     """Build a separate request: the material, and then a question about it."""
     parts = (Text(f"<material>\n{text}\n</material>"), Text(question))
     return Request("", SYSTEM, (Message(Role.USER, parts),), max_output=max_output, purpose=purpose)
 
 
-def append_question(request: Request, question: str, purpose: Purpose, max_output: int = 0) -> Request:
+def append_question(
+    request: Request, question: str, purpose: Purpose, max_output: int = 0
+) -> Request:
     """Return the conversation's request, which is cached, with a question added at its end."""
     last = request.messages[-1]
     messages = (*request.messages[:-1], replace(last, parts=(*last.parts, Text(question))))

@@ -1,9 +1,10 @@
 """Decides, by the policy, what to fold in one conversation and when, and folds it.
 
-Every strategy has three phases: it reads without a pause, asks a model while work goes on, and appends the fold
-if the covered facts are unchanged. One fold is made at a time, and several failures in a row pause a strategy. No
-failure here ends a turn: errors are recorded as `FoldFailed`. Before a pause in which the provider's cache would
-expire, folds that pay are made, or the cache is kept alive.
+Every strategy has three phases: it reads without a pause, asks a model while work goes
+on, and appends the fold if the covered facts are unchanged. One fold is made at a time,
+and several failures in a row pause a strategy. No failure here ends a turn: errors are
+recorded as `FoldFailed`. Before a pause in which the provider's cache would expire,
+folds that pay are made, or the cache is kept alive.
 """
 
 import asyncio
@@ -50,7 +51,12 @@ class FoldPlanner:
     def find_due_fold(self, situation: FoldSituation) -> FoldPlan | None:
         due = (strategy.due(situation) for strategy in STRATEGIES.values())
         return next(
-            (plan for plan in due if plan is not None and not self._is_paused_after_failure(plan.kind, situation)), None
+            (
+                plan
+                for plan in due
+                if plan is not None and not self._is_paused_after_failure(plan.kind, situation)
+            ),
+            None,
         )
 
     def _is_paused_after_failure(self, kind: facts.FoldKind, situation: FoldSituation) -> bool:
@@ -84,16 +90,23 @@ class ConversationFolding:
         self._pause: asyncio.TimerHandle | None = None
         self._planner = FoldPlanner(conversation, services.clock)
         # Set by the session. The reference is weak because the session holds this object.
-        self.keep_cache_alive: weakref.WeakMethod[Callable[[], Coroutine[Any, Any, None]]] | None = None
+        self.keep_cache_alive: (
+            weakref.WeakMethod[Callable[[], Coroutine[Any, Any, None]]] | None
+        ) = None
 
     def folding_for_draft(self, draft: ConversationDraft) -> "DraftFolding":
         own = replace(self._services, models=lambda _: None, spawn=_refuse_to_spawn)
         return DraftFolding(draft, own)
 
     async def excerpt_large_results(
-        self, batch: Sequence[facts.ToolReturned], keeps: Mapping[str, str] | None = None, seqs: Sequence[int] = ()
+        self,
+        batch: Sequence[facts.ToolReturned],
+        keeps: Mapping[str, str] | None = None,
+        seqs: Sequence[int] = (),
     ) -> tuple[facts.Fact, ...]:
-        """Return excerpts to append. `keeps`: what calls asked to keep. `seqs`: numbers of results recorded already."""
+        """Return excerpts to append. `keeps`: what calls asked to keep. `seqs`: numbers
+        of results recorded already.
+        """
         try:
             return await self._large_outputs.excerpt_large_outputs(batch, keeps or {}, seqs)
         except HelixError as error:
@@ -111,8 +124,9 @@ class ConversationFolding:
     async def apply_due_folds(self, *, overflowed: bool = False) -> None:
         """Adopt what is ready, clear and start what is due, and make sure the next request fits.
 
-        While a document is being written nothing is cleared: its adoption clears, too, so that the provider
-        must cache the prefix again only once. `overflowed`: the provider refused a request as too long.
+        While a document is being written nothing is cleared: its adoption clears, too,
+        so that the provider must cache the prefix again only once. `overflowed`: the
+        provider refused a request as too long.
         """
         await self._run_and_record_failure(facts.FoldKind.HANDOVER, self.adopt_ready_fold)
         if overflowed or not self.conversation.current_meter().request_fits:
@@ -129,8 +143,9 @@ class ConversationFolding:
         self.schedule_fold_before_cache_expires()
 
     def schedule_fold_before_cache_expires(self) -> None:
-        """Fold what pays if no request follows before the provider's cache expires (the user leaves, or
-        a question waits), while the cache can still be read. Otherwise, the cache may be kept alive.
+        """Fold what pays if no request follows before the provider's cache expires (the
+        user leaves, or a question waits), while the cache can still be read. Otherwise,
+        the cache may be kept alive.
         """
         if self._pause is not None:
             self._pause.cancel()
@@ -146,18 +161,30 @@ class ConversationFolding:
         elif left > 0:
             self._start_due_fold(situation)
             keep_alive = self.keep_cache_alive() if self.keep_cache_alive else None
-            if keep_alive and self.has_no_fold_in_work and _pays_to_send_keep_alive_request(situation):
+            if (
+                keep_alive
+                and self.has_no_fold_in_work
+                and _pays_to_send_keep_alive_request(situation)
+            ):
                 with suppress(StoppedByUser):
-                    self._spawn(keep_alive(), name=f"keep the cache of {self.conversation.id} alive")
+                    self._spawn(
+                        keep_alive(), name=f"keep the cache of {self.conversation.id} alive"
+                    )
 
-    async def fold_on_demand(self, kind: facts.FoldKind, wish: str = "") -> tuple[facts.Recorded, ...]:
-        """Fold on demand. Refuses, with the reason, if there is nothing to fold or a fold is being made."""
+    async def fold_on_demand(
+        self, kind: facts.FoldKind, wish: str = ""
+    ) -> tuple[facts.Recorded, ...]:
+        """Fold on demand. Refuses, with the reason, if there is nothing to fold or a
+        fold is being made.
+        """
         situation = replace(self.current_situation(), is_asked=True)
         if kind is facts.FoldKind.MARKER:
             tail = first_seq_of_tail(situation)
             if (clearing := markers.plan_clearing_of_all_before(situation, tail)) is None:
                 raise ActionRefused("One-line markers would not be shorter than the old outputs.")
-            return await self._shortener.replace_with_markers(clearing.parts_to_clear(situation), ASKED)
+            return await self._shortener.replace_with_markers(
+                clearing.parts_to_clear(situation), ASKED
+            )
         if (plan := self._plan_on_demand(kind, wish)) is None:
             raise ActionRefused(context_usage.NOTHING_TO_FOLD)
         if self._flying is not None:
@@ -165,7 +192,9 @@ class ConversationFolding:
             raise ActionRefused("A fold is already in progress.", remedy=remedy)
         reading = fold_document_writer.gather_material(plan, self.current_situation())
         if kind is facts.FoldKind.TRUNCATION:
-            written = await self._writer.write_truncation(reading, self.conversation.new_fold_name(kind))
+            written = await self._writer.write_truncation(
+                reading, self.conversation.new_fold_name(kind)
+            )
             return await self.append_fold_if_still_current(written)
         if too_little := self._writer.reason_not_to_fold(reading):
             raise ActionRefused(too_little)
@@ -182,9 +211,13 @@ class ConversationFolding:
         if fold not in state.branch.live:
             raise ActionRefused("This fold has already been undone.")
         if state.is_output_forgotten(folded):
-            raise ActionRefused("The output was permanently removed at your request, so it cannot be restored.")
+            raise ActionRefused(
+                "The output was permanently removed at your request, so it cannot be restored."
+            )
         meter = self.current_situation(self.conversation.expected_state).meter
-        more = round((state.branch.view_tokens_without_fold(fold) - state.branch.total_tokens) * meter.factor)
+        more = round(
+            (state.branch.view_tokens_without_fold(fold) - state.branch.total_tokens) * meter.factor
+        )
         if more > max(meter.free_tokens, 0):
             raise ActionRefused(
                 f"Undoing this fold would add {more:,} tokens, but only {max(meter.free_tokens, 0):,} are free: {meter.format_meter()}.",
@@ -201,7 +234,8 @@ class ConversationFolding:
             raise ActionRefused("This fold is already active.")
         if not branch.would_fold_nest(folded.cover):
             raise ActionRefused(
-                "Another fold now replaces some of the same messages.", remedy="Undo the other fold first."
+                "Another fold now replaces some of the same messages.",
+                remedy="Undo the other fold first.",
             )
         return await self.conversation.append_facts(facts.Refolded(fold))
 
@@ -246,7 +280,10 @@ class ConversationFolding:
         if self._flying_plan is not None:
             return f"Fold in progress: {self._flying_plan.kind.value}, because {self._flying_plan.why}."
         situation = self.current_situation(self.conversation.expected_state)
-        plan, clearing = self._planner.find_due_fold(situation), markers.find_due_clearing(situation)
+        plan, clearing = (
+            self._planner.find_due_fold(situation),
+            markers.find_due_clearing(situation),
+        )
         if plan is not None:
             return f"Next fold: {plan.kind.value}, because {plan.why}."
         if clearing is not None:
@@ -254,7 +291,9 @@ class ConversationFolding:
         return f"Nothing needs folding yet: {situation.meter.format_meter()}. {describe_policy_outlook(situation)}"
 
     def tokens_freed_by_markers_on_demand(self) -> int:
-        """Return the tokens that markers would free, or 0 if the policy makes them at the next step."""
+        """Return the tokens that markers would free, or 0 if the policy makes them at
+        the next step.
+        """
         situation = self.current_situation(self.conversation.expected_state)
         clearing = markers.plan_clearing_of_all_before(situation, first_seq_of_tail(situation))
         if clearing is None or markers.find_due_clearing(situation) is not None:
@@ -264,10 +303,14 @@ class ConversationFolding:
     def current_situation(self, state: ConversationState | None = None) -> FoldSituation:
         state = state or self.conversation.state
         chosen = self.conversation.policy_at(state)
-        return FoldSituation(state, chosen, context_usage.measure_window(state, chosen), self._clock.current_time())
+        return FoldSituation(
+            state, chosen, context_usage.measure_window(state, chosen), self._clock.current_time()
+        )
 
     def estimate_fold_cost(self, kind: facts.FoldKind) -> float | None:
-        """Return approximate dollars for a fold on demand: 0.0 without a model, None without a price."""
+        """Return approximate dollars for a fold on demand: 0.0 without a model, None
+        without a price.
+        """
         chosen = self.conversation.state.settings.model_for_role(facts.ModelRole.MAIN)
         plan = None if kind is facts.FoldKind.MARKER else self._plan_on_demand(kind, "")
         if plan is None:
@@ -277,7 +320,9 @@ class ConversationFolding:
         of_transcript, situation = kind is not facts.FoldKind.HANDOVER, self.current_situation()
         cached = context_usage.count_cached_tokens(self.conversation.expected_state, chosen.model)
         is_cold = not cached or markers.is_cache_cold(situation)
-        tokens = handover.expected_fold_cost(situation, plan.span, of_transcript=of_transcript, is_cold=is_cold)
+        tokens = handover.expected_fold_cost(
+            situation, plan.span, of_transcript=of_transcript, is_cold=is_cold
+        )
         return tokens * chosen.price_input / context_usage.PER_MILLION
 
     def _plan_on_demand(self, kind: facts.FoldKind, wish: str) -> FoldPlan | None:
@@ -303,12 +348,16 @@ class ConversationFolding:
         self._flying_plan = plan
         self.conversation.notify_listeners(FoldProgress(self.conversation.id, plan.kind, plan.why))
 
-    async def _write_fold_document_in_background(self, reading: fold_document_writer.DocumentMaterial) -> None:
+    async def _write_fold_document_in_background(
+        self, reading: fold_document_writer.DocumentMaterial
+    ) -> None:
         """Write the document of a fold, as a task. Its end is reported in any case."""
         plan = reading.plan
         try:
             wait = reading.situation.policy.summary_wait
-            self._ready = await self._writer.write_document(reading, self.conversation.new_fold_name(plan.kind), wait)
+            self._ready = await self._writer.write_document(
+                reading, self.conversation.new_fold_name(plan.kind), wait
+            )
         except HelixError as error:
             # "; " separates the attempts, and a reached limit is one reason.
             why = error.what.replace(";", ",") if isinstance(error, ActionRefused) else error.what
@@ -318,7 +367,9 @@ class ConversationFolding:
             await self._planner.record_failure(plan.kind, "a bug in Helix Desktop (see the log)")
         finally:
             self._flying, self._flying_plan = None, None
-            self.conversation.notify_listeners(FoldProgress(self.conversation.id, plan.kind, plan.why, done=True))
+            self.conversation.notify_listeners(
+                FoldProgress(self.conversation.id, plan.kind, plan.why, done=True)
+            )
 
     async def _wait_for_fold_and_adopt_or_raise(self) -> tuple[facts.Recorded, ...]:
         flying, before = self._flying, self.conversation.state.seq
@@ -326,20 +377,26 @@ class ConversationFolding:
             await asyncio.wait([flying])
         if self._ready is None:
             later = [recorded.fact for recorded in self.conversation.state.facts[before:]]
-            # Each attempt adds a reason. The fact keeps them all, and whoever waits is told the first.
-            failures = [fact.why.partition("; ")[0] for fact in later if isinstance(fact, facts.FoldFailed)]
+            # Each attempt adds a reason. The fact keeps them all, and whoever waits is
+            # told the first.
+            failures = [
+                fact.why.partition("; ")[0] for fact in later if isinstance(fact, facts.FoldFailed)
+            ]
             raise fold_document_writer.NoDocumentWritten(
                 f"Nothing was folded: {failures[-1] if failures else 'you stopped it'}"
             )
         recorded = await self.adopt_ready_fold()
         if not recorded and self._ready is None:
-            raise fold_document_writer.NoDocumentWritten("Nothing was folded: the messages changed in the meantime")
+            raise fold_document_writer.NoDocumentWritten(
+                "Nothing was folded: the messages changed in the meantime"
+            )
         return recorded
 
     async def adopt_ready_fold(self) -> tuple[facts.Recorded, ...]:
         """Append a ready fold if its covered facts are unchanged, and clear along with it.
 
-        A fold begun in an earlier turn waits for the next one: until then, the last turn stays whole.
+        A fold begun in an earlier turn waits for the next one: until then, the last
+        turn stays whole.
         """
         if (ready := self._ready) is None:
             return ()
@@ -361,7 +418,9 @@ class ConversationFolding:
         self, written: fold_document_writer.WrittenDocument
     ) -> tuple[facts.Recorded, ...]:
         def make_facts(_: int) -> tuple[facts.Fact, ...]:
-            same = fold_document_writer.is_material_current(written.reading, self.conversation.state)
+            same = fold_document_writer.is_material_current(
+                written.reading, self.conversation.state
+            )
             return (written.fold,) if same else ()
 
         return await self.conversation.append_facts_from(make_facts)
@@ -371,11 +430,16 @@ class ConversationFolding:
     async def _clear_due_parts(self) -> None:
         situation = self.current_situation()
         if (clearing := markers.find_due_clearing(situation)) is not None:
-            await self._shortener.replace_with_markers(clearing.parts_to_clear(situation), clearing.why)
+            await self._shortener.replace_with_markers(
+                clearing.parts_to_clear(situation), clearing.why
+            )
 
     async def _shorten_until_request_fits(self, *, overflowed: bool) -> None:
         aid = ShortenerSupport(
-            self.current_situation, self._spawn, self.append_fold_if_still_current, self.adopt_fold_in_time_or_cancel
+            self.current_situation,
+            self._spawn,
+            self.append_fold_if_still_current,
+            self.adopt_fold_in_time_or_cancel,
         )
         reduction = RequestShortener(self.conversation, self._writer, self._shortener, aid)
         await reduction.reduce_until_it_fits(overflowed=overflowed)
@@ -385,7 +449,9 @@ class ConversationFolding:
         flying, plan = self._flying, self._flying_plan
         if flying is None or plan is None:
             return True
-        why = await self._writer.wait_and_return_why_given_up(flying, self.conversation.policy, seconds)
+        why = await self._writer.wait_and_return_why_given_up(
+            flying, self.conversation.policy, seconds
+        )
         if why:
             self.cancel_fold_in_work()
             await self._planner.record_failure(plan.kind, why)
@@ -393,7 +459,9 @@ class ConversationFolding:
         await self.adopt_ready_fold()
         return True
 
-    async def _run_and_record_failure(self, kind: facts.FoldKind, work: Callable[[], Awaitable[object]]) -> None:
+    async def _run_and_record_failure(
+        self, kind: facts.FoldKind, work: Callable[[], Awaitable[object]]
+    ) -> None:
         try:
             await work()
         except HelixError as error:
@@ -408,7 +476,9 @@ class DraftFolding(ConversationFolding):
     """Makes excerpts of large outputs in a draft, without asking models or starting folds."""
 
     def start_folds_after_turn(self) -> None:
-        """Do nothing. In a long history, a search after each turn would read all earlier turns again."""
+        """Do nothing. In a long history, a search after each turn would read all
+        earlier turns again.
+        """
 
 
 def _refuse_to_spawn(coroutine: Coroutine[Any, Any, T], /, *, name: str) -> asyncio.Task[T]:
@@ -421,7 +491,14 @@ def _pays_to_send_keep_alive_request(situation: FoldSituation) -> bool:
     state, branch = situation.state, situation.branch
     chosen = state.settings.model_for_role(facts.ModelRole.MAIN)
     price = context_usage.estimate_next_message_cost(state, situation.policy)
-    if chosen is None or price is None or chosen.effort or state.agent or state.acp_agent or not branch.steps:
+    if (
+        chosen is None
+        or price is None
+        or chosen.effort
+        or state.agent
+        or state.acp_agent
+        or not branch.steps
+    ):
         return False
     before = context_usage.keep_alive_times_and_usages_since(state, branch.steps[-1])
     is_kept = not before or before[-1][1].cache_read > before[-1][1].input / 2
@@ -442,11 +519,17 @@ def describe_policy_outlook(situation: FoldSituation) -> str:
     if policy.caching == "pays":
         later.append("old outputs are replaced with one-line markers if that saves money")
     if policy.observation:
-        later.append(f"above {policy.observation_share * window:,.0f} tokens, older messages become observations")
+        later.append(
+            f"above {policy.observation_share * window:,.0f} tokens, older messages become observations"
+        )
     if policy.handover == "pays":
         least = handover.least_tokens_for_paying_handover(situation)
-        later.append(f"above {least:,.0f} tokens, a handover document is written if that saves money")
+        later.append(
+            f"above {least:,.0f} tokens, a handover document is written if that saves money"
+        )
     if policy.handover in ("share", "pays"):
         most = context_usage.tokens_at_which_handover_must_start(situation.meter, policy)
         later.append(f"a handover document is always written at {most:,.0f} tokens")
-    return f"Later: {'; '.join(later)}." if later else "This preset never folds (shortens) anything."
+    return (
+        f"Later: {'; '.join(later)}." if later else "This preset never folds (shortens) anything."
+    )

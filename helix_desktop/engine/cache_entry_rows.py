@@ -38,7 +38,9 @@ EVERYTHING = EntryFilter()
 
 @dataclass(frozen=True, slots=True)
 class EntryRow:
-    """One row of the list. `kept`: bytes on disk. `recalled`: last recall's time, or 0. `gone`: content removed."""
+    """One row of the list. `kept`: bytes on disk. `recalled`: last recall's time, or 0.
+    `gone`: content removed.
+    """
 
     stored: Stored
     about: EntryOrigin

@@ -10,11 +10,24 @@ import functools
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
-from helix_desktop.engine import context_usage, facts, fold_economics, span_text_and_detail_sources, text_passages
+from helix_desktop.engine import (
+    context_usage,
+    facts,
+    fold_economics,
+    span_text_and_detail_sources,
+    text_passages,
+)
 from helix_desktop.engine.ask_model import ModelInquiry, build_material_request
 from helix_desktop.engine.context_policy import Policy
 from helix_desktop.engine.conversation_details import DetailSource, format_argument_values
-from helix_desktop.engine.ports import CacheEntry, ContentCache, EntryOrigin, ModelClient, SearchIndex, TokenCounter
+from helix_desktop.engine.ports import (
+    CacheEntry,
+    ContentCache,
+    EntryOrigin,
+    ModelClient,
+    SearchIndex,
+    TokenCounter,
+)
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.state.branch import ConversationBranch
 from helix_desktop.engine.strategies import large_output_choice, text_preview
@@ -59,17 +72,22 @@ async def find_entry(cache: ContentCache, name: str, beginning: int = 0) -> Cach
     except NotFound as error:
         if digest.hex not in name.lower():
             raise
-        raise NotFound(f"No entry has the hash {digest}.{await _suggest_near_entry(cache, digest.hex)}") from error
+        raise NotFound(
+            f"No entry has the hash {digest}.{await _suggest_near_entry(cache, digest.hex)}"
+        ) from error
 
 
 async def resolve_entry_name(cache: ContentCache, name: str) -> Digest:
     """Return the digest that a name means. For a whole hash, there may be no entry."""
     name = name.strip().strip("\"'`").lower()
-    if whole := _WHOLE_HASH.search(name):  # The model may have copied the hash with some text of the marker.
+    if whole := _WHOLE_HASH.search(
+        name
+    ):  # The model may have copied the hash with some text of the marker.
         name = whole.group()
     if not HASH_BEGINNING.fullmatch(name):
         raise InvalidInput(
-            f"{name[:80]!r} is not a hash.", remedy="A hash has 64 hexadecimal digits. Give at least the first 4."
+            f"{name[:80]!r} is not a hash.",
+            remedy="A hash has 64 hexadecimal digits. Give at least the first 4.",
         )
     return Digest.from_hex(name) if len(name) == 64 else await cache.resolve_prefix(name)
 
@@ -98,7 +116,8 @@ async def recall_entry(  # noqa: PLR0913  # Most are parameters of the agent's t
     """Return an entry, some of its lines, passages with some words, or
     lines that match a pattern: at most a page, which says how to continue.
 
-    An entry of up to `whole_tokens` is returned whole, a longer one as its beginning and an outline.
+    An entry of up to `whole_tokens` is returned whole, a longer one as its beginning
+    and an outline.
     """
     is_plain = not (lines.strip() or words.strip() or pattern)
     entry = await find_entry(cache, name, 2 * PAGE_BYTES if is_plain else 0)
@@ -106,7 +125,10 @@ async def recall_entry(  # noqa: PLR0913  # Most are parameters of the agent's t
     if pattern:
         if grep is None:
             raise InvalidInput("Patterns cannot be used here.", remedy="Specify lines, or search.")
-        return await grep(pattern, read_in_pieces(cache, stored), context) or f"[no line matches {pattern}]"
+        return (
+            await grep(pattern, read_in_pieces(cache, stored), context)
+            or f"[no line matches {pattern}]"
+        )
     if words.strip() and not lines.strip():
         return await _recall_passages(cache, tokens, stored, words)
     whole = whole_tokens or most_tokens_recalled_whole()
@@ -117,19 +139,32 @@ async def recall_entry(  # noqa: PLR0913  # Most are parameters of the agent's t
         return await _recall_outline(cache, tokens, entry)
     first, last = parse_line_range(lines)
     if not (taken := await read_entry_lines(cache, stored, first, last)):
-        raise NotFound(f"There is no line {first:,} in the entry; the last one is {stored.lines:,}.")
+        raise NotFound(
+            f"There is no line {first:,} in the entry; the last one is {stored.lines:,}."
+        )
     text, until = cut_to_page_with_last_line_number(
         tokens, taken, first, LINES_TOKENS if last else min(whole, LINES_TOKENS)
     )
     total = max(stored.lines, until)
     head = "" if first == 1 and until >= total else f"[lines {first}-{until} of {total:,}]\n"
-    rest = f'\n[go on with lines="{until + 1}-{last or ""}"]' if until < min(last or total, total) else ""
+    rest = (
+        f'\n[go on with lines="{until + 1}-{last or ""}"]'
+        if until < min(last or total, total)
+        else ""
+    )
     return f"{head}{text if text.strip() else '(empty lines)'}{rest}"
 
 
-def most_tokens_recalled_whole(state: ConversationState | None = None, policy: Policy | None = None) -> int:
+def most_tokens_recalled_whole(
+    state: ConversationState | None = None, policy: Policy | None = None
+) -> int:
     """Return the most counted tokens that an entry may have to be returned whole."""
-    context, steps, price, most = USUAL_CONTEXT, USUAL_STEPS, fold_economics.RelativePrices(), WHOLE_TOKENS
+    context, steps, price, most = (
+        USUAL_CONTEXT,
+        USUAL_STEPS,
+        fold_economics.RelativePrices(),
+        WHOLE_TOKENS,
+    )
     if state is not None and policy is not None:
         meter = context_usage.measure_window(state, policy)
         price = fold_economics.relative_prices(state.settings.model_for_role(facts.ModelRole.MAIN))
@@ -142,7 +177,9 @@ def _fits_whole(tokens: TokenCounter, entry: CacheEntry, whole: int) -> bool:
     """Whether an entry fits. Counts tokens only if needed: no token is shorter than a byte."""
     if not whole < entry.stored.size <= PAGE_BYTES:
         return entry.stored.size <= whole
-    return (entry.tokens or tokens.count_tokens(entry.beginning.decode("utf-8", "replace"))) <= whole
+    return (
+        entry.tokens or tokens.count_tokens(entry.beginning.decode("utf-8", "replace"))
+    ) <= whole
 
 
 async def _recall_outline(cache: ContentCache, tokens: TokenCounter, entry: CacheEntry) -> str:
@@ -161,9 +198,15 @@ async def _recall_outline(cache: ContentCache, tokens: TokenCounter, entry: Cach
     return f"[lines 1-{until} of {total:,}]\n{text}\n[the rest, by line:]\n{outline}\n{way_on}"
 
 
-async def _recall_passages(cache: ContentCache, tokens: TokenCounter, stored: facts.Stored, words: str) -> str:
+async def _recall_passages(
+    cache: ContentCache, tokens: TokenCounter, stored: facts.Stored, words: str
+) -> str:
     """Return the passages with the words. Only the beginning of a very long entry is searched."""
-    content = await cache.read_range(stored.digest, 0, min(FIND_BYTES, stored.size)) if stored.size else b""
+    content = (
+        await cache.read_range(stored.digest, 0, min(FIND_BYTES, stored.size))
+        if stored.size
+        else b""
+    )
     lines = content.decode("utf-8", "replace").split("\n")
     if len(lines) > 1 and not lines[-1]:
         lines.pop()
@@ -176,12 +219,19 @@ async def _recall_passages(cache: ContentCache, tokens: TokenCounter, stored: fa
 
 
 async def search_entries(
-    index: SearchIndex, query: str, *, tool: str = "", limit: int = 10, cache: ContentCache | None = None
+    index: SearchIndex,
+    query: str,
+    *,
+    tool: str = "",
+    limit: int = 10,
+    cache: ContentCache | None = None,
 ) -> str:
     """Search all entries. With a `cache`, the first hits are shown with the lines around them."""
     if not query.strip():
         raise InvalidInput("A query is needed.", remedy="Specify the words to look for.")
-    hits = await index.search_index(query, tool=tool, limit=max(1, min(limit, MOST_HITS)), entries_only=True)
+    hits = await index.search_index(
+        query, tool=tool, limit=max(1, min(limit, MOST_HITS)), entries_only=True
+    )
     rows: list[str] = []
     for hit in hits:
         name = hit.digest.hex if hit.digest else f"message {hit.seq}"
@@ -197,20 +247,26 @@ async def _lines_around_hit(cache: ContentCache, digest: Digest, line: int) -> s
     """Return the lines around a hit, or nothing if the entry is gone or its lines are too long."""
     try:
         stored = (await cache.describe_entry(digest)).stored
-        lines = await read_entry_lines(cache, stored, max(1, line - LINES_AROUND_HIT), line + LINES_AROUND_HIT)
+        lines = await read_entry_lines(
+            cache, stored, max(1, line - LINES_AROUND_HIT), line + LINES_AROUND_HIT
+        )
     except NotFound:
         return ""
     text = "\n".join(lines)
     return text if len(text) <= LONGEST_LINES_OF_HIT else ""
 
 
-async def compact_entry(cache: ContentCache, client: ModelClient, name: str, keep: str, asking: ModelInquiry) -> str:
+async def compact_entry(
+    cache: ContentCache, client: ModelClient, name: str, keep: str, asking: ModelInquiry
+) -> str:
     """Let a fast model shorten an entry. Raises ModelFailed if it does not answer."""
     entry = await find_entry(cache, name)
     text = await span_text_and_detail_sources.read_stored_text(cache, entry.stored)
     about = f"{entry.about.tool} {entry.about.source}".strip() or "a tool"
     question = large_output_choice.compaction_question(about, keep, COMPACTED_TOKENS // 2)
-    request = build_material_request(text[:COMPACT_BYTES], question, facts.Purpose.COMPACTION, COMPACTED_TOKENS)
+    request = build_material_request(
+        text[:COMPACT_BYTES], question, facts.Purpose.COMPACTION, COMPACTED_TOKENS
+    )
     answer = await asking.ask_for_text(client, request, COMPACT_SECONDS)
     return answer[: PAGE_BYTES // 2] or "[the model found nothing to say about it]"
 
@@ -227,11 +283,17 @@ async def recall_folded_messages(
     their outputs; without a name, from everything that summaries cover.
     """
     branch, asked = state.branch, words.strip()
-    folds = [_require_fold(state, name)] if name.strip() or not asked else _live_folds_of_spans(state)
+    folds = (
+        [_require_fold(state, name)] if name.strip() or not asked else _live_folds_of_spans(state)
+    )
     covers = (fold.cover for fold in folds)
-    spans = [facts.Span(cover.seq, cover.seq) if isinstance(cover, facts.PartRef) else cover for cover in covers]
+    spans = [
+        facts.Span(cover.seq, cover.seq) if isinstance(cover, facts.PartRef) else cover
+        for cover in covers
+    ]
     messages = [
-        branch.message_at(seq) for seq in sorted({seq for span in spans for seq in branch.covered_messages(span)})
+        branch.message_at(seq)
+        for seq in sorted({seq for span in spans for seq in branch.covered_messages(span)})
     ]
     if asked:
         return await _passages_in_messages(branch, cache, tokens, messages, words)
@@ -239,9 +301,13 @@ async def recall_folded_messages(
     text = "\n".join(format_message(branch, message, texts) for message in messages)
     if tokens.count_tokens(text) <= PAGE_TOKENS:
         return text
-    stored = await cache.store_content(text.encode("utf-8", "replace"), EntryOrigin("recall_history", name))
+    stored = await cache.store_content(
+        text.encode("utf-8", "replace"), EntryOrigin("recall_history", name)
+    )
     shown, until = cut_to_page_with_last_line_number(tokens, text.split("\n"), 1)
-    return f'{shown}\n[go on with recall_cached_content("{stored.digest.hex}", lines="{until + 1}-")]'
+    return (
+        f'{shown}\n[go on with recall_cached_content("{stored.digest.hex}", lines="{until + 1}-")]'
+    )
 
 
 async def _passages_in_messages(
@@ -257,7 +323,9 @@ async def _passages_in_messages(
     for message in reversed(messages):
         fact, seq = message.fact, message.seq
         if not isinstance(fact, facts.ToolReturned):
-            texts.append((f"message {seq}", format_message(branch, message, {}, recalls=False).split("\n")))
+            texts.append(
+                (f"message {seq}", format_message(branch, message, {}, recalls=False).split("\n"))
+            )
         elif branch.is_excluded(facts.PartRef(seq)):
             continue
         elif (call := call_answered_by(branch, seq)) is not None and call.name in RECALLS:
@@ -271,10 +339,14 @@ async def _passages_in_messages(
             texts.append((name, text.split("\n")))
     shown = span_text_and_detail_sources.read_span_texts(branch, branch.items, cache)
     in_view = {line.strip() async for one in shown for line in one.text.split("\n")}
-    work = functools.partial(text_passages.find_passages_in_texts, tokens, texts, words, in_view=in_view)
+    work = functools.partial(
+        text_passages.find_passages_in_texts, tokens, texts, words, in_view=in_view
+    )
     found = await asyncio.to_thread(work)
     rest = (
-        f"\n[outputs too long to be searched here: {left:,}; search_cached_content finds words in them]" if left else ""
+        f"\n[outputs too long to be searched here: {left:,}; search_cached_content finds words in them]"
+        if left
+        else ""
     )
     return (found or f"[none of these words is in the {len(messages):,} messages]") + rest
 
@@ -285,7 +357,8 @@ def _require_fold(state: ConversationState, name: str) -> facts.Folded:
     if fold is None:
         known = [live.fold for live in _live_folds_of_spans(state)][-5:]
         raise NotFound(
-            f"This conversation has no fold {name[:80]!r}.", remedy=f"Available: {', '.join(known) or 'none'}."
+            f"This conversation has no fold {name[:80]!r}.",
+            remedy=f"Available: {', '.join(known) or 'none'}.",
         )
     return fold
 
@@ -295,23 +368,35 @@ def _live_folds_of_spans(state: ConversationState) -> list[facts.Folded]:
 
 
 def format_message(
-    branch: ConversationBranch, recorded: facts.Recorded, texts: Mapping[facts.Stored, str], *, recalls: bool = True
+    branch: ConversationBranch,
+    recorded: facts.Recorded,
+    texts: Mapping[facts.Stored, str],
+    *,
+    recalls: bool = True,
 ) -> str:
-    """Format a message without reasoning and, unless `recalls`, without calls that recall. `texts`: short outputs."""
+    """Format a message without reasoning and, unless `recalls`, without calls that
+    recall. `texts`: short outputs.
+    """
     fact, seq = recorded.fact, recorded.seq
     if isinstance(fact, facts.ToolReturned):
         about = describe_output(branch, seq)
         shown = fact.head or texts.get(fact.output, "(the text is in the entry)")
-        return f'[{seq}] output of {about}: recall_cached_content("{fact.output.digest.hex}")\n{shown}'
+        return (
+            f'[{seq}] output of {about}: recall_cached_content("{fact.output.digest.hex}")\n{shown}'
+        )
     if isinstance(fact, facts.UserSaid):
         said = [
-            part.text if isinstance(part, facts.Text) else f"attached {part.name} {part.stored.digest.hex}"
+            part.text
+            if isinstance(part, facts.Text)
+            else f"attached {part.name} {part.stored.digest.hex}"
             for part in fact.parts
         ]
         return "\n".join(f"[{seq}] user: {text}" for text in said)
     if isinstance(fact, facts.ModelReplied):
         sources = span_text_and_detail_sources.sources_of_reply(branch, seq, fact)
-        return "\n".join(_format_source(one) for one in sources if recalls or one.tool not in RECALLS)
+        return "\n".join(
+            _format_source(one) for one in sources if recalls or one.tool not in RECALLS
+        )
     return ""
 
 
@@ -329,11 +414,15 @@ def parse_line_range(words: str) -> tuple[int, int]:
     if not words.strip():
         return 1, 0
     if (match := _LINE_RANGE.fullmatch(words)) is None:
-        raise InvalidInput(f"lines = {words[:40]!r} is not a valid line range.", remedy="Write 10-40, 10- or 10.")
+        raise InvalidInput(
+            f"lines = {words[:40]!r} is not a valid line range.", remedy="Write 10-40, 10- or 10."
+        )
     first = max(1, int(match[1]))
     last = int(match[3]) if match[3] else (0 if match[2] else first)
     if last and last < first:
-        raise InvalidInput(f"In `lines`, the last line ({last}) is before the first line ({first}).")
+        raise InvalidInput(
+            f"In `lines`, the last line ({last}) is before the first line ({first})."
+        )
     return first, last
 
 
@@ -343,8 +432,12 @@ async def read_in_pieces(cache: ContentCache, stored: facts.Stored) -> AsyncIter
         yield await cache.read_range(stored.digest, start, min(PIECE_BYTES, stored.size - start))
 
 
-async def read_entry_lines(cache: ContentCache, stored: facts.Stored, first: int, last: int) -> Sequence[str]:
-    """Return the wanted lines, up to about a page. Earlier ones are counted but not kept, later ones not read."""
+async def read_entry_lines(
+    cache: ContentCache, stored: facts.Stored, first: int, last: int
+) -> Sequence[str]:
+    """Return the wanted lines, up to about a page. Earlier ones are counted but not
+    kept, later ones not read.
+    """
     if not stored.size:
         return ["(empty)"]
     start = await _find_line_start(cache, stored, first)
@@ -356,7 +449,9 @@ async def read_entry_lines(cache: ContentCache, stored: facts.Stored, first: int
 
 
 def _split_lines(content: bytes, *, is_end: bool) -> list[str]:
-    """Return the complete lines, and an incomplete last one at the content's end or if there is no other."""
+    """Return the complete lines, and an incomplete last one at the content's end or if
+    there is no other.
+    """
     *lines, rest = content.decode("utf-8", "replace").split("\n")
     return [*lines, rest] if (is_end and rest) or not (lines or is_end) else lines
 
@@ -383,7 +478,9 @@ def cut_to_page_with_last_line_number(
 ) -> tuple[str, int]:
     """Return as many lines as fit on a page. A line longer than a page is cut, with a note."""
     count = len(lines)
-    while (len(text := "\n".join(lines[:count])) > PAGE_BYTES or tokens.count_tokens(text) > limit) and count > 1:
+    while (
+        len(text := "\n".join(lines[:count])) > PAGE_BYTES or tokens.count_tokens(text) > limit
+    ) and count > 1:
         count = max(1, count * 3 // 4)
     text = text[:PAGE_BYTES]
     cut = tokens.count_tokens(text) > limit or len(lines[0]) > PAGE_BYTES
@@ -395,4 +492,6 @@ def cut_to_page_with_last_line_number(
 
 
 async def read_entry_beginning(cache: ContentCache, stored: facts.Stored, limit_bytes: int) -> str:
-    return (await cache.read_range(stored.digest, 0, min(stored.size, limit_bytes))).decode("utf-8", "replace")
+    return (await cache.read_range(stored.digest, 0, min(stored.size, limit_bytes))).decode(
+        "utf-8", "replace"
+    )

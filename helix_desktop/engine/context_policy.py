@@ -1,5 +1,6 @@
-"""A workspace's policy. Each threshold is declared once in `resources/policy.json`, with its defaults, a range and a
-sentence. There, `layered` is the default, and another preset is named where its value differs.
+"""A workspace's policy. Each threshold is declared once in `resources/policy.json`,
+with its defaults, a range and a sentence. There, `layered` is the default, and another
+preset is named where its value differs.
 
 The settings page, `--set`, the checks and the help are all made from these
 declarations. What thresholds do is not known here; see `strategies/`.
@@ -55,7 +56,9 @@ def _read_threshold(name: str, row: Mapping[str, Any]) -> Threshold:
     defaults = {preset: row.get(preset, row[DEFAULT_PRESET]) for preset in PRESETS}
     low, high = row.get("within", (0, 0))
     choices, unit = tuple(row.get("choices", ())), row.get("unit", "")
-    return Threshold(name, row["title"], row["group"], defaults, row["sentence"], choices, low, high, unit)
+    return Threshold(
+        name, row["title"], row["group"], defaults, row["sentence"], choices, low, high, unit
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +114,16 @@ class Policy:
 
     def to_policy_fact(self) -> PolicySet:
         usual = preset_policy(self.preset)
-        names = [name for name in declared_thresholds() if getattr(self, name) != getattr(usual, name)]
+        names = [
+            name for name in declared_thresholds() if getattr(self, name) != getattr(usual, name)
+        ]
         return PolicySet(self.preset, tuple((name, getattr(self, name)) for name in names))
 
     def with_thresholds(self, values: Mapping[str, object]) -> "Policy":
         """Return the policy with some values changed. A wrong name or value raises InvalidInput."""
-        changes: dict[str, Any] = {name: require_valid_threshold(name, value) for name, value in values.items()}
+        changes: dict[str, Any] = {
+            name: require_valid_threshold(name, value) for name, value in values.items()
+        }
         return dataclasses.replace(self, **changes)
 
 
@@ -130,8 +137,12 @@ def declared_thresholds() -> Mapping[str, Threshold]:
 def preset_policy(name: str) -> Policy:
     """Return an unchanged preset. Raises InvalidInput if there is none of that name."""
     if name not in PRESETS:
-        raise InvalidInput(f"There is no preset {name!r}.", remedy=_suggest_name(name, list(PRESETS)))
-    defaults: dict[str, Any] = {key: declared.defaults[name] for key, declared in declared_thresholds().items()}
+        raise InvalidInput(
+            f"There is no preset {name!r}.", remedy=_suggest_name(name, list(PRESETS))
+        )
+    defaults: dict[str, Any] = {
+        key: declared.defaults[name] for key, declared in declared_thresholds().items()
+    }
     return Policy(preset=name, **defaults)
 
 
@@ -150,14 +161,20 @@ def policy_from_fact(fact: PolicySet | None) -> Policy:
 
 
 def require_valid_threshold(name: str, value: object) -> Value:
-    """Return the value in its declared type. Raises InvalidInput with the value and what was expected."""
+    """Return the value in its declared type. Raises InvalidInput with the value and
+    what was expected.
+    """
     if (declared := declared_thresholds().get(name)) is None:
-        raise InvalidInput(f"There is no setting {name!r}.", remedy=_suggest_name(name, list(declared_thresholds())))
+        raise InvalidInput(
+            f"There is no setting {name!r}.",
+            remedy=_suggest_name(name, list(declared_thresholds())),
+        )
     converted = _convert_threshold(declared, value)
     if converted is None:
         hint = _suggest_name(str(value), list(declared.choices)) if declared.choices else ""
         raise InvalidInput(
-            f"{name} = {value!r} is not allowed: expected {declared.describe_allowed_values()}.", remedy=hint
+            f"{name} = {value!r} is not allowed: expected {declared.describe_allowed_values()}.",
+            remedy=hint,
         )
     return converted
 

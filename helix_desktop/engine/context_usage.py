@@ -20,7 +20,9 @@ from helix_desktop.engine.view import ConversationState
 from helix_desktop.fast_dataclass import dataclass
 
 PER_MILLION = 1_000_000
-NOTHING_TO_FOLD = "There is nothing to fold yet: the most recent part of a conversation is never folded."
+NOTHING_TO_FOLD = (
+    "There is nothing to fold yet: the most recent part of a conversation is never folded."
+)
 HOUR = 3_600.0  # In seconds.
 SPARE = 0.05  # A handover starts when this share of the window, besides the reserve, is left.
 
@@ -49,7 +51,9 @@ class WindowMeter:
 
     @property
     def used_share(self) -> float:
-        """Return the share of the window that the next request takes, which is shown and triggers folds."""
+        """Return the share of the window that the next request takes, which is shown
+        and triggers folds.
+        """
         return self.used / self.window
 
     @property
@@ -64,17 +68,16 @@ class WindowMeter:
 
     def format_meter(self) -> str:
         """Return used tokens, window and reserve on one line, for people."""
-        return (
-            f"{self.used:,} of {self.window:,} tokens ({self.used_share:.0%}), {self.reserve:,} reserved for the reply"
-        )
+        return f"{self.used:,} of {self.window:,} tokens ({self.used_share:.0%}), {self.reserve:,} reserved for the reply"
 
 
 @dataclass(frozen=True, slots=True)
 class NextMessageCost:
     """The approximate cost of the next request in dollars. `reply`: its expected tokens, or 0.
 
-    `warm_until`: when the provider's cache expires, in seconds since 1970, or 0 if it has expired or this is unknown.
-    `per_token`: the price of a new token. `kept`: what keeping the cache alive has cost since the last step.
+    `warm_until`: when the provider's cache expires, in seconds since 1970, or 0 if it
+    has expired or this is unknown. `per_token`: the price of a new token. `kept`: what
+    keeping the cache alive has cost since the last step.
 
     The text of the message itself, further steps and folds are not included.
     """
@@ -96,17 +99,23 @@ class NextMessageCost:
 
 @dataclass(frozen=True, slots=True)
 class PendingRewrite:
-    """Cached tokens that the next request would write again. `until`: when the cache expires, or 0 if unknown."""
+    """Cached tokens that the next request would write again. `until`: when the cache
+    expires, or 0 if unknown.
+    """
 
     tokens: int
     dollars: float  # The cost of writing these tokens to the cache again.
     until: float = 0.0
-    is_model: bool = False  # Whether the model or thinking time changed, and not the tools, system prompt or rules.
+    # Whether the model or thinking time changed, and not the tools, system prompt or
+    # rules.
+    is_model: bool = False
 
 
 def tokens_at_which_handover_must_start(meter: WindowMeter, policy: Policy) -> float:
     """Return above how many tokens the next request might not fit."""
-    return min(policy.handover_share * meter.window, meter.window - meter.reserve - meter.window * SPARE)
+    return min(
+        policy.handover_share * meter.window, meter.window - meter.reserve - meter.window * SPARE
+    )
 
 
 def measure_window(state: Moment, policy: Policy) -> WindowMeter:
@@ -114,7 +123,9 @@ def measure_window(state: Moment, policy: Policy) -> WindowMeter:
     chosen = state.settings.model_for_role(facts.ModelRole.MAIN)
     factor_now = state.billed_per_counted_token()
     counted = state.branch.tokens_by_kind(state.settings.settings_tokens)
-    parts = {kind: round(tokens * factor_now) for kind, tokens in zip(ContextKind, counted, strict=True)}
+    parts = {
+        kind: round(tokens * factor_now) for kind, tokens in zip(ContextKind, counted, strict=True)
+    }
     size = window_tokens(state, policy)
     model = chosen.model if chosen else ""
     reserve, is_estimate = (
@@ -125,8 +136,12 @@ def measure_window(state: Moment, policy: Policy) -> WindowMeter:
 
 
 def count_unfoldable_tokens(state: ConversationState, *more: facts.Cover) -> int:
-    """Return the billed tokens of system prompt, tools, rules and pins (including `more`), which folds cannot save."""
-    return estimate_billed_tokens(state.settings.settings_tokens + state.branch.count_pinned_tokens(*more), state)
+    """Return the billed tokens of system prompt, tools, rules and pins (including
+    `more`), which folds cannot save.
+    """
+    return estimate_billed_tokens(
+        state.settings.settings_tokens + state.branch.count_pinned_tokens(*more), state
+    )
 
 
 def window_tokens(state: Moment, policy: Policy) -> int:
@@ -139,7 +154,10 @@ def reserved_tokens(state: Moment, policy: Policy) -> int:
     """Return the tokens reserved for the reply and for a summary, as billed."""
     chosen = state.settings.model_for_role(facts.ModelRole.MAIN)
     size = window_tokens(state, policy)
-    reply = min(chosen.max_output if chosen and chosen.max_output > 0 else policy.reserve_reply, policy.reserve_reply)
+    reply = min(
+        chosen.max_output if chosen and chosen.max_output > 0 else policy.reserve_reply,
+        policy.reserve_reply,
+    )
     return min(reply, size // 10) + min(policy.reserve_summary, size // 20)
 
 
@@ -154,26 +172,43 @@ def compute_cost(usage: facts.Usage, chosen: facts.ModelSet | None) -> float:
         return usage.cost
     rate = relative_prices(chosen)
     plain = max(0, usage.input - usage.cache_read - usage.cache_write)
-    shares = plain + usage.cache_read * rate.read + usage.priced_cache_write * rate.write + usage.output * rate.output
+    shares = (
+        plain
+        + usage.cache_read * rate.read
+        + usage.priced_cache_write * rate.write
+        + usage.output * rate.output
+    )
     return shares * chosen.price_input / PER_MILLION
 
 
-def estimate_next_message_cost(state: Moment, policy: Policy, *, before: int = 0) -> NextMessageCost | None:
+def estimate_next_message_cost(
+    state: Moment, policy: Policy, *, before: int = 0
+) -> NextMessageCost | None:
     """Return None without a price. `before`: the first message that the next one replaces."""
     chosen = state.settings.model_for_role(facts.ModelRole.MAIN)
     if chosen is None or chosen.price_input <= 0:
         return None
     left = count_item_tokens(state.branch.items_from_fact(before)) if before else 0
-    used, ledger = max(0, measure_window(state, policy).used - estimate_billed_tokens(left, state)), state.record.ledger
+    used, ledger = (
+        max(0, measure_window(state, policy).used - estimate_billed_tokens(left, state)),
+        state.record.ledger,
+    )
     cached = min(used, count_cached_tokens(state, chosen.model))
     reply = ledger.median_reply_tokens(state.seq)
     warm = facts.Usage(used, cache_read=cached, cache_write=used - cached, output=reply)
     cold = facts.Usage(used, cache_write=used, output=reply)
-    until = _last_request_time(state, chosen.model) + chosen.cache_seconds if cached and chosen.cache_seconds else 0.0
+    until = (
+        _last_request_time(state, chosen.model) + chosen.cache_seconds
+        if cached and chosen.cache_seconds
+        else 0.0
+    )
     per_token = relative_prices(chosen).write * chosen.price_input / PER_MILLION
     forever = bool(cached) and not chosen.cache_seconds
     answered = ledger.last_billed_reply(chosen.model, state.seq)[0]
-    kept = sum(compute_cost(usage, chosen) for _, usage in keep_alive_times_and_usages_since(state, answered))
+    kept = sum(
+        compute_cost(usage, chosen)
+        for _, usage in keep_alive_times_and_usages_since(state, answered)
+    )
     prices = compute_cost(warm, chosen), compute_cost(cold, chosen)
     return NextMessageCost(*prices, reply, until, per_token, kept, forever)
 
@@ -222,8 +257,14 @@ def estimate_pending_rewrite(state: Moment, recorded: Moment) -> PendingRewrite 
         return None
     rate = relative_prices(after)
     dollars = lost * (rate.write - rate.read) * after.price_input / PER_MILLION
-    until = _last_request_time(recorded, before.model) + before.cache_seconds if before.cache_seconds else 0.0
-    return PendingRewrite(lost, dollars, until, is_model=(before.model, before.effort) != (after.model, after.effort))
+    until = (
+        _last_request_time(recorded, before.model) + before.cache_seconds
+        if before.cache_seconds
+        else 0.0
+    )
+    return PendingRewrite(
+        lost, dollars, until, is_model=(before.model, before.effort) != (after.model, after.effort)
+    )
 
 
 def _first_changed_message(state: Moment, newest_seq: int) -> int | None:
@@ -237,4 +278,9 @@ def _last_request_time(state: Moment, model: str) -> float:
     answered = state.record.ledger.last_billed_reply(model, state.seq)[0]
     recorded = state.record.facts[answered - 1]
     seconds = recorded.fact.seconds if isinstance(recorded.fact, facts.ModelReplied) else 0.0
-    return max([recorded.time - seconds, *(time for time, _ in keep_alive_times_and_usages_since(state, answered))])
+    return max(
+        [
+            recorded.time - seconds,
+            *(time for time, _ in keep_alive_times_and_usages_since(state, answered)),
+        ]
+    )

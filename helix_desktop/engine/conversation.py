@@ -1,8 +1,9 @@
 """One conversation in memory: its state, and the only way facts get into it.
 
-Facts are written to the journal first. They enter the state once they are on disk, in order, and then
-listeners are called. One lock keeps that order, even if the caller is cancelled during a write. Only parts
-of a long history enter the state first (`append_together`), and leave it again if they can't be written.
+Facts are written to the journal first. They enter the state once they are on disk, in
+order, and then listeners are called. One lock keeps that order, even if the caller is
+cancelled during a write. Only parts of a long history enter the state first
+(`append_together`), and leave it again if they can't be written.
 """
 
 import asyncio
@@ -41,16 +42,20 @@ LEAST_LEFT_OUT, LEAST_FACTS = 100, 20
 
 
 class Conversation:
-    """One conversation's state. `append_facts` writes all of the facts to journal and state, or none."""
+    """One conversation's state. `append_facts` writes all of the facts to journal and
+    state, or none.
+    """
 
     def __init__(self, journal: JournalPort, conversation: str, state: ConversationState) -> None:
         self.journal = journal
         self.id = conversation
         self.state = state
         self.listeners: list[Listener] = []
-        # The last request, one number per message. Its unchanged beginning is in the provider's cache.
+        # The last request, one number per message. Its unchanged beginning is in the
+        # provider's cache.
         self.sent = MarkedRequest()
-        # The last undo and the number of rewinds when it was examined what the model has to be told.
+        # The last undo and the number of rewinds when it was examined what the model
+        # has to be told.
         self.examined_undo = (0, 0)
         self._lock = asyncio.Lock()
         self._given = 0
@@ -64,23 +69,33 @@ class Conversation:
         return cls(journal, conversation, await _read_state(journal, conversation))
 
     async def append_facts(self, *facts: Fact) -> tuple[Recorded, ...]:
-        """Append all facts or none. A fold over part 0 of seq 0, -1, … covers the first, second, … fact."""
+        """Append all facts or none. A fold over part 0 of seq 0, -1, … covers the
+        first, second, … fact.
+        """
         return await self.append_facts_from(lambda _: facts)
 
     async def append_facts_from(self, make: Callable[[int], Facts]) -> tuple[Recorded, ...]:
-        """Append the facts that `make(next_seq)` returns. It runs under the lock, so what it checks still holds."""
+        """Append the facts that `make(next_seq)` returns. It runs under the lock, so
+        what it checks still holds.
+        """
         written = await asyncio.shield(self._write_facts_or_return_error(make))
         if isinstance(written, HelixError):
             raise written
         return written
 
-    async def _write_facts_or_return_error(self, make: Callable[[int], Facts]) -> tuple[Recorded, ...] | HelixError:
-        """Write facts, even if the caller is cancelled. That is why an error is returned, not raised."""
+    async def _write_facts_or_return_error(
+        self, make: Callable[[int], Facts]
+    ) -> tuple[Recorded, ...] | HelixError:
+        """Write facts, even if the caller is cancelled. That is why an error is
+        returned, not raised.
+        """
         async with self._lock:
             first = self.state.seq + 1
             facts = tuple(resolve_relative_cover(fact, first) for fact in make(first))
             try:
-                recorded = tuple(await self.journal.append_to_journal(self.id, facts)) if facts else ()
+                recorded = (
+                    tuple(await self.journal.append_to_journal(self.id, facts)) if facts else ()
+                )
             except (StoreFailed, ActionRefused) as error:
                 return error
             await self._advance_state(recorded)
@@ -94,12 +109,16 @@ class Conversation:
             pass
 
     async def append_foreign_facts(self, append_to_journal: Callable[[], Awaitable[None]]) -> None:
-        """Add another machine's facts, which `append_to_journal` writes. Nothing else is written meanwhile."""
+        """Add another machine's facts, which `append_to_journal` writes. Nothing else
+        is written meanwhile.
+        """
         failed = await asyncio.shield(self._append_foreign_facts_or_return_error(append_to_journal))
         if failed is not None:
             raise failed
 
-    async def _append_foreign_facts_or_return_error(self, grow: Callable[[], Awaitable[None]]) -> HelixError | None:
+    async def _append_foreign_facts_or_return_error(
+        self, grow: Callable[[], Awaitable[None]]
+    ) -> HelixError | None:
         async with self._lock:
             try:
                 await grow()
@@ -114,7 +133,9 @@ class Conversation:
     async def _advance_state(self, recorded: Sequence[Recorded]) -> None:
         for one in recorded:
             fact, branch = one.fact, None
-            if isinstance(fact, Rewound):  # The branch to continue from. Building a long one takes a second.
+            if isinstance(
+                fact, Rewound
+            ):  # The branch to continue from. Building a long one takes a second.
                 last = max(0, min(fact.to, self.state.seq))
                 branch = await asyncio.to_thread(self.state.branch_at_rewind, last)
             self.state.advance_state(one, branch)
@@ -143,7 +164,9 @@ class Conversation:
     def fact_at(self, seq: int) -> Fact:
         """Return the fact with this number. Raises NotFound."""
         if not 1 <= seq <= len(self.state.facts):
-            raise NotFound(f"This conversation has no record {seq}. The last record is {self.state.seq}.")
+            raise NotFound(
+                f"This conversation has no record {seq}. The last record is {self.state.seq}."
+            )
         return self.state.facts[seq - 1].fact
 
     def notify_listeners(self, event: Event) -> None:
@@ -177,15 +200,18 @@ class Conversation:
 
     @property
     def expected_state(self) -> ConversationState:
-        """Return the state with the settings expected for the next request. A turn records them first."""
+        """Return the state with the settings expected for the next request. A turn
+        records them first.
+        """
         if self._expected is None or self._expected[0] is not self.state.settings:
             return self.state
         return self.state.with_settings(self._expected[1])
 
     @asynccontextmanager
     async def append_together(self) -> AsyncIterator["ConversationDraft"]:
-        """Yield a draft whose facts are in the state at once, and at the end in the journal, in one
-        transaction. Nobody else appends meanwhile. After a failure or cancellation, the state is read again.
+        """Yield a draft whose facts are in the state at once, and at the end in the
+        journal, in one transaction. Nobody else appends meanwhile. After a failure or
+        cancellation, the state is read again.
         """
         await self._lock.acquire()
         known, is_whole = self.state.seq, False
@@ -206,7 +232,9 @@ class Conversation:
                 recorded = tuple(await self.journal.append_to_journal(self.id, fresh))
                 held = self.state.facts[known:]
                 self.state.facts[known:] = (
-                    map(_recorded_without_long_output, held, recorded) if len(held) >= LEAST_FACTS else recorded
+                    map(_recorded_without_long_output, held, recorded)
+                    if len(held) >= LEAST_FACTS
+                    else recorded
                 )
         except (StoreFailed, ActionRefused) as error:
             failed = error
@@ -215,7 +243,11 @@ class Conversation:
                 self.state = await _read_state(self.journal, self.id)
         finally:
             self._lock.release()
-        for event in map(FactAppended, recorded) if recorded or not fresh else (ConversationReplaced(self.id),):
+        for event in (
+            map(FactAppended, recorded)
+            if recorded or not fresh
+            else (ConversationReplaced(self.id),)
+        ):
             self.notify_listeners(event)
         return failed
 
@@ -225,7 +257,9 @@ class Conversation:
 
 
 class ConversationDraft(Conversation):
-    """Appends to the state ahead of the journal, for one writer (`Conversation.append_together`)."""
+    """Appends to the state ahead of the journal, for one writer
+    (`Conversation.append_together`).
+    """
 
     async def append_facts_from(self, make: Callable[[int], Facts]) -> tuple[Recorded, ...]:
         """Append without a lock or task of its own, as no write can be cut off here."""
@@ -237,7 +271,9 @@ class ConversationDraft(Conversation):
 
 
 def _recorded_without_long_output(known: Recorded, written: Recorded) -> Recorded:
-    """Return the fact without its output's text, which the cache has and which takes much memory."""
+    """Return the fact without its output's text, which the cache has and which takes
+    much memory.
+    """
     fact = written.fact
     if isinstance(fact, ToolReturned) and len(fact.head) > LEAST_LEFT_OUT:
         fact = replace(fact, head="")

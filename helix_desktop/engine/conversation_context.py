@@ -1,4 +1,6 @@
-"""Shows what the model is sent at any step, with its tokens and cost, and records the user's decisions about it."""
+"""Shows what the model is sent at any step, with its tokens and cost, and records the
+user's decisions about it.
+"""
 
 import asyncio
 import weakref
@@ -21,13 +23,17 @@ from helix_desktop.engine.state.token_ledger import newest_fact_seen_by
 from helix_desktop.engine.view_contents import SAMPLE_BYTES, ViewContents, estimate_entry_tokens
 from helix_desktop.errors import ActionRefused, HelixError, NotFound
 
-FOLD_SHARE = 0.1  # "Fold first" is offered only if it frees at least this share of the next request.
+FOLD_SHARE = (
+    0.1  # "Fold first" is offered only if it frees at least this share of the next request.
+)
 
 
 class ConversationContext:
     """Shows and changes what the next request will contain, with choices made since the last."""
 
-    def __init__(self, conversation: Conversation, services: SessionServices, folding: ConversationFolding) -> None:
+    def __init__(
+        self, conversation: Conversation, services: SessionServices, folding: ConversationFolding
+    ) -> None:
         self._conversation, self._services, self._folding = conversation, services, folding
         folding.keep_cache_alive = weakref.WeakMethod(self._keep_cache_alive)
 
@@ -38,7 +44,9 @@ class ConversationContext:
     def next_message_cost(self, instead_of: int = 0) -> NextMessageCost | None:
         """Return the approximate cost of sending now, or None without prices."""
         ahead = self._conversation.expected_state
-        return context_usage.estimate_next_message_cost(ahead, self._conversation.policy_at(ahead), before=instead_of)
+        return context_usage.estimate_next_message_cost(
+            ahead, self._conversation.policy_at(ahead), before=instead_of
+        )
 
     def cost_of_agents(self) -> float:
         return self._services.agents_spent()[0]
@@ -53,8 +61,12 @@ class ConversationContext:
             return ""
         return chosen.model if costs else ""
 
-    def estimate_cost_of_sending(self, parts: Sequence[facts.UserPart], *, instead_of: int = 0) -> float:
-        """Return the approximate cost of sending these parts now, or 0.0. `instead_of`: the message they replace."""
+    def estimate_cost_of_sending(
+        self, parts: Sequence[facts.UserPart], *, instead_of: int = 0
+    ) -> float:
+        """Return the approximate cost of sending these parts now, or 0.0. `instead_of`:
+        the message they replace.
+        """
         if (price := self.next_message_cost(instead_of)) is None:
             return 0.0
         tokens = sum(with_text_tokens(part, self._services.tokens).tokens for part in parts)
@@ -67,7 +79,9 @@ class ConversationContext:
         if price is None or price.is_cache_warm(self._services.clock.current_time()):
             return 0.0
         freed = self._folding.tokens_freed_by_markers_on_demand()
-        return freed * price.per_token if freed >= FOLD_SHARE * self.next_request_meter().used else 0.0
+        return (
+            freed * price.per_token if freed >= FOLD_SHARE * self.next_request_meter().used else 0.0
+        )
 
     def pending_rewrite(self) -> PendingRewrite | None:
         """Return what the choices made since the last request make the provider cache again."""
@@ -84,7 +98,11 @@ class ConversationContext:
         state = self._conversation.expected_state
         reply = None if seq is None else self._require_reply(seq)
         saw = state.seq if seq is None else newest_fact_seen_by(state.facts[seq - 1])
-        view = (await self._conversation.moment_at(saw)).get_view() if seq is not None else state.get_view()
+        view = (
+            (await self._conversation.moment_at(saw)).get_view()
+            if seq is not None
+            else state.get_view()
+        )
         contents = await ViewContents(self._services.cache).read_view_contents(view)
         request = await asyncio.to_thread(request_building.build_request, view, contents)
         if reply is None or reply.stable is None:
@@ -92,7 +110,9 @@ class ConversationContext:
         return replace(request, stable=reply.stable, settled=reply.settled)
 
     async def _keep_cache_alive(self) -> None:
-        """Send the last request again. If that fails, the cache expires, as it would have anyway."""
+        """Send the last request again. If that fails, the cache expires, as it would
+        have anyway.
+        """
         client, state = self._services.models(facts.ModelRole.MAIN), self._conversation.state
         if client is not None:
             with suppress(HelixError, TimeoutError):
@@ -140,16 +160,24 @@ class ConversationContext:
     async def include_part(self, ref: facts.Cover) -> None:
         await self._conversation.append_facts(facts.Included(ref))
 
-    async def recall_as_attachment(self, digest: Digest, *, lines: tuple[int, int] | None = None) -> facts.Attachment:
+    async def recall_as_attachment(
+        self, digest: Digest, *, lines: tuple[int, int] | None = None
+    ) -> facts.Attachment:
         """Return an entry, or some of its lines, as an attachment for the next message."""
         cache = self._services.cache
         entry = await cache.describe_entry(digest)
         stored, name = entry.stored, entry.about.source or digest.short_hex
         if lines is not None:
             first, last = lines
-            text = (await cache.read_content(digest)).decode("utf-8", "replace").splitlines(keepends=True)
+            text = (
+                (await cache.read_content(digest))
+                .decode("utf-8", "replace")
+                .splitlines(keepends=True)
+            )
             piece = "".join(text[first - 1 : last]).encode()
-            stored = await cache.store_content(piece, replace(entry.about, source=f"{name}:{first}-{last}"))
+            stored = await cache.store_content(
+                piece, replace(entry.about, source=f"{name}:{first}-{last}")
+            )
             name = f"{name}:{first}-{last}"
         sample = await cache.read_range(stored.digest, 0, min(stored.size, SAMPLE_BYTES))
         count = self._services.tokens.count_tokens

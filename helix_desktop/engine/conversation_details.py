@@ -1,11 +1,13 @@
 """Details that must not be lost. They are collected from facts
 without a model, checked against a summary and kept across handovers.
 
-Critical details are demands, prohibitions and figures of the user, decisions, files that were made,
-commands that fail or work, open tasks, lessons, and what an agent reports. They appear word for word in the
-document with their seq, as far as there is room, and only they are counted. All details are in one cache
-entry that the document names, followed by an index of the names, paths and addresses in the covered facts,
-each once (`fold_document_writer.py`). A later handover inherits them without reading the facts again.
+Critical details are demands, prohibitions and figures of the user, decisions, files
+that were made, commands that fail or work, open tasks, lessons, and what an agent
+reports. They appear word for word in the document with their seq, as far as there is
+room, and only they are counted. All details are in one cache entry that the document
+names, followed by an index of the names, paths and addresses in the covered facts, each
+once (`fold_document_writer.py`). A later handover inherits them without reading the
+facts again.
 """
 
 import json
@@ -21,27 +23,62 @@ from helix_desktop.engine.facts import FileChanged
 from helix_desktop.engine.ports import TokenCounter
 from helix_desktop.fast_dataclass import dataclass
 
-NEWEST_OUTPUTS = "Its newest outputs, as recall_cached_content finds them:"  # The heading of a list in a handover.
+# The heading of a list in a handover.
+NEWEST_OUTPUTS = "Its newest outputs, as recall_cached_content finds them:"
 LONGEST_SENTENCE = 1_000  # At most this many characters of a stated rule or decision are kept.
-BRIEF_MESSAGE = 600  # In messages of the user with more characters, each sentence is searched for demands.
+BRIEF_MESSAGE = (
+    600  # In messages of the user with more characters, each sentence is searched for demands.
+)
 ERROR_LINE = 2_000
 COMMAND = 2_000
-FAILED_COMMAND, PROOF_COMMAND = 100, 150  # Characters kept of a command that failed, or that proves something.
+FAILED_COMMAND, PROOF_COMMAND = (
+    100,
+    150,
+)  # Characters kept of a command that failed, or that proves something.
 LONGEST_REFERENCE = 8_000  # An address or path of more characters than this is cut.
-LONGEST_MESSAGE = 100_000  # Only this many characters at the beginning of a user's message are kept.
+LONGEST_MESSAGE = (
+    100_000  # Only this many characters at the beginning of a user's message are kept.
+)
 MOST_FAILURES = 12  # Only this many of the newest failures without a solution are kept.
 LINES_READ = 100_000  # Only this many lines of an output are searched for errors.
-REFERENCE_LIMIT = 2_000_000  # The most characters of a stored list of details. What it has no room for is discarded.
+# The most characters of a stored list of details. What it has no room for is discarded.
+REFERENCE_LIMIT = 2_000_000
 LEAST_LINE = 10  # In a stored list of details, the characters of a line besides the detail itself.
-MOST_NUMBERED_WORDS = 40  # The most words of a text that differ only in digits. A log could contain millions.
+MOST_NUMBERED_WORDS = (
+    40  # The most words of a text that differ only in digits. A log could contain millions.
+)
 # Texts are searched in pieces of this many characters, because a search blocks other threads.
 SEARCHED_PIECE = 1 << 16
 
-CRITICAL = ("rule", "figure", "todo", "decision", "failure", "lesson", "report", "written", "works", "artifact")
-REFERENCE = ("message", "wish", "stored", "error", "url", "read", "command", "path", "identifier", "unseen")
+CRITICAL = (
+    "rule",
+    "figure",
+    "todo",
+    "decision",
+    "failure",
+    "lesson",
+    "report",
+    "written",
+    "works",
+    "artifact",
+)
+REFERENCE = (
+    "message",
+    "wish",
+    "stored",
+    "error",
+    "url",
+    "read",
+    "command",
+    "path",
+    "identifier",
+    "unseen",
+)
 # Details of these kinds contain no spaces, so those of one message share a line of the stored list.
 WORDS = ("url", "read", "path", "identifier", "unseen")
-UNSEEN = "unseen"  # A name in an output of which the model only saw an excerpt. These have an entry of their own.
+# A name in an output of which the model only saw an excerpt. These have an entry of
+# their own.
+UNSEEN = "unseen"
 KINDS = (*CRITICAL, *REFERENCE)
 
 # An address may follow any character, even the "n" of an escaped line break (\nhttps://).
@@ -49,7 +86,8 @@ _URL = re.compile(r"https?://[^\s<>\"'`\\]+")
 # Every repetition in this pattern has a limit, because the texts may be hostile.
 # Without limits, a text of a million letters could take quadratic time.
 _PATH = re.compile(
-    r"(?<![\w:/])(?:~|\.{1,2}|[A-Za-z]:)?[/\\]?(?:[\w.@+-]{1,120}[/\\]){1,40}[\w.@+-]{0,120}"  # a path with a slash or backslash
+    # a path with a slash or backslash
+    r"(?<![\w:/])(?:~|\.{1,2}|[A-Za-z]:)?[/\\]?(?:[\w.@+-]{1,120}[/\\]){1,40}[\w.@+-]{0,120}"
     r"|(?<![\w/])~?/[\w.@+-]{1,120}"  # a name directly in the root folder or the home folder
     r"|\b[\w-]{1,120}\.[a-zA-Z]\w{0,9}\b"  # a file name with an extension
     r"|(?<![\w.])\.[A-Za-z][\w.-]{1,60}"  # a file name that begins with a dot
@@ -64,7 +102,9 @@ _YES = re.compile(stated_rules_and_decisions.read_message_patterns()["yes"], re.
 _FIGURE = re.compile(stated_rules_and_decisions.read_message_patterns()["figure"])
 _LIMIT = re.compile(stated_rules_and_decisions.read_message_patterns()["limit"], re.IGNORECASE)
 _GO_ON = "go on|go ahead|continue|proceed|next|do (?:it|that|so)|please|thanks?(?: you| a lot)?|thx|weiter|bitte|danke|继续|谢谢"
-_NOD = re.compile(rf"(?:{_YES.pattern}|)\W*(?:{_GO_ON}|)\W*", re.IGNORECASE)  # A whole message that only agrees.
+_NOD = re.compile(
+    rf"(?:{_YES.pattern}|)\W*(?:{_GO_ON}|)\W*", re.IGNORECASE
+)  # A whole message that only agrees.
 _RECORDED = re.compile(r"\[[^\]]*\]")  # A note added by a recorder: [Request interrupted by user].
 _DIGITS = re.compile(r"\d+")
 _READS = re.compile(r"read|view|open|cat|get|fetch|list|grep|search|find|ls", re.IGNORECASE)
@@ -102,7 +142,9 @@ class Detail:
         return f"{self.kind} [{self.seq}{again}{f' +{more} lines' if more else ''}] {self.text}"
 
 
-Known = dict[str, dict[str, "Detail"]]  # By kind and text. A key of both would take as much memory as a detail.
+Known = dict[
+    str, dict[str, "Detail"]
+]  # By kind and text. A key of both would take as much memory as a detail.
 
 
 def merge_details(found: Iterable[Detail]) -> list[Detail]:
@@ -121,7 +163,9 @@ def _merge_detail_and_count_new_characters(known: Known, detail: Detail) -> int:
     """Return how many characters the detail adds to an entry: none if it is known."""
     alike = known.setdefault(detail.kind, {})
     if before := alike.get(detail.text):
-        detail = Detail(detail.kind, detail.text, max(before.seq, detail.seq), before.times + detail.times)
+        detail = Detail(
+            detail.kind, detail.text, max(before.seq, detail.seq), before.times + detail.times
+        )
     alike[detail.text] = detail
     own_line = 1 if detail.kind in WORDS else LEAST_LINE  # Words of one message share a line.
     return 0 if before else len(detail.text) + own_line
@@ -159,7 +203,9 @@ class DetailCollector:
         self._asked = ""  # The assistant's last sentence, which the user's next message may answer.
         # The assistant's last message. What is kept of it depends on whether it also makes a call.
         self._said: DetailSource | None = None
-        self._called = self._answered = 0  # How many calls there have been, and how many of them were answered.
+        self._called = self._answered = (
+            0  # How many calls there have been, and how many of them were answered.
+        )
         self._last_call = 0  # The fact number of the last call.
         # Failures without a solution yet, by action and error: the fact number and a description.
         self._failures: dict[tuple[str, str], tuple[int, str]] = {}
@@ -167,10 +213,13 @@ class DetailCollector:
         self._acted = False
         self._tried: dict[int, _AttemptedCall] = {}  # Calls without a result yet, by fact number.
         self._shapes: Counter[str] = Counter()
-        # The last list of tasks, "given" by a call or "said" by the agent: its fact number, and the open tasks.
+        # The last list of tasks, "given" by a call or "said" by the agent: its fact
+        # number, and the open tasks.
         self._open: dict[str, tuple[int, list[str]]] = {}
 
-    def collect_from_sources(self, sources: Iterable[DetailSource], between: Callable[[], None]) -> None:
+    def collect_from_sources(
+        self, sources: Iterable[DetailSource], between: Callable[[], None]
+    ) -> None:
         for source in sources:
             self._collect_from_source(source)
             between()
@@ -200,7 +249,9 @@ class DetailCollector:
         found, self.found = self.found, {}
         return _list_known_details(found)
 
-    def _add_detail_line(self, kind: str, text: str, seq: int, limit: int = LONGEST_SENTENCE) -> None:
+    def _add_detail_line(
+        self, kind: str, text: str, seq: int, limit: int = LONGEST_SENTENCE
+    ) -> None:
         line = text.strip()
         if "\n" in line or "\r" in line:
             line = " ".join(line.split())
@@ -208,7 +259,9 @@ class DetailCollector:
             self.add_detail(Detail(kind, line[:limit], seq))
 
     def add_detail(self, detail: Detail) -> None:
-        """Add a detail. Discard the least important if there are far more than an entry has room for."""
+        """Add a detail. Discard the least important if there are far more than an entry
+        has room for.
+        """
         self._size += _merge_detail_and_count_new_characters(self.found, detail)
         if self._size > REFERENCE_LIMIT * 5 // 4:
             found, self.found, self._size = sort_details(_list_known_details(self.found)), {}, 0
@@ -243,7 +296,10 @@ class DetailCollector:
                 self._add_detail_line("figure", sentence, source.seq)
             elif stated_rules_and_decisions.states_a_wish(sentence):
                 self._add_detail_line("wish", sentence, source.seq)
-            if stated_rules_and_decisions.states_a_decision(sentence) and len(sentence) < LONGEST_SENTENCE // 2:
+            if (
+                stated_rules_and_decisions.states_a_decision(sentence)
+                and len(sentence) < LONGEST_SENTENCE // 2
+            ):
                 self._add_detail_line("decision", sentence, source.seq)
         for line in tool_result_reading.find_pasted_errors(source.text):
             self._add_detail_line("failure", line, source.seq)
@@ -272,7 +328,9 @@ class DetailCollector:
         paths = tuple(tool_result_reading.find_changed_paths(source.tool, given, command))
         if (tasks := tool_result_reading.find_open_tasks(given)) is not None:
             self._open["given"] = (source.seq, tasks)
-        self._acted = self._acted or bool(paths) or tool_result_reading.is_verifying_command(command)
+        self._acted = (
+            self._acted or bool(paths) or tool_result_reading.is_verifying_command(command)
+        )
         if (
             self._said
             and self._said.seq == source.seq
@@ -283,9 +341,13 @@ class DetailCollector:
         subject = tool_result_reading.key_shared_by_attempts(source.tool, given, command)
         self._tried[self._called] = _AttemptedCall(source.seq, subject, command, paths)
 
-    def _collect_written_paths(self, tried: _AttemptedCall, changes: Sequence[FileChanged] = ()) -> None:
+    def _collect_written_paths(
+        self, tried: _AttemptedCall, changes: Sequence[FileChanged] = ()
+    ) -> None:
         for path in tried.paths:
-            if not any(path.endswith(change.path) or change.path.endswith(path) for change in changes):
+            if not any(
+                path.endswith(change.path) or change.path.endswith(path) for change in changes
+            ):
                 self._add_detail_line("written", path, tried.seq)
 
     def _collect_from_call(self, source: DetailSource) -> None:
@@ -302,7 +364,13 @@ class DetailCollector:
         self._answered += has_call
         label = line[:FAILED_COMMAND] or subject
         for change in source.changes:
-            done = "created" if change.before is None else "deleted" if change.after is None else "changed"
+            done = (
+                "created"
+                if change.before is None
+                else "deleted"
+                if change.after is None
+                else "changed"
+            )
             self._add_detail_line("written", f"{done} {change.path}", source.seq)
         for name in tool_result_reading.find_created_files(source.text):
             self._add_detail_line("written", name, source.seq)
@@ -310,22 +378,36 @@ class DetailCollector:
             self._add_detail_line("artifact", name, source.seq)
         for error in find_error_lines(source.text):
             self._add_detail_line("error", error, source.seq, ERROR_LINE)
-        why = tool_result_reading.describe_failure(source.text, ok=source.ok, command=bool(line) or not has_call)
+        why = tool_result_reading.describe_failure(
+            source.text, ok=source.ok, command=bool(line) or not has_call
+        )
         self._collect_written_paths_or_refusal(tried, source, failed=bool(why))
         if why:
-            was_not_run = not source.ok and tool_result_reading.read_refusal(source.text) is not None
+            was_not_run = (
+                not source.ok and tool_result_reading.read_refusal(source.text) is not None
+            )
             key = (label if was_not_run else subject, why)  # No other repairs what was not run.
             self._failures.pop(key, None)
             self._failures[key] = (source.seq, f"{label}{'' if was_not_run else ' failed'}: {why}")
         elif solved := [each for each in self._failures if each[0] in (subject, label)]:
             for each in solved:
                 seq, failure = self._failures.pop(each)
-                worked = "it worked" if failure.startswith((f"{label} failed", f"{label}: ")) else f"worked: {label}"
-                self._add_detail_line("lesson", f"{failure[:400]} — then {worked}", max(seq, source.seq))
+                worked = (
+                    "it worked"
+                    if failure.startswith((f"{label} failed", f"{label}: "))
+                    else f"worked: {label}"
+                )
+                self._add_detail_line(
+                    "lesson", f"{failure[:400]} — then {worked}", max(seq, source.seq)
+                )
         elif line and tool_result_reading.is_verifying_command(line):
-            self._add_detail_line("works", tool_result_reading.strip_here_documents(line), source.seq, PROOF_COMMAND)
+            self._add_detail_line(
+                "works", tool_result_reading.strip_here_documents(line), source.seq, PROOF_COMMAND
+            )
 
-    def _collect_written_paths_or_refusal(self, tried: _AttemptedCall, source: DetailSource, *, failed: bool) -> None:
+    def _collect_written_paths_or_refusal(
+        self, tried: _AttemptedCall, source: DetailSource, *, failed: bool
+    ) -> None:
         refusal = None if source.ok else tool_result_reading.read_refusal(source.text)
         if refusal is not None:
             self._add_detail_line("rule", refusal, source.seq)
@@ -343,13 +425,17 @@ class DetailCollector:
         self._shapes.clear()
         for text in split_into_pieces_at_line_ends(whole):
             words = dict.fromkeys(text.split())
-            for url in dict.fromkeys(url for word in words if "://" in word for url in _URL.findall(word)):
+            for url in dict.fromkeys(
+                url for word in words if "://" in word for url in _URL.findall(word)
+            ):
                 self._add_detail_line(kind or "url", url, seq, LONGEST_REFERENCE)
             named = (word for word in words if "/" in word or "." in word or "\\" in word)
             paths = dict.fromkeys(path for word in named for path in _PATH.findall(word))
             for path in paths:
                 self._add_detail_line(kind or "path", path, seq, LONGEST_REFERENCE)
-            numbered = (name for word in words if _DIGITS.search(word) for name in _NUMBERED.findall(word))
+            numbered = (
+                name for word in words if _DIGITS.search(word) for name in _NUMBERED.findall(word)
+            )
             for name in dict.fromkeys((*_IDENTIFIER.findall(" ".join(words)), *numbered)):
                 if name not in paths and self._count_shape_and_return_whether_rare(name):
                     self._add_detail_line(kind or "identifier", name, seq)
@@ -365,11 +451,15 @@ class DetailCollector:
 def _states_a_limit(sentence: str) -> bool:
     """Whether the sentence states a limit or goal: a figure with a comparing or demanding word."""
     wanted = len(sentence) < LONGEST_SENTENCE // 2 and _FIGURE.search(sentence)
-    return bool(wanted and (_LIMIT.search(sentence) or stated_rules_and_decisions.states_a_wish(sentence)))
+    return bool(
+        wanted and (_LIMIT.search(sentence) or stated_rules_and_decisions.states_a_wish(sentence))
+    )
 
 
 def format_argument_values(arguments: str) -> str:
-    """Return the values of a call's arguments without JSON escapes. Other text is returned unchanged."""
+    """Return the values of a call's arguments without JSON escapes. Other text is
+    returned unchanged.
+    """
     try:
         return "\n".join(_iterate_json_leaves(json.loads(arguments)))
     except (ValueError, RecursionError):
@@ -400,7 +490,11 @@ def split_into_pieces_at_line_ends(text: str) -> Iterator[str]:
 def find_error_lines(text: str) -> Iterator[str]:
     """Yield an output's lines that look like errors, each once."""
     seen: set[str] = set()
-    lines = (line for piece in split_into_pieces_at_line_ends(text) for line in _blank_harmless_lines(piece))
+    lines = (
+        line
+        for piece in split_into_pieces_at_line_ends(text)
+        for line in _blank_harmless_lines(piece)
+    )
     for line in islice(lines, LINES_READ):
         shown = line.strip()[:ERROR_LINE]
         if shown and shown not in seen and _ERROR.search(shown):
@@ -409,8 +503,14 @@ def find_error_lines(text: str) -> Iterator[str]:
 
 
 def _blank_harmless_lines(piece: str) -> Iterator[str]:
-    """Yield lines, blanking those that can't be errors, which the pattern would reject ten times slower."""
-    small = piece.lower() if piece.isascii() else piece.casefold().replace("ı", "i").replace("\u0307", "")
+    """Yield lines, blanking those that can't be errors, which the pattern would reject
+    ten times slower.
+    """
+    small = (
+        piece.lower()
+        if piece.isascii()
+        else piece.casefold().replace("ı", "i").replace("\u0307", "")
+    )
     tells = [tell for tell in _TELLS if tell in small]
     for line, low in zip(piece.splitlines(), small.splitlines(), strict=True):
         yield line if low.lstrip()[1:2].isspace() or any(map(low.__contains__, tells)) else ""
@@ -429,7 +529,8 @@ SECTION_OF: Mapping[str, str] = {
     "failure": "Current Issues", "lesson": "Technical Details", "report": "Completed Work",
     "written": "Completed Work", "works": "Completed Work", "artifact": "Completed Work",
 }  # fmt: skip
-SHARE_BY_KIND: Mapping[str, float] = {  # Each kind's share of the tokens, so that none crowds out the others.
+# Each kind's share of the tokens, so that none crowds out the others.
+SHARE_BY_KIND: Mapping[str, float] = {
     "rule": 0.5, "figure": 0.05, "todo": 0.1, "decision": 0.1, "failure": 0.15, "lesson": 0.1, "report": 0.1,
     "written": 0.15, "works": 0.1, "artifact": 0.1,
 }  # fmt: skip
@@ -442,10 +543,16 @@ LEFTOVER_SHARES: Mapping[str, float] = {kind: kind not in ("lesson", "report") f
 def find_missing_critical_details(found: Iterable[Detail], text: str) -> list[Detail]:
     """Return those that the text does not contain word for word."""
     flat = " ".join(text.split())
-    return [detail for detail in found if detail.is_critical and " ".join(detail.text.split()) not in flat]
+    return [
+        detail
+        for detail in found
+        if detail.is_critical and " ".join(detail.text.split()) not in flat
+    ]
 
 
-def choose_fitting_details(lacking: Sequence[Detail], room: int, tokens: TokenCounter) -> list[Detail]:
+def choose_fitting_details(
+    lacking: Sequence[Detail], room: int, tokens: TokenCounter
+) -> list[Detail]:
     """Choose the most repeated and newest of each kind, up to its share; then fill the rest."""
     taken: dict[int, Detail] = {}
     newest = sorted(lacking, key=lambda detail: (-detail.times, -detail.seq))

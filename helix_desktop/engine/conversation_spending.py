@@ -1,4 +1,6 @@
-"""Which cost limit a conversation has reached. Past it, this program sends nothing: no step, and no request beside steps."""
+"""Which cost limit a conversation has reached. Past it, this program sends nothing: no
+step, and no request beside steps.
+"""
 
 import math
 from collections.abc import Callable
@@ -13,7 +15,9 @@ SMALLEST_COST = 1e-9  # Sums of dollars differ by less, depending on their order
 
 
 class ConversationSpending:
-    """What a conversation and its current or last turn have cost, with sub-agents, beside the limits."""
+    """What a conversation and its current or last turn have cost, with sub-agents,
+    beside the limits.
+    """
 
     def __init__(self, conversation: Conversation, services: FoldServices) -> None:
         self._conversation, self._services = conversation, services
@@ -26,11 +30,19 @@ class ConversationSpending:
         return max(0.0, self._cost_with_agents() - self._paid_before_turn)
 
     def _cost_with_agents(self) -> float:
-        return sum(one.usage.cost for one in self._conversation.state.spent) + self._services.agents_spent()[0]
+        return (
+            sum(one.usage.cost for one in self._conversation.state.spent)
+            + self._services.agents_spent()[0]
+        )
 
     def find_turn_end_at_limit(self) -> TurnEnded | None:
-        limits, (_, of_turn, of_agents, limit_of_agents) = self._services.limits(), self._services.agents_spent()
-        day, ever = self._services.spent() if limits.day_cost or limits.workspace_cost else (0.0, 0.0)
+        limits, (_, of_turn, of_agents, limit_of_agents) = (
+            self._services.limits(),
+            self._services.agents_spent(),
+        )
+        day, ever = (
+            self._services.spent() if limits.day_cost or limits.workspace_cost else (0.0, 0.0)
+        )
         for what, spent, limit in (
             ("This turn", max(self.cost_of_turn(), of_turn), limits.turn_cost),
             ("This conversation", self._cost_with_agents(), limits.conversation_cost),

@@ -1,7 +1,9 @@
-"""Writes facts as JSON and reads them back: `{"fact": ..., "version": ..., fields}`. Stored bytes never change.
+"""Writes facts as JSON and reads them back: `{"fact": ..., "version": ..., fields}`.
+Stored bytes never change.
 
-Defaults are left out, so a field added later with a default reads from old journals and writes
-nothing new. A shape that changes otherwise raises its entry in VERSIONS and adds a step to UPGRADES.
+Defaults are left out, so a field added later with a default reads from old journals and
+writes nothing new. A shape that changes otherwise raises its entry in VERSIONS and adds
+a step to UPGRADES.
 """
 
 import dataclasses
@@ -21,11 +23,20 @@ from helix_desktop.errors import JournalCorrupt, WrittenByNewerVersion
 KINDS: Mapping[str, type] = {kind.__name__: kind for kind in typing.get_args(Fact)}
 _TAGGED: Mapping[str, type] = {
     kind.__name__: kind
-    for kind in (facts.Text, facts.Attachment, facts.Reasoning, facts.ToolCall, facts.Span, facts.PartRef)
+    for kind in (
+        facts.Text,
+        facts.Attachment,
+        facts.Reasoning,
+        facts.ToolCall,
+        facts.Span,
+        facts.PartRef,
+    )
 }
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _PLAIN = {str, int, float, bool, type(None)}  # Types that JSON represents directly.
-_READ = json.JSONDecoder().raw_decode  # Faster than `json.loads`, because it does not skip white space.
+_READ = (
+    json.JSONDecoder().raw_decode
+)  # Faster than `json.loads`, because it does not skip white space.
 VERSIONS: Mapping[str, int] = {}
 # The ID of a conversation from elsewhere, which is also used in file names and links.
 CONVERSATION_ID = re.compile(r"(?!\.)[A-Za-z0-9._-]{1,80}")
@@ -33,13 +44,18 @@ LATEST_TIME = 1e11  # A later time, in seconds since 1970, cannot be shown as a 
 _Read = Callable[[typing.Any], object]
 _Check = Callable[[typing.Any], bool]
 _AMOUNT_LIMIT = 2**40  # Millions of such numbers have a sum of 64 bits.
-# An exit code is negative for a signal, a file time has nanoseconds, and a fork could get a window below 0.
+# An exit code is negative for a signal, a file time has nanoseconds, and a fork could
+# get a window below 0.
 _ANY_NUMBER = frozenset({"exit_code", "modified", "window"})
 _PLAIN_CHECKS: Mapping[typing.Any, _Check] = {
-    str: lambda content: type(content) is str,  # Digests and enums are text, too, and check it themselves.
+    str: lambda content: (
+        type(content) is str
+    ),  # Digests and enums are text, too, and check it themselves.
     bool: lambda content: type(content) is bool,
     int: lambda content: type(content) is int and 0 <= content < _AMOUNT_LIMIT,
-    float: lambda content: type(content) in {int, float} and abs(content) < _AMOUNT_LIMIT,  # False for NaN.
+    float: lambda content: (
+        type(content) in {int, float} and abs(content) < _AMOUNT_LIMIT
+    ),  # False for NaN.
     types.NoneType: lambda content: content is None,
 }
 UPGRADES: Mapping[tuple[str, int], Callable[[dict[str, object]], dict[str, object]]] = {}
@@ -64,7 +80,9 @@ def encode_fact(fact: Fact) -> str:
     kind = type(fact).__name__
     body = {"fact": kind, "version": VERSIONS.get(kind, 1), **_encode_fields_unlike_default(fact)}
     text = _JSON.encode(body)
-    return text if text.isascii() else text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+    return (
+        text if text.isascii() else text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+    )
 
 
 def decode_fact(text: str, *, is_foreign: bool = False) -> Fact:
@@ -116,7 +134,9 @@ def _present_fields_fit_types(kind: type, body: typing.Any) -> bool:
 
 @functools.cache
 def _field_checks(kind: type) -> Sequence[tuple[str, _Check]]:
-    checks = {name: _build_check_for_type(hint) for name, hint in typing.get_type_hints(kind).items()}
+    checks = {
+        name: _build_check_for_type(hint) for name, hint in typing.get_type_hints(kind).items()
+    }
     for name in _ANY_NUMBER & checks.keys():
         checks[name] = functools.partial(_is_integer_or_fits, checks[name])
     return list(checks.items())
@@ -133,7 +153,9 @@ def _build_check_for_type(hint: typing.Any) -> _Check:
     if origin is tuple and len(several) < len(inner):
         return lambda content: type(content) is list and all(map(several[0], content))
     if origin is tuple:
-        return lambda content: type(content) is list and all(f(one) for f, one in zip(several, content, strict=True))
+        return lambda content: (
+            type(content) is list and all(f(one) for f, one in zip(several, content, strict=True))
+        )
     if several:
         return lambda content: any(fits(content) for fits in several)
     if dataclasses.is_dataclass(hint) and hint is not Digest:
@@ -153,7 +175,9 @@ def _encode_fields_unlike_default(value: object) -> dict[str, object]:
 @functools.cache
 def _fields_with_defaults(kind: type) -> Sequence[tuple[str, object]]:
     """Return the fields and their defaults. A missing default is a value that equals nothing."""
-    return [(field.name, field.default) for field in dataclasses.fields(typing.cast(typing.Any, kind))]
+    return [
+        (field.name, field.default) for field in dataclasses.fields(typing.cast(typing.Any, kind))
+    ]
 
 
 def _encode_value(value: object) -> object:
@@ -180,25 +204,38 @@ def _build_dataclass_consuming_body(kind: type, body: dict[str, object]) -> obje
     for name, read in readers:
         if (content := body.get(name)) is not None:
             body[name] = read(content)
-    return kind(**(body if body.keys() <= names else {name: body[name] for name in body.keys() & names}))
+    return kind(
+        **(body if body.keys() <= names else {name: body[name] for name in body.keys() & names})
+    )
 
 
 @functools.cache
-def _find_known_fields_and_decoders(kind: type) -> tuple[frozenset[str], Sequence[tuple[str, _Read]]]:
+def _find_known_fields_and_decoders(
+    kind: type,
+) -> tuple[frozenset[str], Sequence[tuple[str, _Read]]]:
     """Return the fields' names, and decoders for those with another form in JSON."""
-    readers = {name: _build_decoder_for_type(hint) for name, hint in typing.get_type_hints(kind).items()}
+    readers = {
+        name: _build_decoder_for_type(hint) for name, hint in typing.get_type_hints(kind).items()
+    }
     return frozenset(readers), [(name, read) for name, read in readers.items() if read is not None]
 
 
 def _build_decoder_for_type(hint: typing.Any) -> _Read | None:
-    """Return a function that converts a JSON value to this type, or None if it can stay as it is."""
-    origin, inner = typing.get_origin(hint), [one for one in typing.get_args(hint) if one is not types.NoneType]
+    """Return a function that converts a JSON value to this type, or None if it can stay
+    as it is.
+    """
+    origin, inner = (
+        typing.get_origin(hint),
+        [one for one in typing.get_args(hint) if one is not types.NoneType],
+    )
     if origin is tuple and inner[-1] is Ellipsis:
         each = _build_decoder_for_type(inner[0]) or _decode_unchanged
         return lambda content: tuple([None if one is None else each(one) for one in content])
     if origin is tuple:
         several = [_build_decoder_for_type(one) or _decode_unchanged for one in inner]
-        return lambda content: tuple([read(one) for read, one in zip(several, content, strict=True)])
+        return lambda content: tuple(
+            [read(one) for read, one in zip(several, content, strict=True)]
+        )
     if origin in (typing.Union, types.UnionType):
         return _build_decoder_for_type(inner[0]) if len(inner) == 1 else _decode_tagged
     if hint is Digest:
@@ -215,5 +252,7 @@ def _decode_unchanged(content: object) -> object:
 def _decode_tagged(content: typing.Any) -> object:
     """Decode a value by its tag. Plain values of several types are unchanged."""
     return (
-        _build_dataclass_consuming_body(_TAGGED[content.pop("is")], content) if isinstance(content, dict) else content
+        _build_dataclass_consuming_body(_TAGGED[content.pop("is")], content)
+        if isinstance(content, dict)
+        else content
     )

@@ -1,9 +1,10 @@
 """The journal's vocabulary: everything that can happen in a conversation, as frozen values.
 
-Numbers: `seq` counts a conversation's facts from 1, so a fork's copied facts keep their numbers and every
-reference into them stays true. Tokens are counted once, when a fact is made, with one base encoding
-(o200k_base); `context_usage.py` corrects them per model. Texts of any size live in the fact, except tool
-outputs, attachments and oversized messages: those are entries of the cache and the fact carries a `Stored`.
+Numbers: `seq` counts a conversation's facts from 1, so a fork's copied facts keep their
+numbers and every reference into them stays true. Tokens are counted once, when a fact
+is made, with one base encoding (o200k_base); `context_usage.py` corrects them per
+model. Texts of any size live in the fact, except tool outputs, attachments and
+oversized messages: those are entries of the cache and the fact carries a `Stored`.
 
 How a fact becomes JSON, and back from any version, is in `fact_encoding.py`. To change a fact:
 give every new field a default (old journals lack it), or raise its version there and add the step.
@@ -43,9 +44,11 @@ class Attachment:
 
 @dataclass(frozen=True, slots=True)
 class Reasoning:
-    """A model's thinking. `opaque` is what the provider needs back verbatim (a signature, encrypted content, JSON).
+    """A model's thinking. `opaque` is what the provider needs back verbatim (a
+    signature, encrypted content, JSON).
 
-    `model`: the only model that may get it, if another program recorded it. Empty: any model of its provider.
+    `model`: the only model that may get it, if another program recorded it. Empty: any
+    model of its provider.
     """
 
     text: str
@@ -57,8 +60,9 @@ class Reasoning:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """`arguments`: JSON text as the model wrote it, valid or not, without `keep`, which says what to keep of
-    a long output. `via`: the tool through which the model called this one, as requests show it.
+    """`arguments`: JSON text as the model wrote it, valid or not, without `keep`, which
+    says what to keep of a long output. `via`: the tool through which the model called
+    this one, as requests show it.
     """
 
     id: str
@@ -84,7 +88,9 @@ class Stop(StrEnum):
     STOPPED = "stopped"
 
 
-HOUR_WRITE = 1.6  # Anthropic charges 2 times the input price for caching for an hour, and 1.25 times for 5 min.
+# Anthropic charges 2 times the input price for caching for an hour, and 1.25 times for
+# 5 min.
+HOUR_WRITE = 1.6
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +103,9 @@ class Usage:
     output: int = 0
     reasoning: int = 0
     cost: float = 0.0  # In US dollars, by the price list; 0 if the prices are unknown.
-    cache_write_hour: int = 0  # Tokens of `cache_write` that are kept for an hour, at a higher price.
+    cache_write_hour: int = (
+        0  # Tokens of `cache_write` that are kept for an hour, at a higher price.
+    )
 
     @property
     def priced_cache_write(self) -> float:
@@ -151,7 +159,9 @@ Cover = Span | PartRef
 
 @dataclass(frozen=True, slots=True)
 class DetailsKept:
-    """How many details of a fold the model kept, how many the program added, and how many are in the entry."""
+    """How many details of a fold the model kept, how many the program added, and how
+    many are in the entry.
+    """
 
     found: int = 0
     kept: int = 0
@@ -161,7 +171,9 @@ class DetailsKept:
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """The model is shown `text` in place of `cover`. Folds of one `batch` change the prefix only once."""
+    """The model is shown `text` in place of `cover`. Folds of one `batch` change the
+    prefix only once.
+    """
 
     fold: str
     kind: FoldKind
@@ -202,7 +214,9 @@ class DocumentEdited:
 
 @dataclass(frozen=True, slots=True)
 class FoldFailed:
-    """A strategy failed. Three failures in a row open its breaker until `BreakerClosed` or a success."""
+    """A strategy failed. Three failures in a row open its breaker until `BreakerClosed`
+    or a success.
+    """
 
     kind: FoldKind
     why: str
@@ -238,13 +252,15 @@ class Included:
 # --- Messages, replies and results ---
 
 
-NO_LONGER = "[What stood here before, under the same name, no longer holds.]"  # Replaces an earlier note when a newer one has its name.
+# Replaces an earlier note when a newer one has its name.
+NO_LONGER = "[What stood here before, under the same name, no longer holds.]"
 
 
 @dataclass(frozen=True, slots=True)
 class UserSaid:
-    """`steering`: it was sent while the agent worked, and follows all results of that step. `by`: where a message
-    of the program comes from, such as `rules:src/AGENTS.md`, `skill:pdf`, `plan`, `hook:Stop` or `agent`.
+    """`steering`: it was sent while the agent worked, and follows all results of that
+    step. `by`: where a message of the program comes from, such as
+    `rules:src/AGENTS.md`, `skill:pdf`, `plan`, `hook:Stop` or `agent`.
     """
 
     parts: tuple[UserPart, ...]
@@ -254,8 +270,9 @@ class UserSaid:
 
 @dataclass(frozen=True, slots=True)
 class ModelReplied:
-    """`saw`: the newest fact in the view that this reply answers, with which the request can be shown again (0: unknown, so
-    the fact before the reply). `request`: the digest of the request (`state/request_digest.py`), to check what is shown.
+    """`saw`: the newest fact in the view that this reply answers, with which the
+    request can be shown again (0: unknown, so the fact before the reply). `request`:
+    the digest of the request (`state/request_digest.py`), to check what is shown.
     """
 
     parts: tuple[ReplyPart, ...]
@@ -282,7 +299,9 @@ class FileChanged:
 
 @dataclass(frozen=True, slots=True)
 class ToolReturned:
-    """`head`: the output itself if it is short (up to 2,000 characters), only for display and search."""
+    """`head`: the output itself if it is short (up to 2,000 characters), only for
+    display and search.
+    """
 
     call: str
     output: Stored
@@ -300,9 +319,10 @@ class ToolReturned:
 
 @dataclass(frozen=True, slots=True)
 class FilesChanged:
-    """What a step did to the workspace's folders. `difference`: the entry that names each path with its content before
-    and after; `before` and `after`: the checkpoints around it. `by`: tool, command, server, background or undo.
-    `undoes`: the facts of this conversation that an undo reverted; `is_whole`: none of their changes is left.
+    """What a step did to the workspace's folders. `difference`: the entry that names
+    each path with its content before and after; `before` and `after`: the checkpoints
+    around it. `by`: tool, command, server, background or undo. `undoes`: the facts of
+    this conversation that an undo reverted; `is_whole`: none of their changes is left.
     """
 
     difference: Stored
@@ -315,7 +335,9 @@ class FilesChanged:
     by: str = "command"
     undoes: tuple[int, ...] = ()
     names: tuple[str, ...] = ()  # Some of the changed paths, to be named in a line of text.
-    left_out: tuple[str, ...] = ()  # Some of the files that this step created but an undo does not remove.
+    left_out: tuple[
+        str, ...
+    ] = ()  # Some of the files that this step created but an undo does not remove.
     is_whole: bool = False
 
 
@@ -364,7 +386,9 @@ class Purpose(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What a request besides the steps cost: to shorten outputs, write a summary or compact an entry."""
+    """What a request besides the steps cost: to shorten outputs, write a summary or
+    compact an entry.
+    """
 
     purpose: Purpose
     model: str
@@ -382,7 +406,9 @@ class TurnEnd(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TurnEnded:
-    """`cause`: what failed, to offer a way on: key, credit, model, window, busy, connection or store."""
+    """`cause`: what failed, to offer a way on: key, credit, model, window, busy,
+    connection or store.
+    """
 
     reason: TurnEnd
     why: str = ""
@@ -393,7 +419,8 @@ class TurnEnded:
 class Rewound:
     """The view continues from `to`. Later facts stay in the journal and are shown collapsed.
 
-    `again`: the user wants another answer to a message, or returns to one; all answers can be chosen.
+    `again`: the user wants another answer to a message, or returns to one; all answers
+    can be chosen.
     """
 
     to: int
@@ -402,7 +429,9 @@ class Rewound:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where an imported history is from: the program, its session, the file and the program's version."""
+    """Where an imported history is from: the program, its session, the file and the
+    program's version.
+    """
 
     kind: str = ""
     session: str = ""
@@ -426,9 +455,10 @@ class ConversationStarted:
 
 @dataclass(frozen=True, slots=True)
 class BroughtIn:
-    """The facts from `first` to this one were imported from `origin`, from a file that had `size` bytes and was
-    `modified` at this time (nanoseconds since 1970). `run` names the import. `undone`: it was undone. `cost`: the
-    dollars that the other program paid for these facts. `unread`: the lines of the file that this program does
+    """The facts from `first` to this one were imported from `origin`, from a file that
+    had `size` bytes and was `modified` at this time (nanoseconds since 1970). `run`
+    names the import. `undone`: it was undone. `cost`: the dollars that the other
+    program paid for these facts. `unread`: the lines of the file that this program does
     not understand, unchanged, without those of earlier imports.
     """
 
@@ -444,9 +474,10 @@ class BroughtIn:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """How a connected agent's messages became facts: for each, the hash of all messages up to it and
-    the last fact that it became. So the agent's next request is recognised, even after a restart.
-    `session`: the name the agent gives its conversation; `head`: a hash of its instructions and tools.
+    """How a connected agent's messages became facts: for each, the hash of all messages
+    up to it and the last fact that it became. So the agent's next request is
+    recognised, even after a restart. `session`: the name the agent gives its
+    conversation; `head`: a hash of its instructions and tools.
     """
 
     chain: tuple[str, ...]
@@ -457,9 +488,11 @@ class Received:
 
 @dataclass(frozen=True, slots=True)
 class ConversationChanged:
-    """Values that are not None have changed. `model`: its own main model, or empty for the workspace's.
+    """Values that are not None have changed. `model`: its own main model, or empty for
+    the workspace's.
 
-    `copy`: as in `ConversationStarted`. `choice`: the user's choice for a foreign agent, as `ID=VALUE`.
+    `copy`: as in `ConversationStarted`. `choice`: the user's choice for a foreign
+    agent, as `ID=VALUE`.
     """
 
     title: str | None = None

@@ -1,8 +1,10 @@
-"""Writes the document that replaces a span, the second of a fold's three phases. The conversation continues.
+"""Writes the document that replaces a span, the second of a fold's three phases. The
+conversation continues.
 
-It tries in turn: the fast model, a model with a long window, writing in pieces, truncation. The next
-is tried if one fails, hangs, or returns too little. What a model wrote is otherwise never rejected:
-it is shortened, completed, and given the details it left out.
+It tries in turn: the fast model, a model with a long window, writing in pieces,
+truncation. The next is tried if one fails, hangs, or returns too little. What a model
+wrote is otherwise never rejected: it is shortened, completed, and given the details it
+left out.
 """
 
 import asyncio
@@ -15,7 +17,12 @@ from dataclasses import replace
 from itertools import groupby
 from typing import TypeVar
 
-from helix_desktop.engine import conversation_details, facts, request_building, span_text_and_detail_sources
+from helix_desktop.engine import (
+    conversation_details,
+    facts,
+    request_building,
+    span_text_and_detail_sources,
+)
 from helix_desktop.engine.ask_model import ModelInquiry, append_question, build_material_request
 from helix_desktop.engine.changes.undo_notes_for_model import UNDID, UndoneFiles, read_undone_files
 from helix_desktop.engine.context_policy import Policy
@@ -44,7 +51,11 @@ from helix_desktop.engine.state.fold_covers import covers_overlap
 from helix_desktop.engine.state.view_items import ViewItem
 from helix_desktop.engine.strategies import handover, truncation
 from helix_desktop.engine.strategies.all_strategies import STRATEGIES
-from helix_desktop.engine.strategies.fold_document import DocumentPlan, FoldDocument, build_fold_document
+from helix_desktop.engine.strategies.fold_document import (
+    DocumentPlan,
+    FoldDocument,
+    build_fold_document,
+)
 from helix_desktop.engine.strategies.fold_strategy import FoldPlan, FoldSituation
 from helix_desktop.engine.summary_claims import SourceTexts, find_unsupported_claims
 from helix_desktop.engine.view import ConversationState
@@ -61,7 +72,9 @@ PIECES_AT_ONCE = 4  # A model is asked about so many pieces of a long history at
 PART_NOTE = "This is a part of the conversation. The other parts are summarized separately.\n\n"
 MERGE_NOTE = "These are summaries of consecutive parts of the conversation, oldest first. Make one of them.\n\n"
 LOST_PART = "[No summary of this part could be written. recall_history finds its messages.]"
-LONGEST_STRETCH = 0.002  # After computing for this many seconds, a short pause lets other threads run.
+LONGEST_STRETCH = (
+    0.002  # After computing for this many seconds, a short pause lets other threads run.
+)
 ENTRY = "details of a conversation"
 
 Models = Callable[[facts.ModelRole], ModelClient | None]
@@ -112,25 +125,36 @@ def gather_material(plan: FoldPlan, situation: FoldSituation) -> DocumentMateria
     kept = branch.count_tokens_kept_beside_fold(plan.span, panic=plan.panic)
     shown = sum(item.tokens for item in items)
     view = situation.state.get_view()
-    return DocumentMaterial(plan, situation, branch, items, view, situation.state.seq, shown, kept, branch.todo)
+    return DocumentMaterial(
+        plan, situation, branch, items, view, situation.state.seq, shown, kept, branch.todo
+    )
 
 
 def is_material_current(reading: DocumentMaterial, state: ConversationState) -> bool:
     """Whether the covered facts are still shown as they were read. Later markers do not count."""
     if state.branch is not reading.branch or not reading.branch.would_fold_nest(reading.plan.span):
         return False
-    return not any(_changes_material(recorded.fact, reading) for recorded in state.facts[reading.seq :])
+    return not any(
+        _changes_material(recorded.fact, reading) for recorded in state.facts[reading.seq :]
+    )
 
 
 def _changes_material(fact: facts.Fact, reading: DocumentMaterial) -> bool:
     """Whether a later fact changes what the document should have said."""
     match fact:
         case (
-            facts.Pinned(ref=cover) | facts.Unpinned(ref=cover) | facts.Excluded(ref=cover) | facts.Included(ref=cover)
+            facts.Pinned(ref=cover)
+            | facts.Unpinned(ref=cover)
+            | facts.Excluded(ref=cover)
+            | facts.Included(ref=cover)
         ):
             return covers_overlap(cover, reading.plan.span)
-        case facts.Unfolded(fold=name) | facts.Refolded(fold=name) | facts.DocumentEdited(fold=name):
-            return name in reading.branch.folds and covers_overlap(reading.branch.folds[name].cover, reading.plan.span)
+        case (
+            facts.Unfolded(fold=name) | facts.Refolded(fold=name) | facts.DocumentEdited(fold=name)
+        ):
+            return name in reading.branch.folds and covers_overlap(
+                reading.branch.folds[name].cover, reading.plan.span
+            )
         case facts.Folded(cover=facts.Span() as cover):
             return covers_overlap(cover, reading.plan.span)
         case facts.Forgotten():
@@ -147,12 +171,18 @@ class FoldDocumentWriter:
     models: Models
     contents: ViewContents
     spending: ConversationSpending
-    heard_at: float = math.inf  # The event loop's time when a model was asked or last sent something.
+    heard_at: float = (
+        math.inf
+    )  # The event loop's time when a model was asked or last sent something.
     # When the last piece of a document was written. Each one has the whole time limit.
     _piece_done_at: float = -math.inf
 
-    async def write_document(self, reading: DocumentMaterial, fold: str, seconds: float) -> WrittenDocument:
-        """Return the fold of the first attempt that works. Raises NoDocumentWritten if none does."""
+    async def write_document(
+        self, reading: DocumentMaterial, fold: str, seconds: float
+    ) -> WrittenDocument:
+        """Return the fold of the first attempt that works. Raises NoDocumentWritten if
+        none does.
+        """
         self.heard_at, self._piece_done_at = math.inf, -math.inf
         limit = self._document_limit_tokens(reading)
         started = self.clock.current_time()
@@ -160,11 +190,15 @@ class FoldDocumentWriter:
             raise NoDocumentWritten(too_little)
         found, entries, known = await self._gather_details(reading)
         number, critical = reading.branch.handovers + 1, reading.situation.policy.critical_tokens
-        making = DocumentPlan(reading.plan, fold, number, found, entries[0], critical, limit, entries[1:])
+        making = DocumentPlan(
+            reading.plan, fold, number, found, entries[0], critical, limit, entries[1:]
+        )
         failures, asking = [], self.spending.build_model_inquiry(self._set_time_of_model_activity)
         for rung in self._writing_attempts(reading):
             try:
-                text, claims = await self._ask_and_rewrite_once_if_unsupported(rung, reading, known, asking, seconds)
+                text, claims = await self._ask_and_rewrite_once_if_unsupported(
+                    rung, reading, known, asking, seconds
+                )
                 answer = _answer_limit_tokens(reading.situation, rung.role)
                 made = await self._build_document(rung, making, text, answer, asking, seconds)
             except ModelFailed as error:
@@ -172,7 +206,9 @@ class FoldDocumentWriter:
                 continue
             if made.tokens <= limit + FRAME_TOKENS:
                 took = self.clock.current_time() - started
-                folded = self._build_document_fold(reading, making, made, rung.client.model_name, took)
+                folded = self._build_document_fold(
+                    reading, making, made, rung.client.model_name, took
+                )
                 if claims:
                     again = f"The text was written again, because {claims:,} of its sentences had no basis in these messages."
                     folded = replace(folded, why=". ".join(filter(None, (folded.why, again))))
@@ -189,7 +225,9 @@ class FoldDocumentWriter:
             return ""
         return f"There is too little to fold: the text would replace {reading.shown:,} tokens and be about as long."
 
-    async def wait_and_return_why_given_up(self, work: asyncio.Task[T], policy: Policy, seconds: float) -> str:
+    async def wait_and_return_why_given_up(
+        self, work: asyncio.Task[T], policy: Policy, seconds: float
+    ) -> str:
         """Wait as long as a turn may. Return an empty string if the work is finished."""
         loop = asyncio.get_running_loop()
         begun = loop.time()
@@ -209,10 +247,15 @@ class FoldDocumentWriter:
 
     async def write_truncation(self, reading: DocumentMaterial, fold: str) -> WrittenDocument:
         """Write a document without a model, short enough that the next request fits."""
-        limit = max(min(self._document_limit_tokens(reading), _free_tokens_after_fold(reading)), LEAST_DOCUMENT_TOKENS)
+        limit = max(
+            min(self._document_limit_tokens(reading), _free_tokens_after_fold(reading)),
+            LEAST_DOCUMENT_TOKENS,
+        )
         found, entries, _ = await self._gather_details(reading)
         critical = min(reading.situation.policy.critical_tokens, limit // 2)
-        making = DocumentPlan(reading.plan, fold, 0, found, entries[0], critical, limit, entries[1:])
+        making = DocumentPlan(
+            reading.plan, fold, 0, found, entries[0], critical, limit, entries[1:]
+        )
         sections = truncation.fill_truncation_sections(reading.todo)
         made = await asyncio.to_thread(build_fold_document, making, sections, self.tokens)
         return WrittenDocument(self._build_document_fold(reading, making, made, "", 0.0), reading)
@@ -221,44 +264,67 @@ class FoldDocumentWriter:
         """Return the most tokens that a document may have so that the fold still saves enough."""
         policy, window = reading.situation.policy, reading.situation.meter.window
         progress = int(reading.shown * (1 - policy.progress)) - reading.kept - FRAME_TOKENS
-        return min(progress, MOST_DOCUMENT_TOKENS, max(window // WINDOW_DIVISOR, LEAST_DOCUMENT_TOKENS))
+        return min(
+            progress, MOST_DOCUMENT_TOKENS, max(window // WINDOW_DIVISOR, LEAST_DOCUMENT_TOKENS)
+        )
 
-    async def _gather_details(self, reading: DocumentMaterial) -> tuple[list[Detail], tuple[Digest, ...], SourceTexts]:
-        """Return the details a document may name, inherited and new, the entries of all, and everything that a document
-        may say: the texts of a long history are never all in memory as they are.
+    async def _gather_details(
+        self, reading: DocumentMaterial
+    ) -> tuple[list[Detail], tuple[Digest, ...], SourceTexts]:
+        """Return the details a document may name, inherited and new, the entries of
+        all, and everything that a document may say: the texts of a long history are
+        never all in memory as they are.
         """
         before: list[Detail] = []
         seqs: list[int] = []
         for at, item in enumerate(reading.items):
             if at % 2_000 == 0:
                 await asyncio.sleep(0)
-            entry = await self._read_details_of_earlier_document(reading.branch, item) if item.fold else None
+            entry = (
+                await self._read_details_of_earlier_document(reading.branch, item)
+                if item.fold
+                else None
+            )
             if entry is None:
                 seqs.extend(reading.branch.messages_of_item(item) if item.fold else (item.first,))
             else:
                 before += entry
         collecting = DetailCollector()
-        known = SourceTexts().with_sources([DetailSource(each.seq, "user", each.text) for each in before])
+        known = SourceTexts().with_sources(
+            [DetailSource(each.seq, "user", each.text) for each in before]
+        )
         for at in range(0, len(seqs), span_text_and_detail_sources.BATCH):
             some = seqs[at : at + span_text_and_detail_sources.BATCH]
             sources = await read_detail_sources(reading.branch, some, self.cache)
             stored = list(details_of_stored_entries(reading.branch, some))
             await asyncio.to_thread(_collect_with_pauses, collecting, sources, stored)
             known = await asyncio.to_thread(known.with_sources, sources)
-        found, unseen = await asyncio.to_thread(_merge_and_split_details, before, collecting, reading.todo)
-        found = _without_undone_work(found, await read_undone_files(reading.situation.state, self.cache))
+        found, unseen = await asyncio.to_thread(
+            _merge_and_split_details, before, collecting, reading.todo
+        )
+        found = _without_undone_work(
+            found, await read_undone_files(reading.situation.state, self.cache)
+        )
         index = [await self._store_details_entry(unseen)] if unseen else []
         main = await self._store_details_entry(found, *index)
-        return [each for each in found if each.is_critical or each.kind == "stored"], (main, *index), known
+        return (
+            [each for each in found if each.is_critical or each.kind == "stored"],
+            (main, *index),
+            known,
+        )
 
     async def _store_details_entry(self, found: Sequence[Detail], *index: Digest) -> Digest:
         text = await asyncio.to_thread(format_details_entry, found, *index)
-        stored = await self.cache.store_content(text.encode("utf-8", "replace"), EntryOrigin("handover", ENTRY))
+        stored = await self.cache.store_content(
+            text.encode("utf-8", "replace"), EntryOrigin("handover", ENTRY)
+        )
         return stored.digest
 
     def _read_passages(self, reading: DocumentMaterial) -> AsyncIterator[SpanText]:
         items = reading.branch.items_in_span(reading.plan.span)
-        return read_span_texts(reading.branch, items, self.cache, dated=STRATEGIES[reading.plan.kind].dated)
+        return read_span_texts(
+            reading.branch, items, self.cache, dated=STRATEGIES[reading.plan.kind].dated
+        )
 
     async def _read_texts_of_folds(self, reading: DocumentMaterial) -> list[DetailSource]:
         """Return folds that the span shows, names of tools, and what stands beside the messages."""
@@ -280,10 +346,19 @@ class FoldDocumentWriter:
         if fold.entries[0] not in read:
             return None
         texts = (read[entry].decode("utf-8", "replace") for entry in fold.entries if entry in read)
-        return [detail for text in texts for detail in await asyncio.to_thread(parse_details_entry, text)]
+        return [
+            detail
+            for text in texts
+            for detail in await asyncio.to_thread(parse_details_entry, text)
+        ]
 
     def _build_document_fold(
-        self, reading: DocumentMaterial, making: DocumentPlan, made: FoldDocument, model: str, seconds: float
+        self,
+        reading: DocumentMaterial,
+        making: DocumentPlan,
+        made: FoldDocument,
+        model: str,
+        seconds: float,
     ) -> facts.Folded:
         plan = reading.plan
         return facts.Folded(
@@ -310,31 +385,49 @@ class FoldDocumentWriter:
         by_main = STRATEGIES[reading.plan.kind].main_writes(reading.situation, reading.plan.span)
         if main is not None and by_main and not reading.plan.panic:
             yield WritingAttempt(
-                f"{main.model_name}, using this conversation's context", main, facts.ModelRole.MAIN, "prefix"
+                f"{main.model_name}, using this conversation's context",
+                main,
+                facts.ModelRole.MAIN,
+                "prefix",
             )
         quick, role = fast or main, facts.ModelRole.FAST if fast else facts.ModelRole.MAIN
         whole = [(quick, role, ", with the text in one part")]
         if long is not None and (quick is None or long.model_name != quick.model_name):
             whole.append((long, facts.ModelRole.LONG, ", using its large context window"))
         for client, of_role, how in whole:
-            if client is not None and reading.shown <= self._material_room_tokens(reading.situation, of_role):
+            if client is not None and reading.shown <= self._material_room_tokens(
+                reading.situation, of_role
+            ):
                 yield WritingAttempt(f"{client.model_name}{how}", client, of_role, "transcript")
         if quick is not None:
-            yield WritingAttempt(f"{quick.model_name}, with the text in several parts", quick, role, "pieces")
+            yield WritingAttempt(
+                f"{quick.model_name}, with the text in several parts", quick, role, "pieces"
+            )
         if main is not None and quick is not None and main.model_name != quick.model_name:
-            fits = reading.shown <= self._material_room_tokens(reading.situation, facts.ModelRole.MAIN)
+            fits = reading.shown <= self._material_room_tokens(
+                reading.situation, facts.ModelRole.MAIN
+            )
             way, how = ("transcript", "one part") if fits else ("pieces", "several parts")
-            yield WritingAttempt(f"{main.model_name}, with the text in {how}", main, facts.ModelRole.MAIN, way)
+            yield WritingAttempt(
+                f"{main.model_name}, with the text in {how}", main, facts.ModelRole.MAIN, way
+            )
 
     async def _ask_and_rewrite_once_if_unsupported(
-        self, rung: WritingAttempt, reading: DocumentMaterial, known: SourceTexts, asking: ModelInquiry, seconds: float
+        self,
+        rung: WritingAttempt,
+        reading: DocumentMaterial,
+        known: SourceTexts,
+        asking: ModelInquiry,
+        seconds: float,
     ) -> tuple[str, int]:
         """Return the text, and the number of unsupported claims in its first version."""
         limit, tail = self._document_limit_tokens(reading), reading.situation.policy.tail_steps
         question = STRATEGIES[reading.plan.kind].question(reading.plan, limit, tail)
         files = await read_undone_files(reading.situation.state, self.cache)
         if undone := files.describe_undos(files.made):
-            question += f"\n{undone} What was undone is not done: do not report it as completed work."
+            question += (
+                f"\n{undone} What was undone is not done: do not report it as completed work."
+            )
         text = await self._ask_attempt_for_text(rung, reading, question, asking, seconds)
         if reading.plan.panic or not STRATEGIES[reading.plan.kind].sections:
             return text, 0
@@ -351,18 +444,31 @@ class FoldDocumentWriter:
         return text, len(claims)
 
     async def _ask_attempt_for_text(
-        self, rung: WritingAttempt, reading: DocumentMaterial, question: str, asking: ModelInquiry, seconds: float
+        self,
+        rung: WritingAttempt,
+        reading: DocumentMaterial,
+        question: str,
+        asking: ModelInquiry,
+        seconds: float,
     ) -> str:
-        answer = min(_answer_limit_tokens(reading.situation, rung.role), self._document_limit_tokens(reading) * 3 // 2)
+        answer = min(
+            _answer_limit_tokens(reading.situation, rung.role),
+            self._document_limit_tokens(reading) * 3 // 2,
+        )
         purpose = facts.Purpose(reading.plan.kind.value)
         room = self._material_room_tokens(reading.situation, rung.role)
         if rung.way == "prefix":
             # A connected agent's model gets the question as the agent's next message.
             view = View(()) if getattr(rung.client, "has_own_history", False) else reading.view
-            sent = request_building.build_request(view, await self.contents.read_view_contents(view))
+            sent = request_building.build_request(
+                view, await self.contents.read_view_contents(view)
+            )
             request = append_question(sent, question, purpose, answer)
             text = _require_text(await asking.ask_for_text(rung.client, request, seconds))
-            if not handover.has_handover_heading(text) and self.tokens.count_tokens(text) < LEAST_DOCUMENT_TOKENS:
+            if (
+                not handover.has_handover_heading(text)
+                and self.tokens.count_tokens(text) < LEAST_DOCUMENT_TOKENS
+            ):
                 # Instead of a summary, the model wrote the next message of the conversation.
                 raise ModelFailed("The model's reply was not a handover document.")
             return text
@@ -376,10 +482,14 @@ class FoldDocumentWriter:
             return text if count <= limit else text[: len(text) * limit // count]
 
         note, passages = PART_NOTE if rung.way == "pieces" else "", self._read_passages(reading)
-        texts = await _ask_several_at_once(ask_about, note, _split_and_join_passages(passages, room))
+        texts = await _ask_several_at_once(
+            ask_about, note, _split_and_join_passages(passages, room)
+        )
         while len(texts) > 1:  # Two of them always fit, so each round leaves fewer.
             passages = self._build_passages(texts)
-            texts = await _ask_several_at_once(ask_about, MERGE_NOTE, _split_and_join_passages(passages, room))
+            texts = await _ask_several_at_once(
+                ask_about, MERGE_NOTE, _split_and_join_passages(passages, room)
+            )
         return "".join(texts)
 
     async def _build_passages(self, texts: Sequence[str]) -> AsyncIterator[SpanText]:
@@ -387,20 +497,36 @@ class FoldDocumentWriter:
             yield SpanText(text, self.tokens.count_tokens(text))
 
     async def _build_document(
-        self, rung: WritingAttempt, making: DocumentPlan, text: str, answer: int, asking: ModelInquiry, seconds: float
+        self,
+        rung: WritingAttempt,
+        making: DocumentPlan,
+        text: str,
+        answer: int,
+        asking: ModelInquiry,
+        seconds: float,
     ) -> FoldDocument:
-        """Build the document. Missing sections are requested once, and otherwise filled from details."""
+        """Build the document. Missing sections are requested once, and otherwise filled
+        from details.
+        """
         if not STRATEGIES[making.plan.kind].sections:
             return await asyncio.to_thread(build_fold_document, making, {"": text}, self.tokens)
         found = handover.split_handover_sections(text)
         if lacking := handover.find_missing_sections(found):
-            question, purpose = handover.missing_sections_question(lacking), facts.Purpose(making.plan.kind.value)
+            question, purpose = (
+                handover.missing_sections_question(lacking),
+                facts.Purpose(making.plan.kind.value),
+            )
             request = build_material_request(text, question, purpose, answer)
             try:
-                more = handover.split_handover_sections(await asking.ask_for_text(rung.client, request, seconds))
+                more = handover.split_handover_sections(
+                    await asking.ask_for_text(rung.client, request, seconds)
+                )
             except ModelFailed:
                 more = {}
-            found = {**found, **{name: said for name, said in more.items() if name in lacking and said}}
+            found = {
+                **found,
+                **{name: said for name, said in more.items() if name in lacking and said},
+            }
         return await asyncio.to_thread(build_fold_document, making, found, self.tokens)
 
     def _material_room_tokens(self, situation: FoldSituation, role: facts.ModelRole) -> int:
@@ -437,8 +563,12 @@ def _collect_with_pauses(
 def _merge_and_split_details(
     before: Sequence[Detail], collecting: DetailCollector, todo: Sequence[tuple[str, str]]
 ) -> tuple[list[Detail], list[Detail]]:
-    """Merge all details. Return apart from them the names that the model never saw. Slow, so to be run in a thread."""
-    found = conversation_details.merge_details_and_replace_todos(before, collecting.finish_collecting(), todo)
+    """Merge all details. Return apart from them the names that the model never saw.
+    Slow, so to be run in a thread.
+    """
+    found = conversation_details.merge_details_and_replace_todos(
+        before, collecting.finish_collecting(), todo
+    )
     known = {each.text for each in found if each.kind != UNSEEN}
     unseen = [each for each in found if each.kind == UNSEEN and each.text not in known]
     return [each for each in found if each.kind != UNSEEN], unseen
@@ -447,7 +577,9 @@ def _merge_and_split_details(
 def _without_undone_work(found: Sequence[Detail], files: UndoneFiles) -> list[Detail]:
     """Leave out files that were written and undone since, and say what is undone now."""
     kept = [each for each in found if not (each.kind == "written" and files.is_undone(each.text))]
-    kept = [each for each in kept if not each.text.startswith(UNDID)]  # What an earlier document said of it.
+    kept = [
+        each for each in kept if not each.text.startswith(UNDID)
+    ]  # What an earlier document said of it.
     undone = files.describe_undos(files.made)
     return sort_details([*kept, Detail("decision", undone, files.last_seq)] if undone else kept)
 
@@ -478,7 +610,9 @@ async def _ask_several_at_once(
     texts, failed = list[str](), list[ModelFailed]()
 
     async def ask_about(held: Sequence[str]) -> None:
-        for answer in await asyncio.gather(*(ask(note + piece) for piece in held), return_exceptions=True):
+        for answer in await asyncio.gather(
+            *(ask(note + piece) for piece in held), return_exceptions=True
+        ):
             if isinstance(answer, ModelFailed):
                 failed.append(answer)
             elif isinstance(answer, BaseException):
@@ -497,7 +631,9 @@ async def _ask_several_at_once(
     return texts
 
 
-async def _split_and_join_passages(passages: AsyncIterator[SpanText], most_tokens: int) -> AsyncIterator[str]:
+async def _split_and_join_passages(
+    passages: AsyncIterator[SpanText], most_tokens: int
+) -> AsyncIterator[str]:
     """Yield the transcript in pieces of up to `most_tokens`, split between messages if possible."""
     held: list[str] = []
     left = most_tokens
@@ -519,14 +655,18 @@ def _split_passage(passage: SpanText, most_tokens: int) -> Iterator[SpanText]:
         return
     size = -(-len(passage.text) // count)
     for start in range(0, len(passage.text), size):
-        yield replace(passage, text=passage.text[start : start + size], tokens=passage.tokens // count)
+        yield replace(
+            passage, text=passage.text[start : start + size], tokens=passage.tokens // count
+        )
 
 
 HEADER = "Details kept by Helix Desktop: kind [seq] text"
 
 
 def format_details_entry(found: Iterable[Detail], index: Digest | None = None) -> str:
-    """Format details as lines, critical ones first and names last, and note what is left out or in another entry."""
+    """Format details as lines, critical ones first and names last, and note what is
+    left out or in another entry.
+    """
     lines, size, left_out = [HEADER], len(HEADER), 0
     for count, line in _format_lines_with_detail_counts(sort_details(found)):
         size += len(line) + 1
@@ -537,7 +677,9 @@ def format_details_entry(found: Iterable[Detail], index: Digest | None = None) -
     if left_out:
         lines[0] += f"; {left_out:,} names are left out, and found by search_cached_content"
     if index is not None:
-        lines[0] += f'; names in outputs that were seen as excerpts: recall_cached_content("{index.hex}")'
+        lines[0] += (
+            f'; names in outputs that were seen as excerpts: recall_cached_content("{index.hex}")'
+        )
     return "\n".join(lines) + "\n"
 
 
@@ -566,9 +708,14 @@ def parse_details_entry(text: str) -> list[Detail]:
     for line in lines:
         match = _LINE.fullmatch(line)
         if match and match.group(1)[:-1] in WORDS and match.group(1).endswith("s"):
-            found += [Detail(match.group(1)[:-1], word, int(match.group(2))) for word in match.group(5).split(" ")]
+            found += [
+                Detail(match.group(1)[:-1], word, int(match.group(2)))
+                for word in match.group(5).split(" ")
+            ]
         elif match and match.group(1) in KINDS:
             more = [next(lines, "") for _ in range(int(match.group(4) or 0))]
             said = "\n".join([match.group(5), *more])
-            found.append(Detail(match.group(1), said, int(match.group(2)), int(match.group(3) or 1)))
+            found.append(
+                Detail(match.group(1), said, int(match.group(2)), int(match.group(3) or 1))
+            )
     return found

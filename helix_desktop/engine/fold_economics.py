@@ -1,16 +1,19 @@
-"""Decides when saving context pays: clearing old parts, and handing over. Plain functions of numbers.
+"""Decides when saving context pays: clearing old parts, and handing over. Plain
+functions of numbers.
 
-All prices and costs are in fresh input tokens: a cost of 12,000 is what 12,000 uncached input tokens
-cost. Callers turn shares of the window into tokens.
+All prices and costs are in fresh input tokens: a cost of 12,000 is what 12,000 uncached
+input tokens cost. Callers turn shares of the window into tokens.
 
-A provider's cache makes a carried token cheap (`read`) and a rewritten one dear (`write`). So a fold
-costs one rewrite now and makes every later step cheaper, as buying ends a rent. If the context grows
-steadily, the best moment is when the rent paid equals the price. Nobody knows how long a session will
-go on, so as many steps are expected as there were, and a fold must pay for itself within half of them.
+A provider's cache makes a carried token cheap (`read`) and a rewritten one dear
+(`write`). So a fold costs one rewrite now and makes every later step cheaper, as buying
+ends a rent. If the context grows steadily, the best moment is when the rent paid equals
+the price. Nobody knows how long a session will go on, so as many steps are expected as
+there were, and a fold must pay for itself within half of them.
 
-Recalls cost, too (`FoldExperience`): each reads the whole context again. They are deducted from what
-folds save, and once they cost as much, nothing is folded for gain. So many small or often used parts
-stay, and what the agent wrote itself stays until a handover.
+Recalls cost, too (`FoldExperience`): each reads the whole context again. They are
+deducted from what folds save, and once they cost as much, nothing is folded for gain.
+So many small or often used parts stay, and what the agent wrote itself stays until a
+handover.
 
 `resources/help/savings.md` has the figures. `python -m tests.benchmarks.policies --traces DIR`
 measures them, beside other systems' policies and with four price tables.
@@ -23,17 +26,27 @@ from typing import NamedTuple
 from helix_desktop.engine.facts import ModelSet
 from helix_desktop.fast_dataclass import dataclass
 
-UNKNOWN_READ, UNKNOWN_WRITE, UNKNOWN_OUTPUT = 0.1, 1.0, 5.0  # Assumed without prices, by the input price.
+UNKNOWN_READ, UNKNOWN_WRITE, UNKNOWN_OUTPUT = (
+    0.1,
+    1.0,
+    5.0,
+)  # Assumed without prices, by the input price.
 LEAST_SAVING = 4_000  # Clearing fewer tokens never pays for caching what follows again.
-COLD_SHARE = 1 / 3  # While the provider's cache is cold, a clearing must free this share of the context.
+COLD_SHARE = (
+    1 / 3
+)  # While the provider's cache is cold, a clearing must free this share of the context.
 QUESTION_TOKENS = 300  # The request for a summary makes the context this many tokens longer.
 PAYBACK_SHARE = 0.5  # A fold must repay its cost within this share of the steps so far.
-# The expected cost of recalls as a share of savings, and how many saved tokens' worth of evidence it has.
+# The expected cost of recalls as a share of savings, and how many saved tokens' worth
+# of evidence it has.
 RECALLS_EXPECTED, EXPECTED_WEIGHT = 0.3, 20_000
 RETURN_SHARE = 0.5  # This share of conversations is expected to continue after a long pause.
-# The longer a pause has lasted, the longer it will last: fitted to 3,218 pauses of Claude Code's users (issue 94177).
+# The longer a pause has lasted, the longer it will last: fitted to 3,218 pauses of
+# Claude Code's users (issue 94177).
 RETURN_SLOPE, USUAL_PAUSES = 0.7, 4  # The usual chance counts as much as this many observed pauses.
-RECALLS_OF_HANDOVER = 10  # A handover leads to about this many recalls. Each reads the system prompt again.
+RECALLS_OF_HANDOVER = (
+    10  # A handover leads to about this many recalls. Each reads the system prompt again.
+)
 USUAL_SETTINGS_TOKENS = 1_900  # System prompt and tools of this size are part of the shares above.
 RECALLED_TOKENS = 600  # The expected number of tokens in a recalled text.
 
@@ -48,15 +61,20 @@ class RelativePrices:
 
 
 def relative_prices(chosen: ModelSet | None) -> RelativePrices:
-    """Return a model's prices, as every bill is computed. So that no bill is too low, an unknown price (0) of cached
-    tokens counts as that of input, one of output as five times that. Without an input price, all are the usual ones.
+    """Return a model's prices, as every bill is computed. So that no bill is too low,
+    an unknown price (0) of cached tokens counts as that of input, one of output as five
+    times that. Without an input price, all are the usual ones.
     """
     if chosen is None or chosen.price_input <= 0:
         return RelativePrices()
     return RelativePrices(
         read=chosen.price_cache_read / chosen.price_input if chosen.price_cache_read > 0 else 1.0,
-        write=chosen.price_cache_write / chosen.price_input if chosen.price_cache_write > 0 else UNKNOWN_WRITE,
-        output=chosen.price_output / chosen.price_input if chosen.price_output > 0 else UNKNOWN_OUTPUT,
+        write=chosen.price_cache_write / chosen.price_input
+        if chosen.price_cache_write > 0
+        else UNKNOWN_WRITE,
+        output=chosen.price_output / chosen.price_input
+        if chosen.price_output > 0
+        else UNKNOWN_OUTPUT,
     )
 
 
@@ -64,7 +82,9 @@ def relative_prices(chosen: ModelSet | None) -> RelativePrices:
 
 
 class ClearablePart(NamedTuple):
-    """One part of the view. `frees`: the tokens that a marker in its place would save, or 0 if the part must stay."""
+    """One part of the view. `frees`: the tokens that a marker in its place would save,
+    or 0 if the part must stay.
+    """
 
     tokens: int
     frees: int = 0
@@ -72,7 +92,9 @@ class ClearablePart(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FoldExperience:
-    """`recalled`: cost of recalls as a share of savings. `recall`: cost of the next one. `steps`: number so far."""
+    """`recalled`: cost of recalls as a share of savings. `recall`: cost of the next
+    one. `steps`: number so far.
+    """
 
     recalled: float = 0.0
     steps: float = math.inf
@@ -99,12 +121,17 @@ def recall_cost(context: int, calls: int, price: RelativePrices) -> float:
 
 
 def clearing_threshold(
-    rest: float, growth: float, price: RelativePrices, cold: float = 0.0, seen: FoldExperience = NO_EXPERIENCE
+    rest: float,
+    growth: float,
+    price: RelativePrices,
+    cold: float = 0.0,
+    seen: FoldExperience = NO_EXPERIENCE,
 ) -> float:
     """Return how many tokens a clearing must free to pay for itself.
 
-    `rest`: tokens that stay after the first cleared part and must be cached again. `growth`: clearable tokens
-    added per step. `cold`: the chance that the provider's cache has expired at the next request.
+    `rest`: tokens that stay after the first cleared part and must be cached again.
+    `growth`: clearable tokens added per step. `cold`: the chance that the provider's
+    cache has expired at the next request.
     """
     rent_per_token = (price.read * (1 - cold) + price.write * cold) * seen.net_share
     rewrite = (price.write - price.read) * (1 - cold)
@@ -114,7 +141,9 @@ def clearing_threshold(
         return math.inf if seen.net_share <= 0 else LEAST_SAVING
     # The tokens that must be freed to repay rewriting and one recall within half as many steps as
     # so far. Without this limit, short conversations would pay for savings they never get.
-    certain = (rewrite * max(0.0, rest) + seen.recall) / (rent_per_token * PAYBACK_SHARE * seen.steps)
+    certain = (rewrite * max(0.0, rest) + seen.recall) / (
+        rent_per_token * PAYBACK_SHARE * seen.steps
+    )
     return max(certain, math.sqrt(2 * rewrite * max(0.0, rest) * growth / rent_per_token))
 
 
@@ -163,22 +192,33 @@ def carrying_cost(tokens: int, price: RelativePrices) -> float:
 
 
 def handover_cost(
-    plan: HandoverPlan, price: RelativePrices, writer: RelativePrices | None = None, *, scale: float = 1.0
+    plan: HandoverPlan,
+    price: RelativePrices,
+    writer: RelativePrices | None = None,
+    *,
+    scale: float = 1.0,
 ) -> float:
     """Return what a handover now would cost.
 
-    Without `writer`, the main model reads its cached prefix. A writer reads everything uncached at its own
-    prices, whose input costs `scale` times ours. Then the document and what stays must be cached.
+    Without `writer`, the main model reads its cached prefix. A writer reads everything
+    uncached at its own prices, whose input costs `scale` times ours. Then the document
+    and what stays must be cached.
     """
     if writer is None:
-        writing = price.read * plan.context + price.write * QUESTION_TOKENS + price.output * plan.summary
+        writing = (
+            price.read * plan.context + price.write * QUESTION_TOKENS + price.output * plan.summary
+        )
     else:
         writing = scale * (plan.context + QUESTION_TOKENS + writer.output * plan.summary)
     return writing + price.write * (plan.summary + plan.stays)
 
 
-def handover_pays(rent_paid: float, saved_per_step: float, cost: float, seen: FoldExperience = NO_EXPERIENCE) -> bool:
-    """Whether carrying the messages has cost as much as a handover, which will be repaid in time."""
+def handover_pays(
+    rent_paid: float, saved_per_step: float, cost: float, seen: FoldExperience = NO_EXPERIENCE
+) -> bool:
+    """Whether carrying the messages has cost as much as a handover, which will be
+    repaid in time.
+    """
     return seen.net_share * min(rent_paid, saved_per_step * PAYBACK_SHARE * seen.steps) >= cost
 
 
@@ -204,14 +244,19 @@ def least_context_for_handover(window: int, tokens: int, share: float) -> float:
 
 
 ASKING_TOKENS = 150  # The tokens that an agent writes to recall something.
-CARRIED_STEPS = 20  # A recalled text is expected to stay in the context for at most this many steps.
+CARRIED_STEPS = (
+    20  # A recalled text is expected to stay in the context for at most this many steps.
+)
 
 
-def most_tokens_of_whole_entry(context: int, steps: int, price: RelativePrices, least: int, most: int) -> int:
+def most_tokens_of_whole_entry(
+    context: int, steps: int, price: RelativePrices, least: int, most: int
+) -> int:
     """Return up to how many tokens a recalled entry is returned whole.
 
-    What follows a first page of `least` tokens is needed half of the time. If it comes at once, it is cached
-    and carried even if not needed; if not, another request reads the whole `context` again.
+    What follows a first page of `least` tokens is needed half of the time. If it comes
+    at once, it is cached and carried even if not needed; if not, another request reads
+    the whole `context` again.
     """
     another_request = price.read * context + price.output * ASKING_TOKENS
     each_token = price.write + price.read * min(steps, CARRIED_STEPS)

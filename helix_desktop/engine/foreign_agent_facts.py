@@ -36,7 +36,9 @@ class AgentOutput:
 
 @dataclass(eq=False)
 class AgentFollower:
-    """Records an agent. `waiting` wraps waits that delay it, so that a replay measures them; `stored` is told of each output."""
+    """Records an agent. `waiting` wraps waits that delay it, so that a replay measures
+    them; `stored` is told of each output.
+    """
 
     conversation: Conversation
     folding: ConversationFolding
@@ -44,16 +46,25 @@ class AgentFollower:
     tokens: TokenCounter
     waiting: Callable[[Awaitable[Any]], Awaitable[Any]] = lambda work: work
     stored: Callable[[facts.Stored, str], object] = lambda _stored, _text: None
-    # The name and arguments of each call that returned content seen before, with the content's hash.
+    # The name and arguments of each call that returned content seen before, with the
+    # content's hash.
     _reads: set[tuple[str, str, bytes]] = field(default_factory=set, init=False)
     repeats: int = field(default=0, init=False)  # How many outputs were equal to an earlier one.
 
     def follower_for_draft(self, draft: ConversationDraft) -> "AgentFollower":
-        other = AgentFollower(draft, self.folding.folding_for_draft(draft), self.cache, self.tokens, stored=self.stored)
+        other = AgentFollower(
+            draft,
+            self.folding.folding_for_draft(draft),
+            self.cache,
+            self.tokens,
+            stored=self.stored,
+        )
         other._reads = self._reads
         return other
 
-    async def record_user_message(self, parts: tuple[facts.UserPart, ...], *, steering: bool = False) -> None:
+    async def record_user_message(
+        self, parts: tuple[facts.UserPart, ...], *, steering: bool = False
+    ) -> None:
         """Record a user's message. It ends the last turn, unless sent while the agent worked."""
         if not steering:
             await self.end_agent_turn()
@@ -68,7 +79,9 @@ class AgentFollower:
             return False
         last = self.conversation.fact_at(branch.steps[-1])
         calls = isinstance(last, facts.ModelReplied) and last.stop is facts.Stop.CALLS
-        await self.conversation.append_facts(facts.TurnEnded(facts.TurnEnd.STOPPED if calls else facts.TurnEnd.DONE))
+        await self.conversation.append_facts(
+            facts.TurnEnded(facts.TurnEnd.STOPPED if calls else facts.TurnEnd.DONE)
+        )
         self.folding.start_folds_after_turn()
         return True
 
@@ -82,9 +95,13 @@ class AgentFollower:
         return self.conversation.current_view()
 
     async def record_reply(self, written: facts.ModelReplied, newest_seq: int) -> facts.Recorded:
-        """Record a reply, with the tokens of its parts. `newest_seq`: the newest fact in the view it answers."""
+        """Record a reply, with the tokens of its parts. `newest_seq`: the newest fact
+        in the view it answers.
+        """
         parts = tuple(self.with_token_count(part) for part in written.parts)
-        return (await self.conversation.append_facts(replace(written, parts=parts, saw=newest_seq)))[0]
+        return (
+            await self.conversation.append_facts(replace(written, parts=parts, saw=newest_seq))
+        )[0]
 
     async def record_outputs(self, outputs: Sequence[AgentOutput]) -> None:
         """Record outputs of the last reply's calls. Output without a call becomes a message."""
@@ -103,10 +120,16 @@ class AgentFollower:
             await self.record_user_message((facts.Text(STRAY + output.text),), steering=True)
 
     async def store_output(self, text: str, call: facts.ToolCall) -> facts.Stored:
-        content = text.encode("utf-8", "surrogatepass") if len(text) <= SLICE else _encode_in_slices(text)
-        return await self.cache.store_content(content, EntryOrigin(call.name, describe_call_as_source(call.arguments)))
+        content = (
+            text.encode("utf-8", "surrogatepass") if len(text) <= SLICE else _encode_in_slices(text)
+        )
+        return await self.cache.store_content(
+            content, EntryOrigin(call.name, describe_call_as_source(call.arguments))
+        )
 
-    async def _build_tool_result(self, output: AgentOutput, call: facts.ToolCall) -> facts.ToolReturned:
+    async def _build_tool_result(
+        self, output: AgentOutput, call: facts.ToolCall
+    ) -> facts.ToolReturned:
         stored = output.stored or await self.store_output(output.text, call)
         self.stored(stored, output.text)
         before = self._remember_read_and_find_earlier(call, stored.digest)

@@ -15,10 +15,17 @@ from html.entities import codepoint2name
 from itertools import groupby
 from typing import AnyStr, Generic, cast
 
-BACKSLASHES = 64  # The most backslashes in a row that are recognised, as in JSON nested six levels deep.
+BACKSLASHES = (
+    64  # The most backslashes in a row that are recognised, as in JSON nested six levels deep.
+)
 _LONGEST_ESCAPE = 48  # The most characters that escaping may turn a single character into.
 _CODECS = ("utf-8", "utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
-_LEGACY_ENCODINGS = ("latin-1", "cp1252", "gb18030", "shift_jis")  # Encodings tried only if the text is not ASCII.
+_LEGACY_ENCODINGS = (
+    "latin-1",
+    "cp1252",
+    "gb18030",
+    "shift_jis",
+)  # Encodings tried only if the text is not ASCII.
 _ENTITIES = {'"': ("quot",), "&": ("amp",), "<": ("lt",), ">": ("gt",), "'": ("apos",)}
 _NAMED = {"\n": "n", "\r": "r", "\t": "t", "\b": "b", "\f": "f"}
 _ESCAPE_SIGNS = ("\\u", "\\U", "\\x", "%", "&", "\0")  # Letters are escaped only with one of these.
@@ -30,23 +37,40 @@ class TextForms:
     """The forms of a text. `overlap`: bytes of a piece to search again with the next one."""
 
     def __init__(self, text: str) -> None:
-        self._spelled = [*dict.fromkeys([text, *(unicodedata.normalize(form, text) for form in ("NFC", "NFD"))])]
+        self._spelled = [
+            *dict.fromkeys([text, *(unicodedata.normalize(form, text) for form in ("NFC", "NFD"))])
+        ]
         self._text = [
-            _FormPattern(re.compile(_pattern_of_text(each, re.escape)), _SearchHint(each, re.escape), each)
+            _FormPattern(
+                re.compile(_pattern_of_text(each, re.escape)), _SearchHint(each, re.escape), each
+            )
             for each in self._spelled
         ]
         self._codecs = _CODECS if text.isascii() else _CODECS + _LEGACY_ENCODINGS
-        self._cores = tuple(dict.fromkeys(core for each in self._spelled for core in _encode_in_base64_and_hex(each)))
+        self._cores = tuple(
+            dict.fromkeys(
+                core for each in self._spelled for core in _encode_in_base64_and_hex(each)
+            )
+        )
         self._cores_bytes = tuple(core.encode() for core in self._cores)
-        self._core = re.compile("|".join(f"[\\w+/-]?{re.escape(core)}[\\w+/-]?=*" for core in self._cores))
+        self._core = re.compile(
+            "|".join(f"[\\w+/-]?{re.escape(core)}[\\w+/-]?=*" for core in self._cores)
+        )
         self.overlap = max(map(len, self._spelled)) * _LONGEST_ESCAPE * 4
 
     @cached_property
     def _byte_patterns(self) -> "list[_FormPattern[bytes]]":
-        return [form for each in self._spelled for codec in self._codecs if (form := _pattern_in_encoding(each, codec))]
+        return [
+            form
+            for each in self._spelled
+            for codec in self._codecs
+            if (form := _pattern_in_encoding(each, codec))
+        ]
 
     def occurs_in_text(self, text: str) -> bool:
-        return any(core in text for core in self._cores) or any(form.occurs_within(text) for form in self._text)
+        return any(core in text for core in self._cores) or any(
+            form.occurs_within(text) for form in self._text
+        )
 
     def occurs_in_bytes(self, content: bytes) -> bool:
         return any(core in content for core in self._cores_bytes) or any(
@@ -66,19 +90,27 @@ class _SearchHint(Generic[AnyStr]):
 
     def __init__(self, text: str, escape: Escape, codec: str = "") -> None:
         run = max(re.findall(r"\w+", text), key=len, default="")
-        codes: list[str] = [code for sign in dict.fromkeys(run) for code in _escape_beginnings(sign, escape)]
+        codes: list[str] = [
+            code for sign in dict.fromkeys(run) for code in _escape_beginnings(sign, escape)
+        ]
         spread = _nul_padding_pattern(escape, least=1).join(map(escape, run[:3]))
         pattern = f"(?:{'|'.join([escape(run), spread, *codes])})" if run else ""
-        self.found: re.Pattern[AnyStr] = re.compile(cast("AnyStr", pattern.encode("latin-1") if codec else pattern))
+        self.found: re.Pattern[AnyStr] = re.compile(
+            cast("AnyStr", pattern.encode("latin-1") if codec else pattern)
+        )
         self.always = not run
         signs = [run, *_ESCAPE_SIGNS] if codec in {"", "utf-8"} else [run, "\\", "%", "&"]
-        self.signs: list[AnyStr] = [cast("AnyStr", sign.encode(codec) if codec else sign) for sign in signs]
+        self.signs: list[AnyStr] = [
+            cast("AnyStr", sign.encode(codec) if codec else sign) for sign in signs
+        ]
 
 
 class _FormPattern(Generic[AnyStr]):
     """The pattern for text, or for the bytes of one encoding."""
 
-    def __init__(self, pattern: re.Pattern[AnyStr], hint: _SearchHint[AnyStr], text: str, width: int = 1) -> None:
+    def __init__(
+        self, pattern: re.Pattern[AnyStr], hint: _SearchHint[AnyStr], text: str, width: int = 1
+    ) -> None:
         self.pattern: re.Pattern[AnyStr] = pattern
         self._hint: _SearchHint[AnyStr] = hint
         self._around = len(text) * _LONGEST_ESCAPE * width
@@ -115,7 +147,11 @@ def _pattern_of_text(text: str, escape: Escape) -> str:
     """Match each character in all its forms, and all escapes before the text."""
     runs = [(sign, len(list(same))) for sign, same in groupby(text)]
     signs = [each for sign, times in runs for each in _patterns_of_character(sign, times, escape)]
-    before = f"{_single_backslash_pattern(escape)}{{0,{BACKSLASHES}}}" if text[:1] in 'bfnrtuxU"/' else ""
+    before = (
+        f"{_single_backslash_pattern(escape)}{{0,{BACKSLASHES}}}"
+        if text[:1] in 'bfnrtuxU"/'
+        else ""
+    )
     return before + _nul_padding_pattern(escape).join(signs)
 
 
@@ -130,9 +166,13 @@ def _patterns_of_character(sign: str, times: int, escape: Escape) -> list[str]:
         run = f"{_single_backslash_pattern(escape)}{{{times},{times * BACKSLASHES}}}"
         return [f"(?:{run}|(?:{'|'.join(_escapes_of_character(sign, escape))}){{{times}}})"]
     plain = (
-        [escape(sign)] if sign.isalnum() else [f"{_single_backslash_pattern(escape)}{{0,{BACKSLASHES}}}{escape(sign)}"]
+        [escape(sign)]
+        if sign.isalnum()
+        else [f"{_single_backslash_pattern(escape)}{{0,{BACKSLASHES}}}{escape(sign)}"]
     )
-    return [f"(?:{'|'.join([*_quote_escapes(sign, escape), *plain, *_escapes_of_character(sign, escape)])})"] * times
+    return [
+        f"(?:{'|'.join([*_quote_escapes(sign, escape), *plain, *_escapes_of_character(sign, escape)])})"
+    ] * times
 
 
 def _backslashes_pattern(escape: Escape) -> str:
@@ -175,7 +215,9 @@ def _escape_beginnings(sign: str, escape: Escape) -> Iterator[str]:
 
 def _utf16_escapes(sign: str, escape: Escape) -> list[str]:
     raw = sign.encode("utf-16-be", "surrogatepass").hex()
-    return [f"{escape('u')}{_hex_pattern(raw[at : at + 4], escape)}" for at in range(0, len(raw), 4)]
+    return [
+        f"{escape('u')}{_hex_pattern(raw[at : at + 4], escape)}" for at in range(0, len(raw), 4)
+    ]
 
 
 def _numeric_escapes(sign: str, escape: Escape) -> Iterator[str]:
@@ -188,7 +230,10 @@ def _numeric_escapes(sign: str, escape: Escape) -> Iterator[str]:
 
 def _percent_escapes(sign: str, escape: Escape) -> list[str]:
     raw = sign.encode("utf-8", "replace")
-    return [f"{escape('%')}(?:{escape('25')}){{0,4}}{_hex_pattern(f'{byte:02x}', escape)}" for byte in raw]
+    return [
+        f"{escape('%')}(?:{escape('25')}){{0,4}}{_hex_pattern(f'{byte:02x}', escape)}"
+        for byte in raw
+    ]
 
 
 def _html_entities(sign: str, escape: Escape) -> Iterator[str]:
@@ -202,7 +247,8 @@ def _html_entities(sign: str, escape: Escape) -> Iterator[str]:
 def _hex_pattern(digits: str, escape: Escape) -> str:
     """Match hexadecimal digits in either case."""
     return "".join(
-        f"(?:{escape(digit)}|{escape(digit.upper())})" if digit.isalpha() else escape(digit) for digit in digits
+        f"(?:{escape(digit)}|{escape(digit.upper())})" if digit.isalpha() else escape(digit)
+        for digit in digits
     )
 
 
@@ -215,4 +261,8 @@ def _encode_in_base64_and_hex(text: str) -> Iterator[str]:
             whole = base64.b64encode(b"\0" * offset + raw).decode().rstrip("=")
             core = whole[(offset * 8 + 5) // 6 : (offset + len(raw)) * 8 // 6]
             if len(core) >= _SHORTEST_CORE:
-                yield from (core, core.replace("+", "-").replace("/", "_"), core.replace("/", "\\/"))
+                yield from (
+                    core,
+                    core.replace("+", "-").replace("/", "_"),
+                    core.replace("/", "\\/"),
+                )

@@ -16,14 +16,18 @@ from helix_desktop.engine.stated_rules_and_decisions import read_message_pattern
 
 LONGEST_LINE = 1_000  # Lines of more characters than this continue on the next displayed line.
 GOES_ON = "⟨…⟩"
-_MARKED_SPACE = "⟨0020⟩"  # Shown for a space at the very end of a line, where it would go unnoticed.
+_MARKED_SPACE = (
+    "⟨0020⟩"  # Shown for a space at the very end of a line, where it would go unnoticed.
+)
 # This invisible mark keeps text in order after right-to-left words.
 # If a value itself contains this mark, the mark is shown as a code.
 _APART = "\u200e"
 _SPECIAL = re.compile(r"[^\n\t\x20-\x7e]")
 _WORDS = re.compile(r"([^\W_]+)")
 _MARK = re.compile(rf"{_APART}|→(?=\t)|⟨(?:. )?([0-9A-F]{{4,6}})⟩")
-_RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]+")
+_RIGHT_TO_LEFT = re.compile(
+    "[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]+"
+)
 
 # Characters that can pass for a sign used in commands, for one another or for one of our own marks.
 # Their Unicode decompositions do not show the similarity.
@@ -36,7 +40,9 @@ _LOOKS_LATIN = frozenset(read_message_patterns()["looks_latin"])
 # Alphabets rarely used in file names, with many letters that look Latin.
 _RARE = frozenset(read_message_patterns()["rare_alphabets"].split())
 _MOST_CARRIED = 8  # With more combining marks on one letter, the text below becomes unreadable.
-_BLANK = frozenset("\u2800\u3164\uffa0\u115f\u1160\u17b4\u17b5\U0001d159\u034f\u180b\u180c\u180d\u180f")
+_BLANK = frozenset(
+    "\u2800\u3164\uffa0\u115f\u1160\u17b4\u17b5\U0001d159\u034f\u180b\u180c\u180d\u180f"
+)
 
 
 def mark_text(text: str) -> str:
@@ -49,7 +55,9 @@ def marked_lines(text: str) -> Iterator[str]:
     while start <= len(text):
         end = text.find("\n", start)
         end = len(text) if end < 0 else end
-        line = _mark_trailing_space(_mark_suspect_characters_of_line(text[start:end])).replace("\t", "→\t")
+        line = _mark_trailing_space(_mark_suspect_characters_of_line(text[start:end])).replace(
+            "\t", "→\t"
+        )
         yield from map(_keep_left_to_right, _break_long_line(line))
         start = end + 1
 
@@ -57,7 +65,9 @@ def marked_lines(text: str) -> Iterator[str]:
 def mark_on_one_line(text: str) -> str:
     """Return the text on one line, with line ends and tabs marked."""
     line = _mark_trailing_space(_mark_suspect_characters_of_line(text))
-    return _keep_left_to_right(line.replace("\n", _mark_of_char("\n")).replace("\t", _mark_of_char("\t")))
+    return _keep_left_to_right(
+        line.replace("\n", _mark_of_char("\n")).replace("\t", _mark_of_char("\t"))
+    )
 
 
 def count_marked_characters(text: str) -> int:
@@ -109,7 +119,9 @@ def _mark_word(word: str, text: str, at: int) -> str:
     mixed = any(sign.isascii() for sign in word)
     alike = all(sign in _LOOKS_LATIN for sign in word)
     return "".join(
-        _mark_of_char(sign) if alike or (mixed and _is_other_alphabet(sign)) else _mark_char_at(text, at + number)
+        _mark_of_char(sign)
+        if alike or (mixed and _is_other_alphabet(sign))
+        else _mark_char_at(text, at + number)
         for number, sign in enumerate(word)
     )
 
@@ -123,7 +135,11 @@ def _mark_suspect_characters(piece: str, text: str, at: int) -> str:
 def _mark_char_at(text: str, at: int) -> str:
     sign = text[at]
     if not _is_suspect(sign) or (_is_wide(sign) and _is_beside_cjk(text, at)):
-        return _mark_of_char(sign) if _is_combining(sign) and not _is_usual_combination(text, at) else sign
+        return (
+            _mark_of_char(sign)
+            if _is_combining(sign) and not _is_usual_combination(text, at)
+            else sign
+        )
     return _mark_of_char(sign)
 
 
@@ -143,7 +159,12 @@ def _is_suspect(sign: str) -> bool:
     """Whether a character is hidden or looks like another, wherever it appears."""
     if sign in "\n\t" or " " <= sign <= "~":
         return False
-    if _is_invisible(sign) or sign in _ALIKE or sign in _ALIKE_ALONE or unicodedata.normalize("NFC", sign) != sign:
+    if (
+        _is_invisible(sign)
+        or sign in _ALIKE
+        or sign in _ALIKE_ALONE
+        or unicodedata.normalize("NFC", sign) != sign
+    ):
         return True
     if "\u0250" <= sign <= "\u02ff" or "\u1d00" <= sign <= "\u1dbf" or _script_of(sign) in _RARE:
         return True
@@ -154,7 +175,9 @@ def _is_suspect(sign: str) -> bool:
 
 def _is_invisible(sign: str) -> bool:
     """Whether a character is not visible, such as a control character or an unusual space."""
-    invisible = "\ufe00" <= sign <= "\ufe0f" or "\U000e0000" <= sign <= "\U000e0fff" or sign in _BLANK
+    invisible = (
+        "\ufe00" <= sign <= "\ufe0f" or "\U000e0000" <= sign <= "\U000e0fff" or sign in _BLANK
+    )
     return invisible or (sign != " " and not sign.isprintable())
 
 
@@ -178,7 +201,9 @@ def _is_wide(sign: str) -> bool:
 
 def _is_beside_cjk(text: str, at: int) -> bool:
     around = text[max(0, at - 1) : at] + text[at + 1 : at + 2]
-    return any(unicodedata.east_asian_width(sign) == "W" and sign not in _ALIKE_ALONE for sign in around)
+    return any(
+        unicodedata.east_asian_width(sign) == "W" and sign not in _ALIKE_ALONE for sign in around
+    )
 
 
 def _is_combining(sign: str) -> bool:

@@ -1,9 +1,10 @@
 """Scores how likely a summary's sentence states an order that nobody gave.
 
-The score adds weights of the sentence's words, of how it states an order (`resources/rule_words.json`),
-and of how much of it a user said. The weights in `resources/order_weights.json` are fitted to
-sentences whose truth is known (`tests/benchmarks/fit_order_weights.py`), as no rule by hand held for
-sentences that nobody had read.
+The score adds weights of the sentence's words, of how it states an order
+(`resources/rule_words.json`), and of how much of it a user said. The weights in
+`resources/order_weights.json` are fitted to sentences whose truth is known
+(`tests/benchmarks/fit_order_weights.py`), as no rule by hand held for sentences that
+nobody had read.
 """
 
 import math
@@ -24,18 +25,26 @@ _ATTRIBUTED, _ORDERED, _STATE = (
     compile_rule_words(kind, re.IGNORECASE) for kind in ("attributed", "ordered", "states")
 )
 _TERM = re.compile(r"[^\W\d_]+|\d+(?:[.,]\d+)*")
-_LIGHT = STOP_WORDS.union(read_rule_words("light"))  # Words that say little about what an order is about.
+_LIGHT = STOP_WORDS.union(
+    read_rule_words("light")
+)  # Words that say little about what an order is about.
 _SHORT_CODE = re.compile(r"(?!BE|DO|GO|IF|IN|IS|IT|NO|OF|ON|OR|TO|WE)[A-Z]{2}")
 _DIGIT, _STYLE_TERM = re.compile(r"\d"), re.compile(r"[a-zßà-ÿ]+(?:'[a-z]+)?|#")
 FIGURES_OF_WORDS = {
-    word: str(at * step) for kind, step in (("ones", 1), ("tens", 10)) for at, word in enumerate(read_rule_words(kind))
+    word: str(at * step)
+    for kind, step in (("ones", 1), ("tens", 10))
+    for at, word in enumerate(read_rule_words(kind))
 }
 
 
 class SaidWords:
-    """What users said and agreed to, reduced to the words of the sentences that are to be scored."""
+    """What users said and agreed to, reduced to the words of the sentences that are to
+    be scored.
+    """
 
-    def __init__(self, said: Iterable[str], agreed: Iterable[str], sentences: Iterable[str]) -> None:
+    def __init__(
+        self, said: Iterable[str], agreed: Iterable[str], sentences: Iterable[str]
+    ) -> None:
         self.wanted = {stem for one in sentences for stem in stems_of(one)}
         messages, replies = self._read_sentences(said), self._read_sentences(agreed)
         counts = Counter(stem for message in messages for one in message for stem in one)
@@ -46,28 +55,54 @@ class SaidWords:
         self._together = _join_neighbours([*messages, *replies])
 
     def _read_sentences(self, texts: Iterable[str]) -> list[list[frozenset[str]]]:
-        return [[frozenset(stems_of(one, every=True) & self.wanted) for one in split_sentences(text)] for text in texts]
+        return [
+            [frozenset(stems_of(one, every=True) & self.wanted) for one in split_sentences(text)]
+            for text in texts
+        ]
 
     def is_invented(self, sentence: str, known: set[str]) -> bool:
-        """Whether it probably states an order that nobody gave. `known`: the stems in any source."""
+        """Whether it probably states an order that nobody gave. `known`: the stems in
+        any source.
+        """
         signs = self.signs_of_invention(sentence, known).items()
-        return bool(sum(self._scores.get(sign, 0.0) * strength for sign, strength in signs) > self._scores["threshold"])
+        return bool(
+            sum(self._scores.get(sign, 0.0) * strength for sign, strength in signs)
+            > self._scores["threshold"]
+        )
 
     def signs_of_invention(self, sentence: str, known: set[str]) -> Mapping[str, float]:
-        """Return what the score weighs: words, how an order is stated, and what a user said of it."""
+        """Return what the score weighs: words, how an order is stated, and what a user
+        said of it.
+        """
         stems = stems_of(sentence)
-        best = max(self._together, key=lambda one: self._weight_of(stems & one), default=frozenset())
-        signs = {"one sentence": self._said_share(stems, self._single), "sentences": self._said_share(stems, [best])}
+        best = max(
+            self._together, key=lambda one: self._weight_of(stems & one), default=frozenset()
+        )
+        signs = {
+            "one sentence": self._said_share(stems, self._single),
+            "sentences": self._said_share(stems, [best]),
+        }
         signs["user"] = self._said_share(stems, [self._said])
         signs["any source"] = len(stems & known) / len(stems) if stems else 1.0
         states = bool(_STATE.search(sentence))
-        signs |= {"length": len(stems), "attributed": bool(_ATTRIBUTED.search(sentence)), "state": states}
+        signs |= {
+            "length": len(stems),
+            "attributed": bool(_ATTRIBUTED.search(sentence)),
+            "state": states,
+        }
         signs |= {"ordered": bool(_ORDERED.search(sentence)) and not states}
         signs |= {"within": sentence[:1].islower(), "end": sentence.endswith(".")}
         words = [
-            (min(stems_of(one, every=True)), len(one)) for one in _TERM.findall(sentence) if not is_light_word(one)
+            (min(stems_of(one, every=True)), len(one))
+            for one in _TERM.findall(sentence)
+            if not is_light_word(one)
         ]
-        for place, those in (("window", best), ("user", self._said), ("source", known), ("nowhere", self.wanted)):
+        for place, those in (
+            ("window", best),
+            ("user", self._said),
+            ("source", known),
+            ("nowhere", self.wanted),
+        ):
             lengths = [length for stem, length in words if stem in those]
             words = [one for one in words if one[0] not in those]
             signs |= {f"words {place}": len(lengths), f"longest {place}": max(lengths, default=0)}
@@ -84,21 +119,33 @@ class SaidWords:
 
 
 def _join_neighbours(messages: list[list[frozenset[str]]]) -> Iterable[frozenset[str]]:
-    whole = (frozenset().union(*one[at : at + SENTENCES_TOGETHER]) for one in messages for at in range(len(one)))
+    whole = (
+        frozenset().union(*one[at : at + SENTENCES_TOGETHER])
+        for one in messages
+        for at in range(len(one))
+    )
     return dict.fromkeys(whole)  # In order, so that of equal ones the first is the best.
 
 
 def stems_in_pieces(wanted: Collection[str], pieces: Iterable[str]) -> set[str]:
     """Return which of the stems occur."""
-    beginnings = {(stem + ending)[:STEM_LETTERS]: stem for stem in sorted(wanted, key=len) for ending in _ENDINGS}
+    beginnings = {
+        (stem + ending)[:STEM_LETTERS]: stem
+        for stem in sorted(wanted, key=len)
+        for ending in _ENDINGS
+    }
     found = set[str]()
     for piece in pieces:
-        found.update(beginnings.keys() & {term[:STEM_LETTERS] for term in _TERM.findall(piece.casefold())})
+        found.update(
+            beginnings.keys() & {term[:STEM_LETTERS] for term in _TERM.findall(piece.casefold())}
+        )
     return {beginnings[one] for one in found}
 
 
 def stems_of(text: str, *, every: bool = False) -> set[str]:
-    """Return the beginnings of its words, of common ones only if all are wanted, and its numbers."""
+    """Return the beginnings of its words, of common ones only if all are wanted, and
+    its numbers.
+    """
     terms = _TERM.findall(text)
     if not every:
         terms = [one for one in terms if not is_light_word(one) or _SHORT_CODE.fullmatch(one)]
@@ -114,7 +161,9 @@ def _stem_of_word(word: str) -> str:
 
 
 def _style_of(sentence: str) -> set[str]:
-    """Return its words, with common ones, its pairs of words, and those with one word between them."""
+    """Return its words, with common ones, its pairs of words, and those with one word
+    between them.
+    """
     terms = _STYLE_TERM.findall(_DIGIT.sub("#", sentence.lower()))
     words = [_stem_of_word(one) if len(one) > 4 else one for one in terms]
     bounded = ["^", *words, "$"]

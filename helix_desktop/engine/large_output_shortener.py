@@ -1,7 +1,8 @@
 """Stores outputs, user messages and attachments that are too large, and shows excerpts of them.
 
-This module asks the models; `strategies/large_output_choice.py` has the questions and reads the answers.
-After a failure, and at the latest after `admission_wait` seconds, a preview is shown.
+This module asks the models; `strategies/large_output_choice.py` has the questions and
+reads the answers. After a failure, and at the latest after `admission_wait` seconds, a
+preview is shown.
 """
 
 import asyncio
@@ -32,7 +33,9 @@ from helix_desktop.fast_dataclass import dataclass
 QUOTED_WORDS, QUOTED_ARGUMENTS = 500, 2_000
 COMPACTED = 1_500  # A compaction with more than twice this many tokens is cut.
 QUESTION_OUTPUT = 1_000
-LINE_NUMBERS = re.compile(r'"(?:(?:first|last|start|end)_line|offset|view_range|lines)"\s*:\s*["\[\d]')  # Asked for.
+LINE_NUMBERS = re.compile(
+    r'"(?:(?:first|last|start|end)_line|offset|view_range|lines)"\s*:\s*["\[\d]'
+)  # Asked for.
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,17 +71,30 @@ class LargeOutputShortener:
         own = {call for call, tool in tools.items() if tool in RECALLS}
         names = [tools.get(one.call, "") for one in batch]
         head = meter.parts[ContextKind.SYSTEM]
-        commands = large_output_choice.find_command_outputs_to_limit(batch, names, meter.used, meter.window, head)
+        commands = large_output_choice.find_command_outputs_to_limit(
+            batch, names, meter.used, meter.window, head
+        )
         most = min(WHOLE_TOKENS, round(meter.free_tokens / meter.factor / 2))
         own |= {
-            one.call for one, name in zip(batch, names, strict=True) if self._rereads_folded_output(one, name, most)
+            one.call
+            for one, name in zip(batch, names, strict=True)
+            if self._rereads_folded_output(one, name, most)
         }
-        chosen = {call.id for call in calls if LINE_NUMBERS.search(call.call.arguments[:QUOTED_ARGUMENTS])}
-        # Whoever asks for lines has chosen them. In a small window, they would otherwise be cut again and again.
-        if sum(one.tokens for one in batch if one.call in chosen) <= min(most, policy.admission_tokens):
+        chosen = {
+            call.id for call in calls if LINE_NUMBERS.search(call.call.arguments[:QUOTED_ARGUMENTS])
+        }
+        # Whoever asks for lines has chosen them. In a small window, they would
+        # otherwise be cut again and again.
+        if sum(one.tokens for one in batch if one.call in chosen) <= min(
+            most, policy.admission_tokens
+        ):
             own |= chosen
-        sizes = [replace(returned, tokens=0) if returned.call in own else returned for returned in batch]
-        large = large_output_choice.find_outputs_to_shorten(sizes, policy, meter.window, meter.factor, commands)
+        sizes = [
+            replace(returned, tokens=0) if returned.call in own else returned for returned in batch
+        ]
+        large = large_output_choice.find_outputs_to_shorten(
+            sizes, policy, meter.window, meter.factor, commands
+        )
         held = [await self._read_large_output(index, batch[index], policy) for index in large]
         if not held:
             return ()
@@ -87,7 +103,10 @@ class LargeOutputShortener:
             held, fitting, keeps, policy, self.spending.build_model_inquiry()
         )
         batch_name = self.conversation.new_fold_name(facts.FoldKind.EXCERPT)
-        covers = [*map(facts.PartRef, seqs), *(facts.PartRef(-at) for at in range(len(batch) - len(seqs)))]
+        covers = [
+            *map(facts.PartRef, seqs),
+            *(facts.PartRef(-at) for at in range(len(batch) - len(seqs))),
+        ]
         folds = [
             self._build_excerpt_fold(one, *shown[one.index], batch_name, covers[one.index])
             for one in held
@@ -114,7 +133,11 @@ class LargeOutputShortener:
 
     def _rereads_folded_output(self, returned: facts.ToolReturned, tool: str, most: int) -> bool:
         """Whether the agent read a folded output again. An excerpt would not help then."""
-        if not returned.repeat_of or returned.tokens > most or large_output_choice.is_command_output(returned, tool):
+        if (
+            not returned.repeat_of
+            or returned.tokens > most
+            or large_output_choice.is_command_output(returned, tool)
+        ):
             return False
         return not self.conversation.state.is_message_whole(returned.repeat_of)
 
@@ -128,14 +151,20 @@ class LargeOutputShortener:
         reply = self.conversation.fact_at(steps[-1]) if steps else None
         parts = reply.parts if isinstance(reply, facts.ModelReplied) else ()
         said = [part.text for part in parts if isinstance(part, facts.Text)]
-        return f"{' '.join(said)[-QUOTED_WORDS:]} {call.arguments[:QUOTED_ARGUMENTS] if call else ''}"
+        return (
+            f"{' '.join(said)[-QUOTED_WORDS:]} {call.arguments[:QUOTED_ARGUMENTS] if call else ''}"
+        )
 
     # --- Outputs: how much of a large one is shown to the model
 
-    async def _read_large_output(self, index: int, returned: facts.ToolReturned, policy: Policy) -> LargeOutput:
+    async def _read_large_output(
+        self, index: int, returned: facts.ToolReturned, policy: Policy
+    ) -> LargeOutput:
         text = await read_stored_text(self.cache, returned.output)
         call = {call.id: call.call for call in self._calls_of_last_reply()}.get(returned.call)
-        short = await build_preview_in_thread(text, policy.preview_tokens, self._join_last_words_and_arguments(call))
+        short = await build_preview_in_thread(
+            text, policy.preview_tokens, self._join_last_words_and_arguments(call)
+        )
         about = f"{call.name} {markers.summarise_arguments(call.arguments)}" if call else "a tool"
         return LargeOutput(index, returned, about, text, short)
 
@@ -158,11 +187,16 @@ class LargeOutputShortener:
                 chosen = await self._ask_model_for_choices(held, fitting, asking)
             elif policy.admission == "ahead":
                 words = ((one, keeps.get(one.returned.call, "").strip()) for one in held)
-                chosen = {one.index: _choose_by_keep_argument(one, keep, fitting) for one, keep in words}
+                chosen = {
+                    one.index: _choose_by_keep_argument(one, keep, fitting) for one, keep in words
+                }
             full.extend(index for index, choice in chosen.items() if choice.what == FULL)
             wanted = [one for one in held if chosen[one.index].what == COMPACT]
             await asyncio.gather(
-                *(self._add_compaction_of_output(one, chosen[one.index].keep, asking, compactions) for one in wanted)
+                *(
+                    self._add_compaction_of_output(one, chosen[one.index].keep, asking, compactions)
+                    for one in wanted
+                )
             )
 
         try:
@@ -172,7 +206,10 @@ class LargeOutputShortener:
             pass  # If the model fails, the outputs are shown as previews.
         for one in held:
             if one.index in compactions:
-                shown[one.index] = (compactions[one.index], keeps.get(one.returned.call, "") or "as asked")
+                shown[one.index] = (
+                    compactions[one.index],
+                    keeps.get(one.returned.call, "") or "as asked",
+                )
         return {index: text for index, text in shown.items() if index not in full}
 
     async def _ask_model_for_choices(
@@ -186,7 +223,10 @@ class LargeOutputShortener:
         view = self.conversation.current_view()
         request = request_building.build_request(view, await self.contents.read_view_contents(view))
         shown = {one.returned.call: "(long; see below)" for one in held}
-        answered = replace(request, messages=(*request.messages[:-1], _fill_held_results(request.messages[-1], shown)))
+        answered = replace(
+            request,
+            messages=(*request.messages[:-1], _fill_held_results(request.messages[-1], shown)),
+        )
         question = large_output_choice.output_choice_question(previews, numbers)
         asked = append_question(answered, question, facts.Purpose.ADMISSION, QUESTION_OUTPUT)
         answer = await asking.ask_for_text(main, asked, self.conversation.policy.admission_wait)
@@ -199,8 +239,14 @@ class LargeOutputShortener:
         """The smallest come first. `recorded`: how many outputs the meter already counts."""
         meter = self.conversation.current_meter()
         large = {one.index for one in held}
-        free = meter.free_tokens / meter.factor + sum(one.returned.tokens for one in held if one.index < recorded)
-        free -= sum(returned.tokens for at, returned in enumerate(batch) if at >= recorded and at not in large)
+        free = meter.free_tokens / meter.factor + sum(
+            one.returned.tokens for one in held if one.index < recorded
+        )
+        free -= sum(
+            returned.tokens
+            for at, returned in enumerate(batch)
+            if at >= recorded and at not in large
+        )
         fitting = []
         for one in sorted(held, key=lambda one: one.returned.tokens):
             free -= one.returned.tokens
@@ -216,25 +262,37 @@ class LargeOutputShortener:
             return
         question = large_output_choice.compaction_question(one.call, keep, COMPACTED)
         material = await asyncio.to_thread(self._cut_for_model_window, one.text, keep, client)
-        request = build_material_request(material, question, facts.Purpose.COMPACTION, COMPACTED * 2)
+        request = build_material_request(
+            material, question, facts.Purpose.COMPACTION, COMPACTED * 2
+        )
         try:
-            text = await asking.ask_for_text(client, request, self.conversation.policy.admission_wait)
+            text = await asking.ask_for_text(
+                client, request, self.conversation.policy.admission_wait
+            )
         except ModelFailed:
             return
         if text:
-            done[one.index] = text if self.tokens.count_tokens(text) <= COMPACTED * 2 else text[: COMPACTED * 6]
+            done[one.index] = (
+                text if self.tokens.count_tokens(text) <= COMPACTED * 2 else text[: COMPACTED * 6]
+            )
 
     def _model_that_compacts(self) -> ModelClient | None:
         return self.models(facts.ModelRole.FAST) or self.models(facts.ModelRole.MAIN)
 
     def _cut_for_model_window(self, text: str, keep: str, client: ModelClient) -> str:
-        """Return what fits into the model's window: the beginning, passages with the words of `keep`, and the end."""
+        """Return what fits into the model's window: the beginning, passages with the
+        words of `keep`, and the end.
+        """
         settings = self.conversation.state.settings
         chosen = settings.model_for_role(
-            facts.ModelRole.FAST if self.models(facts.ModelRole.FAST) is client else facts.ModelRole.MAIN
+            facts.ModelRole.FAST
+            if self.models(facts.ModelRole.FAST) is client
+            else facts.ModelRole.MAIN
         )
         window = chosen.window if chosen and chosen.window > 0 else self.conversation.policy.window
-        room = max(2_000, window - COMPACTED * 2 - 1_000) * 2  # Only two characters per token, to be safe.
+        room = (
+            max(2_000, window - COMPACTED * 2 - 1_000) * 2
+        )  # Only two characters per token, to be safe.
         if len(text) <= room:
             return text
         lines = text.removesuffix("\n").split("\n")
@@ -246,8 +304,12 @@ class LargeOutputShortener:
         self, one: LargeOutput, text: str, asked: str, batch: str, cover: facts.PartRef
     ) -> facts.Folded:
         returned = one.returned
-        shown = large_output_choice.format_excerpt(returned.output, returned.tokens, text, asked=asked)
-        why = f"an output of {returned.tokens:,} tokens" + (", shortened at the agent's request" if asked else "")
+        shown = large_output_choice.format_excerpt(
+            returned.output, returned.tokens, text, asked=asked
+        )
+        why = f"an output of {returned.tokens:,} tokens" + (
+            ", shortened at the agent's request" if asked else ""
+        )
         fold = self._build_fold_of_part(cover, shown, returned.tokens, returned.output.digest, why)
         writer = self._model_that_compacts() if asked else None
         return replace(fold, batch=batch, asked=asked, model=writer.model_name if writer else "")
@@ -264,22 +326,32 @@ class LargeOutputShortener:
     async def _store_message_part(self, part: facts.UserPart) -> facts.Attachment:
         if isinstance(part, facts.Attachment):
             return part
-        stored = await self.cache.store_content(part.text.encode("utf-8", "replace"), EntryOrigin("user", "message"))
+        stored = await self.cache.store_content(
+            part.text.encode("utf-8", "replace"), EntryOrigin("user", "message")
+        )
         return facts.Attachment("message", stored, part.tokens)
 
-    async def _build_message_fold(self, index: int, part: facts.Attachment, policy: Policy) -> facts.Folded:
+    async def _build_message_fold(
+        self, index: int, part: facts.Attachment, policy: Policy
+    ) -> facts.Folded:
         shown = await excerpt_attachment(self.cache, part, policy)
         why = f"{part.name}: {part.tokens:,} tokens, over {policy.oversized_share:.0%} of the context window"
-        return self._build_fold_of_part(facts.PartRef(0, index), shown, part.tokens, part.stored.digest, why)
+        return self._build_fold_of_part(
+            facts.PartRef(0, index), shown, part.tokens, part.stored.digest, why
+        )
 
 
 async def excerpt_attachment(cache: ContentCache, part: facts.Attachment, policy: Policy) -> str:
     """Return what a model is shown of an attachment too large for its window."""
-    text = await build_preview_in_thread(await read_stored_text(cache, part.stored), policy.preview_tokens * 4)
+    text = await build_preview_in_thread(
+        await read_stored_text(cache, part.stored), policy.preview_tokens * 4
+    )
     return f"[Attachment: {part.name}]\n{large_output_choice.format_excerpt(part.stored, part.tokens, text)}"
 
 
-def _choose_by_keep_argument(output: LargeOutput, keep: str, may_be_full: Sequence[int]) -> OutputChoice:
+def _choose_by_keep_argument(
+    output: LargeOutput, keep: str, may_be_full: Sequence[int]
+) -> OutputChoice:
     if large_output_choice.asks_for_everything(keep):
         return OutputChoice(FULL if output.index in may_be_full else PREVIEW)
     return OutputChoice(COMPACT, keep) if keep else OutputChoice(PREVIEW)
@@ -288,7 +360,9 @@ def _choose_by_keep_argument(output: LargeOutput, keep: str, may_be_full: Sequen
 def _fill_held_results(message: Message, shown: Mapping[str, str]) -> Message:
     """Return the last message with a note in place of results that are held back."""
     parts = tuple(
-        replace(part, text=shown.get(part.call, "(done)"), ok=True) if isinstance(part, ToolResult) else part
+        replace(part, text=shown.get(part.call, "(done)"), ok=True)
+        if isinstance(part, ToolResult)
+        else part
         for part in message.parts
     )
     return replace(message, parts=parts)

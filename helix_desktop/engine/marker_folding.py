@@ -1,4 +1,6 @@
-"""Replaces parts by markers. Their content is stored first, and all folds of a batch are appended together."""
+"""Replaces parts by markers. Their content is stored first, and all folds of a batch
+are appended together.
+"""
 
 from collections.abc import Iterator, Sequence
 
@@ -14,7 +16,9 @@ from helix_desktop.engine.strategies.text_preview import build_preview_in_thread
 from helix_desktop.errors import NotFound, format_things
 from helix_desktop.fast_dataclass import dataclass
 
-LONG_ORIGINAL_TOKENS = 500  # Above this many tokens, the marker tells the agent how to ask for a piece.
+LONG_ORIGINAL_TOKENS = (
+    500  # Above this many tokens, the marker tells the agent how to ask for a piece.
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +45,22 @@ class PartShortener:
         self, refs: Sequence[facts.PartRef], why: str, *, batch: str = "", panic: bool = False
     ) -> tuple[facts.Recorded, ...]:
         """Replace parts by markers, unless they have changed or would not get shorter."""
-        made = [await self.build_marker(ref, block) for ref in refs if (block := self.find_block(ref)) is not None]
+        made = [
+            await self.build_marker(ref, block)
+            for ref in refs
+            if (block := self.find_block(ref)) is not None
+        ]
         n, total = len(made), sum(one.block.tokens for one in made)
-        reason = f"{why}: {n} parts, {total:,} tokens in total" if n > 1 else f"{why}: 1 part, {total:,} tokens"
+        reason = (
+            f"{why}: {n} parts, {total:,} tokens in total"
+            if n > 1
+            else f"{why}: 1 part, {total:,} tokens"
+        )
         return await self.append_folds_of_unchanged_parts(
-            made, batch or self.conversation.new_fold_name(facts.FoldKind.MARKER), reason, panic=panic
+            made,
+            batch or self.conversation.new_fold_name(facts.FoldKind.MARKER),
+            reason,
+            panic=panic,
         )
 
     async def shorten_to_excerpt_or_marker(
@@ -55,7 +70,11 @@ class PartShortener:
         if (block := self.find_block(ref)) is None:
             return ()
         is_call = isinstance(block.content, facts.ToolCall)
-        made = await self.build_marker(ref, block) if is_call else await self._build_excerpt(ref, block, tokens)
+        made = (
+            await self.build_marker(ref, block)
+            if is_call
+            else await self._build_excerpt(ref, block, tokens)
+        )
         return await self.append_folds_of_unchanged_parts(
             [made], self.conversation.new_fold_name(made.kind), why, panic=True
         )
@@ -64,7 +83,9 @@ class PartShortener:
         branch = self.conversation.state.branch
         if not branch.has_message(ref.seq):
             return None
-        return next((block for block in branch.item_at(ref.seq).blocks if block.source == ref), None)
+        return next(
+            (block for block in branch.item_at(ref.seq).blocks if block.source == ref), None
+        )
 
     async def build_marker(self, ref: facts.PartRef, block: Block) -> ShortenedPart:
         """Build a part's marker, after storing what it refers to."""
@@ -73,18 +94,29 @@ class PartShortener:
         stored = self._stored_content_of(ref)
         about = markers.describe_output(self.conversation.state.branch, ref.seq)
         text = markers.format_marker(stored.digest, about, part=block.tokens > LONG_ORIGINAL_TOKENS)
-        return ShortenedPart(ref, block, facts.FoldKind.MARKER, text, self.tokens.count_tokens(text), (stored.digest,))
+        return ShortenedPart(
+            ref,
+            block,
+            facts.FoldKind.MARKER,
+            text,
+            self.tokens.count_tokens(text),
+            (stored.digest,),
+        )
 
     async def _store_arguments_and_build_marker(
         self, ref: facts.PartRef, block: Block, call: facts.ToolCall
     ) -> ShortenedPart:
         content = markers.content_to_store(call.arguments)
         short = markers.summarise_arguments(call.arguments)
-        stored = await self.cache.store_content(content.encode("utf-8", "replace"), EntryOrigin(call.name, short))
+        stored = await self.cache.store_content(
+            content.encode("utf-8", "replace"), EntryOrigin(call.name, short)
+        )
         lines = f"{format_things(stored.lines, 'line', 'lines')} · " if stored.lines else ""
         about = f"argument of {call.name} {short} · {lines}{markers.format_size(stored)}"
         text = markers.format_marker(stored.digest, about, part=block.tokens > LONG_ORIGINAL_TOKENS)
-        tokens = self.tokens.count_tokens(call.name + message_blocks.replace_long_argument_values(call.arguments, text))
+        tokens = self.tokens.count_tokens(
+            call.name + message_blocks.replace_long_argument_values(call.arguments, text)
+        )
         return ShortenedPart(ref, block, facts.FoldKind.MARKER, text, tokens, (stored.digest,))
 
     async def _build_excerpt(self, ref: facts.PartRef, block: Block, tokens: int) -> ShortenedPart:
@@ -95,9 +127,18 @@ class PartShortener:
         else:
             stored = self._stored_content_of(ref)
         text = format_excerpt(
-            stored, block.tokens, await build_preview_in_thread(await read_stored_text(self.cache, stored), tokens)
+            stored,
+            block.tokens,
+            await build_preview_in_thread(await read_stored_text(self.cache, stored), tokens),
         )
-        return ShortenedPart(ref, block, facts.FoldKind.EXCERPT, text, self.tokens.count_tokens(text), (stored.digest,))
+        return ShortenedPart(
+            ref,
+            block,
+            facts.FoldKind.EXCERPT,
+            text,
+            self.tokens.count_tokens(text),
+            (stored.digest,),
+        )
 
     def _stored_content_of(self, ref: facts.PartRef) -> facts.Stored:
         """Return the stored content of an output or attachment, even if it is folded now."""

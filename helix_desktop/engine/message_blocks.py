@@ -1,4 +1,5 @@
-"""Renders the parts of a message as blocks: as they are, folded or left out. A pure function of facts.
+"""Renders the parts of a message as blocks: as they are, folded or left out. A pure
+function of facts.
 
 Here single parts become legal: a call's arguments are a JSON object, and its name is one that every
 provider accepts, whatever the model wrote. The fact itself stays unchanged.
@@ -15,7 +16,9 @@ from helix_desktop.engine.tool_call_parsing import parse_arguments, parse_strict
 
 IMAGE_TOKENS = 1_600  # A rough estimate of what providers bill for an image.
 NOTE_TOKENS = 8
-LONG_VALUE = 400  # Characters of a long value. Views of shortened arguments depend on it, so it must stay.
+LONG_VALUE = (
+    400  # Characters of a long value. Views of shortened arguments depend on it, so it must stay.
+)
 EXCLUDED = "[Taken out of the context by the user]"
 EXCLUDED_ARGUMENTS = json.dumps({"note": EXCLUDED})
 SAME_ENTRY = "[CACHED] in the same entry"
@@ -29,7 +32,9 @@ def parts_of(fact: MessageFact) -> tuple[facts.UserPart | facts.ReplyPart | fact
     return (fact.output, *fact.images) if isinstance(fact, facts.ToolReturned) else fact.parts
 
 
-def build_original_block(recorded: facts.Recorded, ref: facts.PartRef, ids: Mapping[facts.PartRef, str]) -> Block:
+def build_original_block(
+    recorded: facts.Recorded, ref: facts.PartRef, ids: Mapping[facts.PartRef, str]
+) -> Block:
     """Return the unfolded part `ref`. `ids`: new ids of calls whose own is empty or not unique."""
     fact, part = recorded.fact, ref.part
     if isinstance(fact, facts.UserSaid):
@@ -44,7 +49,9 @@ def build_original_block(recorded: facts.Recorded, ref: facts.PartRef, ids: Mapp
     if isinstance(fact, facts.ToolReturned):
         call = ids.get(facts.PartRef(recorded.seq), fact.call) if ids else fact.call
         tokens = fact.tokens if part == 0 else IMAGE_TOKENS
-        return Block(ContextKind.OUTPUT, Role.TOOL, ref, parts_of(fact)[part], tokens, call=call, ok=fact.ok)
+        return Block(
+            ContextKind.OUTPUT, Role.TOOL, ref, parts_of(fact)[part], tokens, call=call, ok=fact.ok
+        )
     raise TypeError(f"{type(fact).__name__} is not a message")
 
 
@@ -69,7 +76,11 @@ def exclude_block(block: Block) -> Block | None:
     if isinstance(block.content, facts.ToolCall):
         gone = replace(block.content, arguments=EXCLUDED_ARGUMENTS, tokens=NOTE_TOKENS)
         return replace(block, content=gone, tokens=NOTE_TOKENS)
-    if block.role is Role.TOOL and isinstance(block.source, facts.PartRef) and not block.source.part:
+    if (
+        block.role is Role.TOOL
+        and isinstance(block.source, facts.PartRef)
+        and not block.source.part
+    ):
         return replace(block, content=facts.Text(EXCLUDED, NOTE_TOKENS), tokens=NOTE_TOKENS)
     return None
 
@@ -77,17 +88,24 @@ def exclude_block(block: Block) -> Block | None:
 def make_call_legal(call: facts.ToolCall, name_in_request: str) -> facts.ToolCall:
     """Return the call as all providers accept it: with an id, a plain name and an object."""
     name = _NAME.sub("_", call.name)[:64] or "unnamed"
-    arguments = call.arguments if is_json_object(call.arguments) else _repair_arguments(call.arguments)
+    arguments = (
+        call.arguments if is_json_object(call.arguments) else _repair_arguments(call.arguments)
+    )
     if (name, name_in_request, arguments) == (call.name, call.id, call.arguments):
         return call
     return replace(call, id=name_in_request, name=name, arguments=arguments)
 
 
 def replace_long_argument_values(arguments: str, text: str) -> str:
-    """Return the arguments with `text` in place of long values. Short ones (a path, a flag) stay."""
+    """Return the arguments with `text` in place of long values. Short ones (a path, a
+    flag) stay.
+    """
     values = json.loads(arguments) if is_json_object(arguments) else {}
     texts = iter((text,))
-    shown = {key: next(texts, SAME_ENTRY) if is_long_value(value) else value for key, value in values.items()}
+    shown = {
+        key: next(texts, SAME_ENTRY) if is_long_value(value) else value
+        for key, value in values.items()
+    }
     if text not in shown.values():
         shown["cached"] = text
     return json.dumps(shown, ensure_ascii=False)
@@ -108,12 +126,15 @@ def render_message_blocks(
     """Return a message's blocks. An exclusion beats a pin, and a pin beats a fold."""
     blocks = []
     whole = [
-        (facts.PartRef(recorded.seq, index), part) for index, part in enumerate(parts_of(require_message(recorded)))
+        (facts.PartRef(recorded.seq, index), part)
+        for index, part in enumerate(parts_of(require_message(recorded)))
     ]
     no_thinking = any(is_excluded(ref) for ref, part in whole if isinstance(part, facts.Reasoning))
     for ref, part in whole:
         block: Block | None = build_original_block(recorded, ref, ids)
-        if block is None or (isinstance(block.content, facts.Text) and not block.content.text.strip()):
+        if block is None or (
+            isinstance(block.content, facts.Text) and not block.content.text.strip()
+        ):
             continue
         if is_excluded(ref) or (no_thinking and isinstance(part, facts.Reasoning)):
             block = exclude_block(block)

@@ -31,7 +31,12 @@ class MessageQueue(list[QueuedMessage]):
         self._conversation, self._tokens = conversation, tokens
 
     def add_message(
-        self, parts: Sequence[facts.UserPart], *, steer: bool, by: str = "", rewinds_to: int | None = None
+        self,
+        parts: Sequence[facts.UserPart],
+        *,
+        steer: bool,
+        by: str = "",
+        rewinds_to: int | None = None,
     ) -> None:
         place = len(self) if rewinds_to is None else 0
         counted = tuple(with_text_tokens(part, self._tokens) for part in parts)
@@ -62,20 +67,33 @@ class MessageQueue(list[QueuedMessage]):
 
     def _notify_queue(self, *taken_back: tuple[facts.UserPart, ...]) -> None:
         messages = tuple(waiting.parts for waiting in self)
-        self._conversation.notify_listeners(MessagesQueued(self._conversation.id, messages, taken_back))
+        self._conversation.notify_listeners(
+            MessagesQueued(self._conversation.id, messages, taken_back)
+        )
 
 
 class TurnRunner:
     """Runs turns. `last_end`: how the last one ended. While `is_held` is true, no turn begins."""
 
     def __init__(
-        self, conversation: Conversation, services: SessionServices, folding: ConversationFolding, queue: MessageQueue
+        self,
+        conversation: Conversation,
+        services: SessionServices,
+        folding: ConversationFolding,
+        queue: MessageQueue,
     ) -> None:
-        self._conversation, self._services, self._folding, self._queue = conversation, services, folding, queue
+        self._conversation, self._services, self._folding, self._queue = (
+            conversation,
+            services,
+            folding,
+            queue,
+        )
         self.contents = ViewContents(services.cache)
         self.last_end: facts.TurnEnded | None = None
         self.is_held = False
-        self.calls_to_repeat = False  # True if the next turn first runs the calls that a stop kept from beginning.
+        self.calls_to_repeat = (
+            False  # True if the next turn first runs the calls that a stop kept from beginning.
+        )
         self.task: asyncio.Task[None] | None = None
         self._why_stopped = CLOSED
         self._talking: turn_loop.TurnLoop | None = None
@@ -96,7 +114,9 @@ class TurnRunner:
         if self._talking is not None and self._talking.wake is not None:
             self._talking.wake()
 
-    def start_turn_if_due(self, ask: AskUser, set_activity: SetActivity, *, even_without_words: bool = False) -> None:
+    def start_turn_if_due(
+        self, ask: AskUser, set_activity: SetActivity, *, even_without_words: bool = False
+    ) -> None:
         """Start a turn if none runs and a message waits, or `even_without_words`."""
         if self.task is None and not self.is_held and (self._queue or even_without_words):
             self._why_stopped = CLOSED  # The reason if the event loop ends and cancels the turn.
@@ -115,7 +135,9 @@ class TurnRunner:
         return facts.TurnEnded(facts.TurnEnd.STOPPED, self._why_stopped)
 
     async def _run_turns(self, ask: AskUser, set_activity: SetActivity) -> None:
-        """Run turns until the queue is empty or one is not done. A bug ends its turn with a sentence and is logged."""
+        """Run turns until the queue is empty or one is not done. A bug ends its turn
+        with a sentence and is logged.
+        """
         ended = facts.TurnEnded(facts.TurnEnd.FAILED, BUG)
         try:
             while True:
@@ -131,14 +153,18 @@ class TurnRunner:
         finally:
             self.task, self.last_end = None, ended
             failed = ended.reason not in (facts.TurnEnd.DONE, facts.TurnEnd.STOPPED)
-            set_activity(ConversationActivity.FAILED if failed else ConversationActivity.IDLE, ended.why)
+            set_activity(
+                ConversationActivity.FAILED if failed else ConversationActivity.IDLE, ended.why
+            )
 
     async def _run_one_turn(self, ask: AskUser, set_activity: SetActivity) -> facts.TurnEnded:
         """Run the turn for the next message. Its end says why if an error could not be recorded."""
         try:
             async with self._services.turn_lease(self._conversation.id):
                 await self._record_next_message()
-                repeated = self.calls_to_repeat and facts_that_take_back_unstarted_calls(self._conversation.state)
+                repeated = self.calls_to_repeat and facts_that_take_back_unstarted_calls(
+                    self._conversation.state
+                )
                 self.calls_to_repeat = False
                 await self._conversation.append_facts(*repeated or ())
                 steering = self._queue.pop_steering_messages, self._queue.requeue_messages
@@ -176,7 +202,9 @@ class TurnRunner:
             self._queue.requeue_messages([waiting])
             raise
         try:
-            await self._conversation.append_facts_from(partial(self._build_message_facts, waiting, new_facts))
+            await self._conversation.append_facts_from(
+                partial(self._build_message_facts, waiting, new_facts)
+            )
         except HelixError:  # A user's stop is not a HelixError, and the append is still completed.
             self._queue.requeue_messages([waiting])
             raise
@@ -190,16 +218,23 @@ class TurnRunner:
         events = [("UserPromptSubmit", {"prompt": words})]
         if not self._begun:
             events.insert(
-                0, ("SessionStart", {"source": "resume" if len(self._conversation.state.facts) > 1 else "startup"})
+                0,
+                (
+                    "SessionStart",
+                    {"source": "resume" if len(self._conversation.state.facts) > 1 else "startup"},
+                ),
             )
         for event, values in events:
             heard = await self._services.run_hooks(event, self._conversation.id, values)
             if heard.blocks and event == "UserPromptSubmit":
                 raise ActionRefused(
-                    f"A hook blocked this message: {heard.blocks}", remedy="Your message is still queued."
+                    f"A hook blocked this message: {heard.blocks}",
+                    remedy="Your message is still queued.",
                 )
             if heard.says:
-                text = with_text_tokens(facts.Text(f"[A hook for {event} says:]\n{heard.says}"), self._services.tokens)
+                text = with_text_tokens(
+                    facts.Text(f"[A hook for {event} says:]\n{heard.says}"), self._services.tokens
+                )
                 found.append(facts.UserSaid((text,), steering=True, by=f"hook:{event}"))
         self._begun, self._sent_on = True, 0
         return found
@@ -208,19 +243,27 @@ class TurnRunner:
         """Hooks may make the agent continue only a few times."""
         if self._queue or self._sent_on >= MOST_SENT_ON:
             return
-        heard = await self._services.run_hooks("Stop", self._conversation.id, {"stop_hook_active": self._sent_on > 0})
+        heard = await self._services.run_hooks(
+            "Stop", self._conversation.id, {"stop_hook_active": self._sent_on > 0}
+        )
         if heard.blocks:
             self._sent_on += 1
-            text = with_text_tokens(facts.Text(f"[A hook sends you on: {heard.blocks}]"), self._services.tokens)
+            text = with_text_tokens(
+                facts.Text(f"[A hook sends you on: {heard.blocks}]"), self._services.tokens
+            )
             self._queue.append(QueuedMessage((text,), steer=False, by="hook:Stop"))
 
     def _build_message_facts(
         self, waiting: QueuedMessage, new_facts: Sequence[facts.Fact], number: int
     ) -> Sequence[facts.Fact]:
         """Return all facts of a message, to be appended together. The first one gives the title."""
-        lead: list[facts.Fact] = [] if waiting.rewinds_to is None else [facts.Rewound(waiting.rewinds_to)]
+        lead: list[facts.Fact] = (
+            [] if waiting.rewinds_to is None else [facts.Rewound(waiting.rewinds_to)]
+        )
         if not self._conversation.state.title:
-            text = " ".join(part.text for part in waiting.parts if isinstance(part, facts.Text)).strip()
+            text = " ".join(
+                part.text for part in waiting.parts if isinstance(part, facts.Text)
+            ).strip()
             first = text.splitlines()[0] if text else "Untitled"
             short = first if len(first) <= TITLE else first[: TITLE - 1].rstrip() + "…"
             lead.append(facts.ConversationChanged(title=short))
@@ -228,4 +271,8 @@ class TurnRunner:
 
 
 def with_text_tokens(part: facts.UserPart, tokens: TokenCounter) -> facts.UserPart:
-    return replace(part, tokens=tokens.count_tokens(part.text)) if isinstance(part, facts.Text) else part
+    return (
+        replace(part, tokens=tokens.count_tokens(part.text))
+        if isinstance(part, facts.Text)
+        else part
+    )

@@ -1,14 +1,25 @@
-"""Defines what a view consists of and what a model is asked: plain values, the same for every provider.
+"""Defines what a view consists of and what a model is asked: plain values, the same for
+every provider.
 
-A `View` is computed from facts (view.py) and refers to stored content. A `Request` has that content,
-in messages that every provider accepts (request_building.py). A provider only translates it.
+A `View` is computed from facts (view.py) and refers to stored content. A `Request` has
+that content, in messages that every provider accepts (request_building.py). A provider
+only translates it.
 """
 
 from collections.abc import Callable
 from dataclasses import field
 from enum import StrEnum
 
-from helix_desktop.engine.facts import Cover, Purpose, ReplyPart, Stop, Stored, ToolSpec, Usage, UserPart
+from helix_desktop.engine.facts import (
+    Cover,
+    Purpose,
+    ReplyPart,
+    Stop,
+    Stored,
+    ToolSpec,
+    Usage,
+    UserPart,
+)
 from helix_desktop.fast_dataclass import dataclass
 
 
@@ -88,8 +99,9 @@ class Message:
 class Request:
     """A view ready to be sent.
 
-    `stable`: how many first messages the last request had, too. `settled`: how many there are up to the
-    last one that a fold changed. A cache mark follows each of these places (prompt_cache_marks.py).
+    `stable`: how many first messages the last request had, too. `settled`: how many
+    there are up to the last one that a fold changed. A cache mark follows each of these
+    places (prompt_cache_marks.py).
     """
 
     model: str
@@ -100,7 +112,9 @@ class Request:
     max_output: int = 0  # Tokens; 0 means the provider's own limit.
     settled: int = 0
     purpose: Purpose = Purpose.STEP
-    reasoning: str = ""  # "", "low", "medium" or "high". Each provider is sent its own form, or nothing.
+    reasoning: str = (
+        ""  # "", "low", "medium" or "high". Each provider is sent its own form, or nothing.
+    )
     temperature: float | None = None  # None: the provider's default, and for models that refuse it.
     top_p: float | None = None
 

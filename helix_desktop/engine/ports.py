@@ -1,13 +1,31 @@
-"""What the engine needs from outside, as Protocols. Each has an implementation in memory and a real one.
+"""What the engine needs from outside, as Protocols. Each has an implementation in
+memory and a real one.
 
-The calls are coroutines, since the real ones run on threads. Errors are those of `helix_desktop.errors`.
+The calls are coroutines, since the real ones run on threads. Errors are those of
+`helix_desktop.errors`.
 """
 
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Mapping,
+    Sequence,
+)
 from dataclasses import field
 from typing import Protocol
 
-from helix_desktop.engine.facts import Fact, FileChanged, FilesChanged, Recorded, Stored, ToolCall, ToolSpec
+from helix_desktop.engine.facts import (
+    Fact,
+    FileChanged,
+    FilesChanged,
+    Recorded,
+    Stored,
+    ToolCall,
+    ToolSpec,
+)
 from helix_desktop.engine.messages import Delta, Request
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.fast_dataclass import dataclass
@@ -16,8 +34,12 @@ from helix_desktop.fast_dataclass import dataclass
 class JournalPort(Protocol):
     """The facts of one workspace. Appending returns once all facts are on disk, or writes none."""
 
-    async def append_to_journal(self, conversation: str, facts: Sequence[Fact]) -> Sequence[Recorded]: ...
-    async def read_facts(self, conversation: str, after: int = 0, limit: int = 0) -> Sequence[Recorded]: ...
+    async def append_to_journal(
+        self, conversation: str, facts: Sequence[Fact]
+    ) -> Sequence[Recorded]: ...
+    async def read_facts(
+        self, conversation: str, after: int = 0, limit: int = 0
+    ) -> Sequence[Recorded]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,18 +63,23 @@ class CacheEntry:
 
 
 class ContentCache(Protocol):
-    """Content by its SHA-256. `store_content` returns once it is on disk. Content may be stored again.
+    """Content by its SHA-256. `store_content` returns once it is on disk. Content may
+    be stored again.
 
     Every read is checked: it raises CacheCorrupt rather than return wrong bytes, and NotFound for
     unknown content. `media_type` is that of the last time it was stored.
     """
 
-    async def store_content(self, content: bytes | AsyncIterable[bytes], about: EntryOrigin) -> Stored: ...
+    async def store_content(
+        self, content: bytes | AsyncIterable[bytes], about: EntryOrigin
+    ) -> Stored: ...
     async def read_content(self, digest: Digest) -> bytes: ...
     async def read_range(self, digest: Digest, start: int, length: int) -> bytes: ...
 
     async def read_contents(self, digests: Collection[Digest]) -> Mapping[Digest, bytes]:
-        """Return those that exist and are intact. One call for all is faster with a distant store."""
+        """Return those that exist and are intact. One call for all is faster with a
+        distant store.
+        """
 
     async def find_missing_content(self, digests: Collection[Digest]) -> frozenset[Digest]: ...
 
@@ -65,7 +92,9 @@ class ContentCache(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SearchHit:
-    """A hit in an entry (`digest`) or in a fact (`conversation`, `seq`), with all words or only some."""
+    """A hit in an entry (`digest`) or in a fact (`conversation`, `seq`), with all words
+    or only some.
+    """
 
     snippet: str
     digest: Digest | None = None
@@ -95,7 +124,9 @@ class SearchIndex(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ForgetResult:
-    """`conversations`: those with changed facts. `elsewhere`: sentences on what the user must do."""
+    """`conversations`: those with changed facts. `elsewhere`: sentences on what the
+    user must do.
+    """
 
     entries: tuple[Digest, ...]
     facts: int
@@ -132,7 +163,8 @@ class Clock(Protocol):
 
 
 class ModelClient(Protocol):
-    """A configured model. `stream_reply` yields deltas and at last one Reply, or raises ModelFailed.
+    """A configured model. `stream_reply` yields deltas and at last one Reply, or raises
+    ModelFailed.
 
     It retries by itself and yields a RetryDelay then. Cancelling closes the connection.
     """
@@ -156,7 +188,9 @@ class CallOutcome:
     todo: tuple[tuple[str, str], ...] | None = None
     decided_by: str = ""  # Who allowed or refused it: "user", "rule", "mode" or nobody ("").
     decided_scope: str = "once"
-    keep: str = ""  # What to keep of a long output, from the call's `keep` argument. The tool never gets it.
+    # What to keep of a long output, from the call's `keep` argument. The tool never
+    # gets it.
+    keep: str = ""
     repeated: bool = False  # Whether this repeats an earlier read of unchanged content.
     refused: bool = False  # Whether the user or a rule refused this call, so that nothing was done.
     stopped: bool = False  # Whether this call was cancelled, so that its output ends early.
@@ -177,7 +211,9 @@ class PermissionQuestion:
     by: str = ""  # The task of the sub-agent that asks; empty for the main agent.
     # The rules that would allow this for longer, as text. The first one is preselected.
     rules: tuple[str, ...] = ()
-    apart: str = ""  # Why this needs separate permission: outside_sandbox, runs_later, opened, hidden or held.
+    # Why this needs separate permission: outside_sandbox, runs_later, opened, hidden or
+    # held.
+    apart: str = ""
     command: str = ""  # The slash command that asks this, if the user ran one.
     plan: bool = False  # Whether a plan is to be approved. `values` returns it as edited.
 
@@ -195,8 +231,10 @@ class PermissionAnswer:
 class CallContext:
     """What a tool can use while it runs, such as whom to ask and where to show live output.
 
-    `whole_tokens`: entries up to this size are recalled whole; 0: unknown. `note_begun` is called once
-    nothing delays the call, and `note_waiting` if it has done nothing yet and the user is asked. `is_shown`: whether the view has an output with this content in full.
+    `whole_tokens`: entries up to this size are recalled whole; 0: unknown. `note_begun`
+    is called once nothing delays the call, and `note_waiting` if it has done nothing
+    yet and the user is asked. `is_shown`: whether the view has an output with this
+    content in full.
     """
 
     conversation: str
@@ -220,8 +258,9 @@ class ForeignToolResult:
 class ToolSet(Protocol):
     """All tools of a conversation: built in, recall, sub-agents, the user's MCP servers.
 
-    `run_tool_call` asks for permission if needed. A model's mistake or a user's refusal is no exception but
-    an outcome with `ok=False`. Cancelling stops the tool and all it started, and may return output so far.
+    `run_tool_call` asks for permission if needed. A model's mistake or a user's refusal
+    is no exception but an outcome with `ok=False`. Cancelling stops the tool and all it
+    started, and may return output so far.
     """
 
     def offered_specs(self) -> tuple[ToolSpec, ...]: ...

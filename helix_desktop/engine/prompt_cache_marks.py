@@ -1,11 +1,13 @@
 """Decides where a request asks the provider to cache it: after its
 head, after what is known, after the last change and at its end.
 
-A provider looks for cached content only at a mark of the new request or shortly before one, and only at places an
-earlier request marked. So one mark is set at the last place that was marked before and is unchanged. After a fold,
-another is set after the last block the fold changed. It stays there because the next fold usually lies after it,
-so everything before it can be read from the cache. Together with the mark after the head there are never more than
-four. A client of the gateway sets its own marks on the head; the marks that are left go where they save most.
+A provider looks for cached content only at a mark of the new request or shortly before
+one, and only at places an earlier request marked. So one mark is set at the last place
+that was marked before and is unchanged. After a fold, another is set after the last
+block the fold changed. It stays there because the next fold usually lies after it, so
+everything before it can be read from the cache. Together with the mark after the head
+there are never more than four. A client of the gateway sets its own marks on the head;
+the marks that are left go where they save most.
 """
 
 import operator
@@ -14,7 +16,9 @@ from dataclasses import replace
 
 from helix_desktop.fast_dataclass import dataclass
 
-REMEMBERED = 64  # This many marks are remembered. Older ones have expired in every provider's cache.
+REMEMBERED = (
+    64  # This many marks are remembered. Older ones have expired in every provider's cache.
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +39,9 @@ class MarkedRequest:
 
     @property
     def numbers_of_marked_blocks(self) -> tuple[int, ...]:
-        """Return the numbers of blocks, from 0, that a mark follows, without the mark after the head."""
+        """Return the numbers of blocks, from 0, that a mark follows, without the mark
+        after the head.
+        """
         return tuple(place - 1 for place in self.marks)
 
     def mark_next_request(self, blocks: Sequence[object]) -> "MarkedRequest":
@@ -46,17 +52,27 @@ class MarkedRequest:
         if same < len(self.blocks):
             settled, base = self._end_of_changed_part(blocks, same), stable or 1
         marks = sorted({stable, settled, len(blocks)} - {0})
-        return MarkedRequest(blocks, tuple(known[-REMEMBERED:]), tuple(marks), stable, settled, base)
+        return MarkedRequest(
+            blocks, tuple(known[-REMEMBERED:]), tuple(marks), stable, settled, base
+        )
 
     def limit_marks(self, count: int, *, near: bool) -> "MarkedRequest":
-        """Return the request with at most `count` marks. `near`: cached content is only found near its end."""
+        """Return the request with at most `count` marks. `near`: cached content is only
+        found near its end.
+        """
         known = self.stable or self.base
         order = (self.settled, self.base, known) if near else (known, self.settled, self.base)
-        places = [place for place in dict.fromkeys((len(self.blocks), *order)) if 0 < place <= len(self.blocks)]
+        places = [
+            place
+            for place in dict.fromkeys((len(self.blocks), *order))
+            if 0 < place <= len(self.blocks)
+        ]
         return replace(self, marks=tuple(sorted(places[: max(0, count)])))
 
     def _end_of_changed_part(self, now: Sequence[object], same: int) -> int:
-        """Return where the changed part ends. Blocks after the last request's end are additions, not changes."""
+        """Return where the changed part ends. Blocks after the last request's end are
+        additions, not changes.
+        """
         last = self.blocks[-1]
         end = next((place for place in range(len(now), same, -1) if now[place - 1] == last), 0)
         if not end:

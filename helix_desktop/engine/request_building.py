@@ -1,8 +1,9 @@
 """Makes requests legal for every provider, and repairs views that an interrupted run left behind.
 
-The rules: the first and last message are the user's, and roles alternate; no message or text is empty;
-every call has one result, in the next message, before anything else there; ids are unique; pictures are
-the user's; reasoning is never alone. `build_legal_messages` ensures this; `find_violations` checks it.
+The rules: the first and last message are the user's, and roles alternate; no message or
+text is empty; every call has one result, in the next message, before anything else
+there; ids are unique; pictures are the user's; reasoning is never alone.
+`build_legal_messages` ensures this; `find_violations` checks it.
 """
 
 import itertools
@@ -10,8 +11,25 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field, replace
 
-from helix_desktop.engine.facts import Attachment, PartRef, Reasoning, Stored, Text, ToolCall, ToolReturned
-from helix_desktop.engine.messages import Block, Image, Message, MessagePart, Request, Role, ToolResult, View
+from helix_desktop.engine.facts import (
+    Attachment,
+    PartRef,
+    Reasoning,
+    Stored,
+    Text,
+    ToolCall,
+    ToolReturned,
+)
+from helix_desktop.engine.messages import (
+    Block,
+    Image,
+    Message,
+    MessagePart,
+    Request,
+    Role,
+    ToolResult,
+    View,
+)
 from helix_desktop.engine.state.branch import ConversationBranch
 from helix_desktop.engine.tool_call_parsing import restore_call_as_made
 from helix_desktop.fast_dataclass import dataclass
@@ -19,11 +37,11 @@ from helix_desktop.json_values import parse_json_or_none
 
 Resolve = Callable[[Stored], str | Image]
 
-INTERRUPTED = (
-    "[No result: the run was interrupted before this call ended. It may have had effects; check before repeating.]"
-)
+INTERRUPTED = "[No result: the run was interrupted before this call ended. It may have had effects; check before repeating.]"
 GO_ON = "(Your reply above was cut off. Go on from where it ended.)"
-CONTINUE = "Continue."  # Sent if the conversation ends with a complete reply, as some recordings do.
+CONTINUE = (
+    "Continue."  # Sent if the conversation ends with a complete reply, as some recordings do.
+)
 BEGIN = "(The conversation goes on here.)"
 MISSING = "[This content is not available.]"
 EMPTY_OUTPUT = "(no output)"
@@ -105,7 +123,8 @@ class _MessageBuilder:
             self._ensure_last_is_user()
             self.reply, self.is_complete = seq, block.ok
         self._add_parts(
-            Role.ASSISTANT, [with_plain_name(restore_call_as_made(part)) if isinstance(part, ToolCall) else part]
+            Role.ASSISTANT,
+            [with_plain_name(restore_call_as_made(part)) if isinstance(part, ToolCall) else part],
         )
         if isinstance(part, ToolCall):
             self.waiting[part.id] = None
@@ -116,8 +135,17 @@ class _MessageBuilder:
         shown = self.resolve(content) if isinstance(content, Stored) else content
         if block.call in self.waiting:
             del self.waiting[block.call]
-            text = shown.text if isinstance(shown, Text) else "" if isinstance(shown, Image) else str(shown)
-            self._add_parts(Role.USER, [ToolResult(block.call, text if text.strip() else EMPTY_OUTPUT, block.ok)])
+            text = (
+                shown.text
+                if isinstance(shown, Text)
+                else ""
+                if isinstance(shown, Image)
+                else str(shown)
+            )
+            self._add_parts(
+                Role.USER,
+                [ToolResult(block.call, text if text.strip() else EMPTY_OUTPUT, block.ok)],
+            )
         if isinstance(shown, Image):
             self._add_result_picture(block.call, shown)
         if not self.waiting:
@@ -135,7 +163,11 @@ class _MessageBuilder:
                 return [block.content]
             case Attachment(name=name, stored=stored):
                 shown = self.resolve(stored)
-                return [shown] if isinstance(shown, Image) else [Text(f"[Attachment: {name}]\n{shown}")]
+                return (
+                    [shown]
+                    if isinstance(shown, Image)
+                    else [Text(f"[Attachment: {name}]\n{shown}")]
+                )
             case Stored():
                 shown = self.resolve(block.content)
                 kept = f"[Kept word for word: output of call {block.call}]\n{shown}"
@@ -147,7 +179,9 @@ class _MessageBuilder:
 
     def _ensure_last_is_user(self) -> None:
         if self.waiting:  # Each interrupted call gets a result that says so.
-            self._add_parts(Role.USER, [ToolResult(call, INTERRUPTED, ok=False) for call in self.waiting])
+            self._add_parts(
+                Role.USER, [ToolResult(call, INTERRUPTED, ok=False) for call in self.waiting]
+            )
             self.waiting.clear()
         self._flush_held_parts()
         self._remove_lone_reasoning()
@@ -196,7 +230,8 @@ def is_legal_cut(branch: ConversationBranch, seq: int) -> bool:
         return False
     after = (branch.order[at] for at in range(branch.message_position(seq), len(branch.order)))
     answered = (
-        branch.answered.get(one) for one in itertools.takewhile(lambda one: not branch.calls_of_reply(one), after)
+        branch.answered.get(one)
+        for one in itertools.takewhile(lambda one: not branch.calls_of_reply(one), after)
     )
     return all(call is None or call.ref.seq != before for call in answered)
 
@@ -234,7 +269,9 @@ def find_empty_content(request: Request) -> Iterator[str]:
 
 
 def find_calls_without_results(request: Request) -> Iterator[str]:
-    """Check that every call has exactly one result, in the next message, and every result a call."""
+    """Check that every call has exactly one result, in the next message, and every
+    result a call.
+    """
     expected: list[str] = []
     for index, message in enumerate(request.messages):
         results = [part.call for part in message.parts if isinstance(part, ToolResult)]
@@ -270,7 +307,9 @@ def find_wrong_speakers(request: Request) -> Iterator[str]:
         for part in message.parts:
             of_assistant = isinstance(part, ToolCall | Reasoning)
             of_user = isinstance(part, ToolResult | Image)
-            if (of_assistant and message.role is Role.USER) or (of_user and message.role is Role.ASSISTANT):
+            if (of_assistant and message.role is Role.USER) or (
+                of_user and message.role is Role.ASSISTANT
+            ):
                 yield f"message {index} of the {message.role} has a {type(part).__name__}"
 
 

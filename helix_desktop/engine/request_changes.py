@@ -1,4 +1,6 @@
-"""Finds what changed between two requests, and from which fact on: tools, system prompt, folds, edits."""
+"""Finds what changed between two requests, and from which fact on: tools, system
+prompt, folds, edits.
+"""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -45,7 +47,9 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class ChangePlace:
-    """A change, its time, and the first fact that is shown differently. Below 1, the change precedes all messages."""
+    """A change, its time, and the first fact that is shown differently. Below 1, the
+    change precedes all messages.
+    """
 
     place: int
     cause: Cause
@@ -53,22 +57,41 @@ class ChangePlace:
 
 
 def find_changes_between_requests(
-    recorded_facts: Sequence[facts.Recorded], head: Sequence[object], head_now: Sequence[object], after: int, until: int
+    recorded_facts: Sequence[facts.Recorded],
+    head: Sequence[object],
+    head_now: Sequence[object],
+    after: int,
+    until: int,
 ) -> list[ChangePlace]:
     """Return changes by the facts from `after` to `until`. `head`s: tools before and now."""
     found = list(_changed_tools(head, head_now))
-    covers = {one.fact.fold: one.fact for one in recorded_facts[:until] if isinstance(one.fact, facts.Folded)}
+    covers = {
+        one.fact.fold: one.fact
+        for one in recorded_facts[:until]
+        if isinstance(one.fact, facts.Folded)
+    }
     batches: dict[str, str] = {}
     for recorded in recorded_facts[after:until]:
         fact = recorded.fact
         if isinstance(fact, facts.SystemSet | facts.RulesSet):
             found.append(
-                ChangePlace(0, _describe_changed_bytes(recorded_facts[: recorded.seq - 1], fact), recorded.time)
+                ChangePlace(
+                    0,
+                    _describe_changed_bytes(recorded_facts[: recorded.seq - 1], fact),
+                    recorded.time,
+                )
             )
         elif isinstance(fact, facts.Folded):
             name = batches.setdefault(fact.batch or fact.fold, fact.fold)
-            found.append(ChangePlace(_first_seq_in_cover(fact.cover), Cause(CauseKind.FOLD, name), recorded.time))
-        elif not isinstance(fact, facts.ToolsOffered) and (edit := _start_and_name_of_edit(fact, covers)) is not None:
+            found.append(
+                ChangePlace(
+                    _first_seq_in_cover(fact.cover), Cause(CauseKind.FOLD, name), recorded.time
+                )
+            )
+        elif (
+            not isinstance(fact, facts.ToolsOffered)
+            and (edit := _start_and_name_of_edit(fact, covers)) is not None
+        ):
             found.append(ChangePlace(edit[0], Cause(CauseKind.EDIT, edit[1]), recorded.time))
     return found
 
@@ -82,17 +105,30 @@ def first_seq_in_piece(piece: Block | facts.ToolsOffered) -> int:
 
 def _changed_tools(before: Sequence[object], now: Sequence[object]) -> Iterator[ChangePlace]:
     for one, other in zip(before, now, strict=False):
-        if isinstance(one, facts.ToolsOffered) and isinstance(other, facts.ToolsOffered) and one.tools != other.tools:
+        if (
+            isinstance(one, facts.ToolsOffered)
+            and isinstance(other, facts.ToolsOffered)
+            and one.tools != other.tools
+        ):
             yield ChangePlace(-1, _describe_changed_tools(one.tools, other.tools))
 
 
-def _describe_changed_tools(before: tuple[facts.ToolSpec, ...], now: tuple[facts.ToolSpec, ...]) -> Cause:
+def _describe_changed_tools(
+    before: tuple[facts.ToolSpec, ...], now: tuple[facts.ToolSpec, ...]
+) -> Cause:
     """Name the tools that differ, or say that only the order of keys or tools differs."""
     one, other = {tool.name: tool for tool in before}, {tool.name: tool for tool in now}
-    differ = [name for name in {**one, **other} if _comparable_tool(one.get(name)) != _comparable_tool(other.get(name))]
+    differ = [
+        name
+        for name in {**one, **other}
+        if _comparable_tool(one.get(name)) != _comparable_tool(other.get(name))
+    ]
     if not differ:
         return Cause(CauseKind.ORDER, "of the tools")
-    signs = (("+" if name not in one else "−" if name not in other else "~") + name for name in differ[:MOST_NAMED])
+    signs = (
+        ("+" if name not in one else "−" if name not in other else "~") + name
+        for name in differ[:MOST_NAMED]
+    )
     more = f" and {len(differ) - MOST_NAMED} more" if len(differ) > MOST_NAMED else ""
     return Cause(CauseKind.TOOLS, ", ".join(signs) + more)
 
@@ -106,7 +142,9 @@ def _comparable_tool(tool: facts.ToolSpec | None) -> object:
         return tool.description, tool.schema
 
 
-def _describe_changed_bytes(before: Sequence[facts.Recorded], fact: facts.SystemSet | facts.RulesSet) -> Cause:
+def _describe_changed_bytes(
+    before: Sequence[facts.Recorded], fact: facts.SystemSet | facts.RulesSet
+) -> Cause:
     """Say which bytes of a system prompt or rules file differ."""
     name = fact.path if isinstance(fact, facts.RulesSet) else ""
     old = next(
@@ -118,13 +156,18 @@ def _describe_changed_bytes(before: Sequence[facts.Recorded], fact: facts.System
         ),
         "",
     )
-    start, end = _range_of_differing_bytes(old.encode("utf-8", "replace"), fact.text.encode("utf-8", "replace"))
+    start, end = _range_of_differing_bytes(
+        old.encode("utf-8", "replace"), fact.text.encode("utf-8", "replace")
+    )
     return Cause(CauseKind.SYSTEM, f"{name} bytes {start:,} to {end:,}".strip())
 
 
 def _range_of_differing_bytes(old: bytes, new: bytes) -> tuple[int, int]:
     """Return where the first difference begins, and where the last one ends in the new text."""
-    start = next((at for at, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
+    start = next(
+        (at for at, (a, b) in enumerate(zip(old, new, strict=False)) if a != b),
+        min(len(old), len(new)),
+    )
     tail = zip(reversed(old[start:]), reversed(new[start:]), strict=False)
     same = next((at for at, (a, b) in enumerate(tail) if a != b), min(len(old), len(new)) - start)
     return start, len(new) - same
@@ -139,12 +182,16 @@ def find_first_changed_seq(fact: facts.Fact, folds: Mapping[str, facts.Folded]) 
             return max(0, to) + 1
         case facts.Folded(cover=cover) | facts.Excluded(ref=cover) | facts.Included(ref=cover):
             return _first_seq_in_cover(cover)
-        case facts.Unfolded(fold=name) | facts.Refolded(fold=name) | facts.DocumentEdited(fold=name) if name in folds:
+        case (
+            facts.Unfolded(fold=name) | facts.Refolded(fold=name) | facts.DocumentEdited(fold=name)
+        ) if name in folds:
             return _first_seq_in_cover(folds[name].cover)
     return None
 
 
-def _start_and_name_of_edit(fact: facts.Fact, folds: Mapping[str, facts.Folded]) -> tuple[int, str] | None:
+def _start_and_name_of_edit(
+    fact: facts.Fact, folds: Mapping[str, facts.Folded]
+) -> tuple[int, str] | None:
     """Return the first fact that a person's change affects, and a description of the change."""
     place = find_first_changed_seq(fact, folds)
     match fact:
@@ -156,7 +203,11 @@ def _start_and_name_of_edit(fact: facts.Fact, folds: Mapping[str, facts.Folded])
             return 1, "forgotten"
         case facts.ConversationStarted(forked_from=origin, forked_at=to) if origin:
             return to + 1, f"to {to}"
-    return None if place is None else (place, f"{type(fact).__name__.lower()} {getattr(fact, 'fold', place)}")
+    return (
+        None
+        if place is None
+        else (place, f"{type(fact).__name__.lower()} {getattr(fact, 'fold', place)}")
+    )
 
 
 def _first_seq_in_cover(cover: facts.Cover) -> int:

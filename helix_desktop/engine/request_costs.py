@@ -1,9 +1,11 @@
-"""Explains what each request read from the provider's cache, what was cached again and why, and the cost.
+"""Explains what each request read from the provider's cache, what was cached again and
+why, and the cost.
 
-This is a pure function of facts. Each request is compared with the last one to the same model. Up to
-their first difference, the provider could read its cache. What was sent before and comes after that had
-to be cached again, for the reasons that `request_changes.py` names; several sufficient reasons share the
-tokens. Sizes are fitted to what the provider reports, so that the causes add up to the billed input.
+This is a pure function of facts. Each request is compared with the last one to the same
+model. Up to their first difference, the provider could read its cache. What was sent
+before and comes after that had to be cached again, for the reasons that
+`request_changes.py` names; several sufficient reasons share the tokens. Sizes are
+fitted to what the provider reports, so that the causes add up to the billed input.
 """
 
 import asyncio
@@ -43,16 +45,26 @@ from helix_desktop.fast_dataclass import dataclass
 CACHE_UNIT = 128  # Providers that need no cache marks cache in units of this many tokens.
 LEAST_CACHED = 4_096  # All providers cache the beginning of a request if it has this many tokens.
 SHORTEST_LIFE = 300.0  # The assumed life of a cache in seconds, unless its provider states one.
-UNTIMED_REPLY = 60.0  # A recorded reply without a duration is assumed to have taken at most this many seconds.
-LOOK_BACK_BLOCKS = 20  # Providers search for cached text only in this many blocks before a cache mark.
-HIDDEN_HEAD_SHARE = 0.2  # If the bill exceeds the recorded parts by this share, the system prompt was not recorded.
-FAR_READ_SHARE = 0.25  # A provider that has read this share of the last request's messages still had them.
+UNTIMED_REPLY = (
+    60.0  # A recorded reply without a duration is assumed to have taken at most this many seconds.
+)
+LOOK_BACK_BLOCKS = (
+    20  # Providers search for cached text only in this many blocks before a cache mark.
+)
+HIDDEN_HEAD_SHARE = (
+    0.2  # If the bill exceeds the recorded parts by this share, the system prompt was not recorded.
+)
+FAR_READ_SHARE = (
+    0.25  # A provider that has read this share of the last request's messages still had them.
+)
 CACHED_BY_CONTENTS = "gemini"  # Google's cache depends on what is sent, not on the thinking time.
 READ_ALONE = 0.95  # A request that read this share continues one that had nothing else.
 AVOIDABLE = (CauseKind.TIME, CauseKind.TOOLS, CauseKind.SYSTEM, CauseKind.ORDER, CauseKind.MODEL, CauseKind.EDIT, CauseKind.NOT_KEPT)  # fmt: skip
 
 SentPiece = Block | ToolsOffered
-Segment = tuple[int, tuple[Cause, ...]]  # A number of tokens, and causes that each explain all of them.
+Segment = tuple[
+    int, tuple[Cause, ...]
+]  # A number of tokens, and causes that each explain all of them.
 Prices = Callable[[str], ModelSet | None]
 
 
@@ -67,7 +79,9 @@ class CauseCost:
 
 @dataclass(frozen=True, slots=True)
 class RequestCost:
-    """The cost of a request. `seq`: the fact that answered or paid for it. `tokens`: its input, the causes' sum."""
+    """The cost of a request. `seq`: the fact that answered or paid for it. `tokens`:
+    its input, the causes' sum.
+    """
 
     seq: int
     time: float
@@ -92,7 +106,9 @@ class _AskedRequest:
     pieces: Sequence[SentPiece]
     life: float  # How many seconds the provider caches this request.
     ends: list[int] = field(default_factory=list)  # The billed tokens up to the end of each piece.
-    places: list[int] = field(default_factory=list)  # How many pieces each request so far had in all.
+    places: list[int] = field(
+        default_factory=list
+    )  # How many pieces each request so far had in all.
 
     @property
     def cached_tokens(self) -> int:
@@ -108,7 +124,9 @@ class RequestCostReader:
     facts: Sequence[Recorded]
     prices: Prices
     _last: dict[str, _AskedRequest] = field(default_factory=dict)  # The last request to each model.
-    _lives: dict[str, float] = field(default_factory=dict)  # The longest pause that a model's cache survived.
+    _lives: dict[str, float] = field(
+        default_factory=dict
+    )  # The longest pause that a model's cache survived.
     _aside: dict[str, int] = field(default_factory=dict)  # Inputs that the next request lacked.
     _seen: int = 0  # The number of the newest fact that any request so far contained.
     _last_model: str = ""
@@ -121,17 +139,27 @@ class RequestCostReader:
         """Explain a step's request, and remember it for the next. `view`: what was sent."""
         chosen = _find_model_settings_for_reply(reply.model, state.record.settings_at(view.seq))
         asked = recorded.time - reply.seconds
-        if not reply.seconds:  # Imported replies have only an end time, so their start is estimated.
+        if (
+            not reply.seconds
+        ):  # Imported replies have only an end time, so their start is estimated.
             asked = max(self.facts[max(0, view.seq - 1)].time, asked - UNTIMED_REPLY)
-        life = max(float(chosen.cache_seconds if chosen else 0) or SHORTEST_LIFE, self._lives.get(reply.model, 0.0))
+        life = max(
+            float(chosen.cache_seconds if chosen else 0) or SHORTEST_LIFE,
+            self._lives.get(reply.model, 0.0),
+        )
         pieces: list[SentPiece] = [ToolsOffered(view.tools, view.tools_tokens), *view.blocks]
         now = _AskedRequest(reply, view, asked, pieces, life)
         before = self._last.get(reply.model)
         same = _count_same_pieces(before.pieces, now.pieces) if before else 0
         now.ends = _piece_ends_as_billed(now, before, same)
-        now.places = [*(place for place in (before.places if before else ()) if place <= same), len(now.pieces)]
+        now.places = [
+            *(place for place in (before.places if before else ()) if place <= same),
+            len(now.pieces),
+        ]
         self._marks_prefixes |= reply.usage.cache_write > 0
-        cost = self._price_request(recorded, reply.model, reply.usage, self._explain_request(now, before, same), chosen)
+        cost = self._price_request(
+            recorded, reply.model, reply.usage, self._explain_request(now, before, same), chosen
+        )
         self._note_request_aside(now, before, same)
         self._last[reply.model], self._last_model = now, reply.model
         if reply.usage.is_cached_for_an_hour:
@@ -139,23 +167,37 @@ class RequestCostReader:
         self._seen = max(self._seen, view.seq)
         return cost
 
-    def explain_request_beside_steps(self, recorded: Recorded, spent: Spent, state: ConversationState) -> RequestCost:
+    def explain_request_beside_steps(
+        self, recorded: Recorded, spent: Spent, state: ConversationState
+    ) -> RequestCost:
         """Explain a request that is not a step, such as for a summary."""
         usage, before = spent.usage, self._last.get(spent.model)
         if before and usage.cache_read:
             before.asked = max(before.asked, recorded.time)
         beside = Cause(CauseKind.BESIDE, spent.purpose.value)
-        segments = [(usage.cache_read, (Cause(CauseKind.READ),)), (usage.input - usage.cache_read, (beside,))]
+        segments = [
+            (usage.cache_read, (Cause(CauseKind.READ),)),
+            (usage.input - usage.cache_read, (beside,)),
+        ]
         return self._price_request(
-            recorded, spent.model, usage, segments, _find_model_settings_for_reply(spent.model, state.settings)
+            recorded,
+            spent.model,
+            usage,
+            segments,
+            _find_model_settings_for_reply(spent.model, state.settings),
         )
 
     def reader_for_fork(self, facts: Sequence[Recorded], forked_at: int) -> "RequestCostReader":
         """Return a reader for a fork, which begins with this conversation's requests."""
-        last = {model: replace(last, view=replace(last.view, seq=forked_at)) for model, last in self._last.items()}
+        last = {
+            model: replace(last, view=replace(last.view, seq=forked_at))
+            for model, last in self._last.items()
+        }
         return replace(self, facts=facts, _last=last, _seen=forked_at, _brought_runs=None)
 
-    def _explain_request(self, now: _AskedRequest, before: _AskedRequest | None, same: int) -> Iterator[Segment]:
+    def _explain_request(
+        self, now: _AskedRequest, before: _AskedRequest | None, same: int
+    ) -> Iterator[Segment]:
         usage = now.reply.usage
         read = min(usage.cache_read, usage.input)
         yield read, (Cause(CauseKind.READ),)
@@ -164,7 +206,9 @@ class RequestCostReader:
             return
         last = self._last[self._last_model]
         pause = now.asked - last.asked
-        always: tuple[Cause, ...] = (Cause(CauseKind.TIME, describe_pause(pause)),) if pause > now.life else ()
+        always: tuple[Cause, ...] = (
+            (Cause(CauseKind.TIME, describe_pause(pause)),) if pause > now.life else ()
+        )
         if self._last_model != now.reply.model:
             always += (Cause(CauseKind.MODEL, f"from {self._last_model}"),)
         elif now.view.effort != last.view.effort and not _survives_another_effort(now, last, read):
@@ -173,16 +217,31 @@ class RequestCostReader:
         if read < known:
             yield known - read, self._why_not_cached(known - read, now, same, before, always)
         elif read > 0 and before is not None:
-            self._lives[now.reply.model] = max(self._lives.get(now.reply.model, 0.0), now.asked - before.asked)
+            self._lives[now.reply.model] = max(
+                self._lives.get(now.reply.model, 0.0), now.asked - before.asked
+            )
         changes = self._changes_between(last, now, kept_until=last.asked + now.life)
-        again = frozenset(map(_comparable_piece, last.pieces[same:]))  # Some agents send these once more.
+        again = frozenset(
+            map(_comparable_piece, last.pieces[same:])
+        )  # Some agents send these once more.
         yield from self._explain_uncached(now, same, max(read, known), changes, always, again)
 
-    def _changes_between(self, last: _AskedRequest, now: _AskedRequest, *, kept_until: float) -> list[ChangePlace]:
+    def _changes_between(
+        self, last: _AskedRequest, now: _AskedRequest, *, kept_until: float
+    ) -> list[ChangePlace]:
         """Return changes between two requests, without folds after the cache had expired."""
-        found = find_changes_between_requests(self.facts, last.pieces[:1], now.pieces[:1], last.view.seq, now.view.seq)
-        found = [one for one in found if one.cause.kind is not CauseKind.FOLD or min(one.time, now.asked) <= kept_until]
-        heads = ([*map(_comparable_piece, one.pieces[1 : _count_head_pieces(one.pieces)])] for one in (last, now))
+        found = find_changes_between_requests(
+            self.facts, last.pieces[:1], now.pieces[:1], last.view.seq, now.view.seq
+        )
+        found = [
+            one
+            for one in found
+            if one.cause.kind is not CauseKind.FOLD or min(one.time, now.asked) <= kept_until
+        ]
+        heads = (
+            [*map(_comparable_piece, one.pieces[1 : _count_head_pieces(one.pieces)])]
+            for one in (last, now)
+        )
         if next(heads) == next(heads):
             found = [one for one in found if one.cause.kind is not CauseKind.SYSTEM]
         same = _count_same_pieces(last.pieces, now.pieces)
@@ -206,11 +265,16 @@ class RequestCostReader:
         always: tuple[Cause, ...],
         again: frozenset[tuple[object, ...]],
     ) -> Iterator[Segment]:
-        """Explain the pieces after the cached ones: new, or sent again after a change before them."""
+        """Explain the pieces after the cached ones: new, or sent again after a change
+        before them.
+        """
         shared = now.ends[same - 1] if same else 0
         if start < shared:  # These unchanged pieces come after the last cache mark.
             first = tuple(one.cause for one in changes if one.place == changes[0].place)
-            yield shared - start, always or first or (Cause(CauseKind.RULES, "behind the last mark"),)
+            yield (
+                shared - start,
+                always or first or (Cause(CauseKind.RULES, "behind the last mark"),),
+            )
         active, waiting = always, list(changes)
         for at in range(same, len(now.pieces)):
             piece, place = now.pieces[at], first_seq_in_piece(now.pieces[at])
@@ -219,13 +283,23 @@ class RequestCostReader:
                 active = active if cause in active else (*active, cause)
             tokens = now.ends[at] - max(start, now.ends[at - 1] if at else 0)
             is_head = isinstance(piece, ToolsOffered) or piece.role is Role.SYSTEM
-            if tokens > 0 and place > self._seen and not is_head and _comparable_piece(piece) not in again:
+            if (
+                tokens > 0
+                and place > self._seen
+                and not is_head
+                and _comparable_piece(piece) not in again
+            ):
                 yield tokens, (Cause(CauseKind.NEW),)
             elif tokens > 0:
                 yield tokens, active or (Cause(CauseKind.UNKNOWN),)
 
     def _why_not_cached(
-        self, missing: int, now: _AskedRequest, same: int, before: _AskedRequest | None, always: tuple[Cause, ...]
+        self,
+        missing: int,
+        now: _AskedRequest,
+        same: int,
+        before: _AskedRequest | None,
+        always: tuple[Cause, ...],
     ) -> tuple[Cause, ...]:
         """Explain why the provider did not read from its cache what it had been sent before."""
         usage = before.reply.usage if before else Usage()
@@ -235,17 +309,25 @@ class RequestCostReader:
             return always
         if not (usage.cache_read or usage.cache_write) and now.ends[same - 1] < LEAST_CACHED:
             return (Cause(CauseKind.RULES, "too short"),)
-        if self._marks_prefixes and now.reply.stable is None and len(now.pieces) - same > LOOK_BACK_BLOCKS:
+        if (
+            self._marks_prefixes
+            and now.reply.stable is None
+            and len(now.pieces) - same > LOOK_BACK_BLOCKS
+        ):
             return (Cause(CauseKind.RULES, "too far in front of a mark"),)
         if self.was_imported(now.view.seq) and not now.view.tools:
             if self._joins_requests(now, before, same):
                 cause = Cause(CauseKind.EDIT, "messages of two requests at once were joined")
             else:
-                cause = Cause(CauseKind.UNKNOWN, "the recording lacks the system prompt and the tools")
+                cause = Cause(
+                    CauseKind.UNKNOWN, "the recording lacks the system prompt and the tools"
+                )
             return (cause,)
         return (Cause(CauseKind.NOT_KEPT),)
 
-    def _note_request_aside(self, now: _AskedRequest, before: _AskedRequest | None, same: int) -> None:
+    def _note_request_aside(
+        self, now: _AskedRequest, before: _AskedRequest | None, same: int
+    ) -> None:
         """Remember the last request if this one continues something else: small and cached."""
         model, usage = now.reply.model, now.reply.usage
         if usage.input >= self._aside.get(model, 0):
@@ -266,13 +348,22 @@ class RequestCostReader:
     def was_imported(self, seq: int) -> bool:
         if self._brought_runs is None:
             told = ((one.fact, one.seq) for one in self.facts)
-            self._brought_runs = [(f.first, seq) for f, seq in told if isinstance(f, BroughtIn) and not f.undone]
+            self._brought_runs = [
+                (f.first, seq) for f, seq in told if isinstance(f, BroughtIn) and not f.undone
+            ]
         return any(first <= seq < last for first, last in self._brought_runs)
 
     def _price_request(
-        self, recorded: Recorded, model: str, usage: Usage, segments: Iterable[Segment], chosen: ModelSet | None
+        self,
+        recorded: Recorded,
+        model: str,
+        usage: Usage,
+        segments: Iterable[Segment],
+        chosen: ModelSet | None,
     ) -> RequestCost:
-        """Split the billed dollars between the causes, by how many of their tokens were read, written or neither."""
+        """Split the billed dollars between the causes, by how many of their tokens were
+        read, written or neither.
+        """
         chosen = chosen or self.prices(model)
         rate, dollars = relative_prices(chosen), compute_cost(usage, chosen)
         written = min(usage.input, usage.cache_read + usage.cache_write)
@@ -303,8 +394,12 @@ class RequestCostReader:
         return RequestCost(recorded.seq, recorded.time, model, usage.input, dollars, causes)
 
 
-def explain_requests(facts: Sequence[Recorded], prices: Prices, original: Sequence[Recorded] = ()) -> list[RequestCost]:
-    """Explain every reported request in order. `original`: a fork's source, compared with its first one."""
+def explain_requests(
+    facts: Sequence[Recorded], prices: Prices, original: Sequence[Recorded] = ()
+) -> list[RequestCost]:
+    """Explain every reported request in order. `original`: a fork's source, compared
+    with its first one.
+    """
     fork = _find_start_of_fork(facts)
     if fork is not None and original:
         earlier = RequestCostReader([one for one in original if one.time <= fork.time], prices)
@@ -315,7 +410,9 @@ def explain_requests(facts: Sequence[Recorded], prices: Prices, original: Sequen
 
 
 async def read_original_and_explain_requests(
-    facts: Sequence[Recorded], prices: Prices, read_facts: Callable[[str], Awaitable[Sequence[Recorded]]] | None
+    facts: Sequence[Recorded],
+    prices: Prices,
+    read_facts: Callable[[str], Awaitable[Sequence[Recorded]]] | None,
 ) -> list[RequestCost]:
     """Explain all requests. `read_facts` reads the conversation from which this was forked."""
     fork = _find_start_of_fork(facts)
@@ -331,7 +428,9 @@ def _find_start_of_fork(facts: Sequence[Recorded]) -> Recorded | None:
 
 
 def _replies_imported_in_part(facts: Sequence[Recorded]) -> set[int]:
-    """Return the replies that an import has appended again, since it had read them before their end."""
+    """Return the replies that an import has appended again, since it had read them
+    before their end.
+    """
     said = [one for one in facts if isinstance(one.fact, ModelReplied | Rewound)]
     threes = zip(said, said[1:], said[2:], strict=False)
     rewound = ((one, later) for one, between, later in threes if isinstance(between.fact, Rewound))
@@ -339,8 +438,14 @@ def _replies_imported_in_part(facts: Sequence[Recorded]) -> set[int]:
 
 
 def _explain_requests_after(reader: RequestCostReader, after: int = 0) -> Iterator[RequestCost]:
-    state, views, in_part = ConversationState(), dict[int, View](), _replies_imported_in_part(reader.facts)
-    wanted = {newest_fact_seen_by(one) for one in reader.facts if isinstance(one.fact, ModelReplied)}
+    state, views, in_part = (
+        ConversationState(),
+        dict[int, View](),
+        _replies_imported_in_part(reader.facts),
+    )
+    wanted = {
+        newest_fact_seen_by(one) for one in reader.facts if isinstance(one.fact, ModelReplied)
+    }
     for recorded in reader.facts:
         state.advance_state(recorded)
         if recorded.seq in wanted:
@@ -358,7 +463,11 @@ def explain_costs_of_last_turn(state: ConversationState) -> list[RequestCost]:
     """Explain the last turn's steps, compared with the last request before it, if made here."""
     since = min(state.branch.turn.words, default=1) - 1
     fork = _find_start_of_fork(state.facts)
-    made = ((seq, state.facts[seq - 1].fact) for seq in state.branch.steps if fork is None or seq > fork.seq)
+    made = (
+        (seq, state.facts[seq - 1].fact)
+        for seq in state.branch.steps
+        if fork is None or seq > fork.seq
+    )
     replies = [seq for seq, fact in made if isinstance(fact, ModelReplied) and fact.usage.input > 0]
     first = next((at for at, seq in enumerate(replies) if seq > since), len(replies))
     reader = RequestCostReader(state.facts, lambda _: None)
@@ -418,9 +527,14 @@ def _comparable_piece(piece: SentPiece) -> tuple[object, ...]:
 
 
 def _survives_another_effort(now: _AskedRequest, last: _AskedRequest, read: int) -> bool:
-    """Whether the cache is valid for any thinking time, as it always is or as the provider read many of the messages."""
+    """Whether the cache is valid for any thinking time, as it always is or as the
+    provider read many of the messages.
+    """
     head = last.ends[_count_head_pieces(last.pieces) - 1]
-    return CACHED_BY_CONTENTS in now.reply.model or read > head + (last.ends[-1] - head) * FAR_READ_SHARE
+    return (
+        CACHED_BY_CONTENTS in now.reply.model
+        or read > head + (last.ends[-1] - head) * FAR_READ_SHARE
+    )
 
 
 def _count_head_pieces(pieces: Sequence[SentPiece]) -> int:
@@ -428,7 +542,9 @@ def _count_head_pieces(pieces: Sequence[SentPiece]) -> int:
     return sum(1 for _ in takewhile(lambda piece: first_seq_in_piece(piece) <= 0, pieces))
 
 
-def _effective_changes(changes: Sequence[ChangePlace], pieces: Sequence[SentPiece], same: int) -> list[ChangePlace]:
+def _effective_changes(
+    changes: Sequence[ChangePlace], pieces: Sequence[SentPiece], same: int
+) -> list[ChangePlace]:
     """Return the changes after the last equal piece: only these changed what was sent."""
     last = first_seq_in_piece(pieces[same - 1]) if same else -1
     return [one for one in changes if one.place >= last] or list(changes)

@@ -22,7 +22,12 @@ from helix_desktop.fast_dataclass import dataclass
 
 LARGE_PART = 700  # When a request does not fit, parts with more tokens are replaced by excerpts.
 EXCERPT = 300  # The number of tokens in the excerpt that replaces a longer part.
-KEPT_STEPS = (8, 4, 2, 1)  # How many of the last steps truncation keeps, in each successive attempt.
+KEPT_STEPS = (
+    8,
+    4,
+    2,
+    1,
+)  # How many of the last steps truncation keeps, in each successive attempt.
 OVERFLOW_SHARE = 0.8  # A request refused as too long is shortened to this share of its size.
 WHY = "the next request would not fit"
 
@@ -39,7 +44,11 @@ class ShortenerSupport:
 
 class RequestShortener:
     def __init__(
-        self, conversation: Conversation, writer: FoldDocumentWriter, shortener: PartShortener, aid: ShortenerSupport
+        self,
+        conversation: Conversation,
+        writer: FoldDocumentWriter,
+        shortener: PartShortener,
+        aid: ShortenerSupport,
     ) -> None:
         self._conversation = conversation
         self._aid = aid
@@ -70,7 +79,9 @@ class RequestShortener:
                 await self._conversation.append_facts(failed)
 
     def _reduction_steps(self) -> Iterator[Callable[[], Awaitable[object]]]:
-        """Yield measures, from the one that loses least: huge parts, markers, a summary, and those without a model."""
+        """Yield measures, from the one that loses least: huge parts, markers, a
+        summary, and those without a model.
+        """
         policy = self._conversation.policy
         window = self._conversation.current_meter().window
         if policy.truncation:
@@ -98,16 +109,24 @@ class RequestShortener:
         words = branch.count_tokens_kept_beside_fold(Span(branch.order[0], until - 1), panic=True)
         standing = [block for item in branch.items_from_fact(until) for block in item.blocks]
         shown = sum(
-            EXCERPT if block.tokens > LARGE_PART and _is_excerptable(block) else block.tokens for block in standing
+            EXCERPT if block.tokens > LARGE_PART and _is_excerptable(block) else block.tokens
+            for block in standing
         )
         fixed = state.settings.settings_tokens
-        return estimate_billed_tokens(fixed + words + LEAST_DOCUMENT_TOKENS + shown, state) <= self._target
+        return (
+            estimate_billed_tokens(fixed + words + LEAST_DOCUMENT_TOKENS + shown, state)
+            <= self._target
+        )
 
     async def _replace_old_parts_with_markers(self) -> None:
         situation = self._aid.situation()
-        clearing = markers.plan_clearing_of_all_before(situation, fold_strategy.first_seq_kept_in_panic(situation))
+        clearing = markers.plan_clearing_of_all_before(
+            situation, fold_strategy.first_seq_kept_in_panic(situation)
+        )
         if clearing is not None:
-            await self._shortener.replace_with_markers(clearing.parts_to_clear(situation), WHY, panic=True)
+            await self._shortener.replace_with_markers(
+                clearing.parts_to_clear(situation), WHY, panic=True
+            )
 
     async def _wait_for_fold_or_give_up(self) -> None:
         """Use the fold being written if it is finished in time. Otherwise, it is cancelled."""
@@ -118,15 +137,21 @@ class RequestShortener:
     async def _try_handover(self) -> None:
         """Ask a model for a handover, unless too many failed, or no time is left."""
         situation = self._aid.situation()
-        span = fold_strategy.find_foldable_span(situation, fold_strategy.first_seq_kept_in_panic(situation))
+        span = fold_strategy.find_foldable_span(
+            situation, fold_strategy.first_seq_kept_in_panic(situation)
+        )
         left = situation.policy.panic_wait - self._waited
         broken = situation.branch.failures[FoldKind.HANDOVER] >= situation.policy.failures
         limit_reached = self._writer.spending.find_turn_end_at_limit()
         if span is None or broken or left <= 0 or not self._may_ask or limit_reached:
             return
-        reading = gather_material(fold_strategy.FoldPlan(FoldKind.HANDOVER, span, WHY, panic=True), situation)
+        reading = gather_material(
+            fold_strategy.FoldPlan(FoldKind.HANDOVER, span, WHY, panic=True), situation
+        )
         conversation = self._conversation
-        work = self._writer.write_document(reading, conversation.new_fold_name(FoldKind.HANDOVER), left)
+        work = self._writer.write_document(
+            reading, conversation.new_fold_name(FoldKind.HANDOVER), left
+        )
         writing = self._aid.spawn(work, name=f"handover of {conversation.id}")
         try:
             why = await self._writer.wait_and_return_why_given_up(writing, situation.policy, left)
@@ -167,7 +192,9 @@ class RequestShortener:
         if reading.shown - reading.kept <= reserved_tokens(situation.state, situation.policy) // 20:
             return
         await self._aid.append(
-            await self._writer.write_truncation(reading, self._conversation.new_fold_name(FoldKind.TRUNCATION))
+            await self._writer.write_truncation(
+                reading, self._conversation.new_fold_name(FoldKind.TRUNCATION)
+            )
         )
 
 
@@ -177,4 +204,8 @@ def _first_seq_of_last_steps(situation: fold_strategy.FoldSituation, steps: int)
 
 
 def _is_excerptable(block: Block) -> bool:
-    return block.role is not Role.SYSTEM and not block.pinned and not isinstance(block.content, Reasoning)
+    return (
+        block.role is not Role.SYSTEM
+        and not block.pinned
+        and not isinstance(block.content, Reasoning)
+    )

@@ -1,4 +1,6 @@
-"""Parses search queries: words by their stems, phrases in quotes, and filters such as `tool:` and `before:`."""
+"""Parses search queries: words by their stems, phrases in quotes, and filters such as
+`tool:` and `before:`.
+"""
 
 import functools
 import re
@@ -33,14 +35,18 @@ class SearchFilters:
 
 
 def split_query_into_words_and_filters(query: str) -> tuple[str, SearchFilters]:
-    """Split a query into words and filters. Raises InvalidInput for a value that nothing could match."""
+    """Split a query into words and filters. Raises InvalidInput for a value that
+    nothing could match.
+    """
     found: dict[str, Any] = {}
 
     def keep_filter(match: re.Match[str]) -> str:
         name, value = match[1].lower(), match[2].strip('"')
         found[name] = _time_of_date(value) if name in ("before", "after") else value.casefold()
         if name == "by" and found[name] not in ("user", "agent", "tool"):
-            raise InvalidInput(f"“by:” does not know “{value}”.", remedy="After “by:”, write user, agent or tool.")
+            raise InvalidInput(
+                f"“by:” does not know “{value}”.", remedy="After “by:”, write user, agent or tool."
+            )
         return " "
 
     rest = _FILTER.sub(keep_filter, query)
@@ -53,16 +59,22 @@ def _time_of_date(value: str) -> float:
             return datetime.strptime(value, form).replace(tzinfo=UTC).timestamp()
         except ValueError:
             continue
-    raise InvalidInput(f"“{value}” is not a date.", remedy="Write a date as 2026-03-31, 2026-03 or 2026.")
+    raise InvalidInput(
+        f"“{value}” is not a date.", remedy="Write a date as 2026-03-31, 2026-03 or 2026."
+    )
 
 
-@functools.lru_cache(1 << 15)  # The same words are in many texts, and in the descriptions of thousands of tools.
+@functools.lru_cache(
+    1 << 15
+)  # The same words are in many texts, and in the descriptions of thousands of tools.
 def stem_of_word(word: str) -> str:
     """Return the stem of an English or German word. Short and other words stay unchanged."""
     low = word.casefold().rstrip("*")
     if not re.fullmatch("[a-zäöüß]+", low):
         return low
-    ending = next((end for end in _ENDINGS if low.endswith(end) and len(low) - len(end) >= LEAST_STEM), "")
+    ending = next(
+        (end for end in _ENDINGS if low.endswith(end) and len(low) - len(end) >= LEAST_STEM), ""
+    )
     stem = low[: len(low) - len(ending)]
     doubled = len(stem) > LEAST_STEM and stem[-1] == stem[-2] and stem[-1] not in "ls"
     return stem[:-1] if doubled else stem

@@ -15,7 +15,12 @@ from helix_desktop.engine.automatic_folding import ConversationFolding
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.conversation_context import ConversationContext
 from helix_desktop.engine.message_queue import AskUser, MessageQueue, TurnRunner
-from helix_desktop.engine.ports import CallContext, CallOutcome, PermissionAnswer, PermissionQuestion
+from helix_desktop.engine.ports import (
+    CallContext,
+    CallOutcome,
+    PermissionAnswer,
+    PermissionQuestion,
+)
 from helix_desktop.engine.session_events import CLOSED, ConversationActivity, Event
 from helix_desktop.errors import ActionRefused, NotFound
 
@@ -26,18 +31,24 @@ class Session:
     """One open conversation: its state, its turn, its queue and its open questions."""
 
     def __init__(
-        self, conversation: Conversation, services: session_setup.SessionServices, folding: ConversationFolding
+        self,
+        conversation: Conversation,
+        services: session_setup.SessionServices,
+        folding: ConversationFolding,
     ) -> None:
         self.conversation = conversation
         self.running = ConversationActivity.IDLE
-        self.why = ""  # The reason for the current activity: what failed, or what the user is being asked.
+        self.why = (
+            ""  # The reason for the current activity: what failed, or what the user is being asked.
+        )
         self._services = services
         self.folding = folding
         self.queue = MessageQueue(conversation, services.tokens)
         self.questions: dict[int, PermissionQuestion] = {}
         self._answers: dict[int, asyncio.Future[PermissionAnswer]] = {}
         self._numbers = itertools.count(1)
-        # If set, answers the questions. A sub-agent's questions go to the agent that waits for its result.
+        # If set, answers the questions. A sub-agent's questions go to the agent that
+        # waits for its result.
         self.asked_elsewhere: AskUser | None = None
         self.context = ConversationContext(conversation, services, folding)
         self.turns = TurnRunner(conversation, services, folding, self.queue)
@@ -48,7 +59,9 @@ class Session:
 
     @property
     def agent(self) -> str:
-        """Return the connected agent that writes here, or an empty string for this program's own."""
+        """Return the connected agent that writes here, or an empty string for this
+        program's own.
+        """
         return self.conversation.state.agent
 
     @property
@@ -59,7 +72,12 @@ class Session:
     @property
     def is_idle(self) -> bool:
         """Whether nothing runs or waits here, so that closing the session loses nothing."""
-        return self.turns.task is None and not self.queue and not self.questions and self.folding.has_no_fold_in_work
+        return (
+            self.turns.task is None
+            and not self.queue
+            and not self.questions
+            and self.folding.has_no_fold_in_work
+        )
 
     def subscribe_to_events(self, listener: Callable[[Event], None]) -> Callable[[], None]:
         """Call the listener for all future events. Returns a function that stops this."""
@@ -67,7 +85,11 @@ class Session:
         return lambda: self.conversation.listeners.remove(listener)
 
     def send_message(
-        self, parts: tuple[facts.UserPart, ...], *, steer: bool = False, rewinds_to: int | None = None
+        self,
+        parts: tuple[facts.UserPart, ...],
+        *,
+        steer: bool = False,
+        rewinds_to: int | None = None,
     ) -> None:
         """Send a message now, or after the turn. `steer`: after the turn's current step."""
         if self.agent:
@@ -86,13 +108,17 @@ class Session:
         self.turns.start_turn_if_due(self._ask_user, self._set_activity)
 
     def resume_turn(self, *, repeats_unstarted_calls: bool = False) -> None:
-        """Continue a turn that was interrupted or reached a limit, if wanted with the calls that did not begin."""
+        """Continue a turn that was interrupted or reached a limit, if wanted with the
+        calls that did not begin.
+        """
         self._refuse_while_held("continue")
         self.turns.calls_to_repeat = repeats_unstarted_calls
         self.turns.start_turn_if_due(self._ask_user, self._set_activity, even_without_words=True)
 
     def stop_turn(self, why: str = "") -> None:
-        """Stop the turn with its tools and questions. Queued messages stay. `why` is empty if the user stops it."""
+        """Stop the turn with its tools and questions. Queued messages stay. `why` is
+        empty if the user stops it.
+        """
         for future in list(self._answers.values()):
             future.cancel()
         self.turns.cancel_turn(why)
@@ -109,7 +135,9 @@ class Session:
         async def ask(question: PermissionQuestion) -> PermissionAnswer:
             return await self._ask_user(replace(question, command=command))
 
-        return await self._services.tools.run_tool_call(call, CallContext(self.id, ask, lambda _: None))
+        return await self._services.tools.run_tool_call(
+            call, CallContext(self.id, ask, lambda _: None)
+        )
 
     async def wait_until_idle(self) -> None:
         while self.turns.task is not None:
@@ -125,7 +153,9 @@ class Session:
         await self.conversation.wait_until_recorded()
 
     def preview_setup(self, setup: session_setup.ConversationSetup) -> None:
-        """Measure the next request with this setup, and show it, without recording the setup yet."""
+        """Measure the next request with this setup, and show it, without recording the
+        setup yet.
+        """
         if self.agent or self.conversation.state.acp_agent or not self.is_idle:
             return
         turn_loop.set_expected_request_settings(self._services, self.conversation, setup)
@@ -134,7 +164,9 @@ class Session:
     async def fold_on_request(self, kind: facts.FoldKind, *, wish: str = "") -> None:
         self._refuse_while_held("fold")
         self.folding.spending.begin_turn()
-        await self._services.run_hooks("PreCompact", self.id, {"trigger": "manual", "custom_instructions": wish})
+        await self._services.run_hooks(
+            "PreCompact", self.id, {"trigger": "manual", "custom_instructions": wish}
+        )
         await self.folding.fold_on_demand(kind, wish)
 
     async def rewind_to(self, seq: int) -> None:
@@ -153,7 +185,9 @@ class Session:
         """Ask again for the answer at `seq`, or for the last one. Earlier answers are kept."""
         self.refuse_while_running("ask again")
         present = self.conversation.state.facts_on_path()
-        said = (each for each in present if isinstance(each.fact, facts.UserSaid) and not each.fact.by)
+        said = (
+            each for each in present if isinstance(each.fact, facts.UserSaid) and not each.fact.by
+        )
         before = [each for each in said if not seq or each.seq < seq]
         if not before:
             raise NotFound("No answer in this conversation can be regenerated.")
@@ -189,7 +223,9 @@ class Session:
         await turn_loop.record_changed_settings(self._services, self.conversation)
 
     async def set_title(self, title: str) -> None:
-        await self.conversation.append_facts(facts.ConversationChanged(title=title.strip() or "Untitled"))
+        await self.conversation.append_facts(
+            facts.ConversationChanged(title=title.strip() or "Untitled")
+        )
 
     async def set_archived(self, *, archived: bool = True) -> None:
         await self.conversation.append_facts(facts.ConversationChanged(archived=archived))
@@ -207,12 +243,15 @@ class Session:
     def refuse_while_running(self, action: str) -> None:
         self._refuse_while_held(action)
         if self.turns.task is not None:
-            raise ActionRefused(f"Cannot {action} while the agent is working.", remedy="Stop the agent first (Esc).")
+            raise ActionRefused(
+                f"Cannot {action} while the agent is working.", remedy="Stop the agent first (Esc)."
+            )
 
     def _refuse_while_held(self, action: str) -> None:
         if self.turns.is_held:
             raise ActionRefused(
-                f"Cannot {action} while content is being permanently removed.", remedy="Try again in a few minutes."
+                f"Cannot {action} while content is being permanently removed.",
+                remedy="Try again in a few minutes.",
             )
 
     def _set_activity(self, running: ConversationActivity, why: str = "") -> None:
@@ -223,7 +262,9 @@ class Session:
 
     async def _ask_user(self, question: PermissionQuestion) -> PermissionAnswer:
         if self.asked_elsewhere is not None:
-            return await self.asked_elsewhere(replace(question, by=question.by or self.conversation.state.title))
+            return await self.asked_elsewhere(
+                replace(question, by=question.by or self.conversation.state.title)
+            )
         number = next(self._numbers)
         future: asyncio.Future[PermissionAnswer] = asyncio.get_running_loop().create_future()
         self._answers[number] = future
@@ -232,8 +273,12 @@ class Session:
         self._set_activity(ConversationActivity.ASKING, question.title)
         try:
             answer = await future
-            if question.plan and answer.allowed:  # Record the plan before anything reacts to the user's answer.
-                plan = session_setup.StandingNote("plan", PLAN + (answer.values.strip() or question.preview))
+            if (
+                question.plan and answer.allowed
+            ):  # Record the plan before anything reacts to the user's answer.
+                plan = session_setup.StandingNote(
+                    "plan", PLAN + (answer.values.strip() or question.preview)
+                )
                 await self.conversation.append_facts(
                     *turn_loop.build_note_facts([plan], self._services, self.conversation)
                 )
@@ -242,4 +287,8 @@ class Session:
             del self._answers[number], self.questions[number]
             self.conversation.notify_listeners(session_events.QuestionAnswered(self.id, number))
             if not self.questions:
-                self._set_activity(ConversationActivity.IDLE if self.turns.task is None else ConversationActivity.TOOLS)
+                self._set_activity(
+                    ConversationActivity.IDLE
+                    if self.turns.task is None
+                    else ConversationActivity.TOOLS
+                )

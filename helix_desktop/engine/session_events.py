@@ -93,8 +93,8 @@ class FoldProgress:
 
 @dataclass(frozen=True, slots=True)
 class MessagesQueued:
-    """The messages that wait for the end of the turn or, if they steer, for the next step. `taken_back`: will not
-    be sent, unlike others that have left the queue.
+    """The messages that wait for the end of the turn or, if they steer, for the next
+    step. `taken_back`: will not be sent, unlike others that have left the queue.
     """
 
     conversation: str

@@ -36,7 +36,9 @@ class TurnLimits:
 
 @dataclass(frozen=True, slots=True)
 class StandingNote:
-    """A text that holds from some step on, such as a folder's rules, a skill or a plan. Empty withdraws it."""
+    """A text that holds from some step on, such as a folder's rules, a skill or a plan.
+    Empty withdraws it.
+    """
 
     by: str
     text: str
@@ -112,8 +114,8 @@ class FoldServices:
     spawn: TaskSpawner
     limits: Callable[[], TurnLimits]
     spent: Callable[[], tuple[float, float]]  # Dollars spent today and in all.
-    # Dollars of the agents below; and for a sub-agent: of the user's turn that it works for, of all agents of that
-    # conversation, and what these may cost.
+    # Dollars of the agents below; and for a sub-agent: of the user's turn that it works
+    # for, of all agents of that conversation, and what these may cost.
     agents_spent: Callable[[], tuple[float, float, float, float]]
 
 
@@ -121,14 +123,17 @@ class FoldServices:
 class SessionServices(FoldServices):
     """Everything a session works with.
 
-    `collect_file_changes`: returns changes in the folders that no result has reported. `withheld`: see
-    `ToolsOffered`. `turn_lease`: held during a turn; refuses while another machine works here.
+    `collect_file_changes`: returns changes in the folders that no result has reported.
+    `withheld`: see `ToolsOffered`. `turn_lease`: held during a turn; refuses while
+    another machine works here.
     """
 
     index: ports.SearchIndex
     tools: ports.ToolSet
     setup: Callable[[], Awaitable[ConversationSetup]]
-    collect_file_changes: Callable[[str], Awaitable[Sequence[facts.FilesChanged]]] = _no_file_changes
+    collect_file_changes: Callable[[str], Awaitable[Sequence[facts.FilesChanged]]] = (
+        _no_file_changes
+    )
     withheld: Callable[[], tuple[int, int]] = lambda: (0, 0)
     run_hooks: Callable[[str, str, Mapping[str, Any]], Awaitable[HookOutcome]] = run_no_hooks
     turn_lease: Callable[[str], AbstractAsyncContextManager[None]] = lambda _: nullcontext()

@@ -1,4 +1,5 @@
-"""Renders part of a conversation as text for a model's summary, for collecting details, or for a recall.
+"""Renders part of a conversation as text for a model's summary, for collecting details,
+or for a recall.
 
 A writer reads what the view shows, so a summary costs no more than the context. Details are
 collected from the originals.
@@ -51,14 +52,20 @@ async def read_stored_text(cache: ContentCache, stored: facts.Stored) -> str:
 
 
 async def read_span_texts(
-    branch: ConversationBranch, items: Iterable[ViewItem], cache: ContentCache, *, dated: bool = False
+    branch: ConversationBranch,
+    items: Iterable[ViewItem],
+    cache: ContentCache,
+    *,
+    dated: bool = False,
 ) -> AsyncIterator[SpanText]:
     """Yield what the view shows of each item. `dated`: with the minute of each message."""
     for item in items:
         said = [await _text_of_block(branch, block, cache) for block in item.blocks]
         where = f"[{item.first}]" if item.first == item.last else f"[{item.first}–{item.last}]"
         if dated and branch.has_message(item.first):
-            where += f" {datetime.fromtimestamp(branch.message_at(item.first).time, UTC):%Y-%m-%d %H:%M}"
+            where += (
+                f" {datetime.fromtimestamp(branch.message_at(item.first).time, UTC):%Y-%m-%d %H:%M}"
+            )
         yield SpanText("\n".join(f"{where} {text}" for text in said if text), item.tokens)
 
 
@@ -83,7 +90,9 @@ def _call_suffix(branch: ConversationBranch, block: Block) -> str:
     return f" of {call.call.name}" if call else ""
 
 
-async def read_detail_sources(branch: ConversationBranch, seqs: list[int], cache: ContentCache) -> list[DetailSource]:
+async def read_detail_sources(
+    branch: ConversationBranch, seqs: list[int], cache: ContentCache
+) -> list[DetailSource]:
     """Return the original messages and outputs, except what the user has excluded."""
     found: list[DetailSource] = []
     for at in range(0, len(seqs), BATCH):
@@ -95,7 +104,9 @@ async def read_detail_sources(branch: ConversationBranch, seqs: list[int], cache
                 if not branch.is_excluded(facts.PartRef(seq)):
                     text = texts.get(fact.output) or await read_stored_text(cache, fact.output)
                     found.append(_source_of_output(branch, seq, fact, text))
-            elif isinstance(fact, facts.UserSaid) and not fact.by:  # The program's notes stay in the view.
+            elif (
+                isinstance(fact, facts.UserSaid) and not fact.by
+            ):  # The program's notes stay in the view.
                 found.append(await _source_of_user_message(branch, seq, fact, cache))
             elif isinstance(fact, facts.ModelReplied):
                 found.extend(sources_of_reply(branch, seq, fact))
@@ -123,18 +134,27 @@ def sources_beside_messages(history: ConversationState, seqs: Iterable[int]) -> 
     return [DetailSource(0, "system", text) for text in texts]
 
 
-async def read_short_outputs(messages: Iterable[facts.Recorded], cache: ContentCache) -> Mapping[facts.Stored, str]:
-    """Return the texts of short outputs. Facts of a long history do not hold them, so they are read together."""
+async def read_short_outputs(
+    messages: Iterable[facts.Recorded], cache: ContentCache
+) -> Mapping[facts.Stored, str]:
+    """Return the texts of short outputs. Facts of a long history do not hold them, so
+    they are read together.
+    """
     outputs = [each.fact for each in messages if isinstance(each.fact, facts.ToolReturned)]
-    lacking = {one.output.digest for one in outputs if not one.head and one.output.size <= SHORT_BYTES}
+    lacking = {
+        one.output.digest for one in outputs if not one.head and one.output.size <= SHORT_BYTES
+    }
     read = await cache.read_contents(lacking) if lacking else {}
     found = (
-        (one.output, one.head or content_for_model(one.output, read.get(one.output.digest, b""))) for one in outputs
+        (one.output, one.head or content_for_model(one.output, read.get(one.output.digest, b"")))
+        for one in outputs
     )
     return {stored: text for stored, text in found if isinstance(text, str) and text}
 
 
-def _source_of_output(branch: ConversationBranch, seq: int, fact: facts.ToolReturned, text: str) -> DetailSource:
+def _source_of_output(
+    branch: ConversationBranch, seq: int, fact: facts.ToolReturned, text: str
+) -> DetailSource:
     call = call_answered_by(branch, seq)
     ok = fact.ok and not fact.exit_code
     tool, excerpt = call.name if call else "", branch.excerpt_shown_instead(seq)
@@ -157,7 +177,9 @@ async def _source_of_user_message(
     return DetailSource(seq, "user", "\n".join(texts), names=tuple(names))
 
 
-def sources_of_reply(branch: ConversationBranch, seq: int, fact: facts.ModelReplied) -> Iterator[DetailSource]:
+def sources_of_reply(
+    branch: ConversationBranch, seq: int, fact: facts.ModelReplied
+) -> Iterator[DetailSource]:
     for index, part in enumerate(fact.parts):
         if branch.is_excluded(facts.PartRef(seq, index)) or isinstance(part, facts.Reasoning):
             continue

@@ -1,10 +1,12 @@
-"""Tells whether a sentence states a rule, a limit, a preference or a decision, by words of its language.
+"""Tells whether a sentence states a rule, a limit, a preference or a decision, by words
+of its language.
 
-The words of rules and preferences are in `resources/rule_words.json`, longer patterns in `message_patterns.json`.
-A sentence with such a word is kept word for word. `rules` are words of demands. `wishes` also occur
-in other sentences, so they come second if there is little room. Both are generous: a sentence too
-many costs a few tokens, and a sentence too few loses a rule. The lists named `…_inside` are matched
-anywhere in a word, as their languages do not mark where words end.
+The words of rules and preferences are in `resources/rule_words.json`, longer patterns
+in `message_patterns.json`. A sentence with such a word is kept word for word. `rules`
+are words of demands. `wishes` also occur in other sentences, so they come second if
+there is little room. Both are generous: a sentence too many costs a few tokens, and a
+sentence too few loses a rule. The lists named `…_inside` are matched anywhere in a
+word, as their languages do not mark where words end.
 """
 
 import functools
@@ -15,7 +17,9 @@ from helix_desktop.resources import read_json_resource
 
 @functools.cache
 def read_message_patterns() -> dict[str, str]:
-    """Return the patterns and characters by which messages and outputs are read. Each is written in pieces."""
+    """Return the patterns and characters by which messages and outputs are read. Each
+    is written in pieces.
+    """
     texts = read_json_resource("message_patterns.json")
     return {name: "".join(pieces) for name, pieces in texts.items()}
 
@@ -30,16 +34,23 @@ def read_rule_words(name: str) -> tuple[str, ...]:
 
 
 def compile_rule_words(name: str, flags: int = 0) -> re.Pattern[str]:
-    """Return the pattern of a list of patterns, in which <name> stands for those of another list."""
+    """Return the pattern of a list of patterns, in which <name> stands for those of
+    another list.
+    """
     joined = "|".join(read_rule_words(name))
-    return re.compile(re.sub("<([a-z ]+)>", lambda named: f"(?:{compile_rule_words(named[1]).pattern})", joined), flags)
+    return re.compile(
+        re.sub("<([a-z ]+)>", lambda named: f"(?:{compile_rule_words(named[1]).pattern})", joined),
+        flags,
+    )
 
 
 @functools.cache
 def _word_pattern(name: str) -> re.Pattern[str]:
     words = sorted(map(re.escape, {*read_rule_words(name)}), key=len, reverse=True)
     inside = map(re.escape, read_rule_words(f"{name}_inside"))
-    return re.compile("|".join([r"(?<!\w)(?:" + "|".join(words) + r")(?!\w)", *inside]), re.IGNORECASE)
+    return re.compile(
+        "|".join([r"(?<!\w)(?:" + "|".join(words) + r")(?!\w)", *inside]), re.IGNORECASE
+    )
 
 
 def states_a_rule(sentence: str) -> bool:
@@ -48,7 +59,9 @@ def states_a_rule(sentence: str) -> bool:
 
 
 def states_a_wish(sentence: str) -> bool:
-    """Whether the sentence may state a limit or preference, by words that also mean other things."""
+    """Whether the sentence may state a limit or preference, by words that also mean
+    other things.
+    """
     return _has_word_of_list(sentence, "wishes")
 
 
@@ -57,4 +70,6 @@ def states_a_decision(sentence: str) -> bool:
 
 
 def _has_word_of_list(sentence: str, name: str) -> bool:
-    return bool(_word_pattern(name).search(sentence.replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")))
+    return bool(
+        _word_pattern(name).search(sentence.replace("\N{RIGHT SINGLE QUOTATION MARK}", "'"))
+    )

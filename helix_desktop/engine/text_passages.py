@@ -1,8 +1,8 @@
 """Finds passages of a text with certain words, and says where else the words are.
 
-A recalled passage is sent again with every later step, so it is shorter than a page. Passages are
-chosen by the words that are rare in the text; a word that does not occur changes nothing. No line is
-shown twice, even if a file was read five times.
+A recalled passage is sent again with every later step, so it is shorter than a page.
+Passages are chosen by the words that are rare in the text; a word that does not occur
+changes nothing. No line is shown twice, even if a file was read five times.
 """
 
 import math
@@ -13,9 +13,12 @@ from itertools import accumulate, pairwise
 
 from helix_desktop.engine.ports import TokenCounter
 
-PASSAGES_TOKENS = 500  # The most tokens of one result's passages, as every later step sends them again.
+PASSAGES_TOKENS = (
+    500  # The most tokens of one result's passages, as every later step sends them again.
+)
 MOST_LINES_AROUND = 10  # More lines around a hit would take the room of other passages.
-# Other searched words up to this many lines away raise a hit's rank, by this factor less for each line.
+# Other searched words up to this many lines away raise a hit's rank, by this factor
+# less for each line.
 NEARBY_LINES, NEARBY_WORTH = 5, 0.8
 # The gain for a word that follows its predecessor in the query within this many characters.
 FOLLOWING_WORTH, FOLLOWING_WITHIN = 0.8, 8
@@ -28,18 +31,25 @@ LONGEST_LINE = 1_000  # A line with more characters is cut to the part around th
 _WORD = re.compile(r"[\w./-]+")
 
 LineSpan = tuple[int, int]  # Numbers of the first and the last line; lines are counted from 1.
-Hits = Mapping[int, Mapping[str, float]]  # By line number: the searched words in the line, and how rare each is.
+Hits = Mapping[
+    int, Mapping[str, float]
+]  # By line number: the searched words in the line, and how rare each is.
 
 
-def find_passages(tokens: TokenCounter, lines: Sequence[str], words: str, limit: int = PASSAGES_TOKENS) -> str:
+def find_passages(
+    tokens: TokenCounter, lines: Sequence[str], words: str, limit: int = PASSAGES_TOKENS
+) -> str:
     """Return the best passages in order, or all of a short text, or nothing."""
     if not (hits := _lines_with_words(lines, words)):
         return ""
     if sum(map(len, lines)) <= limit * 8 and tokens.count_tokens("\n".join(lines)) <= limit:
         return "\n".join(lines)
-    spans = _choose_passages(tokens, lines, hits, lambda _: (1, len(lines)), limit, MOST_IN_ONE_TEXT)
+    spans = _choose_passages(
+        tokens, lines, hits, lambda _: (1, len(lines)), limit, MOST_IN_ONE_TEXT
+    )
     shown = "\n".join(
-        _passage_with_name(f"[lines {span[0]}-{span[1]} of {len(lines):,}]", lines, span, hits) for span in spans
+        _passage_with_name(f"[lines {span[0]}-{span[1]} of {len(lines):,}]", lines, span, hits)
+        for span in spans
     )
     return f"{shown}\n{_describe_other_hits(hits, spans)}"
 
@@ -58,7 +68,10 @@ def find_passages_in_texts(
     lines = [line for _, text in texts for line in text]
     ends = list(accumulate(len(text) for _, text in texts))
     hits = {
-        at: {word: rare * (IN_VIEW_WORTH if lines[at - 1].strip() in in_view else 1) for word, rare in found.items()}
+        at: {
+            word: rare * (IN_VIEW_WORTH if lines[at - 1].strip() in in_view else 1)
+            for word, rare in found.items()
+        }
         for at, found in _lines_with_words(lines, words).items()
     }
 
@@ -68,15 +81,24 @@ def find_passages_in_texts(
         return name, ends[at] - len(text) + 1, ends[at]
 
     found = []
-    for span in _choose_passages(tokens, lines, hits, lambda hit: text_of(hit)[1:], limit, MOST_IN_ALL_TEXTS):
+    for span in _choose_passages(
+        tokens, lines, hits, lambda hit: text_of(hit)[1:], limit, MOST_IN_ALL_TEXTS
+    ):
         name, begin, end = text_of(span[0])
         first, last, whole = (number - begin + 1 for number in (*span, end))
-        found.append(_passage_with_name(f"[lines {first}-{last} of {whole:,} of {name}]", lines, span, hits))
+        found.append(
+            _passage_with_name(f"[lines {first}-{last} of {whole:,} of {name}]", lines, span, hits)
+        )
     return "\n".join(found)
 
 
 def _choose_passages(
-    tokens: TokenCounter, lines: Sequence[str], hits: Hits, text_of: Callable[[int], LineSpan], limit: int, most: int
+    tokens: TokenCounter,
+    lines: Sequence[str],
+    hits: Hits,
+    text_of: Callable[[int], LineSpan],
+    limit: int,
+    most: int,
 ) -> list[LineSpan]:
     """Return up to `most` passages that fit, each around a line that no better passage shows."""
     chosen: list[LineSpan] = []
@@ -87,7 +109,10 @@ def _choose_passages(
         spans = [range(first, last + 1) for first, last in chosen]
         ranked = (at for at in _rank_hits(worths, known) if not any(at in span for span in spans))
         hit = next((at for at in ranked if lines[at - 1].strip() not in shown), None)
-        if hit is None or (span := _fit_passage(tokens, lines, hit, chosen, text_of(hit), limit)) is None:
+        if (
+            hit is None
+            or (span := _fit_passage(tokens, lines, hit, chosen, text_of(hit), limit)) is None
+        ):
             break
         chosen.append(span)
         shown.update(line.strip() for line in lines[span[0] - 1 : span[1]])
@@ -108,7 +133,9 @@ def _lines_with_words(lines: Sequence[str], words: str) -> Hits:
     for one, two in pairwise(wanted):
         for number, rarity in by_line.items():
             end = folded[number - 1].find(one) + len(one)
-            if {one, two} <= rarity.keys() and two in folded[number - 1][end : end + FOLLOWING_WITHIN + len(two)]:
+            if {one, two} <= rarity.keys() and two in folded[number - 1][
+                end : end + FOLLOWING_WITHIN + len(two)
+            ]:
                 rarity[f"{one} {two}"] = FOLLOWING_WORTH * min(rarity[one], rarity[two])
     return by_line
 
@@ -119,7 +146,10 @@ def _words_worth_showing(hits: Hits) -> Hits:
     for number, words in hits.items():
         best = dict(words)
         for away in range(1, NEARBY_LINES + 1):
-            for word, rare in (*hits.get(number - away, {}).items(), *hits.get(number + away, {}).items()):
+            for word, rare in (
+                *hits.get(number - away, {}).items(),
+                *hits.get(number + away, {}).items(),
+            ):
                 best[word] = max(best.get(word, 0), rare * NEARBY_WORTH / (1 + away / 2))
         worths[number] = best
     sums = {number: sum(best.values()) for number, best in worths.items()}
@@ -131,13 +161,20 @@ def _rank_hits(worths: Hits, known: Collection[str]) -> list[int]:
     """Return the lines, best first. Words that are known from a chosen passage count less."""
 
     def worth(number: int) -> float:
-        return sum(rare * (SHOWN_WORTH if word in known else 1) for word, rare in worths[number].items())
+        return sum(
+            rare * (SHOWN_WORTH if word in known else 1) for word, rare in worths[number].items()
+        )
 
     return sorted(worths, key=lambda number: (-worth(number), number))
 
 
 def _fit_passage(
-    tokens: TokenCounter, lines: Sequence[str], hit: int, chosen: Sequence[LineSpan], within: LineSpan, limit: int
+    tokens: TokenCounter,
+    lines: Sequence[str],
+    hit: int,
+    chosen: Sequence[LineSpan],
+    within: LineSpan,
+    limit: int,
 ) -> LineSpan | None:
     """Return as many lines around a hit as there is room for. The best hit is always shown."""
     first = max([within[0], *(last + 1 for _, last in chosen if last < hit)])
@@ -150,7 +187,10 @@ def _fit_passage(
 
 
 def _passage_lines(lines: Sequence[str], span: LineSpan, hits: Hits) -> list[str]:
-    return [_shorten_line(lines[number - 1], hits.get(number, {})) for number in range(span[0], span[1] + 1)]
+    return [
+        _shorten_line(lines[number - 1], hits.get(number, {}))
+        for number in range(span[0], span[1] + 1)
+    ]
 
 
 def _shorten_line(line: str, words: Iterable[str]) -> str:
@@ -168,7 +208,11 @@ def _passage_with_name(name: str, lines: Sequence[str], span: LineSpan, hits: Hi
 
 def _describe_other_hits(hits: Iterable[int], chosen: Sequence[LineSpan]) -> str:
     """Say where else the words are, and how to ask for these lines."""
-    rest = [number for number in sorted(hits) if not any(first <= number <= last for first, last in chosen)]
+    rest = [
+        number
+        for number in sorted(hits)
+        if not any(first <= number <= last for first, last in chosen)
+    ]
     more = f", … {len(rest) - MOST_OTHER_HITS} more" if len(rest) > MOST_OTHER_HITS else ""
     also = f"also in lines {', '.join(map(str, rest[:MOST_OTHER_HITS]))}{more}; " if rest else ""
     return f'[{also}go on with lines="{max(last for _, last in chosen) + 1}-"]'

@@ -26,7 +26,13 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.engine.message_blocks import is_json_object
 from helix_desktop.engine.messages import Reply
-from helix_desktop.engine.ports import CallContext, CallOutcome, EntryOrigin, PermissionAnswer, PermissionQuestion
+from helix_desktop.engine.ports import (
+    CallContext,
+    CallOutcome,
+    EntryOrigin,
+    PermissionAnswer,
+    PermissionQuestion,
+)
 from helix_desktop.engine.session_events import CallStage, CallStageChanged, ToolPrinted
 from helix_desktop.engine.session_setup import SessionServices
 from helix_desktop.engine.tool_call_parsing import NOT_BEGUN, UNREAD
@@ -36,7 +42,9 @@ from helix_desktop.engine.view_contents import SAMPLE_BYTES, estimate_entry_toke
 from helix_desktop.fast_dataclass import dataclass
 
 LATEST_CALLS = 12  # Repeated calls are detected among this many of the latest ones.
-HEAD_CHARACTERS = 2_000  # A result's fact keeps up to this many characters of its output for display.
+HEAD_CHARACTERS = (
+    2_000  # A result's fact keeps up to this many characters of its output for display.
+)
 SKIPPED = "This call was not run: the user refused one before it in the same reply."
 TORN = (
     "Your reply met its length limit in the middle of this call, so it was not run. Write less at once: a long file in "
@@ -60,12 +68,23 @@ class ToolCallRunner:
     ask: Callable[[PermissionQuestion], Awaitable[PermissionAnswer]]
     # The ids of calls that have actually started to run.
     _begun: set[str] = field(default_factory=set, init=False)
-    _lately: deque[tuple[str, str, str]] = field(default_factory=lambda: deque(maxlen=LATEST_CALLS), init=False)
+    _lately: deque[tuple[str, str, str]] = field(
+        default_factory=lambda: deque(maxlen=LATEST_CALLS), init=False
+    )
 
     async def run_reply_calls(self, reply: Reply) -> None:
-        """Run the calls and record results group by group. Large outputs are shortened for all together."""
-        calls, torn = [part for part in reply.parts if isinstance(part, ToolCall)], _find_torn_call(reply)
-        groups, waiting, tasks = self._group_parallel_calls(calls), list(calls), list[asyncio.Task[CallResult]]()
+        """Run the calls and record results group by group. Large outputs are shortened
+        for all together.
+        """
+        calls, torn = (
+            [part for part in reply.parts if isinstance(part, ToolCall)],
+            _find_torn_call(reply),
+        )
+        groups, waiting, tasks = (
+            self._group_parallel_calls(calls),
+            list(calls),
+            list[asyncio.Task[CallResult]](),
+        )
         done: list[CallResult] = []
         seqs: list[int] = []
         self._notify_stage(calls[len(groups[0]) :], CallStage.IN_LINE)
@@ -74,7 +93,10 @@ class ToolCallRunner:
                 seqs += await self._record_results_and_return_seqs(done[len(seqs) :])
                 self._notify_stage(group, CallStage.RUNNING)
                 tasks = [
-                    self.services.spawn(self._run_and_time_call(call, torn), name=f"tool {call.name}") for call in group
+                    self.services.spawn(
+                        self._run_and_time_call(call, torn), name=f"tool {call.name}"
+                    )
+                    for call in group
                 ]
                 await asyncio.gather(*tasks)
                 done += [task.result() for task in tasks]
@@ -87,7 +109,9 @@ class ToolCallRunner:
                     waiting.clear()
                     break
             await self._record_remaining_results(done, seqs)
-        except BaseException:  # Even if the user stops the turn or a tool fails, all calls are answered.
+        except (
+            BaseException
+        ):  # Even if the user stops the turn or a tool fails, all calls are answered.
             for task in tasks:
                 task.cancel()
             await asyncio.shield(self._record_stopped_calls(waiting, tasks))
@@ -106,7 +130,9 @@ class ToolCallRunner:
 
     def _notify_stage(self, calls: Sequence[ToolCall], stage: CallStage) -> None:
         for call in calls:
-            self.conversation.notify_listeners(CallStageChanged(self.conversation.id, call.id, stage))
+            self.conversation.notify_listeners(
+                CallStageChanged(self.conversation.id, call.id, stage)
+            )
 
     async def _run_and_time_call(self, call: ToolCall, torn: ToolCall | None) -> CallResult:
         """Run a call and time it, without the time the user took for an answer."""
@@ -115,7 +141,9 @@ class ToolCallRunner:
         outcome = (
             CallOutcome(await self._store_words_instead_of_output(call, TORN), ok=False)
             if call is torn
-            else await self.services.tools.run_tool_call(call, self._build_call_context(call, waits))
+            else await self.services.tools.run_tool_call(
+                call, self._build_call_context(call, waits)
+            )
         )
         returned = await self._result_fact(call, outcome, max(0.0, now() - started - sum(waits)))
         self._lately.append((call.name, call.arguments, outcome.output.digest.hex))
@@ -143,7 +171,9 @@ class ToolCallRunner:
         notes = partial(self._begun.add, call.id), partial(self._begun.discard, call.id)
         return CallContext(here.id, ask, show, whole_tokens, *notes, here.state.is_shown_whole)
 
-    async def _result_fact(self, call: ToolCall, outcome: CallOutcome, seconds: float) -> ToolReturned:
+    async def _result_fact(
+        self, call: ToolCall, outcome: CallOutcome, seconds: float
+    ) -> ToolReturned:
         head, tokens = await self._head_and_token_count(outcome)
         find_earlier = self.conversation.state.seq_of_last_output_with_content
         return ToolReturned(
@@ -164,7 +194,9 @@ class ToolCallRunner:
     async def _head_and_token_count(self, outcome: CallOutcome) -> tuple[str, int]:
         size, content = outcome.output.size, outcome.content
         if content is None:
-            content = await self.services.cache.read_range(outcome.output.digest, 0, min(size, SAMPLE_BYTES))
+            content = await self.services.cache.read_range(
+                outcome.output.digest, 0, min(size, SAMPLE_BYTES)
+            )
         given = size, content, self.services.tokens.count_tokens
         if len(content) > 1 << 15:
             tokens = await asyncio.to_thread(estimate_entry_tokens, *given)
@@ -177,20 +209,31 @@ class ToolCallRunner:
         self, results: Sequence[CallResult], folds: Sequence[Fact] = ()
     ) -> list[int]:
         beside = [fact for _, more, _ in results for fact in more]
-        recorded = await self.conversation.append_facts(*(result for result, _, _ in results), *folds, *beside)
+        recorded = await self.conversation.append_facts(
+            *(result for result, _, _ in results), *folds, *beside
+        )
         return [one.seq for one in recorded[: len(results)]]
 
-    async def _record_remaining_results(self, results: Sequence[CallResult], recorded_seqs: Sequence[int]) -> None:
+    async def _record_remaining_results(
+        self, results: Sequence[CallResult], recorded_seqs: Sequence[int]
+    ) -> None:
         """Record the other results and all excerpts together. After a stop, none is shortened."""
-        last, keeps = results[len(recorded_seqs) :], {result.call: keep for result, _, keep in results}
+        last, keeps = (
+            results[len(recorded_seqs) :],
+            {result.call: keep for result, _, keep in results},
+        )
         try:
-            folds = await self.folding.excerpt_large_results([result for result, _, _ in results], keeps, recorded_seqs)
+            folds = await self.folding.excerpt_large_results(
+                [result for result, _, _ in results], keeps, recorded_seqs
+            )
         except asyncio.CancelledError:
             await asyncio.shield(self._record_results_and_return_seqs(last))
             raise
         await self._record_results_and_return_seqs(last, folds)
 
-    async def _record_stopped_calls(self, calls: Sequence[ToolCall], tasks: Sequence[asyncio.Task[CallResult]]) -> None:
+    async def _record_stopped_calls(
+        self, calls: Sequence[ToolCall], tasks: Sequence[asyncio.Task[CallResult]]
+    ) -> None:
         """Record finished results. Other calls get a result that says they were stopped."""
         await asyncio.gather(*tasks, return_exceptions=True)
         results: list[CallResult] = []
@@ -205,7 +248,9 @@ class ToolCallRunner:
     async def _result_of_unrun_call(self, call: ToolCall, why: str) -> CallResult:
         stored = await self._store_words_instead_of_output(call, why)
         tokens = self.services.tokens.count_tokens(why)
-        return CallResult(ToolReturned(call.id, stored, tokens, ok=False, head=why, stopped=True), (), "")
+        return CallResult(
+            ToolReturned(call.id, stored, tokens, ok=False, head=why, stopped=True), (), ""
+        )
 
     def most_repeated_tool_and_count(self) -> tuple[str, int]:
         """Return the tool repeated most often with equal results, without other calls between."""
@@ -217,7 +262,9 @@ class ToolCallRunner:
 
 
 def facts_that_take_back_unstarted_calls(state: ConversationState) -> list[Fact]:
-    """Return the facts after which the calls that a stop kept from beginning wait again, or nothing if there are none."""
+    """Return the facts after which the calls that a stop kept from beginning wait
+    again, or nothing if there are none.
+    """
     results: list[Recorded] = []
     for one in reversed(state.facts_on_path()):
         if isinstance(one.fact, ModelReplied | UserSaid):
@@ -232,7 +279,9 @@ def facts_that_take_back_unstarted_calls(state: ConversationState) -> list[Fact]
 
 def _user_refused_any(results: Sequence[CallResult]) -> bool:
     beside = (fact for _, facts, _ in results for fact in facts)
-    return any(isinstance(fact, Decided) and fact.by == "user" and not fact.allowed for fact in beside)
+    return any(
+        isinstance(fact, Decided) and fact.by == "user" and not fact.allowed for fact in beside
+    )
 
 
 def _find_torn_call(reply: Reply) -> ToolCall | None:
@@ -245,7 +294,9 @@ def _facts_of_outcome(call: ToolCall, outcome: CallOutcome) -> Sequence[Fact]:
     """Return other facts of a call: who decided, a new to-do list, changed files."""
     facts: list[Fact] = []
     if outcome.decided_by:
-        facts.append(Decided(call.id, not outcome.refused, outcome.decided_by, outcome.decided_scope))
+        facts.append(
+            Decided(call.id, not outcome.refused, outcome.decided_by, outcome.decided_scope)
+        )
     if outcome.todo is not None:
         facts.append(TodoSet(outcome.todo))
     if outcome.files is not None:

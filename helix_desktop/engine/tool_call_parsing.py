@@ -1,4 +1,6 @@
-"""Parses calls as models write them, and finds the calls in progress and the turn they belong to."""
+"""Parses calls as models write them, and finds the calls in progress and the turn they
+belong to.
+"""
 
 import json
 import math
@@ -57,7 +59,12 @@ def unwrap_call(call: ToolCall) -> ToolCall:
     name, inner = (values or {}).get("name"), (values or {}).get("arguments", {})
     if isinstance(inner, str):
         inner = parse_arguments(inner) if inner.strip() else {}
-    if not isinstance(name, str) or not _TOOL_NAME.fullmatch(name) or name == CALL_TOOL or not isinstance(inner, dict):
+    if (
+        not isinstance(name, str)
+        or not _TOOL_NAME.fullmatch(name)
+        or name == CALL_TOOL
+        or not isinstance(inner, dict)
+    ):
         return call
     arguments, keep = json.dumps(inner, ensure_ascii=False), text_at(values, "keep")
     return replace(call, name=name, arguments=arguments, keep=keep, via=CALL_TOOL)
@@ -85,8 +92,12 @@ def _parse_finite_number(written: str) -> float:
     return _refuse_constant(written) if math.isinf(number) else number
 
 
-_STRICT = json.JSONDecoder(strict=True, parse_constant=_refuse_constant, parse_float=_parse_finite_number)
-_LENIENT = json.JSONDecoder(strict=False, parse_constant=_refuse_constant, parse_float=_parse_finite_number)
+_STRICT = json.JSONDecoder(
+    strict=True, parse_constant=_refuse_constant, parse_float=_parse_finite_number
+)
+_LENIENT = json.JSONDecoder(
+    strict=False, parse_constant=_refuse_constant, parse_float=_parse_finite_number
+)
 
 
 def parse_arguments(arguments: str) -> dict[str, Any] | None:

@@ -1,4 +1,6 @@
-"""The names of the program's own tools: what a model calls, and what code asks for when a certain tool matters."""
+"""The names of the program's own tools: what a model calls, and what code asks for when
+a certain tool matters.
+"""
 
 from enum import StrEnum
 
@@ -23,6 +25,17 @@ class ToolName(StrEnum):
     RECALL_HISTORY = "recall_history"
 
 
-RECALLS = frozenset({ToolName.RECALL, ToolName.SEARCH_CACHE, ToolName.COMPACT_CACHE, ToolName.RECALL_HISTORY})
-ALLOWED_GROUPS = ("edits", "commands", "all", "hidden", "held", "outside_sandbox", "opened", "runs_later")
+RECALLS = frozenset(
+    {ToolName.RECALL, ToolName.SEARCH_CACHE, ToolName.COMPACT_CACHE, ToolName.RECALL_HISTORY}
+)
+ALLOWED_GROUPS = (
+    "edits",
+    "commands",
+    "all",
+    "hidden",
+    "held",
+    "outside_sandbox",
+    "opened",
+    "runs_later",
+)
 EDITS = frozenset({ToolName.WRITE_FILE, ToolName.EDIT_FILE})

@@ -1,8 +1,8 @@
 """Finds out from a call's arguments and output what it did: which files it created, why it failed.
 
-Recorders and tools report success in different ways, so a command's output is read as well as its
-exit code. A line that only mentions an error, in a file or a log, is no failure. So the patterns are
-those with which programs end.
+Recorders and tools report success in different ways, so a command's output is read as
+well as its exit code. A line that only mentions an error, in a file or a log, is no
+failure. So the patterns are those with which programs end.
 """
 
 import json
@@ -17,15 +17,33 @@ from helix_desktop.json_values import object_at, parse_json_or_none
 SEARCHED_TAIL = 20_000
 SEARCHED_ARGUMENTS = 4_000  # A call's subject is looked for in this much of its arguments.
 LONGEST_SOURCE = 200  # The name of a cache entry is cut to this length.
-LONGEST_REASON, MOST_REASONS = 200, 3  # A longer line is taken for data. More lines would repeat the reason.
+LONGEST_REASON, MOST_REASONS = (
+    200,
+    3,
+)  # A longer line is taken for data. More lines would repeat the reason.
 MOST_PASTED = 12  # Only this many of the last lines of a pasted error are kept.
-_EDIT_TOOL = re.compile(r"write|edit|create|patch|replace|insert|delete|remove|rename|move|save|upload", re.IGNORECASE)
+_EDIT_TOOL = re.compile(
+    r"write|edit|create|patch|replace|insert|delete|remove|rename|move|save|upload", re.IGNORECASE
+)
 _READING_TOOL = re.compile(r"^(?:view|read|open|list|undo_edit|find_file|search)", re.IGNORECASE)
-_SHELL_TOOL = re.compile(r"bash|shell|terminal|exec|command|console|(?:^|_)run(?:_|$)", re.IGNORECASE)
+_SHELL_TOOL = re.compile(
+    r"bash|shell|terminal|exec|command|console|(?:^|_)run(?:_|$)", re.IGNORECASE
+)
 _PATH_KEYS = tuple(read_message_patterns()["path_keys"].split())
 # The names of arguments whose values are text to be written into a file.
 _TEXT_ARGUMENT = re.compile(r"content|edits|(?:file|new|old)_?(?:text|str|string)", re.IGNORECASE)
-_SUBJECT_KEYS = ("command", *_PATH_KEYS, "pattern", "query", "url", "sha256", "task", "prompt", "name", "title")
+_SUBJECT_KEYS = (
+    "command",
+    *_PATH_KEYS,
+    "pattern",
+    "query",
+    "url",
+    "sha256",
+    "task",
+    "prompt",
+    "name",
+    "title",
+)
 _VALUE = r'"\s*:\s*"((?:[^"\\]|\\.){0,400})'
 _SUBJECT_VALUE = re.compile(f'"({"|".join(_SUBJECT_KEYS)}){_VALUE}')
 _FIRST_VALUE = re.compile(r'"[A-Za-z_]{1,60}' + _VALUE)
@@ -47,7 +65,9 @@ _REFUSED = re.compile(read_message_patterns()["refused"])
 _WORDS_OF_REFUSAL = re.compile(r"[Tt]he user said:\s*(.+)", re.DOTALL)
 _POSITION = re.compile(r"[\w@./-]{1,200}\.\w{1,5}:\d+:\d+:? \S")
 _COLOUR_CODE = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
-_MADE_FILE = re.compile(r"^ (?:create|delete) mode \d+ (.+)|^File (?:created successfully )?at:? (\S+)", re.MULTILINE)
+_MADE_FILE = re.compile(
+    r"^ (?:create|delete) mode \d+ (.+)|^File (?:created successfully )?at:? (\S+)", re.MULTILINE
+)
 _VERIFYING_COMMAND = re.compile(read_message_patterns()["verifying_command"])
 
 
@@ -110,22 +130,37 @@ def find_changed_paths(tool: str, values: Mapping[str, object], command: str) ->
     path = _path_argument(values)
     looks = isinstance(verb, str) and _READING_TOOL.match(verb)
     edits = _EDIT_TOOL.search(doing) and not _READING_TOOL.match(tool)
-    writes = any(_TEXT_ARGUMENT.fullmatch(key) for key in values) or not _SHOWS_AND_CHANGES.search(tool)
+    writes = any(_TEXT_ARGUMENT.fullmatch(key) for key in values) or not _SHOWS_AND_CHANGES.search(
+        tool
+    )
     if path and edits and writes and not looks:
         yield path
 
 
 def _path_argument(values: Mapping[str, object]) -> str:
-    return next((str(values[key]) for key in _PATH_KEYS if isinstance(values.get(key), str) and values[key]), "")
+    return next(
+        (
+            str(values[key])
+            for key in _PATH_KEYS
+            if isinstance(values.get(key), str) and values[key]
+        ),
+        "",
+    )
 
 
 def describe_failure(text: str, *, ok: bool, command: bool) -> str:
     """Return the last lines that say why the call failed, or nothing if it did not."""
     ended = _COLOUR_CODE.sub("", text[-SEARCHED_TAIL:])
     if ok and not command:
-        return ended.strip() if len(text) <= LONGEST_REASON and _FAILURE.fullmatch(ended.strip()) else ""
+        return (
+            ended.strip()
+            if len(text) <= LONGEST_REASON and _FAILURE.fullmatch(ended.strip())
+            else ""
+        )
     if lines := _FAILURE.findall(ended):
-        return "; ".join(dict.fromkeys(" ".join(line.split())[:LONGEST_REASON] for line in lines[-MOST_REASONS:]))
+        return "; ".join(
+            dict.fromkeys(" ".join(line.split())[:LONGEST_REASON] for line in lines[-MOST_REASONS:])
+        )
     if ok:
         return ""
     said = [line.strip() for line in ended.splitlines() if line.strip()]
@@ -135,7 +170,9 @@ def describe_failure(text: str, *, ok: bool, command: bool) -> str:
 
 
 def read_refusal(text: str) -> str | None:
-    """Return what the user said when refusing a call, which may be nothing, or None if it was not refused."""
+    """Return what the user said when refusing a call, which may be nothing, or None if
+    it was not refused.
+    """
     said = _WORDS_OF_REFUSAL.search(text) if _REFUSED.match(text) else None
     return said[1] if said else "" if _REFUSED.match(text) else None
 
@@ -143,9 +180,9 @@ def read_refusal(text: str) -> str | None:
 def find_pasted_errors(text: str) -> list[str]:
     """Return the last pasted lines that report a failure or begin with a position in a file."""
     lines = (line.strip()[:LONGEST_REASON] for line in text[-SEARCHED_TAIL:].splitlines())
-    return list(dict.fromkeys(line for line in lines if _FAILURE.fullmatch(line) or _POSITION.match(line)))[
-        -MOST_PASTED:
-    ]
+    return list(
+        dict.fromkeys(line for line in lines if _FAILURE.fullmatch(line) or _POSITION.match(line))
+    )[-MOST_PASTED:]
 
 
 def find_created_files(text: str) -> list[str]:
@@ -173,10 +210,17 @@ def strip_here_documents(command: str) -> str:
 
 def find_open_tasks(values: Mapping[str, object]) -> list[str] | None:
     """Return the open tasks that a call sets, or None if it sets no task list."""
-    listed = next((values[key] for key in ("todos", "plan", "tasks") if isinstance(values.get(key), list)), None)
+    listed = next(
+        (values[key] for key in ("todos", "plan", "tasks") if isinstance(values.get(key), list)),
+        None,
+    )
     if not isinstance(listed, list):
         return None
-    tasks = [one for one in listed if isinstance(one, dict) and one.get("status") in ("pending", "in_progress")]
+    tasks = [
+        one
+        for one in listed
+        if isinstance(one, dict) and one.get("status") in ("pending", "in_progress")
+    ]
     return [said for one in tasks if isinstance(said := one.get("content") or one.get("step"), str)]
 
 
@@ -185,7 +229,9 @@ def key_shared_by_attempts(tool: str, values: Mapping[str, object], command: str
     if not command:
         return f"{tool} {_path_argument(values)}".strip()
     last = (
-        re.split(r"&&|\|\||;|\n", command.strip())[-1] if not command.count("\n") else command.strip().splitlines()[0]
+        re.split(r"&&|\|\||;|\n", command.strip())[-1]
+        if not command.count("\n")
+        else command.strip().splitlines()[0]
     )
     words = [word for word in last.split() if "=" not in word and not word.startswith("-")]
     return f"{tool} {' '.join(words[:2]) if words[:1] in (['python'], ['python3'], ['npm'], ['git'], ['cargo'], ['go']) else ' '.join(words[:1])}"

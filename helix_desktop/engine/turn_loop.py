@@ -1,4 +1,6 @@
-"""The loop of a turn: ask the model, run its calls, send it the results, until nothing is left to do."""
+"""The loop of a turn: ask the model, run its calls, send it the results, until nothing
+is left to do.
+"""
 
 import asyncio
 import random
@@ -13,7 +15,12 @@ from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.messages import Image, Reply, Request, RetryDelay, TextDelta, View
 from helix_desktop.engine.ports import ModelClient
 from helix_desktop.engine.session_events import ConversationActivity, ReplyStreamed
-from helix_desktop.engine.session_setup import ConversationSetup, SessionServices, StandingNote, TurnCallbacks
+from helix_desktop.engine.session_setup import (
+    ConversationSetup,
+    SessionServices,
+    StandingNote,
+    TurnCallbacks,
+)
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.state.request_digest import digest_of_request
 from helix_desktop.engine.tool_call_execution import ToolCallRunner
@@ -49,13 +56,22 @@ async def record_changed_settings(services: SessionServices, conversation: Conve
     conversation.set_expected_settings(setup.settings_facts)
     expected = (*setup.settings_facts, _build_tools_offered(services))
     new_facts = [fact for fact in expected if not conversation.state.has_settings_of_fact(fact)]
-    await conversation.append_facts(*new_facts, *build_note_facts(setup.notes, services, conversation, len(new_facts)))
+    await conversation.append_facts(
+        *new_facts, *build_note_facts(setup.notes, services, conversation, len(new_facts))
+    )
 
 
-async def append_note_on_undone_files(services: SessionServices, conversation: Conversation) -> None:
-    """Say at the end what the user undid or redid since the model was last told, and which changes a rewind has left."""
+async def append_note_on_undone_files(
+    services: SessionServices, conversation: Conversation
+) -> None:
+    """Say at the end what the user undid or redid since the model was last told, and
+    which changes a rewind has left.
+    """
     state = conversation.state
-    moment, last = (state.last_undo, len(state.record.rewinds)), max(state.last_undo, *state.record.rewinds[-1:], 0)
+    moment, last = (
+        (state.last_undo, len(state.record.rewinds)),
+        max(state.last_undo, *state.record.rewinds[-1:], 0),
+    )
     if last <= state.branch.notes.get(UNDO, (0, ""))[0] or moment == conversation.examined_undo:
         return
     news = (await read_undone_files(state, services.cache)).describe_news()
@@ -81,7 +97,10 @@ def _build_tools_offered(services: SessionServices) -> facts.ToolsOffered:
 
 
 def build_note_facts(
-    wanted: Iterable[StandingNote], services: SessionServices, conversation: Conversation, before: int = 0
+    wanted: Iterable[StandingNote],
+    services: SessionServices,
+    conversation: Conversation,
+    before: int = 0,
 ) -> list[facts.Fact]:
     """Return new or changed notes as messages at the end, so the rest stays cached."""
     notes, new_facts = conversation.state.branch.notes, list[facts.Fact]()
@@ -93,7 +112,9 @@ def build_note_facts(
         if seq and note.pinned:
             new_facts.append(facts.Unpinned(facts.PartRef(seq)))
         new_facts.append(
-            facts.UserSaid((facts.Text(text, services.tokens.count_tokens(text)),), steering=True, by=note.by)
+            facts.UserSaid(
+                (facts.Text(text, services.tokens.count_tokens(text)),), steering=True, by=note.by
+            )
         )
         if note.pinned:
             new_facts.append(facts.Pinned(facts.PartRef(-(before + len(new_facts) - 1))))
@@ -116,20 +137,26 @@ class TurnLoop:
         self._folding = folding
         self._contents = contents
         self._talk = talk
-        self.wake: Callable[[], object] | None = None  # Ends the wait, so that the model is asked at once.
+        self.wake: Callable[[], object] | None = (
+            None  # Ends the wait, so that the model is asked at once.
+        )
         self._steps = 0
         self._cuts = 0
         folding.spending.begin_turn()
         self._calls = ToolCallRunner(conversation, services, folding, talk.ask)
 
     async def run_turn(self, *, runs_waiting_calls: bool = False) -> facts.TurnEnded:
-        """Run steps until the turn ends. Record and return its end. `runs_waiting_calls`: those of the last reply first."""
+        """Run steps until the turn ends. Record and return its end.
+        `runs_waiting_calls`: those of the last reply first.
+        """
         # No turn begins once a spending limit is reached.
         end = self._folding.spending.find_turn_end_at_limit()
         try:
             if runs_waiting_calls and end is None:
                 self._talk.running(ConversationActivity.TOOLS)
-                waiting = tuple(pending.call for pending in self._conversation.state.branch.running_calls)
+                waiting = tuple(
+                    pending.call for pending in self._conversation.state.branch.running_calls
+                )
                 await self._calls.run_reply_calls(Reply(waiting, facts.Stop.CALLS))
             while end is None:
                 self._talk.running(ConversationActivity.THINKING)
@@ -156,7 +183,9 @@ class TurnLoop:
 
     async def _record_end(self, end: facts.TurnEnded) -> None:
         """Record the end, and files that a stopped step has changed."""
-        await self._conversation.append_facts(*await self._services.collect_file_changes(self._conversation.id), end)
+        await self._conversation.append_facts(
+            *await self._services.collect_file_changes(self._conversation.id), end
+        )
 
     # --- Before a step: preparing and sending the request
 
@@ -172,25 +201,34 @@ class TurnLoop:
         )
 
     async def _build_request_and_mark_sent(self) -> _PreparedRequest:
-        """Build the next request. Facts appended meanwhile are not in it; `saw` is the newest fact that is."""
+        """Build the next request. Facts appended meanwhile are not in it; `saw` is the
+        newest fact that is.
+        """
         view = self._conversation.current_view()
         contents = await self._contents.read_view_contents(view)
-        request, digest, blocks = await asyncio.to_thread(_build_request_digest_and_message_hashes, view, contents)
+        request, digest, blocks = await asyncio.to_thread(
+            _build_request_digest_and_message_hashes, view, contents
+        )
         before = self._conversation.sent
         now = self._conversation.sent = before.mark_next_request(blocks)
         stable = now.stable if before.blocks else request.stable
         model = self._main_model_client().model_name
-        return _PreparedRequest(replace(request, model=model, stable=stable, settled=now.settled), view.seq, digest)
+        return _PreparedRequest(
+            replace(request, model=model, stable=stable, settled=now.settled), view.seq, digest
+        )
 
     def _main_model_client(self) -> ModelClient:
         if (client := self._services.models(facts.ModelRole.MAIN)) is None:
             raise errors.ModelFailed(
-                "No model has been chosen for this workspace.", remedy="Choose a model at the top right."
+                "No model has been chosen for this workspace.",
+                remedy="Choose a model at the top right.",
             )
         return client
 
     async def _ask_until_answered(self) -> Reply:
-        """Return a recorded reply. If the request is too long, fold, and ask again if that helped."""
+        """Return a recorded reply. If the request is too long, fold, and ask again if
+        that helped.
+        """
         for _ in range(OVERFLOWS_IN_A_ROW):
             try:
                 return await self._stream_and_record_reply()
@@ -233,7 +271,15 @@ class TurnLoop:
         if parts or reply.usage.input:
             stable, settled = asked.request.stable, asked.request.settled
             fact = facts.ModelReplied(
-                parts, model, reply.stop, reply.usage, asked.saw, seconds, asked.digest, stable=stable, settled=settled
+                parts,
+                model,
+                reply.stop,
+                reply.usage,
+                asked.saw,
+                seconds,
+                asked.digest,
+                stable=stable,
+                settled=settled,
             )
             await self._conversation.append_facts(fact)
         return replace(reply, parts=parts)
@@ -249,7 +295,9 @@ class TurnLoop:
                 return unwrap_call(replace(part, name=name, tokens=tokens))
 
     async def _exclude_broken_reply_and_wait(self, reply: Reply) -> None:
-        """Take the words of a broken stream out of the view, and pause. A reply cut at its length stays."""
+        """Take the words of a broken stream out of the view, and pause. A reply cut at
+        its length stays.
+        """
         if reply.stop is facts.Stop.CUT and reply.parts:
             partial = self._conversation.state.branch.steps[-1]
             await self._conversation.append_facts(facts.Excluded(facts.Span(partial, partial)))
@@ -288,13 +336,17 @@ class TurnLoop:
             return facts.TurnEnded(facts.TurnEnd.FAILED, why, "connection")
         self._cuts = 0
         if reply.stop is facts.Stop.FILTERED:
-            return facts.TurnEnded(facts.TurnEnd.FAILED, reply.why or "The provider withheld the reply.")
+            return facts.TurnEnded(
+                facts.TurnEnd.FAILED, reply.why or "The provider withheld the reply."
+            )
         return self._turn_end_at_limit() if going_on else facts.TurnEnded(facts.TurnEnd.DONE)
 
     def _turn_end_at_limit(self) -> facts.TurnEnded | None:
         limits = self._services.limits()
         if limits.steps and self._steps >= limits.steps:
-            return facts.TurnEnded(facts.TurnEnd.STEP_LIMIT, f"This turn reached its step limit ({self._steps}).")
+            return facts.TurnEnded(
+                facts.TurnEnd.STEP_LIMIT, f"This turn reached its step limit ({self._steps})."
+            )
         name, count = self._calls.most_repeated_tool_and_count()
         if limits.repeats and count >= limits.repeats:
             why = f"{name} was called {count} times with the same arguments and the same result."

@@ -1,8 +1,9 @@
 """Computes what the model is sent from the facts. `ConversationState` does it fact by fact.
 
-A view has the system prompt, the rules files, and the branch's messages in order, with a fold's text in
-place of what it covers. Settings (system prompt, rules, tools, policy, models) are always the newest.
-Messages, folds, pins and exclusions are those of the branch: a rewind to `k` shows them as they were then.
+A view has the system prompt, the rules files, and the branch's messages in order, with
+a fold's text in place of what it covers. Settings (system prompt, rules, tools, policy,
+models) are always the newest. Messages, folds, pins and exclusions are those of the
+branch: a rewind to `k` shows them as they were then.
 """
 
 from array import array
@@ -45,18 +46,24 @@ class ConversationState(Moment):
         self.spent: list[Spent | ModelReplied] = []
         self.title = ""
         self.own_model = ""  # See `ConversationChanged.model`.
-        self.agent_choices: dict[str, str] = {}  # The user's choices for the foreign agent, by option ID.
+        self.agent_choices: dict[
+            str, str
+        ] = {}  # The user's choices for the foreign agent, by option ID.
         self.own_copy = ""  # See `ConversationStarted.copy`.
         self.agent = ""  # The connected agent that writes this conversation.
         self.acp_agent = ""  # See `ConversationStarted.acp_agent`.
         self.last_fold = 0  # The highest number in the names of folds and batches on any branch.
         self.last_undo = 0  # The number of the last undo of changes to files, on any branch.
         self._returned: dict[bytes, int] = {}
-        self._blocks: list[Block] = []  # The blocks of the settings, followed by those of all items.
+        self._blocks: list[
+            Block
+        ] = []  # The blocks of the settings, followed by those of all items.
         self._starts = array("q")  # The index in `_blocks` at which each item begins.
         self._head: tuple[Block, ...] = ()
         self._shown: View | None = None
-        self._original: ConversationState | None = None  # The original, for a copy with other settings.
+        self._original: ConversationState | None = (
+            None  # The original, for a copy with other settings.
+        )
 
     @property
     def facts(self) -> list[Recorded]:
@@ -64,7 +71,9 @@ class ConversationState(Moment):
         return self.record.facts
 
     def advance_state(self, recorded: Recorded, branch: ConversationBranch | None = None) -> None:
-        """Add a fact in constant time. For a rewind, the whole branch is rebuilt, unless it is passed in."""
+        """Add a fact in constant time. For a rewind, the whole branch is rebuilt,
+        unless it is passed in.
+        """
         self._shown = None
         self.record.facts.append(recorded)
         self.record.ledger.add_figures_of_fact(recorded)
@@ -78,7 +87,9 @@ class ConversationState(Moment):
             self._apply_change(recorded)
         fixed = self.settings.settings_tokens
         kinds = self.branch.tokens_by_kind(fixed)
-        self.record.ledger.append_view_tokens_of_fact(sum(kinds), self.branch.unfolded + fixed, kinds)
+        self.record.ledger.append_view_tokens_of_fact(
+            sum(kinds), self.branch.unfolded + fixed, kinds
+        )
 
     def branch_at_rewind(self, seq: int) -> ConversationBranch:
         """Rebuild the branch from which a rewind to `seq` continues."""
@@ -88,12 +99,16 @@ class ConversationState(Moment):
         return branch
 
     def _empty_branch(self) -> ConversationBranch:
-        return ConversationBranch(facts=self.record.facts, ids=self.record.ids, answered=self.record.answered)
+        return ConversationBranch(
+            facts=self.record.facts, ids=self.record.ids, answered=self.record.answered
+        )
 
     def get_view(self) -> View:
         """Return the current view. It shares its blocks with earlier views."""
         if self._shown is None and self._original is not None:
-            behind = self._original.get_view().blocks[len(self._original.settings.settings_blocks) :]
+            behind = self._original.get_view().blocks[
+                len(self._original.settings.settings_blocks) :
+            ]
             self._shown = self._view_of_blocks((*self.settings.settings_blocks, *behind))
         if self._shown is None:
             self._refresh_blocks()
@@ -128,7 +143,9 @@ class ConversationState(Moment):
         return self.branch.steps[-1] if self.branch.running_calls else 0
 
     def _apply_change(self, recorded: Recorded) -> None:
-        """Apply a fact. Settings hold on every branch; everything else belongs to the current branch."""
+        """Apply a fact. Settings hold on every branch; everything else belongs to the
+        current branch.
+        """
         if (settings := self.settings.settings_after(recorded)) is not self.settings:
             self.settings = settings
             self.record.add_settings(recorded.seq, settings)
@@ -158,7 +175,9 @@ class ConversationState(Moment):
             case ModelReplied() | Spent() as paid:
                 self.spent.append(paid)
             case Folded(fold=name, batch=batch):
-                self.last_fold = max(self.last_fold, _number_in_fold_name(name), _number_in_fold_name(batch))
+                self.last_fold = max(
+                    self.last_fold, _number_in_fold_name(name), _number_in_fold_name(batch)
+                )
             case Forgotten(entries=entries):
                 self.record.forgotten.update(dict.fromkeys(entries, recorded.seq))
             case FilesChanged(by="undo"):
@@ -166,7 +185,11 @@ class ConversationState(Moment):
             case ToolReturned(output=output):
                 self._returned[output.digest.raw] = recorded.seq
             case ConversationStarted(title=title, agent=agent, copy=copy, acp_agent=acp_agent):
-                self.title, self.agent, self.own_copy = title or self.title, agent, copy or self.own_copy
+                self.title, self.agent, self.own_copy = (
+                    title or self.title,
+                    agent,
+                    copy or self.own_copy,
+                )
                 self.acp_agent = acp_agent or self.acp_agent
             case ConversationChanged(choice=str(choice)):
                 identity, _, value = choice.partition("=")

@@ -23,13 +23,24 @@ class ViewContents:
         kept, wanted = self._kept, dict.fromkeys(_stored_references(view))
         found = {stored: kept[stored] for stored in wanted if stored in kept}
         lacking = [stored for stored in wanted if stored not in found]
-        fresh = await self._cache.read_contents(list(dict.fromkeys(stored.digest for stored in lacking)))
+        fresh = await self._cache.read_contents(
+            list(dict.fromkeys(stored.digest for stored in lacking))
+        )
         found |= {
-            stored: content_for_model(stored, fresh[stored.digest]) for stored in lacking if stored.digest in fresh
+            stored: content_for_model(stored, fresh[stored.digest])
+            for stored in lacking
+            if stored.digest in fresh
         }
         if self._kept is kept:  # If it is another object, content was forgotten during the read.
             self._kept = found
-        return {**found, **{stored: await self._read_or_explain(stored) for stored in lacking if stored not in found}}
+        return {
+            **found,
+            **{
+                stored: await self._read_or_explain(stored)
+                for stored in lacking
+                if stored not in found
+            },
+        }
 
     async def _read_or_explain(self, stored: Stored) -> str | Image:
         """Return content, or what to show in its place."""
@@ -60,6 +71,8 @@ def content_for_model(stored: Stored, content: bytes) -> str | Image:
 
 
 def estimate_entry_tokens(size: int, beginning: bytes, count: Callable[[str], int]) -> int:
-    """Estimate an entry's tokens from its beginning, which everybody counts so that counters remember it."""
+    """Estimate an entry's tokens from its beginning, which everybody counts so that
+    counters remember it.
+    """
     sample = beginning[:SAMPLE_BYTES]
     return count(sample.decode("utf-8", "replace")) * max(size, 1) // max(len(sample), 1)

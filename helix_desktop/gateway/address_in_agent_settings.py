@@ -38,19 +38,30 @@ class AgentSettingsChange:
     created: tuple[Path, ...] = ()
 
     def as_unified_diff(self) -> str:
-        texts = [(content or b"").decode("utf-8", "replace") for content in (self.before, self.after)]
+        texts = [
+            (content or b"").decode("utf-8", "replace") for content in (self.before, self.after)
+        ]
         one, other = (text.splitlines(keepends=True) for text in texts)
-        return "".join(difflib.unified_diff(one, other, f"{self.file} (now)", f"{self.file} (then)"))
+        return "".join(
+            difflib.unified_diff(one, other, f"{self.file} (now)", f"{self.file} (then)")
+        )
 
 
 def plan_address_install(
     agent: KnownAgent, port: int, home: Path, environ: Mapping[str, str] = os.environ
 ) -> AgentSettingsChange:
-    """Return what `install_address` would change. `port`: the resident's. The address has its own token."""
+    """Return what `install_address` would change. `port`: the resident's. The address
+    has its own token.
+    """
     surroundings = AgentSurroundings(environ, home, home)
     usual, *others = agent_upstreams.find_agent_upstreams(agent.name, surroundings)
     if kept := next(
-        (one for one in (usual, *others) if one.provider and (one is usual or one.provider in USUAL_PROVIDERS)), None
+        (
+            one
+            for one in (usual, *others)
+            if one.provider and (one is usual or one.provider in USUAL_PROVIDERS)
+        ),
+        None,
     ):
         raise ActionRefused(
             f"{agent.title} already has another address for {kept.provider} ({kept.source}). Connecting the agent would overwrite the address that it uses now.",
@@ -67,10 +78,18 @@ def plan_address_install(
 
 
 def _check_no_proxy_gets_requests(agent: KnownAgent, environ: Mapping[str, str]) -> None:
-    """Raise if the agent would send its key and the conversation to an HTTP proxy instead of to the gateway."""
-    proxies = (name for name in environ if name.lower() in ("http_proxy", "https_proxy", "all_proxy") and environ[name])
+    """Raise if the agent would send its key and the conversation to an HTTP proxy
+    instead of to the gateway.
+    """
+    proxies = (
+        name
+        for name in environ
+        if name.lower() in ("http_proxy", "https_proxy", "all_proxy") and environ[name]
+    )
     # Gemini CLI reads NO_PROXY from its own file if it is not set; Claude Code in any case.
-    excepted = [environ[name] for name in NO_PROXY if environ.get(name)] or [""] * (agent.name != "gemini")
+    excepted = [environ[name] for name in NO_PROXY if environ.get(name)] or [""] * (
+        agent.name != "gemini"
+    )
     reaches_gateway = all({"127.0.0.1", "*"} & set(re.split(r"[,\s]+", one)) for one in excepted)
     if agent.name != "claude" and not reaches_gateway and (proxy := next(proxies, "")):
         raise ActionRefused(
@@ -112,7 +131,9 @@ def install_address(change: AgentSettingsChange, config: Path) -> None:
 
 
 def plan_address_removal(agent: KnownAgent, config: Path) -> AgentSettingsChange:
-    """Return what `remove_address` would change. Refuses if somebody else has changed the file since."""
+    """Return what `remove_address` would change. Refuses if somebody else has changed
+    the file since.
+    """
     note = config / FOLDER / f"{agent.name}.json"
     try:
         kept = json.loads(note.read_text("utf-8"))
@@ -122,7 +143,9 @@ def plan_address_removal(agent: KnownAgent, config: Path) -> AgentSettingsChange
     except FileNotFoundError:
         raise NotFound(f"{agent.title} was not connected by Helix Desktop.") from None
     except (OSError, ValueError, KeyError, TypeError, binascii.Error) as error:
-        raise StoreFailed(f"{note} could not be read, so the previous settings are unknown.") from error
+        raise StoreFailed(
+            f"{note} could not be read, so the previous settings are unknown."
+        ) from error
     now = _read_settings_or_none(file)
     if now != after:
         raise ActionRefused(
@@ -142,7 +165,9 @@ def remove_address(change: AgentSettingsChange, config: Path) -> None:
 
 
 def _write_settings_if_unchanged(change: AgentSettingsChange) -> None:
-    """Write to the file, or to a link's target, if it is still what was shown: somebody may have saved."""
+    """Write to the file, or to a link's target, if it is still what was shown: somebody
+    may have saved.
+    """
     file = Path(os.path.realpath(change.file))
     file.parent.mkdir(parents=True, exist_ok=True)
     roots, place = WorkspaceRoots.from_folders([file.parent]), RootPath(file.parent, file.name)
@@ -188,7 +213,9 @@ def read_written_registrations(config: Path) -> dict[GatewayRegistration, int]:
             known = json.loads(note.read_text("utf-8"))
             if known.get("token"):
                 upstream = known.get("upstream", "")
-                found[GatewayRegistration(known["token"], upstream, agent=note.stem)] = int(known["port"])
+                found[GatewayRegistration(known["token"], upstream, agent=note.stem)] = int(
+                    known["port"]
+                )
     return found
 
 
@@ -199,7 +226,10 @@ def resolve_own_addresses(upstreams: Sequence[AgentUpstream], config: Path) -> l
         mark = f"/t/{registration.token}"
         if mark in usual.address:
             usual = replace(
-                usual, provider="", address=registration.upstream, source="its configuration from before wrap --install"
+                usual,
+                provider="",
+                address=registration.upstream,
+                source="its configuration from before wrap --install",
             )
         others = [one for one in others if mark not in one.address]
     return [usual, *others]
@@ -211,4 +241,6 @@ def _read_settings_or_none(file: Path) -> bytes | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise StoreFailed(f"{file} cannot be read: {error.strerror}. Nothing was changed.") from error
+        raise StoreFailed(
+            f"{file} cannot be read: {error.strerror}. Nothing was changed."
+        ) from error

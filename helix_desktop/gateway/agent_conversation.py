@@ -1,4 +1,6 @@
-"""Keeps one conversation of a connected agent open: turns its messages into facts and its view into what is sent on."""
+"""Keeps one conversation of a connected agent open: turns its messages into facts and
+its view into what is sent on.
+"""
 
 import asyncio
 import base64
@@ -32,7 +34,9 @@ from helix_desktop.workbench import system_prompt_and_settings
 from helix_desktop.workbench.open_workbench import Workbench
 
 LONG_TEXT_CHARACTERS = 32_000  # Characters. Longer texts may make a fold due.
-COUNTED_HERE = 4_000  # Characters. Tokens of longer texts are counted in a thread, as every count waits for others.
+# Characters. Tokens of longer texts are counted in a thread, as every count waits for
+# others.
+COUNTED_HERE = 4_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +55,10 @@ class ConnectedAgentModel:
         system = request.system if alone else ""
         text, usage, model = await self.ask(self.conversation, question, system, request.max_output)
         yield TextDelta(text)
-        parts, priced = (facts.Text(text),) if text else (), _price_usage(usage, model, self.model_name)
+        parts, priced = (
+            (facts.Text(text),) if text else (),
+            _price_usage(usage, model, self.model_name),
+        )
         yield Reply(parts, facts.Stop.END, priced, self.model_name)
 
 
@@ -62,12 +69,18 @@ class OpenAgentConversation:
     follower: AgentFollower
     contents: ViewContents
     last_entries: ViewEntries | None = None  # The entries of the last view that was computed.
-    applied_settings: tuple[object, ...] = ()  # System prompt, tools, model and policy of the last request.
+    applied_settings: tuple[
+        object, ...
+    ] = ()  # System prompt, tools, model and policy of the last request.
 
     @classmethod
-    async def open_by_name(cls, bench: Workbench, name: str, ask: AskAgentModel) -> "OpenAgentConversation":
+    async def open_by_name(
+        cls, bench: Workbench, name: str, ask: AskAgentModel
+    ) -> "OpenAgentConversation":
         """Open the conversation of that name. The agent's own model writes its folds."""
-        session = await bench.open_session(name, writer=lambda model: ConnectedAgentModel(name, model, ask))
+        session = await bench.open_session(
+            name, writer=lambda model: ConnectedAgentModel(name, model, ask)
+        )
         cache = bench.workspace.cache
         following = AgentFollower(session.conversation, session.folding, cache, bench.token_counter)
         return cls(bench, session, following, ViewContents(cache))
@@ -78,12 +91,16 @@ class OpenAgentConversation:
 
     @asynccontextmanager
     async def write_in_one_transaction(self) -> AsyncIterator["OpenAgentConversation"]:
-        """Yield this conversation so that everything appended meanwhile is written in one transaction."""
+        """Yield this conversation so that everything appended meanwhile is written in
+        one transaction.
+        """
         async with self.conversation.append_together() as draft:
             yield replace(self, follower=self.follower.follower_for_draft(draft))
 
     def exclusions_made_after(self, seq: int) -> list[facts.Excluded]:
-        """Return exclusions made after `seq`, which stay in force when the conversation returns to it."""
+        """Return exclusions made after `seq`, which stay in force when the conversation
+        returns to it.
+        """
         state = self.conversation.state
         then = state.past_moment(seq).branch.exclusions
         taken_out = (ref for ref in state.record.taken_out_parts() if ref not in then)
@@ -107,14 +124,18 @@ class OpenAgentConversation:
     async def build_entries_of_view(
         self, view: View, seqs: Sequence[int], before: ViewEntries | None = None
     ) -> tuple[ViewEntries, bool]:
-        """Return a view's entries, and whether it consists only of these messages. Reads contents that are shown."""
+        """Return a view's entries, and whether it consists only of these messages.
+        Reads contents that are shown.
+        """
         contents: dict[facts.Stored, str | Image] = {}
         while True:
             showing = ViewEntriesBuilder(self.conversation, seqs, contents)
             shown = await showing.build_entries(view, before)
             if not showing.missing:
                 return shown, showing.whole
-            contents |= await self.contents.read_view_contents(replace(view, blocks=tuple(showing.missing.values())))
+            contents |= await self.contents.read_view_contents(
+                replace(view, blocks=tuple(showing.missing.values()))
+            )
 
     async def apply_request_settings(self, arrival: Arrival) -> None:
         """Append facts for system prompt, tools, policy and model where the request differs."""
@@ -122,12 +143,18 @@ class OpenAgentConversation:
         settings = conversation.state.settings
         wanted: list[facts.Fact] = []
         if settings.system.text != arrival.system:
-            wanted.append(facts.SystemSet(arrival.system, await self.count_tokens_of_texts([arrival.system])))
+            wanted.append(
+                facts.SystemSet(arrival.system, await self.count_tokens_of_texts([arrival.system]))
+            )
         if settings.tools.tools != arrival.tools:
             texts = [f"{tool.name}{tool.description}{tool.schema}" for tool in arrival.tools]
-            wanted.append(facts.ToolsOffered(arrival.tools, await self.count_tokens_of_texts(texts)))
+            wanted.append(
+                facts.ToolsOffered(arrival.tools, await self.count_tokens_of_texts(texts))
+            )
         wanted.append(self._policy_to_apply(fold=arrival.fold))
-        model = merge_model_knowledge(arrival.wire, arrival.model).as_model_set(facts.ModelRole.MAIN)
+        model = merge_model_knowledge(arrival.wire, arrival.model).as_model_set(
+            facts.ModelRole.MAIN
+        )
         wanted.append(replace(model, effort=arrival.effort))
         missing = [fact for fact in wanted if not conversation.state.has_settings_of_fact(fact)]
         if missing:
@@ -135,7 +162,9 @@ class OpenAgentConversation:
         self.applied_settings = self.settings_of_arrival(arrival)
 
     async def count_tokens_of_texts(self, texts: Sequence[str]) -> int:
-        """Count tokens, in a thread if texts are long or the vocabulary is being loaded. Counting again is free."""
+        """Count tokens, in a thread if texts are long or the vocabulary is being
+        loaded. Counting again is free.
+        """
         count = self.bench.token_counter.count_tokens
         if token_counting.is_any_vocabulary_loaded() and sum(map(len, texts)) <= COUNTED_HERE:
             return sum(map(count, texts))
@@ -152,12 +181,17 @@ class OpenAgentConversation:
         return (*asked, settings.preset, settings.policy)
 
     def cannot_make_fold_due(self, fresh: Sequence[Wired]) -> bool:
-        """Whether there are only short user texts and results of running calls, so no fold can become due."""
+        """Whether there are only short user texts and results of running calls, so no
+        fold can become due.
+        """
         if any(message.speaker is not Speaker.USER for message in fresh):
             return False
         pieces = [piece for message in fresh for piece in message.pieces]
         waiting = {call.id for call in self.conversation.state.branch.running_calls}
-        if not all(p.kind is PieceKind.TEXT or (p.kind is PieceKind.RESULT and p.id in waiting) for p in pieces):
+        if not all(
+            p.kind is PieceKind.TEXT or (p.kind is PieceKind.RESULT and p.id in waiting)
+            for p in pieces
+        ):
             return False
         if sum(len(piece.text) for piece in pieces) > LONG_TEXT_CHARACTERS:
             return False
@@ -169,12 +203,16 @@ class OpenAgentConversation:
     async def append_messages(self, messages: Sequence[Wired], tip: int) -> list[int]:
         """Append the messages as facts. Return for each message the number of its last fact."""
         pieces = (piece for message in messages for piece in message.pieces)
-        await self.count_tokens_of_texts([one.text for one in pieces if one.kind is not PieceKind.IMAGE])
+        await self.count_tokens_of_texts(
+            [one.text for one in pieces if one.kind is not PieceKind.IMAGE]
+        )
         stored = await self._store_call_outputs(messages)
         outputs: list[tuple[int, AgentOutput]] = []
         seqs: dict[int, int] = {}
         for at, message in enumerate(messages):
-            results, others = self._split_off_awaited_results(message, {output.call for _, output in outputs}, stored)
+            results, others = self._split_off_awaited_results(
+                message, {output.call for _, output in outputs}, stored
+            )
             if outputs and (not results or message.speaker is Speaker.ASSISTANT):
                 await self._append_call_results(outputs, seqs)
             outputs.extend((at, output) for output in results)
@@ -186,10 +224,18 @@ class OpenAgentConversation:
                 await asyncio.sleep(0)  # Let other agents' requests be handled.
         if outputs:
             await self._append_call_results(outputs, seqs)
-        return list(itertools.accumulate((seqs.get(at, tip) for at in range(len(messages))), max, initial=tip))[1:]
+        return list(
+            itertools.accumulate(
+                (seqs.get(at, tip) for at in range(len(messages))), max, initial=tip
+            )
+        )[1:]
 
-    async def _store_call_outputs(self, messages: Sequence[Wired]) -> dict[tuple[str, str], facts.Stored]:
-        """Store calls' outputs, with one sync. Keyed by id and text, since some servers reuse ids in each reply."""
+    async def _store_call_outputs(
+        self, messages: Sequence[Wired]
+    ) -> dict[tuple[str, str], facts.Stored]:
+        """Store calls' outputs, with one sync. Keyed by id and text, since some servers
+        reuse ids in each reply.
+        """
         calls = {call.id: call.call for call in self.conversation.state.branch.running_calls}
         outputs: dict[tuple[str, str], facts.ToolCall] = {}
         for piece in (piece for message in messages for piece in message.pieces):
@@ -208,12 +254,18 @@ class OpenAgentConversation:
         for piece in message.pieces:
             if piece.kind is PieceKind.RESULT and piece.id in calls:
                 calls.discard(piece.id)
-                results.append(AgentOutput(piece.id, piece.text, piece.ok, stored=stored.get((piece.id, piece.text))))
+                results.append(
+                    AgentOutput(
+                        piece.id, piece.text, piece.ok, stored=stored.get((piece.id, piece.text))
+                    )
+                )
             else:
                 others.append(piece)
         return results, others
 
-    async def _append_call_results(self, outputs: list[tuple[int, AgentOutput]], seqs_to_fill: dict[int, int]) -> None:
+    async def _append_call_results(
+        self, outputs: list[tuple[int, AgentOutput]], seqs_to_fill: dict[int, int]
+    ) -> None:
         before = self.conversation.state.seq
         await self.follower.record_outputs([output for _, output in outputs])
         at_of = {output.call: at for at, output in outputs}
@@ -223,16 +275,25 @@ class OpenAgentConversation:
         seqs_to_fill[outputs[-1][0]] = self.conversation.state.seq
         outputs.clear()
 
-    async def _append_one_message(self, message: Wired, pieces: Sequence[Piece], *, steering: bool) -> None:
+    async def _append_one_message(
+        self, message: Wired, pieces: Sequence[Piece], *, steering: bool
+    ) -> None:
         following = self.follower
         if message.speaker is Speaker.ASSISTANT:
             stop = facts.Stop.CALLS if message.pieces_of_kind(PieceKind.CALL) else facts.Stop.END
             saw = following.conversation.state.seq
-            await following.record_reply(facts.ModelReplied(parts_from_pieces(pieces), "", stop), saw)
+            await following.record_reply(
+                facts.ModelReplied(parts_from_pieces(pieces), "", stop), saw
+            )
             return
         parts = [await self._build_user_part(piece) for piece in pieces]
-        if is_system := message.speaker is Speaker.SYSTEM:  # The agent wrote this, and not its user.
-            parts = [replace(p, text=SYSTEM_MESSAGE + p.text) if isinstance(p, facts.Text) else p for p in parts]
+        if (
+            is_system := message.speaker is Speaker.SYSTEM
+        ):  # The agent wrote this, and not its user.
+            parts = [
+                replace(p, text=SYSTEM_MESSAGE + p.text) if isinstance(p, facts.Text) else p
+                for p in parts
+            ]
         await following.record_user_message(tuple(parts), steering=steering or is_system)
 
     async def _build_user_part(self, piece: Piece) -> facts.UserPart:
@@ -244,22 +305,36 @@ class OpenAgentConversation:
             return facts.Attachment("image", stored, 0)
         if piece.kind is PieceKind.OTHER:
             about = EntryOrigin("user", "block", "application/json")
-            stored = await self.bench.workspace.cache.store_content(piece.text.encode("utf-8", "replace"), about)
-            return facts.Attachment("block", stored, self.bench.token_counter.count_tokens(piece.text))
+            stored = await self.bench.workspace.cache.store_content(
+                piece.text.encode("utf-8", "replace"), about
+            )
+            return facts.Attachment(
+                "block", stored, self.bench.token_counter.count_tokens(piece.text)
+            )
         return facts.Text(piece.text)
 
     def build_agent_reply(self, replied: Replied, *, is_side: bool = False) -> facts.ModelReplied:
-        """Return the reply under the model name that the agent requests, under which things are learned."""
-        main = None if is_side else self.conversation.state.settings.model_for_role(facts.ModelRole.MAIN)
+        """Return the reply under the model name that the agent requests, under which
+        things are learned.
+        """
+        main = (
+            None
+            if is_side
+            else self.conversation.state.settings.model_for_role(facts.ModelRole.MAIN)
+        )
         asked = main.model if main else replied.model
         usage = _price_usage(replied.usage, replied.model, asked)
         parts = parts_from_pieces(replied.pieces)
-        return facts.ModelReplied(parts, asked, replied.stop, usage, seconds=replied.seconds, raw=replied.raw)
+        return facts.ModelReplied(
+            parts, asked, replied.stop, usage, seconds=replied.seconds, raw=replied.raw
+        )
 
 
 def _price_usage(usage: facts.Usage, answered: str, asked: str) -> facts.Usage:
     """Return the usage priced for the model that answered, or else the one that was asked."""
-    return fill_in_cost(fill_in_cost(usage, merge_model_knowledge("", answered)), merge_model_knowledge("", asked))
+    return fill_in_cost(
+        fill_in_cost(usage, merge_model_knowledge("", answered)), merge_model_knowledge("", asked)
+    )
 
 
 def parts_from_pieces(pieces: Sequence[Piece]) -> tuple[facts.ReplyPart, ...]:

@@ -1,4 +1,6 @@
-"""Computes what a connected agent's conversation sent and saved, compared with running without the gateway."""
+"""Computes what a connected agent's conversation sent and saved, compared with running
+without the gateway.
+"""
 
 from bisect import bisect_left
 
@@ -10,7 +12,9 @@ from helix_desktop.protocols.hidden_calls import HIDDEN_TOOLS
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Tokens and dollars (0 without a price). A hidden recall counts as sent, but never in `without`."""
+    """Tokens and dollars (0 without a price). A hidden recall counts as sent, but never
+    in `without`.
+    """
 
     conversation: str
     agent: str
@@ -24,7 +28,9 @@ class Figures:
     paid_without: float
 
 
-def compute_agent_figures(conversation: str, state: ConversationState, since: float = 0.0) -> Figures:
+def compute_agent_figures(
+    conversation: str, state: ConversationState, since: float = 0.0
+) -> Figures:
     """Compute figures from what the provider reported. `since`: only what came after that time."""
     ledger = state.record.ledger
     first = bisect_left(ledger.requests, since, key=lambda seq: state.facts[seq - 1].time)

@@ -9,8 +9,13 @@ from helix_desktop.protocols.gateway_message import Json
 from helix_desktop.resources import read_table
 
 CLAUDE, CODEX, OPENCODE, GEMINI, PI = "Claude Code", "Codex", "opencode", "Gemini CLI", "pi"
-_HEADERS = {name: re.compile(words, re.IGNORECASE) for name, words in read_table("known_agents")["headers"].items()}
-_SESSIONS, _PARENTS = (read_table("known_agents")["sessions"][name].split() for name in ("own", "parent"))
+_HEADERS = {
+    name: re.compile(words, re.IGNORECASE)
+    for name, words in read_table("known_agents")["headers"].items()
+}
+_SESSIONS, _PARENTS = (
+    read_table("known_agents")["sessions"][name].split() for name in ("own", "parent")
+)
 _SUBAGENT = "x-claude-code-agent-id"
 _IN_USER = re.compile(r"session_([0-9a-fA-F-]{8,})")
 
@@ -31,7 +36,9 @@ def session_of_request(headers: Mapping[str, str], body: Mapping[str, Json]) -> 
     """Return the agent's name for its conversation, or an empty string."""
     for name in _SESSIONS:
         if headers.get(name):  # Claude Code's sub-agents send their parent's session.
-            return (f"{headers[name]}/{headers[_SUBAGENT]}" if headers.get(_SUBAGENT) else headers[name])[:200]
+            return (
+                f"{headers[name]}/{headers[_SUBAGENT]}" if headers.get(_SUBAGENT) else headers[name]
+            )[:200]
     if key := text_at(body, "prompt_cache_key"):
         return key[:200]
     found = _IN_USER.search(text_at(body, "metadata", "user_id"))
@@ -41,10 +48,14 @@ def session_of_request(headers: Mapping[str, str], body: Mapping[str, Json]) -> 
 def parent_session_of_request(headers: Mapping[str, str]) -> str:
     """Return the agent's name for the conversation whose sub-agent this is, or an empty string."""
     named = next((headers[name][:200] for name in _PARENTS if headers.get(name)), "")
-    return named or (headers.get("x-claude-code-session-id", "")[:200] if headers.get(_SUBAGENT) else "")
+    return named or (
+        headers.get("x-claude-code-session-id", "")[:200] if headers.get(_SUBAGENT) else ""
+    )
 
 
 def uses_subscription(headers: Mapping[str, str]) -> bool:
-    """Whether the agent uses a subscription. Reports differ on whether that permits changed requests."""
+    """Whether the agent uses a subscription. Reports differ on whether that permits
+    changed requests.
+    """
     bearer = headers.get("authorization", "").partition(" ")[2]
     return bearer.startswith("sk-ant-oat") or "chatgpt-account-id" in headers

@@ -20,15 +20,22 @@ from helix_desktop.resources import read_table, read_word_lists
 CLAUDE_MANAGED_SETTINGS = Path("/etc/claude-code/managed-settings.json")
 # Providers of opencode and pi that every address of the gateway serves.
 USUAL_PROVIDERS = frozenset(("anthropic", "openai", "google"))
-ADDRESSES = read_table("known_agents")["addresses"]  # By protocol: variables, and the path to append.
+ADDRESSES = read_table("known_agents")[
+    "addresses"
+]  # By protocol: variables, and the path to append.
 CODEX_SYSTEM_FOLDER, OPENCODE_MANAGED_FOLDER = Path("/etc/codex"), Path("/etc/opencode")
-_GEMINI_SIGN_INS = {"gemini-api-key": "", "oauth-personal": "a Google account", "vertex-ai": "Vertex AI"}
+_GEMINI_SIGN_INS = {
+    "gemini-api-key": "",
+    "oauth-personal": "a Google account",
+    "vertex-ai": "Vertex AI",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class AgentUpstream:
-    """Where the requests for one of an agent's providers go. `provider`: the agent's name for it;
-    empty: its usual ones. `address`: empty for the provider's own. `source`: what names the address.
+    """Where the requests for one of an agent's providers go. `provider`: the agent's
+    name for it; empty: its usual ones. `address`: empty for the provider's own.
+    `source`: what names the address.
     """
 
     provider: str = ""
@@ -62,7 +69,9 @@ def find_agent_upstreams(agent: str, where: AgentSurroundings) -> list[AgentUpst
 
 def find_protocol_upstream(protocol: str, environ: Mapping[str, str]) -> AgentUpstream:
     """Return the upstream of an unknown agent, guessed by its protocol's variables."""
-    named = ((name, environ[name]) for name in ADDRESSES[protocol]["variables"] if environ.get(name))
+    named = (
+        (name, environ[name]) for name in ADDRESSES[protocol]["variables"] if environ.get(name)
+    )
     name, address = next(named, ("", ""))
     return AgentUpstream("", _checked_address(address, name), f"{name} in the environment") if address else AgentUpstream()  # fmt: skip
 
@@ -106,7 +115,10 @@ def claude_settings_files(where: AgentSurroundings) -> list[Path]:
     """Return the files that Claude Code reads, strongest first."""
     user = Path(where.environ.get("CLAUDE_CONFIG_DIR") or where.home / ".claude")
     project = where.folder / ".claude"
-    managed = [CLAUDE_MANAGED_SETTINGS, *sorted(CLAUDE_MANAGED_SETTINGS.with_suffix(".d").glob("*.json"))]
+    managed = [
+        CLAUDE_MANAGED_SETTINGS,
+        *sorted(CLAUDE_MANAGED_SETTINGS.with_suffix(".d").glob("*.json")),
+    ]
     files = {
         "local": project / "settings.local.json",
         "project": project / "settings.json",
@@ -114,7 +126,11 @@ def claude_settings_files(where: AgentSurroundings) -> list[Path]:
     }
     usual = "" if "--restricted" in where.arguments else ",".join(files)
     chosen = next(_option_values(where.arguments, "--setting-sources"), usual).split(",")
-    return list(dict.fromkeys((*reversed(managed), *(file for name, file in files.items() if name in chosen))))
+    return list(
+        dict.fromkeys(
+            (*reversed(managed), *(file for name, file in files.items() if name in chosen))
+        )
+    )
 
 
 def _claude_settings_in_arguments(where: AgentSurroundings) -> dict[str, Any]:
@@ -130,7 +146,10 @@ def read_agent_environment(agent: str, where: AgentSurroundings) -> Mapping[str,
     used = [file for file in reversed(files) if trusts or file.parent.parent != where.folder]
     named = [object_at(_read_json_settings(file), "env") for file in used]
     named += [object_at(_claude_settings_in_arguments(where), "env")] if agent == "claude" else []
-    return {**where.environ, **{name: str(value) for settings in named for name, value in settings.items()}}
+    return {
+        **where.environ,
+        **{name: str(value) for settings in named for name, value in settings.items()},
+    }
 
 
 def _find_claude_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
@@ -143,14 +162,23 @@ def _find_claude_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
         raise _refusal("Claude Code", "its arguments name an address (--settings)")
 
     def find_variable(name: str) -> tuple[str, Path | None]:
-        named = ((str(object_at(_read_json_settings(file), "env").get(name) or ""), file) for file in files)
-        return next((one for one in named if one[0]), (str(given.get(name) or where.environ.get(name, "")), None))
+        named = (
+            (str(object_at(_read_json_settings(file), "env").get(name) or ""), file)
+            for file in files
+        )
+        return next(
+            (one for one in named if one[0]),
+            (str(given.get(name) or where.environ.get(name, "")), None),
+        )
 
     for name, title in read_table("known_agents")["claude_signs_for"].items():
         value, file = find_variable(f"CLAUDE_CODE_USE_{name}")
         if value.casefold() not in ("", "0", "false"):
             place = f" in {_locate_in_file(file, name)}" if file else ""
-            raise _refusal("Claude Code", f"it uses {title}, whose requests are signed (CLAUDE_CODE_USE_{name}{place})")
+            raise _refusal(
+                "Claude Code",
+                f"it uses {title}, whose requests are signed (CLAUDE_CODE_USE_{name}{place})",
+            )
     address, file = find_variable("ANTHROPIC_BASE_URL")
     if file is None:
         return [AgentUpstream("", _checked_address(address, "ANTHROPIC_BASE_URL"), "ANTHROPIC_BASE_URL in the environment") if address else AgentUpstream()]  # fmt: skip
@@ -158,9 +186,15 @@ def _find_claude_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
     if file.is_relative_to(CLAUDE_MANAGED_SETTINGS.parent):
         raise _refusal("Claude Code", f"your organization sets its address ({place})")
     if file.parent.parent == where.folder != where.home and not _is_folder_trusted(where):
-        raise _refusal("Claude Code", f"{place} names an address, and you have not trusted this folder in Claude Code")
+        raise _refusal(
+            "Claude Code",
+            f"{place} names an address, and you have not trusted this folder in Claude Code",
+        )
     if any(one.partition("=")[0] == "--settings" for one in where.arguments):
-        raise _refusal("Claude Code", f"{place} names an address, which wrap replaces with --settings, as you do")
+        raise _refusal(
+            "Claude Code",
+            f"{place} names an address, which wrap replaces with --settings, as you do",
+        )
     return [AgentUpstream("", _checked_address(address, place), f"ANTHROPIC_BASE_URL in {place}")]
 
 
@@ -194,12 +228,22 @@ def _find_codex_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
     provider = chosen[-1] if chosen else "openai"
     for path, layer in reversed(layers):
         table = object_at(layer, "model_providers", provider)
-        address = table.get("base_url") or (layer.get("openai_base_url") if provider == "openai" else "")
+        address = table.get("base_url") or (
+            layer.get("openai_base_url") if provider == "openai" else ""
+        )
         if address:
             place = _locate_in_file(path, str(address))
-            return [AgentUpstream("" if provider == "openai" else provider, _checked_address(address, place), place)]
+            return [
+                AgentUpstream(
+                    "" if provider == "openai" else provider,
+                    _checked_address(address, place),
+                    place,
+                )
+            ]
     if provider != "openai":
-        raise _refusal("Codex", f"its provider {provider!r} is built in, and its address cannot be changed")
+        raise _refusal(
+            "Codex", f"its provider {provider!r} is built in, and its address cannot be changed"
+        )
     address = where.environ.get("OPENAI_BASE_URL", "")
     return [AgentUpstream("", _checked_address(address, "OPENAI_BASE_URL"), "OPENAI_BASE_URL in the environment") if address else AgentUpstream()]  # fmt: skip
 
@@ -225,13 +269,21 @@ def _option_values(arguments: Sequence[str], *names: str) -> Iterator[str]:
 
 
 def _read_opencode_settings(where: AgentSurroundings) -> list[tuple[Path, dict[str, Any]]]:
-    """Return what opencode reads, weakest first. The settings in its environment have the variable as their file."""
+    """Return what opencode reads, weakest first. The settings in its environment have
+    the variable as their file.
+    """
     names, environ = ("config.json", "opencode.json", "opencode.jsonc"), where.environ
-    files = [Path(environ.get("XDG_CONFIG_HOME") or where.home / ".config") / "opencode" / name for name in names]
+    files = [
+        Path(environ.get("XDG_CONFIG_HOME") or where.home / ".config") / "opencode" / name
+        for name in names
+    ]
     files += [Path(given)] if (given := environ.get("OPENCODE_CONFIG")) else []
     above = (where.folder, *where.folder.parents)
     inside = next((at for at, each in enumerate(above) if (each / ".git").exists()), len(above))
-    folders = [*reversed(above[: inside + 1]), *(each / ".opencode" for each in above[: inside + 1])]
+    folders = [
+        *reversed(above[: inside + 1]),
+        *(each / ".opencode" for each in above[: inside + 1]),
+    ]
     folders += [where.home / ".opencode"]
     folders += [Path(given)] if (given := environ.get("OPENCODE_CONFIG_DIR")) else []
     files += [folder / name for folder in folders for name in names[1:]]
@@ -252,7 +304,9 @@ def _find_opencode_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
     for file, settings in _read_opencode_settings(where):
         for name, provider in object_at(settings, "provider").items():
             if address := object_at(provider, "options").get("baseURL"):
-                known = re.sub(r"\{env:([^}]*)\}", lambda one: where.environ.get(one[1], ""), str(address))
+                known = re.sub(
+                    r"\{env:([^}]*)\}", lambda one: where.environ.get(one[1], ""), str(address)
+                )
                 place = _locate_in_file(file, str(address))
                 found[name] = AgentUpstream(name, _checked_address(known, place), place)
     return [AgentUpstream(), *found.values()]
@@ -262,7 +316,9 @@ def _find_gemini_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
     name, settings = "GOOGLE_GEMINI_BASE_URL", where.home / ".gemini" / "settings.json"
     chosen = object_at(_read_json_settings(settings), "security", "auth").get("selectedType")
     if kind := _GEMINI_SIGN_INS.get(str(chosen), ""):
-        raise _refusal("Gemini CLI", f"it signs in with {kind} ({_locate_in_file(settings, 'selectedType')})")
+        raise _refusal(
+            "Gemini CLI", f"it signs in with {kind} ({_locate_in_file(settings, 'selectedType')})"
+        )
     if address := where.environ.get(name, ""):
         return [AgentUpstream("", _checked_address(address, name), f"{name} in the environment")]
     for folder in dict.fromkeys((where.folder, *where.folder.parents, where.home)):
@@ -274,20 +330,27 @@ def _find_gemini_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
                 return [AgentUpstream()]
             place = _locate_in_file(file, name)
             if folder != where.home:
-                raise _refusal("Gemini CLI", f"{place} names an address. Set {name} in your shell to use it")
+                raise _refusal(
+                    "Gemini CLI", f"{place} names an address. Set {name} in your shell to use it"
+                )
             return [AgentUpstream("", _checked_address(told[1], place), place)]
     return [AgentUpstream()]
 
 
 def _find_pi_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
-    file = Path(where.environ.get("PI_CODING_AGENT_DIR") or where.home / ".pi" / "agent") / "models.json"
+    file = (
+        Path(where.environ.get("PI_CODING_AGENT_DIR") or where.home / ".pi" / "agent")
+        / "models.json"
+    )
     providers = object_at(_read_json_settings(file), "providers")
     named = {name: str(object_at(one).get("baseUrl") or "") for name, one in providers.items()}
     places = {name: _locate_in_file(file, address) for name, address in named.items() if address}
     return [AgentUpstream(), *(AgentUpstream(name, _checked_address(named[name], place), place) for name, place in places.items())]  # fmt: skip
 
 
-def list_bypassing_providers(agent: str, where: AgentSurroundings, upstreams: Sequence[AgentUpstream]) -> list[str]:
+def list_bypassing_providers(
+    agent: str, where: AgentSurroundings, upstreams: Sequence[AgentUpstream]
+) -> list[str]:
     """Return the signed-in or chosen providers whose requests bypass the gateway."""
     if agent not in ("opencode", "pi"):
         return []
@@ -299,9 +362,16 @@ def list_bypassing_providers(agent: str, where: AgentSurroundings, upstreams: Se
         choices[:0] = _option_values(where.arguments, "--provider")
         choices.append(str(_read_json_settings(pi / "settings.json").get("defaultProvider") or ""))
         named = object_at(_read_json_settings(pi / "models.json"), "providers")
-        bypassing |= {name for name in named if any(one.get("baseUrl") for one in objects_at(named, name, "models"))}
+        bypassing |= {
+            name
+            for name in named
+            if any(one.get("baseUrl") for one in objects_at(named, name, "models"))
+        }
     else:
-        choices += [str(settings.get("model") or "") for _, settings in reversed(_read_opencode_settings(where))]
+        choices += [
+            str(settings.get("model") or "")
+            for _, settings in reversed(_read_opencode_settings(where))
+        ]
     chosen = next(filter(None, choices), "").partition("/")[0]
     known = {"", *USUAL_PROVIDERS, *(one.provider for one in upstreams)}
     signed_in = _read_json_settings((pi if agent == "pi" else data) / "auth.json")
@@ -310,18 +380,28 @@ def list_bypassing_providers(agent: str, where: AgentSurroundings, upstreams: Se
 
 def uses_subscription_by_settings(agent: str, where: AgentSurroundings) -> bool:
     """Whether the agent is signed in with a subscription, as far as its files say."""
-    named = {"claude": ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"), "codex": ("OPENAI_API_KEY", "CODEX_API_KEY")}
+    named = {
+        "claude": ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
+        "codex": ("OPENAI_API_KEY", "CODEX_API_KEY"),
+    }
     environ = read_agent_environment(agent, where)
     if agent not in named or any(environ.get(name) for name in named[agent]):
         return False
     if agent == "codex":
         file = Path(where.environ.get("CODEX_HOME") or where.home / ".codex") / "auth.json"
         return bool(_read_json_settings(file).get("tokens"))
-    settings = (_claude_settings_in_arguments(where), *map(_read_json_settings, claude_settings_files(where)))
+    settings = (
+        _claude_settings_in_arguments(where),
+        *map(_read_json_settings, claude_settings_files(where)),
+    )
     if any(one.get("apiKeyHelper") for one in settings):
         return False
-    file = Path(where.environ.get("CLAUDE_CONFIG_DIR") or where.home / ".claude") / ".credentials.json"
-    return bool(environ.get("CLAUDE_CODE_OAUTH_TOKEN") or _read_json_settings(file).get("claudeAiOauth"))
+    file = (
+        Path(where.environ.get("CLAUDE_CONFIG_DIR") or where.home / ".claude") / ".credentials.json"
+    )
+    return bool(
+        environ.get("CLAUDE_CODE_OAUTH_TOKEN") or _read_json_settings(file).get("claudeAiOauth")
+    )
 
 
 _FINDERS: Mapping[str, Callable[[AgentSurroundings], list[AgentUpstream]]] = {

@@ -10,11 +10,17 @@ from dataclasses import field
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.protocols.gateway_message import Wired
 
-LONG_HISTORY_MESSAGES = 50  # A request with more new messages is sent, without folds, before they are recorded.
+LONG_HISTORY_MESSAGES = (
+    50  # A request with more new messages is sent, without folds, before they are recorded.
+)
 
 
-def compute_message_hashes(wire: str, messages: Sequence[Wired], before: Sequence[str] = ()) -> tuple[str, ...]:
-    """Return, for each message, the hash of all messages up to it. `before`: the first hashes, if known."""
+def compute_message_hashes(
+    wire: str, messages: Sequence[Wired], before: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """Return, for each message, the hash of all messages up to it. `before`: the first
+    hashes, if known.
+    """
     made = list(before)
     for message in messages[len(made) :]:
         made.append(next_message_hash(made, wire, message.identity_key))
@@ -32,9 +38,10 @@ def next_message_hash(chain: Sequence[str], wire: str, key: str) -> str:
 class KnownMessages:
     """A conversation's messages as its agent sends them: their hashes, and each one's last fact.
 
-    `newest_fact_sent` is the newest fact in the last request that was recorded after being
-    sent. `is_recorded`: no request is ahead of its facts. `is_wanted`: somebody waits for that.
-    `left`: the last facts of messages it was rewound from, by hash. `alone`: a tuple of only this. `heads`: of all requests.
+    `newest_fact_sent` is the newest fact in the last request that was recorded after
+    being sent. `is_recorded`: no request is ahead of its facts. `is_wanted`: somebody
+    waits for that. `left`: the last facts of messages it was rewound from, by hash.
+    `alone`: a tuple of only this. `heads`: of all requests.
     """
 
     conversation: str
@@ -53,7 +60,9 @@ class KnownMessages:
     def __post_init__(self) -> None:
         self.is_recorded.set()
         self.heads.add(self.head)
-        self.alone = (self,)  # The index has this one tuple for every message of a long history, to save memory.
+        self.alone = (
+            self,
+        )  # The index has this one tuple for every message of a long history, to save memory.
 
     def rewind_known_messages(self, chain: Sequence[str], seqs: Sequence[int]) -> None:
         """Continue from these messages, and remember the last facts of the others."""
@@ -80,7 +89,9 @@ class KnownMessages:
 
 @dataclass(frozen=True, slots=True)
 class RequestPosition:
-    """The conversation that a request continues, how many messages they share, and whether it still has these."""
+    """The conversation that a request continues, how many messages they share, and
+    whether it still has these.
+    """
 
     line: KnownMessages | None
     known_count: int = 0
@@ -91,7 +102,11 @@ class RequestPosition:
     @property
     def is_at_end(self) -> bool:
         """Whether the conversation ends where the request's new messages begin."""
-        return self.line is not None and self.is_on_current_line and self.known_count == len(self.line.chain)
+        return (
+            self.line is not None
+            and self.is_on_current_line
+            and self.known_count == len(self.line.chain)
+        )
 
 
 class ConversationMatcher:
@@ -103,7 +118,10 @@ class ConversationMatcher:
         self._all_lines: list[KnownMessages] = []
 
     def find_known_messages(self, conversation: str) -> KnownMessages | None:
-        return next((track for track in reversed(self._all_lines) if track.conversation == conversation), None)
+        return next(
+            (track for track in reversed(self._all_lines) if track.conversation == conversation),
+            None,
+        )
 
     def add_known_messages(self, track: KnownMessages) -> KnownMessages:
         self._all_lines.append(track)
@@ -122,7 +140,9 @@ class ConversationMatcher:
             elif len(rest) < len(lines):
                 self._lines_by_hash[hashed] = rest
         for session, tracks in self._lines_by_session.items():
-            self._lines_by_session[session] = [track for track in tracks if track.conversation != conversation]
+            self._lines_by_session[session] = [
+                track for track in tracks if track.conversation != conversation
+            ]
 
     def append_message_hash(self, track: KnownMessages, hashed: str, seq: int) -> None:
         track.chain.append(hashed)
@@ -140,13 +160,19 @@ class ConversationMatcher:
         others = tuple(each for each in self._lines_by_hash.get(hashed, ()) if each is not track)
         self._lines_by_hash[hashed] = (*others, track) if others else track.alone
 
-    def find_request_position(self, chain: Sequence[str], session: str, head: str, parent: str = "") -> RequestPosition:
-        """Return a request's position. `parent`: the name of the conversation whose sub-agent sent it."""
+    def find_request_position(
+        self, chain: Sequence[str], session: str, head: str, parent: str = ""
+    ) -> RequestPosition:
+        """Return a request's position. `parent`: the name of the conversation whose
+        sub-agent sent it.
+        """
         # Each hash stands for all messages before it. Looking up 73,825 new ones took 23 ms.
         known_count = bisect_left(chain, True, key=lambda hashed: hashed not in self._lines_by_hash)
         for at in range(known_count - 1, -1, -1):
             for track in reversed(self._lines_by_hash.get(chain[at], ())):
-                if self._may_continue_known_messages(track, session, chain, at, is_below=bool(parent)):
+                if self._may_continue_known_messages(
+                    track, session, chain, at, is_below=bool(parent)
+                ):
                     return self._position_in_known_messages(track, chain, at)
         tracks = self._lines_by_session.get(session, []) if session else []
         if tracks and head in tracks[0].heads:  # The agent shortened its history or started anew.
@@ -159,10 +185,17 @@ class ConversationMatcher:
     ) -> bool:
         if track.session == session or track in self._lines_by_session.get(session, ()):
             return True
-        resumed = at >= 1 and at + 1 == len(track.chain) and track.chain[at] == chain[at] and len(chain) > at + 1
+        resumed = (
+            at >= 1
+            and at + 1 == len(track.chain)
+            and track.chain[at] == chain[at]
+            and len(chain) > at + 1
+        )
         return bool(session) and session not in self._lines_by_session and resumed and not is_below
 
-    def _position_in_known_messages(self, track: KnownMessages, chain: Sequence[str], at: int) -> RequestPosition:
+    def _position_in_known_messages(
+        self, track: KnownMessages, chain: Sequence[str], at: int
+    ) -> RequestPosition:
         if at < len(track.chain) and track.chain[at] == chain[at]:
             return RequestPosition(track, at + 1, tuple(track.seqs[: at + 1]))
         seqs = {**track.left, **dict(zip(track.chain, track.seqs, strict=True))}

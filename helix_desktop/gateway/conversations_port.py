@@ -1,4 +1,6 @@
-"""Defines what the process that holds the agent's connection and the process that holds the journal exchange."""
+"""Defines what the process that holds the agent's connection and the process that holds
+the journal exchange.
+"""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
@@ -48,8 +50,9 @@ class Ticket:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What messages become; without entries, all are sent as they came. `recallable`: whether a recall could
-    find anything. `taken_out`: messages of which the user took out something, without it and without folds.
+    """What messages become; without entries, all are sent as they came. `recallable`:
+    whether a recall could find anything. `taken_out`: messages of which the user took
+    out something, without it and without folds.
     """
 
     ticket: Ticket
@@ -70,7 +73,8 @@ class Replied:
     seconds: float = 0.0
 
 
-# Asks an agent's model: conversation, question or whole text, instructions, token limit. Returns text, usage, model.
+# Asks an agent's model: conversation, question or whole text, instructions, token
+# limit. Returns text, usage, model.
 AskAgentModel = Callable[[str, str, str, int], Awaitable[tuple[str, Usage, str]]]
 
 
@@ -83,7 +87,9 @@ class AgentConversations(Protocol):
     async def answer_hidden_calls(
         self, ticket: Ticket, replied: Replied, calls: Sequence[Piece], refusal: str = ""
     ) -> list[tuple[str, str, str, bool]]: ...
-    async def record_agent_reply(self, ticket: Ticket, replied: Replied | None, shown_key: str) -> None: ...
+    async def record_agent_reply(
+        self, ticket: Ticket, replied: Replied | None, shown_key: str
+    ) -> None: ...
     async def fold_after_overflow(self, ticket: Ticket) -> Sent | None: ...
     async def figures_since(self, since: float = 0.0) -> Sequence[Figures]: ...
     async def aclose(self) -> None: ...

@@ -1,4 +1,6 @@
-"""The gateway as an ASGI application: checks access, chooses the workspace and forwards each request to its provider."""
+"""The gateway as an ASGI application: checks access, chooses the workspace and forwards
+each request to its provider.
+"""
 
 import asyncio
 import logging
@@ -27,7 +29,11 @@ from helix_desktop.gateway.conversations_port import AgentConversations, Replied
 from helix_desktop.gateway.folded_request import are_all_unchanged, build_folded_body
 from helix_desktop.gateway.incremental_parsing import BodyBytes, BodyParser, BodyPieces
 from helix_desktop.gateway.provider_reply_bodies import read_reply_to_own_question
-from helix_desktop.gateway.registration import GatewayRegistration, GatewayRegistrations, RegisteredConversations
+from helix_desktop.gateway.registration import (
+    GatewayRegistration,
+    GatewayRegistrations,
+    RegisteredConversations,
+)
 from helix_desktop.gateway.request_handling import AgentRequestHandler
 from helix_desktop.gateway.request_parsing import (
     MOST_BODY_BYTES,
@@ -74,7 +80,9 @@ class AgentActivity:
 
 @dataclass(slots=True)
 class LastAgentRequest:
-    """The last request of a conversation as it was sent, and how to send another like it. Only in memory."""
+    """The last request of a conversation as it was sent, and how to send another like
+    it. Only in memory.
+    """
 
     request: ParsedRequest
     body: dict[str, Json]
@@ -90,15 +98,21 @@ class LastAgentRequest:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SideReplyRecorder:
-    """Records the reply to a side request in its conversation. `waiting`: those that came before theirs began."""
+    """Records the reply to a side request in its conversation. `waiting`: those that
+    came before theirs began.
+    """
 
     find_conversation: Callable[[], str]
     room: AgentConversations
     waiting: deque[SideReply]
 
-    async def record_agent_reply(self, ticket: Ticket, replied: Replied | None, shown_key: str) -> None:
+    async def record_agent_reply(
+        self, ticket: Ticket, replied: Replied | None, shown_key: str
+    ) -> None:
         if conversation := self.find_conversation():
-            await self.room.record_agent_reply(replace(ticket, conversation=conversation), replied, shown_key)
+            await self.room.record_agent_reply(
+                replace(ticket, conversation=conversation), replied, shown_key
+            )
         else:
             self.waiting.append((self, ticket, replied, shown_key))
 
@@ -107,7 +121,10 @@ class GatewayApp:
     """`opener`: opens a workspace's conversations by its name (empty: the default one)."""
 
     def __init__(
-        self, registrations: GatewayRegistrations, opener: UseConversations, conversations_file: Path | None = None
+        self,
+        registrations: GatewayRegistrations,
+        opener: UseConversations,
+        conversations_file: Path | None = None,
     ) -> None:
         self._registrations = registrations
         self._use_conversations = opener
@@ -119,7 +136,9 @@ class GatewayApp:
         self._refused_conversations: set[str] = set()
         self._unrecorded: dict[str, str] = {}  # By token: why its requests were not recorded.
         self._taken_out = TakenOutMessages()
-        self._recording_behind: WeakValueDictionary[str, concurrency.OwnedTasks] = WeakValueDictionary()
+        self._recording_behind: WeakValueDictionary[str, concurrency.OwnedTasks] = (
+            WeakValueDictionary()
+        )
         self._tasks = concurrency.OwnedTasks("gateway")
         self.open_conversations: Callable[[], Sequence[AgentConversations]] = tuple
         self.agent_activity: dict[str, AgentActivity] = {}
@@ -151,7 +170,10 @@ class GatewayApp:
 
     async def _answer_agent_request(self, scope: Scope, receive: Receive, send: SendEvent) -> None:
         where = request_routes.parse_route(scope["raw_path"].decode("ascii", "replace"))
-        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        headers = {
+            name.decode("latin-1").lower(): value.decode("latin-1")
+            for name, value in scope["headers"]
+        }
         registration = self._registrations.find_or_refuse(headers, where.token)
         if isinstance(registration, str):
             await _send_own_answer(send, 403, registration)
@@ -165,12 +187,18 @@ class GatewayApp:
             return
         query = scope.get("query_string", b"").decode("latin-1")
         raw = tuple(scope["headers"])
-        incoming = IncomingRequest(scope["method"], where, query, raw, headers, content, registration)
+        incoming = IncomingRequest(
+            scope["method"], where, query, raw, headers, content, registration
+        )
         await self._forward_while_connected(incoming, receive, send)
 
-    async def _forward_while_connected(self, incoming: IncomingRequest, receive: Receive, send: SendEvent) -> None:
+    async def _forward_while_connected(
+        self, incoming: IncomingRequest, receive: Receive, send: SendEvent
+    ) -> None:
         """Forward a request, and end the provider's request if the agent hangs up."""
-        work = self._tasks.spawn_task(self._forward_or_report_error(incoming, send), name="exchange")
+        work = self._tasks.spawn_task(
+            self._forward_or_report_error(incoming, send), name="exchange"
+        )
         gone = self._tasks.spawn_task(_wait_for_disconnect(receive), name="listen for the end")
         try:
             await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
@@ -191,11 +219,23 @@ class GatewayApp:
 
         async def send_chunk(chunk: bytes) -> None:
             for at in range(0, len(chunk), SLICE):  # Copying it whole would delay other requests.
-                await send({"type": "http.response.body", "body": chunk[at : at + SLICE], "more_body": True})
+                await send(
+                    {
+                        "type": "http.response.body",
+                        "body": chunk[at : at + SLICE],
+                        "more_body": True,
+                    }
+                )
 
         try:
             await self._forward_request(incoming, start_response, send_chunk)
-        except (DecodedTooLarge, httpx.InvalidURL, httpx.HTTPError, ActionRefused, ProviderUnreachable) as error:
+        except (
+            DecodedTooLarge,
+            httpx.InvalidURL,
+            httpx.HTTPError,
+            ActionRefused,
+            ProviderUnreachable,
+        ) as error:
             if begun:  # End the connection abruptly, as the provider did.
                 log.warning("the provider's reply broke off: %s", type(error).__name__)
             else:
@@ -206,13 +246,19 @@ class GatewayApp:
 
     async def _forward_request(self, incoming: IncomingRequest, start: Any, body: Any) -> None:
         where, incoming = incoming.route, _add_stored_key_if_missing(incoming)
-        url = request_routes.join_provider_address(_provider_address(incoming), where.path, incoming.query)
+        url = request_routes.join_provider_address(
+            _provider_address(incoming), where.path, incoming.query
+        )
         sending = request_forwarding.RequestForwarder(
             incoming, url, self._providers.get_client_for(incoming.registration), start, body
         )
         request = await self._parse_if_understood(incoming)
         async with AsyncExitStack() as lasting:
-            room = await self._open_conversations_or_none(incoming, lasting) if request is not None else None
+            room = (
+                await self._open_conversations_or_none(incoming, lasting)
+                if request is not None
+                else None
+            )
             if request is None or request.is_side:
                 if len(incoming.content) >= SIDE_REQUEST_BYTES:
                     session = agent_identity.session_of_request(incoming.headers, {})
@@ -232,8 +278,12 @@ class GatewayApp:
                 seen = self._count_agent_request(request, incoming)
                 remember = partial(self._remember_last_request, sending, room)
                 behind, taken_out = self._recording_behind, self._taken_out
-                handler = AgentRequestHandler(sending, remember, self._refused_conversations, behind, taken_out)
-                handler.on_unrecorded = partial(self._unrecorded.__setitem__, incoming.registration.token)
+                handler = AgentRequestHandler(
+                    sending, remember, self._refused_conversations, behind, taken_out
+                )
+                handler.on_unrecorded = partial(
+                    self._unrecorded.__setitem__, incoming.registration.token
+                )
                 try:
                     await handler.handle_request(request, room)
                     seen.failure = ""
@@ -242,22 +292,33 @@ class GatewayApp:
                     raise
 
     def _find_conversation_beside(self, request: ParsedRequest, room: AgentConversations) -> str:
-        """Return the conversation that last sent a request like this side request, or an empty string."""
+        """Return the conversation that last sent a request like this side request, or
+        an empty string.
+        """
         sender = (request.arrival.agent, request.arrival.session, room)
-        found = (name for name, last in reversed(self._last_requests.items()) if last.sender == sender)
+        found = (
+            name for name, last in reversed(self._last_requests.items()) if last.sender == sender
+        )
         return next(found, "")
 
     async def _parse_if_understood(self, incoming: IncomingRequest) -> ParsedRequest | None:
         where = incoming.route
         if not where.wire or incoming.method != "POST":
             return None
-        if where.streams and "alt=sse" not in incoming.query:  # Gemini then streams a JSON array, which is not read.
+        if (
+            where.streams and "alt=sse" not in incoming.query
+        ):  # Gemini then streams a JSON array, which is not read.
             return None
         plan = agent_identity.uses_subscription(incoming.headers)
         folds = incoming.registration.folds and (incoming.registration.folds_plans or not plan)
         try:
-            if len(incoming.content) > request_forwarding.LARGE_BODY_BYTES or "content-encoding" in incoming.headers:
-                return await asyncio.to_thread(parse_incoming_request, incoming, self._body_parser, folds=folds)
+            if (
+                len(incoming.content) > request_forwarding.LARGE_BODY_BYTES
+                or "content-encoding" in incoming.headers
+            ):
+                return await asyncio.to_thread(
+                    parse_incoming_request, incoming, self._body_parser, folds=folds
+                )
             return parse_incoming_request(incoming, self._body_parser, folds=folds)
         except DecodedTooLarge:
             raise
@@ -271,14 +332,19 @@ class GatewayApp:
         self, incoming: IncomingRequest, exit_stack: AsyncExitStack
     ) -> AgentConversations | None:
         try:
-            return await exit_stack.enter_async_context(self._use_conversations(_workspace_of_request(incoming)))
+            return await exit_stack.enter_async_context(
+                self._use_conversations(_workspace_of_request(incoming))
+            )
         except HelixError as error:
             log.warning("requests go on unfolded: %s", error.what)
             self._unrecorded[incoming.registration.token] = error.what
             return None
 
     async def _forward_token_count(
-        self, sending: request_forwarding.RequestForwarder, request: ParsedRequest, room: AgentConversations
+        self,
+        sending: request_forwarding.RequestForwarder,
+        request: ParsedRequest,
+        room: AgentConversations,
     ) -> None:
         """Ask the provider to count the folded request's tokens, as that is what would be sent."""
         pieces: BodyPieces | None = None
@@ -286,15 +352,23 @@ class GatewayApp:
             sent = await room.preview_request(request.arrival, request.messages_after_instructions)
             self._taken_out.remember_taken_out(request.arrival, sent.taken_out)
             if not are_all_unchanged(sent.entries, len(request.messages_after_instructions)):
-                body = build_folded_body(request.body.wire, request.body.value, request.body.messages, sent.entries)
+                body = build_folded_body(
+                    request.body.wire, request.body.value, request.body.messages, sent.entries
+                )
                 pieces = request.body.encode_changed_body(body)
         except Exception:
-            log.exception("a count of tokens is asked for the unfolded request, without what was taken out")
+            log.exception(
+                "a count of tokens is asked for the unfolded request, without what was taken out"
+            )
             pieces, _ = self._taken_out.build_body_without_taken_out(request)
         await sending.forward_without_reading(pieces)
 
-    def _count_agent_request(self, request: ParsedRequest, incoming: IncomingRequest) -> AgentActivity:
-        seen = self.agent_activity.setdefault(request.arrival.agent, AgentActivity(request.arrival.agent))
+    def _count_agent_request(
+        self, request: ParsedRequest, incoming: IncomingRequest
+    ) -> AgentActivity:
+        seen = self.agent_activity.setdefault(
+            request.arrival.agent, AgentActivity(request.arrival.agent)
+        )
         seen.requests += 1
         seen.last = time.time()
         on_plan = agent_identity.uses_subscription(incoming.headers) and not request.arrival.fold
@@ -312,7 +386,9 @@ class GatewayApp:
         figures, today = await self._all_figures_since(0.0), await self._all_figures_since(midnight)
         return {"agents": agents, "figures": figures, "today": today}
 
-    async def _figures_of_registration(self, registration: GatewayRegistration) -> list[dict[str, Json]]:
+    async def _figures_of_registration(
+        self, registration: GatewayRegistration
+    ) -> list[dict[str, Json]]:
         own = self._registered_conversations.find_conversations(registration.token)
         found: list[Figures] = []
         for workspace in sorted(set(own.values())):
@@ -321,7 +397,11 @@ class GatewayApp:
         return [asdict(one) for one in found if one.conversation in own]
 
     async def _all_figures_since(self, since: float) -> list[dict[str, Json]]:
-        return [asdict(found) for room in self.open_conversations() for found in await room.figures_since(since)]
+        return [
+            asdict(found)
+            for room in self.open_conversations()
+            for found in await room.figures_since(since)
+        ]
 
     # --- Asking an agent's own model to write folds
 
@@ -336,11 +416,17 @@ class GatewayApp:
         """Remember the last request, and forget those of workspaces that were closed."""
         incoming, is_open = sending.incoming, self.open_conversations()
         token, workspace = incoming.registration.token, _workspace_of_request(incoming)
-        self._registered_conversations.remember_conversation_of_token(token, conversation, workspace)
-        for name in [name for name, last in self._last_requests.items() if last.room not in is_open]:
+        self._registered_conversations.remember_conversation_of_token(
+            token, conversation, workspace
+        )
+        for name in [
+            name for name, last in self._last_requests.items() if last.room not in is_open
+        ]:
             del self._last_requests[name]
         headers = request_routes.headers_to_forward(incoming.raw_headers)
-        self._last_requests[conversation] = LastAgentRequest(request, body, sending.url, headers, sending.client, room)
+        self._last_requests[conversation] = LastAgentRequest(
+            request, body, sending.url, headers, sending.client, room
+        )
         self._last_requests.move_to_end(conversation)
         while len(self._last_requests) > MOST_HELD_REQUESTS:
             self._last_requests.popitem(last=False)
@@ -349,17 +435,23 @@ class GatewayApp:
         self.agent_activity[request.arrival.agent].conversation = conversation
         for _ in range(len(self._side_replies)):
             recorder, ticket, replied, key = self._side_replies.popleft()
-            self._tasks.spawn_task(recorder.record_agent_reply(ticket, replied, key), name="record a side reply")
+            self._tasks.spawn_task(
+                recorder.record_agent_reply(ticket, replied, key), name="record a side reply"
+            )
 
     async def ask_agent_model(
         self, conversation: str, question: str, system: str, limit: int
     ) -> tuple[str, Usage, str]:
-        """Ask the agent's model with its own key, after its last request or, with `system`, separately."""
+        """Ask the agent's model with its own key, after its last request or, with
+        `system`, separately.
+        """
         if (last := self._last_requests.get(conversation)) is None:
             raise ModelFailed("The agent hasn't sent a request since the gateway started.")
         wire: Any = WIRE_MODULES[last.request.body.wire]
         work = partial(_build_fold_question, wire, last, question, system, limit)
-        pieces = await request_forwarding.run_in_thread_if_large(len(last.request.body.places.content), work)
+        pieces = await request_forwarding.run_in_thread_if_large(
+            len(last.request.body.places.content), work
+        )
         unwanted = {b"accept-encoding", b"content-encoding"}
         headers = [(n, v) for n, v in last.headers if n.lower() not in unwanted]
         url = last.url.replace(":streamGenerateContent", ":generateContent").replace("alt=sse", "")
@@ -371,18 +463,26 @@ class GatewayApp:
                 response = await last.client.send(request, stream=True)
                 if response.status_code >= 400:
                     await response.aclose()
-                    raise ModelFailed(f"The agent's model refused the request (status {response.status_code}).")
+                    raise ModelFailed(
+                        f"The agent's model refused the request (status {response.status_code})."
+                    )
                 answer = wire.parse_reply(await read_reply_to_own_question(wire, response))
         except (httpx.HTTPError, TimeoutError) as error:
-            raise ModelFailed(f"The agent's model did not respond: {type(error).__name__}.") from error
+            raise ModelFailed(
+                f"The agent's model did not respond: {type(error).__name__}."
+            ) from error
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ModelFailed("The agent's model sent a reply that could not be read.") from error
-        text = "\n".join(piece.text for piece in answer.message.pieces if piece.kind.value == "text")
+        text = "\n".join(
+            piece.text for piece in answer.message.pieces if piece.kind.value == "text"
+        )
         return text, answer.usage, answer.model
 
 
 def _workspace_of_request(incoming: IncomingRequest) -> str:
-    """Return the registration's workspace, whatever the path says: nobody reaches another one through it."""
+    """Return the registration's workspace, whatever the path says: nobody reaches
+    another one through it.
+    """
     return incoming.registration.workspace or incoming.route.workspace
 
 
@@ -396,7 +496,9 @@ def _provider_address(incoming: IncomingRequest) -> str:
     return registration.upstreams.get(wire) or request_routes.UPSTREAMS[wire]
 
 
-def _build_fold_question(wire: Any, last: LastAgentRequest, question: str, system: str, limit: int) -> BodyPieces:
+def _build_fold_question(
+    wire: Any, last: LastAgentRequest, question: str, system: str, limit: int
+) -> BodyPieces:
     body = dict(last.body)
     units: Json = [] if system else body.get(MESSAGE_FIELDS[wire.NAME])
     if not isinstance(units, list):
@@ -408,7 +510,9 @@ def _build_fold_question(wire: Any, last: LastAgentRequest, question: str, syste
         if "max_tokens" in body:
             body["max_tokens"] = limit or 4_000
     body.pop("stream_options", None)
-    if body.get("stream") and not (wire is responses_gateway and request_routes.CODEX_SUBSCRIPTION_URL in last.url):
+    if body.get("stream") and not (
+        wire is responses_gateway and request_routes.CODEX_SUBSCRIPTION_URL in last.url
+    ):
         body["stream"] = False
     together = [*((unit, False) for unit in units), (wire.user_message(question), True)]
     body = with_messages(wire.NAME, body, wire.merge_added_messages(together))
@@ -434,9 +538,16 @@ async def _wait_for_disconnect(receive: Receive) -> None:
 
 async def _send_own_answer(send: SendEvent, status: int, value: str | dict[str, Json]) -> None:
     """Send a short answer of our own, in a form that clients of all four protocols understand."""
-    said = {"type": "error", "error": {"type": "helix_gateway", "message": value}} if isinstance(value, str) else value
+    said = (
+        {"type": "error", "error": {"type": "helix_gateway", "message": value}}
+        if isinstance(value, str)
+        else value
+    )
     content = orjson.dumps(said)
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(content)).encode())]
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(content)).encode()),
+    ]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": content, "more_body": False})
 
@@ -444,26 +555,44 @@ async def _send_own_answer(send: SendEvent, status: int, value: str | dict[str, 
 def _answer_to_failure(error: Exception) -> tuple[int, str]:
     match error:
         case DecodedTooLarge():
-            return 413, "A request of more than 64 MB after decompression is refused. Nothing was sent on."
+            return (
+                413,
+                "A request of more than 64 MB after decompression is refused. Nothing was sent on.",
+            )
         case httpx.InvalidURL():
-            return 400, "The path of the request or the address of a proxy is not valid. Nothing was sent."
+            return (
+                400,
+                "The path of the request or the address of a proxy is not valid. Nothing was sent.",
+            )
         case HelixError(what=what):
             return 502 if isinstance(error, ProviderUnreachable) else 400, what
     host = "The provider"
     if isinstance(error, httpx.HTTPError):
         with suppress(RuntimeError):  # The error occurred before there was a request.
             host = error.request.url.netloc.decode()
-    return 502, f"{host} could not be reached ({str(error) or type(error).__name__}). Check the address and the proxy."
+    return (
+        502,
+        f"{host} could not be reached ({str(error) or type(error).__name__}). Check the address and the proxy.",
+    )
 
 
 def _add_stored_key_if_missing(incoming: IncomingRequest) -> IncomingRequest:
-    """Add the user's key if the request has none and goes to that key's host, as its protocol requires."""
+    """Add the user's key if the request has none and goes to that key's host, as its
+    protocol requires.
+    """
     key, there = incoming.registration.key, urlsplit(_provider_address(incoming)).netloc.lower()
-    own = any(incoming.headers.get(name) for name in ("authorization", "x-api-key", "x-goog-api-key", "api-key"))
+    own = any(
+        incoming.headers.get(name)
+        for name in ("authorization", "x-api-key", "x-goog-api-key", "api-key")
+    )
     if not key or there != incoming.registration.key_host or own:
         return incoming
-    wire = incoming.route.wire or request_routes.guess_protocol(incoming.route.path, incoming.headers)
-    name = {anthropic_gateway.NAME: b"x-api-key", gemini_gateway.NAME: b"x-goog-api-key"}.get(wire, b"authorization")
+    wire = incoming.route.wire or request_routes.guess_protocol(
+        incoming.route.path, incoming.headers
+    )
+    name = {anthropic_gateway.NAME: b"x-api-key", gemini_gateway.NAME: b"x-goog-api-key"}.get(
+        wire, b"authorization"
+    )
     value = key if name != b"authorization" else f"Bearer {key}"
     return replace(incoming, raw_headers=(*incoming.raw_headers, (name, value.encode("latin-1"))))
 
@@ -478,10 +607,14 @@ class ProviderHttpClients:
         local = bool(registration.upstream) and is_loopback(registration.upstream)
         proxies = registration.proxies
         if local:
-            proxies = {name: one for name, one in (proxies or {}).items() if not name.endswith("_proxy")}
+            proxies = {
+                name: one for name, one in (proxies or {}).items() if not name.endswith("_proxy")
+            }
         way = None if proxies is None else frozenset(proxies.items())
         if way not in self._clients:
-            self._clients[way] = build_http_client(uses_environment=proxies is None, proxies=proxies)
+            self._clients[way] = build_http_client(
+                uses_environment=proxies is None, proxies=proxies
+            )
         return self._clients[way]
 
     async def aclose(self) -> None:

@@ -20,7 +20,12 @@ from helix_desktop.bounded_http_protocol import BoundedHttpProtocol
 from helix_desktop.errors import HelixError
 from helix_desktop.gateway.conversations_port import AgentConversations
 from helix_desktop.gateway.gateway_app import GatewayApp
-from helix_desktop.gateway.registration import CONVERSATIONS_FILE, GatewayRegistration, GatewayRegistrations, new_token
+from helix_desktop.gateway.registration import (
+    CONVERSATIONS_FILE,
+    GatewayRegistration,
+    GatewayRegistrations,
+    new_token,
+)
 from helix_desktop.program_folders import ProgramFolders
 
 if TYPE_CHECKING:
@@ -50,7 +55,9 @@ async def serve_gateway(
     serve: "ServeWorkspaceCommands",
     registration_lines: BinaryIO | None = None,
 ) -> None:
-    """Serve until the process must end, or until `registration_lines`, which name registrations, closes."""
+    """Serve until the process must end, or until `registration_lines`, which name
+    registrations, closes.
+    """
     here = concurrency.OwnedTasks("gateway's engine")
     made: list[GatewayWorkspaces] = []
 
@@ -100,7 +107,9 @@ async def _collect_garbage_when_idle(gateway: GatewayApp) -> None:
         await asyncio.sleep(IDLE_SECONDS)
         if gateway.idle_seconds >= IDLE_SECONDS:
             gc.collect()
-            await asyncio.to_thread(glibc_memory.return_free_pages)  # Long histories leave much free memory.
+            await asyncio.to_thread(
+                glibc_memory.return_free_pages
+            )  # Long histories leave much free memory.
             await asyncio.sleep(COLLECTION_PAUSE_SECONDS)
 
 
@@ -122,7 +131,9 @@ def _build_http_server(gateway: GatewayApp) -> uvicorn.Server:
 
 
 def _stop_in_order_on_signals(server: uvicorn.Server) -> None:
-    """Shut down in order. Uvicorn raises signals again, which would end the process before workspaces close."""
+    """Shut down in order. Uvicorn raises signals again, which would end the process
+    before workspaces close.
+    """
 
     def stop(_number: int, _frame: object) -> None:
         server.should_exit = True
@@ -140,7 +151,9 @@ def parse_registrations(line: bytes) -> list[GatewayRegistration]:
     return [GatewayRegistration(**value) for value in json.loads(line)]
 
 
-def _follow_registrations(lines: BinaryIO, registrations: GatewayRegistrations, server: uvicorn.Server) -> None:
+def _follow_registrations(
+    lines: BinaryIO, registrations: GatewayRegistrations, server: uvicorn.Server
+) -> None:
     while line := lines.readline():
         registrations.replace_all(parse_registrations(line))
     server.should_exit = True  # The resident has ended, so its socket is closed.

@@ -26,7 +26,8 @@ def listen_on_loopback(port: int, *, is_reserved: bool = False) -> socket.socket
             _check_nobody_listens(port)
         found.listen(BACKLOG)
         if CAN_RESERVE_PORTS:
-            # Needed by `reserve_port_beside_listener`. Set any earlier, it would let a second process listen on the port.
+            # Needed by `reserve_port_beside_listener`. Set any earlier, it would let a
+            # second process listen on the port.
             found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     except OSError as error:
         found.close()
@@ -38,9 +39,10 @@ def listen_on_loopback(port: int, *, is_reserved: bool = False) -> socket.socket
 
 
 def reserve_port_beside_listener(port: int) -> socket.socket | None:
-    """Reserve the port for this user while the socket is open, even if the process listening there is
-    killed: agents with the address would send keys to whoever takes it. It does not listen, so no connection
-    comes here. Linux lets only the same user bind further sockets to it. None elsewhere, or if it is taken.
+    """Reserve the port for this user while the socket is open, even if the process
+    listening there is killed: agents with the address would send keys to whoever takes
+    it. It does not listen, so no connection comes here. Linux lets only the same user
+    bind further sockets to it. None elsewhere, or if it is taken.
     """
     if not CAN_RESERVE_PORTS:
         return None

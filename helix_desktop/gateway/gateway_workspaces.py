@@ -1,4 +1,6 @@
-"""Opens workspaces for the gateway when they are first requested, here or where they are already open."""
+"""Opens workspaces for the gateway when they are first requested, here or where they
+are already open.
+"""
 
 import asyncio
 from collections import Counter
@@ -24,28 +26,38 @@ ServeWorkspaceCommands = Callable[[StoredWorkspace], Awaitable[WorkspaceService 
 class GatewayWorkspaces:
     """Opens workspaces when first requested, here or where they are open. Few stay open unused."""
 
-    def __init__(self, where: ProgramFolders, usual: str, serve: ServeWorkspaceCommands, ask: AskAgentModel) -> None:
+    def __init__(
+        self, where: ProgramFolders, usual: str, serve: ServeWorkspaceCommands, ask: AskAgentModel
+    ) -> None:
         self._where = where
         self._usual = usual
         self._serve = serve
         self._known = AllWorkspaces(where.workspaces_folder)
         self._conversations_by_id: dict[str, AgentConversations] = {}
         self._ids_by_name: dict[str, str] = {}  # Ids of open workspaces, by requested name.
-        self._stacks_by_id: dict[str, AsyncExitStack] = {}  # Closes each workspace, least recently used first.
+        self._stacks_by_id: dict[
+            str, AsyncExitStack
+        ] = {}  # Closes each workspace, least recently used first.
         self._request_counts: Counter[str] = Counter()  # How many requests use each workspace.
         self._lock = asyncio.Lock()
         self._tasks = concurrency.OwnedTasks("workspaces of the gateway")
         self._ask = ask
 
     async def open_usual_if_known(self) -> None:
-        """Open it before the first request, if it exists. It is only created for a request, as lists show it."""
-        await asyncio.to_thread(self._known.find_known_workspace, self._usual or USUAL_WORKSPACE_NAME)
+        """Open it before the first request, if it exists. It is only created for a
+        request, as lists show it.
+        """
+        await asyncio.to_thread(
+            self._known.find_known_workspace, self._usual or USUAL_WORKSPACE_NAME
+        )
         async with self.hold_workspace_open(""):
             pass
 
     @asynccontextmanager
     async def hold_workspace_open(self, name: str) -> AsyncIterator[AgentConversations]:
-        """Yield a workspace's engine, which stays open meanwhile. Without a name, the usual workspace."""
+        """Yield a workspace's engine, which stays open meanwhile. Without a name, the
+        usual workspace.
+        """
         wanted = name or self._usual or USUAL_WORKSPACE_NAME
         room = await self._find_or_open_conversations(wanted)
         identity = self._ids_by_name[wanted]
@@ -61,9 +73,14 @@ class GatewayWorkspaces:
 
     async def _close_idle_workspaces(self) -> None:
         async with self._lock:
-            idle = [identity for identity in self._stacks_by_id if not self._request_counts[identity]]
+            idle = [
+                identity for identity in self._stacks_by_id if not self._request_counts[identity]
+            ]
             for identity in idle[: max(0, len(self._stacks_by_id) - OPEN_AT_MOST)]:
-                room, stack = self._conversations_by_id.pop(identity, None), self._stacks_by_id.pop(identity)
+                room, stack = (
+                    self._conversations_by_id.pop(identity, None),
+                    self._stacks_by_id.pop(identity),
+                )
                 _released.pop(identity, None)
                 if room is not None:
                     await room.aclose()
@@ -71,13 +88,17 @@ class GatewayWorkspaces:
 
     async def _find_or_open_conversations(self, workspace: str) -> AgentConversations:
         found = self._conversations_by_id.get(self._ids_by_name.get(workspace, ""))
-        if found is not None and not (isinstance(found, RemoteAgentConversations) and found.is_ended):
+        if found is not None and not (
+            isinstance(found, RemoteAgentConversations) and found.is_ended
+        ):
             return found
         async with self._lock:
             identity = await self._find_workspace_id(workspace)
             found = self._conversations_by_id.get(identity)
             if found is None or (isinstance(found, RemoteAgentConversations) and found.is_ended):
-                found = self._conversations_by_id[identity] = await self._open_here_or_connect(identity)
+                found = self._conversations_by_id[identity] = await self._open_here_or_connect(
+                    identity
+                )
             self._ids_by_name[workspace] = identity
         return found
 
@@ -90,7 +111,9 @@ class GatewayWorkspaces:
         except NotFound:
             if name_or_id != USUAL_WORKSPACE_NAME:
                 raise
-            return (await asyncio.to_thread(self._known.create_stored_workspace, USUAL_WORKSPACE_NAME)).id
+            return (
+                await asyncio.to_thread(self._known.create_stored_workspace, USUAL_WORKSPACE_NAME)
+            ).id
 
     async def _open_here_or_connect(self, identity: str) -> AgentConversations:
         until = asyncio.get_running_loop().time() + OPEN_TIMEOUT_SECONDS
@@ -98,7 +121,9 @@ class GatewayWorkspaces:
             try:
                 return await self._open_in_this_process(identity)
             except StoreBusy:
-                if (wire := await running_instance.connect_to_owner(self._where.run, identity)) is not None:
+                if (
+                    wire := await running_instance.connect_to_owner(self._where.run, identity)
+                ) is not None:
                     room = RemoteAgentConversations(wire, self._ask)
                     if await room.serves_agents():
                         return room
@@ -141,13 +166,17 @@ _released: dict[str, Callable[[], object]] = {}
 
 
 def set_release_handler(workspace: str, release: Callable[[], object]) -> Callable[[], object]:
-    """Call `release` when another process wants the workspace; it may raise ActionRefused. Call the result once closed."""
+    """Call `release` when another process wants the workspace; it may raise
+    ActionRefused. Call the result once closed.
+    """
     _released[workspace] = release
     return lambda: _released.pop(workspace, None)
 
 
 def close_for_other_process(workspace: str) -> int:
-    """Close a workspace that a gateway or worker here has open, for another process. Return the exit code."""
+    """Close a workspace that a gateway or worker here has open, for another process.
+    Return the exit code.
+    """
     if (release := _released.get(workspace)) is None:
         return 1
     release()

@@ -29,11 +29,19 @@ from helix_desktop.protocols.gateway_message import SLICE, Json, Piece, RequestH
 from helix_desktop.protocols.gemini import gemini_gateway
 from helix_desktop.protocols.protocol_table import MESSAGE_FIELDS, WIRE_MODULES
 
-MOST_HELD_BODIES, MOST_HELD_BYTES = 64, 96 << 20  # The maximum number of bodies that we remember, and of their bytes.
+MOST_HELD_BODIES, MOST_HELD_BYTES = (
+    64,
+    96 << 20,
+)  # The maximum number of bodies that we remember, and of their bytes.
 MOST_BODIES_PER_SESSION = 8  # Besides its main request, a session may send side requests in turn.
 STEP = 1 << 18
-VALUES_IN_GROUP, MOST_JOINED = 64, 1 << 20  # How many list values are sent together at most, and their bytes.
-MOST_PARSED_AGAIN = 1 << 14  # In bytes. We keep pieces of longer messages, since parsing them again would be slow.
+VALUES_IN_GROUP, MOST_JOINED = (
+    64,
+    1 << 20,
+)  # How many list values are sent together at most, and their bytes.
+MOST_PARSED_AGAIN = (
+    1 << 14
+)  # In bytes. We keep pieces of longer messages, since parsing them again would be slow.
 MOST_LEVELS = 1_000  # Bodies nested more deeply are forwarded unread.
 MOST_SLICED_LEVELS = 24  # Bodies nesting very long values more deeply are forwarded unread.
 MOST_OPENING_SIGNS = 3_000_000  # Bodies with more lists and objects are forwarded unread.
@@ -55,10 +63,16 @@ _PLAIN_VALUE = re.compile(rb"[^,\]} \t\r\n]*+")
 _TEXT = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
 _NESTED_VALUE = re.compile(_pattern_of_nested_value(_LEVELS_AT_ONCE), re.DOTALL)
 _UNTIL_SIGN = re.compile(
-    rb'(?:[^"\[\]{}]++|' + _STRING + rb"|" + _pattern_of_nested_value(_LEVELS_AT_ONCE) + rb")*+", re.DOTALL
+    rb'(?:[^"\[\]{}]++|' + _STRING + rb"|" + _pattern_of_nested_value(_LEVELS_AT_ONCE) + rb")*+",
+    re.DOTALL,
 )
 _WHOLE_MEMBERS = re.compile(  # Complete members of a list or an object, each followed by a comma.
-    rb'(?:(?:[^"\[\]{},]++|' + _STRING + rb"|" + _pattern_of_nested_value(_LEVELS_AT_ONCE) + rb")++,)*+", re.DOTALL
+    rb'(?:(?:[^"\[\]{},]++|'
+    + _STRING
+    + rb"|"
+    + _pattern_of_nested_value(_LEVELS_AT_ONCE)
+    + rb")++,)*+",
+    re.DOTALL,
 )
 _SEAMS = (b'},{"', b'}, {"')  # The characters between two objects in a list, as clients write them.
 _SEAM_TRIES = 4
@@ -77,7 +91,10 @@ class PackedBody:
     def __init__(self, content: BodyBytes) -> None:
         compress, whole = zstandard.ZstdCompressor(level=1).compress, memoryview(content)
         # Copied, as the compressor's own bytes take as much memory as what they were made of.
-        self._parts = [bytes(memoryview(compress(whole[at : at + STEP]))) for at in range(0, len(content), STEP)]
+        self._parts = [
+            bytes(memoryview(compress(whole[at : at + STEP])))
+            for at in range(0, len(content), STEP)
+        ]
         self._size = len(content)
 
     def __len__(self) -> int:
@@ -121,8 +138,9 @@ class ValueOffsets:
 
 
 class ValueInBytes(dict[str, Json]):
-    """An object of a body's list, parsed once something in it is used: as Python objects, a history of short messages takes
-    several times its bytes. Until then, json and orjson see an empty object. `places`: those of the newest body with it.
+    """An object of a body's list, parsed once something in it is used: as Python
+    objects, a history of short messages takes several times its bytes. Until then, json
+    and orjson see an empty object. `places`: those of the newest body with it.
     """
 
     __slots__ = ("at", "places")
@@ -153,7 +171,9 @@ def _parsing_method(name: str) -> Callable[..., Any]:
 
 _ASKED = {name for name in vars(dict) if callable(getattr(dict, name)) and name not in vars(object)}
 for _name in (*(_ASKED - {"fromkeys", "__class_getitem__"}), "__eq__", "__ne__", "__repr__"):
-    setattr(ValueInBytes, _name, _parsing_method(_name))  # `dict(value)` and `{**value}` use these, too.
+    setattr(
+        ValueInBytes, _name, _parsing_method(_name)
+    )  # `dict(value)` and `{**value}` use these, too.
 
 
 class MessageInBytes(Wired):
@@ -161,7 +181,9 @@ class MessageInBytes(Wired):
 
     __slots__ = ("held", "wire")
     wire: str
-    held: Json  # One value, or a tuple of several: a tuple for each message would take as much memory as the message.
+    # One value, or a tuple of several: a tuple for each message would take as much
+    # memory as the message.
+    held: Json
 
     def __init__(self, wire: str, speaker: Speaker, units: tuple[Json, ...]) -> None:
         held = units[0] if len(units) == 1 else units
@@ -210,7 +232,8 @@ class ParsedBody:
         token = secrets.token_hex(16)
         before, _, behind = orjson.dumps({**value, name: token}).partition(b'"%s"' % token.encode())
         places, units = self.places, self.message_units
-        # The end of the body, forwarded as it came: all messages if none changed, otherwise those that were not parsed.
+        # The end of the body, forwarded as it came: all messages if none changed,
+        # otherwise those that were not parsed.
         rest: Iterable[bytes | memoryview] = ()
         if places.ends:
             first = places.begins[0] if given is units else places.ends[len(units) - 1]
@@ -220,22 +243,32 @@ class ParsedBody:
 
     @staticmethod
     def _encode_values(units: Sequence[Json]) -> Iterator[bytes | memoryview]:
-        """Yield values in groups, because each part sent costs time. Large values, and runs of a body, are not copied."""
+        """Yield values in groups, because each part sent costs time. Large values, and
+        runs of a body, are not copied.
+        """
         for number, (run, group) in enumerate(itertools.groupby(enumerate(units), _run_in_body)):
             values = [unit for _, unit in group]
             yield b"," if number else b""
             if run:
                 places = values[0].places
-                yield from places.pieces_between(places.begins[values[0].at], places.ends[values[-1].at])
+                yield from places.pieces_between(
+                    places.begins[values[0].at], places.ends[values[-1].at]
+                )
                 continue
             for at in range(0, len(values), VALUES_IN_GROUP):
-                encoded = [piece for unit in values[at : at + VALUES_IN_GROUP] for piece in (b",", orjson.dumps(unit))]
+                encoded = [
+                    piece
+                    for unit in values[at : at + VALUES_IN_GROUP]
+                    for piece in (b",", orjson.dumps(unit))
+                ]
                 pieces = encoded if at else encoded[1:]
                 yield from pieces if sum(map(len, pieces)) > MOST_JOINED else [b"".join(pieces)]
 
 
 def _run_in_body(numbered: tuple[int, Json]) -> tuple[int, int] | None:
-    """Return a key, equal for values that follow one another in a body's bytes, or None for a new value."""
+    """Return a key, equal for values that follow one another in a body's bytes, or None
+    for a new value.
+    """
     number, value = numbered
     return (id(value.places), value.at - number) if isinstance(value, ValueInBytes) else None
 
@@ -250,8 +283,9 @@ class BodyParser:
     def parse_body(
         self, wire: str, content: BodyBytes, session: str, *, may_go_on_unread: bool = False
     ) -> ParsedBody | None:
-        """Parse a body. Return None if it is not of this protocol; raise ValueError for invalid JSON.
-        `may_go_on_unread`: only make the first messages of a long body that resembles none before.
+        """Parse a body. Return None if it is not of this protocol; raise ValueError for
+        invalid JSON. `may_go_on_unread`: only make the first messages of a long body
+        that resembles none before.
         """
         before, same = self._find_most_similar(wire, content, session)
         found = _parse_from_difference(wire, content, before, same) if before is not None else None
@@ -259,13 +293,17 @@ class BodyParser:
             first = FIRST_VALUES if may_go_on_unread and wire in UNREAD_WIRES else None
             found = _parse_from_beginning(wire, content, first)
             if found is not None and first is not None and len(found.places.ends) > first:
-                return replace(found, read_rest=functools.partial(self.parse_body, wire, content, session))
+                return replace(
+                    found, read_rest=functools.partial(self.parse_body, wire, content, session)
+                )
         if found is not None:
             with self._lock:
                 self._remember_body((wire, session), found, before)
         return found
 
-    def _find_most_similar(self, wire: str, content: BodyBytes, session: str) -> tuple[ParsedBody | None, int]:
+    def _find_most_similar(
+        self, wire: str, content: BodyBytes, session: str
+    ) -> tuple[ParsedBody | None, int]:
         nearest, most = None, 0
         for body in tuple(self._held.get((wire, session), ())):
             same = count_common_bytes(body.places.content, content)
@@ -273,7 +311,9 @@ class BodyParser:
                 nearest, most = body, same
         return nearest, most
 
-    def _remember_body(self, key: tuple[str, str], body: ParsedBody, before: ParsedBody | None) -> None:
+    def _remember_body(
+        self, key: tuple[str, str], body: ParsedBody, before: ParsedBody | None
+    ) -> None:
         held = self._held.setdefault(key, [])
         self._held.move_to_end(key)
         if before is not None and before in held and len(before.messages) <= len(body.messages):
@@ -287,7 +327,9 @@ class BodyParser:
 
 
 class _MessageReader:
-    """Makes messages from values while a body is parsed, and keeps no values. Stops after about `most`."""
+    """Makes messages from values while a body is parsed, and keeps no values. Stops
+    after about `most`.
+    """
 
     def __init__(self, wire: str, places: ValueOffsets, most: int | None = None) -> None:
         self.places = places
@@ -305,7 +347,9 @@ class _MessageReader:
         for unit in self.values:
             unit.places = self.places
         count = bisect_left(before.messages, known, key=lambda message: message.units[-1].at)
-        self.messages = before.messages[: max(0, count - 1)]  # More values may belong to the last known one.
+        self.messages = before.messages[
+            : max(0, count - 1)
+        ]  # More values may belong to the last known one.
         self.chain += before.chain[: len(self.messages) - count_leading_instructions(self.messages)]
         self.instructions += before.instructions[:known]
         self._made = self.messages[-1].units[-1].at + 1 if self.messages else 0
@@ -316,7 +360,9 @@ class _MessageReader:
         if self._most is not None and first >= self._most:
             return
         for value in values:
-            is_said = object_at(value).get("role") not in _SYSTEM and "tools" not in object_at(value)
+            is_said = object_at(value).get("role") not in _SYSTEM and "tools" not in object_at(
+                value
+            )
             self.instructions.append(_SAID if is_said else value)
         self.values += [ValueInBytes(self.places, at) for at in range(first, first + len(values))]
         self._open += values
@@ -325,15 +371,24 @@ class _MessageReader:
 
     def add_last_message(self) -> None:
         known = self.values[: self._made]
-        self._add_messages(_parse_messages(self._wire, [*known, *self._open], self.messages)[len(self.messages) :])
+        self._add_messages(
+            _parse_messages(self._wire, [*known, *self._open], self.messages)[len(self.messages) :]
+        )
 
     def _add_messages(self, messages: Sequence[Wired]) -> None:
         begin = self._made
         for message in messages:
             units = tuple(self.values[self._made : self._made + len(message.units)])
             self._made += len(units)
-            is_held = sum(len(unit.raw) for unit in units) > MOST_PARSED_AGAIN or self._wire not in UNREAD_WIRES
-            made = replace(message, units=units) if is_held else MessageInBytes(self._wire, message.speaker, units)
+            is_held = (
+                sum(len(unit.raw) for unit in units) > MOST_PARSED_AGAIN
+                or self._wire not in UNREAD_WIRES
+            )
+            made = (
+                replace(message, units=units)
+                if is_held
+                else MessageInBytes(self._wire, message.speaker, units)
+            )
             self.messages.append(made)
             if self.chain or message.speaker is not Speaker.SYSTEM:
                 self.chain.append(next_message_hash(self.chain, self._wire, message.identity_key))
@@ -359,14 +414,20 @@ def _parse_from_beginning(wire: str, content: BodyBytes, first: int | None) -> P
         messages = WIRE_MODULES[wire].parse_messages(value)
         chain = compute_message_hashes(wire, messages[count_leading_instructions(messages) :])
         places = ValueOffsets(content, array("q"), array("q"))
-        return ParsedBody(wire, places, value, messages, chain, WIRE_MODULES[wire].parse_head(value), None)
+        return ParsedBody(
+            wire, places, value, messages, chain, WIRE_MODULES[wire].parse_head(value), None
+        )
     reader.add_last_message()
     head = WIRE_MODULES[wire].parse_head({**value, MESSAGE_FIELDS[wire]: reader.instructions})
     marked = _find_marked_values(places)
-    return ParsedBody(wire, places, value, reader.messages, tuple(reader.chain), head, marked, reader.instructions)
+    return ParsedBody(
+        wire, places, value, reader.messages, tuple(reader.chain), head, marked, reader.instructions
+    )
 
 
-def _parse_from_difference(wire: str, content: BodyBytes, before: ParsedBody, same: int) -> ParsedBody | None:
+def _parse_from_difference(
+    wire: str, content: BodyBytes, before: ParsedBody, same: int
+) -> ParsedBody | None:
     """Parse only the values that differ. Return None if that is impossible."""
     content_before, begins, ends = before.places.content, before.places.begins, before.places.ends
     known = bisect_right(ends, same)
@@ -381,23 +442,38 @@ def _parse_from_difference(wire: str, content: BodyBytes, before: ParsedBody, sa
         return None
     reader.add_last_message()
     marked, head = _find_marked_values(places, known, before.marked or ()), before.head
-    # Compared as bytes: an agent that sends its tools, or their keys, in another order sends other tools.
+    # Compared as bytes: an agent that sends its tools, or their keys, in another order
+    # sends other tools.
     beside = content[: places.begins[0]], content[places.ends[-1] :]
     beside_before = content_before[: begins[0]], content_before[ends[-1] :]
     if beside != beside_before or any((*before.instructions[known:], *reader.instructions[known:])):
         head = WIRE_MODULES[wire].parse_head({**value, MESSAGE_FIELDS[wire]: reader.instructions})
     messages, chain = reader.messages, tuple(reader.chain)
-    return ParsedBody(wire, places, value, messages, chain, head, marked, reader.instructions, before.previous)
+    return ParsedBody(
+        wire, places, value, messages, chain, head, marked, reader.instructions, before.previous
+    )
 
 
-def _find_marked_values(places: ValueOffsets, known: int = 0, before: Iterable[int] = ()) -> frozenset[int]:
-    """Return the values that may have a mark. `before`: earlier ones; `known` values are the same."""
+def _find_marked_values(
+    places: ValueOffsets, known: int = 0, before: Iterable[int] = ()
+) -> frozenset[int]:
+    """Return the values that may have a mark. `before`: earlier ones; `known` values
+    are the same.
+    """
     content, begins, ends = places.content, places.begins, places.ends
-    marks = _find_all_in_steps(content, b'"cache_control"', begins[known], ends[-1]) if known < len(begins) else ()
-    return frozenset((*(at for at in before if at < known), *(bisect_right(begins, at) - 1 for at in marks)))
+    marks = (
+        _find_all_in_steps(content, b'"cache_control"', begins[known], ends[-1])
+        if known < len(begins)
+        else ()
+    )
+    return frozenset(
+        (*(at for at in before if at < known), *(bisect_right(begins, at) - 1 for at in marks))
+    )
 
 
-def _parse_rest_and_insert_messages(protocol: str, places: ValueOffsets, messages: list[Json]) -> dict[str, Json]:
+def _parse_rest_and_insert_messages(
+    protocol: str, places: ValueOffsets, messages: list[Json]
+) -> dict[str, Json]:
     name = MESSAGE_FIELDS[protocol]
     content, begins, ends = places.content, places.begins, places.ends
     if not begins:
@@ -427,8 +503,8 @@ def parse_value_between(content: BodyBytes, begin: int, end: int, level: int = 0
         return orjson.loads(content[begin:end])
     match content[begin : begin + 1] + content[end - 1 : end]:
         case b'""':
-            # Text that grows by `+=` in a `for` loop is not copied each time. Joining 30 MB at once would
-            # block all other threads for up to 30 ms.
+            # Text that grows by `+=` in a `for` loop is not copied each time. Joining
+            # 30 MB at once would block all other threads for up to 30 ms.
             text = ""
             for first, last in itertools.pairwise(_slice_positions(content, begin + 1, end - 1)):
                 text += orjson.loads(b'"%s"' % content[first:last])
@@ -439,7 +515,9 @@ def parse_value_between(content: BodyBytes, begin: int, end: int, level: int = 0
 
 
 def _parse_members(content: BodyBytes, begin: int, end: int, level: int) -> Json:
-    """Parse a long list or object: as many members at once as fit into a slice, and long ones alone."""
+    """Parse a long list or object: as many members at once as fit into a slice, and
+    long ones alone.
+    """
     opening, closing = content[begin : begin + 1], content[end - 1 : end]
     found: Any = {} if opening == b"{" else []
     at = _end_of_repeat(_SPACE, content, begin + 1)
@@ -458,13 +536,17 @@ def _parse_members(content: BodyBytes, begin: int, end: int, level: int) -> Json
     return found
 
 
-def _parse_long_member(content: BodyBytes, at: int, level: int, *, is_named: bool) -> tuple[Json, int]:
+def _parse_long_member(
+    content: BodyBytes, at: int, level: int, *, is_named: bool
+) -> tuple[Json, int]:
     """Return a list or object with the one member that begins here, and the position after it."""
     begin = _end_of_repeat(_SPACE, content, at)
     named, at = _find_named_value(content, begin) if is_named else (0, begin)
     last = _find_value_end(content, at)
     value = parse_value_between(content, at, last, level)
-    return {orjson.loads(content[begin:named]): value} if is_named else [value], _end_of_repeat(_SPACE, content, last)
+    return {orjson.loads(content[begin:named]): value} if is_named else [value], _end_of_repeat(
+        _SPACE, content, last
+    )
 
 
 def _slice_positions(content: BodyBytes, at: int, end: int) -> Iterator[int]:
@@ -475,10 +557,15 @@ def _slice_positions(content: BodyBytes, at: int, end: int) -> Iterator[int]:
 
 
 def _next_slice_position(content: BodyBytes, at: int, end: int) -> int:
-    """Return where a string may be split: not in a character, escape or surrogate pair. Or return the end."""
+    """Return where a string may be split: not in a character, escape or surrogate pair.
+    Or return the end.
+    """
     for place in range(at, min(at + MOST_SLICE_TRIES, end)):
         plain = b"\\" not in content[place - 12 : place] and content[place] & 0xC0 != 0x80
-        begins = content[place] == _BACKSLASH != content[place - 1] and content[place + 1 : place + 3].lower() != b"ud"
+        begins = (
+            content[place] == _BACKSLASH != content[place - 1]
+            and content[place + 1 : place + 3].lower() != b"ud"
+        )
         if plain or begins:
             return place
     return end
@@ -512,7 +599,9 @@ def _find_all_in_steps(content: BodyBytes, words: bytes, at: int, end: int) -> I
 
 
 def check_bracket_count(content: BodyBytes, at: int, most: int = MOST_OPENING_SIGNS) -> None:
-    """Raise ValueError if so many lists and objects may begin here that parsing them would delay other requests."""
+    """Raise ValueError if so many lists and objects may begin here that parsing them
+    would delay other requests.
+    """
     count = 0
     for first in range(at, len(content), STEP):
         count += content.count(b"[", first, first + STEP) + content.count(b"{", first, first + STEP)
@@ -520,8 +609,12 @@ def check_bracket_count(content: BodyBytes, at: int, most: int = MOST_OPENING_SI
             raise ValueError(f"There are more than {most:,} lists and objects.")
 
 
-def read_values_of_list(places: ValueOffsets, name: bytes, add: Callable[[list[Json]], object]) -> None:
-    """Read the list of that name: note its objects' places, and pass them to `add`. Raises MessagesNotFound."""
+def read_values_of_list(
+    places: ValueOffsets, name: bytes, add: Callable[[list[Json]], object]
+) -> None:
+    """Read the list of that name: note its objects' places, and pass them to `add`.
+    Raises MessagesNotFound.
+    """
     content = places.content
     at = _end_of_repeat(_SPACE, content, 0)
     if content[at : at + 1] != b"{":
@@ -573,7 +666,9 @@ def _read_values_from(places: ValueOffsets, at: int, add: Callable[[list[Json]],
         at = ends[-1]
 
 
-def _parse_group_of_values(content: BodyBytes, at: int) -> tuple[list[int], list[int], list[Json]] | None:
+def _parse_group_of_values(
+    content: BodyBytes, at: int
+) -> tuple[list[int], list[int], list[Json]] | None:
     """Parse as many objects as fit into a slice. Return None if not all of their ends are found."""
     stop = at + SLICE
     for _ in range(_SEAM_TRIES):
@@ -596,7 +691,9 @@ def _parse_group_of_values(content: BodyBytes, at: int) -> tuple[list[int], list
 
 @functools.lru_cache(maxsize=64)
 def _pattern_between_objects(first_names: frozenset[str]) -> re.Pattern[bytes]:
-    """Match between two objects, the second of which begins with such a name. Texts escape their quotes."""
+    """Match between two objects, the second of which begins with such a name. Texts
+    escape their quotes.
+    """
     names = b"|".join(re.escape(orjson.dumps(name)) for name in sorted(first_names))
     return re.compile(rb"\}[ \t\r\n]*,[ \t\r\n]*(?=\{[ \t\r\n]*(?:%s)[ \t\r\n]*:)" % names)
 

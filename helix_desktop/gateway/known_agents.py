@@ -1,4 +1,6 @@
-"""Lists the agents the gateway knows, and how to point each at it: for one run, or in its settings file."""
+"""Lists the agents the gateway knows, and how to point each at it: for one run, or in
+its settings file.
+"""
 
 import json
 import os
@@ -21,7 +23,8 @@ from helix_desktop.tools.command_lines import command_analysis
 
 CODEX_TOKEN = "HELIX_GATEWAY_TOKEN"  # noqa: S105 -- the variable from which Codex reads the token
 NO_PROXY = ("NO_PROXY", "no_proxy")
-TOOL_SEARCH = "ENABLE_TOOL_SEARCH"  # Unless this is set, Claude Code sends all MCP schemas to a foreign address.
+# Unless this is set, Claude Code sends all MCP schemas to a foreign address.
+TOOL_SEARCH = "ENABLE_TOOL_SEARCH"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +35,9 @@ class AgentLaunch:
 
 @dataclass(frozen=True, slots=True)
 class AgentStart:
-    """What a launch needs: the address for each upstream, the user's arguments and environment, and a private folder."""
+    """What a launch needs: the address for each upstream, the user's arguments and
+    environment, and a private folder.
+    """
 
     urls: Mapping[AgentUpstream, str]
     arguments: Sequence[str]
@@ -42,7 +47,9 @@ class AgentStart:
 
 @dataclass(frozen=True, slots=True)
 class KnownAgent:
-    """`program`: the agent's command. `file`: the configuration to change. `change`: adds the address to its content."""
+    """`program`: the agent's command. `file`: the configuration to change. `change`:
+    adds the address to its content.
+    """
 
     name: str
     title: str
@@ -53,9 +60,11 @@ class KnownAgent:
 
 
 def except_from_proxy(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that keep requests to the gateway from an HTTP proxy, beside what they except already.
+    """Return the variables that keep requests to the gateway from an HTTP proxy, beside
+    what they except already.
 
-    The agents use a proxy for 127.0.0.1 too, which would get the key and the conversation in plain text.
+    The agents use a proxy for 127.0.0.1 too, which would get the key and the
+    conversation in plain text.
     """
     given = ",".join((*(environ.get(name, "") for name in NO_PROXY), "127.0.0.1", "localhost"))
     names = list(dict.fromkeys(filter(None, re.split(r"[,\s]+", given))))
@@ -65,12 +74,16 @@ def except_from_proxy(environ: Mapping[str, str]) -> dict[str, str]:
 def find_known_agent(name: str) -> KnownAgent:
     """Return the agent with this name. Raises InvalidInput if there is none."""
     if name not in KNOWN_AGENTS:
-        raise InvalidInput(f"{name!r} is not a known agent. Choose one of {', '.join(KNOWN_AGENTS)}.")
+        raise InvalidInput(
+            f"{name!r} is not a known agent. Choose one of {', '.join(KNOWN_AGENTS)}."
+        )
     return KNOWN_AGENTS[name]
 
 
 def build_agent_of_command(command: Sequence[str], protocol: str) -> KnownAgent:
-    """Describe an unknown agent, which gets its address by its protocol's usual variables, or in place of `{url}`."""
+    """Describe an unknown agent, which gets its address by its protocol's usual
+    variables, or in place of `{url}`.
+    """
 
     def launch(start: AgentStart) -> AgentLaunch:
         ((_, url),) = start.urls.items()
@@ -81,8 +94,17 @@ def build_agent_of_command(command: Sequence[str], protocol: str) -> KnownAgent:
     found = command_analysis.find_started_programs(shlex.join(command))
     started = found.all_programs if isinstance(found, command_analysis.KnownPrograms) else ()
     # A program such as `env` only starts the agent.
-    name = next((one.program_name for one in reversed(started) if one.is_certain), Path(command[0]).name)
-    return KnownAgent(name, title_of_known_agent(name), command[0], launch, lambda home, _: home, lambda text, *_: text)
+    name = next(
+        (one.program_name for one in reversed(started) if one.is_certain), Path(command[0]).name
+    )
+    return KnownAgent(
+        name,
+        title_of_known_agent(name),
+        command[0],
+        launch,
+        lambda home, _: home,
+        lambda text, *_: text,
+    )
 
 
 def _build_claude_launch(start: AgentStart) -> AgentLaunch:
@@ -90,9 +112,13 @@ def _build_claude_launch(start: AgentStart) -> AgentLaunch:
     more: tuple[str, ...] = ()
     env = {"ANTHROPIC_BASE_URL": url, **except_from_proxy(start.environ)}
     # Claude Code's settings files override the environment; this file overrides them.
-    if upstream.is_from_file or any(start.environ.get(name) != os.environ.get(name) for name in NO_PROXY):
+    if upstream.is_from_file or any(
+        start.environ.get(name) != os.environ.get(name) for name in NO_PROXY
+    ):
         if any(one.partition("=")[0] == "--settings" for one in start.arguments):
-            raise ActionRefused("Start Claude Code without --settings: wrap needs it to override its setting NO_PROXY.")
+            raise ActionRefused(
+                "Start Claude Code without --settings: wrap needs it to override its setting NO_PROXY."
+            )
         start.scratch.mkdir(parents=True, exist_ok=True)
         (start.scratch / "settings.json").write_text(json.dumps({"env": env}), "utf-8")
         more = ("--settings", str(start.scratch / "settings.json"))
@@ -109,10 +135,21 @@ def _build_codex_launch(start: AgentStart) -> AgentLaunch:
         header = f'{table}.env_http_headers.{TOKEN_HEADER}="{CODEX_TOKEN}"'
         command = ("codex", "-c", f'{table}.base_url="{base}"', "-c", header, *start.arguments)
         return AgentLaunch(command, {CODEX_TOKEN: token})
-    key = 'env_key="OPENAI_API_KEY"' if start.environ.get("OPENAI_API_KEY") else "requires_openai_auth=true"
+    key = (
+        'env_key="OPENAI_API_KEY"'
+        if start.environ.get("OPENAI_API_KEY")
+        else "requires_openai_auth=true"
+    )
     headers = f'env_http_headers={{"{TOKEN_HEADER}"="{CODEX_TOKEN}"}}'
     provider = f'{{name="Helix",base_url="{base}/v1",wire_api="responses",{key},{headers}}}'
-    command = ("codex", "-c", 'model_provider="helix"', "-c", f"model_providers.helix={provider}", *start.arguments)
+    command = (
+        "codex",
+        "-c",
+        'model_provider="helix"',
+        "-c",
+        f"model_providers.helix={provider}",
+        *start.arguments,
+    )
     return AgentLaunch(command, {CODEX_TOKEN: token})
 
 
@@ -124,27 +161,37 @@ def _build_opencode_launch(start: AgentStart) -> AgentLaunch:
 
 
 def _build_pi_launch(start: AgentStart) -> AgentLaunch:
-    """Launch pi with its own folder of models for this run. All else is linked, even if pi has yet to write it."""
+    """Launch pi with its own folder of models for this run. All else is linked, even if
+    pi has yet to write it.
+    """
     folder = Path(start.environ.get("PI_CODING_AGENT_DIR") or Path.home() / ".pi" / "agent")
     models = folder / "models.json"
     for each in (start.scratch, folder / "sessions", folder / "bin"):
         each.mkdir(parents=True, exist_ok=True)
     for each in {folder / "auth.json", folder / "settings.json", *folder.iterdir()} - {models}:
         (start.scratch / each.name).symlink_to(each)
-    settings = _set_addresses(models.read_text("utf-8") if models.exists() else "", start.urls, models.name)
-    (start.scratch / "models.json").write_text(json.dumps(parse_commented_json(settings, "")), "utf-8")
+    settings = _set_addresses(
+        models.read_text("utf-8") if models.exists() else "", start.urls, models.name
+    )
+    (start.scratch / "models.json").write_text(
+        json.dumps(parse_commented_json(settings, "")), "utf-8"
+    )
     return AgentLaunch(("pi", *start.arguments), {"PI_CODING_AGENT_DIR": str(start.scratch)})
 
 
 def _build_gemini_launch(start: AgentStart) -> AgentLaunch:
-    """Launch Gemini CLI. Behind an address of its own, it signs in with a key only if its settings say so."""
+    """Launch Gemini CLI. Behind an address of its own, it signs in with a key only if
+    its settings say so.
+    """
     environment = {"GOOGLE_GEMINI_BASE_URL": next(iter(start.urls.values()))}
     name = "GEMINI_CLI_SYSTEM_DEFAULTS_PATH"  # These settings are the weakest.
     is_set = Path(start.environ.get(name, "/etc/gemini-cli/system-defaults.json")).exists()
     if not is_set and not any(one.startswith("GOOGLE_GENAI_USE_") for one in start.environ):
         start.scratch.mkdir(parents=True, exist_ok=True)
         environment[name] = str(start.scratch / "settings.json")
-        Path(environment[name]).write_text('{"security": {"auth": {"selectedType": "gemini-api-key"}}}', "utf-8")
+        Path(environment[name]).write_text(
+            '{"security": {"auth": {"selectedType": "gemini-api-key"}}}', "utf-8"
+        )
     return AgentLaunch(("gemini", *start.arguments), environment)
 
 
@@ -159,7 +206,14 @@ def _change_claude_settings(text: str, url: str, environ: Mapping[str, str]) -> 
 def _change_codex_settings(text: str, url: str, _: Mapping[str, str]) -> str:
     document = tomlkit.parse(text)
     provider = tomlkit.table()
-    provider.update({"name": "Helix", "base_url": f"{url}/v1", "wire_api": "responses", "requires_openai_auth": True})
+    provider.update(
+        {
+            "name": "Helix",
+            "base_url": f"{url}/v1",
+            "wire_api": "responses",
+            "requires_openai_auth": True,
+        }
+    )
     document["model_provider"] = "helix"
     document.setdefault("model_providers", tomlkit.table(is_super_table=True))["helix"] = provider
     return tomlkit.dumps(document)
@@ -168,18 +222,32 @@ def _change_codex_settings(text: str, url: str, _: Mapping[str, str]) -> str:
 def _change_gemini_settings(text: str, url: str, environ: Mapping[str, str]) -> str:
     excepted = re.findall(r"(?im)^(?:export )?(no_proxy)=[\"']?([^\"'\n]*)", text)
     own = {"GOOGLE_GEMINI_BASE_URL": url, **except_from_proxy({**environ, **dict(excepted)})}
-    lines = [line for line in text.splitlines() if line.removeprefix("export ").partition("=")[0] not in own]
+    lines = [
+        line
+        for line in text.splitlines()
+        if line.removeprefix("export ").partition("=")[0] not in own
+    ]
     return "\n".join([*lines, *(f"{name}={value}" for name, value in own.items()), ""])
 
 
 def _set_addresses(text: str, urls: Mapping[AgentUpstream, str], file_name: str) -> str:
-    """Set the gateway's address for every provider in pi's `models.json`, or in opencode's settings.
-    A custom address already contains the version.
+    """Set the gateway's address for every provider in pi's `models.json`, or in
+    opencode's settings. A custom address already contains the version.
     """
     parse_commented_json(text, file_name)
-    pi, usual = file_name == "models.json", next((url for one, url in urls.items() if not one.provider), "")
-    bases = {"anthropic": usual if pi else f"{usual}/v1", "openai": f"{usual}/v1", "google": f"{usual}/v1beta"}
-    for name, base in {**bases, **{one.provider: url for one, url in urls.items() if one.provider}}.items():
+    pi, usual = (
+        file_name == "models.json",
+        next((url for one, url in urls.items() if not one.provider), ""),
+    )
+    bases = {
+        "anthropic": usual if pi else f"{usual}/v1",
+        "openai": f"{usual}/v1",
+        "google": f"{usual}/v1beta",
+    }
+    for name, base in {
+        **bases,
+        **{one.provider: url for one, url in urls.items() if one.provider},
+    }.items():
         path = ("providers", name, "baseUrl") if pi else ("provider", name, "options", "baseURL")
         text = set_commented_json(text, path, base)
     return text

@@ -30,7 +30,14 @@ from helix_desktop.gateway.conversation_matching import (
     next_message_hash,
 )
 from helix_desktop.gateway.conversations_port import Arrival, AskAgentModel, Replied, Sent, Ticket
-from helix_desktop.gateway.view_entries import As, Changed, Entry, ViewEntries, ViewEntriesBuilder, without_taken_out
+from helix_desktop.gateway.view_entries import (
+    As,
+    Changed,
+    Entry,
+    ViewEntries,
+    ViewEntriesBuilder,
+    without_taken_out,
+)
 from helix_desktop.json_values import object_at, parse_json
 from helix_desktop.protocols.gateway_message import Piece, PieceKind, Speaker, Wired
 from helix_desktop.tools import recall_tools
@@ -44,9 +51,13 @@ MOST_OPEN_CONVERSATIONS = 24  # The maximum number of conversations that are kep
 MESSAGES_IN_COMMIT = 30
 TITLE_CHARACTERS = 60
 QUIET_SECONDS = 0.025  # The recording of a long history pauses for this long after a request,
-FIRST_REQUEST_SECONDS = 0.25  # and for at most this much longer until the first request of another session is recorded.
+FIRST_REQUEST_SECONDS = (
+    0.25  # and for at most this much longer until the first request of another session is recorded.
+)
 MOST_RECENT_FACTS = 200  # Among these, a conversation's newest output is looked for.
-AHEAD_SECONDS = 0.05  # A forwarded request is recorded after this delay, or as soon as another one needs it.
+AHEAD_SECONDS = (
+    0.05  # A forwarded request is recorded after this delay, or as soon as another one needs it.
+)
 _OPENING_TAG = re.compile(
     r"^\s*<([a-zA-Z_-]{1,40})[^<>]*>", re.MULTILINE
 )  # Begins the blocks that clients put before a first message.
@@ -58,12 +69,16 @@ class LocalAgentConversations:
         self._ask = ask
         self._matcher = ConversationMatcher()
         self._open_conversations: dict[str, OpenAgentConversation] = {}
-        self._figures: dict[str, tuple[float, float, Figures]] = {}  # The figures of closed conversations.
+        self._figures: dict[
+            str, tuple[float, float, Figures]
+        ] = {}  # The figures of closed conversations.
         self._read = asyncio.Lock()
         self._is_read = False
         self._quiet_until = 0.0  # A time of the event loop's clock.
         self._tasks = concurrency.OwnedTasks("recording requests")
-        self._imports: list[tuple[KnownMessages, Ticket]] = []  # Long histories still being recorded.
+        self._imports: list[
+            tuple[KnownMessages, Ticket]
+        ] = []  # Long histories still being recorded.
 
     async def count_known_messages(self, arrival: Arrival) -> int:
         """Return how many of the messages are, or will be, facts."""
@@ -71,9 +86,13 @@ class LocalAgentConversations:
         ahead = self._find_running_import(arrival)
         return ahead[1].messages if ahead else self._find_position_of(arrival).known_count
 
-    async def receive_request(self, arrival: Arrival, messages: Sequence[Wired], *, known_count: int = 0) -> Sent:
-        """Records the new messages, folds what is due, and returns the entries to send. `known_count`: how many earlier messages
-        are recorded here already. While a long history is recorded, what follows it goes on as it came and is recorded behind it.
+    async def receive_request(
+        self, arrival: Arrival, messages: Sequence[Wired], *, known_count: int = 0
+    ) -> Sent:
+        """Records the new messages, folds what is due, and returns the entries to send.
+        `known_count`: how many earlier messages are recorded here already. While a long
+        history is recorded, what follows it goes on as it came and is recorded behind
+        it.
         """
         messages = (*(UNSENT_MESSAGE,) * known_count, *messages)
         self._quiet_until = asyncio.get_running_loop().time() + QUIET_SECONDS
@@ -94,17 +113,32 @@ class LocalAgentConversations:
     def _find_running_import(self, arrival: Arrival) -> tuple[KnownMessages, Ticket] | None:
         """Return the long history that this request continues, if it is still being recorded."""
         chain = arrival.chain
-        return next((i for i in self._imports if chain[i[1].messages - 1 : i[1].messages] == (i[1].last,)), None)
+        return next(
+            (i for i in self._imports if chain[i[1].messages - 1 : i[1].messages] == (i[1].last,)),
+            None,
+        )
 
     async def _receive_when_free(
-        self, arrival: Arrival, messages: Sequence[Wired], known_count: int, behind: KnownMessages | None = None
+        self,
+        arrival: Arrival,
+        messages: Sequence[Wired],
+        known_count: int,
+        behind: KnownMessages | None = None,
     ) -> Sent:
-        """Record a request. `behind`: the history before it, of which nothing may be recorded yet."""
+        """Record a request. `behind`: the history before it, of which nothing may be
+        recorded yet.
+        """
         while True:
             place = self._find_position_of(arrival)
             line = behind or place.line
-            track = line or self._matcher.add_known_messages(KnownMessages("", arrival.session, arrival.head))
-            if not behind and (sent := self._forward_if_no_fold_due(arrival, messages, place, track)) is not None:
+            track = line or self._matcher.add_known_messages(
+                KnownMessages("", arrival.session, arrival.head)
+            )
+            if (
+                not behind
+                and (sent := self._forward_if_no_fold_due(arrival, messages, place, track))
+                is not None
+            ):
                 return sent
             async with track.lock_once_recorded():
                 now = self._find_position_of(arrival) if line is not None else place
@@ -123,7 +157,11 @@ class LocalAgentConversations:
         entries, taken_out = tuple[Entry, ...](), tuple[Changed, ...]()
         if place.line is not None and place.seqs and place.line.conversation:
             follower = await self._get_open_conversation(place.line)
-            view = follower.conversation.current_view() if place.is_at_end else follower.view_at_fact(place.seqs[-1])
+            view = (
+                follower.conversation.current_view()
+                if place.is_at_end
+                else follower.view_at_fact(place.seqs[-1])
+            )
             shown = (await follower.build_entries_of_view(view, place.seqs))[0]
             entries, taken_out = shown.entries, shown.taken_out
         entries += tuple(map(As, range(place.known_count if place.seqs else 0, len(messages))))
@@ -133,16 +171,24 @@ class LocalAgentConversations:
     def _find_position_of(self, arrival: Arrival) -> RequestPosition:
         """Return a request's position, forgetting conversations deleted meanwhile."""
         while True:
-            place = self._matcher.find_request_position(arrival.chain, arrival.session, arrival.head, arrival.parent)
+            place = self._matcher.find_request_position(
+                arrival.chain, arrival.session, arrival.head, arrival.parent
+            )
             named = (place.line.conversation if place.line else "", place.parent)
-            gone = next((name for name in named if name and self._bench.conversation_row(name) is None), "")
+            gone = next(
+                (name for name in named if name and self._bench.conversation_row(name) is None), ""
+            )
             if not gone:
                 return place
             self._matcher.remove_known_messages(gone)
             self._open_conversations.pop(gone, None)
 
     async def _record_and_fold_request(
-        self, arrival: Arrival, messages: Sequence[Wired], place: RequestPosition, track: KnownMessages
+        self,
+        arrival: Arrival,
+        messages: Sequence[Wired],
+        place: RequestPosition,
+        track: KnownMessages,
     ) -> Sent:
         known = place.line is not None and place.known_count == len(messages)
         aside = known and not place.is_at_end and not _belongs_to_same_session(arrival, track)
@@ -152,8 +198,14 @@ class LocalAgentConversations:
                 session = await self._bench.fork_conversation(*edited, agent=arrival.agent)
             else:
                 title = title_from_messages(messages)
-                above = arrival.parent if self._bench.conversation_row(arrival.parent) is not None else ""
-                session = await self._bench.start_conversation(title, agent=arrival.agent, parent=place.parent or above)
+                above = (
+                    arrival.parent
+                    if self._bench.conversation_row(arrival.parent) is not None
+                    else ""
+                )
+                session = await self._bench.start_conversation(
+                    title, agent=arrival.agent, parent=place.parent or above
+                )
             track.conversation = session.id
         elif not place.is_at_end and not aside:
             track = await self._rewind_or_fork(place, track, arrival)
@@ -180,16 +232,29 @@ class LocalAgentConversations:
         ticket = replace(ticket, live=not aside)
         return Sent(ticket, shown.entries, shown.has_fold, shown.taken_out)
 
-    async def _find_fork_base(self, arrival: Arrival, messages: Sequence[Wired], above: str) -> tuple[str, int] | None:
-        """Return the conversation whose newest output a request contains, and the last fact before its messages. If an
-        agent has a session, it can only be `above`: the agent has changed its tools and its first message at once.
+    async def _find_fork_base(
+        self, arrival: Arrival, messages: Sequence[Wired], above: str
+    ) -> tuple[str, int] | None:
+        """Return the conversation whose newest output a request contains, and the last
+        fact before its messages. If an agent has a session, it can only be `above`: the
+        agent has changed its tools and its first message at once.
         """
-        only = {"" if arrival.parent else above} if arrival.session else self._open_conversations.keys()
+        only = (
+            {"" if arrival.parent else above}
+            if arrival.session
+            else self._open_conversations.keys()
+        )
         known = [one for one in reversed(self._open_conversations.items()) if one[0] in only]
-        results = await asyncio.to_thread(_digests_of_results, messages) if known else {}  # It may take a second.
+        results = (
+            await asyncio.to_thread(_digests_of_results, messages) if known else {}
+        )  # It may take a second.
         for name, held in known if results else ():
             told = [one.fact for one in held.conversation.state.facts[-MOST_RECENT_FACTS:]]
-            outputs = (fact for fact in reversed(told) if isinstance(fact, facts.ToolReturned) and fact.call in results)
+            outputs = (
+                fact
+                for fact in reversed(told)
+                if isinstance(fact, facts.ToolReturned) and fact.call in results
+            )
             newest, order = next(outputs, None), held.conversation.state.branch.order
             if newest is not None and order and results[newest.call] == newest.output.digest:
                 return name, order[0] - 1
@@ -198,14 +263,25 @@ class LocalAgentConversations:
     # --- Sending requests before they are recorded
 
     def _forward_if_no_fold_due(
-        self, arrival: Arrival, messages: Sequence[Wired], place: RequestPosition, track: KnownMessages
+        self,
+        arrival: Arrival,
+        messages: Sequence[Wired],
+        place: RequestPosition,
+        track: KnownMessages,
     ) -> Sent | None:
-        """Send the request before recording it if no fold can be due. The reply waits for the recording.
+        """Send the request before recording it if no fold can be due. The reply waits
+        for the recording.
 
-        What the new messages make due is folded for the next request. None: something may be due now.
+        What the new messages make due is folded for the next request. None: something
+        may be due now.
         """
         follower = self._open_conversations.get(track.conversation)
-        if follower is None or not track.can_lock_now or not place.is_at_end or place.known_count == len(messages):
+        if (
+            follower is None
+            or not track.can_lock_now
+            or not place.is_at_end
+            or place.known_count == len(messages)
+        ):
             return None
         shown, state = follower.last_entries, follower.conversation.state
         if (
@@ -245,25 +321,43 @@ class LocalAgentConversations:
         return Sent(ticket, entries, shown.has_fold, shown.taken_out)
 
     async def _append_unrecorded_messages(
-        self, follower: OpenAgentConversation, track: KnownMessages, arrival: Arrival, messages: Sequence[Wired]
+        self,
+        follower: OpenAgentConversation,
+        track: KnownMessages,
+        arrival: Arrival,
+        messages: Sequence[Wired],
     ) -> None:
-        """Record long histories in parts, one commit each, so that an aborted request can be continued later."""
+        """Record long histories in parts, one commit each, so that an aborted request
+        can be continued later.
+        """
         many = _is_long_history(messages, track)
-        fresh = messages[len(track.chain) :]  # Several that need no model to shorten them are written together.
-        together = many or (len(fresh) > 1 and sum(len(p.text) for one in fresh for p in one.pieces) <= COUNTED_HERE)
+        fresh = messages[
+            len(track.chain) :
+        ]  # Several that need no model to shorten them are written together.
+        together = many or (
+            len(fresh) > 1 and sum(len(p.text) for one in fresh for p in one.pieces) <= COUNTED_HERE
+        )
         while (known := len(track.chain)) < len(messages):
             if many:  # A session's first request waits for several of these.
-                for _ in range(round(FIRST_REQUEST_SECONDS / QUIET_SECONDS) + 1):  # It may be quiet sooner or later.
-                    await asyncio.sleep(min(self._quiet_until - asyncio.get_running_loop().time(), QUIET_SECONDS))
+                for _ in range(
+                    round(FIRST_REQUEST_SECONDS / QUIET_SECONDS) + 1
+                ):  # It may be quiet sooner or later.
+                    await asyncio.sleep(
+                        min(self._quiet_until - asyncio.get_running_loop().time(), QUIET_SECONDS)
+                    )
                 # It counts as just used: closed and opened again, it would be in memory twice.
                 held = self._open_conversations
                 held[track.conversation] = held.pop(track.conversation, follower)
             ends = _end_of_next_batch(messages, known)
             batch = [Wired(one.speaker, one.units, one.pieces) for one in messages[known:ends]]
-            async with follower.write_in_one_transaction() if together else nullcontext(follower) as writer:
+            async with (
+                follower.write_in_one_transaction() if together else nullcontext(follower) as writer
+            ):
                 first = writer.conversation.state.seq + 1
                 seqs = await writer.append_messages(batch, track.last_message_seq)
-                received = facts.Received(arrival.chain[known:ends], tuple(seqs), track.session, track.head)
+                received = facts.Received(
+                    arrival.chain[known:ends], tuple(seqs), track.session, track.head
+                )
                 new_facts: list[facts.Fact] = [received]
                 if any(message.speaker is Speaker.ASSISTANT for message in batch):
                     # The agent got these replies without the gateway.
@@ -275,7 +369,11 @@ class LocalAgentConversations:
             follower.conversation.current_view()
 
     async def _record_forwarded_request(
-        self, follower: OpenAgentConversation, track: KnownMessages, arrival: Arrival, messages: Sequence[Wired]
+        self,
+        follower: OpenAgentConversation,
+        track: KnownMessages,
+        arrival: Arrival,
+        messages: Sequence[Wired],
     ) -> None:
         """Record a request after sending it. An immediate answer gets through, but the reply's
         end waits for this, except for long histories, which take a millisecond a message.
@@ -303,39 +401,54 @@ class LocalAgentConversations:
             self._imports = [each for each in self._imports if each[0] is not track]
             track.is_recorded.set()
 
-    async def _rewind_or_fork(self, place: RequestPosition, track: KnownMessages, arrival: Arrival) -> KnownMessages:
-        """Handle a request that leaves the known line. An agent that names its conversation has rewound it.
-        For others, this may be another session with the same beginning, so it gets its own conversation.
+    async def _rewind_or_fork(
+        self, place: RequestPosition, track: KnownMessages, arrival: Arrival
+    ) -> KnownMessages:
+        """Handle a request that leaves the known line. An agent that names its
+        conversation has rewound it. For others, this may be another session with the
+        same beginning, so it gets its own conversation.
         """
         seq = place.seqs[-1] if place.seqs else 0
         if _belongs_to_same_session(arrival, track):
             follower = await self._get_open_conversation(track)
             await follower.rewind_and_keep_exclusions(seq)
-            track.rewind_known_messages(arrival.chain[: place.known_count], place.seqs[: place.known_count])
+            track.rewind_known_messages(
+                arrival.chain[: place.known_count], place.seqs[: place.known_count]
+            )
             return track
         row = self._bench.conversation_row(track.conversation)
         kept_out = (await self._get_open_conversation(track)).exclusions_made_after(seq)
-        session = await self._bench.fork_conversation(track.conversation, seq, agent=row.agent if row else "")
+        session = await self._bench.fork_conversation(
+            track.conversation, seq, agent=row.agent if row else ""
+        )
         if kept_out:
             await session.conversation.append_facts(*kept_out)
         known = list(arrival.chain[: place.known_count]), list(place.seqs)
-        fresh = self._matcher.add_known_messages(KnownMessages(session.id, arrival.session, arrival.head, *known))
+        fresh = self._matcher.add_known_messages(
+            KnownMessages(session.id, arrival.session, arrival.head, *known)
+        )
         await self._record_which_messages_fork_contains(fresh)
         return fresh
 
     async def _record_which_messages_fork_contains(self, track: KnownMessages) -> None:
         """Record which messages a fork's facts stand for, because that note is not copied."""
-        recorded = await self._bench.workspace.journal.facts_about_received_messages(track.conversation)
+        recorded = await self._bench.workspace.journal.facts_about_received_messages(
+            track.conversation
+        )
         noted = len(known_messages_from_facts(track.conversation, recorded).chain)
         if noted < len(track.chain):
             follower = await self._get_open_conversation(track)
-            fact = facts.Received(tuple(track.chain[noted:]), tuple(track.seqs[noted:]), track.session, track.head)
+            fact = facts.Received(
+                tuple(track.chain[noted:]), tuple(track.seqs[noted:]), track.session, track.head
+            )
             await follower.conversation.append_facts(fact)
 
     async def _get_open_conversation(self, track: KnownMessages) -> OpenAgentConversation:
         """Return the conversation, opened. Closes those not used recently."""
         held = self._open_conversations.pop(track.conversation, None)
-        held = held or await OpenAgentConversation.open_by_name(self._bench, track.conversation, self._ask)
+        held = held or await OpenAgentConversation.open_by_name(
+            self._bench, track.conversation, self._ask
+        )
         self._open_conversations[track.conversation] = held
         while len(self._open_conversations) > MOST_OPEN_CONVERSATIONS:
             del self._open_conversations[next(iter(self._open_conversations))]
@@ -344,10 +457,16 @@ class LocalAgentConversations:
     async def answer_hidden_calls(
         self, ticket: Ticket, replied: Replied, calls: Sequence[Piece], refusal: str = ""
     ) -> list[tuple[str, str, str, bool]]:
-        """Record a reply with calls of ours, and answer them: id, name, text and success of each."""
+        """Record a reply with calls of ours, and answer them: id, name, text and
+        success of each.
+        """
         track = self._known_messages_of_ticket(ticket)
         answered = [
-            (call.id, call.name, *((refusal, False) if refusal else await self._run_recall_call(call, track)))
+            (
+                call.id,
+                call.name,
+                *((refusal, False) if refusal else await self._run_recall_call(call, track)),
+            )
             for call in calls
         ]
         if track is not None:
@@ -364,8 +483,12 @@ class LocalAgentConversations:
                     await follower.conversation.append_facts(spent)
         return answered
 
-    async def record_agent_reply(self, ticket: Ticket, replied: Replied | None, shown_key: str) -> None:
-        """Record a reply. `shown_key`: of what the agent saw; empty: cut off; None: the last hidden one."""
+    async def record_agent_reply(
+        self, ticket: Ticket, replied: Replied | None, shown_key: str
+    ) -> None:
+        """Record a reply. `shown_key`: of what the agent saw; empty: cut off; None: the
+        last hidden one.
+        """
         recording = self._record_reply(ticket, replied, shown_key)
         if ticket.is_import:
             self._tasks.spawn_task(recording, name="record a reply")
@@ -383,7 +506,9 @@ class LocalAgentConversations:
                 return
             follower = await self._get_open_conversation(track)
             conversation = follower.conversation
-            if replied is not None and (is_beside or not shown_key):  # Nothing of it is kept except what it cost.
+            if replied is not None and (
+                is_beside or not shown_key
+            ):  # Nothing of it is kept except what it cost.
                 paid = follower.build_agent_reply(replied, is_side=is_side)
                 purpose = facts.Purpose.OTHER if is_side else facts.Purpose.STEP
                 await conversation.append_facts(facts.Spent(purpose, paid.model, paid.usage))
@@ -394,7 +519,9 @@ class LocalAgentConversations:
                 await follower.follower.record_reply(reply, _newest_fact_sent(track, ticket))
             hashed = next_message_hash(track.chain, ticket.wire, shown_key)
             self._matcher.append_message_hash(track, hashed, conversation.state.seq)
-            received = facts.Received((hashed,), (track.last_message_seq,), track.session, track.head)
+            received = facts.Received(
+                (hashed,), (track.last_message_seq,), track.session, track.head
+            )
             ends_turn = replied is not None and replied.stop is not facts.Stop.CALLS
             ended = (facts.TurnEnded(facts.TurnEnd.DONE),) if ends_turn else ()
             await conversation.append_facts(received, *ended)
@@ -412,7 +539,10 @@ class LocalAgentConversations:
                 return None
             follower = await self._get_open_conversation(track)
             conversation = follower.conversation
-            if not any(isinstance(each.fact, facts.Folded) for each in conversation.state.facts[ticket.saw :]):
+            if not any(
+                isinstance(each.fact, facts.Folded)
+                for each in conversation.state.facts[ticket.saw :]
+            ):
                 before = conversation.state.counted_tokens
                 await follower.session.folding.apply_due_folds(overflowed=True)
                 if conversation.state.counted_tokens >= before:
@@ -422,16 +552,26 @@ class LocalAgentConversations:
             return Sent(again, shown.entries, recallable=True, taken_out=shown.taken_out)
 
     async def figures_since(self, since: float = 0.0) -> Sequence[Figures]:
-        """Return the figures of open conversations. `since`: of all used after that time, from then on."""
+        """Return the figures of open conversations. `since`: of all used after that
+        time, from then on.
+        """
         states = {name: held.conversation.state for name, held in self._open_conversations.items()}
         found = [compute_agent_figures(name, state, since) for name, state in states.items()]
         rows = self._bench.list_conversations() if since else ()
-        rest = [row for row in rows if row.agent and row.updated >= since and row.id not in self._open_conversations]
+        rest = [
+            row
+            for row in rows
+            if row.agent and row.updated >= since and row.id not in self._open_conversations
+        ]
         for row in rest:
             kept = self._figures.get(row.id)
             if kept is None or kept[:2] != (row.updated, since):
                 opened = await Conversation.open(self._bench.workspace.journal, row.id)
-                kept = self._figures[row.id] = (row.updated, since, compute_agent_figures(row.id, opened.state, since))
+                kept = self._figures[row.id] = (
+                    row.updated,
+                    since,
+                    compute_agent_figures(row.id, opened.state, since),
+                )
             found.append(kept[2])
         return [each for each in found if each.requests or not since]
 
@@ -451,10 +591,20 @@ class LocalAgentConversations:
             if call.name.startswith("search"):
                 query, limit = args.text_argument("query"), args.number_argument("limit", 10)
                 return await content_recall.search_entries(stores.index, query, limit=limit), True
-            here = (await self._get_open_conversation(track)).conversation if track is not None else None
+            here = (
+                (await self._get_open_conversation(track)).conversation
+                if track is not None
+                else None
+            )
             if call.name != ToolName.RECALL_HISTORY:
-                whole = content_recall.most_tokens_recalled_whole(here.state, here.policy) if here else 0
-                return await recall_tools.recall_asked_entry(args, stores.cache, tokens, whole), True
+                whole = (
+                    content_recall.most_tokens_recalled_whole(here.state, here.policy)
+                    if here
+                    else 0
+                )
+                return await recall_tools.recall_asked_entry(
+                    args, stores.cache, tokens, whole
+                ), True
             if here is None:
                 return "[This conversation's earlier messages cannot be recalled now.]", False
             asked = args.text_argument("fold"), args.text_argument("find")
@@ -473,7 +623,9 @@ class LocalAgentConversations:
             for row in sorted(self._bench.list_conversations(), key=lambda row: row.updated):
                 if row.agent and not row.trashed:
                     recorded_facts = await journal.facts_about_received_messages(row.id)
-                    self._matcher.add_known_messages(known_messages_from_facts(row.id, recorded_facts))
+                    self._matcher.add_known_messages(
+                        known_messages_from_facts(row.id, recorded_facts)
+                    )
             self._is_read = True
 
     async def aclose(self) -> None:
@@ -494,13 +646,21 @@ def _is_long_history(messages: Sequence[Wired], track: KnownMessages) -> bool:
 
 
 def _end_of_next_batch(messages: Sequence[Wired], first: int) -> int:
-    """Return the end of the batch at `first`: before a reply if possible, so that results stay together."""
+    """Return the end of the batch at `first`: before a reply if possible, so that
+    results stay together.
+    """
     most = min(first + 2 * MESSAGES_IN_COMMIT, len(messages))
-    replies = (at for at in range(first + MESSAGES_IN_COMMIT, most) if messages[at].speaker is Speaker.ASSISTANT)
+    replies = (
+        at
+        for at in range(first + MESSAGES_IN_COMMIT, most)
+        if messages[at].speaker is Speaker.ASSISTANT
+    )
     return next(replies, most)
 
 
-def known_messages_from_facts(conversation: str, recorded_facts: Sequence[facts.Recorded]) -> KnownMessages:
+def known_messages_from_facts(
+    conversation: str, recorded_facts: Sequence[facts.Recorded]
+) -> KnownMessages:
     track = KnownMessages(conversation, "", "")
     for recorded in recorded_facts:
         fact = recorded.fact
@@ -516,7 +676,9 @@ def known_messages_from_facts(conversation: str, recorded_facts: Sequence[facts.
 
 
 def _build_ticket(track: KnownMessages, arrival: Arrival, newest_seq_sent: int) -> Ticket:
-    return Ticket(track.conversation, len(arrival.chain), arrival.chain[-1], newest_seq_sent, arrival.wire)
+    return Ticket(
+        track.conversation, len(arrival.chain), arrival.chain[-1], newest_seq_sent, arrival.wire
+    )
 
 
 def _newest_fact_sent(track: KnownMessages, ticket: Ticket) -> int:
@@ -524,7 +686,9 @@ def _newest_fact_sent(track: KnownMessages, ticket: Ticket) -> int:
 
 
 def _belongs_to_same_session(arrival: Arrival, track: KnownMessages) -> bool:
-    """Whether it names this session, so that missing messages were rewound or are being repeated."""
+    """Whether it names this session, so that missing messages were rewound or are being
+    repeated.
+    """
     return bool(arrival.session) and arrival.session == track.session
 
 

@@ -108,7 +108,9 @@ class ProcessQuestions:
 
 
 def encode_line(value: Any) -> bytes:
-    """Encode a value as a line of JSON; dataclasses are named. A message's own JSON stays where it came in."""
+    """Encode a value as a line of JSON; dataclasses are named. A message's own JSON
+    stays where it came in.
+    """
     return orjson.dumps(_to_json_value(value), option=orjson.OPT_APPEND_NEWLINE)
 
 
@@ -127,7 +129,11 @@ def _to_json_value(value: Any) -> Any:
         return {"is": _NAMES_BY_CLASS[kind], **fields}
     if isinstance(value, list | tuple):
         return [_to_json_value(item) for item in value]
-    return {key: _to_json_value(item) for key, item in value.items()} if isinstance(value, dict) else value
+    return (
+        {key: _to_json_value(item) for key, item in value.items()}
+        if isinstance(value, dict)
+        else value
+    )
 
 
 def _from_json_value(value: Any) -> Any:
@@ -140,9 +146,15 @@ def _from_json_value(value: Any) -> Any:
     kind = _CLASSES_BY_NAME[value["is"]]
     hints = _enum_fields(kind)
     fields = {name: _from_json_value(item) for name, item in value.items() if name != "is"}
-    return kind(**{name: hints[name](item) if name in hints else item for name, item in fields.items()})
+    return kind(
+        **{name: hints[name](item) if name in hints else item for name, item in fields.items()}
+    )
 
 
 @functools.cache
 def _enum_fields(kind: type) -> Mapping[str, EnumType]:
-    return {name: hint for name, hint in typing.get_type_hints(kind).items() if isinstance(hint, EnumType)}
+    return {
+        name: hint
+        for name, hint in typing.get_type_hints(kind).items()
+        if isinstance(hint, EnumType)
+    }

@@ -1,4 +1,6 @@
-"""Finds or creates a project's workspace. Each has its own, so no agent sees another project's content."""
+"""Finds or creates a project's workspace. Each has its own, so no agent sees another
+project's content.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,7 +21,9 @@ def find_project_workspace(known: Sequence[KnownWorkspace], folder: Path) -> Kno
 
 
 def create_project_workspace(workspaces: AllWorkspaces, folder: Path) -> KnownWorkspace:
-    """Create a workspace named after the project, and after the folder around it if the name is taken."""
+    """Create a workspace named after the project, and after the folder around it if the
+    name is taken.
+    """
     project = project_folder(folder)
     name = project.name[:LONGEST_NAME]
     if name.casefold() in {each.name.casefold() for each in workspaces.list_workspaces()}:

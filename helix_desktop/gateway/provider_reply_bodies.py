@@ -11,7 +11,12 @@ from typing import Any
 import httpx
 import orjson
 
-from helix_desktop.decompression import BodyDecompressor, DecodedTooLarge, UnreadableCoding, decompress_body
+from helix_desktop.decompression import (
+    BodyDecompressor,
+    DecodedTooLarge,
+    UnreadableCoding,
+    decompress_body,
+)
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway.incremental_parsing import check_bracket_count, parse_whole_body
 from helix_desktop.protocols.event_stream import RawEventSplitter, parse_event_data
@@ -77,7 +82,9 @@ async def read_refusal(response: httpx.Response) -> ProviderRefusal:
     if len(content) > MOST_REPLY_BYTES:
         raise httpx.DecodingError(f"a refusal of more than {MOST_REPLY_BYTES:,} bytes")
     try:
-        text: bytes | bytearray = decompress_body(content, coding_of_reply(response), MOST_REFUSAL_BYTES)
+        text: bytes | bytearray = decompress_body(
+            content, coding_of_reply(response), MOST_REFUSAL_BYTES
+        )
     except DecodedTooLarge as error:
         text = error.decoded
     except UnreadableCoding:
@@ -117,13 +124,21 @@ def _parse_events(wire: Any, content: bytes, coding: str) -> Json:
     return reading.whole_reply()
 
 
-async def decode_reply_chunks(chunks: AsyncIterator[bytes], coding: str) -> AsyncIterator[tuple[bytes, bytes]]:
-    """Yield each chunk of a stream as it came, with its decompressed content in small pieces: the chunk comes with the first."""
+async def decode_reply_chunks(
+    chunks: AsyncIterator[bytes], coding: str
+) -> AsyncIterator[tuple[bytes, bytes]]:
+    """Yield each chunk of a stream as it came, with its decompressed content in small
+    pieces: the chunk comes with the first.
+    """
     chunk = b""
     try:
         body = BodyDecompressor(coding, MOST_REPLY_BYTES)
         async for chunk in chunks:
-            decoded = await asyncio.to_thread(body.decode_piece, chunk) if coding else body.decode_piece(chunk)
+            decoded = (
+                await asyncio.to_thread(body.decode_piece, chunk)
+                if coding
+                else body.decode_piece(chunk)
+            )
             yield chunk, decoded[:_PIECE]
             for at in range(_PIECE, len(decoded), _PIECE):
                 await asyncio.sleep(0)

@@ -29,11 +29,12 @@ NOT_ADMITTED = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GatewayRegistration:
-    """`upstream`: where all requests go; empty: to each protocol's provider, or as `upstreams` says.
-    `folds_plans`: fold even for subscriptions. `key`: a stored key for requests without one, only for
-    `key_host`. `folder`: where the agent works, which selects the workspace unless `workspace` names
-    it. `proxies`: the agent's environment settings for proxies and certificates; None: this process's.
-    `since`: figures count from then. `sees_all`: its status covers all agents, for the window.
+    """`upstream`: where all requests go; empty: to each protocol's provider, or as
+    `upstreams` says. `folds_plans`: fold even for subscriptions. `key`: a stored key
+    for requests without one, only for `key_host`. `folder`: where the agent works,
+    which selects the workspace unless `workspace` names it. `proxies`: the agent's
+    environment settings for proxies and certificates; None: this process's. `since`:
+    figures count from then. `sees_all`: its status covers all agents, for the window.
     """
 
     token: str = field(repr=False)
@@ -72,25 +73,36 @@ class GatewayRegistrations:
         """Find a registration by its token's digest, so that timing reveals nothing."""
         return self._known.get(_digest_of_token(token)) if token else None
 
-    def find_or_refuse(self, headers: Mapping[str, str], token_in_path: str) -> GatewayRegistration | str:
+    def find_or_refuse(
+        self, headers: Mapping[str, str], token_in_path: str
+    ) -> GatewayRegistration | str:
         """Return a request's registration, or why it is refused."""
         # The client's user is not checked, since the kernel names root for a closed connection.
         if not is_loopback(f"http://{headers.get('host', '')}"):
-            return "The address of this gateway is 127.0.0.1. A request for another host is refused."
-        if "origin" in headers or headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+            return (
+                "The address of this gateway is 127.0.0.1. A request for another host is refused."
+            )
+        if "origin" in headers or headers.get("sec-fetch-site", "none") not in (
+            "none",
+            "same-origin",
+        ):
             return "A web page asked. Pages in a browser are refused."
         return self.find_by_token(token_in_path or headers.get(TOKEN_HEADER, "")) or NOT_ADMITTED
 
 
 class RegisteredConversations:
-    """The conversations of each registration, and their workspaces. A file keeps them in case the gateway is killed."""
+    """The conversations of each registration, and their workspaces. A file keeps them
+    in case the gateway is killed.
+    """
 
     def __init__(self, file: Path | None = None) -> None:
         self._file = file
         self._known: dict[str, dict[str, str]] = {}
         with suppress(OSError, ValueError, TypeError):
             known = json.loads(file.read_bytes()) if file is not None else {}
-            self._known = {token: own for token, own in dict(known).items() if isinstance(own, dict)}
+            self._known = {
+                token: own for token, own in dict(known).items() if isinstance(own, dict)
+            }
 
     def remember_conversation_of_token(self, token: str, conversation: str, workspace: str) -> None:
         own = self._known.setdefault(_digest_of_token(token).hex(), {})
@@ -103,7 +115,9 @@ class RegisteredConversations:
         try:
             fresh.write_text(json.dumps(self._known), "utf-8")
             fresh.replace(self._file)
-        except OSError as error:  # A later gateway will lack figures, but the agent is still served.
+        except (
+            OSError
+        ) as error:  # A later gateway will lack figures, but the agent is still served.
             log.warning("what a registration's conversations are was not kept: %s", error.strerror)
 
     def find_conversations(self, token: str) -> Mapping[str, str]:

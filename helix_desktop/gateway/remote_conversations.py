@@ -18,7 +18,12 @@ from helix_desktop.errors import HelixError, ModelFailed, StoppedByUser
 from helix_desktop.gateway.agent_cost_and_savings import Figures
 from helix_desktop.gateway.conversations_port import Arrival, AskAgentModel, Replied, Sent, Ticket
 from helix_desktop.gateway.local_conversations import UNSENT_MESSAGE, LocalAgentConversations
-from helix_desktop.gateway.process_messages import LastSentValues, ProcessQuestions, decode_line, encode_line
+from helix_desktop.gateway.process_messages import (
+    LastSentValues,
+    ProcessQuestions,
+    decode_line,
+    encode_line,
+)
 from helix_desktop.protocols.gateway_message import Piece, Wired
 from helix_desktop.workbench.open_workbench import Workbench
 
@@ -28,7 +33,9 @@ CLOSED = "The program that had the workspace open has closed."
 
 
 class RemoteAgentConversations:
-    """Conversations of a workspace that another process has open. `is_ended`: that process has closed."""
+    """Conversations of a workspace that another process has open. `is_ended`: that
+    process has closed.
+    """
 
     def __init__(self, wire: running_instance.FrameConnection, ask: AskAgentModel) -> None:
         self._ask = ask
@@ -36,7 +43,10 @@ class RemoteAgentConversations:
         self._last_values = LastSentValues()
         self._incoming_line = bytearray()
         self._talk = ProcessQuestions(
-            OwnedTasks("engine elsewhere"), self._send_line, lambda _kind, question: self._ask(*question), HelixError
+            OwnedTasks("engine elsewhere"),
+            self._send_line,
+            lambda _kind, question: self._ask(*question),
+            HelixError,
         )
         self.is_ended = False
         self._exit_code = 0
@@ -67,7 +77,12 @@ class RemoteAgentConversations:
         self._incoming_line.clear()
         if kind == "sent":
             same, sent = value
-            value = replace(sent, entries=self._last_values.restore_value(sent.ticket.conversation, same, sent.entries))
+            value = replace(
+                sent,
+                entries=self._last_values.restore_value(
+                    sent.ticket.conversation, same, sent.entries
+                ),
+            )
         self._talk.handle_message(kind, number, value)
 
     async def print_line(self, words: str) -> None:
@@ -96,21 +111,33 @@ class RemoteAgentConversations:
         return found
 
     async def preview_request(self, arrival: Arrival, messages: Sequence[Wired]) -> Sent:
-        found: Sent = await self._call_other_process("look", *self._shorten_arrival(arrival), len(messages))
+        found: Sent = await self._call_other_process(
+            "look", *self._shorten_arrival(arrival), len(messages)
+        )
         return found
 
     def _shorten_arrival(self, arrival: Arrival) -> tuple[Arrival, int, int]:
-        """Return the arrival with only new hashes and tools, and how many of each are already known there."""
-        known, chain = self._last_values.split_known_start(f"{arrival.session} chain", arrival.chain)
+        """Return the arrival with only new hashes and tools, and how many of each are
+        already known there.
+        """
+        known, chain = self._last_values.split_known_start(
+            f"{arrival.session} chain", arrival.chain
+        )
         same, tools = self._last_values.split_known_start(f"{arrival.session} tools", arrival.tools)
         return replace(arrival, chain=chain, tools=tools), known, same
 
     async def answer_hidden_calls(
         self, ticket: Ticket, replied: Replied, calls: Sequence[Piece], refusal: str = ""
     ) -> list[tuple[str, str, str, bool]]:
-        return list(await self._call_other_process("hidden", ticket, replied, tuple(calls), *filter(None, [refusal])))
+        return list(
+            await self._call_other_process(
+                "hidden", ticket, replied, tuple(calls), *filter(None, [refusal])
+            )
+        )
 
-    async def record_agent_reply(self, ticket: Ticket, replied: Replied | None, shown_key: str) -> None:
+    async def record_agent_reply(
+        self, ticket: Ticket, replied: Replied | None, shown_key: str
+    ) -> None:
         await self._call_other_process("replied", ticket, replied, shown_key)
 
     async def fold_after_overflow(self, ticket: Ticket) -> Sent | None:
@@ -137,7 +164,9 @@ class _GatewayProcessServer:
         self._console = console
         self._room = LocalAgentConversations(bench, self._ask_gateway_process)
         self._last_values = LastSentValues()
-        self._talk = ProcessQuestions(OwnedTasks("engine for a gateway"), self._send_line, self._run_call, ModelFailed)
+        self._talk = ProcessQuestions(
+            OwnedTasks("engine for a gateway"), self._send_line, self._run_call, ModelFailed
+        )
         self._writing = asyncio.Lock()
 
     def handle_line(self, content: bytes) -> None:
@@ -146,7 +175,9 @@ class _GatewayProcessServer:
             value = self._restore_arrival(*value)
         self._talk.handle_message(kind, number, value)
 
-    def _restore_arrival(self, arrival: Arrival, known: int, same: int, *more: Any) -> Sequence[Any]:
+    def _restore_arrival(
+        self, arrival: Arrival, known: int, same: int, *more: Any
+    ) -> Sequence[Any]:
         chain = self._last_values.restore_value(f"{arrival.session} chain", known, arrival.chain)
         tools = self._last_values.restore_value(f"{arrival.session} tools", same, arrival.tools)
         return replace(arrival, chain=chain, tools=tools), *more
@@ -175,7 +206,9 @@ class _GatewayProcessServer:
     async def _send_line(self, value: tuple[str, int, Any]) -> None:
         async with self._writing:
             if isinstance(sent := value[2], Sent):
-                same, entries = self._last_values.split_known_start(sent.ticket.conversation, sent.entries)
+                same, entries = self._last_values.split_known_start(
+                    sent.ticket.conversation, sent.entries
+                )
                 value = ("sent", value[1], (same, replace(sent, entries=entries)))
             await self._console.write_output(encode_line(value))
 

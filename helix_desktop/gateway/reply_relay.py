@@ -1,4 +1,6 @@
-"""Relays a reply to the agent without hidden calls, and continues requests while the model only recalls."""
+"""Relays a reply to the agent without hidden calls, and continues requests while the
+model only recalls.
+"""
 
 import asyncio
 import itertools
@@ -19,7 +21,11 @@ from helix_desktop.errors import HelixError
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway import provider_reply_bodies
 from helix_desktop.gateway.conversations_port import AgentConversations, Replied, Ticket
-from helix_desktop.gateway.folded_request import PreviousBody, build_folded_body, count_leading_instructions
+from helix_desktop.gateway.folded_request import (
+    PreviousBody,
+    build_folded_body,
+    count_leading_instructions,
+)
 from helix_desktop.gateway.incremental_parsing import BodyPieces
 from helix_desktop.gateway.request_forwarding import RequestForwarder, run_in_thread_if_large
 from helix_desktop.gateway.request_parsing import ParsedRequest
@@ -35,10 +41,17 @@ from helix_desktop.protocols.provider_failures import retry_after_seconds
 log = logging.getLogger(__name__)
 
 MOST_RECALL_REPLIES = 12  # The maximum number of consecutive replies that contain only recalls.
-MOST_REFUSED_REPLIES = 4  # After this many further replies, whose recalls are refused, the agent gets an error.
+MOST_REFUSED_REPLIES = (
+    4  # After this many further replies, whose recalls are refused, the agent gets an error.
+)
 RECALL_REFUSED = "[Nothing more is recalled in this step. Go on with what you have: answer, or call another tool.]"
 RETRIED_STATUSES = frozenset((408, 429, 500, 502, 503, 504, 529))
-RETRY_WAITS_SECONDS = (0.5, 1.0, 2.0, 4.0)  # Pauses before new attempts, unless the provider names one.
+RETRY_WAITS_SECONDS = (
+    0.5,
+    1.0,
+    2.0,
+    4.0,
+)  # Pauses before new attempts, unless the provider names one.
 LONGEST_HINT_SECONDS = 60.0  # If the provider suggests a longer wait, the agent decides what to do.
 
 
@@ -94,7 +107,9 @@ class ReplyRelay:
             if answer is None or not self.call_filter.has_only_hidden_calls:
                 return
             try:
-                if self.request.body.read_rest and isinstance(self.conversations, UnreadRequestRecorder):
+                if self.request.body.read_rest and isinstance(
+                    self.conversations, UnreadRequestRecorder
+                ):
                     self.request, _, self.body = await self.conversations.wait_until_read()
                 pieces = await run_in_thread_if_large(
                     len(self.request.body.places.content), self._build_request_after_recall, answer
@@ -111,17 +126,25 @@ class ReplyRelay:
             answer = continued
         else:
             log.warning("a model did nothing but recall; its agent was told to ask again")
-            refusal = _refusal_to_retry("The model did nothing but recall. Nothing was lost; send it again.")
+            refusal = _refusal_to_retry(
+                "The model did nothing but recall. Nothing was lost; send it again."
+            )
         # Send the refusal to the agent: as an event if its stream has begun, or else as a response.
         if streams:
-            await self.sending.send(b"event: error\ndata: " + refusal.text.replace(b"\n", b" ") + b"\n\n")
+            await self.sending.send(
+                b"event: error\ndata: " + refusal.text.replace(b"\n", b" ") + b"\n\n"
+            )
         else:
             await self.sending.send_refusal(refusal)
 
     async def _relay_reply(self, response: httpx.Response, *, streams: bool) -> WireReply | None:
         reading = self._wire_module.ReplyAssembler()
         try:
-            relay = self._relay_stream(response, reading) if streams else self._record_and_relay_whole_reply(response)
+            relay = (
+                self._relay_stream(response, reading)
+                if streams
+                else self._record_and_relay_whole_reply(response)
+            )
             return await relay
         except (httpx.HTTPError, asyncio.CancelledError):
             if not reading.is_done:
@@ -134,7 +157,9 @@ class ReplyRelay:
     async def _relay_continuation(
         self, pieces: BodyPieces, *, streams: bool
     ) -> WireReply | provider_reply_bodies.ProviderRefusal | None:
-        """Relay the reply after a recall. If it breaks off before the agent has seen any of it, ask again."""
+        """Relay the reply after a recall. If it breaks off before the agent has seen
+        any of it, ask again.
+        """
         shown_before = self.call_filter.shown_count
         for wait_seconds in (*RETRY_WAITS_SECONDS, None):
             try:
@@ -145,13 +170,20 @@ class ReplyRelay:
             except httpx.TransportError as error:
                 if wait_seconds is None or self.call_filter.shown_count > shown_before:
                     raise
-                log.info("a reply behind a recall broke off and is asked for again: %s", type(error).__name__)
+                log.info(
+                    "a reply behind a recall broke off and is asked for again: %s",
+                    type(error).__name__,
+                )
             self.call_filter.reset_for_retry()
             await asyncio.sleep(wait_seconds)
         raise AssertionError("the last try returns or raises")
 
-    async def _request_next_reply(self, pieces: BodyPieces) -> httpx.Response | provider_reply_bodies.ProviderRefusal:
-        """Return the reply after a recall, retrying as the provider says, as the agent knows nothing of it."""
+    async def _request_next_reply(
+        self, pieces: BodyPieces
+    ) -> httpx.Response | provider_reply_bodies.ProviderRefusal:
+        """Return the reply after a recall, retrying as the provider says, as the agent
+        knows nothing of it.
+        """
         for wait_seconds in (*RETRY_WAITS_SECONDS, None):
             response = await self.sending.send_to_provider(pieces, reads_reply=True)
             if response.status_code < 400:
@@ -179,7 +211,9 @@ class ReplyRelay:
         answer: WireReply | None = None
         try:
             async for chunk, decoded in provider_reply_bodies.decode_reply_chunks(chunks, coding):
-                await self.sending.start_reply(response, rewritten=self.tools, decoded=self.tools and bool(coding))
+                await self.sending.start_reply(
+                    response, rewritten=self.tools, decoded=self.tools and bool(coding)
+                )
                 if sends_raw and chunk:
                     await self.sending.send(chunk)
                 out: list[bytes] = []
@@ -187,16 +221,26 @@ class ReplyRelay:
                     event = parse_event_data(raw)
                     if event is not None:
                         reading.add_reply_event(event)
-                    shown = self.call_filter.filter_event(raw, event) if self.tools else b"" if coding else raw
+                    shown = (
+                        self.call_filter.filter_event(raw, event)
+                        if self.tools
+                        else b""
+                        if coding
+                        else raw
+                    )
                     if answer is None and reading.is_done and self._is_last_event(raw, event):
                         await self._send_and_clear_pieces(out)
                         answer = await self._parse_and_record(reading.whole_reply())
                     out.append(shown)
                 await self._send_and_clear_pieces(out)
         except provider_reply_bodies.UnreadableReply as error:
-            await self._relay_unread_rest_or_fail(response, error, b"" if coding else bytes(cutter.unfinished), chunks)
+            await self._relay_unread_rest_or_fail(
+                response, error, b"" if coding else bytes(cutter.unfinished), chunks
+            )
         else:
-            await self.sending.start_reply(response, rewritten=self.tools, decoded=self.tools and bool(coding))
+            await self.sending.start_reply(
+                response, rewritten=self.tools, decoded=self.tools and bool(coding)
+            )
             if cutter.unfinished and not sends_raw:
                 await self.sending.send(bytes(cutter.unfinished))
         if answer is None and reading.is_done:
@@ -207,7 +251,9 @@ class ReplyRelay:
         """Record the reported cost of a reply that broke off, although the agent asks again."""
         with suppress(ValueError, KeyError, TypeError, AttributeError, HelixError):
             if (answer := self._parse_answer(value)).usage.input:
-                cut = Replied((), answer.model or self.request.arrival.model, Stop.CUT, answer.usage)
+                cut = Replied(
+                    (), answer.model or self.request.arrival.model, Stop.CUT, answer.usage
+                )
                 await self.conversations.record_agent_reply(self.ticket, cut, "")
 
     async def _send_and_clear_pieces(self, pieces: list[bytes]) -> None:
@@ -225,7 +271,10 @@ class ReplyRelay:
     ) -> None:
         """Relay the unread rest as it came, unless the agent already got decompressed bytes."""
         if self.sending.is_begun and self.tools and provider_reply_bodies.coding_of_reply(response):
-            failure = {"type": "helix_gateway", "message": f"The provider's reply was ended: {error}. Send it again."}
+            failure = {
+                "type": "helix_gateway",
+                "message": f"The provider's reply was ended: {error}. Send it again.",
+            }
             await self.sending.send(encode_event({"type": "error", "error": failure}, "error"))
             return
         await self.sending.start_reply(response)
@@ -245,7 +294,9 @@ class ReplyRelay:
         chunks = response.aiter_raw()
         raw = await provider_reply_bodies.read_raw_body(chunks)
         try:
-            value = await provider_reply_bodies.parse_whole_reply(raw, provider_reply_bodies.coding_of_reply(response))
+            value = await provider_reply_bodies.parse_whole_reply(
+                raw, provider_reply_bodies.coding_of_reply(response)
+            )
             answer = self._parse_answer(value)
         except (ValueError, KeyError, TypeError, AttributeError):
             await self._send_in_one_piece(response, raw)
@@ -270,17 +321,24 @@ class ReplyRelay:
     ) -> None:
         await self.sending.start_reply(response, rewritten=rewritten)
         for at in range(0, len(content), provider_reply_bodies.LARGE_REPLY_BYTES):
-            await self.sending.send(bytes(content[at : at + provider_reply_bodies.LARGE_REPLY_BYTES]))
+            await self.sending.send(
+                bytes(content[at : at + provider_reply_bodies.LARGE_REPLY_BYTES])
+            )
 
     def _parse_answer(self, value: Json) -> WireReply:
         if self.request.body.wire == gemini_gateway.NAME:
-            calls = sum(len(message.pieces_of_kind(PieceKind.CALL)) for message in self.request.body.messages)
+            calls = sum(
+                len(message.pieces_of_kind(PieceKind.CALL))
+                for message in self.request.body.messages
+            )
             return self._number_gemini_calls(gemini_gateway.parse_reply(value), calls)
         found: WireReply = self._wire_module.parse_reply(value)
         return found
 
     def _number_gemini_calls(self, answer: WireReply, before: int) -> WireReply:
-        """Number Gemini's calls, which have no ids: visible ones as the agent counts, hidden ones separately."""
+        """Number Gemini's calls, which have no ids: visible ones as the agent counts,
+        hidden ones separately.
+        """
         seen, mark = itertools.count(before + 1), secrets.token_hex(6)
         pieces = tuple(
             piece
@@ -302,28 +360,46 @@ class ReplyRelay:
         return answer
 
     async def _record_reply_before_its_end(self, answer: WireReply) -> None:
-        """Record a reply before its end reaches the agent, so that the journal has all that the agent saw."""
+        """Record a reply before its end reaches the agent, so that the journal has all
+        that the agent saw.
+        """
         calls = answer.message.pieces_of_kind(PieceKind.CALL) if self.tools else ()
         ours = [piece for piece in calls if piece.name in HIDDEN_TOOLS]
         others = (piece for piece in answer.message.pieces if piece not in ours)
-        self._shown_pieces += [piece for piece in others if piece.kind in (PieceKind.TEXT, PieceKind.CALL)]
+        self._shown_pieces += [
+            piece for piece in others if piece.kind in (PieceKind.TEXT, PieceKind.CALL)
+        ]
         raw = orjson.dumps(answer.message.units).decode() if ours or self._hidden_before else ""
         seconds = time.monotonic() - self._started
-        model = (not self.request.is_side and answer.model) or self.request.arrival.model or answer.model
+        model = (
+            (not self.request.is_side and answer.model)
+            or self.request.arrival.model
+            or answer.model
+        )
         replied = Replied(answer.message.pieces, model, answer.stop, answer.usage, raw, seconds)
         try:
             if ours:
                 self._hidden_before = True
-                refusal = RECALL_REFUSED if self.call_filter.replies_before >= MOST_RECALL_REPLIES else ""
-                self._recall_results = await self.conversations.answer_hidden_calls(self.ticket, replied, ours, refusal)
+                refusal = (
+                    RECALL_REFUSED if self.call_filter.replies_before >= MOST_RECALL_REPLIES else ""
+                )
+                self._recall_results = await self.conversations.answer_hidden_calls(
+                    self.ticket, replied, ours, refusal
+                )
                 if not self.call_filter.has_only_hidden_calls:
-                    await self.conversations.record_agent_reply(self.ticket, None, self._key_of_shown_message(answer))
+                    await self.conversations.record_agent_reply(
+                        self.ticket, None, self._key_of_shown_message(answer)
+                    )
             else:
-                await self.conversations.record_agent_reply(self.ticket, replied, self._key_of_shown_message(answer))
+                await self.conversations.record_agent_reply(
+                    self.ticket, replied, self._key_of_shown_message(answer)
+                )
         except Exception:
             log.exception("a reply could not be recorded; it went through")
             if ours:
-                self._recall_results = [(call.id, call.name, "[This cannot be recalled now.]", False) for call in ours]
+                self._recall_results = [
+                    (call.id, call.name, "[This cannot be recalled now.]", False) for call in ours
+                ]
 
     def _key_of_shown_message(self, answer: WireReply) -> str:
         """Return the key that identifies the message the agent saw in its next request."""
@@ -333,12 +409,18 @@ class ReplyRelay:
         raw = orjson.dumps(answer.message.units).decode()
         read = self.request.body
         is_same = self.body.get(MESSAGE_FIELDS[read.wire]) is read.message_units
-        messages: list[Wired] = read.messages if is_same else self._wire_module.parse_messages(self.body)
-        entries: list[Entry] = [As(at) for at in range(len(messages) - count_leading_instructions(messages))]
+        messages: list[Wired] = (
+            read.messages if is_same else self._wire_module.parse_messages(self.body)
+        )
+        entries: list[Entry] = [
+            As(at) for at in range(len(messages) - count_leading_instructions(messages))
+        ]
         entries.append(Hidden(raw))
         entries.extend(Returned(*result) for result in self._recall_results)
         kept = PreviousBody(marked_request=read.previous.marked_request)
-        self.body = build_folded_body(self.request.body.wire, self.body, messages, entries, kept=kept)
+        self.body = build_folded_body(
+            self.request.body.wire, self.body, messages, entries, kept=kept
+        )
         read.previous.marked_request = kept.marked_request
         return read.encode_changed_body(self.body)
 

@@ -1,4 +1,6 @@
-"""Forwards an agent's request to the provider, and the reply back, as it is or with another body."""
+"""Forwards an agent's request to the provider, and the reply back, as it is or with
+another body.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -42,22 +44,38 @@ class RequestForwarder:
         await self.start(refusal.response.status_code, _reply_headers(refusal.response))
         await self.send(refusal.content)
 
-    async def start_reply(self, response: httpx.Response, *, rewritten: bool = False, decoded: bool = False) -> None:
+    async def start_reply(
+        self, response: httpx.Response, *, rewritten: bool = False, decoded: bool = False
+    ) -> None:
         if not self.is_begun:
             self.is_begun = True
-            gone = ({b"content-length"} if rewritten else set()) | ({b"content-encoding"} if decoded else set())
-            kept = [(name, value) for name, value in _reply_headers(response) if name.lower() not in gone]
+            gone = ({b"content-length"} if rewritten else set()) | (
+                {b"content-encoding"} if decoded else set()
+            )
+            kept = [
+                (name, value)
+                for name, value in _reply_headers(response)
+                if name.lower() not in gone
+            ]
             await self.start(response.status_code, kept)
 
-    async def send_to_provider(self, pieces: BodyPieces | None, *, reads_reply: bool) -> httpx.Response:
-        """`pieces` is None for the client's own bytes. `reads_reply`: the reply must not be compressed."""
+    async def send_to_provider(
+        self, pieces: BodyPieces | None, *, reads_reply: bool
+    ) -> httpx.Response:
+        """`pieces` is None for the client's own bytes. `reads_reply`: the reply must
+        not be compressed.
+        """
         headers = headers_to_forward(self.incoming.raw_headers)
         if pieces is None:
             pieces = (self.incoming.content,)
         else:
-            headers = [(name, value) for name, value in headers if name.lower() != b"content-encoding"]
+            headers = [
+                (name, value) for name, value in headers if name.lower() != b"content-encoding"
+            ]
         if reads_reply:
-            headers = [(name, value) for name, value in headers if name.lower() != b"accept-encoding"]
+            headers = [
+                (name, value) for name, value in headers if name.lower() != b"accept-encoding"
+            ]
             headers.append((b"accept-encoding", b"identity"))
         request = build_provider_request(self.incoming.method, self.url, headers, pieces)
         return await self.client.send(request, stream=True)
@@ -75,7 +93,9 @@ def build_provider_request(
 
 
 async def _slices_of_pieces(pieces: BodyPieces) -> AsyncIterator[bytes]:
-    """Join short pieces and slice long ones into parts of similar size, since each part costs a write."""
+    """Join short pieces and slice long ones into parts of similar size, since each part
+    costs a write.
+    """
     parts: list[memoryview] = []
     size = 0
     for piece in pieces:
@@ -92,7 +112,9 @@ async def _slices_of_pieces(pieces: BodyPieces) -> AsyncIterator[bytes]:
 
 async def run_in_thread_if_large(size: int, work: Callable[..., Any], *arguments: Any) -> Any:
     """Run the work in a thread if the body is large, so that other streams go on."""
-    return await asyncio.to_thread(work, *arguments) if size > LARGE_BODY_BYTES else work(*arguments)
+    return (
+        await asyncio.to_thread(work, *arguments) if size > LARGE_BODY_BYTES else work(*arguments)
+    )
 
 
 def _reply_headers(response: httpx.Response) -> list[tuple[bytes, bytes]]:

@@ -48,19 +48,30 @@ class ParsedRequest:
     def with_all_messages(self) -> "ParsedRequest":
         """Return the request with all of its messages, if only the first ones were made."""
         body = (self.body.read_rest and self.body.read_rest()) or self.body
-        system, tools = body.head.system, body.head.tools  # Some protocols put instructions between messages.
+        system, tools = (
+            body.head.system,
+            body.head.tools,
+        )  # Some protocols put instructions between messages.
         hashed = _hash_of_head(system, tools)
         arrival = replace(self.arrival, chain=body.chain, system=system, tools=tools, head=hashed)
         return replace(self, body=body, arrival=arrival)
 
 
-def parse_incoming_request(incoming: IncomingRequest, parser: BodyParser, *, folds: bool) -> ParsedRequest | None:
-    """Parse a request. None: it is passed through. Raises DecodedTooLarge if it decompresses to too much."""
+def parse_incoming_request(
+    incoming: IncomingRequest, parser: BodyParser, *, folds: bool
+) -> ParsedRequest | None:
+    """Parse a request. None: it is passed through. Raises DecodedTooLarge if it
+    decompresses to too much.
+    """
     route = incoming.route
     try:
-        content = decompress_within_limit(incoming.content, incoming.headers.get("content-encoding", ""))
+        content = decompress_within_limit(
+            incoming.content, incoming.headers.get("content-encoding", "")
+        )
         session = agent_identity.session_of_request(incoming.headers, {})
-        read = parser.parse_body(route.wire, content, session, may_go_on_unread=not route.counts_tokens)
+        read = parser.parse_body(
+            route.wire, content, session, may_go_on_unread=not route.counts_tokens
+        )
     except DecodedTooLarge:
         raise
     except (ValueError, OSError):
@@ -87,23 +98,33 @@ def parse_incoming_request(incoming: IncomingRequest, parser: BodyParser, *, fol
         parent=agent_identity.parent_session_of_request(incoming.headers),
         effort=head.effort,
     )
-    return ParsedRequest(read, arrival, folds and bool(head.tools) and not own, is_part and not head.tools)
+    return ParsedRequest(
+        read, arrival, folds and bool(head.tools) and not own, is_part and not head.tools
+    )
 
 
 def _can_be_folded(route: RequestRoute, body: Mapping[str, Json]) -> bool:
     """Whether the request has the whole history. What the provider stores can't be folded."""
     if route.wire == responses_gateway.NAME:
-        return not body.get("previous_response_id") and not body.get("conversation") and not body.get("background")
+        return (
+            not body.get("previous_response_id")
+            and not body.get("conversation")
+            and not body.get("background")
+        )
     return route.wire != gemini_gateway.NAME or not body.get("cachedContent")
 
 
 def _hash_of_head(system: str, tools: Sequence[ToolSpec]) -> str:
     names = "\0".join(sorted(tool.name for tool in tools))
-    return hashlib.blake2b(f"{system[:120]}\0{names}".encode("utf-8", "replace"), digest_size=8).hexdigest()
+    return hashlib.blake2b(
+        f"{system[:120]}\0{names}".encode("utf-8", "replace"), digest_size=8
+    ).hexdigest()
 
 
 def decompress_within_limit(content: BodyBytes, encoding: str) -> BodyBytes:
-    """Decompress a body. Raises ValueError for an unknown encoding and DecodedTooLarge above the limit."""
+    """Decompress a body. Raises ValueError for an unknown encoding and DecodedTooLarge
+    above the limit.
+    """
     if encoding.strip().lower() in ("", "identity"):
         return content
     return decompress_body(content, encoding, MOST_BODY_BYTES)

@@ -15,17 +15,23 @@ from helix_desktop.protocols.openai_responses import responses_gateway
 from helix_desktop.resources import read_table, read_word_lists
 
 STATUS = "/.helix/status"
-UPSTREAMS = {protocol: one["provider"] for protocol, one in read_table("known_agents")["addresses"].items()}
+UPSTREAMS = {
+    protocol: one["provider"] for protocol, one in read_table("known_agents")["addresses"].items()
+}
 CODEX_SUBSCRIPTION_URL = "https://chatgpt.com/backend-api/codex"
 _GEMINI = re.compile(r"/models/([^/:]+):(generateContent|streamGenerateContent|countTokens)$")
-_PREFIX = re.compile(r"^(?:/t/(?P<token>[^/]+)|/w/(?P<workspace>[^/]+)|/a/(?P<agent>[^/]+))*(?=/|$)")
+_PREFIX = re.compile(
+    r"^(?:/t/(?P<token>[^/]+)|/w/(?P<workspace>[^/]+)|/a/(?P<agent>[^/]+))*(?=/|$)"
+)
 CONNECTION_HEADERS, HELIX_HEADERS = map(frozenset, read_word_lists("kept_headers").values())
 NO_KEY = b"Bearer acp-proxy"  # Claude Code over ACP sends it besides the key from `providers/set`.
 
 
 @dataclass(frozen=True, slots=True)
 class RequestRoute:
-    """`wire`: the protocol; empty for what is passed through. `counts_tokens`: it only asks to count tokens."""
+    """`wire`: the protocol; empty for what is passed through. `counts_tokens`: it only
+    asks to count tokens.
+    """
 
     path: str
     wire: str = ""
@@ -69,11 +75,17 @@ def guess_protocol(path: str, headers: Mapping[str, str]) -> str:
 def headers_to_forward(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
     """Return the headers for the provider, without those for this connection or the gateway."""
     kept_here = CONNECTION_HEADERS | HELIX_HEADERS
-    return [each for each in headers if each[0].decode("latin-1").lower() not in kept_here and each[1] != NO_KEY]
+    return [
+        each
+        for each in headers
+        if each[0].decode("latin-1").lower() not in kept_here and each[1] != NO_KEY
+    ]
 
 
 def join_provider_address(upstream: str, path: str, query: str) -> str:
-    """Return where the request goes. A version that ends the address and begins the path is used once."""
+    """Return where the request goes. A version that ends the address and begins the
+    path is used once.
+    """
     if not path.startswith("/"):  # `*@other.example` would become a host name.
         raise httpx.InvalidURL("the path does not begin with a slash")
     base = upstream.rstrip("/")

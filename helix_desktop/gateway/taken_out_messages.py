@@ -16,7 +16,9 @@ NOT_SENT = (
 
 
 class TakenOutMessages:
-    """By the hash of a message and all before it (`Arrival.chain`): its session, and the changed message."""
+    """By the hash of a message and all before it (`Arrival.chain`): its session, and
+    the changed message.
+    """
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[str, Changed]] = {}
@@ -27,10 +29,16 @@ class TakenOutMessages:
         fresh = {chain[one.at]: (session, one) for one in taken_out if one.at < len(chain)}
         if self._known or fresh:
             here = frozenset(chain)
-            self._known = {name: one for name, one in self._known.items() if name not in here} | fresh
+            self._known = {
+                name: one for name, one in self._known.items() if name not in here
+            } | fresh
 
-    def build_body_without_taken_out(self, request: ParsedRequest) -> tuple[BodyPieces | None, dict[str, Json]]:
-        """Return the agent's request without what was taken out, in bytes (None: its own) and as a value."""
+    def build_body_without_taken_out(
+        self, request: ParsedRequest
+    ) -> tuple[BodyPieces | None, dict[str, Json]]:
+        """Return the agent's request without what was taken out, in bytes (None: its
+        own) and as a value.
+        """
         if self._known and request.body.read_rest:
             request = request.with_all_messages()
         read, chain = request.body, request.arrival.chain
@@ -45,6 +53,8 @@ class TakenOutMessages:
             raise ActionRefused(NOT_SENT) from error
 
     def refuse_if_anything_taken_out(self, session: str) -> None:
-        """Raise ActionRefused if something was taken out of this session, whose request can't be read."""
+        """Raise ActionRefused if something was taken out of this session, whose request
+        can't be read.
+        """
         if session and any(session == known for known, _ in self._known.values()):
             raise ActionRefused(NOT_SENT)

@@ -55,7 +55,9 @@ class Says:
 
 @dataclass(frozen=True, slots=True)
 class Hidden:
-    """A reply that the agent was not shown completely, as its provider wrote it, with some parts changed."""
+    """A reply that the agent was not shown completely, as its provider wrote it, with
+    some parts changed.
+    """
 
     raw: str
     parts: tuple[Part, ...] = ()
@@ -107,9 +109,13 @@ class ViewEntriesBuilder:
     whole: bool = True
 
     async def build_entries(self, view: View, before: ViewEntries | None = None) -> ViewEntries:
-        """Return the entries for the request's messages. `before`: those of the last view of this line."""
+        """Return the entries for the request's messages. `before`: those of the last
+        view of this line.
+        """
         first, has_fold, is_plain, blocks = 0, False, True, view.blocks
-        if before is not None and count_same_first_objects(view.blocks, before.blocks) == len(before.blocks):
+        if before is not None and count_same_first_objects(view.blocks, before.blocks) == len(
+            before.blocks
+        ):
             self.out, self.spans, first = list(before.entries), list(before.spans), before.messages
             blocks = view.blocks[len(before.blocks) :]
             has_fold, is_plain = before.has_fold, before.is_plain
@@ -120,14 +126,23 @@ class ViewEntriesBuilder:
         if len(blocks) > 4_000:  # So many are not looked at twice without a pause.
             await asyncio.sleep(0)
         is_plain = is_plain and not has_fold and not self.conversation.state.branch.exclusions
-        if is_plain := is_plain and all(isinstance(entry, CLIENT_MESSAGES) for entry in self.out[known:]):
+        if is_plain := is_plain and all(
+            isinstance(entry, CLIENT_MESSAGES) for entry in self.out[known:]
+        ):
             places = [entry.at for entry in self.out[known:] if type(entry) is As]
             if places != [*range(known, len(self.seqs))]:
                 self.out[known:] = map(As, range(known, len(self.seqs)))
-        elif self.seqs and (not self.out or (not isinstance(self.out[0], Says) and getattr(self.out[0], "at", 1) != 0)):
-            self.out.insert(0, Says(message_blocks.EXCLUDED))  # Providers want the user to speak first.
+        elif self.seqs and (
+            not self.out
+            or (not isinstance(self.out[0], Says) and getattr(self.out[0], "at", 1) != 0)
+        ):
+            self.out.insert(
+                0, Says(message_blocks.EXCLUDED)
+            )  # Providers want the user to speak first.
         out, spans, taken_out = tuple(self.out), tuple(self.spans), tuple(self.find_taken_out())
-        return ViewEntries(out, view.blocks, len(self.seqs), spans, view.seq, taken_out, is_plain, has_fold)
+        return ViewEntries(
+            out, view.blocks, len(self.seqs), spans, view.seq, taken_out, is_plain, has_fold
+        )
 
     def find_taken_out(self) -> Iterator[Changed]:
         """Yield messages of which the user took out something, without it and without folds."""
@@ -136,7 +151,9 @@ class ViewEntriesBuilder:
         places = {bisect_left(self.seqs, ref.seq) for ref in taken_out}
         for at in sorted(places - {len(self.seqs)}):
             recorded_facts = self._facts_of_message(at)
-            blocks = [block for each in recorded_facts for block in branch.blocks_without_folds(each.seq)]
+            blocks = [
+                block for each in recorded_facts for block in branch.blocks_without_folds(each.seq)
+            ]
             yield self._changed_message(at, recorded_facts, blocks)
 
     async def _add_entries_of_blocks(self, blocks: Sequence[Block]) -> None:
@@ -175,25 +192,38 @@ class ViewEntriesBuilder:
     def _facts_of_message(self, at: int) -> list[facts.Recorded]:
         state = self.conversation.state
         first = self.seqs[at - 1] + 1 if at else 1
-        return [state.facts[seq - 1] for seq in state.branch.covered_messages(facts.Span(first, self.seqs[at]))]
+        return [
+            state.facts[seq - 1]
+            for seq in state.branch.covered_messages(facts.Span(first, self.seqs[at]))
+        ]
 
     def _entries_of_message(self, at: int, blocks: Sequence[Block]) -> Iterator[Entry]:
         recorded_facts = self._facts_of_message(at)
-        if any(isinstance(each.fact, facts.ModelReplied) and each.fact.raw for each in recorded_facts):
+        if any(
+            isinstance(each.fact, facts.ModelReplied) and each.fact.raw for each in recorded_facts
+        ):
             yield from self._entries_of_hidden_reply(at, recorded_facts, blocks)
             return
         changed = self._changed_message(at, recorded_facts, blocks)
         yield changed if changed.parts else As(at)
 
-    def _changed_message(self, at: int, recorded_facts: Sequence[facts.Recorded], blocks: Sequence[Block]) -> Changed:
+    def _changed_message(
+        self, at: int, recorded_facts: Sequence[facts.Recorded], blocks: Sequence[Block]
+    ) -> Changed:
         parts = (part for each in recorded_facts for part in self._find_changed_parts(each, blocks))
-        answers = (one.fact.call for one in recorded_facts if isinstance(one.fact, facts.ToolReturned))
+        answers = (
+            one.fact.call for one in recorded_facts if isinstance(one.fact, facts.ToolReturned)
+        )
         return Changed(at, tuple(parts), tuple(answers))
 
-    def _find_changed_parts(self, recorded: facts.Recorded, blocks: Sequence[Block]) -> Iterator[Part]:
+    def _find_changed_parts(
+        self, recorded: facts.Recorded, blocks: Sequence[Block]
+    ) -> Iterator[Part]:
         shown = {block.source: block for block in blocks}
         fact = recorded.fact
-        for place, part in enumerate(message_blocks.parts_of(message_blocks.require_message(recorded))):
+        for place, part in enumerate(
+            message_blocks.parts_of(message_blocks.require_message(recorded))
+        ):
             block = shown.get(facts.PartRef(recorded.seq, place))
             if block is not None and not block.fold and not self._is_exclusion_note(block, part):
                 continue
@@ -204,12 +234,18 @@ class ViewEntriesBuilder:
                 if place == 0:
                     yield Part("result", fact.call, 0, text or "")
             elif isinstance(part, facts.ToolCall):
-                arguments = block.content.arguments if block and isinstance(block.content, facts.ToolCall) else "{}"
+                arguments = (
+                    block.content.arguments
+                    if block and isinstance(block.content, facts.ToolCall)
+                    else "{}"
+                )
                 yield Part("call", part.id, place, arguments)
             elif isinstance(fact, facts.UserSaid):
                 yield Part("said", "", place, text)
             elif isinstance(part, facts.Text | facts.Reasoning):
-                yield Part("text" if isinstance(part, facts.Text) else "reasoning", part.text, place, text)
+                yield Part(
+                    "text" if isinstance(part, facts.Text) else "reasoning", part.text, place, text
+                )
 
     @staticmethod
     def _is_exclusion_note(block: Block, part: object) -> bool:
@@ -244,12 +280,16 @@ class ViewEntriesBuilder:
         for entry in self.out[known:]:
             if isinstance(entry, CLIENT_MESSAGES):
                 there[entry.at] = True
-        for low, high in ((bisect_left(seqs, s.first), bisect_right(seqs, s.last)) for s in self.spans):
+        for low, high in (
+            (bisect_left(seqs, s.first), bisect_right(seqs, s.last)) for s in self.spans
+        ):
             there[low:high] = bytes([True]) * (high - low)
         absent = (at for at in range(first, len(seqs)) if not there[at])
         if missing := [(at, As(at)) for at in absent if not self._facts_of_message(at)]:
             places = accumulate((getattr(entry, "at", -1) for entry in self.out[known:]), max)
-            placed = sorted([*zip(places, self.out[known:], strict=True), *missing], key=lambda each: each[0])
+            placed = sorted(
+                [*zip(places, self.out[known:], strict=True), *missing], key=lambda each: each[0]
+            )
             self.out[known:] = [entry for _, entry in placed]
 
     def _shown_text_of_block(self, block: Block) -> str:

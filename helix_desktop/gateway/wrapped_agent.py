@@ -45,35 +45,54 @@ def build_registration_for_run(
 ) -> GatewayRegistration:
     """Build the registration for an agent started here, with its folder and its upstream."""
     wanted = PROXY_VARIABLES | http_transport.CERTIFICATE_VARIABLES
-    proxies = {name.lower(): value for name, value in environ.items() if name.lower() in wanted and value}
+    proxies = {
+        name.lower(): value for name, value in environ.items() if name.lower() in wanted and value
+    }
     if http_transport.CERTIFICATE_VARIABLES & proxies.keys():
         # Reports an unreadable certificate file before the agent starts.
         http_transport.trusted_certificates(frozenset(proxies.items()))
     return GatewayRegistration(
-        "", upstream.address, agent=agent, folder=str(Path.cwd()), proxies=proxies, since=time.time()
+        "",
+        upstream.address,
+        agent=agent,
+        folder=str(Path.cwd()),
+        proxies=proxies,
+        since=time.time(),
     )
 
 
 def check_agent_is_installed(agent: KnownAgent) -> None:
     """Raise if the agent is missing, before a workspace is created for it."""
     if shutil.which(agent.program) is None:
-        raise NotFound(f"{agent.program} was not found. Install the program, or add it to your PATH.")
+        raise NotFound(
+            f"{agent.program} was not found. Install the program, or add it to your PATH."
+        )
 
 
 def run_agent(agent: KnownAgent, start: AgentStart) -> int:
-    """Run the agent in this terminal. Return its exit code. Its address is in a folder below `start.scratch`."""
+    """Run the agent in this terminal. Return its exit code. Its address is in a folder
+    below `start.scratch`.
+    """
     with tempfile.TemporaryDirectory(prefix="wrap-", dir=start.scratch) as scratch:
         launch = agent.launch(replace(start, scratch=Path(scratch) / "agent"))
         for wanted in (signal.SIGINT, getattr(signal, "SIGQUIT", signal.SIGINT)):
-            # Ctrl+C in the terminal reaches the agent directly, so this process ignores the signals.
-            # A handler that does nothing, because the agent would inherit SIG_IGN.
+            # Ctrl+C in the terminal reaches the agent directly, so this process ignores
+            # the signals. A handler that does nothing, because the agent would inherit
+            # SIG_IGN.
             signal.signal(wanted, lambda *_: None)
         try:
-            own = {WRAP_ADDRESSES: " ".join(start.urls.values()), **except_from_proxy(start.environ)}
+            own = {
+                WRAP_ADDRESSES: " ".join(start.urls.values()),
+                **except_from_proxy(start.environ),
+            }
             environment = {**os.environ, **launch.environment, **own}
-            process = open_terminal_process(ProcessLaunch(CommandAuthor.USER, launch.command, environment=environment))
+            process = open_terminal_process(
+                ProcessLaunch(CommandAuthor.USER, launch.command, environment=environment)
+            )
         except FileNotFoundError:  # The file exists, but is a script whose interpreter is missing.
-            raise NotFound(f"{agent.program} cannot be started. Install the program again.") from None
+            raise NotFound(
+                f"{agent.program} cannot be started. Install the program again."
+            ) from None
         for wanted in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
             signal.signal(wanted, lambda number, _: os.kill(process.pid, number))
         code = process.wait()
@@ -81,7 +100,9 @@ def run_agent(agent: KnownAgent, start: AgentStart) -> int:
 
 
 def format_run_summary(figures: Sequence[dict[str, Any]], unrecorded: str = "") -> str:
-    """Return what is known of a run's cost and savings. `unrecorded`: why requests were not recorded."""
+    """Return what is known of a run's cost and savings. `unrecorded`: why requests were
+    not recorded.
+    """
     if unrecorded:
         left = f"Helix Desktop: requests were not recorded, and went on as they came. {unrecorded}"
         return f"{format_run_summary(figures)}\n{left}" if figures else left
@@ -90,9 +111,13 @@ def format_run_summary(figures: Sequence[dict[str, Any]], unrecorded: str = "") 
     sent, without = (sum(int(one[name]) for one in figures) for name in ("sent", "without"))
     recalls = format_things(sum(int(one["recalls"]) for one in figures), "recall", "recalls")
     if without <= sent:
-        requests = format_things(sum(int(one["requests"]) for one in figures), "request was", "requests were")
+        requests = format_things(
+            sum(int(one["requests"]) for one in figures), "request was", "requests were"
+        )
         return f"Helix Desktop: {requests} recorded, and no tokens were saved."
-    paid, paid_without = (sum(float(one[name]) for one in figures) for name in ("paid", "paid_without"))
+    paid, paid_without = (
+        sum(float(one[name]) for one in figures) for name in ("paid", "paid_without")
+    )
     is_priced = all(float(one["paid"]) for one in figures) and paid < paid_without
     money = f", ${paid:.2f} instead of ${paid_without:.2f}" if is_priced else ""
     return f"Helix Desktop: {sent:,} tokens sent instead of {without:,} ({1 - sent / without:.0%} saved){money}; {recalls}."

@@ -1,4 +1,5 @@
-"""The desktop window. It listens to the journal and calls session commands; the layers below must not import it.
+"""The desktop window. It listens to the journal and calls session commands; the layers
+below must not import it.
 
 Importing it makes PySide6 load faster, so `window_start.py` imports it before PySide6.
 """
@@ -36,7 +37,9 @@ def _find_late_module(name: str, loader: Any) -> ModuleSpec:
 
 
 def _create_enum(cls: Any, class_name: str, names: Any, **options: Any) -> Any:
-    """Declares an enum of PySide6, which gives a list of pairs, without checks: in half the time."""
+    """Declares an enum of PySide6, which gives a list of pairs, without checks: in half
+    the time.
+    """
     module = options["module"] or sys._getframe(2).f_globals.get("__name__")  # noqa: SLF001
     has_pairs = isinstance(names, list) and not isinstance([*names, ()][0], str)
     if options["module"] or options["type"] or not has_pairs:
@@ -47,7 +50,9 @@ def _create_enum(cls: Any, class_name: str, names: Any, **options: Any) -> Any:
     return created
 
 
-if sys.version_info < (3, 14) and _create_checked_enum and _declare_without_checks:  # Later ones were not tried.
+if (
+    sys.version_info < (3, 14) and _create_checked_enum and _declare_without_checks
+):  # Later ones were not tried.
     setattr(enum.EnumType, "_create_", _create_enum)  # noqa: B010
 vars(importlib.machinery)["ModuleSpec"] = _find_late_module
 import PySide6.QtCore  # noqa: E402 -- The first one names the library that is missing.
@@ -55,6 +60,7 @@ import PySide6.QtCore  # noqa: E402 -- The first one names the library that is m
 vars(importlib.machinery)["ModuleSpec"] = ModuleSpec
 import PySide6.QtWidgets  # noqa: E402, F401
 
-# PySide6 replaces Python's import function with one that reads each module's source, to look for Qt's names.
-# Our modules need no such check, so Python's own function is restored. This saves 10 MB, and 80 ms at the start.
+# PySide6 replaces Python's import function with one that reads each module's source, to
+# look for Qt's names. Our modules need no such check, so Python's own function is
+# restored. This saves 10 MB, and 80 ms at the start.
 builtins.__import__ = getattr(builtins, "__orig_import__", builtins.__import__)

@@ -10,7 +10,9 @@ PROGRAM_AUTHOR = "Helix"
 
 
 def author_of_answer(started: ConversationStarted | None, answer: Fact | None) -> str:
-    """Returns the connected agent, the imported program, or this one. `answer` is None until it is written."""
+    """Returns the connected agent, the imported program, or this one. `answer` is None
+    until it is written.
+    """
     if started is not None and started.agent:
         return started.agent
     imported = answer is not None and getattr(answer, "request", None) is None
@@ -20,14 +22,18 @@ def author_of_answer(started: ConversationStarted | None, answer: Fact | None) -
 
 
 def agent_of_conversation(recorded: Sequence[Recorded]) -> str:
-    """Returns the connected agent, or the program that recorded the conversation; empty if it is our own."""
+    """Returns the connected agent, or the program that recorded the conversation; empty
+    if it is our own.
+    """
     started = recorded[0].fact if recorded else None
     if not isinstance(started, ConversationStarted):
         return ""
     return started.agent or NAMES.get(started.origin.kind, "")
 
 
-def name_over_answer(started: ConversationStarted | None, answer: Fact | None, chosen_model: str) -> str:
+def name_over_answer(
+    started: ConversationStarted | None, answer: Fact | None, chosen_model: str
+) -> str:
     """Returns the name above an answer: its author, or the model for an answer of this program. If
     the provider appends a date to `chosen_model`, the name stays, so that it does not change at the
     end.

@@ -17,18 +17,27 @@ from helix_desktop.gui.rows_and_columns import build_column
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Workbench
 
-LARGEST_WIDTH_PIXELS, THUMBNAIL_WIDTH_PIXELS = 16_000, 96  # The maximum widths of a picture and of a thumbnail.
+LARGEST_WIDTH_PIXELS, THUMBNAIL_WIDTH_PIXELS = (
+    16_000,
+    96,
+)  # The maximum widths of a picture and of a thumbnail.
 
 
 class PictureDialog(TransientDialog):
-    """A dialog as large as the picture or the screen, with scroll bars if necessary. Escape closes it."""
+    """A dialog as large as the picture or the screen, with scroll bars if necessary.
+    Escape closes it.
+    """
 
     def __init__(self, image: QImage, name: str, parent: QWidget) -> None:
         super().__init__(name, parent)
-        self.picture = QLabel(self, pixmap=QPixmap.fromImage(image), alignment=Qt.AlignmentFlag.AlignCenter)
+        self.picture = QLabel(
+            self, pixmap=QPixmap.fromImage(image), alignment=Qt.AlignmentFlag.AlignCenter
+        )
         self.picture.setAccessibleName(tr("Image, {w} × {h}", w=image.width(), h=image.height()))
         area = build_scroll_area(self.picture, self)
-        area.setFocusPolicy(Qt.FocusPolicy.StrongFocus)  # This lets the arrow keys scroll the picture.
+        area.setFocusPolicy(
+            Qt.FocusPolicy.StrongFocus
+        )  # This lets the arrow keys scroll the picture.
         area.setAccessibleName(name)
         build_column(area, owner=self, margins=0)
         self.resize(image.width() + 24, image.height() + 24)
@@ -40,19 +49,28 @@ def open_picture_dialog(window: MainWindow, stored: Stored, name: str) -> None:
         window.run_for_window(work, then=lambda image: PictureDialog(image, name, window).open())
 
 
-def show_thumbnail_or_token_count(window: MainWindow, chips: AttachmentChips, attachment: Attachment) -> None:
+def show_thumbnail_or_token_count(
+    window: MainWindow, chips: AttachmentChips, attachment: Attachment
+) -> None:
     if (bench := window.current_workbench) is None:
         return
-    run = partial(window.background_runner.run_in_background, owner=chips, failed=lambda _error: None)
+    run = partial(
+        window.background_runner.run_in_background, owner=chips, failed=lambda _error: None
+    )
     if attachment.stored.media_type.startswith("image/"):
         work = _read_stored_image(bench, attachment.stored, THUMBNAIL_WIDTH_PIXELS)
         run(work, then=lambda image: chips.show_thumbnail(attachment, QPixmap.fromImage(image)))
     else:
-        run(bench.count_sent_tokens(attachment), then=partial(chips.show_attachment_tokens, attachment))
+        run(
+            bench.count_sent_tokens(attachment),
+            then=partial(chips.show_attachment_tokens, attachment),
+        )
 
 
 async def _read_stored_image(bench: Workbench, stored: Stored, widest: int) -> QImage:
     content = await bench.workspace.cache.read_range(stored.digest, 0, stored.size)
     if (image := await asyncio.to_thread(read_picture, content, widest)) is None:
-        raise HelixError(tr("This image cannot be shown: it is damaged, too large, or in an unknown format."))
+        raise HelixError(
+            tr("This image cannot be shown: it is damaged, too large, or in an unknown format.")
+        )
     return image

@@ -25,7 +25,9 @@ def carry_out_intent(window: MainWindow, want: chat_actions.ChatIntent) -> None:
         case chat_actions.OpenEntry(digest):
             window.go_to_place(WindowPlace("entry", workspace, digest=digest))
         case chat_actions.OpenFold(fold):
-            window.go_to_place(WindowPlace("fold", workspace, session.id if session else "", fold=fold))
+            window.go_to_place(
+                WindowPlace("fold", workspace, session.id if session else "", fold=fold)
+            )
         case chat_actions.OpenChanges(seq, path):
             window.switch_to_page("changes")
             window.pages.changes.show_turn_of_fact(seq, path)
@@ -60,9 +62,15 @@ def _open_subagent_of_call(window: MainWindow, call: str) -> None:
     session, bench = window.current_session, window.current_workbench
     if session is None or bench is None:
         return
-    begun = [row for row in window.workspace_conversation_rows() if (row.parent, row.parent_call) == (session.id, call)]
+    begun = [
+        row
+        for row in window.workspace_conversation_rows()
+        if (row.parent, row.parent_call) == (session.id, call)
+    ]
     if begun:
-        window.go_to_place(WindowPlace("conversation", bench.id, max(begun, key=lambda row: row.updated).id))
+        window.go_to_place(
+            WindowPlace("conversation", bench.id, max(begun, key=lambda row: row.updated).id)
+        )
     else:
         window.notices.show_notice(tr("The sub-agent hasn't started yet."))
 
@@ -92,7 +100,9 @@ def _act_on_message(window: MainWindow, session: Session, act: MessageAct, seq: 
             if isinstance(fact, UserSaid):
                 window.chat.composer.edit_earlier_message(seq, fact.parts)
         case MessageAct.REGENERATE:
-            window.run_for_window(session.ask_again(seq), then=lambda _done: window.jump_to_end_of(session))
+            window.run_for_window(
+                session.ask_again(seq), then=lambda _done: window.jump_to_end_of(session)
+            )
         case MessageAct.CHOOSE:
             window.run_for_window(session.switch_to_answer(seq))
         case MessageAct.SHOW_REQUEST:
@@ -106,7 +116,9 @@ def _act_on_message(window: MainWindow, session: Session, act: MessageAct, seq: 
 
 
 def _ask_and_rewind(window: MainWindow, session: Session, seq: int) -> None:
-    """Rewinds the conversation that the question was about, even if another one is shown by then."""
+    """Rewinds the conversation that the question was about, even if another one is
+    shown by then.
+    """
     if (bench := window.current_workbench) is None:
         return
     changes, run = bench.file_changes_of(session.id), window.run_for_window
@@ -129,11 +141,18 @@ def _ask_and_rewind(window: MainWindow, session: Session, seq: int) -> None:
         window.notices.show_notice(said, act=lambda: run(return_to(*done)))
 
     def ask_to_rewind(files: Sequence[FileChange], named: str) -> None:
-        text = tr("Rewind to this point? Later messages stay in the journal, and you can return to them.")
+        text = tr(
+            "Rewind to this point? Later messages stay in the journal, and you can return to them."
+        )
         ways = [(tr("Rewind"), lambda: run(rewind_session(()), then=show_rewound))]
         if named:
             text = f"{text}\n\n{named}"
-            ways.append((tr("Rewind and undo these changes"), lambda: run(rewind_session(files), then=show_rewound)))
+            ways.append(
+                (
+                    tr("Rewind and undo these changes"),
+                    lambda: run(rewind_session(files), then=show_rewound),
+                )
+            )
         elif changes.checkpoint_progress.state == "off":
             text = f"{text}\n\n{tr('Checkpoints are turned off, so files stay as they are.')}"
         ask_to_choose_one(window, tr("Rewind"), text, "", ways)

@@ -2,11 +2,12 @@
 
 Everything that is drawn takes its colours from here, by token.
 
-Every text token has a contrast of 4.5:1 on every surface it is used on (tests/gui/test_colours.py
-checks this), so some differ a little from the design: `muted`, `faint`, `accent`, `handover` and, in
-the dark table, `danger` and `on_accent`. `line` divides surfaces; `edge` is the border of buttons
-and fields, with 3:1 on all of them. A kind of context has two colours: one for meters, dots and
-marks, and a darker or lighter one for text (`*_text`).
+Every text token has a contrast of 4.5:1 on every surface it is used on
+(tests/gui/test_colours.py checks this), so some differ a little from the design:
+`muted`, `faint`, `accent`, `handover` and, in the dark table, `danger` and `on_accent`.
+`line` divides surfaces; `edge` is the border of buttons and fields, with 3:1 on all of
+them. A kind of context has two colours: one for meters, dots and marks, and a darker or
+lighter one for text (`*_text`).
 """
 
 from collections.abc import Mapping
@@ -37,7 +38,9 @@ def colour_token_of_kind(kind: "ContextKind") -> str:
 
 def _relative_luminance(colour: str) -> float:
     channels = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
-    red, green, blue = (c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in channels)
+    red, green, blue = (
+        c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in channels
+    )
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 

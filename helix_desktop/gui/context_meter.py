@@ -17,7 +17,9 @@ MeterParts = Sequence[tuple[ContextKind, int]]
 
 
 class ContextMeter(QWidget):
-    """A bar with a part for each kind, in the order of `ContextKind`, on the background of the free window."""
+    """A bar with a part for each kind, in the order of `ContextKind`, on the background
+    of the free window.
+    """
 
     def __init__(self, theme: Theme, *, height: int = 5, parent: QWidget | None = None) -> None:
         super().__init__(parent, accessibleName=tr("Context"))
@@ -29,7 +31,9 @@ class ContextMeter(QWidget):
         theme.changed.connect(self.updateGeometry)
         theme.changed.connect(self.update)
 
-    def show_meter_parts(self, parts: MeterParts, window: int, *, is_estimate: bool = False) -> None:
+    def show_meter_parts(
+        self, parts: MeterParts, window: int, *, is_estimate: bool = False
+    ) -> None:
         """Shows the parts. `window` is the model's context window in tokens."""
         self._parts, self._window = tuple(parts), window
         told = describe_meter(parts, window, is_estimate=is_estimate)
@@ -45,11 +49,19 @@ class ContextMeter(QWidget):
         height = self._theme.zoomed_pixels(self._height)
         bar = QRectF(0, (self.height() - height) / 2, self.width(), height)
         right_to_left = self.layoutDirection() == Qt.LayoutDirection.RightToLeft
-        paint_meter_bar(painter, bar, self._parts, self._window, self._theme, right_to_left=right_to_left)
+        paint_meter_bar(
+            painter, bar, self._parts, self._window, self._theme, right_to_left=right_to_left
+        )
 
 
 def paint_meter_bar(
-    painter: QPainter, bar: QRectF, parts: MeterParts, window: int, theme: Theme, *, right_to_left: bool = False
+    painter: QPainter,
+    bar: QRectF,
+    parts: MeterParts,
+    window: int,
+    theme: Theme,
+    *,
+    right_to_left: bool = False,
 ) -> None:
     """Draws the bar with round ends, and one pixel between two kinds."""
     radius = bar.height() / 2
@@ -61,12 +73,18 @@ def paint_meter_bar(
     painter.setClipPath(outline)
     for kind, start, width in meter_segments(parts, window, bar.width()):
         left = bar.right() - start - width if right_to_left else bar.left() + start
-        painter.fillRect(QRectF(left, bar.top(), width, bar.height()), theme.fill_colour_of_kind(kind))
+        painter.fillRect(
+            QRectF(left, bar.top(), width, bar.height()), theme.fill_colour_of_kind(kind)
+        )
     painter.restore()
 
 
-def meter_segments(parts: MeterParts, window: int, width: float) -> list[tuple[ContextKind, float, float]]:
-    """Returns kind, start and width of each part that is not empty. Together, they are no wider than the bar."""
+def meter_segments(
+    parts: MeterParts, window: int, width: float
+) -> list[tuple[ContextKind, float, float]]:
+    """Returns kind, start and width of each part that is not empty. Together, they are
+    no wider than the bar.
+    """
     scale = width / max(window, sum(tokens for _, tokens in parts), 1)
     placed: list[tuple[ContextKind, float, float]] = []
     start = 0.0
@@ -83,7 +101,9 @@ def filled_window_percent(parts: MeterParts, window: int) -> int:
 
 
 def describe_window_fill(parts: MeterParts, window: int) -> str:
-    """Describes how full the window is: a percentage, or words if it is too full. Empty if that is unknown."""
+    """Describes how full the window is: a percentage, or words if it is too full. Empty
+    if that is unknown.
+    """
     if not window:
         return ""
     if sum(tokens for _, tokens in parts) > window:
@@ -92,7 +112,9 @@ def describe_window_fill(parts: MeterParts, window: int) -> str:
 
 
 def describe_meter(parts: MeterParts, window: int, *, is_estimate: bool = False) -> str:
-    """Describes the meter for a tooltip and screen readers. `is_estimate`: no figures were reported yet."""
+    """Describes the meter for a tooltip and screen readers. `is_estimate`: no figures
+    were reported yet.
+    """
     used = sum(tokens for _, tokens in parts)
     head = tr(
         "{used} of {window} tokens, {share}",
@@ -102,7 +124,14 @@ def describe_meter(parts: MeterParts, window: int, *, is_estimate: bool = False)
     )
     head = f"≈ {head}" if is_estimate else head
     return "\n".join(
-        [head, *(f"{context_kind_name(kind)}: {format_token_count(tokens)}" for kind, tokens in parts if tokens)]
+        [
+            head,
+            *(
+                f"{context_kind_name(kind)}: {format_token_count(tokens)}"
+                for kind, tokens in parts
+                if tokens
+            ),
+        ]
     )
 
 

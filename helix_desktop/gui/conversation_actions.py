@@ -18,9 +18,19 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui import question_dialogs
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.common.figure_formats import format_byte_size
-from helix_desktop.gui.copy_bring_back import CopyBringBack, explain_copies_left, find_files_left_in_copies
+from helix_desktop.gui.copy_bring_back import (
+    CopyBringBack,
+    explain_copies_left,
+    find_files_left_in_copies,
+)
 from helix_desktop.gui.frame.notices import Notices
-from helix_desktop.gui.question_dialogs import ask_new_file, ask_text, ask_to_choose_one, ask_to_confirm, show_text_box
+from helix_desktop.gui.question_dialogs import (
+    ask_new_file,
+    ask_text,
+    ask_to_choose_one,
+    ask_to_confirm,
+    show_text_box,
+)
 from helix_desktop.gui.sentence_translation import join_sentences, translate_sentences
 from helix_desktop.gui.text_file_saving import file_name_from_title, save_text_file
 from helix_desktop.gui.translation import format_count, tr
@@ -34,7 +44,9 @@ SUFFIX_BY_EXPORT_FORM = {"markdown": ".md", "json": ".json", "openai": ".jsonl"}
 
 @dataclass(eq=False)
 class ConversationActions:
-    """`changed`: the list has changed. `gone`: a conversation was deleted. `opened`: a session is to be shown."""
+    """`changed`: the list has changed. `gone`: a conversation was deleted. `opened`: a
+    session is to be shown.
+    """
 
     window: QWidget
     doing: BackgroundRunner
@@ -43,7 +55,9 @@ class ConversationActions:
     gone: Callable[..., object]
     opened: Callable[[Workbench, Session], object]
 
-    def run_conversation_action(self, action: str, bench: Workbench, row: ConversationListRow) -> None:
+    def run_conversation_action(
+        self, action: str, bench: Workbench, row: ConversationListRow
+    ) -> None:
         acts: dict[str, Callable[[Workbench, ConversationListRow], None]] = {
             "rename": self.ask_and_save_new_title,
             "pin": self.toggle_conversation_pinned,
@@ -54,8 +68,14 @@ class ConversationActions:
             "fork": self.fork_and_open,
             "fork-copy": partial(self.fork_and_open, in_copy=True),
             "bring-back": self.ask_how_to_bring_back,
-            **{f"export-{form}": partial(self.ask_where_to_and_export, form=form) for form in SUFFIX_BY_EXPORT_FORM},
-            **{f"continue-{agent}": partial(self.offer_to_continue, agent=agent) for agent in AGENTS_TO_CONTINUE_IN},
+            **{
+                f"export-{form}": partial(self.ask_where_to_and_export, form=form)
+                for form in SUFFIX_BY_EXPORT_FORM
+            },
+            **{
+                f"continue-{agent}": partial(self.offer_to_continue, agent=agent)
+                for agent in AGENTS_TO_CONTINUE_IN
+            },
         }
         acts[action](bench, row)
 
@@ -66,29 +86,46 @@ class ConversationActions:
         ask_text(self.window, tr("Rename conversation"), tr("Title"), row.title, save_new_title)
 
     def toggle_conversation_pinned(self, bench: Workbench, row: ConversationListRow) -> None:
-        self._open_session_and_change(bench, row, lambda session: session.set_pinned(pinned=not row.pinned))
+        self._open_session_and_change(
+            bench, row, lambda session: session.set_pinned(pinned=not row.pinned)
+        )
 
     def toggle_conversation_archived(self, bench: Workbench, row: ConversationListRow) -> None:
         def undo_archiving() -> None:
-            self._open_session_and_change(bench, row, lambda session: session.set_archived(archived=row.archived))
+            self._open_session_and_change(
+                bench, row, lambda session: session.set_archived(archived=row.archived)
+            )
 
         def notice_archived() -> None:
-            words = tr("“{title}” was unarchived.") if row.archived else tr("“{title}” was archived.")
-            self.notices.show_notice(words.format(title=row.title or tr("New conversation")), act=undo_archiving)
+            words = (
+                tr("“{title}” was unarchived.") if row.archived else tr("“{title}” was archived.")
+            )
+            self.notices.show_notice(
+                words.format(title=row.title or tr("New conversation")), act=undo_archiving
+            )
 
         self._open_session_and_change(
-            bench, row, lambda session: session.set_archived(archived=not row.archived), notice_archived
+            bench,
+            row,
+            lambda session: session.set_archived(archived=not row.archived),
+            notice_archived,
         )
 
     def trash_conversation(self, bench: Workbench, row: ConversationListRow) -> None:
         def notice_trashed() -> None:
-            words = tr("“{title}” was moved to the trash.", title=row.title or tr("New conversation"))
+            words = tr(
+                "“{title}” was moved to the trash.", title=row.title or tr("New conversation")
+            )
             self.notices.show_notice(words, act=lambda: self.restore_conversation(bench, row))
 
-        self._open_session_and_change(bench, row, lambda session: session.set_trashed(), notice_trashed)
+        self._open_session_and_change(
+            bench, row, lambda session: session.set_trashed(), notice_trashed
+        )
 
     def restore_conversation(self, bench: Workbench, row: ConversationListRow) -> None:
-        self._open_session_and_change(bench, row, lambda session: session.set_trashed(trashed=False))
+        self._open_session_and_change(
+            bench, row, lambda session: session.set_trashed(trashed=False)
+        )
 
     def _open_session_and_change(
         self,
@@ -121,15 +158,26 @@ class ConversationActions:
         self._ask_to_delete_for_good(bench, tr("Delete permanently"), text, [row], (row.id,))
 
     def _ask_to_delete_for_good(
-        self, bench: Workbench, title: str, text: str, rows: Sequence[ConversationListRow], ids: Sequence[str] = ()
+        self,
+        bench: Workbench,
+        title: str,
+        text: str,
+        rows: Sequence[ConversationListRow],
+        ids: Sequence[str] = (),
     ) -> None:
-        """Asks also what becomes of the copies of the repository in which these conversations work."""
+        """Asks also what becomes of the copies of the repository in which these
+        conversations work.
+        """
 
         def notice_deleted(gone: EmptyTrashResult) -> None:
             self.gone(*gone.conversations)
             self.changed()
-            words = format_count(len(gone.conversations), "{n} conversation deleted", "{n} conversations deleted")
-            self.notices.show_notice(tr("{what}, {size} freed.", what=words, size=format_byte_size(gone.bytes)))
+            words = format_count(
+                len(gone.conversations), "{n} conversation deleted", "{n} conversations deleted"
+            )
+            self.notices.show_notice(
+                tr("{what}, {size} freed.", what=words, size=format_byte_size(gone.bytes))
+            )
 
         def delete_with_copies(copies: Sequence[FolderCopy] = ()) -> None:
             async def discard_copies_and_delete() -> EmptyTrashResult:
@@ -141,47 +189,77 @@ class ConversationActions:
 
         def ask_about_copies(found: Sequence[tuple[FolderCopy, Sequence[str]]]) -> None:
             if not found:
-                ask_to_confirm(self.window, title, text, tr("Delete permanently"), delete_with_copies)
+                ask_to_confirm(
+                    self.window, title, text, tr("Delete permanently"), delete_with_copies
+                )
                 return
-            ways: list[tuple[str, Callable[[], object]]] = [(tr("Keep the copy"), delete_with_copies)]
-            ways += [(tr("Discard the copy"), partial(delete_with_copies, [one for one, _ in found]))]
+            ways: list[tuple[str, Callable[[], object]]] = [
+                (tr("Keep the copy"), delete_with_copies)
+            ]
+            ways += [
+                (tr("Discard the copy"), partial(delete_with_copies, [one for one, _ in found]))
+            ]
             if len(rows) == 1:
-                ways.insert(0, (tr("Bring back…"), partial(self.ask_how_to_bring_back, bench, rows[0])))
+                ways.insert(
+                    0, (tr("Bring back…"), partial(self.ask_how_to_bring_back, bench, rows[0]))
+                )
             names = [name for _, files in found for name in files]
-            ask_to_choose_one(self.window, title, f"{text}\n\n{explain_copies_left(len(found), names)}", "", ways)
+            ask_to_choose_one(
+                self.window, title, f"{text}\n\n{explain_copies_left(len(found), names)}", "", ways
+            )
 
         copied = [row for row in rows if row.copy]
         if copied:
-            self.doing.run_in_background(find_files_left_in_copies(bench, copied), then=ask_about_copies)
+            self.doing.run_in_background(
+                find_files_left_in_copies(bench, copied), then=ask_about_copies
+            )
         else:
             ask_about_copies(())
 
     def offer_to_forget_keys(self, bench: Workbench, new_facts: Sequence[Recorded]) -> None:
-        """Offers once to forget texts that look like keys in what was recorded since the last offer."""
+        """Offers once to forget texts that look like keys in what was recorded since
+        the last offer.
+        """
         from helix_desktop.histories.leaked_keys import find_keys_in_facts, mask_key
 
         async def find_new_keys() -> Sequence[str]:
             results = [one.fact for one in new_facts if isinstance(one.fact, ToolReturned)]
-            contents = await bench.workspace.cache.read_contents([one.output.digest for one in results if not one.head])
+            contents = await bench.workspace.cache.read_contents(
+                [one.output.digest for one in results if not one.head]
+            )
             return await asyncio.to_thread(find_keys_in_facts, new_facts, contents.values())
 
         async def forget_keys(keys: Sequence[str]) -> None:
             for key in keys:
                 await bench.forget_content(text=key)
-            self.notices.show_notice(format_count(len(keys), "{n} key was removed.", "{n} keys were removed."))
+            self.notices.show_notice(
+                format_count(len(keys), "{n} key was removed.", "{n} keys were removed.")
+            )
 
         def offer(keys: Sequence[str]) -> None:
             masked, run = [mask_key(key) for key in keys], self.doing.run_in_background
-            words = tr("This conversation contains text that looks like keys: {keys}", keys=", ".join(masked))
+            words = tr(
+                "This conversation contains text that looks like keys: {keys}",
+                keys=", ".join(masked),
+            )
             button = format_count(len(keys), "Forget the key…", "Forget the {n} keys…")
-            ask = partial(question_dialogs.ask_to_forget_keys, self.window, masked, lambda: run(forget_keys(keys)))
+            ask = partial(
+                question_dialogs.ask_to_forget_keys,
+                self.window,
+                masked,
+                lambda: run(forget_keys(keys)),
+            )
             if keys:
                 self.notices.show_notice(words, button=button, act=ask, shown_ms=OFFER_MS)
 
         self.doing.run_in_background(find_new_keys(), then=offer)
 
-    def fork_and_open(self, bench: Workbench, row: ConversationListRow, seq: int = 0, *, in_copy: bool = False) -> None:
-        """Forks at the end or at the fact `seq`, and opens the fork. `in_copy`: in a copy of the folders."""
+    def fork_and_open(
+        self, bench: Workbench, row: ConversationListRow, seq: int = 0, *, in_copy: bool = False
+    ) -> None:
+        """Forks at the end or at the fact `seq`, and opens the fork. `in_copy`: in a
+        copy of the folders.
+        """
 
         def open_new_fork(session: Session) -> None:
             self.changed()
@@ -196,7 +274,9 @@ class ConversationActions:
         if row.copy:
             self._copy_bring_back(bench, row).ask_for_way()
         else:
-            self.notices.show_notice(tr("This conversation does not have its own copy of the repository."))
+            self.notices.show_notice(
+                tr("This conversation does not have its own copy of the repository.")
+            )
 
     def _copy_bring_back(self, bench: Workbench, row: ConversationListRow) -> CopyBringBack:
         def notice_brought_back(said: Sequence[str]) -> None:
@@ -205,7 +285,9 @@ class ConversationActions:
 
         return CopyBringBack(self.window, self.doing, bench, row, notice_brought_back)
 
-    def ask_where_to_and_export(self, bench: Workbench, row: ConversationListRow, form: str) -> None:
+    def ask_where_to_and_export(
+        self, bench: Workbench, row: ConversationListRow, form: str
+    ) -> None:
         """Asks where to save, and writes the file in a thread."""
 
         def export_to_chosen_file(file: Path) -> None:
@@ -218,10 +300,17 @@ class ConversationActions:
                 saved = tr("Saved as {file}.", file=file.name)
                 self.notices.show_notice(f"{saved}\n{missing}" if gone else saved)
 
-            self.doing.run_in_background(self._export_and_count_missing(bench, row, form, file), then=notice_exported)
+            self.doing.run_in_background(
+                self._export_and_count_missing(bench, row, form, file), then=notice_exported
+            )
 
         name = file_name_from_title(row.title, "conversation") + SUFFIX_BY_EXPORT_FORM[form]
-        ask_new_file(self.window, tr("Export conversation"), str(bench.main_folder / name), export_to_chosen_file)
+        ask_new_file(
+            self.window,
+            tr("Export conversation"),
+            str(bench.main_folder / name),
+            export_to_chosen_file,
+        )
 
     def offer_to_continue(self, bench: Workbench, row: ConversationListRow, agent: str) -> None:
         """Offers the whole conversation, its state before the last compaction, or a folded one."""
@@ -229,12 +318,16 @@ class ConversationActions:
         title = tr("Continue in {agent}", agent=name)
 
         def save_session(compaction: int, *, is_folded: bool = False) -> None:
-            writing = self._write_session_for_agent(bench, row, agent, compaction, is_folded=is_folded)
+            writing = self._write_session_for_agent(
+                bench, row, agent, compaction, is_folded=is_folded
+            )
             self.doing.run_in_background(writing, then=partial(show_saved_session, compaction))
 
         def show_saved_session(compaction: int, saved: tuple[Sequence[str], str] | None) -> None:
             if saved is not None:
-                show_text_box(self.window, tr("The session was saved"), "\n\n".join(saved[0]), saved[1])
+                show_text_box(
+                    self.window, tr("The session was saved"), "\n\n".join(saved[0]), saved[1]
+                )
                 return
             text = tr("This conversation is too long for {agent}. Its older parts can be folded in a copy of the conversation. Your provider may charge for this. This workspace's MCP server is then added to the agent's settings, so that the agent can read the originals.", agent=name)  # fmt: skip
             ways = [(tr("Fold older parts"), partial(save_session, compaction, is_folded=True))]
@@ -253,13 +346,24 @@ class ConversationActions:
         self.doing.run_in_background(_count_compactions(bench, row), then=offer_ways)
 
     async def _write_session_for_agent(
-        self, bench: Workbench, row: ConversationListRow, agent: str, compaction: int, *, is_folded: bool
+        self,
+        bench: Workbench,
+        row: ConversationListRow,
+        agent: str,
+        compaction: int,
+        *,
+        is_folded: bool,
     ) -> tuple[Sequence[str], str] | None:
-        """Returns notes on the saved session and the command to continue it, or None if it is too long."""
+        """Returns notes on the saved session and the command to continue it, or None if
+        it is too long.
+        """
         from helix_desktop.histories import conversation_restoring as restoring
         from helix_desktop.histories.history_finding import HistoryPlaces
 
-        folder, places = next(iter(bench.allowed_folders), Path.home()), HistoryPlaces.of_this_user()
+        folder, places = (
+            next(iter(bench.allowed_folders), Path.home()),
+            HistoryPlaces.of_this_user(),
+        )
         asked = restoring.RestoreRequest(row.id, agent, str(folder), compaction, is_folded)
         restored = await bench.relay.prepare_session_for_agent(asked, may_fold=is_folded)
         if not (is_folded or restored.fits):
@@ -271,11 +375,15 @@ class ConversationActions:
             lines += restoring.describe_restored_session(restored, path)
             # No line changes the folder in all terminals of Windows.
             change = "" if sys.platform == "win32" else f"cd {shlex.quote(restored.folder)} && "
-            return list(map(translate_sentences, lines)), f"{change}{restoring.command_to_resume(restored)}"
+            return list(
+                map(translate_sentences, lines)
+            ), f"{change}{restoring.command_to_resume(restored)}"
 
         return await asyncio.to_thread(write_session)
 
-    async def _export_and_count_missing(self, bench: Workbench, row: ConversationListRow, form: str, file: Path) -> int:
+    async def _export_and_count_missing(
+        self, bench: Workbench, row: ConversationListRow, form: str, file: Path
+    ) -> int:
         """Writes the file, and returns how many outputs could not be read."""
         from helix_desktop.gui import markdown_and_json_export
         from helix_desktop.histories import openai_chat_export
@@ -292,8 +400,12 @@ class ConversationActions:
         lines = openai_chat_export.export_openai_lines(facts, contents.get)
         makers: dict[str, Callable[[], str]] = {
             "json": lambda: markdown_and_json_export.export_conversation_json(row.title, facts),
-            "markdown": lambda: markdown_and_json_export.export_conversation_markdown(row.title, facts, texts.get),
-            "openai": lambda: "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines),
+            "markdown": lambda: markdown_and_json_export.export_conversation_markdown(
+                row.title, facts, texts.get
+            ),
+            "openai": lambda: "".join(
+                f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines
+            ),
         }
         await save_text_file(file, makers[form])
         return len(set(named) - set(texts))

@@ -32,19 +32,27 @@ class CopyBringBack:
         self._run_with_copy(self._find_files_to_name, self._show_ways)
 
     def _run_with_copy(
-        self, work: Callable[[FolderCopy], Awaitable[Sequence[Any]]], then: Callable[[Sequence[Any]], object]
+        self,
+        work: Callable[[FolderCopy], Awaitable[Sequence[Any]]],
+        then: Callable[[Sequence[Any]], object],
     ) -> None:
-        """Works with the copy, which may be another conversation's if this is a fork or a sub-agent's."""
+        """Works with the copy, which may be another conversation's if this is a fork or
+        a sub-agent's.
+        """
 
         async def find_copy_and_work() -> Sequence[Any]:
             session = await self.bench.open_session(self.row.id)
-            copy = await asyncio.to_thread(self.bench.copies.find_copy, session.conversation.state.own_copy)
+            copy = await asyncio.to_thread(
+                self.bench.copies.find_copy, session.conversation.state.own_copy
+            )
             return await work(copy) if copy is not None else ()
 
         self.doing.run_in_background(find_copy_and_work(), then=then)
 
     async def _find_files_to_name(self, copy: FolderCopy) -> Sequence[Sequence[str]]:
-        """Finds the files that were not brought back, and those that other copies have changed as well."""
+        """Finds the files that were not brought back, and those that other copies have
+        changed as well.
+        """
         found = (await self.bench.copies.read_status_of_copies()).get(copy.id)
         left = await self.bench.copies.list_files_not_brought_back(copy)
         return left, [*found.overlaps] if found is not None else ()
@@ -60,17 +68,29 @@ class CopyBringBack:
         ask_to_choose_one(self.window, title, explain_bring_back_ways(*files), "", ways)
 
     def _bring_back_and_tell(self, way: str, conflicts: str = "leave") -> None:
-        self._run_with_copy(lambda copy: self.bench.copies.bring_back(copy, way, self.row.title, conflicts), self.done)
+        self._run_with_copy(
+            lambda copy: self.bench.copies.bring_back(copy, way, self.row.title, conflicts),
+            self.done,
+        )
 
     def _apply_or_ask(self) -> None:
         def ask_which_version(conflicts: Sequence[str]) -> None:
             if not conflicts:
                 self._bring_back_and_tell("apply")
                 return
-            ways = {"yours": tr("Keep mine"), "copy": tr("Use the copy's"), "markers": tr("Add conflict markers")}
-            acts = [(words, partial(self._bring_back_and_tell, "apply", way)) for way, words in ways.items()]
+            ways = {
+                "yours": tr("Keep mine"),
+                "copy": tr("Use the copy's"),
+                "markers": tr("Add conflict markers"),
+            }
+            acts = [
+                (words, partial(self._bring_back_and_tell, "apply", way))
+                for way, words in ways.items()
+            ]
             text = tr("These files were changed both in your folder and in the copy. Which version do you want? All other changes are applied as well, and you can undo this.")  # fmt: skip
-            ask_to_choose_one(self.window, tr("Conflicts"), f"{text}\n\n{name_first_files(conflicts)}", "", acts)
+            ask_to_choose_one(
+                self.window, tr("Conflicts"), f"{text}\n\n{name_first_files(conflicts)}", "", acts
+            )
 
         self._run_with_copy(self.bench.copies.find_conflicts, ask_which_version)
 
@@ -85,7 +105,9 @@ class CopyBringBack:
 
 
 def explain_bring_back_ways(left: Sequence[str], both: Sequence[str]) -> str:
-    """Explains the ways to merge a copy. `left`: its files to bring back; `both`: those that other copies have changed, too."""
+    """Explains the ways to merge a copy. `left`: its files to bring back; `both`: those
+    that other copies have changed, too.
+    """
     text = tr("“Merge” and “Rebase” move your branch. Uncommitted files in the copy are committed first, with the conversation's title as the message. “Apply as uncommitted changes” edits your files, and you can undo these edits. Files you have changed are never overwritten.")  # fmt: skip
     text += f"\n\n{tr('Not brought back yet:')}\n{name_first_files(left)}" if left else ""
     said = tr("These files were also changed in other copies:")
@@ -95,13 +117,21 @@ def explain_bring_back_ways(left: Sequence[str], both: Sequence[str]) -> str:
 async def find_files_left_in_copies(
     bench: Workbench, rows: Sequence[ConversationListRow]
 ) -> list[tuple[FolderCopy, Sequence[str]]]:
-    """Finds the copies that belong to these conversations, and their files that were not brought back."""
+    """Finds the copies that belong to these conversations, and their files that were
+    not brought back.
+    """
     copies = [await asyncio.to_thread(bench.copies.find_copy, row.id) for row in rows]
-    return [(copy, await bench.copies.list_files_not_brought_back(copy)) for copy in copies if copy is not None]
+    return [
+        (copy, await bench.copies.list_files_not_brought_back(copy))
+        for copy in copies
+        if copy is not None
+    ]
 
 
 def explain_copies_left(copies: int, files: Sequence[str]) -> str:
-    """Explains what becomes of the copies of conversations that are deleted, and what is only there."""
+    """Explains what becomes of the copies of conversations that are deleted, and what
+    is only there.
+    """
     text = format_count(
         copies,
         "A copy of the repository belongs to it. If you discard the copy, its changes are stored in the cache first. If you keep it, “helix-desktop copy list” shows it.",

@@ -29,13 +29,17 @@ _FORMS = {
         rf"workspace/(?P<workspace>{_NAME})/conversation/(?P<conversation>{_NAME})(?:/(?P<seq>\d{{1,9}}))?"
     ),
     "entry": re.compile(rf"workspace/(?P<workspace>{_NAME})/entry/(?P<digest>[0-9a-f]{{64}})"),
-    "fold": re.compile(rf"workspace/(?P<workspace>{_NAME})/fold/(?P<conversation>{_NAME})/(?P<fold>{_NAME})"),
+    "fold": re.compile(
+        rf"workspace/(?P<workspace>{_NAME})/fold/(?P<conversation>{_NAME})/(?P<fold>{_NAME})"
+    ),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class WindowPlace:
-    """The target of a link. `kind`: settings, workspace, conversation, entry or fold. `words`: a search's words."""
+    """The target of a link. `kind`: settings, workspace, conversation, entry or fold.
+    `words`: a search's words.
+    """
 
     kind: str
     workspace: str = ""
@@ -55,7 +59,9 @@ def parse_deep_link(link: str) -> WindowPlace:
         if found is not None:
             names = found.groupdict(default="")
             seq, digest = int(names.pop("seq", "") or 0), names.pop("digest", "")
-            return WindowPlace(kind, **names, seq=seq, digest=Digest.from_hex(digest) if digest else None)
+            return WindowPlace(
+                kind, **names, seq=seq, digest=Digest.from_hex(digest) if digest else None
+            )
     raise InvalidInput(
         "This link doesn't lead to anything in Helix Desktop.",
         remedy="Links can open pages and entries, but they cannot start anything.",

@@ -60,13 +60,19 @@ class DialogsAndNotifications(QObject):
         self._settings: SettingsDialog | None = None
         self.models = ModelActions(window, setup)
         self._tour: WindowTour | None = None
-        self._shown_notes: set[tuple[str, ...]] = set()  # The notes already shown about opening a workspace.
-        self._announced_files: set[tuple[str, str]] = set()  # The files that the user has been told about.
+        self._shown_notes: set[tuple[str, ...]] = (
+            set()
+        )  # The notes already shown about opening a workspace.
+        self._announced_files: set[tuple[str, str]] = (
+            set()
+        )  # The files that the user has been told about.
         self._notifier = DesktopNotifier(window.windowIcon(), spawn, self)
         self._notifier.clicked.connect(self._raise_window_and_go_to_link)
         welcome = window.welcome
         welcome.folder.clicked.connect(
-            lambda: ask_folder(window, tr("Open folder as workspace"), window.create_workspace_for_folder)
+            lambda: ask_folder(
+                window, tr("Open folder as workspace"), window.create_workspace_for_folder
+            )
         )
         welcome.folder_given.connect(window.create_workspace_for_folder)
         welcome.tour.clicked.connect(self.start_window_tour)
@@ -74,14 +80,18 @@ class DialogsAndNotifications(QObject):
         welcome.trash.clicked.connect(window.window_actions["workspace-trash"].trigger)
         welcome.bring_in.clicked.connect(self.open_import_dialog)
         welcome.recorder_box.toggled.connect(self._turn_recorder_on_or_off)
-        window.settings.subscribe_to_changes(lambda _: welcome.recorder_box.setChecked(window.settings[RECORDER]))
+        window.settings.subscribe_to_changes(
+            lambda _: welcome.recorder_box.setChecked(window.settings[RECORDER])
+        )
         window.retry_wanted.connect(setup.allow_asking_keyring_again)
         window.workbench_shown.connect(self._close_settings_dialog)
         window.workbench_shown.connect(self._find_and_announce_untrusted_files)
         window.workbench_shown.connect(self._check_folders_of_workspace)
         window.workbench_shown.connect(self._show_opening_notes_and_imported_settings)
         window.model_setup_wanted.connect(
-            lambda: self.models.choose_first_model(lambda: window.chat.composer.send_composed_message(steer=False))
+            lambda: self.models.choose_first_model(
+                lambda: window.chat.composer.send_composed_message(steer=False)
+            )
         )
         window.settings_wanted.connect(self.open_settings)
         window.activity_ended.connect(self._notify_of_ended_turn)
@@ -90,14 +100,18 @@ class DialogsAndNotifications(QObject):
         window.activity_ended.connect(lambda *_: self._check_folders_of_workspace())
         window.window_actions.set_action_handler("tour", self.start_window_tour)
         window.window_actions.set_action_handler("lab", self.open_replay_lab)
-        window.window_actions.set_action_handler("compare-presets", self.open_replay_lab_for_last_conversations)
+        window.window_actions.set_action_handler(
+            "compare-presets", self.open_replay_lab_for_last_conversations
+        )
         window.window_actions.set_action_handler("bring-in", self.open_import_dialog)
         window.window_actions.set_action_handler("connect-agent", self.open_connect_agents)
         self._agents: ConnectedAgents | None = None
         welcome.became_ready.connect(self._find_histories_for_welcome_page)
 
     def _check_folders_of_workspace(self) -> None:
-        """Warns of a folder that was moved or deleted, before tool calls fail, and suggests nothing about an empty one."""
+        """Warns of a folder that was moved or deleted, before tool calls fail, and
+        suggests nothing about an empty one.
+        """
         window, bench = self._window, self._window.current_workbench
         if bench is None:
             return
@@ -109,10 +123,14 @@ class DialogsAndNotifications(QObject):
             if gone and window.current_workbench is bench and not window.notices.shown_text:
                 words = tr("The folder {folder} is missing. History and cache are intact. Restore the folder, or choose another one.", folder=gone[0])  # fmt: skip
                 choose = window.window_actions["workspace-folder"].trigger
-                window.notices.show_notice(words, button=tr("Choose a folder…"), act=choose, shown_ms=60_000)
+                window.notices.show_notice(
+                    words, button=tr("Choose a folder…"), act=choose, shown_ms=60_000
+                )
 
         folders = tuple(bench.allowed_folders)
-        window.run_for_window(asyncio.to_thread(_find_missing_folders_and_files, folders), then=show_what_was_found)
+        window.run_for_window(
+            asyncio.to_thread(_find_missing_folders_and_files, folders), then=show_what_was_found
+        )
 
     def _show_opening_notes_and_imported_settings(self) -> None:
         """Shows what was repaired while opening, and asks before imported settings take effect."""
@@ -123,10 +141,16 @@ class DialogsAndNotifications(QObject):
         if bench.opening_notes and found not in self._shown_notes:
             self._shown_notes.add(found)
             text = "\n\n".join(map(translate_sentences, bench.opening_notes))
-            words = tr("{name} was opened, but there were problems with some of its files.", name=bench.name)
+            words = tr(
+                "{name} was opened, but there were problems with some of its files.",
+                name=bench.name,
+            )
             title = tr("What happened when the workspace was opened")
             notices.show_notice(
-                words, button=tr("Review"), act=lambda: show_text_box(self._window, title, text), shown_ms=60_000
+                words,
+                button=tr("Review"),
+                act=lambda: show_text_box(self._window, title, text),
+                shown_ms=60_000,
             )
         if bench.read_imported_proposals():
             self._ask_to_allow_imported_settings(bench)
@@ -144,7 +168,10 @@ class DialogsAndNotifications(QObject):
 
             self._window.change_and_reopen_workspace(bench.id, apply_decision())
 
-        ways = [(tr("Discard"), lambda: decide_and_reopen(False)), (tr("Allow"), lambda: decide_and_reopen(True))]
+        ways = [
+            (tr("Discard"), lambda: decide_and_reopen(False)),
+            (tr("Allow"), lambda: decide_and_reopen(True)),
+        ]
         ask_to_choose_one(self._window, tr("Imported settings"), text, tr("Decide later"), ways)
 
     # --- Rules files that the user has not agreed to yet
@@ -153,12 +180,18 @@ class DialogsAndNotifications(QObject):
         """Shows new or changed rules files to the user before they are followed."""
         bench, window = self._window.current_workbench, self._window
         if bench is not None:
-            work = asyncio.to_thread(lambda: bench.project.read_project_folders().items_to_ask_about())
+            work = asyncio.to_thread(
+                lambda: bench.project.read_project_folders().items_to_ask_about()
+            )
             then = partial(self._announce_untrusted_files_once, bench)
             window.run_for_window(work, then=then)
 
-    def _announce_untrusted_files_once(self, bench: Workbench, files: Sequence[ProjectItem]) -> None:
-        new = [file for file in files if (file.settings_key, file.text) not in self._announced_files]
+    def _announce_untrusted_files_once(
+        self, bench: Workbench, files: Sequence[ProjectItem]
+    ) -> None:
+        new = [
+            file for file in files if (file.settings_key, file.text) not in self._announced_files
+        ]
         if new and self._window.current_workbench is bench:
             self._announced_files.update((file.settings_key, file.text) for file in new)
             self._window.notices.show_notice(
@@ -173,7 +206,9 @@ class DialogsAndNotifications(QObject):
             names = ", ".join(file.name for file in seen[:3]) + (" …" if len(seen) > 3 else "")
             used = tr("From the next step on, the agent will use: {names}", names=names)
             tell = self._window.notices.show_notice
-            self._window.run_for_window(bench.project.trust_items(*seen), then=lambda _done: tell(used))
+            self._window.run_for_window(
+                bench.project.trust_items(*seen), then=lambda _done: tell(used)
+            )
 
         TrustDialog(self._window.theme, files, trust_reviewed_files, self._window).open()
 
@@ -186,7 +221,9 @@ class DialogsAndNotifications(QObject):
         if self._settings is None:
             self._settings = SettingsDialog(self._window, self._setup, self._installation)
             self._settings.model_chosen.connect(self.models.use_chosen_model)
-            self._settings.finished.connect(lambda _result: self._forget_dialog_and_update_choices())
+            self._settings.finished.connect(
+                lambda _result: self._forget_dialog_and_update_choices()
+            )
         self._settings.show_settings_page(page)
         self._settings.show()
         self._settings.raise_()
@@ -201,9 +238,13 @@ class DialogsAndNotifications(QObject):
         self._window.show_policy_model_and_permissions()
 
     def open_replay_lab(self) -> None:
-        """Compares the cost of the current conversation, or the newest one, under other policies."""
+        """Compares the cost of the current conversation, or the newest one, under other
+        policies.
+        """
         session, rows = self._window.current_session, self._conversations_to_replay()
-        self._open_replay_lab_with(([row for row in rows if session and row.id == session.id] or rows)[:1])
+        self._open_replay_lab_with(
+            ([row for row in rows if session and row.id == session.id] or rows)[:1]
+        )
 
     def open_replay_lab_for_last_conversations(self) -> None:
         """Compares what the workspace's last conversations would have cost under each policy."""
@@ -212,7 +253,11 @@ class DialogsAndNotifications(QObject):
 
     def _conversations_to_replay(self) -> "list[ConversationListRow]":
         bench = self._window.current_workbench
-        return [row for row in bench.list_conversations() if not row.trashed and not row.parent] if bench else []
+        return (
+            [row for row in bench.list_conversations() if not row.trashed and not row.parent]
+            if bench
+            else []
+        )
 
     def _open_replay_lab_with(self, rows: "Sequence[ConversationListRow]") -> None:
         from helix_desktop.gui.replay_lab.replay_lab_dialog import ReplayLabDialog
@@ -236,14 +281,22 @@ class DialogsAndNotifications(QObject):
         """Tells the user of an empty program which conversations can be imported."""
         window, importer = self._window, self._history_importer
 
-        async def find_and_describe_newest() -> tuple[Sequence["FoundHistories"], list[HistoryDetails]]:
+        async def find_and_describe_newest() -> tuple[
+            Sequence["FoundHistories"], list[HistoryDetails]
+        ]:
             groups = await importer.find_history_groups()
-            return groups, [await importer.describe_history(group) for group in groups[: 2 * SHOWN_HISTORIES]]
+            return groups, [
+                await importer.describe_history(group) for group in groups[: 2 * SHOWN_HISTORIES]
+            ]
 
         if window.showing.page == "welcome":
-            window.run_for_window(find_and_describe_newest(), then=lambda found: self._show_found_on_welcome(*found))
+            window.run_for_window(
+                find_and_describe_newest(), then=lambda found: self._show_found_on_welcome(*found)
+            )
 
-    def _show_found_on_welcome(self, groups: Sequence["FoundHistories"], newest: Sequence[HistoryDetails]) -> None:
+    def _show_found_on_welcome(
+        self, groups: Sequence["FoundHistories"], newest: Sequence[HistoryDetails]
+    ) -> None:
         programs, now = list(dict.fromkeys(group.program for group in groups)), time.time()
         rows = [
             (
@@ -256,7 +309,9 @@ class DialogsAndNotifications(QObject):
             if not details.reason
         ][:SHOWN_HISTORIES]
         self._window.welcome.recorder_box.setChecked(self._window.settings[RECORDER])
-        self._window.welcome.show_importable_conversations(sum(group.conversations for group in groups), programs, rows)
+        self._window.welcome.show_importable_conversations(
+            sum(group.conversations for group in groups), programs, rows
+        )
 
     def _turn_recorder_on_or_off(self, on: bool) -> None:  # noqa: FBT001 -- a signal's argument
         settings = self._window.settings
@@ -304,12 +359,20 @@ class DialogsAndNotifications(QObject):
 
     # --- Desktop notifications
 
-    def _notify_of_ended_turn(self, workspace: str, conversation: str, running: ConversationActivity, why: str) -> None:
+    def _notify_of_ended_turn(
+        self, workspace: str, conversation: str, running: ConversationActivity, why: str
+    ) -> None:
         window, reason = self._window, translate_sentences(why)
         setting, words = {
             ConversationActivity.IDLE: (NOTIFY_DONE, tr("The agent has finished.")),
-            ConversationActivity.ASKING: (NOTIFY_WAITING, tr("The agent is waiting for you: {why}", why=reason)),
-            ConversationActivity.FAILED: (NOTIFY_FAILED, tr("The agent stopped: {why}", why=reason)),
+            ConversationActivity.ASKING: (
+                NOTIFY_WAITING,
+                tr("The agent is waiting for you: {why}", why=reason),
+            ),
+            ConversationActivity.FAILED: (
+                NOTIFY_FAILED,
+                tr("The agent stopped: {why}", why=reason),
+            ),
         }[running]
         if window.isActiveWindow() or not window.settings[setting]:
             return
@@ -343,9 +406,13 @@ class DialogsAndNotifications(QObject):
 
 
 def _find_missing_folders_and_files(folders: Sequence[Path]) -> tuple[list[Path], bool]:
-    """Finds which folders are missing, and whether one of the others has a file or folder that is not hidden."""
+    """Finds which folders are missing, and whether one of the others has a file or
+    folder that is not hidden.
+    """
     there = [folder for folder in folders if folder.is_dir()]
     with suppress(OSError):
-        has_files = any(not inside.name.startswith(".") for folder in there for inside in folder.iterdir())
+        has_files = any(
+            not inside.name.startswith(".") for folder in there for inside in folder.iterdir()
+        )
         return [folder for folder in folders if folder not in there], has_files
     return [], True  # A folder that cannot be read may have files.

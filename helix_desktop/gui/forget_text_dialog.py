@@ -26,20 +26,31 @@ def open_forget_text_dialog(window: MainWindow, parent: QWidget | None = None) -
     def forget_in_window(text: str) -> None:
         window.state_file.forget_remembered_text(text, within=bench.id)
         if window.current_workbench is bench:
-            window.show_session_or_new(window.current_session)  # Reads the drafts and the typed history again.
+            window.show_session_or_new(
+                window.current_session
+            )  # Reads the drafts and the typed history again.
             if window.pages.is_page_built("cache"):
                 window.pages.cache.clear_and_reload_entries()
 
-    dialog = ForgetTextDialog(bench, window.background_runner, forget_in_window, window, parent or window)
+    dialog = ForgetTextDialog(
+        bench, window.background_runner, forget_in_window, window, parent or window
+    )
     dialog.closed_early = window.notices.show_notice
     dialog.open()
 
 
 class ForgetTextDialog(widgets.TransientDialog):
-    """`gone` gets the text once it is forgotten. The work continues while `owner` exists, even without the dialog."""
+    """`gone` gets the text once it is forgotten. The work continues while `owner`
+    exists, even without the dialog.
+    """
 
     def __init__(
-        self, bench: Workbench, doing: BackgroundRunner, gone: Callable[[str], object], owner: QObject, parent: QWidget
+        self,
+        bench: Workbench,
+        doing: BackgroundRunner,
+        gone: Callable[[str], object],
+        owner: QObject,
+        parent: QWidget,
     ) -> None:
         super().__init__(tr("Forget text"), parent, 480)
         self._bench, self._doing, self._gone, self._owner = bench, doing, gone, owner
@@ -51,13 +62,19 @@ class ForgetTextDialog(widgets.TransientDialog):
         # Return in the text field only moves the focus to "Forget everywhere", and deletes nothing.
         self.stop_button = widgets.build_push_button(tr("Stop"), self, self._stop_forgetting)
         self.close_button = widgets.build_push_button(tr("Cancel"), self, self.reject)
-        self.forget_button = widgets.build_push_button(tr("Forget everywhere"), self, self._start_forgetting, "danger")
+        self.forget_button = widgets.build_push_button(
+            tr("Forget everywhere"), self, self._start_forgetting, "danger"
+        )
         self.bar = QProgressBar(self)
         self.message_label = widgets.build_plain_label(parent=self)
         self._lay_out_forget_dialog()
         hidden, shown = QLineEdit.EchoMode.Password, QLineEdit.EchoMode.Normal
-        self.show_text_checkbox.toggled.connect(lambda on: self.text.setEchoMode(shown if on else hidden))
-        self.text.textChanged.connect(lambda text: self.forget_button.setEnabled(bool(text.strip())))
+        self.show_text_checkbox.toggled.connect(
+            lambda on: self.text.setEchoMode(shown if on else hidden)
+        )
+        self.text.textChanged.connect(
+            lambda text: self.forget_button.setEnabled(bool(text.strip()))
+        )
 
     def _lay_out_forget_dialog(self) -> None:
         column = build_column(owner=self, margins=(MARGIN, 16, MARGIN, 14), spacing=10)
@@ -97,7 +114,9 @@ class ForgetTextDialog(widgets.TransientDialog):
             work,
             then=report_forgotten,
             owner=self._owner,
-            failed=lambda error: self._show_forgetting_ended(translate_sentences(str(error)), done=False),
+            failed=lambda error: self._show_forgetting_ended(
+                translate_sentences(str(error)), done=False
+            ),
         )
         self.stop_button.setVisible(not self.bar.isHidden())
 
@@ -159,7 +178,10 @@ def describe_forgotten(purged: ForgetResult) -> str:
 
 def _explain_forgetting(workspace: str) -> list[str]:
     return [
-        tr("Text to remove from the workspace {name} (for example, a key or a password):", name=workspace),
+        tr(
+            "Text to remove from the workspace {name} (for example, a key or a password):",
+            name=workspace,
+        ),
         tr(
             "The text is removed from the journal of every conversation, the cache (every entry that contains the text is removed entirely), the index, the backups and your drafts. Messages that contained the text will show that something was removed."
         ),

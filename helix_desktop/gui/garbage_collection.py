@@ -1,8 +1,8 @@
 """Collects reference cycles on the window's thread only, between two events.
 
-Python may collect whenever an object is created. On a worker's thread, that would destroy Qt objects
-where they must not be destroyed, and block all other threads while it examines every object: 70 ms
-in the midst of typing.
+Python may collect whenever an object is created. On a worker's thread, that would
+destroy Qt objects where they must not be destroyed, and block all other threads while
+it examines every object: 70 ms in the midst of typing.
 """
 
 import gc
@@ -13,7 +13,9 @@ from PySide6.QtCore import QObject, QTimer
 COLLECT_INTERVAL_MS = 1000  # The interval between two checks of whether a collection is due.
 # If there are more new objects than this, a large task is running and will soon free most of them.
 BUSY_OBJECT_COUNT = 50_000
-MOST_POSTPONEMENTS = 20  # A collection is postponed for a large task up to this many times in a row.
+MOST_POSTPONEMENTS = (
+    20  # A collection is postponed for a large task up to this many times in a row.
+)
 # After this many collections of the youngest generation, the middle generation is collected, too.
 COLLECTIONS_PER_MIDDLE_GENERATION = 10
 # The time until the next full collection is this many times the duration of the last one.
@@ -28,7 +30,9 @@ class GarbageCollector(QObject):
         self._waited = 0
         self._next_full_collection_at = 0.0
         gc.disable()
-        gc.freeze()  # A collection would stop the window's thread for .1 s, to free 2,000 of 146,000 objects.
+        # A collection would stop the window's thread for .1 s, to free 2,000 of 146,000
+        # objects.
+        gc.freeze()
         self._timer = QTimer(self, interval=COLLECT_INTERVAL_MS)
         self._timer.timeout.connect(self.collect_due_generations)
         self._timer.start()

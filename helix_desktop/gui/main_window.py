@@ -20,7 +20,10 @@ from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.chat.attachment_reading import AttachmentReader
 from helix_desktop.gui.chat.chat_page import ChatPage
 from helix_desktop.gui.chat.message_drafts import DraftPlace, UnsentMessage, UnsentMessages
-from helix_desktop.gui.chat.permission_card import build_question_announcement, describe_uncovered_files
+from helix_desktop.gui.chat.permission_card import (
+    build_question_announcement,
+    describe_uncovered_files,
+)
 from helix_desktop.gui.colours import WORKSPACE_COLOURS
 from helix_desktop.gui.common.accessible_roles import install_accessible_roles
 from helix_desktop.gui.common.fold_descriptions import describe_fold_kind
@@ -42,7 +45,12 @@ from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.sharing.sharing_controller import SharingController
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_count, tr
-from helix_desktop.gui.window_actions import CONVERSATION_ACTIONS, QUESTION_ACTIONS, WORKSPACE_ACTIONS, ActionRegistry
+from helix_desktop.gui.window_actions import (
+    CONVERSATION_ACTIONS,
+    QUESTION_ACTIONS,
+    WORKSPACE_ACTIONS,
+    ActionRegistry,
+)
 from helix_desktop.gui.workbench_types import KnownWorkspace, Session, Workbench, Workbenches
 from helix_desktop.gui.workspace_activity import WorkspaceActivity
 from helix_desktop.program_settings import ProgramSettings
@@ -58,9 +66,9 @@ SHOWN_NAME_LENGTH = 40  # Longer names in headings are cut to this many characte
 
 
 class MainWindow(WindowFrame):
-    """`model_setup_wanted`: a model is needed. `settings_wanted` carries a page's name, `chat_added`
-    a second ChatPage, `conversation_opened` a workspace, its session, and the messages that waited
-    for it.
+    """`model_setup_wanted`: a model is needed. `settings_wanted` carries a page's name,
+    `chat_added` a second ChatPage, `conversation_opened` a workspace, its session, and
+    the messages that waited for it.
     """
 
     activity_ended = Signal(str, str, object, str)
@@ -83,21 +91,27 @@ class MainWindow(WindowFrame):
         install_accessible_roles()
         self._desk: Workbenches | None = None
         self._startup_queue: list[Callable[[], object]] = []  # Called once the stores are open.
-        self._blocking_error: HelixError | None = None  # The error that prevents the stores from opening.
+        self._blocking_error: HelixError | None = (
+            None  # The error that prevents the stores from opening.
+        )
         # The result of the last listing, kept because listing reads a file for each workspace.
         self.listed_workspaces: Sequence[KnownWorkspace] = ()
         self.background_runner = doing
         self.run_for_window = partial(doing.run_in_background, owner=self)
         self.settings = settings
         self._activity_by_workspace: dict[str, WorkspaceActivity] = {}
-        self._wanted_workspace = ""  # The workspace requested last. Results for other workspaces are ignored.
+        self._wanted_workspace = (
+            ""  # The workspace requested last. Results for other workspaces are ignored.
+        )
         self.unsent_messages = UnsentMessages(state_file)
         self._side_by_side: SideBySide | None = None
         self.window_actions = ActionRegistry(self, settings)
         self.pages = WindowPages(theme, doing, self.showing, state_file, self)
         self.notices = Notices(theme, self._middle, self._height_of_chat_controls)
         self.chats = [self._build_chat()]  # There are two if conversations are shown side by side.
-        self.chat = self.chats[0]  # The current chat. The sidebar, the top bar and the panels show its state.
+        self.chat = self.chats[
+            0
+        ]  # The current chat. The sidebar, the top bar and the panels show its state.
         self.add_page("chat", self.chat)
         for name in ("changes", "cache", "timeline", "inspector"):
             self.page_factories[name] = partial(getattr, self.pages, name)
@@ -108,8 +122,12 @@ class MainWindow(WindowFrame):
         page = state_file.get_remembered("layout", last, "page", default="chat")
         if not last:
             self.switch_to_page("welcome")
-        elif page in self.page_factories:  # Until the page can be built, it is blank and has no message box.
-            self.page_area.setCurrentIndex(self.page_area.addWidget(build_surface(self.page_area, "page")))
+        elif (
+            page in self.page_factories
+        ):  # Until the page can be built, it is blank and has no message box.
+            self.page_area.setCurrentIndex(
+                self.page_area.addWidget(build_surface(self.page_area, "page"))
+            )
             self.top.mark_open_page(page)
         self.palette_box = CommandPalette(theme, self._list_suggestions_before_search, self)
         self.conversation_actions = ConversationActions(
@@ -120,9 +138,16 @@ class MainWindow(WindowFrame):
             gone=state_file.forget_deleted_ids,
             opened=self.show_session_if_current,
         )
-        parts, refresh = (self.sidebar, lambda: self.chats, self.notices), self.refresh_conversations
-        self.sharing = SharingController(self.showing, doing, parts, refresh, self.go_to_conversation, self)
-        self.attaching = AttachmentReader(doing, lambda: self.showing.bench, self.build_attachment_receiver)
+        parts, refresh = (
+            (self.sidebar, lambda: self.chats, self.notices),
+            self.refresh_conversations,
+        )
+        self.sharing = SharingController(
+            self.showing, doing, parts, refresh, self.go_to_conversation, self
+        )
+        self.attaching = AttachmentReader(
+            doing, lambda: self.showing.bench, self.build_attachment_receiver
+        )
         doing.failed.connect(self.notices.show_error_notice)
 
     def _build_chat(self) -> ChatPage:
@@ -144,10 +169,17 @@ class MainWindow(WindowFrame):
         return self.showing.session
 
     def _height_of_chat_controls(self) -> int:
-        return max((chat.height_of_composer_and_question() for chat in self.chats if chat.isVisible()), default=0)
+        return max(
+            (chat.height_of_composer_and_question() for chat in self.chats if chat.isVisible()),
+            default=0,
+        )
 
-    def show_composer_before_opening(self, place: DraftPlace, name: str, sent: Sequence[object] = ()) -> None:
-        """Lets the user write in a conversation before it is open. `sent`: messages that were already sent there."""
+    def show_composer_before_opening(
+        self, place: DraftPlace, name: str, sent: Sequence[object] = ()
+    ) -> None:
+        """Lets the user write in a conversation before it is open. `sent`: messages
+        that were already sent there.
+        """
         self.chat.awaited_conversation = place[1]
         self.unsent_messages.add_unsent_messages_of_state_file(place, sent)
         self.chat.show_transcript_or_start(name, begun=place[1] != "new", loads=True)
@@ -197,9 +229,15 @@ class MainWindow(WindowFrame):
             act()
 
     def changeEvent(self, event: QEvent) -> None:
-        """Lists the workspaces again, because the command line may have created, renamed or trashed one."""
+        """Lists the workspaces again, because the command line may have created,
+        renamed or trashed one.
+        """
         super().changeEvent(event)
-        if event.type() is QEvent.Type.ActivationChange and self.isActiveWindow() and self._desk is not None:
+        if (
+            event.type() is QEvent.Type.ActivationChange
+            and self.isActiveWindow()
+            and self._desk is not None
+        ):
             self.refresh_workspaces()
 
     def refresh_workspaces(self, then: Callable[[], object] = lambda: None) -> None:
@@ -209,15 +247,21 @@ class MainWindow(WindowFrame):
             for name, watched in self._activity_by_workspace.items():
                 self.rail.show_workspace_state(name, watched.most_urgent_state)
             self.welcome.trash.hide()
-            if not rows:  # Whoever moved the last workspace to the trash would think that everything is gone.
+            if (
+                not rows
+            ):  # Whoever moved the last workspace to the trash would think that everything is gone.
                 trashed = asyncio.to_thread(self.workbenches.list_workspaces, trashed=True)
-                self.run_for_window(trashed, then=lambda found: self.welcome.trash.setVisible(bool(found)))
+                self.run_for_window(
+                    trashed, then=lambda found: self.welcome.trash.setVisible(bool(found))
+                )
             then()
 
         work = asyncio.to_thread(self.workbenches.list_workspaces)
         self.run_for_window(work, then=show_listed_workspaces)
 
-    def _sort_workspaces_and_save_order(self, rows: Sequence[KnownWorkspace]) -> Sequence[KnownWorkspace]:
+    def _sort_workspaces_and_save_order(
+        self, rows: Sequence[KnownWorkspace]
+    ) -> Sequence[KnownWorkspace]:
         """Puts new workspaces last, so that Ctrl+1 to Ctrl+9 keep their meaning."""
         known: list[str] = self.state_file.get_remembered("rail", default=[])
         order = [*known, *(row.id for row in rows if row.id not in known)]
@@ -254,7 +298,9 @@ class MainWindow(WindowFrame):
                 then()
 
         work = self.workbenches.open_workspace(workspace)
-        self.run_for_window(work, then=show_opened_workspace, failed=self._report_workspace_not_opened)
+        self.run_for_window(
+            work, then=show_opened_workspace, failed=self._report_workspace_not_opened
+        )
 
     def create_workspace_for_folder(self, folder: Path) -> None:
         wanted = self._wanted_workspace = str(folder)
@@ -271,7 +317,9 @@ class MainWindow(WindowFrame):
                 self.refresh_workspaces()
 
         work = self._open_or_create_workspace(folder)
-        self.run_for_window(work, then=show_created_workspace, failed=self._report_workspace_not_opened)
+        self.run_for_window(
+            work, then=show_created_workspace, failed=self._report_workspace_not_opened
+        )
 
     def _report_workspace_not_opened(self, error: HelixError) -> None:
         self._wanted_workspace = ""
@@ -297,7 +345,11 @@ class MainWindow(WindowFrame):
         if name.casefold() not in taken:
             return name
         longer = f"{name} ({folder.parent.name})"[:LONGEST_NAME_LENGTH]
-        return longer if longer.casefold() not in taken else f"{name[: LONGEST_NAME_LENGTH - 5]} ({len(taken) + 1})"
+        return (
+            longer
+            if longer.casefold() not in taken
+            else f"{name[: LONGEST_NAME_LENGTH - 5]} ({len(taken) + 1})"
+        )
 
     def bring_workspace_to_front(self, bench: Workbench) -> None:
         """Shows an open workspace with its layout, its list and its last conversation."""
@@ -308,7 +360,10 @@ class MainWindow(WindowFrame):
         self.notices.discard_offers()
         self._wanted_workspace = bench.id
         self.showing.set_shown_workspace(bench)
-        last, beside = (self.state_file.get_remembered(key, bench.id, default="") for key in ("conversation", "beside"))
+        last, beside = (
+            self.state_file.get_remembered(key, bench.id, default="")
+            for key in ("conversation", "beside")
+        )
         self.state_file.remember_value("workspace", value=bench.id)
         self._follow_workspace(bench)
         if any(row.id == bench.id for row in self.listed_workspaces):
@@ -379,7 +434,9 @@ class MainWindow(WindowFrame):
         self.refresh_workspaces(self._open_last_or_first)
 
     def _open_last_or_first(self) -> None:
-        """Opens a workspace, unless one was requested meanwhile, as by the link the program was started with."""
+        """Opens a workspace, unless one was requested meanwhile, as by the link the
+        program was started with.
+        """
         if self._wanted_workspace:
             return
         rows = self.listed_workspaces
@@ -410,24 +467,36 @@ class MainWindow(WindowFrame):
 
     @property
     def foreign_agent_name(self) -> str:
-        return self.current_session.conversation.state.acp_agent if self.current_session is not None else ""
+        return (
+            self.current_session.conversation.state.acp_agent
+            if self.current_session is not None
+            else ""
+        )
 
     def _show_model_and_start_panel(self) -> None:
         self.top.model.show_choice(self.foreign_agent_name or self.current_model)
         self.chat.empty.show_demo_or_usual_suggestions(scripted=self.current_model == DEMO_MODEL)
         if (bench := self.current_workbench) is not None:
-            self.chat.empty.show_what_agent_may_do(has_folder=bool(bench.allowed_folders), mode=bench.permission_mode)
+            self.chat.empty.show_what_agent_may_do(
+                has_folder=bool(bench.allowed_folders), mode=bench.permission_mode
+            )
         self.top.fit_top_bar()
 
     def _follow_workspace(self, bench: Workbench) -> None:
         if bench.id in self._activity_by_workspace:
             return
-        watched = self._activity_by_workspace[bench.id] = WorkspaceActivity(bench, self.state_file, self)
-        watched.list_changed.connect(lambda: self.refresh_conversations() if self.current_workbench is bench else None)
+        watched = self._activity_by_workspace[bench.id] = WorkspaceActivity(
+            bench, self.state_file, self
+        )
+        watched.list_changed.connect(
+            lambda: self.refresh_conversations() if self.current_workbench is bench else None
+        )
         watched.settings_changed.connect(partial(self._show_changed_settings, bench))
         watched.state_changed.connect(partial(self._show_conversation_state, watched))
         watched.activity_ended.connect(partial(self.activity_ended.emit, bench.id))
-        for conversation in watched.conversations_in(state := session_events.ConversationActivity.FAILED):
+        for conversation in watched.conversations_in(
+            state := session_events.ConversationActivity.FAILED
+        ):
             self._show_conversation_state(watched, conversation, state)
 
     def _show_changed_settings(self, bench: Workbench) -> None:
@@ -437,7 +506,10 @@ class MainWindow(WindowFrame):
         self.refresh_workspaces()
 
     def _show_conversation_state(
-        self, watched: WorkspaceActivity, conversation: str, running: session_events.ConversationActivity
+        self,
+        watched: WorkspaceActivity,
+        conversation: str,
+        running: session_events.ConversationActivity,
     ) -> None:
         self.rail.show_workspace_state(watched.bench.id, watched.most_urgent_state)
         if watched.bench is self.current_workbench:
@@ -455,17 +527,25 @@ class MainWindow(WindowFrame):
         return row.title if row else ""
 
     def ask_for_conversation_beside(self) -> None:
-        rows = [row for row in self.workspace_conversation_rows() if self._find_chat(row.id) is None]
+        rows = [
+            row for row in self.workspace_conversation_rows() if self._find_chat(row.id) is None
+        ]
         known = search_suggestions.suggest_conversations(
-            rows, self.showing.workspace_id, lambda place: self.go_to_conversation(place.conversation, beside=True)
+            rows,
+            self.showing.workspace_id,
+            lambda place: self.go_to_conversation(place.conversation, beside=True),
         )
         none = tr("There is no other conversation in this workspace.")
-        self.palette_box.open_palette(known=known, hint=tr("Search conversations") if known else none)
+        self.palette_box.open_palette(
+            known=known, hint=tr("Search conversations") if known else none
+        )
 
     def go_to_next_waiting_conversation(self) -> None:
         watched = self._activity_by_workspace.items()
         state = session_events.ConversationActivity.ASKING
-        places = [(workspace, name) for workspace, one in watched for name in one.conversations_in(state)]
+        places = [
+            (workspace, name) for workspace, one in watched for name in one.conversations_in(state)
+        ]
         shown = self.showing.workspace_id, self.showing.conversation_id
         after = places[places.index(shown) + 1 :] if shown in places else []
         for workspace, name in [*after, *places][:1]:
@@ -501,7 +581,9 @@ class MainWindow(WindowFrame):
     def go_to_conversation(
         self, conversation: str, then: Callable[[], object] = lambda: None, *, beside: bool = False
     ) -> None:
-        """Shows a conversation where it is open, or else in place of the current one or `beside` it."""
+        """Shows a conversation where it is open, or else in place of the current one or
+        `beside` it.
+        """
         bench, found = self.current_workbench, self._find_chat(conversation)
         if bench is None:
             return
@@ -517,7 +599,9 @@ class MainWindow(WindowFrame):
 
         def show_opened_conversation(session: Session) -> None:
             unsent = self.unsent_messages.pop_unsent_messages((bench.id, conversation))
-            if chat.wanted_conversation == conversation and self.show_session_if_current(bench, session, chat):
+            if chat.wanted_conversation == conversation and self.show_session_if_current(
+                bench, session, chat
+            ):
                 then()
             self.conversation_opened.emit(bench, session, unsent)
 
@@ -530,7 +614,9 @@ class MainWindow(WindowFrame):
         work = _open_and_prepare_session(bench, conversation, chat)
         self.run_for_window(work, then=show_opened_conversation, failed=report_not_opened)
 
-    def show_session_if_current(self, bench: Workbench, session: Session, chat: ChatPage | None = None) -> bool:
+    def show_session_if_current(
+        self, bench: Workbench, session: Session, chat: ChatPage | None = None
+    ) -> bool:
         """Shows an opened or created conversation, unless another workspace is shown now."""
         if self.current_workbench is bench:
             self.show_session_or_new(session, chat=chat)
@@ -540,7 +626,9 @@ class MainWindow(WindowFrame):
         """Whether it has a message. An own conversation without one counts as new."""
         row = self.find_row_of_conversation(session.id) if session is not None else None
         facts = session.conversation.state.facts if session is not None else ()
-        return bool(row and row.agent) or any(isinstance(each.fact, UserSaid | ModelReplied) for each in facts)
+        return bool(row and row.agent) or any(
+            isinstance(each.fact, UserSaid | ModelReplied) for each in facts
+        )
 
     def begin_new_conversation(self) -> None:
         """Shows a new conversation, instead of any that is still being opened."""
@@ -550,25 +638,41 @@ class MainWindow(WindowFrame):
             self.show_composer_before_opening((self.chat.composer.draft_place[0], "new"), name)
         self.show_session_or_new(None)
 
-    def show_session_or_new(self, session: Session | None, *, awaited: str = "", chat: ChatPage | None = None) -> None:
-        """Shows a conversation or an empty one, in `chat`. `awaited`: the id of one that is being opened."""
-        bench, chat, name = self.current_workbench, chat or self.chat, session.id if session else awaited
+    def show_session_or_new(
+        self, session: Session | None, *, awaited: str = "", chat: ChatPage | None = None
+    ) -> None:
+        """Shows a conversation or an empty one, in `chat`. `awaited`: the id of one
+        that is being opened.
+        """
+        bench, chat, name = (
+            self.current_workbench,
+            chat or self.chat,
+            session.id if session else awaited,
+        )
         if bench is None or chat not in self.chats:
             return
         if (found := self._find_chat(name)) is not None and found is not chat:
             self.go_to_side(found)
             return
-        named = bench.name if len(bench.name) <= SHOWN_NAME_LENGTH else f"{bench.name[: SHOWN_NAME_LENGTH - 1]}…"
+        named = (
+            bench.name
+            if len(bench.name) <= SHOWN_NAME_LENGTH
+            else f"{bench.name[: SHOWN_NAME_LENGTH - 1]}…"
+        )
         composer, place = chat.composer, (bench.id, name or "new")
         chat.leave_session()
         chat.awaited_conversation = awaited
         chat.open_transcript_of(session, place)
         self._show_draft_and_unsent_messages(chat, place, named)
         if session is not None:
-            chat.transcript.view.apply_events(self.current_activity.build_events_of_unfinished_work(session))
+            chat.transcript.view.apply_events(
+                self.current_activity.build_events_of_unfinished_work(session)
+            )
         if chat is self.chat:
             self._show_current_chat_everywhere()
-            self.state_file.remember_value("box", value={"name": named, "is_shown": not composer.isHidden()})
+            self.state_file.remember_value(
+                "box", value={"name": named, "is_shown": not composer.isHidden()}
+            )
         else:
             self.sharing.show_writers_in_chats()
         chat.show_transcript_or_start(
@@ -582,7 +686,9 @@ class MainWindow(WindowFrame):
             composer.show_waiting_messages([waiting.parts for waiting in session.queue])
         if session is not None and not session.queue:
             composer.turn_waiting_messages_into_draft()
-        chat.approvals.show_oldest_question(session.questions if session else {}, describe_uncovered_files(bench))
+        chat.approvals.show_oldest_question(
+            session.questions if session else {}, describe_uncovered_files(bench)
+        )
         chat.way_on.show_last_turn_end(session)
         chat.rewrite_cost.explain_costs_of_last_turn(session)
         self._update_meter_and_price(chat)
@@ -607,7 +713,9 @@ class MainWindow(WindowFrame):
     # --- Two conversations side by side
 
     def _find_chat(self, conversation: str) -> ChatPage | None:
-        """Returns the side that shows a conversation or waits for it. An empty name means a new conversation."""
+        """Returns the side that shows a conversation or waits for it. An empty name
+        means a new conversation.
+        """
         place = (self.showing.workspace_id, conversation or "new")
         return next((chat for chat in self.chats if chat.composer.draft_place == place), None)
 
@@ -622,7 +730,9 @@ class MainWindow(WindowFrame):
     def _show_current_chat_everywhere(self) -> None:
         workspace, name = self.chat.composer.draft_place
         self.showing.set_shown_conversation(self.chat.session)
-        other = next((chat.composer.draft_place[1] for chat in self.chats if chat is not self.chat), "new")
+        other = next(
+            (chat.composer.draft_place[1] for chat in self.chats if chat is not self.chat), "new"
+        )
         for key, shown in (("conversation", name), ("beside", other)) if workspace else ():
             self.state_file.remember_value(key, workspace, value="" if shown == "new" else shown)
         self._show_model_and_start_panel()
@@ -656,7 +766,9 @@ class MainWindow(WindowFrame):
         self.focus_current_composer()
 
     def close_chat(self, chat: ChatPage) -> None:
-        """Replaces a side by the other or by an empty one. Its conversation goes on and keeps its draft."""
+        """Replaces a side by the other or by an empty one. Its conversation goes on and
+        keeps its draft.
+        """
         if len(self.chats) < 2:
             self.show_session_or_new(None)
             return
@@ -669,7 +781,9 @@ class MainWindow(WindowFrame):
         self.focus_current_composer()
 
     def _close_second_chat_and_leave_session(self) -> None:
-        """Closes the second side and remembers its conversation, because it was not the user who closed it."""
+        """Closes the second side and remembers its conversation, because it was not the
+        user who closed it.
+        """
         place = "beside", self.showing.workspace_id
         beside = self.state_file.get_remembered(*place, default="")
         for chat in [each for each in self.chats if each is not self.chat]:
@@ -685,15 +799,26 @@ class MainWindow(WindowFrame):
 
     def _update_window_title(self) -> None:
         if self._side_by_side is not None:
-            rows = {chat: self.find_row_of_conversation(chat.composer.draft_place[1]) for chat in self.chats}
-            titles = {chat: (row and row.title) or tr("New conversation") for chat, row in rows.items()}
+            rows = {
+                chat: self.find_row_of_conversation(chat.composer.draft_place[1])
+                for chat in self.chats
+            }
+            titles = {
+                chat: (row and row.title) or tr("New conversation") for chat, row in rows.items()
+            }
             self._side_by_side.show_sides(titles, self.chat)
         row = self.find_row_of_conversation()
-        parts = [row.title if row else "", self.current_workbench.name if self.current_workbench else "", TITLE]
+        parts = [
+            row.title if row else "",
+            self.current_workbench.name if self.current_workbench else "",
+            TITLE,
+        ]
         self.window().setWindowTitle(" — ".join(filter(None, parts)))
         self.top.show_working_copy(describe_copy_of(row) if row else "")
 
-    def _pass_events_to_chat_and_pages(self, chat: ChatPage, events: tuple[session_events.Event, ...]) -> None:
+    def _pass_events_to_chat_and_pages(
+        self, chat: ChatPage, events: tuple[session_events.Event, ...]
+    ) -> None:
         if (session := chat.session) is None:
             return
         chat.transcript.view.apply_events(events)
@@ -710,7 +835,9 @@ class MainWindow(WindowFrame):
         if any(isinstance(event, measured) for event in events) and not (row and row.agent):
             self._update_meter_and_price(chat)  # A connected agent's conversation has no composer.
 
-    def _update_chat_for_event(self, chat: ChatPage, session: Session, event: session_events.Event) -> None:
+    def _update_chat_for_event(
+        self, chat: ChatPage, session: Session, event: session_events.Event
+    ) -> None:
         if isinstance(event, session_events.ActivityChanged):
             self._show_run_state(chat)
             chat.way_on.show_last_turn_end(session)
@@ -718,7 +845,9 @@ class MainWindow(WindowFrame):
                 chat.measuring.start()
                 chat.rewrite_cost.explain_costs_of_last_turn(session)
         elif isinstance(event, session_events.QuestionAsked | session_events.QuestionAnswered):
-            chat.approvals.show_oldest_question(session.questions, describe_uncovered_files(self.current_workbench))
+            chat.approvals.show_oldest_question(
+                session.questions, describe_uncovered_files(self.current_workbench)
+            )
             if isinstance(event, session_events.QuestionAsked):
                 self._announce_and_focus_question(chat, event)
         elif isinstance(event, session_events.MessagesQueued):
@@ -748,10 +877,18 @@ class MainWindow(WindowFrame):
             words = tr("Folding: {kind}…", kind=describe_fold_kind(kind))
             self.top.show_background_work(words, tr("Stop"), is_stopped_in_chat=True)
         else:
-            agents = len(self.current_activity.working_agents_below(session.id)) if session is not None else 0
-            self.top.show_background_work(_describe_working_agents(agents) if agents else "", tr("Agents"))
+            agents = (
+                len(self.current_activity.working_agents_below(session.id))
+                if session is not None
+                else 0
+            )
+            self.top.show_background_work(
+                _describe_working_agents(agents) if agents else "", tr("Agents")
+            )
 
-    def _announce_and_focus_question(self, chat: ChatPage, event: session_events.QuestionAsked) -> None:
+    def _announce_and_focus_question(
+        self, chat: ChatPage, event: session_events.QuestionAsked
+    ) -> None:
         """Focuses the question unless the user is writing, is elsewhere, or could not read it."""
         announce_to_screen_reader(self, build_question_announcement(event.question))
         card = chat.approvals.visible_card
@@ -774,7 +911,9 @@ class MainWindow(WindowFrame):
         figures = session.conversation.state.savings_until_moment()
         figures = replace(figures, paid=figures.paid + session.context.cost_of_agents())
         has_price = not lacks_price(session.conversation.expected_state)
-        chat.composer.show_window_meter(session.context.next_request_meter(), figures, has_price=has_price)
+        chat.composer.show_window_meter(
+            session.context.next_request_meter(), figures, has_price=has_price
+        )
         chat.composer.price.show_next_message_cost(
             session.context.next_message_cost(), session.context.estimate_saving_of_markers
         )
@@ -788,22 +927,32 @@ class MainWindow(WindowFrame):
         from helix_desktop.gui.inspector.meter_panel import ContextPanel
 
         panel = ContextPanel(self.theme, self)
-        panel.show_policy(self.current_workbench.policy_name if self.current_workbench is not None else "")
+        panel.show_policy(
+            self.current_workbench.policy_name if self.current_workbench is not None else ""
+        )
         self.pages.page_made.emit("context", panel)
         return panel
 
     @property
     def _visible_context_panel(self) -> "ContextPanel | None":
-        return self.context_panel if "context_panel" in vars(self) and self.context_panel.isVisible() else None
+        return (
+            self.context_panel
+            if "context_panel" in vars(self) and self.context_panel.isVisible()
+            else None
+        )
 
     def open_or_close_context_panel(self) -> None:
         self.switch_to_page("chat")
         if self.chat.measured_session is not None:
             self.context_panel.open_or_close_panel(self.chat.composer.context_button)
-            self.context_panel.show_context_of(self.chat.measured_session, self.chat.composer.price.text())
+            self.context_panel.show_context_of(
+                self.chat.measured_session, self.chat.composer.price.text()
+            )
 
     def _price_next_message(self, chat: ChatPage) -> None:
-        """Computes the cost of the next message, even before the first message of a conversation."""
+        """Computes the cost of the next message, even before the first message of a
+        conversation.
+        """
         bench, shown = self.current_workbench, chat.session.id if chat.session is not None else ""
 
         def show_first_price(session: Session) -> None:
@@ -819,28 +968,48 @@ class MainWindow(WindowFrame):
             self.run_for_window(bench.open_draft_session(), then=show_first_price)
 
     def enable_possible_actions(self) -> None:
-        running = self.current_session.running if self.current_session else session_events.ConversationActivity.IDLE
+        running = (
+            self.current_session.running
+            if self.current_session
+            else session_events.ConversationActivity.IDLE
+        )
         works, allow = running in WORKING_STATES, self.window_actions.set_actions_enabled
         allow(WORKSPACE_ACTIONS, when=self.current_workbench is not None)
-        allow(("new",), when=self.current_workbench is not None or bool(self.chat.awaited_conversation))
+        allow(
+            ("new",),
+            when=self.current_workbench is not None or bool(self.chat.awaited_conversation),
+        )
         allow(CONVERSATION_ACTIONS, when=self.current_session is not None)
         allow(QUESTION_ACTIONS, when=running is session_events.ConversationActivity.ASKING)
         allow(("regenerate", "resume"), when=self.current_session is not None and not works)
-        allow(("stop",), when=works or bool(self.current_session and self.current_session.folding.kind_in_progress))
+        allow(
+            ("stop",),
+            when=works
+            or bool(self.current_session and self.current_session.folding.kind_in_progress),
+        )
         allow(("other-side", "close-side"), when=len(self.chats) > 1)
 
     def build_attachment_receiver(self) -> Callable[[Attachment], None]:
-        """Returns a function that adds an attachment to the message being written now, even if it arrives late."""
+        """Returns a function that adds an attachment to the message being written now,
+        even if it arrives late.
+        """
         return partial(self._attach_to_draft, self.chat.composer.draft_place)
 
     def _attach_to_draft(self, place: DraftPlace, attachment: Attachment) -> None:
         if self.add_to_message_and_tell_if_current(place, (attachment,)):
             self.go_to_side(self.chat)
 
-    def add_to_message_and_tell_if_current(self, place: DraftPlace, parts: Sequence[UserPart]) -> bool:
-        """Adds parts to the message at `place`, shown or not. Returns whether it is the current one."""
+    def add_to_message_and_tell_if_current(
+        self, place: DraftPlace, parts: Sequence[UserPart]
+    ) -> bool:
+        """Adds parts to the message at `place`, shown or not. Returns whether it is the
+        current one.
+        """
         chat = next((each for each in self.chats if each.composer.is_message_of(place)), self.chat)
-        return chat.composer.add_and_tell_if_shown(place, parts, takes_focus=chat is self.chat) and chat is self.chat
+        return (
+            chat.composer.add_and_tell_if_shown(place, parts, takes_focus=chat is self.chat)
+            and chat is self.chat
+        )
 
     def jump_to_end_of(self, session: Session) -> None:
         for chat in self.chats:
@@ -883,7 +1052,9 @@ class MainWindow(WindowFrame):
                 self.go_to_conversation(place.conversation, lambda: self._show_linked_place(place))
 
     def _show_linked_place(self, place: WindowPlace) -> None:
-        """Shows a message of a conversation that has just been opened, or a fold in the timeline."""
+        """Shows a message of a conversation that has just been opened, or a fold in the
+        timeline.
+        """
         chat = self._find_chat(place.conversation)
         if place.kind == "fold" and chat is self.chat:
             self.pages.timeline.choose_fold(place.fold)
@@ -891,7 +1062,9 @@ class MainWindow(WindowFrame):
             chat.transcript.scroll_to_fact(place.seq, place.words)
 
     def quit_or_ask(self, quit_now: Callable[[], object], *, asks: bool = True) -> None:
-        """Quits. If agents are working, it asks first, but not again while the question is shown."""
+        """Quits. If agents are working, it asks first, but not again while the question
+        is shown.
+        """
         watched = self._activity_by_workspace.values()
         working = sum(len(one.working_agents()) for one in watched)
         if not working or not asks:
@@ -899,7 +1072,9 @@ class MainWindow(WindowFrame):
         elif self.findChild(QMessageBox, "quit") is None:
             text = _describe_working_agents(working)
             ways = [(tr("Quit"), quit_now)]
-            ask_to_choose_one(self, tr("Quit"), text, tr("Keep working"), ways).setObjectName("quit")
+            ask_to_choose_one(self, tr("Quit"), text, tr("Keep working"), ways).setObjectName(
+                "quit"
+            )
 
     def save_window_state(self) -> None:
         self.save_window_layout()

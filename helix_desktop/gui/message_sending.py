@@ -31,7 +31,10 @@ from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.workbench_types import FileChanges, KnownWorkspace, Session, Workbench
 from helix_desktop.program_settings import ASK_ABOVE
 
-COMMANDS_ELSEWHERE = {"compact": "handover", "clear": "new"}  # What other programs call our commands.
+COMMANDS_ELSEWHERE = {
+    "compact": "handover",
+    "clear": "new",
+}  # What other programs call our commands.
 OnMessageNotSent = Callable[[HelixError | None], None]
 
 
@@ -47,12 +50,16 @@ def send_or_hold_message(window: MainWindow, parts: tuple[UserPart, ...], steer:
         window.model_setup_wanted.emit()
     elif window.current_session is not None:
         not_sent = build_message_returner(window, parts)
-        MessageToSend(window, bench, window.current_session, parts, not_sent, steer).expand_command_and_send()
+        MessageToSend(
+            window, bench, window.current_session, parts, not_sent, steer
+        ).expand_command_and_send()
     else:
         _begin_conversation_with(window, bench, parts)
 
 
-def _begin_conversation_with(window: MainWindow, bench: Workbench, parts: tuple[UserPart, ...]) -> None:
+def _begin_conversation_with(
+    window: MainWindow, bench: Workbench, parts: tuple[UserPart, ...]
+) -> None:
     """Starts a conversation, unless its first message would cost too much for the user."""
     chat, give_back = window.chat, build_message_returner(window, parts)
     waits = chat.awaited_conversation = f"new {id(parts)}"
@@ -67,7 +74,9 @@ def _begin_conversation_with(window: MainWindow, bench: Workbench, parts: tuple[
 
     def create_and_send() -> None:
         begun = partial(_send_first_message, window, bench, chat, parts, waits)
-        window.run_for_window(bench.start_users_conversation(), then=begun, failed=give_first_message_back)
+        window.run_for_window(
+            bench.start_users_conversation(), then=begun, failed=give_first_message_back
+        )
 
     def ask_about_price(unbegun: Session) -> None:
         send_or_ask_if_expensive(
@@ -78,22 +87,33 @@ def _begin_conversation_with(window: MainWindow, bench: Workbench, parts: tuple[
         )
 
     if window.settings[ASK_ABOVE]:
-        window.run_for_window(bench.open_draft_session(), then=ask_about_price, failed=give_first_message_back)
+        window.run_for_window(
+            bench.open_draft_session(), then=ask_about_price, failed=give_first_message_back
+        )
     else:
         create_and_send()
 
 
 def _send_first_message(
-    window: MainWindow, bench: Workbench, chat: ChatPage, parts: tuple[UserPart, ...], waits: str, session: Session
+    window: MainWindow,
+    bench: Workbench,
+    chat: ChatPage,
+    parts: tuple[UserPart, ...],
+    waits: str,
+    session: Session,
 ) -> None:
-    """Sends the message in any case, and shows the conversation unless the user has opened something else meanwhile."""
+    """Sends the message in any case, and shows the conversation unless the user has
+    opened something else meanwhile.
+    """
     unsent = window.unsent_messages.pop_unsent_messages((bench.id, "new"))
     if chat.awaited_conversation == waits:
         chat.composer.move_draft_to_new_conversation(session.id)
         window.show_session_if_current(bench, session, chat)
     message = MessageToSend(window, bench, session, parts, build_message_returner(window, parts))
     if message.command_name:
-        replace(message, not_sent=message.trash_empty_conversation_and_give_back).expand_command_and_send()
+        replace(
+            message, not_sent=message.trash_empty_conversation_and_give_back
+        ).expand_command_and_send()
     else:
         message.send_now()
     window.refresh_conversations()
@@ -118,18 +138,31 @@ def send_held_messages(
             window.add_to_message_and_tell_if_current(place, message.parts)
             window.model_setup_wanted.emit()
         elif message.edited:
-            MessageToSend(window, bench, session, message.parts, not_sent).resend_edited(message.edited)
+            MessageToSend(window, bench, session, message.parts, not_sent).resend_edited(
+                message.edited
+            )
         else:
             steer = message.is_steering
-            MessageToSend(window, bench, session, message.parts, not_sent, steer).expand_command_and_send()
+            MessageToSend(
+                window, bench, session, message.parts, not_sent, steer
+            ).expand_command_and_send()
 
 
-async def find_files_to_undo(changes: FileChanges, conversation: str, seq: int) -> tuple[Sequence[FileChange], str]:
+async def find_files_to_undo(
+    changes: FileChanges, conversation: str, seq: int
+) -> tuple[Sequence[FileChange], str]:
     """Returns what changed after a message, and words about it, or none if only folders did."""
     files = await changes.changes_after_fact(conversation, seq)
     shown = [file for file in files if not is_change_of_folder(file.change)]
-    names = [f"{make_safe_text(file.place)} ({tr('undone') if file.by == 'undo' else file.by})" for file in shown]
-    said = format_count(len(names), "{n} file changed since this message: ", "{n} files changed since this message: ")
+    names = [
+        f"{make_safe_text(file.place)} ({tr('undone') if file.by == 'undo' else file.by})"
+        for file in shown
+    ]
+    said = format_count(
+        len(names),
+        "{n} file changed since this message: ",
+        "{n} files changed since this message: ",
+    )
     said += shorten_name_list(names)
     kept = {one.path for one in await changes.plan_undo(shown) if one.how is UndoOutlook.CONFLICT}
     if left := [make_safe_text(file.place) for file in shown if file.path_of_change in kept]:
@@ -164,8 +197,14 @@ class MessageToSend:
         elif self.session.conversation.state.acp_agent or not re.fullmatch(r"[a-z][\w-]*", name):
             self.send_or_ask_about_price()
         else:
-            words = [] if name in search_suggestions.COMMANDS else [tr("There is no command /{name}.", name=name)]
-            alike = get_close_matches(COMMANDS_ELSEWHERE.get(name, name), [*names, *search_suggestions.COMMANDS], 1)
+            words = (
+                []
+                if name in search_suggestions.COMMANDS
+                else [tr("There is no command /{name}.", name=name)]
+            )
+            alike = get_close_matches(
+                COMMANDS_ELSEWHERE.get(name, name), [*names, *search_suggestions.COMMANDS], 1
+            )
             words += [tr("Did you mean /{name}?", name=one) for one in alike]
             ways = [(tr("Send as text"), self.send_or_ask_about_price)]
             box = ask_to_choose_one(self.window, tr("Unknown command"), " ".join(words), "", ways)
@@ -174,12 +213,16 @@ class MessageToSend:
     def send_or_ask_about_price(self) -> None:
         def fold_and_send() -> None:
             folding = self.session.fold_on_request(FoldKind.MARKER)
-            self.window.run_for_window(folding, then=lambda _done: self.send_now(), failed=self.not_sent)
+            self.window.run_for_window(
+                folding, then=lambda _done: self.send_now(), failed=self.not_sent
+            )
 
         saves = self.session.context.estimate_saving_of_markers()
         price = self.session.context.estimate_cost_of_sending(self.parts)
         folding = (saves, fold_and_send) if saves else None
-        send_or_ask_if_expensive(self.window, price, self.send_now, lambda: self.not_sent(None), folding=folding)
+        send_or_ask_if_expensive(
+            self.window, price, self.send_now, lambda: self.not_sent(None), folding=folding
+        )
 
     def send_now(self) -> None:
         try:
@@ -189,12 +232,20 @@ class MessageToSend:
         self.window.jump_to_end_of(self.session)
 
     def resend_edited(self, seq: int) -> None:
-        """Sends it instead of an earlier one. What followed that is rewound, its changes to files if wanted."""
-        window, session, changes = self.window, self.session, self.bench.file_changes_of(self.session.id)
+        """Sends it instead of an earlier one. What followed that is rewound, its
+        changes to files if wanted.
+        """
+        window, session, changes = (
+            self.window,
+            self.session,
+            self.bench.file_changes_of(self.session.id),
+        )
 
         def send_again(_done: object = None) -> None:
             work = session.edit_and_resend(seq, self.parts)
-            window.run_for_window(work, then=lambda _: window.jump_to_end_of(session), failed=self.not_sent)
+            window.run_for_window(
+                work, then=lambda _: window.jump_to_end_of(session), failed=self.not_sent
+            )
 
         async def undo_changes(files: Sequence[FileChange]) -> None:
             session.refuse_while_running("edit and resend")
@@ -207,11 +258,18 @@ class MessageToSend:
 
             if not found[1]:
                 if changes.checkpoint_progress.state == "off":
-                    window.notices.show_notice(tr("Checkpoints are turned off, so files stay as they are."))
+                    window.notices.show_notice(
+                        tr("Checkpoints are turned off, so files stay as they are.")
+                    )
                 send_again()
                 return
-            ways = [(tr("Keep these changes"), send_again), (tr("Undo these changes"), undo_and_send)]
-            ask_to_choose_one(window, tr("Send the edited message"), found[1], "", ways).rejected.connect(edit_again)
+            ways = [
+                (tr("Keep these changes"), send_again),
+                (tr("Undo these changes"), undo_and_send),
+            ]
+            ask_to_choose_one(
+                window, tr("Send the edited message"), found[1], "", ways
+            ).rejected.connect(edit_again)
 
         def find_changed_files() -> None:
             work = find_files_to_undo(changes, session.id, seq)
@@ -236,9 +294,13 @@ class MessageToSend:
             if not begun:
                 window.chat.composer.drafts.move_draft((self.bench.id, session.id), new)
             window.refresh_conversations()
-            build_message_returner(window, self.parts, (self.bench.id, session.id) if begun else new)(error)
+            build_message_returner(
+                window, self.parts, (self.bench.id, session.id) if begun else new
+            )(error)
 
-        begun = session.queue or any(isinstance(each.fact, UserSaid) for each in session.conversation.state.facts)
+        begun = session.queue or any(
+            isinstance(each.fact, UserSaid) for each in session.conversation.state.facts
+        )
         if begun:
             give_command_back()
         else:
@@ -253,7 +315,9 @@ def send_or_ask_if_expensive(
     *,
     folding: tuple[float, Callable[[], object]] | None = None,
 ) -> None:
-    """Sends the message, after a question if it is expensive. `folding`: what folding first saves, and how."""
+    """Sends the message, after a question if it is expensive. `folding`: what folding
+    first saves, and how.
+    """
     most = window.settings[ASK_ABOVE] / 100
     if not most or price <= most:
         send_it()
@@ -267,7 +331,9 @@ def send_or_ask_if_expensive(
         saves, fold_and_say = folding
         words = f"{words} {tr('Folding old outputs first saves about {saved}.', saved=format_dollars(saves))}"
         ways.insert(0, (tr("Fold first, then send"), fold_and_say))
-    ask_to_choose_one(window, tr("Send this message?"), words, "", ways).rejected.connect(if_declined)
+    ask_to_choose_one(window, tr("Send this message?"), words, "", ways).rejected.connect(
+        if_declined
+    )
 
 
 def build_message_returner(
@@ -284,12 +350,16 @@ def build_message_returner(
     return give_message_back
 
 
-def recall_into_draft(window: MainWindow, digest: Digest, lines: tuple[int, int] | None = None) -> None:
+def recall_into_draft(
+    window: MainWindow, digest: Digest, lines: tuple[int, int] | None = None
+) -> None:
     if window.current_session is not None:
         work = window.current_session.context.recall_as_attachment(digest, lines=lines)
         window.run_for_window(work, then=window.build_attachment_receiver())
     elif window.current_workbench is not None:
-        window.notices.show_notice(tr("Open a conversation first. The entry is added to its next message."))
+        window.notices.show_notice(
+            tr("Open a conversation first. The entry is added to its next message.")
+        )
 
 
 def search_everywhere(window: MainWindow, words: str) -> None:
@@ -301,8 +371,13 @@ def search_everywhere(window: MainWindow, words: str) -> None:
         window.palette_box.show_search_results(words, [mistake])
         return
     shown: list[PaletteItem] = []
-    opened = sorted(window.workbenches.opened_workbenches(), key=lambda bench: bench is not window.current_workbench)
-    closed = [row for row in window.listed_workspaces if all(row.id != bench.id for bench in opened)]
+    opened = sorted(
+        window.workbenches.opened_workbenches(),
+        key=lambda bench: bench is not window.current_workbench,
+    )
+    closed = [
+        row for row in window.listed_workspaces if all(row.id != bench.id for bench in opened)
+    ]
 
     def show_more_finds(finds: Sequence[PaletteItem]) -> None:
         shown.extend(finds)
@@ -312,7 +387,11 @@ def search_everywhere(window: MainWindow, words: str) -> None:
     def show_hits_of_workspace(bench: Workbench, hits: Sequence[SearchHit]) -> None:
         name = "" if bench is window.current_workbench else bench.name
         titles = {row.id: row.title for row in bench.list_conversations()}
-        show_more_finds(search_suggestions.suggest_search_hits(hits, titles, bench.id, window.go_to_place, words, name))
+        show_more_finds(
+            search_suggestions.suggest_search_hits(
+                hits, titles, bench.id, window.go_to_place, words, name
+            )
+        )
 
     for bench in opened:
         work = bench.workspace.index.search_index(words)
@@ -321,7 +400,10 @@ def search_everywhere(window: MainWindow, words: str) -> None:
 
 
 def _search_next_closed_workspace(
-    window: MainWindow, words: str, closed: list[KnownWorkspace], show: Callable[[Sequence[PaletteItem]], None]
+    window: MainWindow,
+    words: str,
+    closed: list[KnownWorkspace],
+    show: Callable[[Sequence[PaletteItem]], None],
 ) -> None:
     """Searches the next closed workspace, while somebody waits for the results."""
     if not closed or not window.palette_box.is_searching_for(words):
@@ -338,11 +420,15 @@ def _search_next_closed_workspace(
 
     def show_closed_result(answer: ClosedSearchResult) -> None:
         go, behind = window.go_to_place, suggest_opening(None) if answer.behind else []
-        hits = search_suggestions.suggest_search_hits(answer.hits, answer.titles, row.id, go, words, row.name)
+        hits = search_suggestions.suggest_search_hits(
+            answer.hits, answer.titles, row.id, go, words, row.name
+        )
         search_following([*hits, *behind])
 
     work = window.workbenches.search_closed_workspace(row.id, words)
-    window.run_for_window(work, then=show_closed_result, failed=lambda error: search_following(suggest_opening(error)))
+    window.run_for_window(
+        work, then=show_closed_result, failed=lambda error: search_following(suggest_opening(error))
+    )
 
 
 def offer_completions(window: MainWindow, typed: CompletionRequest) -> None:
@@ -354,11 +440,18 @@ def offer_completions(window: MainWindow, typed: CompletionRequest) -> None:
         box.show_completion_offers(typed, [*found, *own])
 
     if typed.trigger == "/":
-        commands = bench.slash_commands.list_slash_commands(window.showing.conversation_id) if bench is not None else ()
+        commands = (
+            bench.slash_commands.list_slash_commands(window.showing.conversation_id)
+            if bench is not None
+            else ()
+        )
         own += search_suggestions.offer_slash_commands(window.window_actions, typed, commands)
         show_with_own(())
         if bench is not None and session is not None and window.foreign_agent_name:
-            run(search_suggestions.start_agent_and_offer_commands(bench, session, typed), then=show_with_own)
+            run(
+                search_suggestions.start_agent_and_offer_commands(bench, session, typed),
+                then=show_with_own,
+            )
     elif bench is not None:
         run(search_suggestions.offer_mentions(bench, typed), then=show_with_own)
 
@@ -367,8 +460,13 @@ def act_on_chosen_completion(window: MainWindow, offered: CompletionOffer) -> No
     """Acts on a completion that is more than text: recalls an entry or runs a command."""
     if isinstance(offered.value, Digest):
         recall_into_draft(window, offered.value)
-    elif isinstance(offered.value, search_suggestions.OfferedResource) and window.current_workbench is not None:
-        work = window.current_workbench.attach_server_resource(offered.value.server, offered.value.uri)
+    elif (
+        isinstance(offered.value, search_suggestions.OfferedResource)
+        and window.current_workbench is not None
+    ):
+        work = window.current_workbench.attach_server_resource(
+            offered.value.server, offered.value.uri
+        )
         window.run_for_window(work, then=window.build_attachment_receiver())
     elif isinstance(offered.value, QAction):
         offered.value.trigger()

@@ -30,7 +30,9 @@ class ModelActions(QObject):
         self._after_model_chosen: Callable[[], object] | None = None
         self.chooser = ModelChooser(window.theme, window.state_file, window)
         show = self._show_and_refresh_models
-        self.chooser.opened.connect(lambda: window.run_for_window(setup.list_known_models(), then=show))
+        self.chooser.opened.connect(
+            lambda: window.run_for_window(setup.list_known_models(), then=show)
+        )
         self.chooser.closed_without_choice.connect(self._forget_waiting_action)
         self.chooser.chosen.connect(self.use_chosen_model)
         self.chooser.edit_wanted.connect(self._open_model_dialog)
@@ -39,9 +41,16 @@ class ModelActions(QObject):
         window.window_actions.set_action_handler("model-price", self.edit_current_model)
 
     def open_model_chooser(self) -> None:
-        window, bench, session = self._window, self._window.current_workbench, self._window.current_session
+        window, bench, session = (
+            self._window,
+            self._window.current_workbench,
+            self._window.current_session,
+        )
         if bench is not None and session is not None and window.foreign_agent_name:
-            work, show = bench.acp.start_agent(session.conversation), partial(_show_agent_option_menu, window, session)
+            work, show = (
+                bench.acp.start_agent(session.conversation),
+                partial(_show_agent_option_menu, window, session),
+            )
             window.run_for_window(work, then=show)
         elif bench is not None:
             self.chooser.open_below(window.top.model, window.current_model)
@@ -59,7 +68,9 @@ class ModelActions(QObject):
 
     def _show_and_refresh_models(self, models: Sequence[ModelChoice]) -> None:
         self.chooser.show_known_models(models)
-        self._window.run_for_window(self._setup.refresh_model_lists(), then=self.chooser.show_refreshed_models)
+        self._window.run_for_window(
+            self._setup.refresh_model_lists(), then=self.chooser.show_refreshed_models
+        )
 
     def use_chosen_model(self, model: str) -> None:
         bench, window = self._window.current_workbench, self._window
@@ -79,7 +90,9 @@ class ModelActions(QObject):
         """Changes the model of a conversation that has one of its own, or else of the workspace."""
         session = self._window.current_session
         if session is not None and bench.model_of_conversation(session.id) != bench.main_model_name:
-            await bench.save_conversation_model(session.id, "" if model == bench.main_model_name else model)
+            await bench.save_conversation_model(
+                session.id, "" if model == bench.main_model_name else model
+            )
         else:
             await bench.choose_model_for_role(model)
 
@@ -91,7 +104,9 @@ class ModelActions(QObject):
             self._dialog.raise_()
             return
         window, waits = self._window, self._after_model_chosen is not None
-        dialog = self._dialog = ConnectModelDialog(self._setup, window.background_runner, window, message_waits=waits)
+        dialog = self._dialog = ConnectModelDialog(
+            self._setup, window.background_runner, window, message_waits=waits
+        )
         dialog.chosen.connect(self.use_chosen_model)
         dialog.added.connect(self.open_model_chooser)
         dialog.rejected.connect(self._forget_waiting_action)
@@ -115,7 +130,9 @@ class ModelActions(QObject):
 
         dialog = EditModelDialog(model, self._window)
         change, reset = self._setup.correct_model_values, self._setup.reset_model_values
-        dialog.corrected.connect(lambda values: self._save_model_correction(model, change(model.name, values)))
+        dialog.corrected.connect(
+            lambda values: self._save_model_correction(model, change(model.name, values))
+        )
         dialog.reset.clicked.connect(lambda: self._save_model_correction(model, reset(model.name)))
         dialog.open()
 
@@ -129,7 +146,9 @@ class ModelActions(QObject):
         self._window.run_for_window(work, then=show_corrected_model)
 
 
-def _show_agent_option_menu(window: MainWindow, session: Session, foreign: ForeignConversation) -> None:
+def _show_agent_option_menu(
+    window: MainWindow, session: Session, foreign: ForeignConversation
+) -> None:
     """Shows a submenu for each option, unless another conversation is shown by then."""
     if window.current_session is not session:
         return
@@ -144,11 +163,16 @@ def _show_agent_option_menu(window: MainWindow, session: Session, foreign: Forei
         )
         for value, name in choice.values.items():
             act = partial(set_agent_option, choice.id, value)
-            add_menu_choice(below, make_safe_text(name or value)[:LONGEST_CHOICE], act, chosen=value == choice.current)
+            add_menu_choice(
+                below,
+                make_safe_text(name or value)[:LONGEST_CHOICE],
+                act,
+                chosen=value == choice.current,
+            )
     if not foreign.choices:
-        menu.addAction(tr("{agent} has no options to choose from", agent=_agent_menu_label(foreign.name))).setEnabled(
-            False
-        )
+        menu.addAction(
+            tr("{agent} has no options to choose from", agent=_agent_menu_label(foreign.name))
+        ).setEnabled(False)
     menu.popup(window.top.model.mapToGlobal(QPoint(0, window.top.model.height() + 4)))
 
 

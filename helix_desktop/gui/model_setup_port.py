@@ -33,7 +33,9 @@ class ProviderChoice:
 
 @dataclass(frozen=True, slots=True)
 class ModelChoice:
-    """A model. `name` is `provider/model`. Prices are in dollars per million tokens, or 0 if unknown."""
+    """A model. `name` is `provider/model`. Prices are in dollars per million tokens, or
+    0 if unknown.
+    """
 
     name: str
     window: int = 0
@@ -75,21 +77,29 @@ class ProviderTestResult:
 
 
 class ModelSetupPort(Protocol):
-    """Every coroutine may raise a HelixError, such as ProviderKeyRefused, ProviderUnreachable or NoUsableKeyring."""
+    """Every coroutine may raise a HelixError, such as ProviderKeyRefused,
+    ProviderUnreachable or NoUsableKeyring.
+    """
 
     def list_well_known_providers_with_key(self) -> Sequence[ProviderChoice]:
         """Lists services that need only a key."""
 
     async def list_configured_providers(self) -> Sequence[ProviderChoice]: ...
-    async def find_local_providers(self) -> Sequence[tuple[ProviderChoice, Sequence[ModelChoice]]]: ...
+    async def find_local_providers(
+        self,
+    ) -> Sequence[tuple[ProviderChoice, Sequence[ModelChoice]]]: ...
 
     async def check_provider_address(self, provider: ProviderChoice) -> None:
-        """Contacts a provider without a key, before one is sent. The error says what is wrong with the address."""
+        """Contacts a provider without a key, before one is sent. The error says what is
+        wrong with the address.
+        """
 
     async def test_provider(self, provider: ProviderChoice, key: str) -> ProviderTestResult:
         """Requests the models with this key (empty: the stored one). Nothing is stored."""
 
-    async def add_provider_with_key(self, provider: ProviderChoice, key: str, keep: str = "keyring") -> None:
+    async def add_provider_with_key(
+        self, provider: ProviderChoice, key: str, keep: str = "keyring"
+    ) -> None:
         """Adds a provider and requests its models. `keep` is "keyring", "session" or "file"."""
 
     def allow_asking_keyring_again(self) -> None:
@@ -108,7 +118,9 @@ class ModelSetupPort(Protocol):
         """Overrides values of `provider/model`: window, max_output, prices, images, tools."""
 
     async def reset_model_values(self, model: str) -> None:
-        """Removes corrections and learned limits: the provider's and the catalogue's values apply."""
+        """Removes corrections and learned limits: the provider's and the catalogue's
+        values apply.
+        """
 
 
 def lacks_price(state: Moment) -> bool:

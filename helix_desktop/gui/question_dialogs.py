@@ -13,7 +13,9 @@ from helix_desktop.gui.translation import tr
 LONGEST_NAME = 200  # A longer line that the user enters is cut to this many characters.
 
 
-def ask_text(parent: QWidget, title: str, label: str, text: str, then: Callable[[str], object]) -> QInputDialog:
+def ask_text(
+    parent: QWidget, title: str, label: str, text: str, then: Callable[[str], object]
+) -> QInputDialog:
     """Asks for one line of text. `then` gets it unless it is empty; pasted lines are joined."""
     dialog = QInputDialog(parent)
     dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
@@ -33,12 +35,16 @@ def ask_text(parent: QWidget, title: str, label: str, text: str, then: Callable[
     return dialog
 
 
-def ask_to_confirm(parent: QWidget, title: str, text: str, yes: str, then: Callable[[], object]) -> QMessageBox:
+def ask_to_confirm(
+    parent: QWidget, title: str, text: str, yes: str, then: Callable[[], object]
+) -> QMessageBox:
     """Asks before something that cannot be undone; `then` is called only for `yes`."""
     return ask_to_choose_one(parent, title, text, "", [(yes, then)])
 
 
-def ask_to_forget_keys(parent: QWidget, masked_keys: Sequence[str], then: Callable[[], object]) -> QMessageBox:
+def ask_to_forget_keys(
+    parent: QWidget, masked_keys: Sequence[str], then: Callable[[], object]
+) -> QMessageBox:
     text = tr("These keys will be permanently removed from conversations, outputs and backups. The other programs' files will still contain them:\n\n{keys}", keys="\n".join(masked_keys[:20]))  # fmt: skip
     return ask_to_confirm(parent, tr("Forget keys"), text, tr("Forget them"), then)
 
@@ -49,7 +55,11 @@ def ask_allow_all(parent: QWidget, then: Callable[[], object]) -> QMessageBox:
 
 
 def ask_to_choose_one(
-    parent: QWidget, title: str, text: str, cancel_label: str, ways: Sequence[tuple[str, Callable[[], object]]]
+    parent: QWidget,
+    title: str,
+    text: str,
+    cancel_label: str,
+    ways: Sequence[tuple[str, Callable[[], object]]],
 ) -> QMessageBox:
     """Offers several ways, each with a button and its action. `cancel_label` does nothing."""
     box = _build_message_box(parent, title, text, QMessageBox.StandardButton.Cancel)
@@ -57,7 +67,9 @@ def ask_to_choose_one(
     if cancel_label:
         box.button(QMessageBox.StandardButton.Cancel).setText(cancel_label)
     for words, act in ways:
-        box.addButton(words, QMessageBox.ButtonRole.AcceptRole).clicked.connect(lambda _checked=False, a=act: a())
+        box.addButton(words, QMessageBox.ButtonRole.AcceptRole).clicked.connect(
+            lambda _checked=False, a=act: a()
+        )
     box.open()
     return box
 
@@ -68,20 +80,28 @@ def ask_folder(parent: QWidget, title: str, then: Callable[[Path], object]) -> Q
     return _open_file_dialog(dialog, lambda names: then(Path(names[0])))
 
 
-def ask_files(parent: QWidget, title: str, folder: Path, then: Callable[[list[Path]], object]) -> QFileDialog:
+def ask_files(
+    parent: QWidget, title: str, folder: Path, then: Callable[[list[Path]], object]
+) -> QFileDialog:
     dialog = QFileDialog(parent, title, str(folder), fileMode=QFileDialog.FileMode.ExistingFiles)
     return _open_file_dialog(dialog, lambda names: then([Path(name) for name in names]))
 
 
-def ask_file(parent: QWidget, title: str, pattern: str, then: Callable[[Path], object]) -> QFileDialog:
+def ask_file(
+    parent: QWidget, title: str, pattern: str, then: Callable[[Path], object]
+) -> QFileDialog:
     """Asks for one file. `pattern` has Qt's form: "Pictures (*.png)"."""
     dialog = QFileDialog(parent, title, fileMode=QFileDialog.FileMode.ExistingFile)
     dialog.setNameFilters([pattern, tr("All files (*)")])
     return _open_file_dialog(dialog, lambda names: then(Path(names[0])))
 
 
-def ask_new_file(parent: QWidget, title: str, name: str, then: Callable[[Path], object]) -> QFileDialog:
-    """Asks where to save: at first, the path `name`. The dialog itself asks before it replaces a file."""
+def ask_new_file(
+    parent: QWidget, title: str, name: str, then: Callable[[Path], object]
+) -> QFileDialog:
+    """Asks where to save: at first, the path `name`. The dialog itself asks before it
+    replaces a file.
+    """
     dialog = QFileDialog(parent, title, acceptMode=QFileDialog.AcceptMode.AcceptSave)
     dialog.selectFile(name)
     return _open_file_dialog(dialog, lambda names: then(Path(names[0])))
@@ -89,7 +109,9 @@ def ask_new_file(parent: QWidget, title: str, name: str, then: Callable[[Path], 
 
 def show_text_box(parent: QWidget, title: str, text: str, command: str = "") -> QMessageBox:
     """Shows a text. `command` is a command line in it, which a button copies."""
-    box = _build_message_box(parent, title or tr("Helix Desktop"), text, QMessageBox.StandardButton.Close)
+    box = _build_message_box(
+        parent, title or tr("Helix Desktop"), text, QMessageBox.StandardButton.Close
+    )
     box.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
     if command:
         copying = box.addButton(tr("Copy command"), QMessageBox.ButtonRole.ActionRole)
@@ -98,12 +120,16 @@ def show_text_box(parent: QWidget, title: str, text: str, command: str = "") -> 
     return box
 
 
-def _build_message_box(parent: QWidget, title: str, text: str, button: QMessageBox.StandardButton) -> QMessageBox:
+def _build_message_box(
+    parent: QWidget, title: str, text: str, button: QMessageBox.StandardButton
+) -> QMessageBox:
     box = QMessageBox(QMessageBox.Icon.NoIcon, title, text, button, parent)
     box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
     box.setTextFormat(Qt.TextFormat.PlainText)
     if (label := box.findChild(QLabel, "qt_msgbox_label")) is not None:
-        label.setWordWrap(True)  # Qt wraps only later, so that a long line would not seem to fit the screen.
+        label.setWordWrap(
+            True
+        )  # Qt wraps only later, so that a long line would not seem to fit the screen.
     keep_on_screen(box)
     return box
 
@@ -133,7 +159,11 @@ class _TypedPathAcceptor(QObject):
     def eventFilter(self, _: QObject, event: QEvent) -> bool:
         if isinstance(event, QKeyEvent) and event.type() is QEvent.Type.KeyPress:
             typed = Path(self._line.text()).expanduser()
-            fits = typed.is_dir() if self._dialog.fileMode() is QFileDialog.FileMode.Directory else typed.is_file()
+            fits = (
+                typed.is_dir()
+                if self._dialog.fileMode() is QFileDialog.FileMode.Directory
+                else typed.is_file()
+            )
             if (
                 event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter)
                 and typed.is_absolute()

@@ -7,11 +7,14 @@ from PySide6.QtCore import QRect, QSize, Qt
 from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QLayout, QLayoutItem, QVBoxLayout, QWidget
 
 Box = TypeVar("Box", bound=QBoxLayout)
-# A widget or layout, the same with a stretch factor, a widget with its alignment, or a stretch alone.
+# A widget or layout, the same with a stretch factor, a widget with its alignment, or a
+# stretch alone.
 BoxItem = QWidget | QLayout | int | tuple[QWidget | QLayout, int] | tuple[QWidget, Qt.AlignmentFlag]
 Margins = int | tuple[int, int, int, int]
 MAX_LINE_SPACING = 8  # The maximum spacing in pixels between the lines of a row that wraps.
-TEXT_WIDTH_IN_LINES = 12  # Text is placed beside other widgets only if it can be this many line heights wide.
+TEXT_WIDTH_IN_LINES = (
+    12  # Text is placed beside other widgets only if it can be this many line heights wide.
+)
 WIDEST = 4_000  # A widget with a larger maximum width in pixels has no preferred width.
 
 
@@ -24,7 +27,9 @@ class WrappingRow(QHBoxLayout):
     def heightForWidth(self, width: int) -> int:
         return self._place_items_and_return_height(QRect(0, 0, width, 0), is_moving=False)
 
-    minimumHeightForWidth = heightForWidth  # Qt's version relies on a value that only Qt's own heightForWidth sets.
+    minimumHeightForWidth = (
+        heightForWidth  # Qt's version relies on a value that only Qt's own heightForWidth sets.
+    )
 
     def minimumSize(self) -> QSize:
         return QSize(0, super().minimumSize().height())
@@ -41,7 +46,10 @@ class WrappingRow(QHBoxLayout):
             unused = inner.width() + gap - sum(width + gap for _, width, _ in line)
             shares = sum(stretch for *_, stretch in line) or 1
             sized = [(item, width + unused * stretch // shares) for item, width, stretch in line]
-            heights = [i.heightForWidth(w) if i.hasHeightForWidth() else i.sizeHint().height() for i, w in sized]
+            heights = [
+                i.heightForWidth(w) if i.hasHeightForWidth() else i.sizeHint().height()
+                for i, w in sized
+            ]
             for (item, width), height in zip(sized, heights, strict=True) if is_moving else ():
                 item.setGeometry(QRect(left, top + (max(heights) - height) // 2, width, height))
                 left += width + gap
@@ -60,7 +68,9 @@ class WrappingRow(QHBoxLayout):
             if item is None or item.isEmpty() or (widget := item.widget()) is None:
                 continue
             limit = TEXT_WIDTH_IN_LINES * widget.fontMetrics().height() if stretch else WIDEST
-            wanted = widget.maximumWidth() if widget.maximumWidth() < WIDEST else item.sizeHint().width()
+            wanted = (
+                widget.maximumWidth() if widget.maximumWidth() < WIDEST else item.sizeHint().width()
+            )
             wanted = min(wanted, limit, width)
             if not lines or wanted > room:
                 lines.append([])
@@ -77,18 +87,27 @@ def build_row(
     spacing: int | None = None,
     wraps: bool = False,
 ) -> QHBoxLayout:
-    """Builds a row of `items`, as the layout of `owner` or for another layout. `wraps`: see `WrappingRow`."""
+    """Builds a row of `items`, as the layout of `owner` or for another layout. `wraps`:
+    see `WrappingRow`.
+    """
     kind = WrappingRow if wraps else QHBoxLayout
     return _fill_box(kind(owner) if owner is not None else kind(), items, margins, spacing)
 
 
 def build_column(
-    *items: BoxItem, owner: QWidget | None = None, margins: Margins | None = None, spacing: int | None = None
+    *items: BoxItem,
+    owner: QWidget | None = None,
+    margins: Margins | None = None,
+    spacing: int | None = None,
 ) -> QVBoxLayout:
-    return _fill_box(QVBoxLayout(owner) if owner is not None else QVBoxLayout(), items, margins, spacing)
+    return _fill_box(
+        QVBoxLayout(owner) if owner is not None else QVBoxLayout(), items, margins, spacing
+    )
 
 
-def _fill_box(box: Box, items: Sequence[BoxItem], margins: Margins | None, spacing: int | None) -> Box:
+def _fill_box(
+    box: Box, items: Sequence[BoxItem], margins: Margins | None, spacing: int | None
+) -> Box:
     if margins is not None:
         box.setContentsMargins(*(margins if isinstance(margins, tuple) else (margins,) * 4))
     if spacing is not None:
@@ -98,7 +117,8 @@ def _fill_box(box: Box, items: Sequence[BoxItem], margins: Margins | None, spaci
             box.addStretch(item)
             continue
         part, place = item if isinstance(item, tuple) else (item, 0)
-        # A stretch factor is a plain number. Python also accepts an alignment where a number is expected.
+        # A stretch factor is a plain number. Python also accepts an alignment where a
+        # number is expected.
         alignment = place if isinstance(place, Qt.AlignmentFlag) else Qt.AlignmentFlag(0)
         stretch = 0 if alignment else place
         if isinstance(part, QLayout):

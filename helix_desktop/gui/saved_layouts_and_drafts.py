@@ -22,17 +22,23 @@ if TYPE_CHECKING:  # Importing these modules would take as long as the first pai
 
 log = logging.getLogger(__name__)
 
-WRITE_DELAY_MS = 200  # The delay before the file is written, so that it is not written on every key press.
+WRITE_DELAY_MS = (
+    200  # The delay before the file is written, so that it is not written on every key press.
+)
 T = TypeVar("T")
 
 
 class WindowStateFile(QObject):
-    """Values can be anything that JSON can hold. Reading and remembering are instant; the file is written later."""
+    """Values can be anything that JSON can hold. Reading and remembering are instant;
+    the file is written later.
+    """
 
     def __init__(self, file: Path, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._file = file
-        self.mistakes: list[HelixError] = []  # Errors that explain why drafts of earlier starts are missing.
+        self.mistakes: list[
+            HelixError
+        ] = []  # Errors that explain why drafts of earlier starts are missing.
         self._values: dict[str, object] = self._read_state_file()
         self._writer: Executor | None = None
         self._timer = QTimer(self, interval=WRITE_DELAY_MS, singleShot=True)
@@ -57,7 +63,9 @@ class WindowStateFile(QObject):
             self._timer.start()
 
     def start_waiting_write(self) -> None:
-        """Writes now what waits to be written, because the window is about to be busy for longer than the delay."""
+        """Writes now what waits to be written, because the window is about to be busy
+        for longer than the delay.
+        """
         if self._timer.isActive():
             self._write_on_thread()
 
@@ -77,7 +85,9 @@ class WindowStateFile(QObject):
 
     def forget_deleted_ids(self, *gone: str) -> None:
         """Removes what is remembered of workspaces or conversations that were deleted for ever."""
-        self._values = {path: value for path, value in self._values.items() if not {*gone} & {*path.split("/")}}
+        self._values = {
+            path: value for path, value in self._values.items() if not {*gone} & {*path.split("/")}
+        }
         self.write_state_file()
 
     def write_state_file(self) -> None:
@@ -135,6 +145,7 @@ def _blank_text_in_value(value: object, traces: "TextForms") -> object:
             return [left for each in value if (left := _blank_text_in_value(each, traces)) != ""]
         case dict():
             return {
-                _blank_text_in_value(name, traces): _blank_text_in_value(each, traces) for name, each in value.items()
+                _blank_text_in_value(name, traces): _blank_text_in_value(each, traces)
+                for name, each in value.items()
             }
     return value

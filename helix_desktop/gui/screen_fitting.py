@@ -1,8 +1,18 @@
-"""Keeps dialogs on the screen: they are as large as their contents need, and scroll if the screen is smaller."""
+"""Keeps dialogs on the screen: they are as large as their contents need, and scroll if
+the screen is smaller.
+"""
 
 from PySide6.QtCore import QEvent, QObject, QSize, Qt
 from PySide6.QtGui import QFontInfo, QGuiApplication
-from PySide6.QtWidgets import QDialog, QDialogButtonBox, QLabel, QLayout, QMessageBox, QScrollArea, QWidget
+from PySide6.QtWidgets import (
+    QDialog,
+    QDialogButtonBox,
+    QLabel,
+    QLayout,
+    QMessageBox,
+    QScrollArea,
+    QWidget,
+)
 
 from helix_desktop.gui.rows_and_columns import build_column
 from helix_desktop.gui.theme import TEXT
@@ -12,7 +22,9 @@ _CHANGING = {QEvent.Type.Show, QEvent.Type.LayoutRequest}
 
 
 def keep_on_screen(dialog: QDialog, width: int = 0, height: int = 0) -> None:
-    """Sets a dialog's first size, which grows with the text size. Without a height, it is as high as its contents."""
+    """Sets a dialog's first size, which grows with the text size. Without a height, it
+    is as high as its contents.
+    """
     zoom = QFontInfo(QGuiApplication.font()).pixelSize() / TEXT
     wanted = QSize(round(width * zoom), round(height * zoom)).boundedTo(_room_on_screen(dialog))
     if height:
@@ -50,11 +62,16 @@ def _fit_to_screen(dialog: QDialog) -> None:
     screen, place = dialog.screen().availableGeometry(), dialog.frameGeometry()
     if dialog.isVisible() and not screen.contains(place):
         last = screen.bottomRight() - place.bottomRight() + place.topLeft()
-        dialog.move(max(screen.left(), min(place.left(), last.x())), max(screen.top(), min(place.top(), last.y())))
+        dialog.move(
+            max(screen.left(), min(place.left(), last.x())),
+            max(screen.top(), min(place.top(), last.y())),
+        )
 
 
 def _make_contents_scroll(dialog: QDialog, layout: QLayout, room: QSize) -> None:
-    """Makes the contents scroll. In a box of Qt's, only the text scrolls, and wide buttons are stacked."""
+    """Makes the contents scroll. In a box of Qt's, only the text scrolls, and wide
+    buttons are stacked.
+    """
     area, focused = QScrollArea(dialog, widgetResizable=True), dialog.focusWidget()
     if not isinstance(dialog, QMessageBox):
         inside = QWidget(dialog)
@@ -63,7 +80,10 @@ def _make_contents_scroll(dialog: QDialog, layout: QLayout, room: QSize) -> None
         area.setWidget(inside)
         build_column(area, owner=dialog, margins=0)
     else:
-        buttons, label = dialog.findChild(QDialogButtonBox), dialog.findChild(QLabel, "qt_msgbox_label")
+        buttons, label = (
+            dialog.findChild(QDialogButtonBox),
+            dialog.findChild(QLabel, "qt_msgbox_label"),
+        )
         if buttons is not None and buttons.sizeHint().width() > room.width() * 0.9:
             buttons.setOrientation(Qt.Orientation.Vertical)
         if label is not None and label.parent() is dialog:

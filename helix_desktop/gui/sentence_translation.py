@@ -60,13 +60,18 @@ class SentenceTemplate(NamedTuple):
             ends.append(found)
             at = found + len(literal)
             starts.append(at)
-        if at >= limit or (self.names[-1] == PATH_NAME and not last and text.endswith((".", "!", "?"))):
+        if at >= limit or (
+            self.names[-1] == PATH_NAME and not last and text.endswith((".", "!", "?"))
+        ):
             return None
-        return {name: text[a:b] for name, a, b in zip(self.names, starts, [*ends, limit], strict=True)}
+        return {
+            name: text[a:b] for name, a, b in zip(self.names, starts, [*ends, limit], strict=True)
+        }
 
 
 _plain_sentences: dict[str, str] = {}
-# Sentence templates by their first character. The key "" holds templates that begin with a placeholder.
+# Sentence templates by their first character. The key "" holds templates that begin
+# with a placeholder.
 _templates: dict[str, list[SentenceTemplate]] = {}
 _percent = ["{n}%"]  # The form of percentages in the user's language.
 
@@ -77,14 +82,18 @@ def install_sentence_table(table: Mapping[str, str], percent: str = "{n}%") -> N
     _plain_sentences.clear()
     _templates.clear()
     translate_sentences.cache_clear()
-    for text, other in sorted(table.items(), key=lambda row: -len("".join(_literals_of_template(row[0])))):
+    for text, other in sorted(
+        table.items(), key=lambda row: -len("".join(_literals_of_template(row[0])))
+    ):
         around = _literals_of_template(text)
         if len(around) == 1:
             _plain_sentences[_lower_first_letter(text)] = other
         else:
             names = tuple(name for _, name, _, _ in string.Formatter().parse(text) if name)
             first = _lower_first_letter(around[0])
-            _templates.setdefault(first[:1], []).append(SentenceTemplate((first, *around[1:]), names, other))
+            _templates.setdefault(first[:1], []).append(
+                SentenceTemplate((first, *around[1:]), names, other)
+            )
 
 
 @functools.lru_cache(maxsize=1024)
@@ -101,7 +110,9 @@ def translate_title(text: str, show: Callable[[str], str]) -> str:
         return plain
     for template in _templates_for_first_letter(text):
         if (values := template.match_sentence(text)) is not None:
-            return template.translation.format(**{name: show(value) for name, value in values.items()})
+            return template.translation.format(
+                **{name: show(value) for name, value in values.items()}
+            )
     return show(text)
 
 
@@ -126,14 +137,19 @@ def _translate_piecewise(text: str, between: re.Pattern[str], depth: int) -> str
                 break
         told += [
             found,
-            *(_separator_after(found, each) if found != pieces[at] else each for each in pieces[end : end + 1]),
+            *(
+                _separator_after(found, each) if found != pieces[at] else each
+                for each in pieces[end : end + 1]
+            ),
         ]
         at = end + 1
     return "".join(told)
 
 
 def _separator_after(found: str, between: str) -> str:
-    """The separator after a translated sentence: the language's own comma, and no space after a full-width full stop."""
+    """The separator after a translated sentence: the language's own comma, and no space
+    after a full-width full stop.
+    """
     wide = unicodedata.east_asian_width(found[-1:] or " ") in "WF"
     return "" if wide and between == " " else _plain_sentences.get(between, between)
 
@@ -159,7 +175,9 @@ def _localize_figure(value: str) -> str:
     if figure is None or not (figure[2] or figure[3] or "," in value):
         return value
     here = QLocale()
-    number = figure[1].replace(",", here.groupSeparator()) + (figure[2] or "").replace(".", here.decimalPoint())
+    number = figure[1].replace(",", here.groupSeparator()) + (figure[2] or "").replace(
+        ".", here.decimalPoint()
+    )
     return _percent[0].format(n=number) if figure[3] else number
 
 
@@ -169,7 +187,9 @@ def _capitalize_like(text: str, other: str) -> str:
 
 
 def _templates_for_first_letter(text: str) -> Iterator[SentenceTemplate]:
-    return itertools.chain(_templates.get(_lower_first_letter(text[:1]), ()), _templates.get("", ()))
+    return itertools.chain(
+        _templates.get(_lower_first_letter(text[:1]), ()), _templates.get("", ())
+    )
 
 
 def _literals_of_template(text: str) -> tuple[str, ...]:

@@ -25,7 +25,9 @@ class EventBatch:
 
     def __init__(self) -> None:
         self._events: list[Event] = []
-        self._texts: list[list[str]] = []  # The pieces of text of each event collected in this batch.
+        self._texts: list[
+            list[str]
+        ] = []  # The pieces of text of each event collected in this batch.
         self.size = 0  # The number of characters collected in this batch.
 
     def __bool__(self) -> bool:
@@ -41,7 +43,10 @@ class EventBatch:
             self._texts.append([text])
 
     def join_events(self) -> tuple[Event, ...]:
-        return tuple(_join_event_texts(event, texts) for event, texts in zip(self._events, self._texts, strict=True))
+        return tuple(
+            _join_event_texts(event, texts)
+            for event, texts in zip(self._events, self._texts, strict=True)
+        )
 
 
 class EventBridge(QObject):

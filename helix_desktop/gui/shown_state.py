@@ -11,7 +11,9 @@ from helix_desktop.gui.workbench_types import Session, Workbench
 
 
 class ShownState(QObject):
-    """Changed only through its methods. `moment`: the newest fact that is shown, or None for the present."""
+    """Changed only through its methods. `moment`: the newest fact that is shown, or
+    None for the present.
+    """
 
     about_to_change = Signal()
     workspace_changed = Signal()

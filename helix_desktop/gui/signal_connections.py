@@ -12,7 +12,13 @@ from PySide6.QtWidgets import QApplication, QWidget
 from helix_desktop.engine.facts import FoldKind, Text, UserPart
 from helix_desktop.engine.ports import PermissionAnswer
 from helix_desktop.errors import HelixError
-from helix_desktop.gui import attachment_previews, chat_action_handling, forget_text_dialog, message_sending, tab_order
+from helix_desktop.gui import (
+    attachment_previews,
+    chat_action_handling,
+    forget_text_dialog,
+    message_sending,
+    tab_order,
+)
 from helix_desktop.gui.chat.chat_page import ChatPage
 from helix_desktop.gui.chat.composer import ALLOW_ALL
 from helix_desktop.gui.chat.message_drafts import UnsentMessage
@@ -20,7 +26,12 @@ from helix_desktop.gui.common.running_states import WORKING_STATES
 from helix_desktop.gui.deep_links import WindowPlace
 from helix_desktop.gui.frame.top_bar import PAGES
 from helix_desktop.gui.main_window import MainWindow
-from helix_desktop.gui.question_dialogs import ask_allow_all, ask_files, ask_folder, ask_to_choose_one
+from helix_desktop.gui.question_dialogs import (
+    ask_allow_all,
+    ask_files,
+    ask_folder,
+    ask_to_choose_one,
+)
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.chat_actions import AskToFold
 from helix_desktop.gui.translation import tr
@@ -60,17 +71,28 @@ def _wire_rail(window: MainWindow) -> None:
     rail.settings_wanted.connect(window.window_actions["settings"].trigger)
     # The partial function keeps the object `acts` alive, which the signal alone would not do.
     rail.workspace_action_wanted.connect(partial(acts.run_workspace_action))
-    on("workspace-folder", lambda: acts.act_on_current_workspace(acts.go_to_workspace_and_ask_folder))
+    on(
+        "workspace-folder",
+        lambda: acts.act_on_current_workspace(acts.go_to_workspace_and_ask_folder),
+    )
     on("share-workspace", partial(_open_share_dialog, window))
     on("join-workspace", lambda: window.run_unless_blocked(partial(_open_join_dialog, window)))
-    on("export-workspace", lambda: acts.act_on_current_workspace(acts.ask_where_to_and_export_workspace))
-    on("import-workspace", lambda: window.run_unless_blocked(acts.ask_which_file_and_import_workspace))
+    on(
+        "export-workspace",
+        lambda: acts.act_on_current_workspace(acts.ask_where_to_and_export_workspace),
+    )
+    on(
+        "import-workspace",
+        lambda: window.run_unless_blocked(acts.ask_which_file_and_import_workspace),
+    )
     on("fleet", lambda: window.run_unless_blocked(partial(_open_fleet_dialog, window)))
     on("forget-text", partial(forget_text_dialog.open_forget_text_dialog, window))
     on("trash-workspace", lambda: acts.act_on_current_workspace(acts.trash_workspace_with_undo))
     on("workspace-trash", acts.open_trash_dialog)
     rail.add_action_wanted.connect(lambda name: window.window_actions[name].trigger())
-    ask = partial(ask_folder, window, tr("Open folder as workspace"), window.create_workspace_for_folder)
+    ask = partial(
+        ask_folder, window, tr("Open folder as workspace"), window.create_workspace_for_folder
+    )
     on("open-folder", lambda: window.run_unless_blocked(ask))
     on("find-workspace", window.ask_for_workspace)
     on("settings", lambda: window.settings_wanted.emit(""))
@@ -100,7 +122,11 @@ def _open_join_dialog(window: MainWindow) -> None:
         window.go_to_workspace(bench.id)
 
     JoinWorkspaceDialog(
-        window.workbenches, window.suggest_workspace_name, window.background_runner, open_joined_workspace, window
+        window.workbenches,
+        window.suggest_workspace_name,
+        window.background_runner,
+        open_joined_workspace,
+        window,
     ).open()
 
 
@@ -123,7 +149,9 @@ def _open_workspace_by_number(window: MainWindow, number: int) -> None:
 def _wire_sidebar(window: MainWindow) -> None:
     side, on = window.sidebar, window.window_actions.set_action_handler
     side.list.opened.connect(
-        lambda talk: window.go_to_place(WindowPlace("conversation", window.showing.workspace_id, talk))
+        lambda talk: window.go_to_place(
+            WindowPlace("conversation", window.showing.workspace_id, talk)
+        )
     )
     side.conversation_action_wanted.connect(partial(_act_on_conversation, window))
     side.empty_trash_link.clicked.connect(
@@ -133,7 +161,9 @@ def _wire_sidebar(window: MainWindow) -> None:
     side.new.clicked.connect(window.window_actions["new"].trigger)
     side.importing.clicked.connect(window.window_actions["bring-in"].trigger)
     side.search.search_everywhere_wanted.connect(window.palette_box.open_palette)
-    side.workspace_menu_wanted.connect(lambda at: window.rail.show_workspace_menu(window.showing.workspace_id, at))
+    side.workspace_menu_wanted.connect(
+        lambda at: window.rail.show_workspace_menu(window.showing.workspace_id, at)
+    )
     window.palette_box.search_wanted.connect(partial(message_sending.search_everywhere, window))
     window.palette_box.closed.connect(window.focus_current_composer)
     on("palette", lambda: window.palette_box.open_palette(window.sidebar.search.text()))
@@ -167,7 +197,10 @@ def _ask_to_begin_in_copy(window: MainWindow) -> None:
     if (bench := window.current_workbench) is None:
         return
 
-    begin, show = bench.start_conversation_in_copy, partial(_run_and_show_begun_conversation, window, bench)
+    begin, show = (
+        bench.start_conversation_in_copy,
+        partial(_run_and_show_begun_conversation, window, bench),
+    )
     text = tr("The agent works in a private copy that is stored with the program's data. Your own folder is not changed until you bring the copy's changes back.")  # fmt: skip
     acts = [(tr("From the last commit"), lambda: show(begin()))]
     acts.append((tr("With my uncommitted changes"), lambda: show(begin(with_changes=True))))
@@ -180,18 +213,24 @@ def _ask_agent_and_begin_conversation(window: MainWindow) -> None:
         return
 
     def begin_with_agent(name: str) -> None:
-        _run_and_show_begun_conversation(window, bench, bench.start_users_conversation(acp_agent=name))
+        _run_and_show_begun_conversation(
+            window, bench, bench.start_users_conversation(acp_agent=name)
+        )
 
     def show_agents(names: Sequence[str]) -> None:
         text = tr("The agent runs with your permissions, as it would in a terminal. This workspace's permissions apply to everything that the agent asks Helix Desktop to do. You can add other agents in the settings.")  # fmt: skip
         none = tr("No agent that supports the Agent Client Protocol was found on this computer. You can add one in the settings.")  # fmt: skip
         acts = [(name, partial(begin_with_agent, name)) for name in names]
-        ask_to_choose_one(window, tr("New conversation with another agent"), text if names else none, "", acts)
+        ask_to_choose_one(
+            window, tr("New conversation with another agent"), text if names else none, "", acts
+        )
 
     window.run_for_window(bench.acp.list_agent_names(), then=show_agents)
 
 
-def _run_and_show_begun_conversation(window: MainWindow, bench: Workbench, work: Coroutine[Any, Any, Session]) -> None:
+def _run_and_show_begun_conversation(
+    window: MainWindow, bench: Workbench, work: Coroutine[Any, Any, Session]
+) -> None:
     def show_begun_conversation(session: Session) -> None:
         if window.show_session_if_current(bench, session):
             window.switch_to_page("chat")
@@ -237,7 +276,10 @@ def _open_subagents_dialog(window: MainWindow) -> None:
         from helix_desktop.gui.subagents_dialog import SubagentsDialog
 
         SubagentsDialog(
-            bench, session.id, lambda agent: window.go_to_place(WindowPlace("conversation", bench.id, agent)), window
+            bench,
+            session.id,
+            lambda agent: window.go_to_place(WindowPlace("conversation", bench.id, agent)),
+            window,
         ).show()
 
 
@@ -246,7 +288,9 @@ def _choose_policy_or_mode(window: MainWindow, what: str, name: str) -> None:
         return
 
     def save_choice() -> None:
-        work = {"policy": bench.choose_context_policy, "mode": bench.choose_permission_mode}[what](name)
+        work = {"policy": bench.choose_context_policy, "mode": bench.choose_permission_mode}[what](
+            name
+        )
         window.run_for_window(work, then=lambda _done: window.show_policy_model_and_permissions())
 
     if (what, name) == ("mode", ALLOW_ALL) and bench.permission_mode != ALLOW_ALL:
@@ -256,7 +300,9 @@ def _choose_policy_or_mode(window: MainWindow, what: str, name: str) -> None:
 
 
 def _wire_chat(window: MainWindow, chat: ChatPage) -> None:
-    """Connects one side. Every action on it selects it first, even if a screen reader triggers it without the focus."""
+    """Connects one side. Every action on it selects it first, even if a screen reader
+    triggers it without the focus.
+    """
     composer, actions = chat.composer, window.window_actions
 
     def connect_side(signal: SignalInstance, handler: Callable[..., object]) -> None:
@@ -270,7 +316,9 @@ def _wire_chat(window: MainWindow, chat: ChatPage) -> None:
     connect_side(composer.sent, partial(message_sending.send_or_hold_message, window))
     connect_side(composer.resent, partial(_resend_edited_message, window))
     connect_side(composer.text.offers_wanted, partial(message_sending.offer_completions, window))
-    connect_side(composer.text.offer_taken, partial(message_sending.act_on_chosen_completion, window))
+    connect_side(
+        composer.text.offer_taken, partial(message_sending.act_on_chosen_completion, window)
+    )
     connect_side(composer.mode_chosen, partial(_choose_policy_or_mode, window, "mode"))
     connect_side(composer.context_wanted, window.open_or_close_context_panel)
     connect_side(composer.fold_wanted, actions["fold-marker"].trigger)
@@ -278,12 +326,18 @@ def _wire_chat(window: MainWindow, chat: ChatPage) -> None:
     connect_side(composer.attach_wanted, actions["attach"].trigger)
     connect_side(composer.text.files_given, window.attaching.attach_dropped_data)
     connect_side(composer.text.long_pasted, window.attaching.attach_long_text)
-    preview = partial(attachment_previews.show_thumbnail_or_token_count, window, composer.attachments)
+    preview = partial(
+        attachment_previews.show_thumbnail_or_token_count, window, composer.attachments
+    )
     composer.attachments.unknown.connect(preview)
     open_picture = attachment_previews.open_picture_dialog
-    connect_side(composer.attachments.opened, lambda one: open_picture(window, one.stored, one.name))
+    connect_side(
+        composer.attachments.opened, lambda one: open_picture(window, one.stored, one.name)
+    )
     connect_side(composer.waiting.editing, partial(_take_back_queued_message, window, edit=True))
-    connect_side(composer.waiting.discarding, partial(_take_back_queued_message, window, edit=False))
+    connect_side(
+        composer.waiting.discarding, partial(_take_back_queued_message, window, edit=False)
+    )
     connect_side(chat.approvals.answered, partial(_answer_and_focus_composer, window))
     connect_side(chat.foreign.continuing, partial(_act_on_conversation, window, "fork"))
     connect_side(chat.foreign.taking_over, window.sharing.take_over_shown_conversation)
@@ -296,7 +350,9 @@ def _wire_chat(window: MainWindow, chat: ChatPage) -> None:
 def _wire_writing(window: MainWindow) -> None:
     on = window.window_actions.set_action_handler
     window.conversation_opened.connect(partial(message_sending.send_held_messages, window))
-    window.workbench_shown.connect(partial(message_sending.send_messages_held_for_workspace, window))
+    window.workbench_shown.connect(
+        partial(message_sending.send_messages_held_for_workspace, window)
+    )
     on("compose", lambda: window.go_to_side(window.chat))
     on("attach", partial(_ask_files_to_attach, window))
     on("stop", lambda: _act_on_shown_session(window, _stop_turn_or_fold))
@@ -308,7 +364,11 @@ def _wire_writing(window: MainWindow) -> None:
 
 
 def _ask_files_to_attach(window: MainWindow) -> None:
-    folder = window.current_workbench.main_folder if window.current_workbench is not None else Path.home()
+    folder = (
+        window.current_workbench.main_folder
+        if window.current_workbench is not None
+        else Path.home()
+    )
     ask_files(window, tr("Attach files"), folder, window.attaching.attach_files)
 
 
@@ -365,7 +425,9 @@ def _take_back_queued_message(window: MainWindow, index: int, *, edit: bool) -> 
     if edit:
         composer.put_message_back(taken)
     else:
-        window.notices.show_notice(tr("The message was removed."), act=lambda: session.send_message(taken))
+        window.notices.show_notice(
+            tr("The message was removed."), act=lambda: session.send_message(taken)
+        )
 
 
 def _wire_pages(window: MainWindow) -> None:
@@ -384,14 +446,18 @@ def _wire_page(window: MainWindow, name: str, page: Any) -> None:
         page.over_limit_button.clicked.connect(lambda: window.settings_wanted.emit("storage"))
         page.bar.show_find_shortcut(_shortcut_hint(window, "find"))
     elif name == "changes":
-        page.notice_wanted.connect(lambda words, button: window.notices.show_notice(words, **button))
+        page.notice_wanted.connect(
+            lambda words, button: window.notices.show_notice(words, **button)
+        )
         page.agent_message_written.connect(partial(_send_comment_to_agent, window))
     elif name == "inspector":
         page.close_button.clicked.connect(window.toggle_side_panel)
     elif name == "context":
         page.policy.chosen.connect(lambda name: _choose_policy_or_mode(window, "policy", name))
         page.policy.more_wanted.connect(lambda: window.settings_wanted.emit("policy"))
-        page.figures.intent_requested.connect(partial(chat_action_handling.carry_out_intent, window))
+        page.figures.intent_requested.connect(
+            partial(chat_action_handling.carry_out_intent, window)
+        )
         page.compare_link.clicked.connect(window.window_actions["lab"].trigger)
         page.side_link.clicked.connect(window.toggle_side_panel)
         page.fold_link.clicked.connect(window.window_actions["fold-handover"].trigger)
@@ -416,13 +482,24 @@ def _open_search_of_shown_page(window: MainWindow) -> None:
 
 
 def _focus_next_area(window: MainWindow) -> None:
-    """Moves the focus to the next area: list, each conversation and its composer or another page, inspector."""
+    """Moves the focus to the next area: list, each conversation and its composer or
+    another page, inspector.
+    """
     talks = [part for chat in window.chats for part in (chat.transcript, chat.composer.text)]
     pages = talks if window.showing.page == "chat" else [window.page_area]
     sides = [window.pages.inspector] if window.is_side_panel_shown else []
-    areas: list[QWidget] = [part for part in (window.sidebar.list, *pages, *sides) if part.isVisible()]
+    areas: list[QWidget] = [
+        part for part in (window.sidebar.list, *pages, *sides) if part.isVisible()
+    ]
     here = QApplication.focusWidget()
-    at = next((i for i, area in enumerate(areas) if here is not None and (area is here or area.isAncestorOf(here))), -1)
+    at = next(
+        (
+            i
+            for i, area in enumerate(areas)
+            if here is not None and (area is here or area.isAncestorOf(here))
+        ),
+        -1,
+    )
     if areas:
         tab_order.focus_first_stop(areas[(at + 1) % len(areas)])
 
@@ -436,7 +513,10 @@ def _wire_conversation_actions(window: MainWindow) -> None:
         if window.current_session is not None:
             window.run_for_window(act(window.current_session))
 
-    on("fold-marker", lambda: run_on_session(lambda session: session.fold_on_request(FoldKind.MARKER)))
+    on(
+        "fold-marker",
+        lambda: run_on_session(lambda session: session.fold_on_request(FoldKind.MARKER)),
+    )
     on("regenerate", lambda: run_on_session(lambda session: session.ask_again()))
     for name, kind in FOLD_KIND_BY_ACTION.items():
         on(name, partial(chat_action_handling.carry_out_intent, window, AskToFold(kind)))
@@ -451,9 +531,13 @@ def _wire_view_actions(window: MainWindow) -> None:
         on(name, partial(_change_and_save_text_zoom, theme, window.settings, steps))
     on(
         "full-screen",
-        lambda: window.window().setWindowState(window.window().windowState() ^ Qt.WindowState.WindowFullScreen),
+        lambda: window.window().setWindowState(
+            window.window().windowState() ^ Qt.WindowState.WindowFullScreen
+        ),
     )
-    window.window_actions["zoom-in"].setShortcuts([window.window_actions["zoom-in"].shortcut(), QKeySequence("Ctrl+=")])
+    window.window_actions["zoom-in"].setShortcuts(
+        [window.window_actions["zoom-in"].shortcut(), QKeySequence("Ctrl+=")]
+    )
     theme.changed.connect(window.update)
     window.window_actions.shortcuts_changed.connect(partial(_update_shown_shortcuts, window))
     window.showing.conversation_changed.connect(partial(_show_shortcuts_on_answer_buttons, window))

@@ -4,8 +4,12 @@ from helix_desktop.engine import session_events
 from helix_desktop.engine.facts import ModelReplied, Rewound, ToolReturned, TurnEnded
 from helix_desktop.gui.session_signals import SHOWN_OUTPUT_CHARACTERS, EventBatch
 
-_REPLY = ""  # The key under which a reply's text is kept. The other keys are call ids, which are never empty.
-_AT_REST = frozenset({session_events.ConversationActivity.IDLE, session_events.ConversationActivity.FAILED})
+# The key under which a reply's text is kept. The other keys are call ids, which are
+# never empty.
+_REPLY = ""
+_AT_REST = frozenset(
+    {session_events.ConversationActivity.IDLE, session_events.ConversationActivity.FAILED}
+)
 
 
 class UnfinishedOutput:
@@ -32,7 +36,9 @@ class UnfinishedOutput:
             self._batches_by_conversation.pop(event.conversation, None)
 
     def _batch_of_stream(self, conversation: str, stream: str) -> EventBatch:
-        return self._batches_by_conversation.setdefault(conversation, {}).setdefault(stream, EventBatch())
+        return self._batches_by_conversation.setdefault(conversation, {}).setdefault(
+            stream, EventBatch()
+        )
 
     def _add_printed_output(self, event: session_events.ToolPrinted) -> None:
         """Adds output. Only its end is kept, because a command may print without end."""
@@ -44,7 +50,10 @@ class UnfinishedOutput:
                 kept.add_event(each)
 
     def _remove_recorded_stream(self, event: session_events.FactAppended) -> None:
-        streams, fact = self._batches_by_conversation.get(event.recorded.conversation, {}), event.recorded.fact
+        streams, fact = (
+            self._batches_by_conversation.get(event.recorded.conversation, {}),
+            event.recorded.fact,
+        )
         if isinstance(fact, ModelReplied | TurnEnded | Rewound):
             streams.pop(_REPLY, None)
         elif isinstance(fact, ToolReturned):

@@ -1,4 +1,6 @@
-"""Shows a conversation's sub-agents as a tree with state, context, cost and time, and lets the user stop one or all."""
+"""Shows a conversation's sub-agents as a tree with state, context, cost and time, and
+lets the user stop one or all.
+"""
 
 from collections.abc import Callable
 
@@ -22,21 +24,37 @@ class SubagentsDialog(TransientDialog):
     """`open_conversation` is called with the conversation of an agent."""
 
     def __init__(
-        self, bench: Workbench, conversation: str, open_conversation: Callable[[str], object], parent: QWidget
+        self,
+        bench: Workbench,
+        conversation: str,
+        open_conversation: Callable[[str], object],
+        parent: QWidget,
     ) -> None:
         super().__init__(tr("Agents"), parent, 860, 420)
-        self._bench, self._conversation, self._open_conversation = bench, conversation, open_conversation
+        self._bench, self._conversation, self._open_conversation = (
+            bench,
+            conversation,
+            open_conversation,
+        )
         self._items: dict[str, QTreeWidgetItem] = {}
         self._summary_label = build_plain_label("", "muted", self, wraps=False)
         self._tree = RowTree(self)
-        self._tree.setHeaderLabels([tr("Agent"), tr("Task"), tr("State"), tr("Context"), tr("Cost"), tr("Time")])
+        self._tree.setHeaderLabels(
+            [tr("Agent"), tr("Task"), tr("State"), tr("Context"), tr("Cost"), tr("Time")]
+        )
         self._tree.setAccessibleName(tr("Agents"))
         for number, width in enumerate((160, 0, 90, 110, 80, 60)):
             self._tree.setColumnWidth(number, width)
         self._tree.header().setStretchLastSection(False)
         self._tree.header().setSectionResizeMode(1, QHeaderView.ResizeMode.Stretch)
         self._tree.itemDoubleClicked.connect(lambda _item, _column: self._open_selected_agent())
-        build_column(self._summary_label, self._tree, self._build_button_row(), owner=self, margins=(20, 16, 20, 16))
+        build_column(
+            self._summary_label,
+            self._tree,
+            self._build_button_row(),
+            owner=self,
+            margins=(20, 16, 20, 16),
+        )
         timer = QTimer(self)
         timer.timeout.connect(self.update_agent_rows)
         timer.start(UPDATE_INTERVAL_MS)

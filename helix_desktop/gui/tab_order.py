@@ -1,4 +1,6 @@
-"""Makes Tab move through the window in reading order. Qt's own order is the order in which widgets were created."""
+"""Makes Tab move through the window in reading order. Qt's own order is the order in
+which widgets were created.
+"""
 
 from collections.abc import Iterator, Sequence
 
@@ -6,7 +8,9 @@ from PySide6.QtCore import QPoint, QRect, Qt
 from PySide6.QtWidgets import QAbstractButton, QAbstractItemView, QWidget
 
 
-def next_tab_stop(areas: Sequence[QWidget], here: QWidget | None, *, forward: bool) -> QWidget | None:
+def next_tab_stop(
+    areas: Sequence[QWidget], here: QWidget | None, *, forward: bool
+) -> QWidget | None:
     """Returns the stop after or before `here`, wrapping around. None if `here` is in no area."""
     stops = [stop for area in areas if area.isVisible() for stop in _tab_stops_in_area(area, here)]
     if here not in stops:
@@ -18,18 +22,24 @@ def focus_next_stop(areas: Sequence[QWidget], here: QWidget | None, *, forward: 
     """Moves the focus to the next stop. Returns False if `here` is in none of the areas."""
     stop = next_tab_stop(areas, here, forward=forward)
     if stop is not None:
-        stop.setFocus(Qt.FocusReason.TabFocusReason if forward else Qt.FocusReason.BacktabFocusReason)
+        stop.setFocus(
+            Qt.FocusReason.TabFocusReason if forward else Qt.FocusReason.BacktabFocusReason
+        )
     return stop is not None
 
 
 def focus_first_stop(area: QWidget) -> None:
     stop = next(_tab_stops_in_area(area, None), area)
     stop.setFocus(Qt.FocusReason.TabFocusReason)
-    stop.window().setAttribute(Qt.WidgetAttribute.WA_KeyboardFocusChange)  # As Tab does, so that a row shows it.
+    stop.window().setAttribute(
+        Qt.WidgetAttribute.WA_KeyboardFocusChange
+    )  # As Tab does, so that a row shows it.
 
 
 def _tab_stops_in_area(area: QWidget, here: QWidget | None) -> Iterator[QWidget]:
-    """Yields the widgets of an area that Tab can reach, line by line, and `here`, even if Tab cannot reach it."""
+    """Yields the widgets of an area that Tab can reach, line by line, and `here`, even
+    if Tab cannot reach it.
+    """
     lines: list[list[tuple[QRect, QWidget]]] = []
     placed = [
         (QRect(each.mapTo(area, QPoint(0, 0)), each.size()), each)
@@ -43,17 +53,25 @@ def _tab_stops_in_area(area: QWidget, here: QWidget | None) -> Iterator[QWidget]
             lines.append([place])
     mirrored = area.layoutDirection() == Qt.LayoutDirection.RightToLeft
     for line in lines:
-        yield from (each for _, each in sorted(line, key=lambda each: each[0].left(), reverse=mirrored))
+        yield from (
+            each for _, each in sorted(line, key=lambda each: each[0].left(), reverse=mirrored)
+        )
 
 
 def _is_tab_stop(widget: QWidget) -> bool:
     if not widget.isEnabled() or not widget.isVisible() or widget.focusProxy() is not None:
         return False
-    if isinstance(widget, QAbstractItemView) and widget.model() is not None and widget.model().rowCount() == 0:
+    if (
+        isinstance(widget, QAbstractItemView)
+        and widget.model() is not None
+        and widget.model().rowCount() == 0
+    ):
         return False  # An empty list has no row that could be acted on or show the focus.
     group = widget.group() if isinstance(widget, QAbstractButton) else None
     if group is not None and group.exclusive() and group.checkedButton() is not None:
-        return group.checkedButton() is widget  # Qt permanently removes TabFocus from the other buttons of the group.
+        return (
+            group.checkedButton() is widget
+        )  # Qt permanently removes TabFocus from the other buttons of the group.
     return bool(widget.focusPolicy() & Qt.FocusPolicy.TabFocus)
 
 

@@ -22,4 +22,7 @@ async def save_text_file(file: Path, make: Callable[[], str]) -> None:
 
 
 def file_name_from_title(title: str, otherwise: str) -> str:
-    return " ".join("".join(sign if sign.isalnum() or sign in "-_" else " " for sign in title).split()) or otherwise
+    return (
+        " ".join("".join(sign if sign.isalnum() or sign in "-_" else " " for sign in title).split())
+        or otherwise
+    )

@@ -1,4 +1,5 @@
-"""The look of the program: palette, fonts and style sheet, from the colour scheme and the text zoom.
+"""The look of the program: palette, fonts and style sheet, from the colour scheme and
+the text zoom.
 
 Every widget that paints itself asks a `Theme` for colours, fonts and sizes, and repaints on
 `changed`. Everything else is styled by `resources/style/helix.qss`, where `$name` is a token and
@@ -27,7 +28,8 @@ ZOOMS = (0.5, 0.67, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0)
 TEXT = 13
 MONO = 12
 
-# Both fonts ship with the program (packaging/fonts.py). The system provides missing characters, such as Chinese ones.
+# Both fonts ship with the program (packaging/fonts.py). The system provides missing
+# characters, such as Chinese ones.
 TEXT_FAMILY, CODE_FAMILY = "Helix Text", "Helix Code"
 _JOINING_FEATURES = tuple(QFont.Tag.fromString(tag) for tag in ("liga", "clig", "calt", "dlig"))
 
@@ -72,13 +74,17 @@ class Theme(QObject):
         """Converts a length of the design to pixels at the current text zoom."""
         return max(1, round(length * self.text_zoom))
 
-    def fill_surface(self, painter: QPainter, place: QRect | QRectF, token: str, radius: float) -> None:
+    def fill_surface(
+        self, painter: QPainter, place: QRect | QRectF, token: str, radius: float
+    ) -> None:
         """Draws a rounded surface without a border."""
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(self.colour_of_token(token))
         painter.drawRoundedRect(place, radius, radius)
 
-    def keep_lengths_scaled(self, owner: QObject, set_lengths: Callable[..., object], *lengths: float) -> None:
+    def keep_lengths_scaled(
+        self, owner: QObject, set_lengths: Callable[..., object], *lengths: float
+    ) -> None:
         """Sets margins, spacings or widths now, and again after each zoom while `owner` exists."""
 
         def apply_scaled_lengths() -> None:
@@ -98,7 +104,9 @@ class Theme(QObject):
         if mono:
             font.setStyleHint(QFont.StyleHint.Monospace)
             font.setFixedPitch(True)
-            for feature in _JOINING_FEATURES:  # Without this, a font may draw `<=` as a single sign.
+            for (
+                feature
+            ) in _JOINING_FEATURES:  # Without this, a font may draw `<=` as a single sign.
                 font.setFeature(feature, 0)
         return font
 
@@ -131,7 +139,9 @@ class Theme(QObject):
         self.apply_to_application()
 
     def set_fonts(self, text: str, code: str) -> None:
-        """Sets the user's fonts; an empty name means the program's own. `apply_to_application` applies them."""
+        """Sets the user's fonts; an empty name means the program's own.
+        `apply_to_application` applies them.
+        """
         _load_shipped_fonts()
         self._sans = text or TEXT_FAMILY
         self._mono = code or CODE_FAMILY
@@ -159,7 +169,11 @@ class Theme(QObject):
         palette = QPalette()
         for role, name in _ROLES.items():
             palette.setColor(role, self.colour_of_token(name))
-        for role in (QPalette.ColorRole.Text, QPalette.ColorRole.WindowText, QPalette.ColorRole.ButtonText):
+        for role in (
+            QPalette.ColorRole.Text,
+            QPalette.ColorRole.WindowText,
+            QPalette.ColorRole.ButtonText,
+        ):
             palette.setColor(QPalette.ColorGroup.Disabled, role, self.colour_of_token("faint"))
         return palette
 
@@ -180,9 +194,16 @@ class Theme(QObject):
 def fill_style_sheet(template: str, tokens: Scheme, zoom: float, *, mono: str = "monospace") -> str:
     """Fills in `$token` with its colour, `$mono` with the font and `@13` with zoomed pixels."""
     arrow = (resources.resources_folder() / "style").as_posix()
-    values = {**tokens, "mono": mono, "arrow": arrow, "chevron": "dark" if tokens is DARK else "light"}
+    values = {
+        **tokens,
+        "mono": mono,
+        "arrow": arrow,
+        "chevron": "dark" if tokens is DARK else "light",
+    }
     named = re.sub(r"\$([a-z_]+)", lambda found: values[found[1]], template)
-    return re.sub(r"@(\d+(?:\.\d+)?)", lambda found: f"{max(1, round(float(found[1]) * zoom))}px", named)
+    return re.sub(
+        r"@(\d+(?:\.\d+)?)", lambda found: f"{max(1, round(float(found[1]) * zoom))}px", named
+    )
 
 
 def set_widget_look(widget: QWidget, look: str) -> None:
@@ -190,7 +211,9 @@ def set_widget_look(widget: QWidget, look: str) -> None:
     if widget.property("look") == look:
         return
     widget.setProperty("look", look)
-    if widget.testAttribute(Qt.WidgetAttribute.WA_WState_Polished):  # Otherwise Qt does it when it shows the widget.
+    if widget.testAttribute(
+        Qt.WidgetAttribute.WA_WState_Polished
+    ):  # Otherwise Qt does it when it shows the widget.
         style = widget.style()
         style.unpolish(widget)
         style.polish(widget)

@@ -17,7 +17,11 @@ def build_icon(name: str, colour: QColor) -> QIcon:
 
 @lru_cache(maxsize=256)
 def _render_icon(name: str, colour: str) -> QIcon:
-    source = (resources.resources_folder() / "icons" / f"{name}.svg").read_text("utf-8").replace("currentColor", colour)
+    source = (
+        (resources.resources_folder() / "icons" / f"{name}.svg")
+        .read_text("utf-8")
+        .replace("currentColor", colour)
+    )
     renderer = QSvgRenderer(QByteArray(source.encode()))
     made = QIcon()
     for size in _SIZES:

@@ -1,10 +1,10 @@
 """Translates the window's texts into the user's language, and formats numbers for it.
 
-Every text for people goes through `tr`, in English, with `{name}` for inserted values. A language is
-one JSON file in `resources/translations` that maps English texts to translations.
-tests/gui/test_translation.py finds every `tr("…")` of the package and checks that each catalogue is
-complete and keeps the names in braces. What the values of an enum are called is in
-`resources/shown_names.json`.
+Every text for people goes through `tr`, in English, with `{name}` for inserted values.
+A language is one JSON file in `resources/translations` that maps English texts to
+translations. tests/gui/test_translation.py finds every `tr("…")` of the package and
+checks that each catalogue is complete and keeps the names in braces. What the values of
+an enum are called is in `resources/shown_names.json`.
 """
 
 import json
@@ -29,18 +29,24 @@ def tr(text: str, **values: object) -> str:
 
 @cache
 def read_shown_names() -> Mapping[str, Mapping[str, str]]:
-    """Returns what the values of a table are called in English. The key of an enum's member is its value."""
+    """Returns what the values of a table are called in English. The key of an enum's
+    member is its value.
+    """
     return dict(resources.read_json_resource("shown_names.json"))
 
 
 def translate_name(table: str, value: str, *, otherwise: str = "", **inserted: object) -> str:
-    """Returns what a value is called in the user's language, or `otherwise` if the table does not have it."""
+    """Returns what a value is called in the user's language, or `otherwise` if the
+    table does not have it.
+    """
     name = read_shown_names()[table].get(value)
     return otherwise if name is None else tr(name, **inserted)
 
 
 def format_count(number: int, one: str, many: str) -> str:
-    """Returns `one` for exactly one thing, or else `many`; both may hold `{n}`. Both are translated."""
+    """Returns `one` for exactly one thing, or else `many`; both may hold `{n}`. Both
+    are translated.
+    """
     return tr(one if number == 1 else many, n=format_number(number))
 
 
@@ -97,5 +103,8 @@ def install_language(application: QCoreApplication, chosen: str = "") -> None:
     if of_qt.load(f"qtbase_{name}", QLibraryInfo.path(QLibraryInfo.LibraryPath.TranslationsPath)):
         application.installTranslator(of_qt)
     set_translations(
-        *(json.loads(file(name).read_text("utf-8")) for file in (translation_catalogue_path, sentences_file))
+        *(
+            json.loads(file(name).read_text("utf-8"))
+            for file in (translation_catalogue_path, sentences_file)
+        )
     )

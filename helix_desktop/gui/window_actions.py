@@ -21,8 +21,9 @@ from helix_desktop.resources import read_json_resource
 
 @dataclass(frozen=True, slots=True)
 class WindowAction:
-    """`group` is its menu. `shortcut` has QKeySequence's form ("Ctrl" is Command on a Mac). `needs` says without what
-    it is disabled: an open workspace, an open or a listed conversation, or a question.
+    """`group` is its menu. `shortcut` has QKeySequence's form ("Ctrl" is Command on a
+    Mac). `needs` says without what it is disabled: an open workspace, an open or a
+    listed conversation, or a question.
     """
 
     id: str
@@ -34,15 +35,27 @@ class WindowAction:
 
 @cache
 def read_declared_actions() -> tuple[WindowAction, ...]:
-    """Returns all actions in the order of the menus, in English. `{agent}` stands for each agent to continue in."""
+    """Returns all actions in the order of the menus, in English. `{agent}` stands for
+    each agent to continue in.
+    """
     menus = read_json_resource("window_actions.json")
-    return tuple(WindowAction(group=group, **fields) for group, actions in menus.items() for fields in actions)
+    return tuple(
+        WindowAction(group=group, **fields)
+        for group, actions in menus.items()
+        for fields in actions
+    )
 
 
 def declare_actions() -> tuple[WindowAction, ...]:
     """Returns all actions in the order of the menus, in the user's language."""
     return tuple(
-        WindowAction(each.id.format(agent=agent), tr(each.title, agent=name), tr(each.group), each.shortcut, each.needs)
+        WindowAction(
+            each.id.format(agent=agent),
+            tr(each.title, agent=name),
+            tr(each.group),
+            each.shortcut,
+            each.needs,
+        )
         for each in read_declared_actions()
         for agent, name in _agents_of_action(each)
     )
@@ -54,7 +67,9 @@ def _agents_of_action(action: WindowAction) -> Iterable[tuple[str, str]]:
 
 def _ids_of_actions_that_need(*needs: str) -> tuple[str, ...]:
     needed = (each for each in read_declared_actions() if each.needs in needs)
-    return tuple(each.id.format(agent=agent) for each in needed for agent, _ in _agents_of_action(each))
+    return tuple(
+        each.id.format(agent=agent) for each in needed for agent, _ in _agents_of_action(each)
+    )
 
 
 WORKSPACE_ACTIONS = _ids_of_actions_that_need("workspace")
@@ -78,7 +93,9 @@ class ActionRegistry(QObject):
         self._declared = {each.id: each for each in declare_actions()}
         self._actions: dict[str, QAction] = {}
         for each in self._declared.values():
-            made = QAction(each.title, self, enabled=False, autoRepeat=each.id not in QUESTION_ACTIONS)
+            made = QAction(
+                each.title, self, enabled=False, autoRepeat=each.id not in QUESTION_ACTIONS
+            )
             made.setObjectName(each.id)
             made.setShortcutContext(Qt.ShortcutContext.WindowShortcut)
             # Otherwise, a key that is held down too long would also answer the next question.
@@ -113,7 +130,9 @@ class ActionRegistry(QObject):
 
     def change_shortcut_and_return_robbed_title(self, name: str, sequence: QKeySequence) -> str:
         """Sets or removes an action's shortcut. Returns the title of the action that lost it."""
-        others = (i for i, action in self._actions.items() if i != name and action.shortcut() == sequence)
+        others = (
+            i for i, action in self._actions.items() if i != name and action.shortcut() == sequence
+        )
         robbed = next(others, "") if not sequence.isEmpty() else ""
         if robbed:
             self._actions[robbed].setShortcut(QKeySequence())
@@ -129,6 +148,10 @@ class ActionRegistry(QObject):
     def _save_shortcuts(self) -> None:
         declared, portable = self._declared, QKeySequence.SequenceFormat.PortableText
         current = {i: action.shortcut() for i, action in self._actions.items()}
-        changed = {i: keys for i, keys in current.items() if keys != QKeySequence(declared[i].shortcut)}
-        self._settings.change_setting(SHORTCUTS, {i: keys.toString(portable) or "none" for i, keys in changed.items()})
+        changed = {
+            i: keys for i, keys in current.items() if keys != QKeySequence(declared[i].shortcut)
+        }
+        self._settings.change_setting(
+            SHORTCUTS, {i: keys.toString(portable) or "none" for i, keys in changed.items()}
+        )
         self.shortcuts_changed.emit()

@@ -1,4 +1,6 @@
-"""The tour: six steps in which the user presses the real buttons, and a built-in script is the model."""
+"""The tour: six steps in which the user presses the real buttons, and a built-in script
+is the model.
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -6,7 +8,15 @@ from functools import partial
 from PySide6.QtCore import QObject, QPoint, QRect
 from PySide6.QtWidgets import QWidget
 
-from helix_desktop.engine.facts import Fact, FilesChanged, Folded, FoldKind, Text, TurnEnded, Unfolded
+from helix_desktop.engine.facts import (
+    Fact,
+    FilesChanged,
+    Folded,
+    FoldKind,
+    Text,
+    TurnEnded,
+    Unfolded,
+)
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui import message_sending
@@ -18,7 +28,9 @@ from helix_desktop.gui.translation import tr, translate_name
 
 @dataclass(frozen=True, slots=True)
 class WindowTourStep:
-    """One step. `place_to_point_at` and `is_done` are called repeatedly. `before` and `after`: the texts."""
+    """One step. `place_to_point_at` and `is_done` are called repeatedly. `before` and
+    `after`: the texts.
+    """
 
     title: str
     before: str
@@ -86,19 +98,31 @@ class WindowTour(QObject):
         offer = tr("Send “list”") if self._needs_second_exchange() else ""
         words = step.after if done else step.before
         if self._step_number == 0 and not done and self._window.current_session is not None:
-            words = tr("When the script asks whether it may change a file or run a command, click “Allow once”.")
+            words = tr(
+                "When the script asks whether it may change a file or run a command, click “Allow once”."
+            )
         if offer and not done:
-            words = tr("The latest message and answer are never folded. Send one more message first.")
-        self.coach.show_tour_step((self._step_number + 1, len(self.steps)), step.title, words, offer=offer, done=done)
+            words = tr(
+                "The latest message and answer are never folded. Send one more message first."
+            )
+        self.coach.show_tour_step(
+            (self._step_number + 1, len(self.steps)), step.title, words, offer=offer, done=done
+        )
         self.coach.point_at_area(
-            QRect() if done and self._step_number != len(self.steps) - 1 else step.place_to_point_at(),
+            QRect()
+            if done and self._step_number != len(self.steps) - 1
+            else step.place_to_point_at(),
             self._place_of_page(),
             self._place_in_window(self._window.context_panel),
         )
 
     def _facts_of_session(self) -> list[Fact]:
         session = self._window.current_session
-        return [recorded.fact for recorded in session.conversation.state.facts] if session is not None else []
+        return (
+            [recorded.fact for recorded in session.conversation.state.facts]
+            if session is not None
+            else []
+        )
 
     def _count_ended_turns(self) -> int:
         return sum(isinstance(fact, TurnEnded) for fact in self._facts_of_session())
@@ -116,8 +140,16 @@ class WindowTour(QObject):
     def _needs_second_exchange(self) -> bool:
         """Whether there must be a second exchange, because a fold leaves the latest one alone."""
         session = self._window.current_session
-        at_rest = session is not None and session.running in (ConversationActivity.IDLE, ConversationActivity.FAILED)
-        return self._step_number == 3 and at_rest and not self._has_folded() and self._count_ended_turns() == 1
+        at_rest = session is not None and session.running in (
+            ConversationActivity.IDLE,
+            ConversationActivity.FAILED,
+        )
+        return (
+            self._step_number == 3
+            and at_rest
+            and not self._has_folded()
+            and self._count_ended_turns() == 1
+        )
 
     def _place_in_window(self, widget: QWidget, place: QRect | None = None) -> QRect:
         """Returns a widget's place in the window's coordinates. Empty if it is not visible."""
@@ -130,12 +162,18 @@ class WindowTour(QObject):
         chat = self._window.chat
         if (card := chat.approvals.visible_card) is not None:
             return self._place_in_window(card)
-        return self._place_in_window(chat.empty.first) if self._window.current_session is None else QRect()
+        return (
+            self._place_in_window(chat.empty.first)
+            if self._window.current_session is None
+            else QRect()
+        )
 
     def _place_of_page(self) -> QRect:
         """Returns the page's place, without the blank parts of an empty page."""
         empty = self._window.chat.empty
-        return self._place_in_window(empty, empty.childrenRect()) or self._place_in_window(self._window.page_area)
+        return self._place_in_window(empty, empty.childrenRect()) or self._place_in_window(
+            self._window.page_area
+        )
 
     def _place_of_excerpt(self) -> QRect:
         view = self._window.chat.transcript.view
@@ -154,9 +192,14 @@ class WindowTour(QObject):
             return self._place_in_window(self._window.pages.timeline.panel.undo_button)
         view = self._window.chat.transcript.view
         folds = [fold for fold in self._newest_folds_first() if fold.kind is not FoldKind.EXCERPT]
-        wanted = next((fold for fold in folds if not view.hot_spot_rect_of(OpenFold(fold.fold)).isEmpty()), None)
+        wanted = next(
+            (fold for fold in folds if not view.hot_spot_rect_of(OpenFold(fold.fold)).isEmpty()),
+            None,
+        )
         if wanted is not None and self._window.showing.page == "chat":
-            return self._place_in_window(view.viewport(), view.hot_spot_rect_of(OpenFold(wanted.fold)))
+            return self._place_in_window(
+                view.viewport(), view.hot_spot_rect_of(OpenFold(wanted.fold))
+            )
         return self._place_in_window(self._window.top.page_tab("timeline"))
 
     def _place_of_undo_file(self) -> QRect:
@@ -167,16 +210,33 @@ class WindowTour(QObject):
     def _build_tour_steps(self) -> tuple[WindowTourStep, ...]:
         top, showing, facts_now = self._window.top, self._window.showing, self._facts_of_session
         steps: dict[str, tuple[Callable[[], QRect], Callable[[], bool]]] = {
-            "message": (self._place_of_question_or_suggestion, lambda: self._count_ended_turns() > 0),
-            "undo a change": (self._place_of_undo_file, lambda: any(map(_is_undo_of_change, facts_now()))),
-            "cut output": (self._place_of_excerpt, lambda: self._step_number == 2 and showing.page == "timeline"),
+            "message": (
+                self._place_of_question_or_suggestion,
+                lambda: self._count_ended_turns() > 0,
+            ),
+            "undo a change": (
+                self._place_of_undo_file,
+                lambda: any(map(_is_undo_of_change, facts_now())),
+            ),
+            "cut output": (
+                self._place_of_excerpt,
+                lambda: self._step_number == 2 and showing.page == "timeline",
+            ),
             "fold": (self._place_of_fold_button, self._has_folded),
-            "undo a fold": (self._place_of_undo, lambda: any(isinstance(fact, Unfolded) for fact in facts_now())),
+            "undo a fold": (
+                self._place_of_undo,
+                lambda: any(isinstance(fact, Unfolded) for fact in facts_now()),
+            ),
             "model": (lambda: self._place_in_window(top.model), lambda: False),
         }
-        title, before = partial(translate_name, "title of a tour step"), partial(translate_name, "tour step")
+        title, before = (
+            partial(translate_name, "title of a tour step"),
+            partial(translate_name, "tour step"),
+        )
         after = partial(translate_name, "after a tour step")
-        return tuple(WindowTourStep(title(key), before(key), after(key), *of) for key, of in steps.items())
+        return tuple(
+            WindowTourStep(title(key), before(key), after(key), *of) for key, of in steps.items()
+        )
 
 
 def _is_undo_of_change(fact: Fact) -> bool:

@@ -1,8 +1,8 @@
 """Types of the program behind the window: workspaces, an open workspace, a conversation. For
 annotations only.
 
-At run time they are `object`, so that the window does not wait for the workbench's modules. No other
-module of the window names the workbench.
+At run time they are `object`, so that the window does not wait for the workbench's
+modules. No other module of the window names the workbench.
 """
 
 from typing import TYPE_CHECKING

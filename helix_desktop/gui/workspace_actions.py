@@ -41,7 +41,9 @@ class WorkspaceActions:
         window, show = self._window, self._window.sidebar.show_workspace_title
 
         def save_workspace_name(name: str) -> None:
-            refreshed = partial(self.act_on_current_workspace, lambda one: show(one.name, one.first_folder))
+            refreshed = partial(
+                self.act_on_current_workspace, lambda one: show(one.name, one.first_folder)
+            )
             work = window.workbenches.rename_workspace(row.id, name)
             window.run_for_window(work, then=lambda _d: window.refresh_workspaces(refreshed))
 
@@ -49,7 +51,11 @@ class WorkspaceActions:
 
     def recolour_with_next_colour(self, row: KnownWorkspace) -> None:
         """Sets the next colour of the table, all of which are readable."""
-        at = WORKSPACE_COLOURS.index(row.settings.colour) if row.settings.colour in WORKSPACE_COLOURS else -1
+        at = (
+            WORKSPACE_COLOURS.index(row.settings.colour)
+            if row.settings.colour in WORKSPACE_COLOURS
+            else -1
+        )
         colour = WORKSPACE_COLOURS[(at + 1) % len(WORKSPACE_COLOURS)]
         work = self._window.workbenches.recolour_workspace(row.id, colour)
         self._window.run_for_window(work, then=lambda _d: self._window.refresh_workspaces())
@@ -63,17 +69,26 @@ class WorkspaceActions:
 
         def notice_workspace_trashed(_done: None) -> None:
             window.leave_trashed_workspace(row.id)
-            words = tr("“{name}” was moved to the trash. The workspace's folder was not changed.", name=row.name)
+            words = tr(
+                "“{name}” was moved to the trash. The workspace's folder was not changed.",
+                name=row.name,
+            )
             window.notices.show_notice(words, act=restore_from_trash)
 
-        window.run_for_window(window.workbenches.trash_workspace(workspace=row.id), then=notice_workspace_trashed)
+        window.run_for_window(
+            window.workbenches.trash_workspace(workspace=row.id), then=notice_workspace_trashed
+        )
 
     def go_to_workspace_and_ask_folder(self, row: KnownWorkspace) -> None:
         """Asks for another folder, which replaces those of the workspace."""
         self._window.go_to_workspace(row.id, lambda: self.ask_and_set_workspace_folder(row.id))
 
     def ask_and_set_workspace_folder(self, workspace: str) -> None:
-        window, say, words = self._window, self._window.notices.show_notice, tr("“{name}” now uses {folder}.")
+        window, say, words = (
+            self._window,
+            self._window.notices.show_notice,
+            tr("“{name}” now uses {folder}."),
+        )
 
         def set_workspace_folder(path: Path) -> None:
             work = window.workbenches.set_workspace_folders(workspace, [path])
@@ -85,21 +100,31 @@ class WorkspaceActions:
     def ask_where_to_and_export_workspace(self, row: KnownWorkspace) -> None:
         """Exports history and cache as one file, never with keys."""
         place = str(Path.home() / (file_name_from_title(row.name, "workspace") + EXPORT_SUFFIX))
-        ask_new_file(self._window, tr("Export workspace"), place, partial(self._export_workspace_to, row))
+        ask_new_file(
+            self._window, tr("Export workspace"), place, partial(self._export_workspace_to, row)
+        )
 
     def _export_workspace_to(self, row: KnownWorkspace, path: Path) -> None:
         window = self._window
         lasting = ProgressDialog(tr("Exporting “{name}”", name=row.name), window)
-        lasting.rejected.connect(lambda: window.notices.show_notice(tr("Export stopped. Nothing was written.")))
+        lasting.rejected.connect(
+            lambda: window.notices.show_notice(tr("Export stopped. Nothing was written."))
+        )
         words = tr("“{name}” was exported to {file}, with its history and cache but without any keys.", name=row.name, file=path.name)  # fmt: skip
 
         def notice_workspace_exported(damaged: Sequence[str]) -> None:
             if damaged:
-                names = ", ".join(name[:12] for name in damaged[:3]) + (", …" if len(damaged) > 3 else "")
-                left_out = format_count(
-                    len(damaged), "{n} entry is damaged and was left out:", "{n} entries are damaged and were left out:"
+                names = ", ".join(name[:12] for name in damaged[:3]) + (
+                    ", …" if len(damaged) > 3 else ""
                 )
-                window.notices.show_notice(f"{words}\n{left_out} {names}", shown_ms=NOTICE_MILLISECONDS)
+                left_out = format_count(
+                    len(damaged),
+                    "{n} entry is damaged and was left out:",
+                    "{n} entries are damaged and were left out:",
+                )
+                window.notices.show_notice(
+                    f"{words}\n{left_out} {names}", shown_ms=NOTICE_MILLISECONDS
+                )
             else:
                 window.notices.show_notice(words)
 
@@ -113,7 +138,9 @@ class WorkspaceActions:
     def import_workspace_from(self, path: Path) -> None:
         window = self._window
         lasting = ProgressDialog(tr("Importing {file}", file=path.name), window)
-        lasting.rejected.connect(lambda: window.notices.show_notice(tr("Import stopped. Nothing was added.")))
+        lasting.rejected.connect(
+            lambda: window.notices.show_notice(tr("Import stopped. Nothing was added."))
+        )
         work = window.workbenches.import_workspace(path, report=lasting.show_byte_progress)
         lasting.run_with_progress(window.background_runner, work, self._open_imported_workspace)
 
@@ -125,7 +152,9 @@ class WorkspaceActions:
     def _notice_workspace_imported(self, imported: KnownWorkspace) -> None:
         """Says what was imported, what could not be, and that none of its settings are in force."""
         words = [tr("“{name}” was imported with its history and cache.", name=imported.name)]
-        words.append(tr("The imported workspace's permissions, MCP servers and folders are not active yet."))
+        words.append(
+            tr("The imported workspace's permissions, MCP servers and folders are not active yet.")
+        )
         words += map(translate_sentences, imported.left_out[:5])
         act = partial(self.ask_and_set_workspace_folder, imported.id)
         self._window.notices.show_notice(

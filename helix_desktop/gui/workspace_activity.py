@@ -27,7 +27,9 @@ MessageQueue = tuple[tuple[facts.UserPart, ...], ...]
 
 
 class WorkspaceActivity(QObject):
-    """Follows an open workspace. `activity_ended`: a conversation has finished, waits for the user, or failed."""
+    """Follows an open workspace. `activity_ended`: a conversation has finished, waits
+    for the user, or failed.
+    """
 
     list_changed = Signal()
     settings_changed = Signal()
@@ -43,8 +45,12 @@ class WorkspaceActivity(QObject):
         # Messages that have left the queue but are not in the journal yet.
         self._unrecorded: dict[str, MessageQueue] = {}
         failed: list[str] = state_file.get_remembered("failed", bench.id, default=[])
-        self._states: dict[str, ConversationActivity] = dict.fromkeys(failed, ConversationActivity.FAILED)
-        self._seen_failures: set[str] = set()  # The conversations whose failures the user has already seen.
+        self._states: dict[str, ConversationActivity] = dict.fromkeys(
+            failed, ConversationActivity.FAILED
+        )
+        self._seen_failures: set[str] = (
+            set()
+        )  # The conversations whose failures the user has already seen.
         self._bridge = EventBridge(self)
         self._bridge.events_arrived.connect(self._update_states_and_schedule_list)
         self._list_timer = QTimer(self, interval=LIST_INTERVAL_MS, singleShot=True)
@@ -61,16 +67,21 @@ class WorkspaceActivity(QObject):
     @property
     def most_urgent_state(self) -> ConversationActivity:
         news = {state for name, state in self._states.items() if name not in self._seen_failures}
-        return next((state for state in _STATES_BY_URGENCY if state in news), ConversationActivity.IDLE)
+        return next(
+            (state for state in _STATES_BY_URGENCY if state in news), ConversationActivity.IDLE
+        )
 
     def conversations_in(self, *states: ConversationActivity) -> tuple[str, ...]:
-        """Returns the conversations in these states. One may have failed before the program was started."""
+        """Returns the conversations in these states. One may have failed before the
+        program was started.
+        """
         return tuple(name for name, state in self._states.items() if state in states)
 
     def build_events_of_unfinished_work(self, session: Session) -> tuple[Event, ...]:
         """Returns unrecorded progress of a conversation as events, for a view that just opened."""
         asked = (
-            session_events.QuestionAsked(session.id, number, question) for number, question in session.questions.items()
+            session_events.QuestionAsked(session.id, number, question)
+            for number, question in session.questions.items()
         )
         return (
             ActivityChanged(session.id, session.running),
@@ -79,7 +90,9 @@ class WorkspaceActivity(QObject):
         )
 
     def mark_failure_seen(self, conversation: str) -> None:
-        """Marks a failure as seen: the rail no longer shows it, but the list does until the conversation continues."""
+        """Marks a failure as seen: the rail no longer shows it, but the list does until
+        the conversation continues.
+        """
         if self._states.get(conversation) is ConversationActivity.FAILED:
             self._seen_failures.add(conversation)
             self.state_changed.emit(conversation, ConversationActivity.FAILED)
@@ -87,12 +100,17 @@ class WorkspaceActivity(QObject):
     def _update_queues_and_pass_event_on(self, event: Event) -> None:
         self._unfinished.update_unfinished_output(event)
         if isinstance(event, session_events.MessagesQueued):
-            known = (*self._unrecorded.get(event.conversation, ()), *self._queued.get(event.conversation, ()))
+            known = (
+                *self._unrecorded.get(event.conversation, ()),
+                *self._queued.get(event.conversation, ()),
+            )
             gone = (*event.messages, *event.taken_back)
             self._unrecorded[event.conversation] = tuple(each for each in known if each not in gone)
             self._queued[event.conversation] = event.messages
             self._save_unrecorded_messages(event.conversation)
-        elif isinstance(event, session_events.FactAppended) and isinstance(event.recorded.fact, facts.UserSaid):
+        elif isinstance(event, session_events.FactAppended) and isinstance(
+            event.recorded.fact, facts.UserSaid
+        ):
             self._remove_recorded_message(event.recorded.conversation, event.recorded.fact)
         if not isinstance(event, session_events.ReplyStreamed | session_events.ToolPrinted):
             self._bridge.queue_event(event)
@@ -117,9 +135,14 @@ class WorkspaceActivity(QObject):
         for event in events:
             if isinstance(event, ActivityChanged):
                 self._set_state_and_notify(event)
-        recorded_facts = (event.recorded.fact for event in events if isinstance(event, session_events.FactAppended))
+        recorded_facts = (
+            event.recorded.fact
+            for event in events
+            if isinstance(event, session_events.FactAppended)
+        )
         listed = any(isinstance(fact, _FACTS_THAT_CHANGE_ROWS) for fact in recorded_facts) or any(
-            isinstance(each, session_events.MeterChanged | session_events.ConversationReplaced) for each in events
+            isinstance(each, session_events.MeterChanged | session_events.ConversationReplaced)
+            for each in events
         )
         if listed and not self._list_timer.isActive():
             self._list_timer.start()
@@ -130,7 +153,9 @@ class WorkspaceActivity(QObject):
         works = event.running in WORKING_STATES
         # The user need not know that a sub-agent ended whose parent is working.
         is_no_news = any(self._states.get(parent) in WORKING_STATES for parent in parents)
-        self._states[event.conversation] = event.running if works or not is_no_news else ConversationActivity.IDLE
+        self._states[event.conversation] = (
+            event.running if works or not is_no_news else ConversationActivity.IDLE
+        )
         self._seen_failures.discard(event.conversation)
         for parent in parents:
             self.state_changed.emit(parent, self._state_with_agents(parent))
@@ -147,20 +172,34 @@ class WorkspaceActivity(QObject):
             self.activity_ended.emit(event.conversation, event.running, event.why)
 
     def working_agents(self) -> list[str]:
-        """Returns all conversations that work. One that only waits for its sub-agents does not count."""
+        """Returns all conversations that work. One that only waits for its sub-agents
+        does not count.
+        """
         working = self.conversations_in(*WORKING_STATES)
         above = {one for agent in working for one in self.bench.conversations_above(agent)}
-        waiting = {one for one in above if self._states.get(one) is not ConversationActivity.THINKING}
+        waiting = {
+            one for one in above if self._states.get(one) is not ConversationActivity.THINKING
+        }
         return [one for one in working if one not in waiting]
 
     def working_agents_below(self, conversation: str) -> list[str]:
-        """Returns the sub-agents of a conversation, and theirs, that are working or ask the user."""
+        """Returns the sub-agents of a conversation, and theirs, that are working or ask
+        the user.
+        """
         return [
-            one for one in self.conversations_in(*WORKING_STATES) if conversation in self.bench.conversations_above(one)
+            one
+            for one in self.conversations_in(*WORKING_STATES)
+            if conversation in self.bench.conversations_above(one)
         ]
 
     def _state_with_agents(self, conversation: str) -> ConversationActivity:
-        """Returns a conversation's state, or, if it does not work, that of a sub-agent in the background."""
+        """Returns a conversation's state, or, if it does not work, that of a sub-agent
+        in the background.
+        """
         own = self._states.get(conversation, ConversationActivity.IDLE)
         below = {self._states[agent] for agent in self.working_agents_below(conversation)}
-        return own if own in WORKING_STATES else next((one for one in _STATES_BY_URGENCY if one in below), own)
+        return (
+            own
+            if own in WORKING_STATES
+            else next((one for one in _STATES_BY_URGENCY if one in below), own)
+        )

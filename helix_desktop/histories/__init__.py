@@ -1,1 +1,3 @@
-"""Reads other agents' histories from disk: a module for each format, one result. Knows nothing of conversations."""
+"""Reads other agents' histories from disk: a module for each format, one result. Knows
+nothing of conversations.
+"""

@@ -5,7 +5,11 @@ from pathlib import Path
 
 from helix_desktop.engine.facts import Reasoning, ReplyPart
 from helix_desktop.histories import claude_code_history, history_rows
-from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession, build_recorded_reply
+from helix_desktop.histories.recorded_session import (
+    RecordedMessage,
+    RecordedSession,
+    build_recorded_reply,
+)
 from helix_desktop.json_values import object_at, objects_at, text_at
 from helix_desktop.protocols.anthropic import anthropic_gateway
 
@@ -23,7 +27,11 @@ def is_anthropic_message(value: Mapping[str, object]) -> bool:
 def read_anthropic_recordings(
     rows: Sequence[history_rows.HistoryRow], report: history_rows.ReadingReport, path: Path
 ) -> list[RecordedSession]:
-    return [RecordedSession(str(path), tuple(AnthropicMessages(report).read_rows(rows).made), KIND, path.stem)]
+    return [
+        RecordedSession(
+            str(path), tuple(AnthropicMessages(report).read_rows(rows).made), KIND, path.stem
+        )
+    ]
 
 
 class AnthropicMessages(history_rows.HistoryMessages):
@@ -31,14 +39,22 @@ class AnthropicMessages(history_rows.HistoryMessages):
         role, content = value.get("role"), value.get("content")
         time = history_rows.parse_time(value.get("ts", value.get("timestamp")))
         if role == "assistant":
-            model, usage = text_at(value, "model"), anthropic_gateway.parse_usage(object_at(value, "usage"))
+            model, usage = (
+                text_at(value, "model"),
+                anthropic_gateway.parse_usage(object_at(value, "usage")),
+            )
             parts = _unsigned_reply_parts(content)
             self.made.append(build_recorded_reply(parts, model=model, time=time, usage=usage))
         elif role == "system":
-            self.made.append(RecordedMessage("system", history_rows.text_of_message_content(content), time=time))
+            self.made.append(
+                RecordedMessage("system", history_rows.text_of_message_content(content), time=time)
+            )
         elif role == "user":
             results = [block for block in objects_at(content) if block.get("type") == "tool_result"]
-            self.made += [history_rows.read_tool_result(one, time, "tool_use_id", "is_error") for one in results]
+            self.made += [
+                history_rows.read_tool_result(one, time, "tool_use_id", "is_error")
+                for one in results
+            ]
             words = [block for block in objects_at(content) if block.get("type") != "tool_result"]
             self.add_user_message(words if isinstance(content, list) else content, time)
         else:

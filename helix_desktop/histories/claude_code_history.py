@@ -1,11 +1,13 @@
 """Sessions of Claude Code: `~/.claude/projects/<project>/<session>.jsonl`, one event per line.
 
-Tested with files of 1.0, 2.0, 2.1.197 and 2.1.332. A reply has a line for each content block, all with the same
-`message.id`, and results may come between them. Lines form a tree by `parentUuid`. A compaction is a `compact_boundary`
-line followed by a message with the summary; earlier lines stay in the file. What the program showed the model
-besides the messages is in `attachment` lines, since 2.1.331 exactly as the model saw it (`rendered`).
-Sub-agents are in the same file (`isSidechain`, until 2.0) or in `<session>/subagents/`. A large result
-is in `<session>/tool-results/`, and its line has what the model saw of it.
+Tested with files of 1.0, 2.0, 2.1.197 and 2.1.332. A reply has a line for each content
+block, all with the same `message.id`, and results may come between them. Lines form a
+tree by `parentUuid`. A compaction is a `compact_boundary` line followed by a message
+with the summary; earlier lines stay in the file. What the program showed the model
+besides the messages is in `attachment` lines, since 2.1.331 exactly as the model saw it
+(`rendered`). Sub-agents are in the same file (`isSidechain`, until 2.0) or in
+`<session>/subagents/`. A large result is in `<session>/tool-results/`, and its line has
+what the model saw of it.
 """
 
 import json
@@ -30,14 +32,26 @@ from helix_desktop.histories.history_rows import (
     text_and_pictures,
     text_of_message_content,
 )
-from helix_desktop.histories.history_tree import ROOT, HistoryNode, HistoryTree, build_branch_sessions
+from helix_desktop.histories.history_tree import (
+    ROOT,
+    HistoryNode,
+    HistoryTree,
+    build_branch_sessions,
+)
 from helix_desktop.histories.recorded_session import (
     RecordedMessage,
     RecordedSession,
     build_recorded_reply,
     format_opaque_json,
 )
-from helix_desktop.json_values import first_text, list_at, object_at, objects_at, parse_json_or_none, text_at
+from helix_desktop.json_values import (
+    first_text,
+    list_at,
+    object_at,
+    objects_at,
+    parse_json_or_none,
+    text_at,
+)
 from helix_desktop.protocols.anthropic import anthropic_gateway
 
 KIND = "claude-code"
@@ -56,24 +70,33 @@ def is_claude_code_row(value: Mapping[str, object]) -> bool:
     return known and "payload" not in value and "parentId" not in value
 
 
-def read_claude_code_recordings(rows: Sequence[HistoryRow], report: ReadingReport, path: Path) -> list[RecordedSession]:
+def read_claude_code_recordings(
+    rows: Sequence[HistoryRow], report: ReadingReport, path: Path
+) -> list[RecordedSession]:
     """Return the session of these lines and its sub-agents."""
     main = [row for row in rows if not row.value.get("isSidechain")]
     aside = [row for row in rows if row.value.get("isSidechain")]
-    # Since 2.1.331, a sub-agent's file also has rows about requests, which do not say that they are a sub-agent's.
-    alone = path.parent.name == "subagents" or not any(is_claude_code_row(row.value) for row in main)
+    # Since 2.1.331, a sub-agent's file also has rows about requests, which do not say
+    # that they are a sub-agent's.
+    alone = path.parent.name == "subagents" or not any(
+        is_claude_code_row(row.value) for row in main
+    )
     session = path.stem if alone else _first_session_id(main) or path.stem
     reading = _ClaudeCodeFile(report, path.parent / path.stem)
     sessions = reading.read_recordings(rows if alone else main, session, str(path))
     if alone:
         return _mark_as_subagent(sessions, path, rows)
     groups = _group_by_subagent(aside)
-    children = [one for each in groups for one in _read_subagent(each, report, path, session, sessions)]
+    children = [
+        one for each in groups for one in _read_subagent(each, report, path, session, sessions)
+    ]
     return [*_link_results_to_subagents(sessions, path), *children]
 
 
 def _first_session_id(rows: Sequence[HistoryRow]) -> str:
-    return next((text_at(row.value, "sessionId") for row in rows if text_at(row.value, "sessionId")), "")
+    return next(
+        (text_at(row.value, "sessionId") for row in rows if text_at(row.value, "sessionId")), ""
+    )
 
 
 @dataclass(slots=True)
@@ -83,7 +106,9 @@ class _ClaudeCodeFile:
     report: ReadingReport
     beside: Path
 
-    def read_recordings(self, rows: Sequence[HistoryRow], session_id: str, name: str) -> list[RecordedSession]:
+    def read_recordings(
+        self, rows: Sequence[HistoryRow], session_id: str, name: str
+    ) -> list[RecordedSession]:
         tree, title = HistoryTree(), ""
         kept: list[str] = []
         for index, row in enumerate(rows):
@@ -95,7 +120,9 @@ class _ClaudeCodeFile:
             if node is None:
                 tree.skip_row(text_at(value, "uuid"), text_at(value, "parentUuid"))
                 if kind not in _TITLES:
-                    self.report.add_left_out_row("/".join(filter(None, (kind or "no type", text_at(value, "subtype")))))
+                    self.report.add_left_out_row(
+                        "/".join(filter(None, (kind or "no type", text_at(value, "subtype"))))
+                    )
                 continue
             tree.add_node(index, node)
             if kind == "system":
@@ -110,12 +137,18 @@ class _ClaudeCodeFile:
         first = next((row.value for row in rows if text_at(row.value, "cwd")), {})
 
         def read(indices: Sequence[int], report: ReadingReport) -> _ClaudeCodeMessages:
-            messages = _ClaudeCodeMessages(report, beside=self.beside).read_rows(rows[i] for i in indices)
+            messages = _ClaudeCodeMessages(report, beside=self.beside).read_rows(
+                rows[i] for i in indices
+            )
             messages.correct_message_times()
             return messages
 
-        whole = RecordedSession(name, (), KIND, session_id, title, text_at(first, "cwd"), text_at(first, "version"))
-        return build_branch_sessions(tree, whole, lambda index: text_at(rows[index].value, "uuid"), read, self.report)
+        whole = RecordedSession(
+            name, (), KIND, session_id, title, text_at(first, "cwd"), text_at(first, "version")
+        )
+        return build_branch_sessions(
+            tree, whole, lambda index: text_at(rows[index].value, "uuid"), read, self.report
+        )
 
 
 def _node_of_event(value: Mapping[str, object]) -> HistoryNode | None:
@@ -129,7 +162,9 @@ def _node_of_event(value: Mapping[str, object]) -> HistoryNode | None:
     if not parent and "parentUuid" in value and not boundary:
         parent = ROOT
     step = text_at(message, "id") or text_at(value, "uuid") if kind == "assistant" else ""
-    return HistoryNode(text_at(value, "uuid"), parent, kind == "user" and _is_typed_by_person(value, message), step)
+    return HistoryNode(
+        text_at(value, "uuid"), parent, kind == "user" and _is_typed_by_person(value, message), step
+    )
 
 
 def _is_typed_by_person(value: Mapping[str, object], message: Mapping[str, object]) -> bool:
@@ -141,15 +176,26 @@ def _is_typed_by_person(value: Mapping[str, object], message: Mapping[str, objec
         return not content.startswith(("<local-command-", "<command-", "[Request interrupted"))
     blocks = objects_at(content)
     first = text_at(blocks[0], "text") if blocks else ""
-    return all(block.get("type") != "tool_result" for block in blocks) and not first.startswith("[Request interrupted")
+    return all(block.get("type") != "tool_result" for block in blocks) and not first.startswith(
+        "[Request interrupted"
+    )
 
 
 def _row_ids_kept_by_compaction(boundary: Mapping[str, object]) -> list[str]:
     details = object_at(boundary, "compactMetadata")
     segment = object_at(details, "preservedSegment")
-    names = [name for name in list_at(details, "preservedMessages", "uuids") if isinstance(name, str)]
+    names = [
+        name for name in list_at(details, "preservedMessages", "uuids") if isinstance(name, str)
+    ]
     ends = [text_at(segment, "headUuid"), text_at(segment, "tailUuid")]
-    return [*names, *(name for name in [*ends, text_at(boundary, "logicalParentUuid")] if name and name not in names)]
+    return [
+        *names,
+        *(
+            name
+            for name in [*ends, text_at(boundary, "logicalParentUuid")]
+            if name and name not in names
+        ),
+    ]
 
 
 # --- Turning a session's lines into messages
@@ -161,17 +207,23 @@ class _ClaudeCodeMessages(HistoryMessages):
 
     beside: Path = Path()
     steps: dict[str, int] = field(default_factory=dict)
-    places: dict[str, int] = field(default_factory=dict)  # Each message's position, by its line's id.
+    places: dict[str, int] = field(
+        default_factory=dict
+    )  # Each message's position, by its line's id.
     boundary: Mapping[str, object] | None = None
     # When Anthropic received a reply's request, by the reply's position.
     received: dict[int, float] = field(default_factory=dict)
 
     def correct_message_times(self) -> None:
-        """Correct the times of rewritten lines: no message is later than a request that contains it."""
+        """Correct the times of rewritten lines: no message is later than a request that
+        contains it.
+        """
         bound = math.inf
         for at in range(len(self.made) - 1, -1, -1):
             one, received = self.made[at], self.received.get(at, 0.0)
-            time = received if received and not 0 <= one.time - received < LONGEST_REPLY else one.time
+            time = (
+                received if received and not 0 <= one.time - received < LONGEST_REPLY else one.time
+            )
             time = min(time, bound)
             seconds = max(0.0, time - received) if received else 0.0
             if (time, seconds) != (one.time, one.seconds):
@@ -189,7 +241,9 @@ class _ClaudeCodeMessages(HistoryMessages):
             self._read_claude_compaction(value, text_of_message_content(message.get("content")))
         elif kind == "assistant" and value.get("isApiErrorMessage"):
             text = text_of_message_content(message.get("content"))
-            self._add_recorded_message(RecordedMessage("failure", text, time=parse_time(value.get("timestamp"))))
+            self._add_recorded_message(
+                RecordedMessage("failure", text, time=parse_time(value.get("timestamp")))
+            )
         elif kind == "assistant":
             self._read_claude_reply(value, message)
         else:
@@ -201,16 +255,23 @@ class _ClaudeCodeMessages(HistoryMessages):
             self.steps.clear()
         self.made.append(message)
 
-    def _read_claude_reply(self, value: Mapping[str, object], message: Mapping[str, object]) -> None:
+    def _read_claude_reply(
+        self, value: Mapping[str, object], message: Mapping[str, object]
+    ) -> None:
         time, name = parse_time(value.get("timestamp")), text_at(message, "id")
-        model, usage = text_at(message, "model"), anthropic_gateway.parse_usage(object_at(message, "usage"))
+        model, usage = (
+            text_at(message, "model"),
+            anthropic_gateway.parse_usage(object_at(message, "usage")),
+        )
         own = read_claude_reply_parts(message.get("content"), model)
         found = build_recorded_reply(own, model=model, time=time, usage=usage)
         # Results may stand between a reply's lines. Claude Code sends these as one reply, too.
         if (at := self.steps.get(name)) is not None:
             before = self.made[at]
             parts = (*before.parts, *found.parts)
-            self.made[at] = build_recorded_reply(parts, model=model, time=before.time, usage=found.usage)
+            self.made[at] = build_recorded_reply(
+                parts, model=model, time=before.time, usage=found.usage
+            )
             return
         self._add_recorded_message(found)
         if name:
@@ -218,7 +279,9 @@ class _ClaudeCodeMessages(HistoryMessages):
         if received := parse_time_of_request_id(text_at(value, "requestId")):
             self.received[len(self.made) - 1] = received
 
-    def _read_claude_user_message(self, value: Mapping[str, object], message: Mapping[str, object]) -> None:
+    def _read_claude_user_message(
+        self, value: Mapping[str, object], message: Mapping[str, object]
+    ) -> None:
         time, content = parse_time(value.get("timestamp")), message.get("content")
         for block in objects_at(content):
             if block.get("type") == "tool_result":
@@ -227,7 +290,9 @@ class _ClaudeCodeMessages(HistoryMessages):
         text, pictures = text_and_pictures(words if isinstance(content, list) else content)
         if text.strip() or pictures:
             beside = bool(value.get("isMeta")) or not _is_typed_by_person(value, message)
-            self._add_recorded_message(RecordedMessage("user", text, time=time, pictures=pictures, beside=beside))
+            self._add_recorded_message(
+                RecordedMessage("user", text, time=time, pictures=pictures, beside=beside)
+            )
 
     def _read_claude_tool_result(
         self, value: Mapping[str, object], block: Mapping[str, object], time: float
@@ -235,7 +300,11 @@ class _ClaudeCodeMessages(HistoryMessages):
         found = read_tool_result(block, time, "tool_use_id", "is_error")
         whole = self._find_untruncated_result(found.text, value.get("toolUseResult"))
         child, shown = text_at(value, "toolUseResult", "agentId"), found.text if whole else ""
-        return replace(found, text=whole or found.text, shown=shown, child=child) if whole or child else found
+        return (
+            replace(found, text=whole or found.text, shown=shown, child=child)
+            if whole or child
+            else found
+        )
 
     def _find_untruncated_result(self, shown_text: str, stored_result: object) -> str:
         """Return the complete text of a result of which the model saw only the beginning, or ""."""
@@ -244,7 +313,9 @@ class _ClaudeCodeMessages(HistoryMessages):
         if (found := _SAVED.search(shown_text)) is not None:
             with suppress(OSError):
                 name = f"{self.beside.name}/tool-results/{found[1]}"
-                return read_file_below(self.beside.parent, name, LARGEST_RESULT).decode("utf-8", "replace")
+                return read_file_below(self.beside.parent, name, LARGEST_RESULT).decode(
+                    "utf-8", "replace"
+                )
         there = text_at(stored_result, "stdout")
         return there if len(there) > len(shown_text) else ""
 
@@ -257,18 +328,27 @@ class _ClaudeCodeMessages(HistoryMessages):
             return
         text = text_of_message_content(found.get("prompt"))
         if kind != "queued_command":
-            rendered = "\n".join(text_of_message_content(one.get("content")) for one in objects_at(value, "rendered"))
+            rendered = "\n".join(
+                text_of_message_content(one.get("content")) for one in objects_at(value, "rendered")
+            )
             text = f"[Claude Code showed: {kind}]\n{rendered or _text_of_claude_attachment(found)}"
         if text.strip():
-            pictures, time = pictures_in_content(found.get("prompt")), parse_time(value.get("timestamp"))
-            self.made.append(RecordedMessage("user", text, time=time, pictures=pictures, beside=True))
+            pictures, time = (
+                pictures_in_content(found.get("prompt")),
+                parse_time(value.get("timestamp")),
+            )
+            self.made.append(
+                RecordedMessage("user", text, time=time, pictures=pictures, beside=True)
+            )
 
     def _read_claude_compaction(self, value: Mapping[str, object], text: str) -> None:
         """Add a compaction with this summary, or a message if the file has nothing before it."""
         time, boundary = parse_time(value.get("timestamp")), self.boundary or {}
         self.boundary = None
         if not self.made:
-            self._add_recorded_message(RecordedMessage("user", text, time=time, beside=True, is_summary=True))
+            self._add_recorded_message(
+                RecordedMessage("user", text, time=time, beside=True, is_summary=True)
+            )
             return
         details = object_at(boundary, "compactMetadata")
         segment = text_at(details, "preservedSegment", "headUuid")
@@ -280,7 +360,9 @@ class _ClaudeCodeMessages(HistoryMessages):
 
 
 def parse_time_of_request_id(request_id: str) -> float:
-    """Return when Anthropic received a request, in seconds since 1970, by its id (a version 7 UUID in base 58), or 0."""
+    """Return when Anthropic received a request, in seconds since 1970, by its id (a
+    version 7 UUID in base 58), or 0.
+    """
     digits = request_id.removeprefix("req_01")
     if len(digits) != 22 or not set(digits) <= set(BASE_58):
         return 0.0
@@ -300,7 +382,9 @@ def read_claude_reply_parts(content: object, model: str) -> list[ReplyPart]:
         elif kind in ("thinking", "redacted_thinking"):
             parts.append(read_claude_thinking(block, TAG, model))
         elif kind in ("tool_use", "server_tool_use", "mcp_tool_use"):
-            parts.append(checked_tool_call(text_at(block, "id"), text_at(block, "name"), block.get("input")))
+            parts.append(
+                checked_tool_call(text_at(block, "id"), text_at(block, "name"), block.get("input"))
+            )
         else:
             parts.append(Text(text_of_message_content([block])))
     return parts
@@ -312,8 +396,12 @@ def read_claude_thinking(block: Mapping[str, object], tag: str, model: str) -> R
         opaque = format_opaque_json(type="redacted_thinking", data=text_at(block, "data"))
         return Reasoning("", opaque=opaque, provider=tag, model=model)
     text, signature = text_at(block, "thinking"), text_at(block, "signature")
-    opaque = format_opaque_json(type="thinking", thinking=text, signature=signature) if signature else ""
-    return Reasoning(text, opaque=opaque, provider=tag if opaque else "", model=model if opaque else "")
+    opaque = (
+        format_opaque_json(type="thinking", thinking=text, signature=signature) if signature else ""
+    )
+    return Reasoning(
+        text, opaque=opaque, provider=tag if opaque else "", model=model if opaque else ""
+    )
 
 
 def _text_of_claude_attachment(attachment: Mapping[str, object]) -> str:
@@ -325,7 +413,9 @@ def _text_of_claude_attachment(attachment: Mapping[str, object]) -> str:
             return f"{names}\n{value}" if names else value
     if isinstance(lines := attachment.get("addedLines"), list):
         return "\n".join(map(str, lines))
-    return json.dumps({name: value for name, value in attachment.items() if name != "type"}, ensure_ascii=False)
+    return json.dumps(
+        {name: value for name, value in attachment.items() if name != "type"}, ensure_ascii=False
+    )
 
 
 # --- Sub-agents and their conversations
@@ -344,35 +434,53 @@ def _group_by_subagent(rows: Sequence[HistoryRow]) -> list[list[HistoryRow]]:
 
 
 def _read_subagent(
-    rows: list[HistoryRow], report: ReadingReport, path: Path, parent: str, main: Sequence[RecordedSession]
+    rows: list[HistoryRow],
+    report: ReadingReport,
+    path: Path,
+    parent: str,
+    main: Sequence[RecordedSession],
 ) -> Iterator[RecordedSession]:
     name = f"agent-{first_text(rows[0].value, 'agentId', 'uuid')}"
-    made = _ClaudeCodeFile(report, path.parent / path.stem).read_recordings(rows, name, f"{path}#{name}")
+    made = _ClaudeCodeFile(report, path.parent / path.stem).read_recordings(
+        rows, name, f"{path}#{name}"
+    )
     task = made[0].messages[0].text if made[0].messages else ""
     yield replace(
-        made[0], parent=parent, parent_call=_find_call_with_task(main, task), title=" ".join(task.split())[:60]
+        made[0],
+        parent=parent,
+        parent_call=_find_call_with_task(main, task),
+        title=" ".join(task.split())[:60],
     )
 
 
 def _find_call_with_task(main: Sequence[RecordedSession], task: str) -> str:
     """Return the id of the call that gave a sub-agent this task, or an empty string."""
     for call in (call for one in main for message in one.messages for call in message.calls):
-        given = text_at(parse_json_or_none(call.arguments), "prompt") if call.name in ("Task", "Agent") else ""
+        given = (
+            text_at(parse_json_or_none(call.arguments), "prompt")
+            if call.name in ("Task", "Agent")
+            else ""
+        )
         if given.strip() == task.strip() != "":
             return call.id
     return ""
 
 
-def _mark_as_subagent(sessions: list[RecordedSession], path: Path, rows: Sequence[HistoryRow]) -> list[RecordedSession]:
+def _mark_as_subagent(
+    sessions: list[RecordedSession], path: Path, rows: Sequence[HistoryRow]
+) -> list[RecordedSession]:
     """Mark a sub-agent's session. Its rows or its folder name the session that started it."""
     parent = _first_session_id(rows) or path.parent.parent.name
     task = sessions[0].messages[0].text if sessions and sessions[0].messages else ""
     return [
-        one if one.forked_from else replace(one, parent=parent, title=" ".join(task.split())[:60]) for one in sessions
+        one if one.forked_from else replace(one, parent=parent, title=" ".join(task.split())[:60])
+        for one in sessions
     ]
 
 
-def _link_results_to_subagents(sessions: list[RecordedSession], path: Path) -> list[RecordedSession]:
+def _link_results_to_subagents(
+    sessions: list[RecordedSession], path: Path
+) -> list[RecordedSession]:
     """Name the sub-agent's session in each result that came from one, if the session has a file."""
     folder = path.parent / path.stem / "subagents"
 
@@ -383,4 +491,6 @@ def _link_results_to_subagents(sessions: list[RecordedSession], path: Path) -> l
         is_there = any((place / f"{name}.jsonl").is_file() for place in (folder, path.parent))
         return replace(message, child=name if is_there else "")
 
-    return [replace(one, messages=tuple(map(with_existing_child, one.messages))) for one in sessions]
+    return [
+        replace(one, messages=tuple(map(with_existing_child, one.messages))) for one in sessions
+    ]

@@ -1,9 +1,12 @@
-"""Tasks of Cline: `…/saoudrizwan.claude-dev/tasks/<id>/api_conversation_history.json`, in Anthropic's format.
+"""Tasks of Cline: `…/saoudrizwan.claude-dev/tasks/<id>/api_conversation_history.json`,
+in Anthropic's format.
 
-Tested with files of its command line 2.18.0. Since 3.0 (tested: 3.0.65), it keeps `.cline/data/sessions/<id>/<id>.messages.json`
-instead, with a file of its own for each sub-agent and `<id>.json`, which describes the session. Most models are asked to write calls as tags, and get
-results in the user's text; both are read as calls and results. What Cline cut out of a long task
-is in `ui_messages.json` as a range of messages, and becomes a fold (not tested with real files).
+Tested with files of its command line 2.18.0. Since 3.0 (tested: 3.0.65), it keeps
+`.cline/data/sessions/<id>/<id>.messages.json` instead, with a file of its own for each
+sub-agent and `<id>.json`, which describes the session. Most models are asked to write
+calls as tags, and get results in the user's text; both are read as calls and results.
+What Cline cut out of a long task is in `ui_messages.json` as a range of messages, and
+becomes a fold (not tested with real files).
 """
 
 import re
@@ -17,14 +20,25 @@ from pathlib import Path
 from helix_desktop.histories import history_rows
 from helix_desktop.histories.anthropic_history import AnthropicMessages
 from helix_desktop.histories.companion_files import read_file_below
-from helix_desktop.histories.history_rows import HistoryRow, ReadingReport, parse_time, text_of_message_content
-from helix_desktop.histories.recorded_session import RecordedCompaction, RecordedMessage, RecordedSession
+from helix_desktop.histories.history_rows import (
+    HistoryRow,
+    ReadingReport,
+    parse_time,
+    text_of_message_content,
+)
+from helix_desktop.histories.recorded_session import (
+    RecordedCompaction,
+    RecordedMessage,
+    RecordedSession,
+)
 from helix_desktop.json_values import number_at, object_at, objects_at, parse_json_or_none, text_at
 
 KIND = "cline"
 NAME = "api_conversation_history.json"
 END_OF_NAME = ".messages.json"
-CUT = "[Some earlier messages of this conversation were left out to keep within the context window.]"
+CUT = (
+    "[Some earlier messages of this conversation were left out to keep within the context window.]"
+)
 
 _CALL_END = re.compile(r"</(\w+)>\s*\Z")
 _TAG = re.compile(r"<(/?)(\w+)>")
@@ -35,28 +49,45 @@ _FOLDER = re.compile(r"# Current Working Directory \((.{0,1024}?)\) Files")
 _NOT_SAID = "<environment_details>", "# task_progress", "# TODO LIST", "# todo"
 
 
-def read_cline_recordings(rows: Sequence[HistoryRow], report: ReadingReport, path: Path) -> list[RecordedSession]:
+def read_cline_recordings(
+    rows: Sequence[HistoryRow], report: ReadingReport, path: Path
+) -> list[RecordedSession]:
     read = [list(_read_cline_row(row, report)) for row in _convert_tagged_calls_to_blocks(rows)]
     made = [message for each in read for message in each]
     beside = objects_at(_read_json_beside(path, "ui_messages.json"))
     begun = parse_time(int(path.parent.name)) if path.parent.name.isdecimal() else 0.0
     times = _build_time_spreader(beside, begun)
-    timed = [replace(message, time=message.time or times(at, len(made))) for at, message in enumerate(made)]
+    timed = [
+        replace(message, time=message.time or times(at, len(made)))
+        for at, message in enumerate(made)
+    ]
     title = next((text_at(one, "text") for one in beside if one.get("say") == "task"), "")
-    folder = next(filter(None, (working_folder_in_cline_text(message.text) for message in made)), "")
+    folder = next(
+        filter(None, (working_folder_in_cline_text(message.text) for message in made)), ""
+    )
     session, parent, about = path.parent.name, "", read_about_cline_session(path)
     if path.name.startswith("agent_"):
         session, parent = f"{session}__{path.name.removesuffix(END_OF_NAME)}", session
     elif about:
         title, folder = text_at(about, "metadata", "title"), text_at(about, "cwd")
-    version = text_at(about, "metadata", "sessionHistoryOrigin", "version") or _read_cline_version(path)
-    told = session, " ".join(title.split())[:60], folder, version, _compactions_from_cuts(beside, read, timed)
+    version = text_at(about, "metadata", "sessionHistoryOrigin", "version") or _read_cline_version(
+        path
+    )
+    told = (
+        session,
+        " ".join(title.split())[:60],
+        folder,
+        version,
+        _compactions_from_cuts(beside, read, timed),
+    )
     return [RecordedSession(str(path), tuple(timed), KIND, *told, parent=parent)]
 
 
 def is_cline_file(path: Path) -> bool:
     session = path.name.removesuffix(END_OF_NAME)
-    return path.name == NAME or (session != path.name and (session == path.parent.name or session.startswith("agent_")))
+    return path.name == NAME or (
+        session != path.name and (session == path.parent.name or session.startswith("agent_"))
+    )
 
 
 def read_about_cline_session(path: Path) -> Mapping[str, object]:
@@ -69,7 +100,9 @@ def working_folder_in_cline_text(text: str) -> str:
 
 
 def _call_at_end(text: str) -> tuple[str, str, str] | None:
-    """Return what precedes the call at a text's end, the call's name, and the text between its tags."""
+    """Return what precedes the call at a text's end, the call's name, and the text
+    between its tags.
+    """
     closing = _CALL_END.search(text)
     begin = text.find(f"<{closing[1]}>\n", 0, closing.start()) if closing else -1
     if closing is None or begin < 0:
@@ -96,18 +129,42 @@ def _fields_between_tags(text: str) -> dict[str, str]:
 
 
 def _convert_tagged_calls_to_blocks(rows: Sequence[HistoryRow]) -> list[HistoryRow]:
-    """Return the rows with each call that is written as tags, and its result, in a block of its own."""
+    """Return the rows with each call that is written as tags, and its result, in a
+    block of its own.
+    """
     values = [dict(row.value) for row in rows]
     for at, (asked, answered) in enumerate(pairwise(values)):
         blocks, back = objects_at(asked, "content"), objects_at(answered, "content")
-        call = next(((n, found) for n, one in enumerate(blocks) if (found := _call_at_end(text_at(one, "text")))), None)
-        result = next(
-            ((n, begins) for n, one in enumerate(back) if (begins := _RESULT.match(text_at(one, "text")))), None
+        call = next(
+            (
+                (n, found)
+                for n, one in enumerate(blocks)
+                if (found := _call_at_end(text_at(one, "text")))
+            ),
+            None,
         )
-        if asked.get("role") != "assistant" or call is None or result is None or call[1][1] != result[1][1]:
+        result = next(
+            (
+                (n, begins)
+                for n, one in enumerate(back)
+                if (begins := _RESULT.match(text_at(one, "text")))
+            ),
+            None,
+        )
+        if (
+            asked.get("role") != "assistant"
+            or call is None
+            or result is None
+            or call[1][1] != result[1][1]
+        ):
             continue
         (place_of_call, (said, name, inside)), (place, begins) = call, result
-        use = {"type": "tool_use", "id": f"cline_{at}", "name": name, "input": _fields_between_tags(inside)}
+        use = {
+            "type": "tool_use",
+            "id": f"cline_{at}",
+            "name": name,
+            "input": _fields_between_tags(inside),
+        }
         words = {**blocks[place_of_call], "text": said}
         before = [words] if words["text"].strip() else []
         asked["content"] = [*blocks[:place_of_call], *before, use, *blocks[place_of_call + 1 :]]
@@ -131,14 +188,18 @@ def _read_cline_row(row: HistoryRow, report: ReadingReport) -> Iterator[Recorded
         usage = {"input_tokens": fresh, "cache_read_input_tokens": read, "output_tokens": written}
         value |= {"model": text_at(info, "modelId") or text_at(info, "id"), "usage": usage}
     if value.get("role") == "user":
-        value["content"] = [_without_cline_wrapping(one) for one in objects_at(value, "content")] or value["content"]
+        value["content"] = [
+            _without_cline_wrapping(one) for one in objects_at(value, "content")
+        ] or value["content"]
     blocks = objects_at(value, "content") if value.get("role") == "user" else []
     added = [block for block in blocks if text_at(block, "text").lstrip().startswith(_NOT_SAID)]
     if added:
         value["content"] = [block for block in blocks if block not in added]
     yield from AnthropicMessages(report).read_rows([replace(row, value=value)]).made
     for block in added:
-        yield RecordedMessage("user", text_at(block, "text").strip(), time=parse_time(value.get("ts")), beside=True)
+        yield RecordedMessage(
+            "user", text_at(block, "text").strip(), time=parse_time(value.get("ts")), beside=True
+        )
 
 
 def _without_cline_wrapping(block: Mapping[str, object]) -> Mapping[str, object]:
@@ -146,8 +207,15 @@ def _without_cline_wrapping(block: Mapping[str, object]) -> Mapping[str, object]
     if typed := _TYPED.fullmatch(text_at(block, "text")):
         return {**block, "text": typed[1]}
     if outputs := [one for one in objects_at(block, "content") if "result" in one]:
-        content = [{"type": "text", "text": history_rows.format_arguments(one["result"])} for one in outputs]
-        return {**block, "content": content, "is_error": not all(one.get("success", True) for one in outputs)}
+        content = [
+            {"type": "text", "text": history_rows.format_arguments(one["result"])}
+            for one in outputs
+        ]
+        return {
+            **block,
+            "content": content,
+            "is_error": not all(one.get("success", True) for one in outputs),
+        }
     return block
 
 
@@ -163,8 +231,12 @@ def _read_json_beside(path: Path, name: str) -> object:
     return None
 
 
-def _build_time_spreader(ui_messages: Sequence[Mapping[str, object]], begun: float) -> Callable[[int, int], float]:
-    """Return a function that spreads times evenly over the task, since the history contains none."""
+def _build_time_spreader(
+    ui_messages: Sequence[Mapping[str, object]], begun: float
+) -> Callable[[int, int], float]:
+    """Return a function that spreads times evenly over the task, since the history
+    contains none.
+    """
     shown = [time for one in ui_messages if (time := parse_time(one.get("ts")))]
     first = shown[0] if shown else begun
     last = max(shown[-1] if shown else begun, first)
@@ -172,13 +244,19 @@ def _build_time_spreader(ui_messages: Sequence[Mapping[str, object]], begun: flo
 
 
 def _compactions_from_cuts(
-    shown: Sequence[Mapping[str, object]], by_row: Sequence[Sequence[RecordedMessage]], made: Sequence[RecordedMessage]
+    shown: Sequence[Mapping[str, object]],
+    by_row: Sequence[Sequence[RecordedMessage]],
+    made: Sequence[RecordedMessage],
 ) -> tuple[RecordedCompaction, ...]:
     ranges = [one.get("conversationHistoryDeletedRange") for one in shown]
     found = [
-        one for one in ranges if isinstance(one, list) and len(one) == 2 and all(isinstance(at, int) for at in one)
+        one
+        for one in ranges
+        if isinstance(one, list) and len(one) == 2 and all(isinstance(at, int) for at in one)
     ]
     if not found or not all(by_row):
         return ()
     kept = sum(map(len, by_row[: int(found[-1][1]) + 1]))
-    return (RecordedCompaction(len(made), kept, CUT, made[-1].time if made else 0.0, "Cline cut here"),)
+    return (
+        RecordedCompaction(len(made), kept, CUT, made[-1].time if made else 0.0, "Cline cut here"),
+    )

@@ -1,9 +1,10 @@
 """Rollouts of Codex: `~/.codex/sessions/…/rollout-*.jsonl`, one item of the Responses API per line.
 
-Tested with files of 0.169.0 and 0.171.0, and with older ones of bare items. Newer files wrap each item as
-`{"type": "response_item", "payload": item}`, among other events. What the model wrote between two
-inputs (reasoning, a message, calls) is one reply. Events name the model (`turn_context`), a request's
-tokens (`token_count`), a command's complete output, and where the history was compacted.
+Tested with files of 0.169.0 and 0.171.0, and with older ones of bare items. Newer files
+wrap each item as `{"type": "response_item", "payload": item}`, among other events. What
+the model wrote between two inputs (reasoning, a message, calls) is one reply. Events
+name the model (`turn_context`), a request's tokens (`token_count`), a command's
+complete output, and where the history was compacted.
 """
 
 import glob
@@ -19,14 +20,27 @@ from helix_desktop.folder_trees import list_tree_files
 from helix_desktop.histories import history_rows, recorded_session
 from helix_desktop.histories.companion_files import read_file_below
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession, Speaker
-from helix_desktop.json_values import first_text, number_at, object_at, objects_at, parse_json_or_none, text_at
+from helix_desktop.json_values import (
+    first_text,
+    number_at,
+    object_at,
+    objects_at,
+    parse_json_or_none,
+    text_at,
+)
 from helix_desktop.resources import read_word_lists
 
 KIND = "codex"
 TAG = "openai-responses api.openai.com"
 _CALLS, _HOSTED, _OUTPUTS, _EVENTS = read_word_lists("codex_rows").values()
 _ITEMS = (*_CALLS, *_HOSTED, *_OUTPUTS, "message", "reasoning", "agent_message")
-_USAGE = ("input_tokens", "cached_input_tokens", "cache_write_input_tokens", "output_tokens", "reasoning_output_tokens")
+_USAGE = (
+    "input_tokens",
+    "cached_input_tokens",
+    "cache_write_input_tokens",
+    "output_tokens",
+    "reasoning_output_tokens",
+)
 NOT_RECORDED = "[The provider ran this itself; the rollout does not have what came of it.]"
 
 
@@ -51,8 +65,11 @@ def read_codex_recordings(
             str(path),
             tuple(writing.made),
             KIND,
-            text_at(about, "id") or path.stem[28 if path.match("rollout-2*") else 0 :],  # After the time.
-            title=text_at(about, "helix_title"),  # Codex has no titles, and a copy needs one of its own.
+            text_at(about, "id")
+            or path.stem[28 if path.match("rollout-2*") else 0 :],  # After the time.
+            title=text_at(
+                about, "helix_title"
+            ),  # Codex has no titles, and a copy needs one of its own.
             folder=text_at(about, "cwd"),
             version=text_at(about, "cli_version"),
             compactions=tuple(writing.compactions),
@@ -63,7 +80,9 @@ def read_codex_recordings(
     ]
 
 
-def _read_rollout(rows: Iterable[history_rows.HistoryRow], report: history_rows.ReadingReport) -> "_CodexMessages":
+def _read_rollout(
+    rows: Iterable[history_rows.HistoryRow], report: history_rows.ReadingReport
+) -> "_CodexMessages":
     writing = _CodexMessages(report).read_rows(rows)
     writing.finish_reply()
     return writing
@@ -72,7 +91,14 @@ def _read_rollout(rows: Iterable[history_rows.HistoryRow], report: history_rows.
 def _count_copied_messages(own: Sequence[RecordedMessage], path: Path, source: str) -> int:
     """Return how many first messages equal those of the rollout `source`, whatever their times."""
     root = next((folder for folder in path.parents if folder.name == "sessions"), path.parent)
-    file = next((one for one, _ in list_tree_files(root, f"rollout-*{glob.escape(source)}.jsonl") if one != path), None)
+    file = next(
+        (
+            one
+            for one, _ in list_tree_files(root, f"rollout-*{glob.escape(source)}.jsonl")
+            if one != path
+        ),
+        None,
+    )
     if file is None:
         return 0
     try:
@@ -82,7 +108,10 @@ def _count_copied_messages(own: Sequence[RecordedMessage], path: Path, source: s
     values = (object_at(parse_json_or_none(line)) for line in lines)
     rows = (history_rows.HistoryRow(value, "") for value in values if value)
     before = _read_rollout(rows, history_rows.ReadingReport()).made
-    same = (_comparable_message(one) == _comparable_message(other) for one, other in zip(own, before, strict=False))
+    same = (
+        _comparable_message(one) == _comparable_message(other)
+        for one, other in zip(own, before, strict=False)
+    )
     return sum(itertools.takewhile(bool, same))
 
 
@@ -98,7 +127,9 @@ class _CodexMessages(history_rows.HistoryMessages):
     begun: float = 0.0
     about: Mapping[str, object] = field(default_factory=dict)
     model: str = ""
-    whole: dict[str, str] = field(default_factory=dict)  # Each command's complete output, by call id.
+    whole: dict[str, str] = field(
+        default_factory=dict
+    )  # Each command's complete output, by call id.
     time: float = 0.0
     last_reply: int = -1
 
@@ -120,7 +151,9 @@ class _CodexMessages(history_rows.HistoryMessages):
             self._read_codex_event(payload)
         elif kind == "token_usage_record":
             self._set_usage_of_last_reply(object_at(payload, "usage"))
-        elif "id" in value and "instructions" in value and not self.about:  # The first line of older files has no type.
+        elif (
+            "id" in value and "instructions" in value and not self.about
+        ):  # The first line of older files has no type.
             self._read_session_meta(value)
         else:
             self.report.add_left_out_row(first_text(value, "type", "record_type") or "no type")
@@ -129,7 +162,11 @@ class _CodexMessages(history_rows.HistoryMessages):
         if not self.about:
             self.about = about
             base = about.get("base_instructions", about.get("instructions"))
-            text = history_rows.text_of_message_content(base) if isinstance(base, str) else text_at(base, "text")
+            text = (
+                history_rows.text_of_message_content(base)
+                if isinstance(base, str)
+                else text_at(base, "text")
+            )
             if text:
                 self.made.append(RecordedMessage("system", text, time=self.time))
 
@@ -163,9 +200,13 @@ class _CodexMessages(history_rows.HistoryMessages):
             self._add_reply_part_to_draft(Text(text))
         elif role in ("user", "system", "developer"):
             self.finish_reply()
-            beside = text.startswith(("<environment_context>", "<user_instructions>", "# AGENTS.md"))
+            beside = text.startswith(
+                ("<environment_context>", "<user_instructions>", "# AGENTS.md")
+            )
             speaker: Speaker = "user" if role == "user" else "system"
-            self.made.append(RecordedMessage(speaker, text, time=self.time, pictures=pictures, beside=beside))
+            self.made.append(
+                RecordedMessage(speaker, text, time=self.time, pictures=pictures, beside=beside)
+            )
         else:
             raise history_rows.UnreadableRow(f"there is no role {role!r}")
 
@@ -173,11 +214,23 @@ class _CodexMessages(history_rows.HistoryMessages):
         if any(isinstance(part, Text | ToolCall) for part in self.parts):
             self.finish_reply()
         summary, content = item.get("summary"), item.get("content")
-        text = history_rows.text_of_message_content(summary) or history_rows.text_of_message_content(content)
-        kept = {name: value for name, value in item.items() if name in ("type", "id", "summary", "encrypted_content")}
-        opaque = recorded_session.format_opaque_json(**kept) if text_at(item, "encrypted_content") else ""
+        text = history_rows.text_of_message_content(
+            summary
+        ) or history_rows.text_of_message_content(content)
+        kept = {
+            name: value
+            for name, value in item.items()
+            if name in ("type", "id", "summary", "encrypted_content")
+        }
+        opaque = (
+            recorded_session.format_opaque_json(**kept)
+            if text_at(item, "encrypted_content")
+            else ""
+        )
         provider, model = (TAG, self.model) if opaque else ("", "")
-        self._add_reply_part_to_draft(Reasoning(text, opaque=opaque, provider=provider, model=model))
+        self._add_reply_part_to_draft(
+            Reasoning(text, opaque=opaque, provider=provider, model=model)
+        )
 
     def _read_codex_call(self, item: Mapping[str, object]) -> None:
         call, name = first_text(item, "call_id", "id"), text_at(item, "name")
@@ -207,7 +260,9 @@ class _CodexMessages(history_rows.HistoryMessages):
         whole = self.whole.pop(answers, "")
         if len(whole) <= len(text) or whole.strip() in text:
             whole = ""
-        message = RecordedMessage("tool", whole or text, answers=answers, ok=ok, time=self.time, pictures=pictures)
+        message = RecordedMessage(
+            "tool", whole or text, answers=answers, ok=ok, time=self.time, pictures=pictures
+        )
         self.made.append(replace(message, shown=text) if whole else message)
 
     def _read_hosted_call(self, item: Mapping[str, object]) -> None:
@@ -216,18 +271,25 @@ class _CodexMessages(history_rows.HistoryMessages):
         call = first_text(item, "id", "call_id") or f"{kind}-{len(self.made)}-{len(self.parts)}"
         about = ("type", "id", "call_id", "status", "result")
         action = {name: value for name, value in item.items() if name not in about}
-        self._add_reply_part_to_draft(ToolCall(call, kind, history_rows.format_arguments(action.get("action", action))))
+        self._add_reply_part_to_draft(
+            ToolCall(call, kind, history_rows.format_arguments(action.get("action", action)))
+        )
         drawn = history_rows.decode_picture("image/png", item.get("result"))
         self.finish_reply()
         text, pictures = (NOT_RECORDED, ()) if drawn is None else ("(a picture)", (drawn,))
-        self.made.append(RecordedMessage("tool", text, answers=call, time=self.time, pictures=pictures))
+        self.made.append(
+            RecordedMessage("tool", text, answers=call, time=self.time, pictures=pictures)
+        )
 
     def _read_codex_event(self, payload: Mapping[str, object]) -> None:
         kind = text_at(payload, "type")
         item = object_at(payload, "item")
         if kind == "token_count":
             self._set_usage_of_last_reply(object_at(payload, "info", "last_token_usage"))
-        elif kind in ("exec_command_end", "item_completed") and "aggregated_output" in {**payload, **item}:
+        elif kind in ("exec_command_end", "item_completed") and "aggregated_output" in {
+            **payload,
+            **item,
+        }:
             call = text_at(payload, "call_id") or text_at(item, "id")
             self.whole[call] = text_at({**payload, **item}, "aggregated_output")
         elif kind in ("error", "stream_error", "turn_aborted"):
@@ -251,19 +313,28 @@ class _CodexMessages(history_rows.HistoryMessages):
         self.finish_reply()
         text = text_at(payload, "message")
         kept = objects_at(payload, "replacement_history")
-        sealed_away = any(text_at(item, "encrypted_content") for item in kept if item.get("type") != "reasoning")
+        sealed_away = any(
+            text_at(item, "encrypted_content") for item in kept if item.get("type") != "reasoning"
+        )
         if not text:
             said = [item.get("content") for item in kept if item.get("type") == "message"]
             text = "\n\n".join(map(history_rows.text_of_message_content, said))
         if sealed_away:
             text += "\n[The rest of the summary is sealed: only its provider can read it.]"
         if not any(message.role != "system" for message in self.made):
-            self.made.append(RecordedMessage("user", text, time=self.time, beside=True, is_summary=True))
+            self.made.append(
+                RecordedMessage("user", text, time=self.time, beside=True, is_summary=True)
+            )
         elif text.strip():
             self.add_compaction(text, self.time, "Codex compacted the conversation here")
 
     def finish_reply(self) -> None:
-        if any(isinstance(part, ToolCall) or (isinstance(part, Text) and part.text) for part in self.parts):
-            self.made.append(recorded_session.build_recorded_reply(self.parts, model=self.model, time=self.begun))
+        if any(
+            isinstance(part, ToolCall) or (isinstance(part, Text) and part.text)
+            for part in self.parts
+        ):
+            self.made.append(
+                recorded_session.build_recorded_reply(self.parts, model=self.model, time=self.begun)
+            )
             self.last_reply = len(self.made) - 1
         self.parts.clear()

@@ -1,7 +1,8 @@
 """Writes rollouts that Codex 0.171.0 resumes with `codex exec resume ID`. See `codex_history`.
 
-Original lines that still exist are written unchanged, except for the session's id. Otherwise each message and call
-is an item of the Responses API. A compaction is a `compacted` line with the items that replace all earlier ones.
+Original lines that still exist are written unchanged, except for the session's id.
+Otherwise each message and call is an item of the Responses API. A compaction is a
+`compacted` line with the items that replace all earlier ones.
 """
 
 import json
@@ -11,7 +12,11 @@ from typing import Any
 
 from helix_desktop.engine.facts import Reasoning, Text, ToolCall
 from helix_desktop.histories.openai_chat_export import parse_arguments_object
-from helix_desktop.histories.recorded_session import RecordedCompaction, RecordedMessage, RecordedSession
+from helix_desktop.histories.recorded_session import (
+    RecordedCompaction,
+    RecordedMessage,
+    RecordedSession,
+)
 from helix_desktop.histories.session_writing import (
     format_iso_time,
     format_picture_url,
@@ -29,10 +34,22 @@ def rollout_path_below_sessions(new_id: str, time: float) -> str:
     return f"{when:%Y/%m/%d}/rollout-{when:%Y-%m-%dT%H-%M-%S}-{new_id}.jsonl"
 
 
-def build_codex_lines(session: RecordedSession, new_id: str, begun: float) -> Iterator[Mapping[str, Any]]:
+def build_codex_lines(
+    session: RecordedSession, new_id: str, begun: float
+) -> Iterator[Mapping[str, Any]]:
     items = list(list_session_items(session))
-    about: Item = {"id": new_id, "session_id": new_id, "timestamp": format_iso_time(begun), "cwd": session.folder}
-    about |= {"originator": "codex_exec", "cli_version": SEEN_VERSION, "source": "exec", "helix_title": session.title}
+    about: Item = {
+        "id": new_id,
+        "session_id": new_id,
+        "timestamp": format_iso_time(begun),
+        "cwd": session.folder,
+    }
+    about |= {
+        "originator": "codex_exec",
+        "cli_version": SEEN_VERSION,
+        "source": "exec",
+        "helix_title": session.title,
+    }
     first = items[0] if items else None
     if isinstance(first, RecordedMessage) and first.role == "system" and not first.beside:
         about["base_instructions"] = {"text": first.text}
@@ -44,7 +61,11 @@ def build_codex_lines(session: RecordedSession, new_id: str, begun: float) -> It
             yield _compaction_line(item.text, item.time)
             continue
         for written in _message_items(item, custom):
-            yield {"timestamp": format_iso_time(item.time), "type": "response_item", "payload": written}
+            yield {
+                "timestamp": format_iso_time(item.time),
+                "type": "response_item",
+                "payload": written,
+            }
 
 
 def _compaction_line(text: str, time: float) -> Item:
@@ -54,15 +75,24 @@ def _compaction_line(text: str, time: float) -> Item:
 
 
 def _message_items(message: RecordedMessage, custom_calls: set[str]) -> Iterator[Item]:
-    """`custom_calls`: ids of calls that take text, not arguments. Replies add to it, results read it."""
+    """`custom_calls`: ids of calls that take text, not arguments. Replies add to it,
+    results read it.
+    """
     if message.role == "assistant":
         yield from _reply_items(message, custom_calls)
         return
-    pictures = [{"type": "input_image", "image_url": format_picture_url(picture)} for picture in message.pictures]
-    words: list[Item] = [{"type": "input_text", "text": message.text}] if message.text.strip() else []
+    pictures = [
+        {"type": "input_image", "image_url": format_picture_url(picture)}
+        for picture in message.pictures
+    ]
+    words: list[Item] = (
+        [{"type": "input_text", "text": message.text}] if message.text.strip() else []
+    )
     if message.role == "tool":
         output: object = [*words, *pictures] if pictures else message.text
-        kind = "custom_tool_call_output" if message.answers in custom_calls else "function_call_output"
+        kind = (
+            "custom_tool_call_output" if message.answers in custom_calls else "function_call_output"
+        )
         yield {"type": kind, "call_id": plain_call_id(message.answers), "output": output}
     elif message.role in ("user", "system") and (words or pictures):
         role = "user" if message.role == "user" else "developer"
@@ -76,9 +106,17 @@ def _reply_items(message: RecordedMessage, custom_calls: set[str]) -> Iterator[I
         elif isinstance(part, Text) and part.text.strip():
             content = [{"type": "output_text", "text": part.text}]
             yield {"type": "message", "role": "assistant", "content": content}
-        elif isinstance(part, ToolCall) and part.name == "apply_patch" and _text_given_to_custom_tool(part):
+        elif (
+            isinstance(part, ToolCall)
+            and part.name == "apply_patch"
+            and _text_given_to_custom_tool(part)
+        ):
             custom_calls.add(part.id)
-            call = {"type": "custom_tool_call", "call_id": plain_call_id(part.id), "name": part.name}
+            call = {
+                "type": "custom_tool_call",
+                "call_id": plain_call_id(part.id),
+                "name": part.name,
+            }
             yield {**call, "input": _text_given_to_custom_tool(part)}
         elif isinstance(part, ToolCall):
             call = {"type": "function_call", "call_id": plain_call_id(part.id), "name": part.name}
@@ -88,4 +126,6 @@ def _reply_items(message: RecordedMessage, custom_calls: set[str]) -> Iterator[I
 def _text_given_to_custom_tool(call: ToolCall) -> str:
     """Return the text given to a custom tool, or an empty string for a function."""
     given = parse_arguments_object(call.arguments)
-    return str(given["input"]) if set(given) == {"input"} and isinstance(given["input"], str) else ""
+    return (
+        str(given["input"]) if set(given) == {"input"} and isinstance(given["input"], str) else ""
+    )

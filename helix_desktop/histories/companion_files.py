@@ -26,17 +26,25 @@ def read_file_below(folder: Path, path: str, limit_bytes: int = LARGEST) -> byte
 
 
 def list_files_below(folder: Path, *patterns: str, allowed_root: Path | None = None) -> list[Path]:
-    """Return the files below a folder. Links that lead out of it, or of `allowed_root`, are not followed."""
+    """Return the files below a folder. Links that lead out of it, or of `allowed_root`,
+    are not followed.
+    """
     try:
         inside = (allowed_root or folder).resolve()
         files = {file for pattern in patterns for file, _ in list_tree_files(folder, pattern)}
-        return sorted(file for file in files if file.is_file() and file.resolve().is_relative_to(inside))
+        return sorted(
+            file for file in files if file.is_file() and file.resolve().is_relative_to(inside)
+        )
     except OSError:
         return []
 
 
 def _read_file_by_resolved_path(folder: Path, path: str, limit_bytes: int) -> bytes:
     file = (folder / path).resolve(strict=True)
-    if not file.is_relative_to(folder.resolve()) or not file.is_file() or file.stat().st_size > limit_bytes:
+    if (
+        not file.is_relative_to(folder.resolve())
+        or not file.is_file()
+        or file.stat().st_size > limit_bytes
+    ):
         raise OSError(errno.EXDEV, "leads out of the folder, or is too large", path)
     return file.read_bytes()

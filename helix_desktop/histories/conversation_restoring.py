@@ -63,9 +63,10 @@ Lines = Sequence[bytes]
 
 @dataclass(frozen=True, slots=True)
 class AgentFormat:
-    """How to write for an agent. `provider`: whose signed reasoning it can send back. Its sessions are where the
-    variable `variable` says, or else in the folder `usual` of the home. `id_fields` contain a session's id; `compaction`
-    is a field of a compaction's line, with its value. Without these two, original lines are never used.
+    """How to write for an agent. `provider`: whose signed reasoning it can send back.
+    Its sessions are where the variable `variable` says, or else in the folder `usual`
+    of the home. `id_fields` contain a session's id; `compaction` is a field of a
+    compaction's line, with its value. Without these two, original lines are never used.
     """
 
     kind: str
@@ -95,8 +96,9 @@ FORMATS = {
 
 @dataclass(frozen=True, slots=True)
 class RestoreRequest:
-    """`folder`: the new session's working folder. `before_compaction`: restore the state before this compaction, from 1.
-    `is_folded`: with folds made here, also of single outputs. `window`: of the agent's model, in tokens; 0: the usual one.
+    """`folder`: the new session's working folder. `before_compaction`: restore the
+    state before this compaction, from 1. `is_folded`: with folds made here, also of
+    single outputs. `window`: of the agent's model, in tokens; 0: the usual one.
     """
 
     conversation: str
@@ -109,8 +111,9 @@ class RestoreRequest:
 
 @dataclass(frozen=True, slots=True)
 class RestoredSession:
-    """A session to be written. `is_original`: it has the agent's own lines. `messages`: their number when
-    read back. `texts`: those that the agent will send. `fits`: whether its model has room for them.
+    """A session to be written. `is_original`: it has the agent's own lines. `messages`:
+    their number when read back. `texts`: those that the agent will send. `fits`:
+    whether its model has room for them.
     """
 
     agent: str
@@ -130,46 +133,79 @@ class RestoredSession:
 
 
 def agent_of_origin(facts: Sequence[Recorded]) -> str:
-    """Return the agent that wrote the conversation or its history, or "" if we can't write for it."""
+    """Return the agent that wrote the conversation or its history, or "" if we can't
+    write for it.
+    """
     kind = origin_of_conversation(facts).kind
     title = next((one.fact.agent for one in facts if isinstance(one.fact, ConversationStarted)), "")
-    return next((name for name, one in FORMATS.items() if kind == one.kind or title == NAMES[one.kind]), "")
+    return next(
+        (name for name, one in FORMATS.items() if kind == one.kind or title == NAMES[one.kind]), ""
+    )
 
 
-def build_restored_session(facts: Sequence[Recorded], content: ReadContent, request: RestoreRequest) -> RestoredSession:
+def build_restored_session(
+    facts: Sequence[Recorded], content: ReadContent, request: RestoreRequest
+) -> RestoredSession:
     """Build a session with a new id for the agent. This writes nothing."""
     compactions, before = list_active_compactions(facts), request.before_compaction
     if before and not 0 < before <= len(compactions):
         raise InvalidInput(f"Compactions in effect in this conversation: {len(compactions)}.", remedy="Choose a compaction by its number, counting from 1.")  # fmt: skip
-    name = opencode_writer.create_opencode_id("ses") if request.agent == "opencode" else str(uuid.uuid4())
+    name = (
+        opencode_writer.create_opencode_id("ses")
+        if request.agent == "opencode"
+        else str(uuid.uuid4())
+    )
     origin = origin_of_conversation(facts)
     title = _build_title_of_copy(facts, origin.kind, request)
     if (original := _build_from_original_lines(facts, content, request, name, title)) is not None:
         return original
     if before:
         facts = [one for one in facts if one.seq < compactions[before - 1].seq]
-    session = build_session_from_facts(facts, content, request.folder, origin, is_folded=request.is_folded)
+    session = build_session_from_facts(
+        facts, content, request.folder, origin, is_folded=request.is_folded
+    )
     session = replace(session, title=title)
-    return replace(_build_translated_session(session, request.agent, name), is_folded=request.is_folded)
+    return replace(
+        _build_translated_session(session, request.agent, name), is_folded=request.is_folded
+    )
 
 
 def _build_title_of_copy(facts: Sequence[Recorded], kind: str, request: RestoreRequest) -> str:
-    """Return the conversation's title with words that tell the copy apart, in the agent's list and in ours."""
-    named = (one.fact for one in reversed(facts) if isinstance(one.fact, ConversationStarted | ConversationChanged))
+    """Return the conversation's title with words that tell the copy apart, in the
+    agent's list and in ours.
+    """
+    named = (
+        one.fact
+        for one in reversed(facts)
+        if isinstance(one.fact, ConversationStarted | ConversationChanged)
+    )
     title = next((fact.title for fact in named if fact.title), "")
-    words = "restored" if kind == FORMATS[request.agent].kind else f"from {NAMES.get(kind, 'Helix Desktop')}"
+    words = (
+        "restored"
+        if kind == FORMATS[request.agent].kind
+        else f"from {NAMES.get(kind, 'Helix Desktop')}"
+    )
     words += f" before compaction {request.before_compaction}" if request.before_compaction else ""
     return f"{COPY_WORDS.sub('', title)[: TITLE - len(words) - 3].rstrip()} ({words})"
 
 
 def _build_from_original_lines(
-    facts: Sequence[Recorded], read_content: ReadContent, request: RestoreRequest, session_id: str, title: str
+    facts: Sequence[Recorded],
+    read_content: ReadContent,
+    request: RestoreRequest,
+    session_id: str,
+    title: str,
 ) -> RestoredSession | None:
-    """Build it from the agent's own lines if its file still matches the conversation, or return None.
+    """Build it from the agent's own lines if its file still matches the conversation,
+    or return None.
 
     Of a file with branches, only the newest can be given back like this: the agent continues there.
     """
-    origin, form, before_compaction = origin_of_conversation(facts), FORMATS[request.agent], request.before_compaction
+    origin, form, before_compaction = (
+        origin_of_conversation(facts),
+        FORMATS[request.agent],
+        request.before_compaction,
+    )
     own_id, branch, _ = origin.session.partition("#")
     path = Path(origin.path.rpartition("#")[0] if branch else origin.path)
     has_own_file = origin.kind == form.kind and path.is_absolute()
@@ -180,18 +216,35 @@ def _build_from_original_lines(
         sessions = list(history_reading.read_sessions(path, ReadingReport(), form.kind))
     except (OSError, HelixError, UnreadableRow):
         return None
-    branches = [one for one in sessions if one.session.partition("#")[0] == own_id and not one.parent]
-    found = max(branches, key=lambda one: max((message.time for message in one.messages), default=0.0), default=None)
+    branches = [
+        one for one in sessions if one.session.partition("#")[0] == own_id and not one.parent
+    ]
+    found = max(
+        branches,
+        key=lambda one: max((message.time for message in one.messages), default=0.0),
+        default=None,
+    )
     ours = build_session_from_facts(facts, read_content, "", origin)
-    if found is None or found.session != origin.session or _comparable_messages(found) != _comparable_messages(ours):
+    if (
+        found is None
+        or found.session != origin.session
+        or _comparable_messages(found) != _comparable_messages(ours)
+    ):
         return None
-    was_undone = len(ours.compactions) < len(found.compactions)  # The lines still have that compaction.
-    if was_undone or (before_compaction and len(branches) > 1):  # Another branch may have some, too.
+    was_undone = len(ours.compactions) < len(
+        found.compactions
+    )  # The lines still have that compaction.
+    if was_undone or (
+        before_compaction and len(branches) > 1
+    ):  # Another branch may have some, too.
         return None
     if (cut := _lines_before_compaction(lines, form, before_compaction)) is None:
         return None
     if before_compaction:
-        end, kept = ours.compactions[before_compaction - 1].at, ours.compactions[: before_compaction - 1]
+        end, kept = (
+            ours.compactions[before_compaction - 1].at,
+            ours.compactions[: before_compaction - 1],
+        )
         ours = replace(ours, messages=ours.messages[:end], compactions=kept)
     whole = _replace_session_id(b"".join(cut), form.id_fields, own_id, session_id)
     if request.agent == "claude":
@@ -202,12 +255,22 @@ def _build_from_original_lines(
     texts = tuple(texts_in_context(ours))
     version = found.version or origin.version
     return RestoredSession(
-        request.agent, session_id, found.folder, whole, True, len(ours.messages), len(ours.compactions), texts, version
+        request.agent,
+        session_id,
+        found.folder,
+        whole,
+        True,
+        len(ours.messages),
+        len(ours.compactions),
+        texts,
+        version,
     )
 
 
 def _replace_session_id(content: bytes, id_fields: str, old: str, new: str) -> bytes:
-    """Return the lines with another session id. Texts stay as they are: their quotation marks are escaped."""
+    """Return the lines with another session id. Texts stay as they are: their quotation
+    marks are escaped.
+    """
     pattern = rb'("(?:%b)"\s*:\s*")%b"' % (id_fields.encode(), re.escape(old.encode()))
     return re.sub(pattern, lambda found: found[1] + new.encode() + b'"', content)
 
@@ -215,7 +278,13 @@ def _replace_session_id(content: bytes, id_fields: str, old: str, new: str) -> b
 def _comparable_messages(session: RecordedSession) -> Counter[tuple[object, ...]]:
     """Return what must be equal in two readings of the same session."""
     return Counter(
-        (message.role, (message.shown or message.text).strip(), message.calls, message.answers, len(message.pictures))
+        (
+            message.role,
+            (message.shown or message.text).strip(),
+            message.calls,
+            message.answers,
+            len(message.pictures),
+        )
         for message in session.messages
         if message.role in ("user", "assistant", "tool") and message.text != INTERRUPTED
     )
@@ -229,23 +298,31 @@ def _lines_before_compaction(lines: Lines, form: AgentFormat, number: int) -> Li
     for at, line in enumerate(kept):
         with suppress(ValueError, RecursionError):
             value = json.loads(line)
-            number -= isinstance(value, dict) and value.get(form.compaction[0]) == form.compaction[1]
+            number -= (
+                isinstance(value, dict) and value.get(form.compaction[0]) == form.compaction[1]
+            )
         if number == 0:
             return kept[:at]
     return None
 
 
-def _build_translated_session(session: RecordedSession, agent: str, session_id: str) -> RestoredSession:
+def _build_translated_session(
+    session: RecordedSession, agent: str, session_id: str
+) -> RestoredSession:
     form = FORMATS[agent]
     own = session.kind == form.kind
     translation = MessageTranslation(form.kind, same_agent=own, provider=form.provider)
     translated = [translation.translate_message(message) for message in session.messages]
     places = [sum(one is not None for one in translated[: each.at]) for each in session.compactions]
-    compactions = tuple(replace(one, at=at, keep=at) for one, at in zip(session.compactions, places, strict=True))
+    compactions = tuple(
+        replace(one, at=at, keep=at) for one, at in zip(session.compactions, places, strict=True)
+    )
     messages = tuple(one for one in translated if one is not None)
     written = replace(session, messages=messages, compactions=compactions)
     lines = form.build_lines(written, session_id, time.time())
-    content = "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines).encode("utf-8", "replace")
+    content = "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines).encode(
+        "utf-8", "replace"
+    )
     return RestoredSession(
         agent, session_id, session.folder, content, False, len(messages), len(compactions), tuple(texts_in_context(written)),
         session.version if own else "",
@@ -302,7 +379,9 @@ def _session_path_below_agent_folder(restored: RestoredSession, agent_folder: Pa
     if restored.agent == "pi":
         return f"sessions/{pi_writer.build_relative_pi_session_path(restored.folder, restored.session, time.time())}"
     if restored.agent == "gemini":
-        project = gemini_cli_writer.choose_gemini_project_name(agent_folder / ".gemini" / "tmp", restored.folder)
+        project = gemini_cli_writer.choose_gemini_project_name(
+            agent_folder / ".gemini" / "tmp", restored.folder
+        )
         return f".gemini/tmp/{project}/chats/{gemini_cli_writer.gemini_file_name(restored.session, time.time())}"
     project = claude_writer.project_folder_name(restored.folder)
     if not project:
@@ -311,7 +390,9 @@ def _session_path_below_agent_folder(restored: RestoredSession, agent_folder: Pa
 
 
 def write_new_session_file(root: Path, relative_path: str, content: bytes) -> Path:
-    """Write a file that appears at once. Raises InvalidInput if it exists, or StoreFailed, also for a link."""
+    """Write a file that appears at once. Raises InvalidInput if it exists, or
+    StoreFailed, also for a link.
+    """
     try:
         _write_new_file(root, relative_path, content)
     except FileExistsError as error:

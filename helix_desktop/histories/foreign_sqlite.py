@@ -1,8 +1,10 @@
 """Reads databases of programs that may be running, and never writes to them or waits for them.
 
-A database can contain code: endless views, triggers, virtual tables, calculated columns. A few bytes can also pretend
-to be a great deal: one page below many others, a long default for every row, a log of a trillion pages. So only real
-tables are read, all statements together have limits, and Python sorts the rows, since SQLite would write files for it.
+A database can contain code: endless views, triggers, virtual tables, calculated
+columns. A few bytes can also pretend to be a great deal: one page below many others, a
+long default for every row, a log of a trillion pages. So only real tables are read, all
+statements together have limits, and Python sorts the rows, since SQLite would write
+files for it.
 """
 
 import sqlite3
@@ -18,20 +20,22 @@ from helix_desktop.json_values import parse_json_or_none
 
 HEAD = b"SQLite format 3\0"
 STEPS = 1_000  # We check the time limit after this many steps of SQLite's virtual machine.
-MOST_SCHEMA_STEPS = 100_000  # SQLite may take so many steps to read the list of tables: enough for about 14,000.
+MOST_SCHEMA_STEPS = (
+    100_000  # SQLite may take so many steps to read the list of tables: enough for about 14,000.
+)
 LONGEST_SECONDS = 60.0  # The processor time for all statements on one database together.
 LONGEST_VALUE, LONGEST_DEFINITION = 256 << 20, 1 << 20  # Bytes. A definition is a table's SQL.
 # Queries that find ordinary tables (virtual tables have no root page) and generated columns.
 _TABLES = "SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0"
-_CALCULATED = (
-    "SELECT t.name, c.name FROM sqlite_master t, pragma_table_xinfo(t.name) c WHERE t.type = 'table' AND c.hidden > 1"
-)
+_CALCULATED = "SELECT t.name, c.name FROM sqlite_master t, pragma_table_xinfo(t.name) c WHERE t.type = 'table' AND c.hidden > 1"
 _CATALOGUE = frozenset({"sqlite_master", "sqlite_schema"})
 _ALLOWED = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION})
 
 
 class ForeignConnection(sqlite3.Connection):
-    """A connection with limits for all its statements together. `bytes_left`: for values in rows."""
+    """A connection with limits for all its statements together. `bytes_left`: for
+    values in rows.
+    """
 
     seconds_left: float
     bytes_left: int
@@ -54,8 +58,12 @@ def is_sqlite_file(path: Path) -> bool:
         return False
 
 
-def connect_foreign_database(path: Path, mode: str = "ro", timeout: float = 2.0) -> ForeignConnection:
-    """Open a connection with limits. Raises sqlite3.Error if one of the database's files is a link."""
+def connect_foreign_database(
+    path: Path, mode: str = "ro", timeout: float = 2.0
+) -> ForeignConnection:
+    """Open a connection with limits. Raises sqlite3.Error if one of the database's
+    files is a link.
+    """
     size, is_read_only = 0, mode == "ro"
     for end in ("", "-wal", "-shm", "-journal"):
         with suppress(FileNotFoundError):
@@ -92,22 +100,39 @@ def open_foreign_database(path: Path) -> Iterator[ForeignConnection]:
         real = ordinary_table_names(connection)
         calculated = {tuple(row) for row in connection.execute(_CALCULATED)}
 
-        def authorize(action: int, table: str | None, column: str | None, _schema: str | None, view: str | None) -> int:
+        def authorize(
+            action: int,
+            table: str | None,
+            column: str | None,
+            _schema: str | None,
+            view: str | None,
+        ) -> int:
             """`view`: the view or trigger that wants this."""
             if action == sqlite3.SQLITE_READ and (table, column) in calculated:
                 return sqlite3.SQLITE_IGNORE  # The column reads as NULL.
             is_known = action != sqlite3.SQLITE_READ or table in real or table in _CATALOGUE
-            return sqlite3.SQLITE_OK if action in _ALLOWED and is_known and view is None else sqlite3.SQLITE_DENY
+            return (
+                sqlite3.SQLITE_OK
+                if action in _ALLOWED and is_known and view is None
+                else sqlite3.SQLITE_DENY
+            )
 
         connection.set_authorizer(authorize)
         yield connection
 
 
 def copy_foreign_database(path: Path, target: Path, limit_bytes: int) -> None:
-    """Copy a database at one moment, even while it is in use. Raises sqlite3.Error above `limit_bytes` bytes."""
-    with closing(connect_foreign_database(path)) as source, closing(connect_foreign_database(target, "rwc")) as copy:
+    """Copy a database at one moment, even while it is in use. Raises sqlite3.Error
+    above `limit_bytes` bytes.
+    """
+    with (
+        closing(connect_foreign_database(path)) as source,
+        closing(connect_foreign_database(target, "rwc")) as copy,
+    ):
         source.execute("BEGIN")
-        pages, page_size = (source.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size"))
+        pages, page_size = (
+            source.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size")
+        )
         if pages * page_size > limit_bytes:
             raise sqlite3.DatabaseError("it is too large to be copied")
         source.backup(copy)
@@ -143,7 +168,11 @@ def query_rows(
 
 
 def query_until_damage(
-    connection: ForeignConnection, query: str, values: Sequence[object], report: ReadingReport, order: Sequence[str]
+    connection: ForeignConnection,
+    query: str,
+    values: Sequence[object],
+    report: ReadingReport,
+    order: Sequence[str],
 ) -> list[Mapping[str, object]]:
     """Return the rows up to the first damage, sorted by the columns `order`. Damage is reported."""
     found: list[Mapping[str, object]] = []
@@ -151,7 +180,9 @@ def query_until_damage(
         found.extend(query_rows(connection, query, values))
     except (sqlite3.Error, OverflowError) as error:
         report.is_damaged = True
-        report.complaints.append(f"The database is damaged: {error}; what was read before it was taken.")
+        report.complaints.append(
+            f"The database is damaged: {error}; what was read before it was taken."
+        )
     return sorted(found, key=lambda row: [_sort_key(row.get(name)) for name in order])
 
 
@@ -167,6 +198,8 @@ def parse_json_column(value_text: object, place: str, report: ReadingReport) -> 
     value = parse_json_or_none(value_text) if isinstance(value_text, str | bytes) else value_text
     if isinstance(value, Mapping):
         return HistoryRow(value, place)
-    raw = value_text if isinstance(value_text, bytes) else str(value_text).encode("utf-8", "replace")
+    raw = (
+        value_text if isinstance(value_text, bytes) else str(value_text).encode("utf-8", "replace")
+    )
     report.complain_about_row(HistoryRow({}, place, raw + b"\n"), "this is not a JSON object")
     return None

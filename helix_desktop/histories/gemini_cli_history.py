@@ -1,7 +1,9 @@
-"""Sessions of Gemini CLI: `~/.gemini/tmp/<project>/chats/session-*.jsonl`, and the older `.json` documents.
+"""Sessions of Gemini CLI: `~/.gemini/tmp/<project>/chats/session-*.jsonl`, and the
+older `.json` documents.
 
-Tested with files of 0.61, not with older documents. A record with the id of an earlier one replaces it. `$rewindTo`
-continues before a message. `$set` with messages replaces the whole history, which is how Gemini CLI compresses it.
+Tested with files of 0.61, not with older documents. A record with the id of an earlier
+one replaces it. `$rewindTo` continues before a message. `$set` with messages replaces
+the whole history, which is how Gemini CLI compresses it.
 """
 
 import json
@@ -14,9 +16,25 @@ from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall, Usa
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories import history_rows
 from helix_desktop.histories.companion_files import read_file_below
-from helix_desktop.histories.history_tree import ROOT, HistoryNode, HistoryTree, build_branch_sessions
-from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession, build_recorded_reply
-from helix_desktop.json_values import first_text, number_at, object_at, objects_at, text_at, value_at
+from helix_desktop.histories.history_tree import (
+    ROOT,
+    HistoryNode,
+    HistoryTree,
+    build_branch_sessions,
+)
+from helix_desktop.histories.recorded_session import (
+    RecordedMessage,
+    RecordedSession,
+    build_recorded_reply,
+)
+from helix_desktop.json_values import (
+    first_text,
+    number_at,
+    object_at,
+    objects_at,
+    text_at,
+    value_at,
+)
 
 KIND = "gemini-cli"
 _NOTES = ("info", "error", "warning")
@@ -36,18 +54,24 @@ def read_gemini_cli_recordings(
         log.read_gemini_row(row)
 
     def read(indices: Sequence[int], report: history_rows.ReadingReport) -> _GeminiMessages:
-        return _GeminiMessages(report).read_gemini_records([(i, log.records[i]) for i in indices], log.compacted)
+        return _GeminiMessages(report).read_gemini_records(
+            [(i, log.records[i]) for i in indices], log.compacted
+        )
 
     session, title = text_at(log.about, "sessionId") or path.stem, text_at(log.about, "summary")
     parent = path.parent.name if path.parent.parent.name == "chats" else ""
     listed = value_at(log.about, "directories", 0)
     folder = listed if isinstance(listed, str) else read_gemini_project_folder(path)
     first = RecordedSession(str(path), (), KIND, session, title, folder, parent=parent)
-    return build_branch_sessions(log.tree, first, lambda index: text_at(log.records[index].value, "id"), read, report)
+    return build_branch_sessions(
+        log.tree, first, lambda index: text_at(log.records[index].value, "id"), read, report
+    )
 
 
 def read_gemini_project_folder(path: Path) -> str:
-    """Return the project's folder, which the program writes beside the chats. A sub-agent's file is one folder deeper."""
+    """Return the project's folder, which the program writes beside the chats. A
+    sub-agent's file is one folder deeper.
+    """
     for place in path.parents[1:3]:
         with suppress(OSError, ValueError):
             return read_file_below(place, ".project_root", 4096).decode("utf-8").strip()
@@ -76,9 +100,15 @@ class _GeminiLog:
             named = {**value, "id": text_at(value, "id") or row.place}
             self._add_or_replace_record(replace(row, value=named))
         else:
-            self.about |= {name: one for name, one in object_at(value.get("$set", value)).items() if name != "messages"}
+            self.about |= {
+                name: one
+                for name, one in object_at(value.get("$set", value)).items()
+                if name != "messages"
+            }
         if isinstance(listed, list):
-            self._replace_whole_history([history_rows.HistoryRow(one, row.place) for one in objects_at(listed)])
+            self._replace_whole_history(
+                [history_rows.HistoryRow(one, row.place) for one in objects_at(listed)]
+            )
 
     def _add_or_replace_record(self, row: history_rows.HistoryRow) -> None:
         name = text_at(row.value, "id")
@@ -139,7 +169,11 @@ class _GeminiMessages(history_rows.HistoryMessages):
         answers = [part for part in objects_at(content) if "functionResponse" in part]
         for part in answers:
             self._read_gemini_result(object_at(part["functionResponse"]), time)
-        words = [part for part in content if part not in answers] if isinstance(content, list) else content
+        words = (
+            [part for part in content if part not in answers]
+            if isinstance(content, list)
+            else content
+        )
         beside = history_rows.text_of_message_content(words).startswith("<session_context>")
         self.add_user_message(words, time, beside=beside)
 
@@ -158,18 +192,30 @@ class _GeminiMessages(history_rows.HistoryMessages):
         parts: list[ReplyPart] = [Reasoning(thoughts)] if thoughts else []
         content = value.get("content")
         given = objects_at(content)
-        said = [part for part in given if "functionCall" not in part and not part.get("thought")] if given else content
+        said = (
+            [part for part in given if "functionCall" not in part and not part.get("thought")]
+            if given
+            else content
+        )
         parts.append(Text(history_rows.text_of_message_content(said)))
         # In a resumed session, calls are only in the content.
         calls = objects_at(value, "toolCalls") or [object_at(part, "functionCall") for part in given if "functionCall" in part]  # fmt: skip
         read_call = history_rows.checked_tool_call
-        parts += [read_call(text_at(call, "id"), text_at(call, "name"), call.get("args")) for call in calls]
-        if any(not isinstance(part, Reasoning) and (isinstance(part, ToolCall) or part.text) for part in parts):
+        parts += [
+            read_call(text_at(call, "id"), text_at(call, "name"), call.get("args"))
+            for call in calls
+        ]
+        if any(
+            not isinstance(part, Reasoning) and (isinstance(part, ToolCall) or part.text)
+            for part in parts
+        ):
             used = object_at(value, "tokens")
             reasoned = number_at(used, "thoughts")
             output = number_at(used, "output") + reasoned
             usage = Usage(number_at(used, "input"), number_at(used, "cached"), 0, output, reasoned)
-            self.made.append(build_recorded_reply(parts, model=text_at(value, "model"), time=time, usage=usage))
+            self.made.append(
+                build_recorded_reply(parts, model=text_at(value, "model"), time=time, usage=usage)
+            )
         for call in calls:
             self._read_gemini_call_result(call, time)
 
@@ -177,13 +223,19 @@ class _GeminiMessages(history_rows.HistoryMessages):
         if (result := call.get("result")) is None:
             return
         time = history_rows.parse_time(call.get("timestamp")) or time
-        found = [object_at(part["functionResponse"]) for part in objects_at(result) if "functionResponse" in part]
+        found = [
+            object_at(part["functionResponse"])
+            for part in objects_at(result)
+            if "functionResponse" in part
+        ]
         pictures = history_rows.pictures_in_content(result)
         said = "\n".join(map(_text_of_gemini_response, found))
         text = said if found else history_rows.text_of_message_content(result)
         answers, ok = text_at(call, "id"), text_at(call, "status") not in ("error", "cancelled")
         self.answered.add(answers)
-        self.made.append(RecordedMessage("tool", text, answers=answers, ok=ok, time=time, pictures=pictures))
+        self.made.append(
+            RecordedMessage("tool", text, answers=answers, ok=ok, time=time, pictures=pictures)
+        )
 
 
 def _text_of_gemini_response(found: Mapping[str, object]) -> str:

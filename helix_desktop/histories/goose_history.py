@@ -1,7 +1,9 @@
-"""Sessions of goose: the database `~/.local/share/goose/sessions/sessions.db`, and the older `.jsonl` files.
+"""Sessions of goose: the database `~/.local/share/goose/sessions/sessions.db`, and the
+older `.jsonl` files.
 
-Written from goose's public sources, and not tested with real files. A message that the agent no longer
-sees (`agentVisible` is false) was summarised; the summary is a message that only the agent sees.
+Written from goose's public sources, and not tested with real files. A message that the
+agent no longer sees (`agentVisible` is false) was summarised; the summary is a message
+that only the agent sees.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,8 +12,16 @@ from pathlib import Path
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall, Usage
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories import history_rows
-from helix_desktop.histories.foreign_sqlite import ForeignConnection, parse_json_column, query_until_damage
-from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession, build_recorded_reply
+from helix_desktop.histories.foreign_sqlite import (
+    ForeignConnection,
+    parse_json_column,
+    query_until_damage,
+)
+from helix_desktop.histories.recorded_session import (
+    RecordedMessage,
+    RecordedSession,
+    build_recorded_reply,
+)
 from helix_desktop.json_values import first_text, number_at, object_at, objects_at, text_at
 
 KIND = "goose"
@@ -21,7 +31,9 @@ _CALLS = ("toolRequest", "frontendToolRequest")
 
 def is_goose_row(value: Mapping[str, object]) -> bool:
     """Whether a row is from an older file: its head, or a message with a list of goose's parts."""
-    return "working_dir" in value or (value.get("role") in ("user", "assistant") and "created" in value)
+    return "working_dir" in value or (
+        value.get("role") in ("user", "assistant") and "created" in value
+    )
 
 
 def read_goose_database(
@@ -32,11 +44,17 @@ def read_goose_database(
         rows = []
         for row in query_until_damage(connection, query, [text_at(session, "id")], report, ("id",)):
             place = f"{path}, message {row.get('id')}"
-            content = parse_json_column(f'{{"content": {row.get("content_json") or "[]"}}}', place, report)
+            content = parse_json_column(
+                f'{{"content": {row.get("content_json") or "[]"}}}', place, report
+            )
             about = parse_json_column(row.get("metadata_json") or "{}", place, report)
             if content is not None:
                 value = {**row, **content.value, "metadata": about.value if about else {}}
-                rows.append(history_rows.HistoryRow({**value, "created": row.get("created_timestamp")}, place))
+                rows.append(
+                    history_rows.HistoryRow(
+                        {**value, "created": row.get("created_timestamp")}, place
+                    )
+                )
         yield _build_goose_recording(session, rows, f"{path}#{text_at(session, 'id')}", report)
 
 
@@ -58,7 +76,9 @@ def _build_goose_recording(
     writing = _GooseMessages(report).read_rows(rows)
     identity, folder = text_at(session, "id"), text_at(session, "working_dir")
     title, compactions = first_text(session, "name", "description"), tuple(writing.compactions)
-    return RecordedSession(recording_name, tuple(writing.made), KIND, identity, title, folder, compactions=compactions)
+    return RecordedSession(
+        recording_name, tuple(writing.made), KIND, identity, title, folder, compactions=compactions
+    )
 
 
 @dataclass(slots=True)
@@ -68,13 +88,18 @@ class _GooseMessages(history_rows.HistoryMessages):
     def read_row(self, value: Mapping[str, object]) -> None:
         time, about = history_rows.parse_time(value.get("created")), object_at(value, "metadata")
         content = value.get("content")
-        is_seen, is_shown = about.get("agentVisible") is not False, about.get("userVisible") is not False
+        is_seen, is_shown = (
+            about.get("agentVisible") is not False,
+            about.get("userVisible") is not False,
+        )
         if is_seen and not is_shown and self.hidden:
             text = history_rows.text_of_message_content(
                 [part for part in objects_at(content) if part.get("type") == "text"]
             )
             if text:
-                self.add_compaction(text, time, "goose compacted the conversation here", self.hidden)
+                self.add_compaction(
+                    text, time, "goose compacted the conversation here", self.hidden
+                )
                 self.hidden = 0
             return
         if value.get("role") == "assistant":
@@ -102,7 +127,11 @@ def _goose_reply_part(part: Mapping[str, object]) -> Iterator[ReplyPart]:
         found = object_at(part, "toolCall")
         value = object_at(found, "value") or found
         name = text_at(value, "name") or "malformed"
-        yield ToolCall(text_at(part, "id") or "call", name, history_rows.format_arguments(value.get("arguments")))
+        yield ToolCall(
+            text_at(part, "id") or "call",
+            name,
+            history_rows.format_arguments(value.get("arguments")),
+        )
     elif kind == "thinking":
         yield Reasoning(text_at(part, "thinking"))
     elif kind not in ("redactedThinking", "toolConfirmationRequest"):
@@ -117,5 +146,11 @@ def _goose_result(part: Mapping[str, object], time: float) -> RecordedMessage:
     inner = object_at(value)
     content = inner.get("content", value) if inner else value
     text, pictures = history_rows.text_and_pictures(content)
-    ok = found.get("status") != "error" and not inner.get("isError") and number_at(inner, "error") == 0
-    return RecordedMessage("tool", text, answers=text_at(part, "id"), ok=ok, time=time, pictures=pictures)
+    ok = (
+        found.get("status") != "error"
+        and not inner.get("isError")
+        and number_at(inner, "error") == 0
+    )
+    return RecordedMessage(
+        "tool", text, answers=text_at(part, "id"), ok=ok, time=time, pictures=pictures
+    )

@@ -1,7 +1,8 @@
 """Turns a recorded history into facts of a conversation, with the same result each time.
 
-Outputs and pictures are returned beside the facts, to be stored before them. Nothing is left out: an output that answers
-no call becomes an attachment, a failed request ends a turn, and what the other program showed instead of an output is a fold.
+Outputs and pictures are returned beside the facts, to be stored before them. Nothing is
+left out: an output that answers no call becomes an attachment, a failed request ends a
+turn, and what the other program showed instead of an output is a fold.
 """
 
 import re
@@ -46,7 +47,9 @@ class FactDraft:
     @property
     def is_message_or_result(self) -> bool:
         """Whether it is one of the facts by which an earlier import is recognised."""
-        return isinstance(self.fact, facts.UserSaid | facts.ModelReplied | facts.ToolReturned | facts.SystemSet)
+        return isinstance(
+            self.fact, facts.UserSaid | facts.ModelReplied | facts.ToolReturned | facts.SystemSet
+        )
 
     @property
     def repeats_earlier_ones(self) -> bool:
@@ -55,14 +58,20 @@ class FactDraft:
 
 def summary_text_of_draft(draft: FactDraft) -> str:
     part = draft.fact.parts[0] if isinstance(draft.fact, facts.UserSaid) else None
-    text = part.text if isinstance(part, facts.Text) else draft.contents[0][0].decode("utf-8", "replace")
+    text = (
+        part.text
+        if isinstance(part, facts.Text)
+        else draft.contents[0][0].decode("utf-8", "replace")
+    )
     return f"{SUMMARY}\n{text}"
 
 
 def comparable_text(fact: facts.Fact) -> str:
     """Return a fact as text to compare, without position, cost, and what older versions ignored."""
     if isinstance(fact, facts.ModelReplied):
-        fact = replace(fact, saw=0, seconds=0.0, usage=replace(fact.usage, cache_write_hour=0, cost=0.0))
+        fact = replace(
+            fact, saw=0, seconds=0.0, usage=replace(fact.usage, cache_write_hour=0, cost=0.0)
+        )
     return fact_encoding.encode_fact(fact)
 
 
@@ -71,7 +80,9 @@ def build_started_fact(
 ) -> facts.ConversationStarted:
     """Return the fact with which a conversation begins, or continues as a fork."""
     title, origin = title_of_recording(recording), origin_of_recording(recording)
-    return facts.ConversationStarted(title, parent, recording.parent_call if parent else "", *fork, origin)
+    return facts.ConversationStarted(
+        title, parent, recording.parent_call if parent else "", *fork, origin
+    )
 
 
 def title_of_recording(recording: RecordedSession) -> str:
@@ -88,15 +99,21 @@ def origin_of_recording(recording: RecordedSession) -> facts.Origin:
     return facts.Origin(recording.kind, recording.session, recording.name, recording.version)
 
 
-def draft_facts(recording: RecordedSession, tokens: TokenCounter, find_child: Callable[[str], str]) -> list[FactDraft]:
-    """Draft the recording's facts, in order. `find_child` returns a sub-agent's conversation or ""."""
+def draft_facts(
+    recording: RecordedSession, tokens: TokenCounter, find_child: Callable[[str], str]
+) -> list[FactDraft]:
+    """Draft the recording's facts, in order. `find_child` returns a sub-agent's
+    conversation or "".
+    """
     writing = _FactDrafting(tokens, find_child, folds=bool(recording.compactions))
     compactions = {one.at: one for one in recording.compactions}
     said = (at for at, message in enumerate(recording.messages) if message.role != "system")
     system = next(said, len(recording.messages))
     if system:
         text = "\n\n".join(message.text for message in recording.messages[:system])
-        writing.add_draft(recording.messages[0].time, facts.SystemSet(text, tokens.count_tokens(text)))
+        writing.add_draft(
+            recording.messages[0].time, facts.SystemSet(text, tokens.count_tokens(text))
+        )
     for at, message in enumerate(recording.messages):
         if at in compactions:
             writing.draft_compaction(compactions[at])
@@ -110,15 +127,21 @@ def draft_facts(recording: RecordedSession, tokens: TokenCounter, find_child: Ca
 
 @dataclass(slots=True)
 class _FactDrafting:
-    """The drafts so far. If there are folds, `state` follows them, to turn invalid folds into messages."""
+    """The drafts so far. If there are folds, `state` follows them, to turn invalid
+    folds into messages.
+    """
 
     tokens: TokenCounter
     child: Callable[[str], str]
     folds: bool = False
     made: list[FactDraft] = field(default_factory=list)
     state: ConversationState = field(default_factory=ConversationState)
-    places: dict[int, int] = field(default_factory=dict)  # Each message's first fact, by the message's position.
-    waiting: dict[str, facts.ToolCall] = field(default_factory=dict)  # Calls without a result, by id.
+    places: dict[int, int] = field(
+        default_factory=dict
+    )  # Each message's first fact, by the message's position.
+    waiting: dict[str, facts.ToolCall] = field(
+        default_factory=dict
+    )  # Calls without a result, by id.
     calls: bool = False  # True if the last reply made a call.
     talking: bool = False
     fold_number: int = 0
@@ -153,7 +176,9 @@ class _FactDrafting:
 
     def _draft_user_message(self, message: RecordedMessage) -> None:
         if not message.beside:
-            self._draft_turn_end(message.time, facts.TurnEnd.STOPPED if self.waiting else facts.TurnEnd.DONE)
+            self._draft_turn_end(
+                message.time, facts.TurnEnd.STOPPED if self.waiting else facts.TurnEnd.DONE
+            )
         text = message.text if message.role == "user" else f"{SYSTEM_MESSAGE}{message.text}"
         parts: list[facts.UserPart] = []
         contents: list[Content] = []
@@ -161,7 +186,11 @@ class _FactDrafting:
             first = re.sub(r"[<>\[\]]", " ", text.split("\n", 1)[0])
             name = " ".join(first.split())[:60] or "text"
             content = text.encode("utf-8", "replace")
-            parts.append(facts.Attachment(name, reference_to_content(content), self.tokens.count_tokens(text)))
+            parts.append(
+                facts.Attachment(
+                    name, reference_to_content(content), self.tokens.count_tokens(text)
+                )
+            )
             contents.append((content, EntryOrigin("user", name)))
         elif text.strip():
             parts.append(facts.Text(text, self.tokens.count_tokens(text)))
@@ -184,17 +213,26 @@ class _FactDrafting:
         self.waiting = {part.id: part for part in parts if isinstance(part, facts.ToolCall)}
         self.calls, self.talking = bool(self.waiting), True
         stop = facts.Stop.CALLS if self.waiting else facts.Stop.END
-        reply = facts.ModelReplied(parts, message.model, stop, message.usage, seconds=message.seconds)
+        reply = facts.ModelReplied(
+            parts, message.model, stop, message.usage, seconds=message.seconds
+        )
         self.add_draft(message.time, reply)
 
     def _draft_result(self, message: RecordedMessage) -> None:
         content = message.text.encode("utf-8", "replace")
         call = self.waiting.pop(message.answers, None)
-        about = EntryOrigin(call.name if call else "tool", describe_call_as_source(call.arguments) if call else "")
+        about = EntryOrigin(
+            call.name if call else "tool", describe_call_as_source(call.arguments) if call else ""
+        )
         output, tokens = reference_to_content(content), self.tokens.count_tokens(message.text)
         if call is None:
-            parts = (facts.Text("[An output that answers no call]", 8), facts.Attachment("output.txt", output, tokens))
-            self.add_draft(message.time, facts.UserSaid(parts, steering=self.talking), ((content, about),))
+            parts = (
+                facts.Text("[An output that answers no call]", 8),
+                facts.Attachment("output.txt", output, tokens),
+            )
+            self.add_draft(
+                message.time, facts.UserSaid(parts, steering=self.talking), ((content, about),)
+            )
             return
         images = tuple(one for one in message.pictures if one.media_type.startswith(IMAGES))
         fact = facts.ToolReturned(
@@ -206,18 +244,24 @@ class _FactDrafting:
             images=tuple(reference_to_content(one.data, one.media_type) for one in images),
             child=self.child(message.child) if message.child else "",
         )
-        pictures = ((one.data, EntryOrigin(about.tool, about.source, one.media_type)) for one in images)
+        pictures = (
+            (one.data, EntryOrigin(about.tool, about.source, one.media_type)) for one in images
+        )
         number = self.add_draft(message.time, fact, ((content, about), *pictures))
         if message.shown:
             self._draft_excerpt(number, message, output, tokens)
 
-    def _draft_excerpt(self, number: int, message: RecordedMessage, output: facts.Stored, before: int) -> None:
+    def _draft_excerpt(
+        self, number: int, message: RecordedMessage, output: facts.Stored, before: int
+    ) -> None:
         """Draft what the other program showed instead of the output."""
         text = f'{message.shown}{EXCERPT_ENDS}"{output.digest}")]'
         tokens = self.tokens.count_tokens(text)
         if tokens < before:
             kind, cover, entries = facts.FoldKind.EXCERPT, facts.PartRef(number), (output.digest,)
-            fold = facts.Folded(self._next_fold_name(kind), kind, cover, text, tokens, before, entries=entries)
+            fold = facts.Folded(
+                self._next_fold_name(kind), kind, cover, text, tokens, before, entries=entries
+            )
             self.add_draft(message.time, replace(fold, why=SHOWN_BY_OTHER))
 
     def _draft_turn_end(self, time: float, reason: facts.TurnEnd, why: str = "") -> None:
@@ -228,28 +272,52 @@ class _FactDrafting:
     # --- Turning the recording's compactions into folds
 
     def draft_compaction(self, compaction: recorded_session.RecordedCompaction) -> None:
-        """Draft a fold of what came before, or a message with the summary if a fold would save nothing."""
+        """Draft a fold of what came before, or a message with the summary if a fold
+        would save nothing.
+        """
         text = f"{SUMMARY}\n{compaction.text}"
         tokens = self.tokens.count_tokens(text)
         if (cover := self._cover_of_compaction(compaction)) is not None:
             name = self._next_fold_name(facts.FoldKind.HANDOVER)
-            number = sum(isinstance(one.fact, facts.Folded) and one.fact.kind in DOCUMENTS for one in self.made) + 1
+            number = (
+                sum(
+                    isinstance(one.fact, facts.Folded) and one.fact.kind in DOCUMENTS
+                    for one in self.made
+                )
+                + 1
+            )
             before = self.state.branch.shown_tokens(cover)
             fold = facts.Folded(
-                name, facts.FoldKind.HANDOVER, cover, text, tokens, before, number=number, why=compaction.why
+                name,
+                facts.FoldKind.HANDOVER,
+                cover,
+                text,
+                tokens,
+                before,
+                number=number,
+                why=compaction.why,
             )
             self.add_draft(compaction.time, fold)
             if name in self.state.branch.live:
                 return
             self.made.pop()
-            self.state = build_state(facts.Recorded("", at, one.time, one.fact) for at, one in enumerate(self.made, 1))
-        self.add_draft(compaction.time, facts.UserSaid((facts.Text(compaction.text, tokens),), steering=self.talking))
+            self.state = build_state(
+                facts.Recorded("", at, one.time, one.fact) for at, one in enumerate(self.made, 1)
+            )
+        self.add_draft(
+            compaction.time,
+            facts.UserSaid((facts.Text(compaction.text, tokens),), steering=self.talking),
+        )
         self.made[-1] = replace(self.made[-1], is_compaction=True)
 
-    def _cover_of_compaction(self, compaction: recorded_session.RecordedCompaction) -> facts.Span | None:
+    def _cover_of_compaction(
+        self, compaction: recorded_session.RecordedCompaction
+    ) -> facts.Span | None:
         """Return the span of messages before the first one kept, or None if it cannot be folded."""
         end = self.places.get(compaction.keep, len(self.made) + 1)
-        while end <= len(self.made) and isinstance(self.made[end - 1].fact, facts.ToolReturned | facts.Folded):
+        while end <= len(self.made) and isinstance(
+            self.made[end - 1].fact, facts.ToolReturned | facts.Folded
+        ):
             end += 1
         numbers = [number for number in self.state.branch.order if number < end]
         if not numbers or not self._separates_no_call_from_result(end):
@@ -258,10 +326,22 @@ class _FactDrafting:
 
     def _separates_no_call_from_result(self, end: int) -> bool:
         """Whether no later result answers an earlier call."""
-        replies = (one.fact for one in self.made[: end - 1] if isinstance(one.fact, facts.ModelReplied))
-        calls = {part.id for reply in replies for part in reply.parts if isinstance(part, facts.ToolCall)}
-        answered = {one.fact.call for one in self.made[: end - 1] if isinstance(one.fact, facts.ToolReturned)}
-        later = {one.fact.call for one in self.made[end - 1 :] if isinstance(one.fact, facts.ToolReturned)}
+        replies = (
+            one.fact for one in self.made[: end - 1] if isinstance(one.fact, facts.ModelReplied)
+        )
+        calls = {
+            part.id for reply in replies for part in reply.parts if isinstance(part, facts.ToolCall)
+        }
+        answered = {
+            one.fact.call
+            for one in self.made[: end - 1]
+            if isinstance(one.fact, facts.ToolReturned)
+        }
+        later = {
+            one.fact.call
+            for one in self.made[end - 1 :]
+            if isinstance(one.fact, facts.ToolReturned)
+        }
         return not (calls - answered) & later
 
     def _next_fold_name(self, kind: facts.FoldKind) -> str:

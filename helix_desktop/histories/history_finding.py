@@ -78,11 +78,17 @@ def history_folders(places: HistoryPlaces) -> Mapping[str, Sequence[Path]]:
     codex_home = places.folder_from_variable("CODEX_HOME", ".codex")
     data = places.folder_from_variable("XDG_DATA_HOME", ".local", "share")
     return {
-        claude_code_history.KIND: [places.folder_from_variable("CLAUDE_CONFIG_DIR", ".claude") / "projects"],
+        claude_code_history.KIND: [
+            places.folder_from_variable("CLAUDE_CONFIG_DIR", ".claude") / "projects"
+        ],
         codex_history.KIND: [codex_home / "sessions", codex_home / "archived_sessions"],
         opencode_history.KIND: [data / "opencode"],
-        gemini_cli_history.KIND: [places.folder_from_variable("GEMINI_CLI_HOME") / ".gemini" / "tmp"],
-        pi_history.KIND: [places.folder_from_variable("PI_CODING_AGENT_DIR", ".pi", "agent") / "sessions"],
+        gemini_cli_history.KIND: [
+            places.folder_from_variable("GEMINI_CLI_HOME") / ".gemini" / "tmp"
+        ],
+        pi_history.KIND: [
+            places.folder_from_variable("PI_CODING_AGENT_DIR", ".pi", "agent") / "sessions"
+        ],
         cline_history.KIND: list(_cline_folders(places)),
         goose_history.KIND: [data / "goose" / "sessions"],
     }
@@ -97,7 +103,9 @@ def find_histories(places: HistoryPlaces) -> Iterator[FoundHistories]:
 
 
 def find_kind_by_folder(folders: Mapping[str, Sequence[Path]], file: Path) -> str:
-    return next((kind for kind, places in folders.items() if any(map(file.is_relative_to, places))), "")
+    return next(
+        (kind for kind, places in folders.items() if any(map(file.is_relative_to, places))), ""
+    )
 
 
 def find_history_of_changed_file(kind: str, path: Path) -> Path | None:
@@ -106,12 +114,16 @@ def find_history_of_changed_file(kind: str, path: Path) -> Path | None:
     if name == _DATABASE_NAMES.get(kind):
         return path.with_name(name)
     fits = (
-        cline_history.is_cline_file(path) if kind == cline_history.KIND else path.match(_NAME_PATTERNS.get(kind, " "))
+        cline_history.is_cline_file(path)
+        if kind == cline_history.KIND
+        else path.match(_NAME_PATTERNS.get(kind, " "))
     )
     return path if fits and (kind != gemini_cli_history.KIND or "chats" in path.parts) else None
 
 
-def find_histories_in_file(kind: str, path: Path, copy: Path | None = None) -> Iterator[FoundHistories]:
+def find_histories_in_file(
+    kind: str, path: Path, copy: Path | None = None
+) -> Iterator[FoundHistories]:
     """Yield a file's histories, one for each working folder. `copy`: a copy to read instead."""
     if path.name == _DATABASE_NAMES.get(kind):
         yield from _find_histories_in_folder(kind, (copy or path).parent)
@@ -132,7 +144,9 @@ def _find_histories_in_folder(kind: str, folder: Path) -> Iterator[FoundHistorie
     elif kind == gemini_cli_history.KIND:
         files = [one for one in files if one.match("chats/session-*")]
     elif kind == cline_history.KIND:
-        files = [one for one in files if cline_history.is_cline_file(one) and not one.match("agent_*")]
+        files = [
+            one for one in files if cline_history.is_cline_file(one) and not one.match("agent_*")
+        ]
     yield from _histories_in_files(kind, files)
 
 
@@ -141,7 +155,9 @@ def list_files_of_history(found: FoundHistories) -> Sequence[Path]:
     beside, stem, others = found.path.parent, found.path.stem, list[Path]()
     if found.kind == claude_code_history.KIND:
         others = list_files_below(beside / stem / "subagents", "agent-*.jsonl", allowed_root=beside)
-    elif found.kind == gemini_cli_history.KIND:  # The folder is named by the whole ID of the session.
+    elif (
+        found.kind == gemini_cli_history.KIND
+    ):  # The folder is named by the whole ID of the session.
         for folder in sorted(beside.glob(f"{stem.rpartition('-')[2]}-*/")):
             others += list_files_below(folder, "*.jsonl", allowed_root=beside)
     elif found.path.name.endswith(cline_history.END_OF_NAME):
@@ -157,7 +173,9 @@ def _histories_in_files(kind: str, files: Iterable[Path]) -> Iterator[FoundHisto
             continue
         folder, begun = _read_folder_and_time(kind, file)
         if about.st_size:
-            yield FoundHistories(kind, file, folder, 1, about.st_size, begun or about.st_mtime, about.st_mtime)
+            yield FoundHistories(
+                kind, file, folder, 1, about.st_size, begun or about.st_mtime, about.st_mtime
+            )
 
 
 def _read_folder_and_time(kind: str, file: Path, copy: Path | None = None) -> tuple[str, float]:
@@ -172,7 +190,9 @@ def _read_folder_and_time(kind: str, file: Path, copy: Path | None = None) -> tu
         return folder, time
     if kind == cline_history.KIND:
         about = text_at(cline_history.read_about_cline_session(file), "cwd")
-        return about or cline_history.working_folder_in_cline_text(begins.decode("utf-8", "replace")), time
+        return about or cline_history.working_folder_in_cline_text(
+            begins.decode("utf-8", "replace")
+        ), time
     for line in begins.split(b"\n"):
         value = object_at(parse_json_or_none(line))
         inner = object_at(value, "payload")
@@ -194,7 +214,9 @@ def _find_opencode_histories(data: Path) -> Iterator[FoundHistories]:
 
 
 def _opencode_history_in_file(data: Path, file: Path) -> Iterator[FoundHistories]:
-    value = object_at(parse_json_or_none(read_file_below(data, str(file.relative_to(data)), _LARGEST_ABOUT)))
+    value = object_at(
+        parse_json_or_none(read_file_below(data, str(file.relative_to(data)), _LARGEST_ABOUT))
+    )
     times = object_at(value, "time")
     if not value.get("parentID"):
         messages = list_files_below(data / "storage" / "message" / file.stem, "*.json")
@@ -211,14 +233,18 @@ def _histories_in_database(kind: str, path: Path, query: str) -> Iterator[FoundH
         with foreign_sqlite.open_foreign_database(path) as connection:
             for row in foreign_sqlite.query_rows(connection, query):
                 folder, created, updated = row.values()
-                sessions.setdefault(str(folder or ""), []).append((parse_time(created), parse_time(updated)))
+                sessions.setdefault(str(folder or ""), []).append(
+                    (parse_time(created), parse_time(updated))
+                )
     except sqlite3.Error:
         return
     whole = max(1, sum(map(len, sessions.values())))
     size = path.stat().st_size
     for folder, times in sorted(sessions.items()):
         begun, ended = min(one for one, _ in times), max(one for _, one in times)
-        yield FoundHistories(kind, path, folder, len(times), size * len(times) // whole, begun, ended)
+        yield FoundHistories(
+            kind, path, folder, len(times), size * len(times) // whole, begun, ended
+        )
 
 
 def _cline_folders(places: HistoryPlaces) -> Iterator[Path]:

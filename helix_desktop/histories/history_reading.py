@@ -27,7 +27,10 @@ from helix_desktop.histories import (
     pi_history,
     trajectories,
 )
-from helix_desktop.histories.anthropic_history import is_anthropic_message, read_anthropic_recordings
+from helix_desktop.histories.anthropic_history import (
+    is_anthropic_message,
+    read_anthropic_recordings,
+)
 from helix_desktop.histories.companion_files import list_files_below
 from helix_desktop.histories.history_rows import HistoryRow, ReadingReport, UnreadableRow
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession
@@ -42,7 +45,9 @@ _PARTS = ("msg_", "prt_")  # Prefixes of the names of files that hold parts of o
 
 RowTest = Callable[[Mapping[str, object]], bool]
 SessionReader = Callable[[Sequence[HistoryRow], ReadingReport, Path], list[RecordedSession]]
-DatabaseReader = Callable[[foreign_sqlite.ForeignConnection, Path, ReadingReport], Iterator[RecordedSession]]
+DatabaseReader = Callable[
+    [foreign_sqlite.ForeignConnection, Path, ReadingReport], Iterator[RecordedSession]
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +66,25 @@ FORMS_OF_ROWS: Sequence[HistoryForm] = (
         claude_code_history.is_claude_code_row,
         claude_code_history.read_claude_code_recordings,
     ),
-    HistoryForm(codex_history.KIND, codex_history.is_codex_row, codex_history.read_codex_recordings),
     HistoryForm(
-        gemini_cli_history.KIND, gemini_cli_history.is_gemini_cli_row, gemini_cli_history.read_gemini_cli_recordings
+        codex_history.KIND, codex_history.is_codex_row, codex_history.read_codex_recordings
     ),
-    HistoryForm(goose_history.KIND, goose_history.is_goose_row, goose_history.read_goose_recordings),
-    HistoryForm(trajectories.KIND, trajectories.is_whole_trajectory, trajectories.read_trajectory_recordings),
-    HistoryForm(trajectories.KIND, trajectories.is_managed_agent_log, trajectories.read_trajectory_recordings),
+    HistoryForm(
+        gemini_cli_history.KIND,
+        gemini_cli_history.is_gemini_cli_row,
+        gemini_cli_history.read_gemini_cli_recordings,
+    ),
+    HistoryForm(
+        goose_history.KIND, goose_history.is_goose_row, goose_history.read_goose_recordings
+    ),
+    HistoryForm(
+        trajectories.KIND, trajectories.is_whole_trajectory, trajectories.read_trajectory_recordings
+    ),
+    HistoryForm(
+        trajectories.KIND,
+        trajectories.is_managed_agent_log,
+        trajectories.read_trajectory_recordings,
+    ),
     HistoryForm("anthropic", is_anthropic_message, read_anthropic_recordings),
     HistoryForm("openai", lambda _: True, openai_history.read_openai_recordings),
 )
@@ -76,7 +93,11 @@ DATABASES: Mapping[frozenset[str], DatabaseReader] = {
     opencode_history.TABLES: opencode_history.read_opencode_database,
     goose_history.TABLES: goose_history.read_goose_database,
 }
-KINDS = tuple(dict.fromkeys([*(form.kind for form in FORMS_OF_ROWS), opencode_history.KIND, cline_history.KIND]))
+KINDS = tuple(
+    dict.fromkeys(
+        [*(form.kind for form in FORMS_OF_ROWS), opencode_history.KIND, cline_history.KIND]
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +113,10 @@ def sessions_for_replay(imported: ImportedSessions) -> ImportedSessions:
     main = [one for one in imported.recordings if not one.forked_from and not one.parent]
     return replace(
         imported,
-        recordings=tuple(replace(one, messages=tuple(_messages_as_shown(one))) for one in main or imported.recordings),
+        recordings=tuple(
+            replace(one, messages=tuple(_messages_as_shown(one)))
+            for one in main or imported.recordings
+        ),
     )
 
 
@@ -103,7 +127,9 @@ def _messages_as_shown(recording: RecordedSession) -> Iterator[RecordedMessage]:
 
 
 def read_history_files(paths: Sequence[Path]) -> ImportedSessions:
-    """Return all sessions of the files. In a folder, files without sessions are ignored, if others have some."""
+    """Return all sessions of the files. In a folder, files without sessions are
+    ignored, if others have some.
+    """
     found, useless = list[ImportedSessions](), list[InvalidInput]()
     for path in paths:
         for file in list_history_files(path) if path.is_dir() else [path]:
@@ -115,22 +141,31 @@ def read_history_files(paths: Sequence[Path]) -> ImportedSessions:
                     raise
     if useless and not found:
         raise useless[0]
-    complaints = (*(complaint for one in found for complaint in one.complaints), *(error.what for error in useless))
-    return ImportedSessions(tuple(recording for one in found for recording in one.recordings), complaints)
+    complaints = (
+        *(complaint for one in found for complaint in one.complaints),
+        *(error.what for error in useless),
+    )
+    return ImportedSessions(
+        tuple(recording for one in found for recording in one.recordings), complaints
+    )
 
 
 def read_history_file(path: Path) -> ImportedSessions:
     """Return the sessions of a file. Raises InvalidInput if there are none."""
     report = ReadingReport()
     recordings = tuple(read_sessions(path, report))
-    if not any(message.role == "assistant" for recording in recordings for message in recording.messages):
+    if not any(
+        message.role == "assistant" for recording in recordings for message in recording.messages
+    ):
         raise no_session_error(path, report)
     return ImportedSessions(recordings, report.complaint_sentences(str(path)))
 
 
 def no_session_error(path: Path, report: ReadingReport) -> InvalidInput:
     why = " ".join(report.complaint_sentences(str(path))[:1])
-    return InvalidInput(f"{path} doesn't contain a session that can be read. {why}".rstrip(), remedy=FORMS)
+    return InvalidInput(
+        f"{path} doesn't contain a session that can be read. {why}".rstrip(), remedy=FORMS
+    )
 
 
 def read_sessions(
@@ -143,7 +178,8 @@ def read_sessions(
             raise InvalidInput(f"{path} is not a file.")
         if readable_path.stat().st_size > LARGEST:
             raise InvalidInput(
-                f"{path} is larger than {LARGEST >> 30} GB.", remedy="Split the file into smaller files at line breaks."
+                f"{path} is larger than {LARGEST >> 30} GB.",
+                remedy="Split the file into smaller files at line breaks.",
             )
         if foreign_sqlite.is_sqlite_file(readable_path):
             yield from _sessions_in_database(path, report, readable_path)
@@ -152,10 +188,14 @@ def read_sessions(
         else:
             yield from _read_sessions_from_json_file(path, report, kind, readable_path)
     except OSError as error:
-        raise NotFound(f"{path} cannot be read: {error.strerror}.", remedy="Check the file name.") from error
+        raise NotFound(
+            f"{path} cannot be read: {error.strerror}.", remedy="Check the file name."
+        ) from error
 
 
-def _sessions_in_database(path: Path, report: ReadingReport, readable_path: Path) -> Iterator[RecordedSession]:
+def _sessions_in_database(
+    path: Path, report: ReadingReport, readable_path: Path
+) -> Iterator[RecordedSession]:
     try:
         with foreign_sqlite.open_foreign_database(readable_path) as connection:
             tables = foreign_sqlite.ordinary_table_names(connection)
@@ -180,7 +220,9 @@ def _read_sessions_from_json_file(
         for recording in made:
             if recording.messages:
                 end = f"#{number}" if several else ""
-                yield replace(recording, name=f"{recording.name}{end}", session=f"{recording.session}{end}")
+                yield replace(
+                    recording, name=f"{recording.name}{end}", session=f"{recording.session}{end}"
+                )
 
 
 def _choose_history_form(rows: Sequence[HistoryRow], path: Path, kind: str) -> HistoryForm:
@@ -191,18 +233,27 @@ def _choose_history_form(rows: Sequence[HistoryRow], path: Path, kind: str) -> H
         if form.kind == kind:
             return form
     if kind:
-        raise InvalidInput(f"Unknown kind of history: {kind!r}.", remedy=f"Available: {', '.join(KINDS)}.")
+        raise InvalidInput(
+            f"Unknown kind of history: {kind!r}.", remedy=f"Available: {', '.join(KINDS)}."
+        )
     return next(
-        form for form in FORMS_OF_ROWS if any(form.recognizes(row.value) for row in rows) or form is FORMS_OF_ROWS[-1]
+        form
+        for form in FORMS_OF_ROWS
+        if any(form.recognizes(row.value) for row in rows) or form is FORMS_OF_ROWS[-1]
     )
 
 
 def list_history_files(folder: Path) -> Sequence[Path]:
     found = list_files_below(folder, "*.jsonl", "*.json", "*.traj", "*.db")
-    kept = [file for file in found if not file.name.endswith(_BESIDE) and not file.name.startswith(_PARTS)]
+    kept = [
+        file
+        for file in found
+        if not file.name.endswith(_BESIDE) and not file.name.startswith(_PARTS)
+    ]
     if not kept:
         raise InvalidInput(
-            f"There is no .jsonl or .json file under {folder}.", remedy="Specify a file or a folder of sessions."
+            f"There is no .jsonl or .json file under {folder}.",
+            remedy="Specify a file or a folder of sessions.",
         )
     return kept
 
@@ -210,7 +261,9 @@ def list_history_files(folder: Path) -> Sequence[Path]:
 def _read_rows(path: Path, report: ReadingReport, readable_path: Path) -> Iterator[HistoryRow]:
     """Yield the rows of one JSON document, or one row per line. Each names its place for people."""
     with readable_path.open("rb") as file:
-        first = file.read(1 << 16).removeprefix(b"\xef\xbb\xbf").strip().partition(b"\n")[0].rstrip()
+        first = (
+            file.read(1 << 16).removeprefix(b"\xef\xbb\xbf").strip().partition(b"\n")[0].rstrip()
+        )
         file.seek(0)
         if first[:1] == b"[" or first == b"{":
             yield from _rows_of_document(file.read(), path, report.complaints)
@@ -265,7 +318,9 @@ def _rows_of_value(whole: object, path: Path) -> Iterator[HistoryRow]:
 
 
 def _group_into_sessions(rows: Sequence[HistoryRow]) -> Iterator[Sequence[HistoryRow]]:
-    """Group rows: each one with a list of messages is a session, and all others together are one."""
+    """Group rows: each one with a list of messages is a session, and all others
+    together are one.
+    """
     plain = []
     for row in rows:
         inner = openai_history.messages_in_object(row.value)
@@ -279,10 +334,18 @@ def _group_into_sessions(rows: Sequence[HistoryRow]) -> Iterator[Sequence[Histor
         yield plain
 
 
-def _with_system_prompt(row: HistoryRow, messages: Sequence[Mapping[str, object]]) -> Sequence[Mapping[str, object]]:
-    """Add the system prompt to the messages: requests to Anthropic have it in a field of its own."""
+def _with_system_prompt(
+    row: HistoryRow, messages: Sequence[Mapping[str, object]]
+) -> Sequence[Mapping[str, object]]:
+    """Add the system prompt to the messages: requests to Anthropic have it in a field
+    of its own.
+    """
     system = row.value.get("system")
-    return [{"role": "system", "content": system}, *messages] if isinstance(system, str | list) and system else messages
+    return (
+        [{"role": "system", "content": system}, *messages]
+        if isinstance(system, str | list) and system
+        else messages
+    )
 
 
 def _parse_json_line(line: bytes) -> object:

@@ -1,4 +1,6 @@
-"""Rows of a recorded history: reads their values, whatever they are, and reports unreadable rows."""
+"""Rows of a recorded history: reads their values, whatever they are, and reports
+unreadable rows.
+"""
 
 import base64
 import binascii
@@ -14,7 +16,11 @@ from typing import Self
 from helix_desktop.engine.facts import ToolCall
 from helix_desktop.engine.stated_rules_and_decisions import read_message_patterns
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.histories.recorded_session import RecordedCompaction, RecordedMessage, RecordedPicture
+from helix_desktop.histories.recorded_session import (
+    RecordedCompaction,
+    RecordedMessage,
+    RecordedPicture,
+)
 from helix_desktop.json_values import object_at, objects_at, text_at
 
 _JSON = json.JSONEncoder(ensure_ascii=False, default=str)  # A row of a database may have bytes.
@@ -39,13 +45,17 @@ class HistoryRow:
 
 @dataclass(slots=True)
 class ReadingReport:
-    """Complaints about unreadable rows. `left_out`: other rows by kind. `unread`: the lines of both."""
+    """Complaints about unreadable rows. `left_out`: other rows by kind. `unread`: the
+    lines of both.
+    """
 
     complaints: list[str] = field(default_factory=list)
     left_out: Counter[str] = field(default_factory=Counter)
     unread: list[bytes] = field(default_factory=list)
     row: HistoryRow = HistoryRow({}, "", b"none")  # The one that is being read.
-    is_damaged: bool = False  # Whether a whole line is unreadable, not one that the agent is still writing.
+    is_damaged: bool = (
+        False  # Whether a whole line is unreadable, not one that the agent is still writing.
+    )
 
     def add_left_out_row(self, kind: str, value: Mapping[str, object] | None = None) -> None:
         self.left_out[kind] += 1
@@ -67,7 +77,10 @@ class ReadingReport:
         if not self.left_out:
             return tuple(self.complaints)
         kinds = ", ".join(f"{kind} ({count})" for kind, count in sorted(self.left_out.items()))
-        return (*self.complaints, f"{history_name}{NO_MESSAGES}, and are kept in the cache as they are: {kinds}.")
+        return (
+            *self.complaints,
+            f"{history_name}{NO_MESSAGES}, and are kept in the cache as they are: {kinds}.",
+        )
 
 
 @dataclass(slots=True)
@@ -102,12 +115,16 @@ class HistoryMessages:
         """Add a user's message if it has text or a picture. `beside`: as in `RecordedMessage`."""
         text, pictures = text_and_pictures(content)
         if text.strip() or pictures:
-            self.made.append(RecordedMessage("user", text, time=time, pictures=pictures, beside=beside))
+            self.made.append(
+                RecordedMessage("user", text, time=time, pictures=pictures, beside=beside)
+            )
 
     def add_compaction(self, text: str, time: float, why: str, keep: int | None = None) -> None:
         """Add a summary, which replaces what came before it, or before the message `keep`."""
         at = len(self.made)
-        self.compactions.append(RecordedCompaction(at, at if keep is None else keep, text, time, why))
+        self.compactions.append(
+            RecordedCompaction(at, at if keep is None else keep, text, time, why)
+        )
 
 
 def text_of_message_content(content: object) -> str:
@@ -120,7 +137,9 @@ def text_of_message_content(content: object) -> str:
         return text_of_message_content([content])
     if isinstance(content, list):
         return "\n".join(piece for part in content if (piece := _text_or_placeholder_of_part(part)))
-    raise UnreadableRow(f"a content of type {type(content).__name__} is neither text nor a list of parts")
+    raise UnreadableRow(
+        f"a content of type {type(content).__name__} is neither text nor a list of parts"
+    )
 
 
 def checked_tool_call(identity: str, name: str, arguments: object) -> ToolCall:
@@ -134,7 +153,11 @@ def format_arguments(value: object) -> str:
 
 
 def cost_or_zero(value: object) -> float:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e9 else 0.0
+    return (
+        float(value)
+        if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e9
+        else 0.0
+    )
 
 
 def parse_time(value: object) -> float:
@@ -147,7 +170,9 @@ def parse_time(value: object) -> float:
             return 0.0
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e17:
         return 0.0
-    return next((min(value / unit, LATEST) for unit in (1, 1_000, 1_000_000) if value / unit < 1e11), 0.0)
+    return next(
+        (min(value / unit, LATEST) for unit in (1, 1_000, 1_000_000) if value / unit < 1e11), 0.0
+    )
 
 
 def decode_picture(media_type: object, data: object, name: str = "") -> RecordedPicture | None:
@@ -159,7 +184,9 @@ def decode_picture(media_type: object, data: object, name: str = "") -> Recorded
     except (ValueError, binascii.Error):
         return None
     return RecordedPicture(
-        media_type if isinstance(media_type, str) and media_type else "application/octet-stream", content, name
+        media_type if isinstance(media_type, str) and media_type else "application/octet-stream",
+        content,
+        name,
     )
 
 
@@ -172,7 +199,9 @@ def picture_from_data_url(url: object) -> RecordedPicture | None:
 
 def pictures_in_content(content: object) -> tuple[RecordedPicture, ...]:
     """Return the pictures and documents in a content, in the form of any protocol."""
-    return tuple(found for part in _content_parts(content) if (found := _picture_of_part(part)) is not None)
+    return tuple(
+        found for part in _content_parts(content) if (found := _picture_of_part(part)) is not None
+    )
 
 
 def text_and_pictures(content: object) -> tuple[str, tuple[RecordedPicture, ...]]:
@@ -183,16 +212,24 @@ def text_and_pictures(content: object) -> tuple[str, tuple[RecordedPicture, ...]
     return text_of_message_content(words), pictures
 
 
-def read_tool_result(block: Mapping[str, object], time: float, call_field: str, failed_field: str) -> RecordedMessage:
-    """Return a result. `call_field`: the field with its call's id. `failed_field`: the field that says whether it failed."""
+def read_tool_result(
+    block: Mapping[str, object], time: float, call_field: str, failed_field: str
+) -> RecordedMessage:
+    """Return a result. `call_field`: the field with its call's id. `failed_field`: the
+    field that says whether it failed.
+    """
     if not (answers := text_at(block, call_field)):
         raise UnreadableRow("a tool result names no call")
     text, pictures = text_and_pictures(block.get("content"))
-    return RecordedMessage("tool", text, answers=answers, ok=not block.get(failed_field), time=time, pictures=pictures)
+    return RecordedMessage(
+        "tool", text, answers=answers, ok=not block.get(failed_field), time=time, pictures=pictures
+    )
 
 
 def _content_parts(content: object) -> Iterable[object]:
-    return content if isinstance(content, list) else [content] if isinstance(content, Mapping) else ()
+    return (
+        content if isinstance(content, list) else [content] if isinstance(content, Mapping) else ()
+    )
 
 
 def _picture_of_part(part: object) -> RecordedPicture | None:

@@ -11,13 +11,17 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories.history_rows import HistoryMessages, ReadingReport
 from helix_desktop.histories.recorded_session import RecordedSession
 
-MOST_BRANCHES = 500  # No more branches are made, because each is stored with all the rows that it shares with others.
+# No more branches are made, because each is stored with all the rows that it shares
+# with others.
+MOST_BRANCHES = 500
 ROOT = "\0root"  # The parent of a row without one.
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryNode:
-    """`begins`: whether it can begin a branch, as a person typed it. `step`: equal in a reply's rows."""
+    """`begins`: whether it can begin a branch, as a person typed it. `step`: equal in a
+    reply's rows.
+    """
 
     id: str
     parent: str
@@ -27,7 +31,9 @@ class HistoryNode:
 
 @dataclass(slots=True)
 class HistoryBranch:
-    """`rows`: the positions of its own rows. `of`: its parent branch. `at`: after which row of that it begins."""
+    """`rows`: the positions of its own rows. `of`: its parent branch. `at`: after which
+    row of that it begins.
+    """
 
     rows: list[int] = field(default_factory=list)
     of: int = -1
@@ -40,7 +46,9 @@ class HistoryTree:
 
     branches: list[HistoryBranch] = field(default_factory=lambda: [HistoryBranch()])
     nodes: dict[int, HistoryNode] = field(default_factory=dict)
-    places: dict[str, tuple[int, int]] = field(default_factory=dict)  # By row: its branch and its position there.
+    places: dict[str, tuple[int, int]] = field(
+        default_factory=dict
+    )  # By row: its branch and its position there.
     current: int = 0
 
     def add_node(self, index: int, node: HistoryNode) -> int:
@@ -84,7 +92,10 @@ class HistoryTree:
         found = self.branches[branch]
         if found.of < 0:
             return []
-        return [*self.rows_shared_with_parent(found.of), *self.branches[found.of].rows[: found.at + 1]]
+        return [
+            *self.rows_shared_with_parent(found.of),
+            *self.branches[found.of].rows[: found.at + 1],
+        ]
 
 
 def build_branch_sessions(
@@ -94,11 +105,15 @@ def build_branch_sessions(
     read_messages: Callable[[Sequence[int], ReadingReport], HistoryMessages],
     report: ReadingReport,
 ) -> list[RecordedSession]:
-    """Build a session for each branch, named by its first own row, with the fields of `template`."""
+    """Build a session for each branch, named by its first own row, with the fields of
+    `template`.
+    """
     made: list[RecordedSession] = []
     for at, branch in enumerate(tree.branches):
         found = read_messages(tree.rows_of_branch(at), ReadingReport() if at else report)
-        session = replace(template, messages=tuple(found.made), compactions=tuple(found.compactions))
+        session = replace(
+            template, messages=tuple(found.made), compactions=tuple(found.compactions)
+        )
         if at:
             shared = len(read_messages(tree.rows_shared_with_parent(at), ReadingReport()).made)
             session = replace(

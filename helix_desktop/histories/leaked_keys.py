@@ -8,7 +8,8 @@ from helix_desktop.engine.facts import Recorded
 from helix_desktop.engine.stated_rules_and_decisions import read_message_patterns
 from helix_desktop.resources import read_word_lists
 
-# Each key contains one of these, and most texts contain none. Patterns with a fixed first character are fastest.
+# Each key contains one of these, and most texts contain none. Patterns with a fixed
+# first character are fastest.
 _MARKS = [re.compile(mark) for mark in read_word_lists("history_words")["key_marks"]]
 _KEY = re.compile(read_message_patterns()["key"])
 _LINE_END = re.compile(r"\\+n")
@@ -26,8 +27,13 @@ def find_keys(text: str) -> Iterator[str]:
 
 
 def find_keys_in_facts(recorded: Iterable[Recorded], contents: Iterable[bytes]) -> list[str]:
-    """Return each key once, as it was written: in facts, and in arguments of calls, line ends are escaped."""
-    texts = (*(encode_fact(one.fact) for one in recorded), *(one.decode("utf-8", "replace") for one in contents))
+    """Return each key once, as it was written: in facts, and in arguments of calls,
+    line ends are escaped.
+    """
+    texts = (
+        *(encode_fact(one.fact) for one in recorded),
+        *(one.decode("utf-8", "replace") for one in contents),
+    )
     return [*dict.fromkeys(_LINE_END.sub("\n", key) for text in texts for key in find_keys(text))]
 
 

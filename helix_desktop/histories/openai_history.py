@@ -1,4 +1,6 @@
-"""Reads OpenAI's chat completions, as in traces: `{"role", "content", "tool_calls"?, "tool_call_id"?, "name"?}`."""
+"""Reads OpenAI's chat completions, as in traces: `{"role", "content", "tool_calls"?,
+"tool_call_id"?, "name"?}`.
+"""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -29,7 +31,11 @@ def read_openai_recordings(
     if rows and not any("role" in row.value for row in rows):
         report.complaints.append(f"{path}: no line of it is a message: none has a role.")
         return []
-    return [RecordedSession(str(path), tuple(OpenaiMessages(report).read_rows(rows).made), KIND, path.stem)]
+    return [
+        RecordedSession(
+            str(path), tuple(OpenaiMessages(report).read_rows(rows).made), KIND, path.stem
+        )
+    ]
 
 
 class OpenaiMessages(history_rows.HistoryMessages):
@@ -37,15 +43,28 @@ class OpenaiMessages(history_rows.HistoryMessages):
         self.made.append(_read_openai_message(value, self.made))
 
 
-def _read_openai_message(value: Mapping[str, object], before: Sequence[RecordedMessage]) -> RecordedMessage:
+def _read_openai_message(
+    value: Mapping[str, object], before: Sequence[RecordedMessage]
+) -> RecordedMessage:
     if (role := _ROLES.get(str(value.get("role")))) is None:
         raise history_rows.UnreadableRow(f"there is no role {value.get('role')!r}")
-    content, time = value.get("content"), history_rows.parse_time(value.get("_ts", value.get("timestamp")))
+    content, time = (
+        value.get("content"),
+        history_rows.parse_time(value.get("_ts", value.get("timestamp"))),
+    )
     text, pictures = history_rows.text_and_pictures(content)
     if role == "assistant":
-        reasoning, model = first_text(value, "reasoning_content", "reasoning"), text_at(value, "model")
-        calls, usage = _openai_calls(value, len(before)), chat_gateway.parse_usage(object_at(value, "usage"))
-        return RecordedMessage(role, text, calls, reasoning=reasoning, time=time, model=model, usage=usage)
+        reasoning, model = (
+            first_text(value, "reasoning_content", "reasoning"),
+            text_at(value, "model"),
+        )
+        calls, usage = (
+            _openai_calls(value, len(before)),
+            chat_gateway.parse_usage(object_at(value, "usage")),
+        )
+        return RecordedMessage(
+            role, text, calls, reasoning=reasoning, time=time, model=model, usage=usage
+        )
     if role == "tool":
         answers = text_at(value, "tool_call_id") or _find_answered_call(value, before)
         return RecordedMessage(role, text, answers=answers, time=time, pictures=pictures)
@@ -65,11 +84,15 @@ def _openai_calls(message: Mapping[str, object], message_number: int) -> tuple[T
         if not (name := text_at(function, "name")):
             raise history_rows.UnreadableRow(f"its call {index + 1} has no name")
         arguments = history_rows.format_arguments(function.get("arguments", function.get("input")))
-        made.append(ToolCall(text_at(call, "id") or f"call-{message_number}-{index}", name, arguments))
+        made.append(
+            ToolCall(text_at(call, "id") or f"call-{message_number}-{index}", name, arguments)
+        )
     return tuple(made)
 
 
-def _find_answered_call(result: Mapping[str, object], earlier_messages: Sequence[RecordedMessage]) -> str:
+def _find_answered_call(
+    result: Mapping[str, object], earlier_messages: Sequence[RecordedMessage]
+) -> str:
     """Return the id of the last call of the named tool: old function results have only a name."""
     name = text_at(result, "name")
     for call in (call for message in reversed(earlier_messages) for call in message.calls):

@@ -1,4 +1,5 @@
-"""Sessions of opencode: the database `~/.local/share/opencode/opencode.db`, and the JSON files before it (`storage/`).
+"""Sessions of opencode: the database `~/.local/share/opencode/opencode.db`, and the
+JSON files before it (`storage/`).
 
 Tested with 1.18.33, and with 1.1.65 for the JSON files. A message has parts; a tool's part has both
 the call and its result. A result that opencode cleared is only marked as cleared. A compaction is a
@@ -13,8 +14,19 @@ from pathlib import Path
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall, Usage
 from helix_desktop.histories import history_rows, recorded_session
 from helix_desktop.histories.companion_files import read_file_below
-from helix_desktop.histories.foreign_sqlite import ForeignConnection, parse_json_column, query_until_damage
-from helix_desktop.json_values import first_text, number_at, object_at, objects_at, parse_json_or_none, text_at
+from helix_desktop.histories.foreign_sqlite import (
+    ForeignConnection,
+    parse_json_column,
+    query_until_damage,
+)
+from helix_desktop.json_values import (
+    first_text,
+    number_at,
+    object_at,
+    objects_at,
+    parse_json_or_none,
+    text_at,
+)
 
 KIND = "opencode"
 TABLES = frozenset({"session", "message", "part"})
@@ -32,23 +44,32 @@ def read_opencode_database(
         name = text_at(session, "id")
         parts: dict[str, list[Mapping[str, object]]] = {}
         for row in query_until_damage(connection, _PARTS, [name], report, ("message_id", "id")):
-            if (part := parse_json_column(row["data"], f"{path}, part {row['id']}", report)) is not None:
+            if (
+                part := parse_json_column(row["data"], f"{path}, part {row['id']}", report)
+            ) is not None:
                 parts.setdefault(text_at(row, "message_id"), []).append(part.value)
         listed = query_until_damage(connection, _MESSAGES, [name], report, ("time_created", "id"))
         found = [
             ({"id": row["id"], **one.value}, parts.get(text_at(row, "id"), []))
             for row in listed
-            if (one := parse_json_column(row["data"], f"{path}, message {row['id']}", report)) is not None
+            if (one := parse_json_column(row["data"], f"{path}, message {row['id']}", report))
+            is not None
         ]
         yield from _build_opencode_recordings(session, found, path, report)
 
 
 def is_opencode_file(path: Path) -> bool:
     """Whether it is an older session file: `storage/session/<project>/<id>.json`."""
-    return path.suffix == ".json" and path.stem.startswith("ses_") and path.parent.parent.name == "session"
+    return (
+        path.suffix == ".json"
+        and path.stem.startswith("ses_")
+        and path.parent.parent.name == "session"
+    )
 
 
-def read_opencode_file(path: Path, report: history_rows.ReadingReport) -> Iterator[recorded_session.RecordedSession]:
+def read_opencode_file(
+    path: Path, report: history_rows.ReadingReport
+) -> Iterator[recorded_session.RecordedSession]:
     """Yield the session of an older file, with messages and parts from the folders beside it."""
     storage = path.parent.parent.parent
     if (session := _read_opencode_json(storage, path, report)) is None:
@@ -60,10 +81,14 @@ def read_opencode_file(path: Path, report: history_rows.ReadingReport) -> Iterat
             parts = [part for one in files if (part := _read_opencode_json(storage, one, report))]
             found.append((message, parts))
     found.sort(key=lambda one: history_rows.parse_time(object_at(one[0], "time").get("created")))
-    yield from _build_opencode_recordings({**session, "parent_id": session.get("parentID")}, found, path, report)
+    yield from _build_opencode_recordings(
+        {**session, "parent_id": session.get("parentID")}, found, path, report
+    )
 
 
-def _read_opencode_json(storage: Path, path: Path, report: history_rows.ReadingReport) -> Mapping[str, object] | None:
+def _read_opencode_json(
+    storage: Path, path: Path, report: history_rows.ReadingReport
+) -> Mapping[str, object] | None:
     content = b""
     with suppress(OSError):
         content = read_file_below(storage, str(path.relative_to(storage)))
@@ -91,7 +116,9 @@ def _build_opencode_recordings(
         yield whole
         return
     name = f"{whole.session}#{back}"
-    yield replace(whole, session=name, forked_from=whole.session, forked_at=shared, name=f"{path}#{name}")
+    yield replace(
+        whole, session=name, forked_from=whole.session, forked_at=shared, name=f"{path}#{name}"
+    )
 
 
 def _first_reverted_message_id(session: Mapping[str, object]) -> str:
@@ -132,7 +159,11 @@ class _OpencodeMessages(history_rows.HistoryMessages):
             self.report.add_left_out_row(kind, {**message, "parts": parts})
 
     def _read_opencode_user(self, parts: Parts, time: float) -> None:
-        own = [part for part in parts if part.get("type") in ("text", "subtask") and not part.get("ignored")]
+        own = [
+            part
+            for part in parts
+            if part.get("type") in ("text", "subtask") and not part.get("ignored")
+        ]
         texts = [first_text(part, "text", "prompt") for part in own]
         attached = (part for part in parts if part.get("type") == "file")
         files = [found for part in attached if (found := _opencode_picture(part)) is not None]
@@ -143,10 +174,14 @@ class _OpencodeMessages(history_rows.HistoryMessages):
         beside = bool(own) and all(part.get("synthetic") for part in own)
         if text.strip() or files:
             self.made.append(
-                recorded_session.RecordedMessage("user", text, time=time, pictures=tuple(files), beside=beside)
+                recorded_session.RecordedMessage(
+                    "user", text, time=time, pictures=tuple(files), beside=beside
+                )
             )
 
-    def _read_opencode_reply(self, message: Mapping[str, object], parts: Parts, time: float) -> None:
+    def _read_opencode_reply(
+        self, message: Mapping[str, object], parts: Parts, time: float
+    ) -> None:
         """Read a reply, whose calls contain their results. What follows them is another reply."""
         model, usage = text_at(message, "modelID"), _opencode_usage(message)
         written: list[ReplyPart] = []
@@ -177,8 +212,12 @@ class _OpencodeMessages(history_rows.HistoryMessages):
         time: float,
         usage: Usage | None = None,
     ) -> None:
-        if any(isinstance(part, ToolCall) or (isinstance(part, Text) and part.text) for part in written):
-            self.made.append(recorded_session.build_recorded_reply(written, model=model, time=time, usage=usage))
+        if any(
+            isinstance(part, ToolCall) or (isinstance(part, Text) and part.text) for part in written
+        ):
+            self.made.append(
+                recorded_session.build_recorded_reply(written, model=model, time=time, usage=usage)
+            )
             self.made.extend(results)
             written.clear()
             results.clear()
@@ -187,16 +226,24 @@ class _OpencodeMessages(history_rows.HistoryMessages):
 def _opencode_call(part: Mapping[str, object]) -> ToolCall:
     state = object_at(part, "state")
     name = first_text(part, "callID", "id") or "call"
-    return ToolCall(name, text_at(part, "tool") or "tool", history_rows.format_arguments(state.get("input")))
+    return ToolCall(
+        name, text_at(part, "tool") or "tool", history_rows.format_arguments(state.get("input"))
+    )
 
 
-def _opencode_result(part: Mapping[str, object], time: float) -> Iterator[recorded_session.RecordedMessage]:
+def _opencode_result(
+    part: Mapping[str, object], time: float
+) -> Iterator[recorded_session.RecordedMessage]:
     state = object_at(part, "state")
     status = text_at(state, "status")
     if status not in ("completed", "error"):
         return
     times, about = object_at(state, "time"), object_at(state, "metadata")
-    files = [found for one in objects_at(state, "attachments") if (found := _opencode_picture(one)) is not None]
+    files = [
+        found
+        for one in objects_at(state, "attachments")
+        if (found := _opencode_picture(one)) is not None
+    ]
     yield recorded_session.RecordedMessage(
         "tool",
         first_text(state, "output", "error"),
@@ -211,12 +258,25 @@ def _opencode_result(part: Mapping[str, object], time: float) -> Iterator[record
 
 def _opencode_picture(part: Mapping[str, object]) -> recorded_session.RecordedPicture | None:
     found = history_rows.picture_from_data_url(part.get("url"))
-    return recorded_session.RecordedPicture(found.media_type, found.data, text_at(part, "filename")) if found else None
+    return (
+        recorded_session.RecordedPicture(found.media_type, found.data, text_at(part, "filename"))
+        if found
+        else None
+    )
 
 
 def _opencode_usage(message: Mapping[str, object]) -> Usage:
     tokens = object_at(message, "tokens")
     cache = object_at(tokens, "cache")
-    read, write, thoughts = number_at(cache, "read"), number_at(cache, "write"), number_at(tokens, "reasoning")
-    whole, written = number_at(tokens, "input") + read + write, number_at(tokens, "output") + thoughts
-    return Usage(whole, read, write, written, thoughts, history_rows.cost_or_zero(message.get("cost")))
+    read, write, thoughts = (
+        number_at(cache, "read"),
+        number_at(cache, "write"),
+        number_at(tokens, "reasoning"),
+    )
+    whole, written = (
+        number_at(tokens, "input") + read + write,
+        number_at(tokens, "output") + thoughts,
+    )
+    return Usage(
+        whole, read, write, written, thoughts, history_rows.cost_or_zero(message.get("cost"))
+    )

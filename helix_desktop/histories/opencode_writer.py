@@ -19,11 +19,26 @@ from helix_desktop.engine.request_building import with_plain_name
 from helix_desktop.errors import NotFound, StoreFailed
 from helix_desktop.histories import foreign_sqlite
 from helix_desktop.histories.openai_chat_export import parse_arguments_object
-from helix_desktop.histories.recorded_session import RecordedCompaction, RecordedMessage, RecordedSession
-from helix_desktop.histories.session_writing import Line, format_picture_url, list_items_with_results, plain_call_id
+from helix_desktop.histories.recorded_session import (
+    RecordedCompaction,
+    RecordedMessage,
+    RecordedSession,
+)
+from helix_desktop.histories.session_writing import (
+    Line,
+    format_picture_url,
+    list_items_with_results,
+    plain_call_id,
+)
 
 SEEN_VERSION = "1.18.33"
-_PROVIDERS = {"claude": "anthropic", "gpt": "openai", "o3": "openai", "o4": "openai", "gemini": "google"}
+_PROVIDERS = {
+    "claude": "anthropic",
+    "gpt": "openai",
+    "o3": "openai",
+    "o4": "openai",
+    "gemini": "google",
+}
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _TOKENS: Line = {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}}
 
@@ -45,31 +60,60 @@ def build_opencode_lines(session: RecordedSession, ident: str, begun: float) -> 
             identity = {"id": create_opencode_id("msg", next(numbers)), "sessionID": ident}
             asked = identity["id"] if info["role"] == "user" else asked
             about = {"sessionID": ident, "messageID": identity["id"]}
-            named = [{**part, "id": create_opencode_id("prt", next(numbers)), **about} for part in parts]
+            named = [
+                {**part, "id": create_opencode_id("prt", next(numbers)), **about} for part in parts
+            ]
             messages.append({"info": {**info, **identity, "parentID": asked}, "parts": named})
     replies = [one["info"] for one in messages if one["info"]["role"] == "assistant"]
-    model = next((one["modelID"] for one in reversed(replies) if one["modelID"]), "claude-sonnet-4-5")
+    model = next(
+        (one["modelID"] for one in reversed(replies) if one["modelID"]), "claude-sonnet-4-5"
+    )
     provider = next(one for begins, one in _PROVIDERS.items() if model.startswith(begins))
-    # opencode goes on with the model of the last user's message. Without one, it asks the user's own default.
+    # opencode goes on with the model of the last user's message. Without one, it asks
+    # the user's own default.
     for info in replies:
         info |= {"providerID": provider, "modelID": info["modelID"] or model}
-    spent = {"cost": 0, "tokens": _TOKENS, "time": {"created": round(begun * 1000), "updated": round(begun * 1000)}}
-    title = session.title or next((one.text for one in session.messages if one.role == "user"), "")[:80]
-    about = {"id": ident, "slug": f"restored-{ident[-8:].lower()}", "projectID": "global", "directory": session.folder}
-    yield {"info": {**about, "title": title, "version": SEEN_VERSION, **spent}, "messages": messages}
+    spent = {
+        "cost": 0,
+        "tokens": _TOKENS,
+        "time": {"created": round(begun * 1000), "updated": round(begun * 1000)},
+    }
+    title = (
+        session.title or next((one.text for one in session.messages if one.role == "user"), "")[:80]
+    )
+    about = {
+        "id": ident,
+        "slug": f"restored-{ident[-8:].lower()}",
+        "projectID": "global",
+        "directory": session.folder,
+    }
+    yield {
+        "info": {**about, "title": title, "version": SEEN_VERSION, **spent},
+        "messages": messages,
+    }
 
 
 def _opencode_messages(
-    item: RecordedMessage | RecordedCompaction, results: Mapping[str, RecordedMessage], folder: str, time_ms: int
+    item: RecordedMessage | RecordedCompaction,
+    results: Mapping[str, RecordedMessage],
+    folder: str,
+    time_ms: int,
 ) -> Iterator[tuple[Line, list[Line]]]:
     user: Line = {"role": "user", "time": {"created": time_ms}, "agent": "build"}
     if isinstance(item, RecordedCompaction):
         yield user, [{"type": "compaction", "auto": False}]
         reply = _opencode_reply_info(RecordedMessage("assistant", ""), folder, time_ms)
-        yield {**reply, "summary": True, "mode": "compaction", "agent": "compaction"}, [_text_part(item.text)]
+        yield (
+            {**reply, "summary": True, "mode": "compaction", "agent": "compaction"},
+            [_text_part(item.text)],
+        )
     elif item.role == "assistant":
         calls = (part for part in item.parts if isinstance(part, ToolCall))
-        words = (_text_part(part.text) for part in item.parts if isinstance(part, Text) and part.text.strip())
+        words = (
+            _text_part(part.text)
+            for part in item.parts
+            if isinstance(part, Text) and part.text.strip()
+        )
         tools = (_opencode_tool(call, results.get(call.id), time_ms) for call in calls)
         yield _opencode_reply_info(item, folder, time_ms), [{"type": "step-start"}, *words, *tools]
     else:
@@ -84,28 +128,63 @@ def _text_part(text: str) -> Line:
 
 def _opencode_reply_info(message: RecordedMessage, folder: str, time_ms: int) -> Line:
     model = message.model if message.model.startswith(tuple(_PROVIDERS)) else ""
-    about: Line = {"role": "assistant", "mode": "build", "agent": "build", "path": {"cwd": folder, "root": folder}}
-    ends = {"time": {"created": time_ms, "completed": time_ms}, "finish": "tool-calls" if message.calls else "stop"}
+    about: Line = {
+        "role": "assistant",
+        "mode": "build",
+        "agent": "build",
+        "path": {"cwd": folder, "root": folder},
+    }
+    ends = {
+        "time": {"created": time_ms, "completed": time_ms},
+        "finish": "tool-calls" if message.calls else "stop",
+    }
     return {**about, "cost": 0, "tokens": _TOKENS, "modelID": model, **ends}
 
 
 def _opencode_tool(call: ToolCall, result: RecordedMessage | None, time_ms: int) -> Line:
-    about: Line = {"type": "tool", "tool": with_plain_name(call).name, "callID": plain_call_id(call.id)}
-    state: Line = {"input": parse_arguments_object(call.arguments), "time": {"start": time_ms, "end": time_ms}}
+    about: Line = {
+        "type": "tool",
+        "tool": with_plain_name(call).name,
+        "callID": plain_call_id(call.id),
+    }
+    state: Line = {
+        "input": parse_arguments_object(call.arguments),
+        "time": {"start": time_ms, "end": time_ms},
+    }
     if result is None or not result.ok:
-        return {**about, "state": {**state, "status": "error", "error": result.text if result else "Interrupted"}}
+        return {
+            **about,
+            "state": {
+                **state,
+                "status": "error",
+                "error": result.text if result else "Interrupted",
+            },
+        }
     files = [{"type": "file", "mime": one.media_type, "filename": one.name, "url": format_picture_url(one)} for one in result.pictures]  # fmt: skip
-    done = {"status": "completed", "output": result.text, "title": "", "metadata": {}, "attachments": files}
+    done = {
+        "status": "completed",
+        "output": result.text,
+        "title": "",
+        "metadata": {},
+        "attachments": files,
+    }
     return {**about, "state": {**state, **done}}
 
 
 def insert_opencode_session(database: Path, content: bytes) -> None:
-    """Add the session to opencode's own database. Raises NotFound or StoreFailed if that cannot be used."""
-    document, remedy = json.loads(content), "Nothing was changed. Start opencode once, and try again."
+    """Add the session to opencode's own database. Raises NotFound or StoreFailed if
+    that cannot be used.
+    """
+    document, remedy = (
+        json.loads(content),
+        "Nothing was changed. Start opencode once, and try again.",
+    )
     if database.is_symlink() or not foreign_sqlite.is_sqlite_file(database):
         raise NotFound(f"opencode has no database at {database}.", remedy=remedy)
     try:
-        with closing(foreign_sqlite.connect_foreign_database(database, "rw", timeout=10.0)) as connection:
+        with closing(
+            foreign_sqlite.connect_foreign_database(database, "rw", timeout=10.0)
+        ) as connection:
             connection.execute("PRAGMA foreign_keys = ON")
             connection.set_authorizer(foreign_sqlite.deny_triggers_and_views)
             with connection:
@@ -120,7 +199,9 @@ def _insert_rows(connection: sqlite3.Connection, document: Mapping[str, Any]) ->
     times = (info["time"]["created"], info["time"]["updated"])
     query = "SELECT id FROM project WHERE worktree = ? UNION ALL SELECT id FROM project WHERE id = 'global'"
     project = connection.execute(query, [info["directory"]]).fetchone()
-    if project is None:  # In a repository, opencode gives the folder's sessions to its project when it starts there.
+    if (
+        project is None
+    ):  # In a repository, opencode gives the folder's sessions to its project when it starts there.
         connection.execute("INSERT INTO project (id, worktree, time_created, time_updated, sandboxes) VALUES ('global', '/', ?, ?, '[]')", times)  # fmt: skip
     named = (info[name] for name in ("slug", "directory", "title", "version"))
     row = (info["id"], project[0] if project else "global", *named, *times)
@@ -136,4 +217,6 @@ def _insert_rows(connection: sqlite3.Connection, document: Mapping[str, Any]) ->
 
 def _format_without_ids(value: Line) -> str:
     """Return the value for its column, without the ids, which have their own columns."""
-    return json.dumps({key: one for key, one in value.items() if key not in ("id", "sessionID", "messageID")})
+    return json.dumps(
+        {key: one for key, one in value.items() if key not in ("id", "sessionID", "messageID")}
+    )

@@ -17,7 +17,9 @@ from pathlib import Path
 from helix_desktop.folder_trees import list_tree_files
 from helix_desktop.histories import foreign_sqlite
 
-LARGEST_DATABASE = 32 << 20  # Databases with more bytes are not copied, so rows deleted before an import are lost.
+LARGEST_DATABASE = (
+    32 << 20
+)  # Databases with more bytes are not copied, so rows deleted before an import are lost.
 DATABASE_SHARE = 10.0  # After a copy, databases wait for this multiple of its processor time.
 COMPARED = 4096  # This many bytes at a copy's end show whether the file was rewritten.
 
@@ -27,7 +29,9 @@ def path_of_copy(folder: Path, file: Path) -> Path:
 
 
 def original_paths_of_copies(folder: Path) -> Iterator[Path]:
-    for copy in sorted((path for path, _ in list_tree_files(folder)), key=lambda one: (len(one.parts), one)):
+    for copy in sorted(
+        (path for path, _ in list_tree_files(folder)), key=lambda one: (len(one.parts), one)
+    ):
         if copy.is_file():
             parts = copy.relative_to(folder).parts
             yield Path(f"{parts[0]}:\\", *parts[1:]) if os.name == "nt" else Path(os.sep, *parts)
@@ -40,10 +44,16 @@ class PendingCopies:
         self._folder = folder
         self._open = folder / "open"
         self._copied: dict[Path, tuple[int, int]] = {}  # By file: its inode, and the bytes copied.
-        self._rows: dict[Path, Mapping[str, int]] = {}  # For each copied database: how many rows each table has.
-        self._stamps: dict[Path, list[tuple[int, int]]] = {}  # Of databases and their logs, when they were copied.
+        self._rows: dict[
+            Path, Mapping[str, int]
+        ] = {}  # For each copied database: how many rows each table has.
+        self._stamps: dict[
+            Path, list[tuple[int, int]]
+        ] = {}  # Of databases and their logs, when they were copied.
         self._database_due = 0.0
-        self.postponed: set[Path] = set()  # Databases that changed soon after a copy, and are to be copied again.
+        self.postponed: set[Path] = (
+            set()
+        )  # Databases that changed soon after a copy, and are to be copied again.
         self._lock = threading.Lock()
         self._seal_open_folder()  # Files may have changed while we were not running.
 
@@ -53,8 +63,13 @@ class PendingCopies:
             about = os.fstat(source.fileno())
             inode, copied = self._copied.get(file, (about.st_ino, 0))
             copy = path_of_copy(self._open, file)
-            if copied and not (inode == about.st_ino and _extends_copy(source.fileno(), copy, copied, about.st_size)):
-                if file.suffix != ".json" or about.st_size < copied:  # JSON files are rewritten at every change.
+            if copied and not (
+                inode == about.st_ino
+                and _extends_copy(source.fileno(), copy, copied, about.st_size)
+            ):
+                if (
+                    file.suffix != ".json" or about.st_size < copied
+                ):  # JSON files are rewritten at every change.
                     self._seal_open_folder()
                 copied = 0
             copy.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -76,7 +91,9 @@ class PendingCopies:
                 self.postponed.add(file)
                 return False
             # An empty log says nothing: whoever reads a database makes one and removes it.
-            found = (path.stat() for path in (file, file.with_name(f"{file.name}-wal")) if path.exists())
+            found = (
+                path.stat() for path in (file, file.with_name(f"{file.name}-wal")) if path.exists()
+            )
             stamp = [(about.st_size, about.st_mtime_ns) for about in found if about.st_size]
             if self._stamps.get(file) == stamp:
                 return True

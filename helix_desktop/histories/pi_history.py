@@ -1,6 +1,7 @@
 """Sessions of pi: `~/.pi/agent/sessions/<folder>/<time>_<id>.jsonl`, a tree by `parentId`.
 
-Tested with files of 0.73 and 1.5. The format is documented by pi itself (session-format, versions 1 to 3).
+Tested with files of 0.73 and 1.5. The format is documented by pi itself
+(session-format, versions 1 to 3).
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,7 +11,12 @@ from pathlib import Path
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, Usage
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories import history_rows
-from helix_desktop.histories.history_tree import ROOT, HistoryNode, HistoryTree, build_branch_sessions
+from helix_desktop.histories.history_tree import (
+    ROOT,
+    HistoryNode,
+    HistoryTree,
+    build_branch_sessions,
+)
 from helix_desktop.histories.recorded_session import (
     RecordedMessage,
     RecordedSession,
@@ -21,7 +27,15 @@ from helix_desktop.json_values import number_at, object_at, objects_at, text_at
 
 KIND = "pi"
 _SHOWN = ("message", "custom_message", "branch_summary", "compaction")
-_ABOUT = ("model_change", "thinking_level_change", "label", "custom", "session_info", "usage", "session")
+_ABOUT = (
+    "model_change",
+    "thinking_level_change",
+    "label",
+    "custom",
+    "session_info",
+    "usage",
+    "session",
+)
 
 
 def is_pi_row(value: Mapping[str, object]) -> bool:
@@ -54,7 +68,9 @@ def read_pi_recordings(
     session = text_at(about, "id") or path.stem.rpartition("_")[2]  # If the first line is damaged.
     version = f"format {number_at(about, 'version') or 1}"
     first = RecordedSession(str(path), (), KIND, session, title, text_at(about, "cwd"), version)
-    return build_branch_sessions(tree, first, lambda index: text_at(rows[index].value, "id"), read, report)
+    return build_branch_sessions(
+        tree, first, lambda index: text_at(rows[index].value, "id"), read, report
+    )
 
 
 def _node_of_pi_entry(value: Mapping[str, object]) -> HistoryNode:
@@ -81,7 +97,9 @@ class _PiMessages(history_rows.HistoryMessages):
             text = f"[Summary of the branch that was left]\n{text_at(value, 'summary')}"
             self.add_user_message(text, time, beside=True)
         elif kind == "compaction":
-            keep = min(self.places.get(text_at(value, "firstKeptEntryId"), len(self.made)), len(self.made))
+            keep = min(
+                self.places.get(text_at(value, "firstKeptEntryId"), len(self.made)), len(self.made)
+            )
             text = text_at(value, "summary")
             if self.made and text:
                 self.add_compaction(text, time, "pi compacted the conversation here", keep)
@@ -104,13 +122,17 @@ class _PiMessages(history_rows.HistoryMessages):
             self.add_user_message(text_at(message, "summary"), time, beside=True)
         elif role == "bashExecution":
             self.report.add_left_out_row("bash command outside the context")
-        elif role != "system":  # The prompt and the tools, which pi writes anew where they have changed.
+        elif (
+            role != "system"
+        ):  # The prompt and the tools, which pi writes anew where they have changed.
             raise history_rows.UnreadableRow(f"there is no role {role!r}")
 
     def _read_pi_reply(self, message: Mapping[str, object], time: float) -> None:
         content, model = message.get("content"), text_at(message, "model")
         if message.get("stopReason") == "error" and not objects_at(content):
-            self.made.append(RecordedMessage("failure", text_at(message, "errorMessage") or "error", time=time))
+            self.made.append(
+                RecordedMessage("failure", text_at(message, "errorMessage") or "error", time=time)
+            )
             return
         parts = [_pi_reply_part(block, message) for block in objects_at(content)]
         parts = parts or [Text(history_rows.text_of_message_content(content))]
@@ -120,7 +142,9 @@ class _PiMessages(history_rows.HistoryMessages):
 
 def _pi_reply_part(block: Mapping[str, object], message: Mapping[str, object]) -> ReplyPart:
     if block.get("type") == "toolCall":
-        return history_rows.checked_tool_call(text_at(block, "id"), text_at(block, "name"), block.get("arguments"))
+        return history_rows.checked_tool_call(
+            text_at(block, "id"), text_at(block, "name"), block.get("arguments")
+        )
     if block.get("type") == "thinking":
         return _pi_reasoning(block, message)
     return Text(history_rows.text_of_message_content([block]))
@@ -132,13 +156,26 @@ def _pi_reasoning(block: Mapping[str, object], message: Mapping[str, object]) ->
     api, model = text_at(message, "api"), text_at(message, "model")
     if signature and api == "anthropic-messages" and message.get("provider") == "anthropic":
         kind = {"type": "redacted_thinking", "data": signature} if block.get("redacted") else {"type": "thinking", "thinking": text, "signature": signature}  # fmt: skip
-        return Reasoning(text, opaque=format_opaque_json(**kind), provider="anthropic api.anthropic.com", model=model)
-    if signature.startswith("{") and api == "openai-responses" and message.get("provider") == "openai":
-        return Reasoning(text, opaque=signature, provider="openai-responses api.openai.com", model=model)
+        return Reasoning(
+            text,
+            opaque=format_opaque_json(**kind),
+            provider="anthropic api.anthropic.com",
+            model=model,
+        )
+    if (
+        signature.startswith("{")
+        and api == "openai-responses"
+        and message.get("provider") == "openai"
+    ):
+        return Reasoning(
+            text, opaque=signature, provider="openai-responses api.openai.com", model=model
+        )
     return Reasoning(text)
 
 
 def _pi_usage(found: Mapping[str, object]) -> Usage:
     read, write = number_at(found, "cacheRead"), number_at(found, "cacheWrite")
     paid = history_rows.cost_or_zero(object_at(found, "cost").get("total"))
-    return Usage(number_at(found, "input") + read + write, read, write, number_at(found, "output"), cost=paid)
+    return Usage(
+        number_at(found, "input") + read + write, read, write, number_at(found, "output"), cost=paid
+    )

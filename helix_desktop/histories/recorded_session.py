@@ -23,10 +23,11 @@ class RecordedPicture:
 class RecordedMessage:
     """A message. `answers`: a tool result's call id. `ok`: False if the call is recorded as failed.
 
-    `parts`: a reply's parts in order, with signatures. Without them, the order is reasoning, text, calls.
-    `shown`: what the model saw of a tool's output, if not `text`. `beside`: whether no person typed it, or
-    one did while the agent worked. A `failure` is not a message but a note that a request failed.
-    `is_summary`: whether it is the summary of a compaction whose originals are not in the file.
+    `parts`: a reply's parts in order, with signatures. Without them, the order is
+    reasoning, text, calls. `shown`: what the model saw of a tool's output, if not
+    `text`. `beside`: whether no person typed it, or one did while the agent worked. A
+    `failure` is not a message but a note that a request failed. `is_summary`: whether
+    it is the summary of a compaction whose originals are not in the file.
     """
 
     role: Speaker
@@ -49,7 +50,9 @@ class RecordedMessage:
 
 @dataclass(frozen=True, slots=True)
 class RecordedCompaction:
-    """Before message `at`, the other program replaced everything before message `keep` by `text`."""
+    """Before message `at`, the other program replaced everything before message `keep`
+    by `text`.
+    """
 
     at: int
     keep: int
@@ -119,8 +122,14 @@ def build_recorded_reply(
     return RecordedMessage(
         "assistant",
         "\n".join(part.text for part in parts if isinstance(part, Text)),
-        tuple(ToolCall(part.id, part.name, part.arguments) for part in parts if isinstance(part, ToolCall)),
-        reasoning="\n".join(part.text for part in parts if isinstance(part, Reasoning) and part.text),
+        tuple(
+            ToolCall(part.id, part.name, part.arguments)
+            for part in parts
+            if isinstance(part, ToolCall)
+        ),
+        reasoning="\n".join(
+            part.text for part in parts if isinstance(part, Reasoning) and part.text
+        ),
         parts=parts,
         model=model,
         time=time,

@@ -20,9 +20,7 @@ from helix_desktop.histories.program_names import NAMES, SAME_REPLY_SECONDS, SHO
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedPicture
 from helix_desktop.json_values import parse_json_or_none
 
-RECALLABLE = (
-    "\n\n[recall_cached_content and recall_history are tools of the MCP server of Helix Desktop, if it is connected.]"
-)
+RECALLABLE = "\n\n[recall_cached_content and recall_history are tools of the MCP server of Helix Desktop, if it is connected.]"
 TimedReply = tuple[float, facts.ModelReplied]
 OWN_CONTEXT = (
     "[Claude Code showed: ", "<environment_context>", "<user_instructions>", "# AGENTS.md instructions",
@@ -32,7 +30,9 @@ OWN_CONTEXT = (
 
 def origin_of_conversation(recorded_facts: Sequence[facts.Recorded]) -> facts.Origin:
     """Return the program from which it came, or an empty origin if it began here."""
-    started = (one.fact for one in recorded_facts if isinstance(one.fact, facts.ConversationStarted))
+    started = (
+        one.fact for one in recorded_facts if isinstance(one.fact, facts.ConversationStarted)
+    )
     return next((fact.origin for fact in started if fact.origin.kind), facts.Origin())
 
 
@@ -56,7 +56,9 @@ def names_of_session(said: Sequence[facts.Fact]) -> set[str]:
     return {json.dumps(content) if parts else "", *(fact.origin.session for fact in starts)} - {""}
 
 
-def find_replies_at_gateway(own: Sequence[TimedReply], at_gateway: Sequence[TimedReply]) -> set[int]:
+def find_replies_at_gateway(
+    own: Sequence[TimedReply], at_gateway: Sequence[TimedReply]
+) -> set[int]:
     """Return the positions of an agent's own replies that the gateway recorded, too.
 
     They call or say the same at about the same time. Each of the gateway's stands for one.
@@ -79,13 +81,16 @@ def find_replies_at_gateway(own: Sequence[TimedReply], at_gateway: Sequence[Time
 
 
 def keys_of_reply(reply: facts.ModelReplied) -> set[str]:
-    """Return the calls, their ids, which some agents make themselves, and the last words of each text.
+    """Return the calls, their ids, which some agents make themselves, and the last
+    words of each text.
 
     Before these may stand what the model said before it recalled something.
     """
     calls = [part for part in reply.parts if isinstance(part, facts.ToolCall)]
     named = (f"{one.name} {parse_json_or_none(one.arguments)}" for one in calls)
-    texts = (" ".join(part.text.split()[-8:]) for part in reply.parts if isinstance(part, facts.Text))
+    texts = (
+        " ".join(part.text.split()[-8:]) for part in reply.parts if isinstance(part, facts.Text)
+    )
     return {*named, *(one.id for one in calls), *texts} - {""}
 
 
@@ -93,7 +98,9 @@ def list_active_compactions(recorded_facts: Sequence[facts.Recorded]) -> list[fa
     """Return the handovers in effect that cover the conversation's beginning, oldest first."""
     state = build_state(recorded_facts)
     path = state.facts_on_path()
-    first = next((one.seq for one in path if isinstance(one.fact, facts.UserSaid | facts.ModelReplied)), 0)
+    first = next(
+        (one.seq for one in path if isinstance(one.fact, facts.UserSaid | facts.ModelReplied)), 0
+    )
     return [
         one
         for one in path
@@ -121,12 +128,20 @@ def build_session_from_facts(
         if isinstance(fold.cover, facts.PartRef) and fold.why != SHOWN_BY_OTHER:
             shown[fold.cover.seq] = fold.text
     said = list(openai_chat_export.list_messages_in_order(recorded_facts))
-    messages = [_message_of_fact(one, read_content, shown.get(one.seq, ""), imported=bool(origin.kind)) for one in said]
+    messages = [
+        _message_of_fact(one, read_content, shown.get(one.seq, ""), imported=bool(origin.kind))
+        for one in said
+    ]
     # A model that was chosen here is named after its provider, which an agent would ask for.
     chosen = {one.fact.model for one in recorded_facts if isinstance(one.fact, facts.ModelSet)}
-    messages = [replace(one, model=one.model.partition("/")[2]) if one.model in chosen else one for one in messages]
+    messages = [
+        replace(one, model=one.model.partition("/")[2]) if one.model in chosen else one
+        for one in messages
+    ]
     if system := openai_chat_export.last_system_prompt(recorded_facts):
-        messages.insert(0, RecordedMessage("system", system, time=messages[0].time if messages else 0.0))
+        messages.insert(
+            0, RecordedMessage("system", system, time=messages[0].time if messages else 0.0)
+        )
     compactions = []
     for one in list_active_compactions(recorded_facts):
         if isinstance(one.fact, facts.Folded) and isinstance(one.fact.cover, facts.Span):
@@ -152,11 +167,17 @@ def _shortened_results_by_seq(recorded_facts: Sequence[facts.Recorded]) -> dict[
 
 
 def _message_of_fact(
-    recorded: facts.Recorded, read_content: openai_chat_export.ReadContent, shown: str, *, imported: bool
+    recorded: facts.Recorded,
+    read_content: openai_chat_export.ReadContent,
+    shown: str,
+    *,
+    imported: bool,
 ) -> RecordedMessage:
     fact = recorded.fact
     if isinstance(fact, facts.ModelReplied):
-        return recorded_session.build_recorded_reply(fact.parts, model=fact.model, time=recorded.time, usage=fact.usage)
+        return recorded_session.build_recorded_reply(
+            fact.parts, model=fact.model, time=recorded.time, usage=fact.usage
+        )
     if isinstance(fact, facts.ToolReturned):
         pictures = tuple(
             RecordedPicture(image.media_type, data)
@@ -164,7 +185,9 @@ def _message_of_fact(
             if (data := read_content(image.digest)) is not None
         )
         text = shown or openai_chat_export.text_of_exported_result(fact, read_content)
-        return RecordedMessage("tool", text, answers=fact.call, ok=fact.ok, time=recorded.time, pictures=pictures)
+        return RecordedMessage(
+            "tool", text, answers=fact.call, ok=fact.ok, time=recorded.time, pictures=pictures
+        )
     said = fact if isinstance(fact, facts.UserSaid) else facts.UserSaid(())
     return replace(_message_of_user(said, read_content, imported=imported), time=recorded.time)
 
@@ -172,14 +195,20 @@ def _message_of_fact(
 def _message_of_user(
     fact: facts.UserSaid, content: openai_chat_export.ReadContent, *, imported: bool
 ) -> RecordedMessage:
-    """Return a user's message with pictures. Texts that an import made attachments are text again."""
+    """Return a user's message with pictures. Texts that an import made attachments are
+    text again.
+    """
     texts: list[str] = []
     pictures: list[RecordedPicture] = []
     for part in fact.parts:
         data = content(part.stored.digest) if isinstance(part, facts.Attachment) else None
         if isinstance(part, facts.Text):
             texts.append(part.text)
-        elif isinstance(part, facts.Attachment) and data is not None and part.stored.media_type.startswith(IMAGES):
+        elif (
+            isinstance(part, facts.Attachment)
+            and data is not None
+            and part.stored.media_type.startswith(IMAGES)
+        ):
             pictures.append(RecordedPicture(part.stored.media_type, data, part.name))
         elif isinstance(part, facts.Attachment) and data is not None and imported:
             texts.append(data.decode("utf-8", "replace"))
@@ -188,8 +217,12 @@ def _message_of_user(
     typed = list(filter(None, map(_words_of_user, texts)))
     text = "\n".join(typed or texts)
     if text.startswith(SYSTEM_MESSAGE):
-        return RecordedMessage("system", text.removeprefix(SYSTEM_MESSAGE), pictures=tuple(pictures), beside=True)
-    return RecordedMessage("user", text, pictures=tuple(pictures), beside=not typed and text.startswith(OWN_CONTEXT))
+        return RecordedMessage(
+            "system", text.removeprefix(SYSTEM_MESSAGE), pictures=tuple(pictures), beside=True
+        )
+    return RecordedMessage(
+        "user", text, pictures=tuple(pictures), beside=not typed and text.startswith(OWN_CONTEXT)
+    )
 
 
 def _words_of_user(text: str) -> str:

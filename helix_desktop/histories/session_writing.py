@@ -22,7 +22,10 @@ def list_session_items(session: recorded_session.RecordedSession) -> Iterator[Se
     for at in range(len(session.messages) + 1):
         if at in compactions:
             yield compactions[at]
-        yield from (_with_unique_call_ids(message, taken, names) for message in session.messages[at : at + 1])
+        yield from (
+            _with_unique_call_ids(message, taken, names)
+            for message in session.messages[at : at + 1]
+        )
 
 
 def _with_unique_call_ids(
@@ -38,13 +41,17 @@ def _with_unique_call_ids(
             taken_ids.add(name)
             new_ids[part.id] = name
             parts[at] = replace(part, id=name)
-    return replace(message, parts=tuple(parts), answers=new_ids.get(message.answers, message.answers))
+    return replace(
+        message, parts=tuple(parts), answers=new_ids.get(message.answers, message.answers)
+    )
 
 
 def list_items_with_results(
     session: recorded_session.RecordedSession,
 ) -> list[tuple[SessionItem, dict[str, recorded_session.RecordedMessage]]]:
-    """Return each item with its results by call, for formats in which a reply contains its results."""
+    """Return each item with its results by call, for formats in which a reply contains
+    its results.
+    """
     found: list[tuple[SessionItem, dict[str, recorded_session.RecordedMessage]]] = []
     for item in list_session_items(session):
         if isinstance(item, recorded_session.RecordedMessage) and item.role == "tool" and found:
@@ -59,7 +66,9 @@ def plain_call_id(call: str) -> str:
 
 
 def format_iso_time(time: float) -> str:
-    return datetime.fromtimestamp(time, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return (
+        datetime.fromtimestamp(time, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    )
 
 
 def format_picture_data(picture: recorded_session.RecordedPicture) -> str:

@@ -13,14 +13,29 @@ from helix_desktop.histories.recorded_session import RecordedMessage, build_reco
 from helix_desktop.json_values import parse_json_or_none
 from helix_desktop.resources import read_table
 
-CLAUDE_CODE, CODEX, OPENCODE, GEMINI_CLI, PI = "claude-code", "codex", "opencode", "gemini-cli", "pi"
+CLAUDE_CODE, CODEX, OPENCODE, GEMINI_CLI, PI = (
+    "claude-code",
+    "codex",
+    "opencode",
+    "gemini-cli",
+    "pi",
+)
 _TABLE = read_table("agent_tools")
 _ACTS = {name: act for act, names in _TABLE["acts"].items() for name in names.split()}
-_ARGUMENTS = {name: meaning for meaning, names in _TABLE["arguments"].items() for name in names.split()}
+_ARGUMENTS = {
+    name: meaning for meaning, names in _TABLE["arguments"].items() for name in names.split()
+}
 _WITHOUT_EFFECT = frozenset({"description", "timeout", "timeout_ms", "timeout_seconds", "yield_time_ms", "max_output_tokens"})  # fmt: skip
 _PATCHED = re.compile(r"\*\*\* (?:Add|Update|Delete) File: (.+?)(?:\\n|\n|$)")
-_NEEDED = {"command": {"command"}, "read": {"path"}, "write": {"path", "content"}, "edit": {"path", "old", "new"}}
-_TARGETS = _TABLE["tools"]  # By agent and act: the name of the tool, and what it calls each argument.
+_NEEDED = {
+    "command": {"command"},
+    "read": {"path"},
+    "write": {"path", "content"},
+    "edit": {"path", "old", "new"},
+}
+_TARGETS = _TABLE[
+    "tools"
+]  # By agent and act: the name of the tool, and what it calls each argument.
 # These agents store added context as messages, so it is written back. Others add it anew.
 _KEEPS_OWN_CONTEXT = (CODEX, OPENCODE, PI)
 
@@ -35,7 +50,9 @@ def translate_call(call: ToolCall, target_agent: str) -> ToolCall | None:
     if "folder" in arguments:
         if act != "command":
             return None
-        arguments["command"] = f"cd {shlex.quote(arguments.pop('folder'))} && {arguments['command']}"
+        arguments["command"] = (
+            f"cd {shlex.quote(arguments.pop('folder'))} && {arguments['command']}"
+        )
     written = {tool[key]: value for key, value in arguments.items()}
     return replace(call, name=tool["name"], arguments=json.dumps(written, ensure_ascii=False))
 
@@ -67,12 +84,17 @@ def _command_line_of_words(words: list[object]) -> str | None:
     if not all(isinstance(word, str) for word in words):
         return None
     plain = [str(word) for word in words]
-    is_shell = len(plain) == 3 and plain[0].rpartition("/")[2] in ("bash", "sh", "zsh") and plain[1] in ("-c", "-lc")
+    is_shell = (
+        len(plain) == 3
+        and plain[0].rpartition("/")[2] in ("bash", "sh", "zsh")
+        and plain[1] in ("-c", "-lc")
+    )
     return plain[2] if is_shell else shlex.join(plain)
 
 
 class MessageTranslation:
-    """Translates messages for another agent. If not all calls of a reply translate, all become text.
+    """Translates messages for another agent. If not all calls of a reply translate, all
+    become text.
 
     `left_out_reasoning` and `left_out_context` count parts that the other agent cannot read,
     and messages that the first agent itself inserted. `as_text` counts calls that became text.
@@ -92,9 +114,15 @@ class MessageTranslation:
             name = self._texts.pop(message.answers)
             failed = "" if message.ok else ", which failed"
             text = f"[Result of the tool {name}{failed}]\n{message.text}"
-            return RecordedMessage("user", text, time=message.time, pictures=message.pictures, beside=True)
+            return RecordedMessage(
+                "user", text, time=message.time, pictures=message.pictures, beside=True
+            )
         is_context = message.beside or message.role == "system"
-        is_kept = self._same_agent and self._target in _KEEPS_OWN_CONTEXT and (message.beside or self._target == CODEX)
+        is_kept = (
+            self._same_agent
+            and self._target in _KEEPS_OWN_CONTEXT
+            and (message.beside or self._target == CODEX)
+        )
         if is_context and not is_kept:
             self.left_out_context += 1
             return None
@@ -102,11 +130,16 @@ class MessageTranslation:
 
     def _translate_reply(self, message: RecordedMessage) -> RecordedMessage | None:
         calls = [part for part in message.parts if isinstance(part, ToolCall)]
-        translated = {call.id: call if self._same_agent else translate_call(call, self._target) for call in calls}
+        translated = {
+            call.id: call if self._same_agent else translate_call(call, self._target)
+            for call in calls
+        }
         is_text = any(call is None for call in translated.values())
         parts: list[ReplyPart] = []
         for part in message.parts:
-            if isinstance(part, Reasoning) and not (part.opaque and part.provider == self._provider):
+            if isinstance(part, Reasoning) and not (
+                part.opaque and part.provider == self._provider
+            ):
                 self.left_out_reasoning += 1
             elif isinstance(part, ToolCall) and is_text:
                 self._texts[part.id], self.as_text = part.name, self.as_text + 1
@@ -114,6 +147,11 @@ class MessageTranslation:
             else:
                 found = translated[part.id] if isinstance(part, ToolCall) else part
                 parts.extend([found] if found is not None else [])
-        if not any(isinstance(part, ToolCall) or (isinstance(part, Text) and part.text.strip()) for part in parts):
+        if not any(
+            isinstance(part, ToolCall) or (isinstance(part, Text) and part.text.strip())
+            for part in parts
+        ):
             return None
-        return build_recorded_reply(parts, model=message.model, time=message.time, usage=message.usage)
+        return build_recorded_reply(
+            parts, model=message.model, time=message.time, usage=message.usage
+        )

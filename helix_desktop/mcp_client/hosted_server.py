@@ -22,7 +22,11 @@ from helix_desktop.engine.ports import CallContext, ForeignToolResult, Permissio
 from helix_desktop.errors import HelixError, NotFound, ProviderUnreachable
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.mcp_client import tool_results
-from helix_desktop.mcp_client.server_config import ServerConfig, fill_in_references, secret_references
+from helix_desktop.mcp_client.server_config import (
+    ServerConfig,
+    fill_in_references,
+    secret_references,
+)
 from helix_desktop.secrets import McpServerSecret, McpSignIn
 
 if TYPE_CHECKING:
@@ -75,7 +79,9 @@ class McpServerTool:
     own_name: str
     spec: ToolSpec
     fingerprint: str
-    runs_alone: bool  # True unless declared read-only by the server. Only affects the order of calls.
+    runs_alone: (
+        bool  # True unless declared read-only by the server. Only affects the order of calls.
+    )
 
     @property
     def title_for_question(self) -> str:
@@ -95,7 +101,9 @@ class McpServerTool:
             self.server.needs.approved[self.spec.name] = self.fingerprint
             self.server.needs.approve(self.spec.name, self.fingerprint)
 
-    async def call_foreign_tool(self, values: Mapping[str, Any], context: CallContext) -> ForeignToolResult:
+    async def call_foreign_tool(
+        self, values: Mapping[str, Any], context: CallContext
+    ) -> ForeignToolResult:
         return await self.server.call_server_tool(self.own_name, values, context)
 
 
@@ -120,7 +128,9 @@ class McpServerResource:
 
 @dataclass(slots=True)
 class HostedServer:
-    """A configured server. `keep_connected` is its task; all else may be called from anywhere on the loop."""
+    """A configured server. `keep_connected` is its task; all else may be called from
+    anywhere on the loop.
+    """
 
     config: ServerConfig
     needs: McpServerDependencies
@@ -139,14 +149,18 @@ class HostedServer:
     _limits: set[asyncio.Timeout] = field(default_factory=set)
     _opening: asyncio.Timeout | None = None
     _wants_sign_in: bool = False
-    _page: Callable[[str], Awaitable[object]] | None = None  # Opens the sign-in page the user asked for.
+    _page: Callable[[str], Awaitable[object]] | None = (
+        None  # Opens the sign-in page the user asked for.
+    )
 
     @property
     def offered_tools(self) -> Sequence[McpServerTool]:
         """Return its tools, without those turned off, or none while it is not ready."""
         if self.status.state is not McpConnectionState.READY or self._lost:
             return ()
-        return [tool for tool in self.all_tools if tool.own_name not in self.config.off][:MOST_TOOLS]
+        return [tool for tool in self.all_tools if tool.own_name not in self.config.off][
+            :MOST_TOOLS
+        ]
 
     @property
     def server_log_lines(self) -> tuple[str, ...]:
@@ -160,10 +174,14 @@ class HostedServer:
         self._fail_waiting_calls()
 
     def sign_in_with_page(self, page: Callable[[str], Awaitable[object]]) -> None:
-        """Sign in at the user's request: reconnect, and let `page` open the address that the server names."""
+        """Sign in at the user's request: reconnect, and let `page` open the address
+        that the server names.
+        """
 
         async def open_page_once(address: str) -> None:
-            self._set_status(McpConnectionState.STARTING, "The sign-in page is open in your browser.")
+            self._set_status(
+                McpConnectionState.STARTING, "The sign-in page is open in your browser."
+            )
             await page(address)
 
         self._page = open_page_once
@@ -183,7 +201,9 @@ class HostedServer:
             except Exception as error:  # A task handles any error at its top.
                 why = self._explain_connection_error(error)
                 if not failures:  # Logged once, as it may be our bug.
-                    log.info("MCP server %s", self.config.name, exc_info=_error_without_words(error))
+                    log.info(
+                        "MCP server %s", self.config.name, exc_info=_error_without_words(error)
+                    )
             if self._wants_sign_in:
                 self._set_status(McpConnectionState.SIGN_IN, "Sign-in required.")
                 await self._again.wait()
@@ -205,7 +225,9 @@ class HostedServer:
         self._news.clear()
         page, self._page = self._page, None
         async with AsyncExitStack() as stack:
-            async with asyncio.timeout(self.config.start_seconds if page is None else SIGN_IN_SECONDS) as opening:
+            async with asyncio.timeout(
+                self.config.start_seconds if page is None else SIGN_IN_SECONDS
+            ) as opening:
                 self._opening = opening
                 try:
                     self._client = await stack.enter_async_context(self._open_client(page))
@@ -222,7 +244,9 @@ class HostedServer:
         return self._explain_connection_error(None)
 
     async def _subscribe_to_changes(self) -> None:
-        """Subscribe to changes, as protocol 2026-07-28 requires. Older servers send them to `_handle_server_message`."""
+        """Subscribe to changes, as protocol 2026-07-28 requires. Older servers send
+        them to `_handle_server_message`.
+        """
         from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
         from mcp.shared.exceptions import MCPError
 
@@ -260,7 +284,9 @@ class HostedServer:
                 limit.reschedule(0)
 
     @asynccontextmanager
-    async def _open_client(self, page: Callable[[str], Awaitable[object]] | None) -> AsyncIterator[Any]:
+    async def _open_client(
+        self, page: Callable[[str], Awaitable[object]] | None
+    ) -> AsyncIterator[Any]:
         """Yield the SDK's client for this server, closed in the task that opened it."""
         # This runs in a thread, because importing these modules takes half a second.
         for name in ("mcp", "helix_desktop.mcp_client.process_transport"):
@@ -296,7 +322,10 @@ class HostedServer:
 
     @asynccontextmanager
     async def _open_transport(
-        self, config: ServerConfig, environment: Mapping[str, str], page: Callable[[str], Awaitable[object]] | None
+        self,
+        config: ServerConfig,
+        environment: Mapping[str, str],
+        page: Callable[[str], Awaitable[object]] | None,
     ) -> AsyncIterator[Any]:
         if config.kind == "stdio":
             import shutil
@@ -310,27 +339,37 @@ class HostedServer:
                     remedy="Install the program, or specify its full path.",
                 )
             yield start_server_process(
-                [program, *config.args], environment, config.folder, self.log, self._fail_waiting_calls
+                [program, *config.args],
+                environment,
+                config.folder,
+                self.log,
+                self._fail_waiting_calls,
             )
         elif config.kind == "sse":
             from mcp.client.sse import sse_client
 
             from helix_desktop.mcp_client.reply_limits import create_limited_client
 
-            yield sse_client(config.url, headers=dict(config.headers), httpx_client_factory=create_limited_client)
+            yield sse_client(
+                config.url, headers=dict(config.headers), httpx_client_factory=create_limited_client
+            )
         else:
             from mcp.client.streamable_http import streamable_http_client
 
             from helix_desktop.mcp_client.process_transport import LONGEST
 
             async with self._open_http_transport(config, page) as http:
-                yield streamable_http_client(config.url, http_client=http, max_sse_event_size=LONGEST)
+                yield streamable_http_client(
+                    config.url, http_client=http, max_sse_event_size=LONGEST
+                )
 
     @asynccontextmanager
     async def _open_http_transport(
         self, config: ServerConfig, page: Callable[[str], Awaitable[object]] | None
     ) -> AsyncIterator[Any]:
-        """Open the transport with the token in the user's headers, or else the one from signing in."""
+        """Open the transport with the token in the user's headers, or else the one from
+        signing in.
+        """
         if any(name.lower() == "authorization" for name in config.headers):
             from helix_desktop.mcp_client.reply_limits import create_limited_client
 
@@ -343,8 +382,12 @@ class HostedServer:
         def remember_wanted_sign_in() -> None:
             self._wants_sign_in = True
 
-        kept = StoredSignIn(self.config.sign_in_secret, self.needs.secret, self.needs.keep, config.registered_client)
-        async with open_signed_in_client(config.url, kept, page, config.headers, remember_wanted_sign_in) as http:
+        kept = StoredSignIn(
+            self.config.sign_in_secret, self.needs.secret, self.needs.keep, config.registered_client
+        )
+        async with open_signed_in_client(
+            config.url, kept, page, config.headers, remember_wanted_sign_in
+        ) as http:
             yield http
 
     async def _list_server_tools(self) -> None:
@@ -359,7 +402,9 @@ class HostedServer:
             if not cursor or room < 0:
                 break
         await self._list_prompts_and_resources()
-        usable = [each for each in found if getattr(each.execution, "task_support", None) != "required"]
+        usable = [
+            each for each in found if getattr(each.execution, "task_support", None) != "required"
+        ]
         self.all_tools = tuple(self._build_server_tool(each) for each in usable)
         notes = []
         if len(usable) > MOST_TOOLS:
@@ -367,9 +412,13 @@ class HostedServer:
                 f"The server has {len(usable)} tools. Of the tools that are turned on, only the first {MOST_TOOLS} are offered to the agent."
             )
         if room < 0:
-            notes.append(f"The list of tools is longer than {MOST_TOOL_BYTES >> 20} MB, so the rest was left out.")
+            notes.append(
+                f"The list of tools is longer than {MOST_TOOL_BYTES >> 20} MB, so the rest was left out."
+            )
         if len(usable) < len(found):
-            notes.append(f"Tools left out because they run only as tasks: {len(found) - len(usable)}.")
+            notes.append(
+                f"Tools left out because they run only as tasks: {len(found) - len(usable)}."
+            )
         self._set_status(McpConnectionState.READY, " ".join(notes), tools=len(usable))
 
     async def _list_prompts_and_resources(self) -> None:
@@ -380,15 +429,22 @@ class HostedServer:
                 listed = (await self._client.list_prompts()).prompts[:MOST_TOOLS]
                 self.prompts = tuple(
                     McpServerPrompt(
-                        own, p.name, p.description or p.title or "", tuple(a.name for a in p.arguments or ())
+                        own,
+                        p.name,
+                        p.description or p.title or "",
+                        tuple(a.name for a in p.arguments or ()),
                     )
                     for p in listed
                 )
             if able and able.resources:
                 offered = (await self._client.list_resources()).resources[:MOST_TOOLS]
-                self.resources = tuple(McpServerResource(own, str(r.uri), r.title or r.name) for r in offered)
+                self.resources = tuple(
+                    McpServerResource(own, str(r.uri), r.title or r.name) for r in offered
+                )
         except Exception as error:
-            log.info("MCP server %s does not list its prompts", own, exc_info=_error_without_words(error))
+            log.info(
+                "MCP server %s does not list its prompts", own, exc_info=_error_without_words(error)
+            )
 
     async def fetch_prompt_text(self, name: str, values: Mapping[str, str]) -> str:
         found = await self._ask_server(name, lambda: self._client.get_prompt(name, dict(values)))
@@ -406,9 +462,13 @@ class HostedServer:
         return ForeignToolResult("\n".join(texts), images=tuple(images))
 
     async def _ask_server(self, name: str, ask: Callable[[], Awaitable[Any]]) -> Any:
-        """Return the server's answer, or fail at once if the connection is lost, with a sentence that names the server."""
+        """Return the server's answer, or fail at once if the connection is lost, with a
+        sentence that names the server.
+        """
         if self._client is None or self._lost:
-            raise ProviderUnreachable(f"The server {self.config.name} is not ready. {self.status.why}".strip())
+            raise ProviderUnreachable(
+                f"The server {self.config.name} is not ready. {self.status.why}".strip()
+            )
         try:
             async with asyncio.timeout(self.config.call_seconds) as limit:
                 self._limits.add(limit)
@@ -421,7 +481,11 @@ class HostedServer:
         except HelixError:
             raise
         except Exception as error:  # Whatever failed, the model is told.
-            log.info("a call of MCP server %s failed", self.config.name, exc_info=_error_without_words(error))
+            log.info(
+                "a call of MCP server %s failed",
+                self.config.name,
+                exc_info=_error_without_words(error),
+            )
             await self._fail_calls_if_session_lost()
             gone = self._lost or (self.log and self.log.why)
             words = self._describe_timeout(name) if gone else self._describe_failure(name, error)
@@ -430,12 +494,20 @@ class HostedServer:
     def _build_server_tool(self, tool: Any) -> McpServerTool:
         spec = tool_results.build_tool_spec(self.config.name, tool)
         hints = tool.annotations
-        described = json.dumps([spec.description, spec.schema, hints.model_dump_json() if hints else ""])
+        described = json.dumps(
+            [spec.description, spec.schema, hints.model_dump_json() if hints else ""]
+        )
         fingerprint = hashlib.sha256(described.encode("utf-8", "replace")).hexdigest()
-        return McpServerTool(self, tool.name, spec, fingerprint, runs_alone=not (hints and hints.read_only_hint))
+        return McpServerTool(
+            self, tool.name, spec, fingerprint, runs_alone=not (hints and hints.read_only_hint)
+        )
 
-    async def call_server_tool(self, name: str, values: Mapping[str, Any], context: CallContext) -> ForeignToolResult:
-        async def show_call_progress(progress: float, total: float | None, message: str | None) -> None:
+    async def call_server_tool(
+        self, name: str, values: Mapping[str, Any], context: CallContext
+    ) -> ForeignToolResult:
+        async def show_call_progress(
+            progress: float, total: float | None, message: str | None
+        ) -> None:
             share = f"{progress:g} of {total:g}" if total else f"{progress:g}"
             context.show(f"{share} {message or ''}".strip() + "\n")
 
@@ -449,7 +521,9 @@ class HostedServer:
             self._calls.remove(context)
 
     async def _fail_calls_if_session_lost(self) -> None:
-        """Ask a server over HTTP for its tools, since it silently loses our session when it restarts."""
+        """Ask a server over HTTP for its tools, since it silently loses our session
+        when it restarts.
+        """
         if self.config.kind == "stdio" or self._lost:
             return
         try:
@@ -483,7 +557,9 @@ class HostedServer:
             ToolCall("", f"{self.config.name}__elicitation", ""),
             f"The server {self.config.name} has a question",
             getattr(params, "url", "") or params.message[:4_000],
-            params.message[:4_000] if schema is None else "this text comes from the server, not from Helix Desktop",
+            params.message[:4_000]
+            if schema is None
+            else "this text comes from the server, not from Helix Desktop",
             ("once",),
             json.dumps(schema) if schema is not None else "",
         )
@@ -526,6 +602,8 @@ def _innermost_error(error: BaseException) -> BaseException:
 
 
 def _error_without_words(error: BaseException) -> BaseException:
-    """Return an error's kind and place for the log, without its words, which may be the server's."""
+    """Return an error's kind and place for the log, without its words, which may be the
+    server's.
+    """
     inner = _innermost_error(error)
     return RuntimeError(type(inner).__qualname__).with_traceback(inner.__traceback__)

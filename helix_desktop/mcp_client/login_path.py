@@ -1,4 +1,6 @@
-"""Asks the user's login shell for variables, such as its PATH with `npx`, which programs started from a menu lack."""
+"""Asks the user's login shell for variables, such as its PATH with `npx`, which
+programs started from a menu lack.
+"""
 
 import asyncio
 import os
@@ -9,7 +11,13 @@ from contextlib import suppress
 from typing import Any, cast
 
 from helix_desktop.concurrency import wait_with_limit
-from helix_desktop.processes.starter import DEVNULL, CommandAuthor, Process, ProcessLaunch, start_process
+from helix_desktop.processes.starter import (
+    DEVNULL,
+    CommandAuthor,
+    Process,
+    ProcessLaunch,
+    start_process,
+)
 
 SECONDS = 5.0
 _GONE = 0.5
@@ -20,7 +28,11 @@ async def read_login_path(environment: Mapping[str, str]) -> str:
     """Return a login shell's PATH followed by ours, or only ours if the shell does not answer."""
     ours = environment.get("PATH", os.defpath)
     theirs = (await read_login_variables(["PATH"], environment)).get("PATH")
-    return os.pathsep.join(dict.fromkeys([*theirs.split(os.pathsep), *ours.split(os.pathsep)])) if theirs else ours
+    return (
+        os.pathsep.join(dict.fromkeys([*theirs.split(os.pathsep), *ours.split(os.pathsep)]))
+        if theirs
+        else ours
+    )
 
 
 def _login_shell(environment: Mapping[str, str]) -> str:
@@ -33,14 +45,26 @@ def _login_shell(environment: Mapping[str, str]) -> str:
     return "/bin/sh"
 
 
-async def read_login_variables(names: Sequence[str], environment: Mapping[str, str]) -> dict[str, str]:
-    """Return a login shell's values, empty ones for what is not set, or nothing if the shell does not answer."""
+async def read_login_variables(
+    names: Sequence[str], environment: Mapping[str, str]
+) -> dict[str, str]:
+    """Return a login shell's values, empty ones for what is not set, or nothing if the
+    shell does not answer.
+    """
     if sys.platform == "win32":
         return {}
     named = "\t".join(f"${name}" for name in names)
     try:
-        argv = [_login_shell(environment), "-l", "-i", "-c", f'printf "\\n%s%s\\n" "{_MARK.decode()}" "{named}"']
-        launch = ProcessLaunch(CommandAuthor.USER, argv, environment=environment, has_own_session=True)
+        argv = [
+            _login_shell(environment),
+            "-l",
+            "-i",
+            "-c",
+            f'printf "\\n%s%s\\n" "{_MARK.decode()}" "{named}"',
+        ]
+        launch = ProcessLaunch(
+            CommandAuthor.USER, argv, environment=environment, has_own_session=True
+        )
         process = await start_process(launch, stderr=DEVNULL, end=_wait_until_shell_ended)
     except OSError:
         return {}
@@ -55,7 +79,9 @@ async def read_login_variables(names: Sequence[str], environment: Mapping[str, s
 
 
 async def _read_values_behind_mark(printed: asyncio.StreamReader) -> list[str]:
-    """Return the text after the marker at once, since the shell's children may hold the pipe open longer."""
+    """Return the text after the marker at once, since the shell's children may hold the
+    pipe open longer.
+    """
     with suppress(ValueError):  # An output line was too long.
         async for line in printed:
             if line.startswith(_MARK):
@@ -64,7 +90,8 @@ async def _read_values_behind_mark(printed: asyncio.StreamReader) -> list[str]:
 
 
 async def _wait_until_shell_ended(process: Process) -> None:
-    """End the shell with the signals of a closed terminal, so that it can clean up, and then by force.
+    """End the shell with the signals of a closed terminal, so that it can clean up, and
+    then by force.
 
     One after another, because a second signal interrupts cleaning up. Interactive
     shells react only to the first, and shells under nohup only to the second.

@@ -1,4 +1,5 @@
-"""Signs in to a server over HTTP, by the SDK's OAuth, with tokens in the keyring and a page only on request.
+"""Signs in to a server over HTTP, by the SDK's OAuth, with tokens in the keyring and a
+page only on request.
 
 Until the user asks, no page is opened and nobody is registered anywhere.
 """
@@ -29,12 +30,15 @@ Open = Callable[[str], Awaitable[object]]
 
 
 class StoredSignIn:
-    """The SDK's storage in one secret: the tokens, this program's registration, and where to renew tokens.
+    """The SDK's storage in one secret: the tokens, this program's registration, and
+    where to renew tokens.
 
     The SDK itself loses the latter two, and a token's expiry, when the process ends.
     """
 
-    def __init__(self, secret: McpSignIn, read: Read, keep: Keep, client: Mapping[str, str]) -> None:
+    def __init__(
+        self, secret: McpSignIn, read: Read, keep: Keep, client: Mapping[str, str]
+    ) -> None:
         self.context: OAuthContext | None = None
         self._given = client
         self._secret, self._read, self._keep = secret, read, keep
@@ -73,7 +77,9 @@ class StoredSignIn:
             self._values["ends"] = self.context.token_expiry_time
             endpoints = self.context.oauth_metadata
             self._values["endpoints"] = (
-                endpoints.model_dump(mode="json", exclude_none=True) if endpoints is not None else None
+                endpoints.model_dump(mode="json", exclude_none=True)
+                if endpoints is not None
+                else None
             )
         await self._store_sign_in()
 
@@ -82,7 +88,9 @@ class StoredSignIn:
             secret = self._given.get("clientSecret") or None
             method = "client_secret_basic" if secret else "none"
             return auth.OAuthClientInformationFull(
-                client_id=self._given["clientId"], client_secret=secret, token_endpoint_auth_method=method
+                client_id=self._given["clientId"],
+                client_secret=secret,
+                token_endpoint_auth_method=method,
             )
         client: auth.OAuthClientInformationFull | None = self._parse_stored_part(
             auth.OAuthClientInformationFull, "client"
@@ -103,7 +111,11 @@ class StoredSignIn:
 
 @asynccontextmanager
 async def open_signed_in_client(
-    url: str, kept: StoredSignIn, page: Open | None, headers: Mapping[str, str], wanted: Callable[[], None]
+    url: str,
+    kept: StoredSignIn,
+    page: Open | None,
+    headers: Mapping[str, str],
+    wanted: Callable[[], None],
 ) -> AsyncIterator[httpx2.AsyncClient]:
     """Yield a client that sends and renews the server's token. `page` opens an address if the user
     has asked to sign in; without it, a server that wants that is refused and `wanted` is called.
@@ -112,7 +124,8 @@ async def open_signed_in_client(
     asked: list[str] = []  # The pending sign-in's `state`, which the browser returns.
     async with _listen_for_browser(kept, page, asked) as (port, came_back):
         metadata = auth.OAuthClientMetadata(
-            client_name="Helix Desktop", redirect_uris=[AnyUrl(f"http://127.0.0.1:{port or 1}{PATH}")]
+            client_name="Helix Desktop",
+            redirect_uris=[AnyUrl(f"http://127.0.0.1:{port or 1}{PATH}")],
         )
 
         async def open_sign_in_address(address: str) -> None:
@@ -127,12 +140,19 @@ async def open_signed_in_client(
         kept.context = provider.context
 
         async def raise_sign_in_wanted(response: httpx2.Response) -> None:
-            if page is None and response.status_code == 401 and response.request.url.path == httpx2.URL(url).path:
+            if (
+                page is None
+                and response.status_code == 401
+                and response.request.url.path == httpx2.URL(url).path
+            ):
                 wanted()
                 raise ActionRefused("Sign-in required.")
 
         async with create_limited_client(headers=dict(headers), auth=provider) as client:
-            client.event_hooks = {"request": [], "response": [raise_sign_in_wanted, limit_reply_body]}
+            client.event_hooks = {
+                "request": [],
+                "response": [raise_sign_in_wanted, limit_reply_body],
+            }
             yield client
 
 
@@ -141,7 +161,9 @@ async def _listen_for_browser(
     kept: StoredSignIn, page: Open | None, asked: list[str]
 ) -> AsyncIterator[tuple[int, Callable[[], Awaitable[auth.AuthorizationCodeResult]]]]:
     """Listen on this machine for the returning browser, if somebody asked to sign in."""
-    answer: asyncio.Future[auth.AuthorizationCodeResult] = asyncio.get_running_loop().create_future()
+    answer: asyncio.Future[auth.AuthorizationCodeResult] = (
+        asyncio.get_running_loop().create_future()
+    )
 
     async def wait_for_authorization_code() -> auth.AuthorizationCodeResult:
         async with asyncio.timeout(SECONDS):
@@ -159,7 +181,8 @@ async def _listen_for_browser(
 
     try:
         server = await finish_even_if_cancelled(
-            asyncio.start_server(answer_browser, "127.0.0.1", kept.registered_port), _close_browser_server
+            asyncio.start_server(answer_browser, "127.0.0.1", kept.registered_port),
+            _close_browser_server,
         )
     except OSError:
         kept.forget_registration()
@@ -185,7 +208,13 @@ async def _answer_browser_request(
         async with asyncio.timeout(10):
             head = await reader.readuntil(b"\r\n\r\n")
         target = urlsplit(head.split(b" ", 2)[1].decode("ascii"))
-    except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError, IndexError):
+    except (
+        OSError,
+        asyncio.IncompleteReadError,
+        asyncio.LimitOverrunError,
+        ValueError,
+        IndexError,
+    ):
         return
     said = {name: values[0] for name, values in parse_qs(target.query).items()}
     ours = (
@@ -195,10 +224,18 @@ async def _answer_browser_request(
         and not answer.done()
     )
     if ours and "code" in said:  # This is checked first, because the browser may be closed.
-        answer.set_result(auth.AuthorizationCodeResult(code=said["code"], state=said.get("state"), iss=said.get("iss")))
+        answer.set_result(
+            auth.AuthorizationCodeResult(
+                code=said["code"], state=said.get("state"), iss=said.get("iss")
+            )
+        )
     elif ours:
         answer.set_exception(ActionRefused(f"The sign-in was refused: {said['error'][:200]}."))
-    words = "You are signed in. You can close this page." if "code" in said else "The sign-in was refused."
+    words = (
+        "You are signed in. You can close this page."
+        if "code" in said
+        else "The sign-in was refused."
+    )
     status = "200 OK" if ours else "404 Not Found"
     body = words if ours else "There is nothing here."
     writer.write(

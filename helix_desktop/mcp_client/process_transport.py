@@ -1,6 +1,7 @@
 """Runs a server as a process that exchanges lines of JSON, and leaves nothing of it when it ends.
 
-The SDK's transport copies long lines repeatedly, parses without limits, and waits two seconds at the end.
+The SDK's transport copies long lines repeatedly, parses without limits, and waits two
+seconds at the end.
 """
 
 import asyncio
@@ -23,7 +24,13 @@ from helix_desktop.concurrency import wait_with_limit
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.processes.jail import jail_command_line
 from helix_desktop.processes.running_command import RunningCommand, kill_descendants
-from helix_desktop.processes.starter import PIPE, CommandAuthor, Process, ProcessLaunch, ProcessPlace
+from helix_desktop.processes.starter import (
+    PIPE,
+    CommandAuthor,
+    Process,
+    ProcessLaunch,
+    ProcessPlace,
+)
 
 LONGEST = 24 << 20  # Messages with more bytes are refused.
 IN_THREAD = 1 << 20  # Messages with more bytes are parsed in a thread.
@@ -47,11 +54,21 @@ class ServerLog:
 
 @asynccontextmanager
 async def start_server_process(
-    argv: Sequence[str], environment: Mapping[str, str], folder: str, record: ServerLog, lost: Callable[[], None]
+    argv: Sequence[str],
+    environment: Mapping[str, str],
+    folder: str,
+    record: ServerLog,
+    lost: Callable[[], None],
 ) -> AsyncIterator[Streams]:
-    """Start a server with the SDK's streams, and leave nothing of it. `lost`: called when its output ends."""
-    launch = ProcessLaunch(CommandAuthor.USER, argv, folder, environment, place=ProcessPlace.WATCHED)
-    command = await RunningCommand.start_in_jail(launch, partial(_server_keeper_command, argv), stdin=PIPE, stderr=PIPE)
+    """Start a server with the SDK's streams, and leave nothing of it. `lost`: called
+    when its output ends.
+    """
+    launch = ProcessLaunch(
+        CommandAuthor.USER, argv, folder, environment, place=ProcessPlace.WATCHED
+    )
+    command = await RunningCommand.start_in_jail(
+        launch, partial(_server_keeper_command, argv), stdin=PIPE, stderr=PIPE
+    )
     process = command.process
     to_session, incoming = anyio.create_memory_object_stream[Incoming](0)
     outgoing, from_session = anyio.create_memory_object_stream[SessionMessage](0)
@@ -70,13 +87,18 @@ async def start_server_process(
 
 
 def _server_keeper_command(argv: Sequence[str], lifeline: int) -> list[str]:
-    """Return a command that asks the server to end, then kills it and its children, even if we are killed."""
+    """Return a command that asks the server to end, then kills it and its children,
+    even if we are killed.
+    """
     keeper = {"lifeline": lifeline, "attended": True}
     return list(argv) if sys.platform == "win32" else jail_command_line(keeper, argv)
 
 
 async def _read_process_messages(
-    process: Process, to_session: MemoryObjectSendStream[Incoming], record: ServerLog, lost: Callable[[], None]
+    process: Process,
+    to_session: MemoryObjectSendStream[Incoming],
+    record: ServerLog,
+    lost: Callable[[], None],
 ) -> None:
     """Pass on messages until the process closes its output or sends one that is too long."""
     printed = cast(asyncio.StreamReader, process.stdout)
@@ -104,27 +126,37 @@ async def _wait_for_standard_error(process: Process) -> None:
             await asyncio.sleep(0.02)
 
 
-async def _deliver_message_line(line: bytes, to_session: MemoryObjectSendStream[Incoming], record: ServerLog) -> None:
+async def _deliver_message_line(
+    line: bytes, to_session: MemoryObjectSendStream[Incoming], record: ServerLog
+) -> None:
     if not line.strip():
         return
     try:
         parse = types.jsonrpc_message_adapter.validate_json
         found = (
-            await asyncio.to_thread(parse, line, by_name=False) if len(line) > IN_THREAD else parse(line, by_name=False)
+            await asyncio.to_thread(parse, line, by_name=False)
+            if len(line) > IN_THREAD
+            else parse(line, by_name=False)
         )
     except ValueError:
-        record.append_log_text(f"[on standard output, and no message] {line[:200].decode('utf-8', 'replace')}")
+        record.append_log_text(
+            f"[on standard output, and no message] {line[:200].decode('utf-8', 'replace')}"
+        )
         return
     with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
         await to_session.send(SessionMessage(found))
 
 
-async def _write_process_messages(process: Process, from_session: MemoryObjectReceiveStream[SessionMessage]) -> None:
+async def _write_process_messages(
+    process: Process, from_session: MemoryObjectReceiveStream[SessionMessage]
+) -> None:
     async with from_session:
         stdin = cast(asyncio.StreamWriter, process.stdin)
         async for each in from_session:
             with suppress(OSError):  # If the process has ended, its output is closed.
-                stdin.write(each.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
+                stdin.write(
+                    each.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+                )
                 await stdin.drain()
 
 
@@ -159,7 +191,9 @@ async def _end_server_process(command: RunningCommand) -> None:
     _kill_server_and_children(process.pid)  # Children may still be running.
     for stream in (process.stdout, process.stderr):
         if stream is not None:
-            with suppress(TimeoutError):  # Read to its end, since a pipe that nobody reads is never closed.
+            with suppress(
+                TimeoutError
+            ):  # Read to its end, since a pipe that nobody reads is never closed.
                 await wait_with_limit(_read_until_empty(stream), _FORCE)
 
 

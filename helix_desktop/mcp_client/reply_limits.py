@@ -1,4 +1,6 @@
-"""Limits the size of remote MCP servers' replies, which the SDK reads and decompresses without limits."""
+"""Limits the size of remote MCP servers' replies, which the SDK reads and decompresses
+without limits.
+"""
 
 from collections.abc import AsyncIterator
 
@@ -12,7 +14,9 @@ MOST_VALUES = 500_000  # The maximum number of lists and objects in a reply.
 
 
 def create_limited_client(
-    headers: dict[str, str] | None = None, timeout: httpx2.Timeout | None = None, auth: httpx2.Auth | None = None
+    headers: dict[str, str] | None = None,
+    timeout: httpx2.Timeout | None = None,
+    auth: httpx2.Auth | None = None,
 ) -> httpx2.AsyncClient:
     """Create the SDK's client for servers over HTTP, with limits."""
     client = create_mcp_http_client(headers, timeout, auth)
@@ -24,7 +28,9 @@ async def limit_reply_body(response: httpx2.Response) -> None:
     """Limit a response before anybody reads it. It is decompressed here, to an unknown length."""
     coding = response.headers.pop("content-encoding", "")
     response.headers.pop("content-length", None)
-    is_endless = not coding and response.headers.get("content-type", "").startswith("text/event-stream")
+    is_endless = not coding and response.headers.get("content-type", "").startswith(
+        "text/event-stream"
+    )
     if not is_endless and isinstance(response.stream, httpx2.AsyncByteStream):
         response.stream = _LimitedReplyStream(response.stream, coding)
 
@@ -48,7 +54,9 @@ class _LimitedReplyStream(httpx2.AsyncByteStream):
         except (DecodedTooLarge, UnreadableCoding) as error:
             raise httpx2.StreamError(f"the server's reply cannot be read: {error}") from error
         if values > MOST_VALUES:
-            raise httpx2.StreamError(f"the server's reply holds more than {MOST_VALUES:,} lists and objects")
+            raise httpx2.StreamError(
+                f"the server's reply holds more than {MOST_VALUES:,} lists and objects"
+            )
 
     async def aclose(self) -> None:
         await self._stream.aclose()

@@ -1,8 +1,10 @@
 """The configuration of MCP servers, in the forms that people paste and as the workspace stores it.
 
-Accepted are `{"mcpServers": {…}}` (Claude, Cursor), `{"servers": {…}, "inputs": […]}` (VS Code), `{"context_servers": {…}}`
-(Zed), a table of servers, a single server, an address or a command line, with comments and trailing commas. Secrets are
-moved to the keyring, and a server can use only its own. `autoApprove` and its like are shown, but never obeyed.
+Accepted are `{"mcpServers": {…}}` (Claude, Cursor), `{"servers": {…}, "inputs": […]}`
+(VS Code), `{"context_servers": {…}}` (Zed), a table of servers, a single server, an
+address or a command line, with comments and trailing commas. Secrets are moved to the
+keyring, and a server can use only its own. `autoApprove` and its like are shown, but
+never obeyed.
 """
 
 import hashlib
@@ -39,11 +41,14 @@ _LONGEST = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
-    """One server. `kind`: stdio, http or sse. `${secret:…}` and `${env:…}` are filled in when it starts.
+    """One server. `kind`: stdio, http or sse. `${secret:…}` and `${env:…}` are filled
+    in when it starts.
 
-    `off`: tools that the user turned off. `reading`: tools that the user marked as only reading, so that they run in plan
-    mode, too. `approvals`: what the pasted text wanted to be approved unseen; it is shown, but never obeyed. `other`: keys
-    without a meaning here. `bound`: the workspace it was pasted into, whose secrets it may use; empty if written by hand.
+    `off`: tools that the user turned off. `reading`: tools that the user marked as only
+    reading, so that they run in plan mode, too. `approvals`: what the pasted text
+    wanted to be approved unseen; it is shown, but never obeyed. `other`: keys without a
+    meaning here. `bound`: the workspace it was pasted into, whose secrets it may use;
+    empty if written by hand.
     """
 
     name: str
@@ -65,11 +70,17 @@ class ServerConfig:
 
     def as_settings_table(self) -> dict[str, Any]:
         """Return a table for the workspace's settings, which `parse_server_table` reads."""
-        values = {item.name: getattr(self, item.name) for item in fields(self) if item.name != "name"}
+        values = {
+            item.name: getattr(self, item.name) for item in fields(self) if item.name != "name"
+        }
         values |= {name: list(values[name]) for name in _LISTS}
         values |= {name: dict(values[name]) for name in ("env", "headers")}
         values["other"] = json.dumps(dict(self.other), ensure_ascii=False) if self.other else ""
-        return {key: value for key, value in values.items() if value not in ("", [], {}) or key == "enabled"}
+        return {
+            key: value
+            for key, value in values.items()
+            if value not in ("", [], {}) or key == "enabled"
+        }
 
     @property
     def registered_client(self) -> Mapping[str, str]:
@@ -99,9 +110,15 @@ class ServerConfig:
         lines = [
             self.description_without_secrets,
             *(f"{name}={value}" for name, value in self.env.items()),
-            *(f"{name}: {value}" for name, value in (*self.headers.items(), *self.registered_client.items())),
+            *(
+                f"{name}: {value}"
+                for name, value in (*self.headers.items(), *self.registered_client.items())
+            ),
         ]
-        masked = (_REFERENCE.sub(lambda m: "••••••" if m[1] in ("secret", "input") else m.group(), x) for x in lines)
+        masked = (
+            _REFERENCE.sub(lambda m: "••••••" if m[1] in ("secret", "input") else m.group(), x)
+            for x in lines
+        )
         return "\n".join(line[:500] for line in masked)
 
     @property
@@ -109,11 +126,15 @@ class ServerConfig:
         if not self.bound:
             return ""
         what = self.url_origin if self.kind != "stdio" else shlex.join([self.command, *self.args])
-        return hashlib.sha256(f"{self.bound}\0{self.kind}\0{what}".encode("utf-8", "replace")).hexdigest()[:16]
+        return hashlib.sha256(
+            f"{self.bound}\0{self.kind}\0{what}".encode("utf-8", "replace")
+        ).hexdigest()[:16]
 
     @property
     def url_origin(self) -> str:
-        """Return the origin of the server's address, which decides which secrets may be sent there."""
+        """Return the origin of the server's address, which decides which secrets may be
+        sent there.
+        """
         try:
             parts = urlsplit(_REFERENCE.sub("", self.url))
         except ValueError:
@@ -126,11 +147,17 @@ class ServerConfig:
         return McpSignIn(self.name, self._secret_binding)
 
     def referenced_secret(self, reference: str) -> McpServerSecret:
-        """Return the secret that `${secret:…}` names. ActionRefused: it belongs to another server."""
+        """Return the secret that `${secret:…}` names. ActionRefused: it belongs to
+        another server.
+        """
         own = f"mcp/{self.name}/"
         if not reference.startswith(own):
             place = next(
-                (place for place, value in self.texts_with_references if f"secret:{reference}" in value),
+                (
+                    place
+                    for place, value in self.texts_with_references
+                    if f"secret:{reference}" in value
+                ),
                 "configuration",
             )
             raise ActionRefused(
@@ -142,7 +169,9 @@ class ServerConfig:
 
 @dataclass(frozen=True, slots=True)
 class PastedServers:
-    """A pasted text's content: servers without their secrets, and secrets by the name to store them under."""
+    """A pasted text's content: servers without their secrets, and secrets by the name
+    to store them under.
+    """
 
     servers: tuple[ServerConfig, ...]
     secrets: Mapping[str, str]
@@ -152,7 +181,9 @@ def parse_server_table(name: str, table: Mapping[str, Any]) -> ServerConfig:
     """Parse a server in a workspace's settings. One written by hand may be of any pasted form."""
     if "kind" not in table:
         return replace(_build_server_config(name, table), name=name)
-    values: dict[str, Any] = {key: text_at(table, key) for key in ("kind", "command", "folder", "url", "bound")}
+    values: dict[str, Any] = {
+        key: text_at(table, key) for key in ("kind", "command", "folder", "url", "bound")
+    }
     values |= {key: _get_text_list(table, key) for key in _LISTS}
     values |= {key: _get_text_table(table, key) for key in ("env", "headers")}
     values["other"] = json.loads(other) if (other := text_at(table, "other")) else {}
@@ -163,7 +194,9 @@ def parse_server_table(name: str, table: Mapping[str, Any]) -> ServerConfig:
 
 
 def parse_pasted_text(text: str, *, name: str = "") -> PastedServers:
-    """Return a pasted text's servers. InvalidInput says what is wrong. `name`: for forms without one."""
+    """Return a pasted text's servers. InvalidInput says what is wrong. `name`: for
+    forms without one.
+    """
     if len(text) > _LONGEST:
         raise InvalidInput("This text is too long for an MCP server configuration.")
     text = text.strip()
@@ -186,16 +219,24 @@ def _parse_bare_server(text: str, name: str) -> ServerConfig:
             raise InvalidInput(
                 f"This address isn't valid: {error}.", remedy="Check the brackets in the address."
             ) from None
-        return ServerConfig(legal_server_name(name or host.split(".")[-2 if host.count(".") else 0]), "http", url=text)
+        return ServerConfig(
+            legal_server_name(name or host.split(".")[-2 if host.count(".") else 0]),
+            "http",
+            url=text,
+        )
     try:
         words = shlex.split(text)
     except ValueError:
         words = []
     if not words or "\n" in text:
         raise InvalidInput("No MCP server was found in this text.", remedy="Enter the server's command line, address or JSON configuration.")  # fmt: skip
-    guess = next((word for word in reversed(words) if not word.startswith(("-", "/", "."))), words[0])
+    guess = next(
+        (word for word in reversed(words) if not word.startswith(("-", "/", "."))), words[0]
+    )
     return ServerConfig(
-        legal_server_name(name or guess.rpartition("/")[2].partition("@")[0]), command=words[0], args=tuple(words[1:])
+        legal_server_name(name or guess.rpartition("/")[2].partition("@")[0]),
+        command=words[0],
+        args=tuple(words[1:]),
     )
 
 
@@ -222,8 +263,13 @@ def _find_server_tables(found: Mapping[str, Any], name: str) -> dict[str, Mappin
             found = found[wrapper]
             break
     else:
-        are_all_tables = "args" not in found and all(isinstance(value, dict) for value in found.values())
-        if any(key in found for key in ("command", "url", "serverUrl", "httpUrl")) and not are_all_tables:
+        are_all_tables = "args" not in found and all(
+            isinstance(value, dict) for value in found.values()
+        )
+        if (
+            any(key in found for key in ("command", "url", "serverUrl", "httpUrl"))
+            and not are_all_tables
+        ):
             return {str(found.get("name") or name or "server"): found}
     return {str(key): table for key, table in found.items() if isinstance(table, dict)}
 
@@ -238,7 +284,19 @@ def _build_server_config(name: str, table: Mapping[str, Any]) -> ServerConfig:
     url = next((str(table[key]) for key in ("url", "serverUrl", "httpUrl") if table.get(key)), "")
     if not isinstance(command, str) or not (command or url):
         raise InvalidInput(f"The server {name[:60]!r} has neither a command nor a url.")
-    known = {"command", "args", "env", "url", "serverUrl", "httpUrl", "headers", "cwd", "disabled", "enabled", "type"}
+    known = {
+        "command",
+        "args",
+        "env",
+        "url",
+        "serverUrl",
+        "httpUrl",
+        "headers",
+        "cwd",
+        "disabled",
+        "enabled",
+        "type",
+    }
     known |= {"timeout", "name", "transport", "path", *_APPROVALS}
     kind = str(table.get("type") or table.get("transport") or "").lower()
     return ServerConfig(
@@ -261,7 +319,13 @@ def _parse_approvals(table: Mapping[str, Any]) -> tuple[str, ...]:
     found: list[str] = []
     for key in _APPROVALS:
         value = table.get(key)
-        found += [str(item) for item in value] if isinstance(value, list) else ["everything"] if value is True else []
+        found += (
+            [str(item) for item in value]
+            if isinstance(value, list)
+            else ["everything"]
+            if value is True
+            else []
+        )
     return tuple(found)
 
 
@@ -288,8 +352,13 @@ def _separate_secrets(servers: list[ServerConfig]) -> PastedServers:
         name = server.name
         for reference in secret_references(server):  # Pasted references. Our own are added below.
             server.referenced_secret(reference)
-        env = {key: _hide_secret_value(name, key, value, secrets) for key, value in server.env.items()}
-        headers = {key: _hide_secret_value(name, key, value, secrets) for key, value in server.headers.items()}
+        env = {
+            key: _hide_secret_value(name, key, value, secrets) for key, value in server.env.items()
+        }
+        headers = {
+            key: _hide_secret_value(name, key, value, secrets)
+            for key, value in server.headers.items()
+        }
         args = _hide_secrets_in_args(name, server.args, secrets)
         url = _hide_secrets_in_url(name, server.url, secrets)
         other = _hide_secrets_inside(name, "other", dict(server.other), secrets)
@@ -297,12 +366,18 @@ def _separate_secrets(servers: list[ServerConfig]) -> PastedServers:
     return PastedServers(tuple(out), secrets)
 
 
-def _hide_secrets_in_args(server: str, args: Sequence[str], secrets: dict[str, str]) -> tuple[str, ...]:
-    """Hide secrets in `--api-key X`, `--api-key=X`, `--header "Authorization: Bearer X"`, and lone keys."""
+def _hide_secrets_in_args(
+    server: str, args: Sequence[str], secrets: dict[str, str]
+) -> tuple[str, ...]:
+    """Hide secrets in `--api-key X`, `--api-key=X`, `--header "Authorization: Bearer
+    X"`, and lone keys.
+    """
     out: list[str] = []
     for at, value in enumerate(args):
         named = _NAMED.match(value)
-        before = args[at - 1] if at and args[at - 1].startswith("-") and "=" not in args[at - 1] else ""
+        before = (
+            args[at - 1] if at and args[at - 1].startswith("-") and "=" not in args[at - 1] else ""
+        )
         if named and _SECRET.search(named[1]) and _looks_like_secret_value(named[3]):
             name = named[1].lstrip("-")
             out.append(f"{named[1]}{named[2]}{_hide_secret_value(server, name, named[3], secrets)}")
@@ -314,8 +389,12 @@ def _hide_secrets_in_args(server: str, args: Sequence[str], secrets: dict[str, s
 
 
 def _looks_like_secret_value(value: str) -> bool:
-    """Whether a value may be a secret. Short words are an option's choices, and paths only point to secrets."""
-    return len(value) >= _SHORTEST and not value.startswith(("/", "./", "../", "~", "-", "http:", "https:"))
+    """Whether a value may be a secret. Short words are an option's choices, and paths
+    only point to secrets.
+    """
+    return len(value) >= _SHORTEST and not value.startswith(
+        ("/", "./", "../", "~", "-", "http:", "https:")
+    )
 
 
 def _hide_secrets_in_url(server: str, url: str, secrets: dict[str, str]) -> str:
@@ -342,7 +421,10 @@ def _hide_secrets_inside(server: str, key: str, value: Any, secrets: dict[str, s
     if isinstance(value, list):
         return [_hide_secrets_inside(server, key, each, secrets) for each in value]
     if isinstance(value, dict):
-        return {name: _hide_secrets_inside(server, str(name), each, secrets) for name, each in value.items()}
+        return {
+            name: _hide_secrets_inside(server, str(name), each, secrets)
+            for name, each in value.items()
+        }
     return value
 
 
@@ -359,7 +441,9 @@ def _hide_secret_value(server: str, key: str, value: str, secrets: dict[str, str
 def _replace_input_references(server: str, value: str) -> str:
     """Replace VS Code's `${input:token}` by a secret to ask for."""
     named = f"${{secret:mcp/{server}/"
-    return _REFERENCE.sub(lambda found: f"{named}{found[2]}}}" if found[1] == "input" else found.group(), value)
+    return _REFERENCE.sub(
+        lambda found: f"{named}{found[2]}}}" if found[1] == "input" else found.group(), value
+    )
 
 
 def secret_references(server: ServerConfig) -> tuple[str, ...]:
@@ -378,7 +462,9 @@ def fill_in_references(
     """Replace references by their values. InvalidInput names a missing secret."""
 
     def fill_in_text(text: str) -> str:
-        return _REFERENCE.sub(lambda match: _value_of_reference(match, server.name, secrets, environment), text)
+        return _REFERENCE.sub(
+            lambda match: _value_of_reference(match, server.name, secrets, environment), text
+        )
 
     return replace(
         server,
@@ -386,7 +472,10 @@ def fill_in_references(
         headers={key: fill_in_text(each) for key, each in server.headers.items()},
         args=tuple(fill_in_text(each) for each in server.args),
         url=fill_in_text(server.url),
-        other={**server.other, "oauth": {key: fill_in_text(each) for key, each in server.registered_client.items()}},
+        other={
+            **server.other,
+            "oauth": {key: fill_in_text(each) for key, each in server.registered_client.items()},
+        },
     )
 
 

@@ -23,7 +23,10 @@ class McpServerHost:
     """Servers get a few variables of `environment`, and the PATH of the user's login shell."""
 
     def __init__(
-        self, spawn: Spawn, needs: hosted_server.McpServerDependencies, environment: Mapping[str, str] = os.environ
+        self,
+        spawn: Spawn,
+        needs: hosted_server.McpServerDependencies,
+        environment: Mapping[str, str] = os.environ,
     ) -> None:
         self._spawn = spawn
         self._needs = needs
@@ -45,7 +48,9 @@ class McpServerHost:
         return self._servers[name]
 
     def list_ready_tools(self) -> Sequence[hosted_server.McpServerTool]:
-        """Return ready servers' tools. Only the first of each name is offered, so that no call goes astray."""
+        """Return ready servers' tools. Only the first of each name is offered, so that
+        no call goes astray.
+        """
         offered: dict[str, hosted_server.McpServerTool] = {}
         for server in self._servers.values():
             for tool in server.offered_tools:
@@ -55,22 +60,32 @@ class McpServerHost:
     async def configure_servers(self, configs: Sequence[ServerConfig]) -> None:
         """Run exactly these servers: start new or changed ones, and end the others."""
         wanted = {config.name: config for config in configs}
-        ending = [name for name, server in self._servers.items() if wanted.get(name) != server.config]
+        ending = [
+            name for name, server in self._servers.items() if wanted.get(name) != server.config
+        ]
         kept = []
         for old, new in ((self._servers[name].config, wanted.get(name)) for name in ending):
             # If only switched-off tools or limits differ, the server goes on.
-            if new and replace(old, off=new.off, reading=new.reading, call_seconds=new.call_seconds) == new:
+            if (
+                new
+                and replace(old, off=new.off, reading=new.reading, call_seconds=new.call_seconds)
+                == new
+            ):
                 self._servers[new.name].config = new
                 kept.append(new.name)
         await asyncio.gather(*(self._stop_server(name) for name in ending if name not in kept))
         for name, config in wanted.items():
             if name not in self._servers:
-                self._servers[name] = hosted_server.HostedServer(config, self._needs, self._login_environment)
+                self._servers[name] = hosted_server.HostedServer(
+                    config, self._needs, self._login_environment
+                )
                 if config.enabled:
                     self._servers[name].status = hosted_server.McpConnectionStatus(
                         hosted_server.McpConnectionState.STARTING
                     )
-                    self._tasks[name] = self._spawn(self._servers[name].keep_connected(), name=f"MCP server {name}")
+                    self._tasks[name] = self._spawn(
+                        self._servers[name].keep_connected(), name=f"MCP server {name}"
+                    )
         self._needs.changed()
 
     async def _stop_server(self, name: str) -> None:
@@ -85,16 +100,23 @@ class McpServerHost:
 
     async def try_out_server(
         self, config: ServerConfig
-    ) -> tuple[hosted_server.McpConnectionStatus, Sequence[hosted_server.McpServerTool], Sequence[str]]:
+    ) -> tuple[
+        hosted_server.McpConnectionStatus, Sequence[hosted_server.McpServerTool], Sequence[str]
+    ]:
         """Try a server once. Return its status, its tools, and what it wrote to standard error."""
         ready = asyncio.Event()
         needs = replace(self._needs, changed=ready.set)
-        server = hosted_server.HostedServer(replace(config, enabled=True), needs, self._login_environment)
+        server = hosted_server.HostedServer(
+            replace(config, enabled=True), needs, self._login_environment
+        )
         task = self._spawn(server.keep_connected(), name=f"test of MCP server {config.name}")
-        task.add_done_callback(lambda _: ready.set())  # Wakes the loop if the task ends, as when the workspace closes.
+        task.add_done_callback(
+            lambda _: ready.set()
+        )  # Wakes the loop if the task ends, as when the workspace closes.
         try:
             while (
-                server.status.state in (hosted_server.McpConnectionState.OFF, hosted_server.McpConnectionState.STARTING)
+                server.status.state
+                in (hosted_server.McpConnectionState.OFF, hosted_server.McpConnectionState.STARTING)
                 and not task.done()
             ):
                 ready.clear()
@@ -109,4 +131,6 @@ class McpServerHost:
         if self._path is None:
             self._path = self._spawn(read_login_path(self._given), name="login path")
         path = await asyncio.shield(self._path)
-        return {name: self._given[name] for name in PASSED_ON.split() if name in self._given} | {"PATH": path}
+        return {name: self._given[name] for name in PASSED_ON.split() if name in self._given} | {
+            "PATH": path
+        }

@@ -1,4 +1,6 @@
-"""Turns a tool's result into text and pictures. A server's words are data, and our additions are marked."""
+"""Turns a tool's result into text and pictures. A server's words are data, and our
+additions are marked.
+"""
 
 import base64
 import binascii
@@ -46,11 +48,17 @@ def append_resource_content(inner: Any, texts: list[str], images: list[tuple[str
         texts.append(f"[resource {inner.uri}]\n{inner.text}")
     else:
         _append_binary_part(
-            inner.blob, inner.mime_type or "application/octet-stream", f"resource {inner.uri}", texts, images
+            inner.blob,
+            inner.mime_type or "application/octet-stream",
+            f"resource {inner.uri}",
+            texts,
+            images,
         )
 
 
-def _append_binary_part(data: str, kind: str, what: str, texts: list[str], images: list[tuple[str, bytes]]) -> None:
+def _append_binary_part(
+    data: str, kind: str, what: str, texts: list[str], images: list[tuple[str, bytes]]
+) -> None:
     try:
         content = base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):
@@ -70,10 +78,14 @@ def _repeats_structured(text: str, structured: Any) -> bool:
 
 
 def build_tool_spec(server: str, tool: Any) -> ToolSpec:
-    """Return a server's tool as offered: with the server's name before its own, and its schema unchanged."""
+    """Return a server's tool as offered: with the server's name before its own, and its
+    schema unchanged.
+    """
     schema = tool.input_schema if isinstance(tool.input_schema, dict) else {}
     description = f"[{server}] {(tool.description or tool.title or tool.name)[:8_000]}"
-    return ToolSpec(build_tool_name(server, tool.name), description, json.dumps(schema, ensure_ascii=False))
+    return ToolSpec(
+        build_tool_name(server, tool.name), description, json.dumps(schema, ensure_ascii=False)
+    )
 
 
 def build_tool_name(server: str, tool: str) -> str:
@@ -83,7 +95,9 @@ def build_tool_name(server: str, tool: str) -> str:
 
     plain = f"{server}__{tool}"
     name = re.sub(r"[^A-Za-z0-9_-]", "_", plain)
-    is_own = "__" not in server and not server.endswith("_") and not re.search(r"_[0-9a-f]{8}$", name)
+    is_own = (
+        "__" not in server and not server.endswith("_") and not re.search(r"_[0-9a-f]{8}$", name)
+    )
     if len(name) <= 64 and name == plain and is_own:
         return name
     return f"{name[:55]}_{hashlib.sha256(f'{server}/{tool}'.encode('utf-8', 'replace')).hexdigest()[:8]}"

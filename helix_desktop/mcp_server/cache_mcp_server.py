@@ -22,7 +22,11 @@ from helix_desktop.engine.session import Session
 from helix_desktop.engine.span_text_and_detail_sources import read_stored_text
 from helix_desktop.errors import ActionRefused, HelixError, InvalidInput, NotFound, format_things
 from helix_desktop.mcp_server import cache_operations, offered_tools
-from helix_desktop.mcp_server.cache_operations import ServedWorkspace, recall_content, search_content
+from helix_desktop.mcp_server.cache_operations import (
+    ServedWorkspace,
+    recall_content,
+    search_content,
+)
 from helix_desktop.mcp_server.offered_tools import OFFERS, OfferedTool
 
 TELL = "I asked Helix Desktop for this. Tell me the result in one or two sentences, and do nothing else."
@@ -33,8 +37,14 @@ SessionAct = Callable[[ServedWorkspace, Session, str], Awaitable[str]]
 
 async def _describe_context(_: ServedWorkspace, session: Session, __: str) -> str:
     meter, price = session.context.next_request_meter(), session.context.next_message_cost()
-    kinds = "".join(f"\n- {kind.value}: {tokens:,} tokens" for kind, tokens in meter.parts.items() if tokens)
-    cost = f"\nSending it costs about ${price.cost_when_sent(time.time()):.4f}, without the reply." if price else ""
+    kinds = "".join(
+        f"\n- {kind.value}: {tokens:,} tokens" for kind, tokens in meter.parts.items() if tokens
+    )
+    cost = (
+        f"\nSending it costs about ${price.cost_when_sent(time.time()):.4f}, without the reply."
+        if price
+        else ""
+    )
     folds = len(session.conversation.state.live_folds)
     return f"The next request takes {meter.format_meter()}.{kinds}{cost}\nFolds: {folds}."
 
@@ -65,14 +75,19 @@ def _messages_beside_prompts(session: Session) -> Iterator[facts.Recorded]:
     for message in session.conversation.state.facts_on_path():
         if isinstance(message.fact, facts.UserSaid):
             is_answer = any(TELL in getattr(part, "text", "") for part in message.fact.parts)
-        if isinstance(message.fact, facts.UserSaid | facts.ModelReplied | facts.ToolReturned) and not is_answer:
+        if (
+            isinstance(message.fact, facts.UserSaid | facts.ModelReplied | facts.ToolReturned)
+            and not is_answer
+        ):
             yield message
 
 
 async def _undo_last_fold(_: ServedWorkspace, session: Session, __: str) -> str:
     if not (folds := session.conversation.state.live_folds):
         raise ActionRefused("Nothing is folded.")
-    last = [one for one in folds if one is folds[-1] or (one.batch and one.batch == folds[-1].batch)]
+    last = [
+        one for one in folds if one is folds[-1] or (one.batch and one.batch == folds[-1].batch)
+    ]
     for fold in last:
         await session.folding.unfold(fold.fold)
     shown = format_things(len(last), "folded part is", "folded parts are")
@@ -83,18 +98,29 @@ async def _recall_best_hit(served: ServedWorkspace, _: Session, words: str) -> s
     words = words.strip("\"'`")
     is_hash = HASH_BEGINNING.fullmatch(words.lower()) is not None
     queries = () if is_hash and len(words) >= SHORT_HASH else (f'"{words}"', words)
-    hits = [each for one in queries for each in (await search_content(served, query=one, limit=1))["hits"]]
+    hits = [
+        each
+        for one in queries
+        for each in (await search_content(served, query=one, limit=1))["hits"]
+    ]
     if not hits and not is_hash:
         raise NotFound(f"Nothing in the cache contains {words[:80]!r}.", remedy="Use other words.")
-    found = await recall_content(served, sha256=hits[0]["sha256"] if hits else words, find=words if hits else "")
+    found = await recall_content(
+        served, sha256=hits[0]["sha256"] if hits else words, find=words if hits else ""
+    )
     return f"This is the cached content {found['sha256']}:\n{found['text']}"
 
 
-# For each prompt: its description, that of its argument (empty if it has none), and the function to run.
+# For each prompt: its description, that of its argument (empty if it has none), and the
+# function to run.
 PROMPTS: Mapping[str, tuple[str, str, SessionAct]] = {
     "context": ("Show what is in the context and what it costs", "", _describe_context),
     "fold_now": ("Fold old outputs now", "", _fold_old_outputs),
-    "keep": ("Keep a part in the context", "words of it; without them, the last output", _pin_newest_part_with),
+    "keep": (
+        "Keep a part in the context",
+        "words of it; without them, the last output",
+        _pin_newest_part_with,
+    ),
     "undo_fold": ("Undo the last fold", "", _undo_last_fold),
     "recall": ("Bring something back from the cache", "words of it, or its hash", _recall_best_hit),
 }
@@ -130,10 +156,14 @@ class _UpdateTaskRequestParams(types.GetTaskRequestParams):
 
 
 def _check_tool_arguments(offer: OfferedTool, arguments: dict[str, Any]) -> None:
-    """Check the arguments. The first call imports the library, so no client waits for it at the start."""
+    """Check the arguments. The first call imports the library, so no client waits for
+    it at the start.
+    """
     from jsonschema import Draft202012Validator, exceptions  # type: ignore[import-untyped]
 
-    if mistake := exceptions.best_match(Draft202012Validator(offer.input_schema).iter_errors(arguments)):
+    if mistake := exceptions.best_match(
+        Draft202012Validator(offer.input_schema).iter_errors(arguments)
+    ):
         where = ".".join(str(step) for step in mistake.absolute_path) or "the arguments"
         raise InvalidInput(f"{offer.name}: {where[:80]}: {mistake.message[-300:]}")
 
@@ -160,8 +190,12 @@ def build_cache_server(served: ServedWorkspace) -> Server[Any]:
     )
     server.extensions[MCP_TASKS] = {}
     server.add_request_handler("tasks/get", types.GetTaskRequestParams, requests.get_mcp_task)
-    server.add_request_handler("tasks/update", _UpdateTaskRequestParams, partial(requests.act_on_task, "show"))
-    server.add_request_handler("tasks/cancel", types.CancelTaskRequestParams, partial(requests.act_on_task, "cancel"))
+    server.add_request_handler(
+        "tasks/update", _UpdateTaskRequestParams, partial(requests.act_on_task, "show")
+    )
+    server.add_request_handler(
+        "tasks/cancel", types.CancelTaskRequestParams, partial(requests.act_on_task, "cancel")
+    )
     return server
 
 
@@ -203,14 +237,26 @@ class _CacheServerRequests:
             return types.CallToolResult(content=[types.TextContent(text=str(error))], is_error=True)
         if name == "add_task" and _client_supports_tasks(context):
             return await self._read_mcp_task_as_json(context, values["task"], "task")
-        shown = values["text"] if isinstance(values.get("text"), str) else json.dumps(values, ensure_ascii=False)
-        return types.CallToolResult(content=[types.TextContent(text=shown)], structured_content=values)
+        shown = (
+            values["text"]
+            if isinstance(values.get("text"), str)
+            else json.dumps(values, ensure_ascii=False)
+        )
+        return types.CallToolResult(
+            content=[types.TextContent(text=shown)], structured_content=values
+        )
 
-    async def get_mcp_task(self, context: Any, params: types.GetTaskRequestParams) -> dict[str, Any]:
+    async def get_mcp_task(
+        self, context: Any, params: types.GetTaskRequestParams
+    ) -> dict[str, Any]:
         return await self._read_mcp_task_as_json(context, params.task_id, "complete")
 
-    async def act_on_task(self, act: str, context: Any, params: types.GetTaskRequestParams) -> types.EmptyResult:
-        """Answers that no task has asked for are accepted and ignored, as the extension requires."""
+    async def act_on_task(
+        self, act: str, context: Any, params: types.GetTaskRequestParams
+    ) -> types.EmptyResult:
+        """Answers that no task has asked for are accepted and ignored, as the extension
+        requires.
+        """
         await self._run_mcp_task_command(context, act, params.task_id)
         return types.EmptyResult()
 
@@ -225,19 +271,38 @@ class _CacheServerRequests:
             raise MCPError(types.INVALID_PARAMS, str(error)[:500]) from error
 
     async def _read_mcp_task_as_json(self, context: Any, task_id: str, kind: str) -> dict[str, Any]:
-        """Return a task as the extension requires: once it has ended, with a result, even if it failed."""
+        """Return a task as the extension requires: once it has ended, with a result,
+        even if it failed.
+        """
         task = await self._run_mcp_task_command(context, "show", task_id)
         status, why = _MCP_TASK_STATUS.get(task["state"], "working"), task["why"]
-        began, now = (datetime.fromtimestamp(at, UTC).isoformat() for at in (task["added"], time.time()))
-        shown: dict[str, Any] = {"taskId": task["id"], "status": status, "createdAt": began, "lastUpdatedAt": now}
+        began, now = (
+            datetime.fromtimestamp(at, UTC).isoformat() for at in (task["added"], time.time())
+        )
+        shown: dict[str, Any] = {
+            "taskId": task["id"],
+            "status": status,
+            "createdAt": began,
+            "lastUpdatedAt": now,
+        }
         if status == "completed":
             text, values = types.TextContent(text=task["answer"] or why), {"task": task["id"]}
             has_failed = task["state"] == "failed"
-            result = types.CallToolResult(content=[text], structured_content=values, is_error=has_failed)
+            result = types.CallToolResult(
+                content=[text], structured_content=values, is_error=has_failed
+            )
             shown["result"] = result.model_dump(by_alias=True, mode="json", exclude_none=True)
-        return {"resultType": kind, **shown, "statusMessage": why, "ttlMs": None, "pollIntervalMs": 1_000}
+        return {
+            "resultType": kind,
+            **shown,
+            "statusMessage": why,
+            "ttlMs": None,
+            "pollIntervalMs": 1_000,
+        }
 
-    async def run_session_prompt(self, context: Any, params: types.GetPromptRequestParams) -> types.GetPromptResult:
+    async def run_session_prompt(
+        self, context: Any, params: types.GetPromptRequestParams
+    ) -> types.GetPromptResult:
         """Do what the prompt requests, and tell the agent the result."""
         try:
             if params.name not in PROMPTS or self._served.use_agent_session is None:
@@ -249,7 +314,9 @@ class _CacheServerRequests:
         except HelixError as error:
             log.warning("%s refused: %s", params.name[:80], error.what[:300])
             told = f"Helix Desktop could not do what I asked for: {error}\n\n{TELL}"
-        return types.GetPromptResult(messages=[types.PromptMessage(role="user", content=types.TextContent(text=told))])
+        return types.GetPromptResult(
+            messages=[types.PromptMessage(role="user", content=types.TextContent(text=told))]
+        )
 
     async def list_cached_resources(
         self, _context: Any, params: types.PaginatedRequestParams | None
@@ -257,14 +324,25 @@ class _CacheServerRequests:
         """List the handovers and then the newest entries."""
         if params is not None and params.cursor:
             raise MCPError(types.INVALID_PARAMS, "There is no such page.")
-        documents = [_handover_as_resource(*one) for one in await cache_operations.list_newest_handovers(self._served)]
+        documents = [
+            _handover_as_resource(*one)
+            for one in await cache_operations.list_newest_handovers(self._served)
+        ]
         rows = await cache_operations.list_newest_entries(self._served, PAGE)
-        return types.ListResourcesResult(resources=[*documents, *(_entry_as_resource(row) for row in rows)])
+        return types.ListResourcesResult(
+            resources=[*documents, *(_entry_as_resource(row) for row in rows)]
+        )
 
-    async def list_resource_templates(self, _context: Any, _params: Any) -> types.ListResourceTemplatesResult:
-        entry = types.ResourceTemplate(name="entry", title="A cached entry", uri_template=f"{ENTRY}{{sha256}}")
+    async def list_resource_templates(
+        self, _context: Any, _params: Any
+    ) -> types.ListResourceTemplatesResult:
+        entry = types.ResourceTemplate(
+            name="entry", title="A cached entry", uri_template=f"{ENTRY}{{sha256}}"
+        )
         handover = types.ResourceTemplate(
-            name="handover", title="A handover document", uri_template=f"{HANDOVER}{{conversation}}/{{fold}}"
+            name="handover",
+            title="A handover document",
+            uri_template=f"{HANDOVER}{{conversation}}/{{fold}}",
         )
         return types.ListResourceTemplatesResult(resource_templates=[entry, handover])
 
@@ -275,9 +353,13 @@ class _CacheServerRequests:
             return types.ReadResourceResult(contents=[await self._read_content_at_uri(params.uri)])
         except HelixError as error:
             log.warning("a resource was refused: %s", error.what[:300])
-            raise MCPError(types.INVALID_PARAMS, str(error)[:500], {"uri": params.uri[:500]}) from error
+            raise MCPError(
+                types.INVALID_PARAMS, str(error)[:500], {"uri": params.uri[:500]}
+            ) from error
 
-    async def _read_content_at_uri(self, uri: str) -> types.TextResourceContents | types.BlobResourceContents:
+    async def _read_content_at_uri(
+        self, uri: str
+    ) -> types.TextResourceContents | types.BlobResourceContents:
         if uri.startswith(ENTRY):
             return await self._read_entry_content(uri, uri.removeprefix(ENTRY))
         conversation, _, fold = uri.removeprefix(HANDOVER).partition("/")
@@ -286,7 +368,9 @@ class _CacheServerRequests:
             return types.TextResourceContents(uri=uri, mime_type="text/markdown", text=text)
         raise NotFound(f"There is no resource {uri[:80]!r} here.")
 
-    async def _read_entry_content(self, uri: str, name: str) -> types.TextResourceContents | types.BlobResourceContents:
+    async def _read_entry_content(
+        self, uri: str, name: str
+    ) -> types.TextResourceContents | types.BlobResourceContents:
         stored = (await find_entry(self._served.cache, name)).stored
         if stored.size > LARGEST_RESOURCE:
             raise InvalidInput(
@@ -295,10 +379,16 @@ class _CacheServerRequests:
             )
         content = await self._served.cache.read_content(stored.digest)
         try:
-            return types.TextResourceContents(uri=uri, mime_type=stored.media_type, text=content.decode("utf-8"))
+            return types.TextResourceContents(
+                uri=uri, mime_type=stored.media_type, text=content.decode("utf-8")
+            )
         except UnicodeDecodeError:
             blob = base64.b64encode(content).decode("ascii")
-            kind = stored.media_type if stored.media_type != "text/plain" else "application/octet-stream"
+            kind = (
+                stored.media_type
+                if stored.media_type != "text/plain"
+                else "application/octet-stream"
+            )
             return types.BlobResourceContents(uri=uri, mime_type=kind, blob=blob)
 
 

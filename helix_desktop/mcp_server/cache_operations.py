@@ -12,7 +12,13 @@ from helix_desktop.concurrency import wait_with_limit
 from helix_desktop.engine import content_recall
 from helix_desktop.engine.cache_entry_rows import CacheEntryFigures, EntryFilter, EntryRow
 from helix_desktop.engine.facts import Folded, FoldKind, Recorded
-from helix_desktop.engine.ports import ContentCache, EntryOrigin, SearchHit, SearchIndex, TokenCounter
+from helix_desktop.engine.ports import (
+    ContentCache,
+    EntryOrigin,
+    SearchHit,
+    SearchIndex,
+    TokenCounter,
+)
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.view import ConversationState, build_state
@@ -29,7 +35,9 @@ RunTaskCommand = Callable[[Sequence[str]], Awaitable[Any]]
 
 
 class ServedJournal(Protocol):
-    async def read_facts(self, conversation: str, after: int = 0, limit: int = 0) -> Sequence[Recorded]: ...
+    async def read_facts(
+        self, conversation: str, after: int = 0, limit: int = 0
+    ) -> Sequence[Recorded]: ...
     async def list_conversations(self) -> Sequence[Any]: ...
 
 
@@ -61,18 +69,33 @@ class ServedWorkspace:
 
 
 async def recall_content(
-    served: ServedWorkspace, *, sha256: str, find: str = "", lines: str = "", grep: str = "", context: int = 0
+    served: ServedWorkspace,
+    *,
+    sha256: str,
+    find: str = "",
+    lines: str = "",
+    grep: str = "",
+    context: int = 0,
 ) -> dict[str, Any]:
     """Return a page of an entry, passages with certain words, or matching lines."""
     cache = served.cache
     digest = await content_recall.resolve_entry_name(cache, sha256)
     text = await content_recall.recall_entry(
-        cache, served.tokens, digest.hex, words=find, lines=lines, pattern=grep, context=context, grep=served.grep
+        cache,
+        served.tokens,
+        digest.hex,
+        words=find,
+        lines=lines,
+        pattern=grep,
+        context=context,
+        grep=served.grep,
     )
     return {"sha256": digest.hex, "text": text}
 
 
-async def search_content(served: ServedWorkspace, *, query: str, tool: str = "", limit: int = 10) -> dict[str, Any]:
+async def search_content(
+    served: ServedWorkspace, *, query: str, tool: str = "", limit: int = 10
+) -> dict[str, Any]:
     """Return passages of the cached content that contain these words."""
     if not query.strip():
         raise InvalidInput("A query is needed.", remedy="Specify the words to look for.")
@@ -86,35 +109,54 @@ async def search_content(served: ServedWorkspace, *, query: str, tool: str = "",
 def _search_hit_as_json(hit: SearchHit) -> dict[str, Any]:
     snippet = " ".join(hit.snippet.split())[: content_recall.SNIPPET_CHARACTERS]
     about = {"tool": hit.about.tool, "source": hit.about.source}
-    return {"sha256": hit.digest.hex if hit.digest else "", "line": hit.line, "snippet": snippet, **about}
+    return {
+        "sha256": hit.digest.hex if hit.digest else "",
+        "line": hit.line,
+        "snippet": snippet,
+        **about,
+    }
 
 
 async def compact_content(served: ServedWorkspace, *, sha256: str, keep: str) -> dict[str, Any]:
     digest = (await content_recall.find_entry(served.cache, sha256)).stored.digest
     if served.compact is None:
         raise InvalidInput(
-            "This workspace has no model that can shorten the content.", remedy="Recall the entry one page at a time."
+            "This workspace has no model that can shorten the content.",
+            remedy="Recall the entry one page at a time.",
         )
     return {"sha256": digest.hex, "text": await served.compact(digest, keep)}
 
 
-async def list_content(served: ServedWorkspace, *, tool: str = "", limit: int = 50) -> dict[str, Any]:
+async def list_content(
+    served: ServedWorkspace, *, tool: str = "", limit: int = 50
+) -> dict[str, Any]:
     rows = await list_newest_entries(served, max(1, min(limit, MOST_LISTED)), tool)
     total = await served.catalogue.count_entries(EntryFilter(tool=tool))
     return {"total": total, "entries": [row.as_json_table() for row in rows]}
 
 
-async def list_newest_entries(served: ServedWorkspace, limit: int, tool: str = "") -> Sequence[EntryRow]:
+async def list_newest_entries(
+    served: ServedWorkspace, limit: int, tool: str = ""
+) -> Sequence[EntryRow]:
     await served.catalogue.wait_until_indexed()
     return await served.catalogue.entries_page(EntryFilter(tool=tool), limit=limit)
 
 
-async def put_content(served: ServedWorkspace, *, content: str, source: str = "", tool: str = "") -> dict[str, Any]:
-    """Store a foreign agent's content. Its tool's name is marked, so that it cannot pass for one of ours."""
+async def put_content(
+    served: ServedWorkspace, *, content: str, source: str = "", tool: str = ""
+) -> dict[str, Any]:
+    """Store a foreign agent's content. Its tool's name is marked, so that it cannot
+    pass for one of ours.
+    """
     data = content.encode("utf-8", "replace")
     if not data or len(data) > MOST_PUT:
-        raise InvalidInput(f"The content must be 1 to {MOST_PUT:,} bytes long; this is {len(data):,} bytes.")
-    about = EntryOrigin(f"outside:{_collapse_to_line(tool)}" if tool.strip() else "outside", _collapse_to_line(source))
+        raise InvalidInput(
+            f"The content must be 1 to {MOST_PUT:,} bytes long; this is {len(data):,} bytes."
+        )
+    about = EntryOrigin(
+        f"outside:{_collapse_to_line(tool)}" if tool.strip() else "outside",
+        _collapse_to_line(source),
+    )
     stored = await served.cache.store_content(data, about)
     return {"sha256": stored.digest.hex, "size": stored.size, "lines": stored.lines}
 
@@ -125,21 +167,32 @@ def _collapse_to_line(words: str) -> str:
 
 async def cache_figures_as_json(served: ServedWorkspace) -> dict[str, Any]:
     await served.catalogue.wait_until_indexed()
-    return {"workspace": served.name, **(await served.catalogue.compute_figures()).figures_by_name()}
+    return {
+        "workspace": served.name,
+        **(await served.catalogue.compute_figures()).figures_by_name(),
+    }
 
 
 async def recall_fold_messages(
     served: ServedWorkspace, *, fold: str, find: str = "", conversation: str = ""
 ) -> dict[str, Any]:
-    """Return a fold's messages, or their passages with certain words, from the named or newest conversation."""
+    """Return a fold's messages, or their passages with certain words, from the named or
+    newest conversation.
+    """
     wanted = fold.strip().strip("\"'`")
     async for _, state in _iterate_conversation_states(served, conversation):
         if state.find_fold(wanted) is not None:
             return {
                 "fold": wanted,
-                "text": await content_recall.recall_folded_messages(state, served.cache, served.tokens, wanted, find),
+                "text": await content_recall.recall_folded_messages(
+                    state, served.cache, served.tokens, wanted, find
+                ),
             }
-    where = f"In the conversation {conversation[:40]}" if conversation else f"In the newest {NEWEST} conversations"
+    where = (
+        f"In the conversation {conversation[:40]}"
+        if conversation
+        else f"In the newest {NEWEST} conversations"
+    )
     raise NotFound(
         f"{where} there is no fold {wanted[:80]!r}.",
         remedy="Specify which conversation the fold belongs to, or list the resources.",
@@ -155,14 +208,21 @@ async def add_task(
     return {"task": task}
 
 
-async def show_tasks(served: ServedWorkspace, *, tasks: Sequence[str] = (), wait_seconds: int = 0) -> dict[str, Any]:
+async def show_tasks(
+    served: ServedWorkspace, *, tasks: Sequence[str] = (), wait_seconds: int = 0
+) -> dict[str, Any]:
     """Return these tasks once they have ended or time is up. Without names, return the newest."""
     words = ["show", "--", *tasks] if tasks else ["list"]
     if tasks and wait_seconds:
         with suppress(TimeoutError):
             await wait_with_limit(served.run_task_command(["wait", *words[1:]]), wait_seconds)
     found = await served.run_task_command(words)
-    return {"tasks": [{name: task[name] for name in ("id", "state", "why", "answer", "text")} for task in found]}
+    return {
+        "tasks": [
+            {name: task[name] for name in ("id", "state", "why", "answer", "text")}
+            for task in found
+        ]
+    }
 
 
 async def list_newest_handovers(served: ServedWorkspace) -> list[tuple[str, str, Folded]]:

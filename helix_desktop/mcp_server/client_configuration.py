@@ -19,7 +19,9 @@ CLIENTS = ("claude-code", "codex", "gemini", "opencode", "pi", "cursor", "vscode
 
 @dataclass(frozen=True, slots=True)
 class ClientSnippet:
-    """A program's settings: `entry` belongs at `path_in` in `file`, which is JSON, TOML or goose's YAML."""
+    """A program's settings: `entry` belongs at `path_in` in `file`, which is JSON, TOML
+    or goose's YAML.
+    """
 
     client: str
     file: Path
@@ -37,7 +39,9 @@ def build_client_snippet(
     home: Path,
     environ: Mapping[str, str] = os.environ,
 ) -> ClientSnippet:
-    """Build the settings to use `command` as a server. Some programs keep them in the project's `folder`."""
+    """Build the settings to use `command` as a server. Some programs keep them in the
+    project's `folder`.
+    """
     name = f"helix-{workspace}"  # Settings for all folders hold servers of several workspaces.
     program, *arguments = command
     plain: dict[str, Any] = {"command": program, "args": arguments}
@@ -45,25 +49,48 @@ def build_client_snippet(
     if client == "codex":
         file = Path(environ.get("CODEX_HOME") or home / ".codex") / "config.toml"
         plain["startup_timeout_sec"] = 60  # Codex's default, 10, is too short on a busy computer.
-        return ClientSnippet(client, file, ("mcp_servers", name), plain, tomlkit.dumps({"mcp_servers": {name: plain}}))
+        return ClientSnippet(
+            client,
+            file,
+            ("mcp_servers", name),
+            plain,
+            tomlkit.dumps({"mcp_servers": {name: plain}}),
+        )
     if client == "goose":
-        settings = {"name": name, "type": "stdio", "enabled": True, "cmd": program, "args": arguments, "timeout": 300}
-        inside = "AppData/Roaming/Block/goose/config" if sys.platform == "win32" else ".config/goose"
+        settings = {
+            "name": name,
+            "type": "stdio",
+            "enabled": True,
+            "cmd": program,
+            "args": arguments,
+            "timeout": 300,
+        }
+        inside = (
+            "AppData/Roaming/Block/goose/config" if sys.platform == "win32" else ".config/goose"
+        )
         lines = (f"    {key}: {json.dumps(value)}" for key, value in settings.items())
         text = "\n".join(["extensions:", f"  {json.dumps(name)}:", *lines])
-        return ClientSnippet(client, home / inside / "config.yaml", ("extensions", name), settings, text)
+        return ClientSnippet(
+            client, home / inside / "config.yaml", ("extensions", name), settings, text
+        )
     of_pi = Path(environ.get("PI_CODING_AGENT_DIR") or home / ".pi" / "agent")
     places: Mapping[str, tuple[str, str, dict[str, Any]]] = {
         "claude-code": (".mcp.json", "mcpServers", stdio),
         "gemini": (".gemini/settings.json", "mcpServers", plain),
-        "opencode": ("opencode.json", "mcp", {"type": "local", "command": list(command), "enabled": True}),
+        "opencode": (
+            "opencode.json",
+            "mcp",
+            {"type": "local", "command": list(command), "enabled": True},
+        ),
         # Its model would otherwise reach the tools only by code that it writes.
         "pi": (str(of_pi / "mcp.json"), "mcpServers", {**plain, "exposure": "direct"}),
         "cursor": (".cursor/mcp.json", "mcpServers", plain),
         "vscode": (".vscode/mcp.json", "servers", stdio),
     }
     if client not in places:
-        raise InvalidInput(f"{client!r} is not a known program. Choose one of {', '.join(CLIENTS)}.")
+        raise InvalidInput(
+            f"{client!r} is not a known program. Choose one of {', '.join(CLIENTS)}."
+        )
     inside, table, entry = places[client]
     text = json.dumps({table: {name: entry}}, ensure_ascii=False, indent=2)
     return ClientSnippet(client, folder / inside, (table, name), entry, text)
@@ -79,7 +106,9 @@ def add_snippet_if_missing(snippet: ClientSnippet) -> bool:
     try:
         text = snippet.file.read_text(encoding="utf-8") if snippet.file.exists() else ""
     except (OSError, UnicodeDecodeError) as error:
-        raise StoreFailed(f"{snippet.file} cannot be read: {error}. Nothing was changed.") from error
+        raise StoreFailed(
+            f"{snippet.file} cannot be read: {error}. Nothing was changed."
+        ) from error
     add_entry = _add_entry_to_toml if snippet.file.suffix == ".toml" else _add_entry_to_json
     changed = add_entry(text, snippet)
     if changed != text:
@@ -92,7 +121,11 @@ def _add_entry_to_json(text: str, found: ClientSnippet) -> str:
     servers = parse_commented_json(text, str(found.file)).get(outer, {})
     if not isinstance(servers, dict):
         raise ConfigFileMistake(f"{found.file}: {outer} is not a table. Nothing was changed.")
-    return text if found.entry in servers.values() else set_commented_json(text, found.path_in, found.entry)
+    return (
+        text
+        if found.entry in servers.values()
+        else set_commented_json(text, found.path_in, found.entry)
+    )
 
 
 def _add_entry_to_toml(text: str, found: ClientSnippet) -> str:
@@ -103,5 +136,7 @@ def _add_entry_to_toml(text: str, found: ClientSnippet) -> str:
         if found.entry not in servers.unwrap().values():
             servers[name] = found.entry
     except (ValueError, TypeError, AttributeError) as error:
-        raise ConfigFileMistake(f"{found.file} cannot be read ({error}). Nothing was changed.") from None
+        raise ConfigFileMistake(
+            f"{found.file} cannot be read ({error}). Nothing was changed."
+        ) from None
     return tomlkit.dumps(document)

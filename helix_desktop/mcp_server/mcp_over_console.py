@@ -12,7 +12,9 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.server.lowlevel import Server
 from mcp.shared.message import SessionMessage
 
-LONGEST = 32 << 20  # The most bytes of a message: 16 MB of stored content can double in size as JSON.
+LONGEST = (
+    32 << 20
+)  # The most bytes of a message: 16 MB of stored content can double in size as JSON.
 log = logging.getLogger(__name__)
 
 Read = Callable[[], Awaitable[bytes]]
@@ -29,12 +31,16 @@ async def serve_mcp_over_console(server: Server[Any], read: Read, write: Write) 
 @asynccontextmanager
 async def open_message_streams(
     read: Read, write: Write
-) -> AsyncIterator[tuple[MemoryObjectReceiveStream[Incoming], MemoryObjectSendStream[SessionMessage]]]:
+) -> AsyncIterator[
+    tuple[MemoryObjectReceiveStream[Incoming], MemoryObjectSendStream[SessionMessage]]
+]:
     """Yield the input and output lines as the SDK's streams."""
     to_server, incoming = anyio.create_memory_object_stream[Incoming](0)
     outgoing, from_server = anyio.create_memory_object_stream[SessionMessage](0)
 
-    answers = outgoing.clone()  # Closed with the input, so that pending requests fail instead of waiting for ever.
+    answers = (
+        outgoing.clone()
+    )  # Closed with the input, so that pending requests fail instead of waiting for ever.
 
     async def receive_messages() -> None:
         async with to_server, answers:
@@ -59,7 +65,9 @@ async def open_message_streams(
 
 
 async def iterate_input_lines(read: Read) -> AsyncIterator[bytes]:
-    """Yield whole lines. One that is too long is yielded as a short invalid line, to get an error."""
+    """Yield whole lines. One that is too long is yielded as a short invalid line, to
+    get an error.
+    """
     pieces: list[bytes] = []
     size = 0
     while data := await read():
@@ -88,7 +96,9 @@ def parse_message_line(line: bytes) -> SessionMessage | types.JSONRPCError:
         return _build_error_message(
             None, types.PARSE_ERROR, f"This is no JSON, or a line of more than {LONGEST:,} bytes."
         )
-    return _build_error_message(_request_id_of(request), types.INVALID_REQUEST, "This is no message of JSON-RPC 2.0.")
+    return _build_error_message(
+        _request_id_of(request), types.INVALID_REQUEST, "This is no message of JSON-RPC 2.0."
+    )
 
 
 def _request_id_of(request: Any) -> types.RequestId | None:
@@ -97,5 +107,9 @@ def _request_id_of(request: Any) -> types.RequestId | None:
     return number if type(number) in {int, str} and str(number).isprintable() else None
 
 
-def _build_error_message(request_id: types.RequestId | None, code: int, words: str) -> types.JSONRPCError:
-    return types.JSONRPCError(jsonrpc="2.0", id=request_id, error=types.ErrorData(code=code, message=words))
+def _build_error_message(
+    request_id: types.RequestId | None, code: int, words: str
+) -> types.JSONRPCError:
+    return types.JSONRPCError(
+        jsonrpc="2.0", id=request_id, error=types.ErrorData(code=code, message=words)
+    )

@@ -26,7 +26,9 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class RequestGuard:
-    """Admits only requests that have the token, name this machine as host and have no other origin."""
+    """Admits only requests that have the token, name this machine as host and have no
+    other origin.
+    """
 
     def __init__(self, app: App, token: str, port: int) -> None:
         self._app = app
@@ -46,7 +48,10 @@ class RequestGuard:
             return
         status, why = refusal
         log.warning("a request over HTTP was refused: %s", why)
-        headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"www-authenticate", b"Bearer")]
+        headers = [
+            (b"content-type", b"text/plain; charset=utf-8"),
+            (b"www-authenticate", b"Bearer"),
+        ]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": why.encode()})
 
@@ -71,30 +76,45 @@ class _ServerWithoutSignals(uvicorn.Server):
 async def serve_mcp_over_http(
     server: Server[Any], port: int, token: str, on_listening: Callable[[int], Awaitable[None]]
 ) -> None:
-    """Serve until cancelled. Once it listens, call `on_listening` with its port (0 takes a free one)."""
-    # asyncio sends small packets without a 40 ms delay only on sockets whose protocol is explicitly TCP.
+    """Serve until cancelled. Once it listens, call `on_listening` with its port (0
+    takes a free one).
+    """
+    # asyncio sends small packets without a 40 ms delay only on sockets whose protocol
+    # is explicitly TCP.
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listening.bind((HOST, port))
         except OSError as error:
             raise InvalidInput(
-                f"Port {port} cannot be used: {error.strerror}.", remedy="Choose another port, or 0 for any free port."
+                f"Port {port} cannot be used: {error.strerror}.",
+                remedy="Choose another port, or 0 for any free port.",
             ) from None
         listening.listen(128)
         port = listening.getsockname()[1]
         app = RequestGuard(
-            server.streamable_http_app(streamable_http_path=PATH, host=HOST, max_request_body_size=LONGEST), token, port
+            server.streamable_http_app(
+                streamable_http_path=PATH, host=HOST, max_request_body_size=LONGEST
+            ),
+            token,
+            port,
         )
         config = uvicorn.Config(
-            app, http=BoundedHttpProtocol, log_config=None, access_log=False, timeout_graceful_shutdown=1, lifespan="on"
+            app,
+            http=BoundedHttpProtocol,
+            log_config=None,
+            access_log=False,
+            timeout_graceful_shutdown=1,
+            lifespan="on",
         )
         await on_listening(port)
         await _serve_until_cancelled(_ServerWithoutSignals(config), listening)
 
 
 async def _serve_until_cancelled(server: _ServerWithoutSignals, listening: socket.socket) -> None:
-    """Stop Uvicorn properly when cancelled. Otherwise, connections and its lifespan task would stay."""
+    """Stop Uvicorn properly when cancelled. Otherwise, connections and its lifespan
+    task would stay.
+    """
     async with asyncio.TaskGroup() as group:
         serving = group.create_task(server.serve([listening]))
         try:

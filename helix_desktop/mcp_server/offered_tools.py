@@ -1,4 +1,6 @@
-"""The tools that builtin_context_cache offers over MCP. `resources/mcp_tools.json` describes them and their arguments."""
+"""The tools that builtin_context_cache offers over MCP. `resources/mcp_tools.json`
+describes them and their arguments.
+"""
 
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any

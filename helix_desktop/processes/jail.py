@@ -1,4 +1,5 @@
-"""Runs one command and kills everything that is left of it. A script, which imports no module of ours.
+"""Runs one command and kills everything that is left of it. A script, which imports no
+module of ours.
 
     jail.py '{"lifeline": 5, "write": [...], "read": [...], "network": false, "landlock": true}' command arguments...
 
@@ -11,7 +12,8 @@ locked in first: it writes only in `write`, reads only in `read` (empty: anywher
 `closed` only what is in `write`. It opens no sockets, or with `network` only internet sockets.
 """
 
-# ruff: noqa: PTH102, PTH106, PTH110, PTH112, PTH123, PTH208 -- a script that must start fast: pathlib alone takes longer than the rest of it
+# ruff: noqa: PTH102, PTH106, PTH110, PTH112, PTH123, PTH208 -- a script that must start
+# fast: pathlib alone takes longer than the rest of it
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ import struct
 import sys
 import time
 
-TYPE_CHECKING = False  # Importing `typing`, `signal` or `contextlib` would delay the start of every command by a third.
+# Importing `typing`, `signal` or `contextlib` would delay the start of every command by
+# a third.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
     from collections.abc import Mapping, Sequence
@@ -40,7 +44,8 @@ _START = "import sys; sys.path.append(sys.argv.pop(1)); import jail; sys.exit(ja
 _LOOK = 0.25  # The interval in seconds at which a command's memory and processes are measured.
 _ASKED_SECONDS = 3.0  # When asked to end, a command with a terminal has this long to restore it.
 _PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
-# Refused system calls (x86_64, aarch64): mounts, namespaces, modules, keys, clocks, and ways around the sandbox.
+# Refused system calls (x86_64, aarch64): mounts, namespaces, modules, keys, clocks, and
+# ways around the sandbox.
 _REFUSED = {
     "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41), "chroot": (161, 51), "swapon": (167, 224), "swapoff": (168, 225),
     "reboot": (169, 142), "init_module": (175, 105), "finit_module": (313, 273), "delete_module": (176, 106), "kexec_load": (246, 104),
@@ -52,13 +57,33 @@ _REFUSED = {
 }  # fmt: skip
 _UNSHARE, _CLONE, _CLONE3, _CONTROL, _SOCKET = (272, 97), (56, 220), (435, 435), (16, 29), (41, 198)
 _NEW_USER, _TYPE_AHEAD, _CONSOLE = 0x10000000, 0x5412, 0x541C
-_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx", "/dev/pts")
+_DEVICES = (
+    "/dev/null",
+    "/dev/zero",
+    "/dev/full",
+    "/dev/random",
+    "/dev/urandom",
+    "/dev/tty",
+    "/dev/ptmx",
+    "/dev/pts",
+)
 
 
 def jail_command_line(options: Mapping[str, object], command: Sequence[str]) -> list[str]:
-    """Return the command line that runs `command` through this script, from bytecode compiled before."""
+    """Return the command line that runs `command` through this script, from bytecode
+    compiled before.
+    """
     folder = __file__.rpartition(os.sep)[0]
-    return [sys.executable, "-I", "-S", "-c", _START, folder, marshal.dumps(dict(options)).hex(), *command]
+    return [
+        sys.executable,
+        "-I",
+        "-S",
+        "-c",
+        _START,
+        folder,
+        marshal.dumps(dict(options)).hex(),
+        *command,
+    ]
 
 
 def main() -> int:
@@ -81,7 +106,9 @@ def main() -> int:
     if options.get("attended"):
         return _wait_and_pass_signals_on(child, lifeline, wake)
     try:
-        return _watch_until_end(child, lifeline, wake, _ResourceUse(group, options.get("limits") or {}))
+        return _watch_until_end(
+            child, lifeline, wake, _ResourceUse(group, options.get("limits") or {})
+        )
     finally:  # Also after an error here: the command must not outlive the process that watches it.
         _kill_all_remaining(group)
 
@@ -106,7 +133,9 @@ def _jail_and_exec_command(options: dict[str, Any], group: str, command: list[st
 
 
 def _watch_until_end(child: int, lifeline: int, wake: int, use: _ResourceUse) -> int:
-    """Wait until the command ends or must be ended, and return its exit code. Reap orphans meanwhile."""
+    """Wait until the command ends or must be ended, and return its exit code. Reap
+    orphans meanwhile.
+    """
     while True:
         ready, _, _ = select.select([lifeline, wake], [], [], _LOOK if use.limits else None)
         if too_much := use.describe_exceeded_limit():
@@ -121,10 +150,14 @@ def _watch_until_end(child: int, lifeline: int, wake: int, use: _ResourceUse) ->
 
 
 def _wait_and_pass_signals_on(child: int, lifeline: int, wake: int) -> int:
-    """Wait for a command with the terminal, passing signals on. If told to end, kill what is left of it."""
+    """Wait for a command with the terminal, passing signals on. If told to end, kill
+    what is left of it.
+    """
     watched, seconds, told = [lifeline, wake], None, False
     while ready := select.select(watched, [], [], seconds)[0]:
-        passed_on = {signal.SIGTERM, signal.SIGHUP}.intersection(os.read(wake, 512) if wake in ready else ())
+        passed_on = {signal.SIGTERM, signal.SIGHUP}.intersection(
+            os.read(wake, 512) if wake in ready else ()
+        )
         if lifeline in ready:
             watched, seconds, passed_on = [wake], _ASKED_SECONDS, {signal.SIGTERM}
         told = told or bool(passed_on)
@@ -140,7 +173,9 @@ def _wait_and_pass_signals_on(child: int, lifeline: int, wake: int) -> int:
 
 
 def _reap_until_ended(child: int) -> int | None:
-    """Reap ended processes until the command is among them. Return its exit code, or None while it runs."""
+    """Reap ended processes until the command is among them. Return its exit code, or
+    None while it runs.
+    """
     with _Suppressing(ChildProcessError):
         while (found := os.waitpid(-1, os.WNOHANG))[0]:
             if found[0] == child:
@@ -168,7 +203,10 @@ class _ResourceUse:
     def __init__(self, group: str, limits: dict[str, int]) -> None:
         self.group, self.limits, self.next = group, limits, 0.0
         if group and limits:
-            for name, limit in (("pids.max", limits["processes"]), ("memory.max", limits["memory"])):
+            for name, limit in (
+                ("pids.max", limits["processes"]),
+                ("memory.max", limits["memory"]),
+            ):
                 with _Suppressing(OSError):
                     _write_to_system_file(f"{group}/{name}", str(limit or "max"))
 
@@ -206,7 +244,8 @@ def _set_system_limits(limits: dict[str, int]) -> None:
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_NOFILE: limits["handles"],
         resource.RLIMIT_FSIZE: limits["file"],
-        resource.RLIMIT_NPROC: 2 * limits["processes"] + 4096,  # The system counts all processes of the user here.
+        resource.RLIMIT_NPROC: 2 * limits["processes"]
+        + 4096,  # The system counts all processes of the user here.
     }
     for kind, most in wanted.items():
         hard = resource.getrlimit(kind)[1]
@@ -216,12 +255,17 @@ def _set_system_limits(limits: dict[str, int]) -> None:
 
 
 def _kill_all_remaining(group: str) -> None:
-    """Kill the remaining descendants until none is left. Processes forked meanwhile are among them."""
+    """Kill the remaining descendants until none is left. Processes forked meanwhile are
+    among them.
+    """
     with _Suppressing(OSError):
         _write_to_system_file(f"{group}/cgroup.kill", "1")
     while _reap_ended_children():
         below = list_descendants(os.getpid())
-        for target in [*(-pgid for pgid in {_process_group_of(pid) for pid in below} - {0, os.getpgrp()}), *below]:
+        for target in [
+            *(-pgid for pgid in {_process_group_of(pid) for pid in below} - {0, os.getpgrp()}),
+            *below,
+        ]:
             with _Suppressing(OSError):
                 os.kill(target, signal.SIGKILL)
         time.sleep(0.002)
@@ -247,7 +291,9 @@ def _process_group_of(pid: int) -> int:
 
 
 def _create_control_group() -> str:
-    """Create a control group, to kill its members at once. Return an empty string if that is impossible."""
+    """Create a control group, to kill its members at once. Return an empty string if
+    that is impossible.
+    """
     try:
         with open("/proc/self/cgroup") as file:
             own = next(line[3:].strip() for line in file if line.startswith("0::"))
@@ -281,8 +327,12 @@ def _list_parent_ids() -> list[tuple[int, int]]:
     if not os.path.exists("/proc/self/stat"):
         import subprocess  # Imported here, because only systems without /proc (macOS) need it.
 
-        rows = subprocess.run(["/bin/ps", "-axo", "pid=,ppid="], capture_output=True, text=True, check=False).stdout
-        return [(int(pid), int(parent)) for pid, parent in (row.split() for row in rows.splitlines())]
+        rows = subprocess.run(
+            ["/bin/ps", "-axo", "pid=,ppid="], capture_output=True, text=True, check=False
+        ).stdout
+        return [
+            (int(pid), int(parent)) for pid, parent in (row.split() for row in rows.splitlines())
+        ]
     pairs = []
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -316,7 +366,9 @@ def restrict_this_process(options: dict[str, Any]) -> None:
     for path in _folders_without_closed(options.get("closed") or [], options.get("read") or ["/"]):
         _allow_path_in_ruleset(ruleset, path, _READING & rights)
     for path in _DEVICES:
-        _allow_path_in_ruleset(ruleset, path, (_READ_FILE | _WRITE_FILE | _READ_DIR | _IOCTL) & rights)
+        _allow_path_in_ruleset(
+            ruleset, path, (_READ_FILE | _WRITE_FILE | _READ_DIR | _IOCTL) & rights
+        )
     for path in options.get("write") or []:
         _allow_path_in_ruleset(ruleset, path, rights)
     if not os.geteuid():  # As root, a command must lose root's capabilities, which bypass Landlock.
@@ -328,11 +380,15 @@ def restrict_this_process(options: dict[str, Any]) -> None:
 
 
 def block_abstract_sockets() -> None:
-    """Cut this process off from others' abstract sockets (X11, D-Bus), if the kernel can do that."""
+    """Cut this process off from others' abstract sockets (X11, D-Bus), if the kernel
+    can do that.
+    """
     if landlock_version() < 6:
         return
     ruleset = _check_system_call(
-        _open_c_library().syscall(_CREATE_RULESET, struct.pack("QQQ", 0, 0, 1), ctypes.c_size_t(24), 0)
+        _open_c_library().syscall(
+            _CREATE_RULESET, struct.pack("QQQ", 0, 0, 1), ctypes.c_size_t(24), 0
+        )
     )
     _check_system_call(_open_c_library().prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
     _check_system_call(_open_c_library().syscall(_RESTRICT_SELF, ruleset, 0))
@@ -354,7 +410,9 @@ def _allow_path_in_ruleset(ruleset: int, path: str, rights: int) -> None:
 
 
 def _folders_without_closed(closed: list[str], opened: list[str]) -> list[str]:
-    """Return folders that together hold everything in `opened` except `closed`, since Landlock can only allow."""
+    """Return folders that together hold everything in `opened` except `closed`, since
+    Landlock can only allow.
+    """
     todo, found = [os.path.realpath(path) for path in opened], []
     while todo:
         folder = todo.pop()
@@ -369,14 +427,21 @@ def _folders_without_closed(closed: list[str], opened: list[str]) -> list[str]:
 
 
 def _build_seccomp_filter(families: tuple[int, ...] | None) -> bytes:
-    """Build a seccomp program that refuses certain calls, and sockets not in `families` (None: allow any)."""
-    arch, which = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}.get(os.uname().machine, (0, 0))
+    """Build a seccomp program that refuses certain calls, and sockets not in `families`
+    (None: allow any).
+    """
+    arch, which = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}.get(
+        os.uname().machine, (0, 0)
+    )
     if not arch:
         raise OSError(38, "no filter for this processor")
     no, absent, kill, accept = 0x00050000 | 1, 0x00050000 | 38, 0x80000000, 0x7FFF0000
     code = [(0x20, 0, 0, 4), (0x15, 1, 0, arch), (0x06, 0, 0, kill), (0x20, 0, 0, 0)]
     if not which:
-        code += [(0x35, 0, 1, 0x40000000), (0x06, 0, 0, kill)]  # Refuses calls by their x32 numbers.
+        code += [
+            (0x35, 0, 1, 0x40000000),
+            (0x06, 0, 0, kill),
+        ]  # Refuses calls by their x32 numbers.
     for numbers in _REFUSED.values():
         code += [(0x15, 0, 1, numbers[which]), (0x06, 0, 0, no)]
     # A filter can't see clone3's flags, so clone3 is reported as missing, and programs use clone.
@@ -407,7 +472,9 @@ def _build_seccomp_filter(families: tuple[int, ...] | None) -> bytes:
 
 
 def _open_seccomp_filter() -> int:
-    """Return the filter as an open file, for a program that applies it just before it starts another."""
+    """Return the filter as an open file, for a program that applies it just before it
+    starts another.
+    """
     handle = os.memfd_create("filter", 0)
     os.write(handle, _build_seccomp_filter(None))
     os.lseek(handle, 0, os.SEEK_SET)
@@ -415,17 +482,23 @@ def _open_seccomp_filter() -> int:
 
 
 def _refuse_sockets(*, network: bool) -> None:
-    """Refuse all sockets, or with `network` all but internet sockets. Desktop and Docker stay out of reach.
+    """Refuse all sockets, or with `network` all but internet sockets. Desktop and
+    Docker stay out of reach.
 
-    Landlock covers neither UDP nor sockets with a path. io_uring opens sockets unseen, so it is refused.
+    Landlock covers neither UDP nor sockets with a path. io_uring opens sockets unseen,
+    so it is refused.
     """
     lines = _build_seccomp_filter((2, 10, 16) if network else ())
     program = ctypes.create_string_buffer(lines)
-    filter_ = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(lines) // 8, ctypes.addressof(program)))
+    filter_ = ctypes.create_string_buffer(
+        struct.pack("HxxxxxxP", len(lines) // 8, ctypes.addressof(program))
+    )
     _check_system_call(_open_c_library().prctl(_SECCOMP, 2, filter_, 0, 0))
 
 
 def _check_system_call(result: int) -> int:
     if result < 0:
-        raise OSError(ctypes.get_errno(), f"the sandbox cannot be set up ({os.strerror(ctypes.get_errno())})")
+        raise OSError(
+            ctypes.get_errno(), f"the sandbox cannot be set up ({os.strerror(ctypes.get_errno())})"
+        )
     return int(result)

@@ -1,4 +1,6 @@
-"""Puts a command into a Windows job object, which ends everything the command started, even if we end first."""
+"""Puts a command into a Windows job object, which ends everything the command started,
+even if we end first.
+"""
 
 import ctypes
 import sys
@@ -34,7 +36,12 @@ if sys.platform == "win32":
     _kernel = ctypes.WinDLL("kernel32", use_last_error=True)
     _kernel.CreateJobObjectW.restype = wintypes.HANDLE
     _kernel.CreateJobObjectW.argtypes = [wintypes.LPVOID, wintypes.LPCWSTR]
-    _kernel.SetInformationJobObject.argtypes = [wintypes.HANDLE, ctypes.c_int, wintypes.LPVOID, wintypes.DWORD]
+    _kernel.SetInformationJobObject.argtypes = [
+        wintypes.HANDLE,
+        ctypes.c_int,
+        wintypes.LPVOID,
+        wintypes.DWORD,
+    ]
     _kernel.OpenProcess.restype = wintypes.HANDLE
     _kernel.OpenProcess.argtypes = [wintypes.DWORD, wintypes.BOOL, wintypes.DWORD]
     _kernel.AssignProcessToJobObject.argtypes = [wintypes.HANDLE, wintypes.HANDLE]
@@ -46,7 +53,9 @@ if sys.platform == "win32":
         limits = _ExtendedLimits()
         limits.BasicLimitInformation.LimitFlags = _KILL_ON_CLOSE
         _require_handle(
-            _kernel.SetInformationJobObject(job, _EXTENDED_LIMITS, ctypes.byref(limits), ctypes.sizeof(limits))
+            _kernel.SetInformationJobObject(
+                job, _EXTENDED_LIMITS, ctypes.byref(limits), ctypes.sizeof(limits)
+            )
         )
         process = _require_handle(_kernel.OpenProcess(_ALL_ACCESS, False, pid))
         try:

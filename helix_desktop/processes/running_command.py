@@ -19,12 +19,16 @@ from helix_desktop.processes.starter import open_process
 
 _PIECE = 1 << 16
 _GRACE = 1.0
-CommandLine = Callable[[int], list[str]]  # Gets the lifeline's file number, and returns the words of the command line.
+CommandLine = Callable[
+    [int], list[str]
+]  # Gets the lifeline's file number, and returns the words of the command line.
 
 
 @dataclass(slots=True)
 class RunningCommand:
-    """A running command. Closing `lifeline`, our end of the pipe to `jail.py` or a job, kills everything."""
+    """A running command. Closing `lifeline`, our end of the pipe to `jail.py` or a job,
+    kills everything.
+    """
 
     process: starter.Process
     lifeline: int
@@ -92,26 +96,38 @@ class RunningCommand:
     async def kill_and_wait(self) -> int:
         """Kill the tree, also while being cancelled, and return the exit code."""
         self.kill_process_tree()
-        if not self.is_reading:  # If nobody reads the pipe, it is never closed and delays the end of the process.
+        if (
+            not self.is_reading
+        ):  # If nobody reads the pipe, it is never closed and delays the end of the process.
             with suppress(TimeoutError):
                 await wait_with_limit(self._drain_output(), _GRACE)
         while True:
             try:
                 return await wait_with_limit(self.process.wait(), _GRACE)
-            except TimeoutError:  # The watching process is late, or the command has stopped it. Kill from here.
+            except (
+                TimeoutError
+            ):  # The watching process is late, or the command has stopped it. Kill from here.
                 kill_descendants(self.process.pid)
 
 
 def open_terminal_process(launch: starter.ProcessLaunch) -> starter.ChildProcess:
-    """Start a program that uses the terminal. It and its children end with this process, however that ends."""
+    """Start a program that uses the terminal. It and its children end with this
+    process, however that ends.
+    """
     if sys.platform == "win32":
         process = open_process(launch)
-        jobs_windows.create_job_for_process(process.pid)  # Windows closes the job when this process ends.
+        jobs_windows.create_job_for_process(
+            process.pid
+        )  # Windows closes the job when this process ends.
         return process
     reading, _held = os.pipe()  # `_held` stays open until this process ends.
-    argv = jail_command_line({"lifeline": reading, "attended": True}, starter.argv_with_program_path(launch))
+    argv = jail_command_line(
+        {"lifeline": reading, "attended": True}, starter.argv_with_program_path(launch)
+    )
     try:
-        return open_process(replace(launch, argv=argv, inherited=(reading,), place=starter.ProcessPlace.WATCHED))
+        return open_process(
+            replace(launch, argv=argv, inherited=(reading,), place=starter.ProcessPlace.WATCHED)
+        )
     finally:
         os.close(reading)
 

@@ -1,4 +1,5 @@
-"""The one place that starts processes: each start says whose words it runs, where, with what, and what is checked afterwards.
+"""The one place that starts processes: each start says whose words it runs, where, with
+what, and what is checked afterwards.
 
 | whose words | where | what must hold |
 |---|---|---|
@@ -51,7 +52,9 @@ class CommandAuthor(StrEnum):
 
 
 class ProcessPlace(StrEnum):
-    """The confinement of a process. WATCHED: only by the keeper, which ends everything the process started."""
+    """The confinement of a process. WATCHED: only by the keeper, which ends everything
+    the process started.
+    """
 
     SANDBOX = "sandbox"
     WATCHED = "watched"
@@ -70,8 +73,9 @@ class UnsafeLaunch(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ProcessLaunch:
-    """A process to start. `trusted_hash` is the hash of a trusted item. `checks` follow what a model or folder
-    wrote, or `reason_unchecked` is set. `is_allowed_outside`: the user allowed this very command unsandboxed.
+    """A process to start. `trusted_hash` is the hash of a trusted item. `checks` follow
+    what a model or folder wrote, or `reason_unchecked` is set. `is_allowed_outside`:
+    the user allowed this very command unsandboxed.
     """
 
     author: CommandAuthor
@@ -84,7 +88,9 @@ class ProcessLaunch:
     reason_unchecked: str = ""
     is_allowed_outside: bool = False
     inherited: Sequence[int] = ()  # The numbers of open files that the process inherits.
-    has_own_session: bool = False  # True if it gets its own process group, which can be ended as a whole.
+    has_own_session: bool = (
+        False  # True if it gets its own process group, which can be ended as a whole.
+    )
     memory_bytes: int = 0  # The maximum address space that it may use, if the system can limit it.
 
     def __post_init__(self) -> None:
@@ -108,7 +114,11 @@ def _find_broken_rule_of_others(launch: ProcessLaunch) -> str:
         return "an item of a folder runs only in the sandbox"
     if is_outside and not launch.is_allowed_outside:
         return "a command of the model runs outside the sandbox only when the user allowed it"
-    return "" if launch.checks is not None or launch.reason_unchecked else "nothing is checked afterwards"
+    return (
+        ""
+        if launch.checks is not None or launch.reason_unchecked
+        else "nothing is checked afterwards"
+    )
 
 
 def _find_broken_rule_of_program(argv: Sequence[str]) -> str:
@@ -125,7 +135,9 @@ def isolated_python_command(*arguments: str) -> list[str]:
 
 
 def own_program_command(*arguments: str) -> list[str]:
-    """Return a command that starts this program again, isolated. A bundle is isolated by its build."""
+    """Return a command that starts this program again, isolated. A bundle is isolated
+    by its build.
+    """
     if _is_bundle():
         return [sys.executable, *arguments]
     if not (more := _own_module_folders()):
@@ -139,23 +151,39 @@ def _is_bundle() -> bool:
 
 
 def _own_module_folders() -> list[str]:
-    """Return folders of ours (a checkout, the user's site) that an isolated interpreter does not search.
+    """Return folders of ours (a checkout, the user's site) that an isolated interpreter
+    does not search.
 
-    Importing the package removes the user's folders from `sys.path`, so none of them is among these.
+    Importing the package removes the user's folders from `sys.path`, so none of them is
+    among these.
     """
-    searched = {os.path.realpath(prefix) for prefix in (sys.prefix, sys.base_prefix, sys.exec_prefix)}
+    searched = {
+        os.path.realpath(prefix) for prefix in (sys.prefix, sys.base_prefix, sys.exec_prefix)
+    }
     inside = tuple(f"{prefix.rstrip(os.sep)}{os.sep}" for prefix in searched)
-    return [path for path in sys.path if os.path.isabs(path) and not os.path.realpath(path).startswith(inside)]  # noqa: PTH117 -- texts, as they stand in sys.path
+    return [
+        path
+        for path in sys.path
+        if os.path.isabs(path) and not os.path.realpath(path).startswith(inside)  # noqa: PTH117 -- texts, as they stand in sys.path
+    ]
 
 
 def find_program(name: str, environment: Mapping[str, str] | None = None) -> str:
     if os.path.dirname(name):  # noqa: PTH120 -- a name with a folder in it is no name to look up
         return name if os.path.isabs(name) else ""  # noqa: PTH117
     known = os.environ if environment is None else environment
-    endings = known.get("PATHEXT", ".EXE;.CMD;.BAT;.COM").split(os.pathsep) if sys.platform == "win32" else []
-    names = [name] if not endings or Path(name).suffix else [f"{name}{ending}" for ending in endings]
+    endings = (
+        known.get("PATHEXT", ".EXE;.CMD;.BAT;.COM").split(os.pathsep)
+        if sys.platform == "win32"
+        else []
+    )
+    names = (
+        [name] if not endings or Path(name).suffix else [f"{name}{ending}" for ending in endings]
+    )
     folders = known.get("PATH", os.defpath).split(os.pathsep)
-    paths = (path for folder in folders for each in names if (path := Path(folder, each)).is_absolute())
+    paths = (
+        path for folder in folders for each in names if (path := Path(folder, each)).is_absolute()
+    )
     return next((str(path) for path in paths if path.is_file() and os.access(path, os.X_OK)), "")
 
 
@@ -168,13 +196,22 @@ async def start_process(
     line_limit: int = _LINE_LIMIT,
     end: Callable[[Process], Awaitable[object]] | None = None,
 ) -> Process:
-    """Start a process without blocking the event loop. If this is cancelled, end the process, by `end` if given."""
-    starting = start_without_cleanup(launch, stdin=stdin, stdout=stdout, stderr=stderr, line_limit=line_limit)
+    """Start a process without blocking the event loop. If this is cancelled, end the
+    process, by `end` if given.
+    """
+    starting = start_without_cleanup(
+        launch, stdin=stdin, stdout=stdout, stderr=stderr, line_limit=line_limit
+    )
     return await concurrency.finish_even_if_cancelled(starting, end or end_process)
 
 
 async def start_without_cleanup(
-    launch: ProcessLaunch, *, stdin: int, stderr: int, stdout: int = PIPE, line_limit: int = _LINE_LIMIT
+    launch: ProcessLaunch,
+    *,
+    stdin: int,
+    stderr: int,
+    stdout: int = PIPE,
+    line_limit: int = _LINE_LIMIT,
 ) -> Process:
     """Start a process, for callers that end it themselves when they are cancelled."""
     process = await asyncio.create_subprocess_exec(
@@ -190,11 +227,17 @@ async def start_without_cleanup(
     return process
 
 
-async def start_isolated_script(script: Path, *, line_limit: int = _LINE_LIMIT, memory_bytes: int = 0) -> Process:
+async def start_isolated_script(
+    script: Path, *, line_limit: int = _LINE_LIMIT, memory_bytes: int = 0
+) -> Process:
     """Start a script of ours that works on foreign bytes. It gets little of our environment."""
-    kept = {name: os.environ[name] for name in ("SYSTEMROOT", "LD_LIBRARY_PATH") if name in os.environ}
+    kept = {
+        name: os.environ[name] for name in ("SYSTEMROOT", "LD_LIBRARY_PATH") if name in os.environ
+    }
     argv = isolated_python_command("-S", str(script))
-    launch = ProcessLaunch(CommandAuthor.PROGRAM, argv, script.parent, kept, memory_bytes=memory_bytes)
+    launch = ProcessLaunch(
+        CommandAuthor.PROGRAM, argv, script.parent, kept, memory_bytes=memory_bytes
+    )
     return await start_process(launch, stdin=PIPE, stderr=DEVNULL, line_limit=line_limit)
 
 
@@ -217,7 +260,9 @@ def open_process(
     stderr: int | None = None,
     pipe_bytes: int = -1,
 ) -> ChildProcess:
-    """Start a process without an event loop. Its output is text; streams that are not given are inherited."""
+    """Start a process without an event loop. Its output is text; streams that are not
+    given are inherited.
+    """
     return subprocess.Popen(
         argv_with_program_path(launch),
         stdin=stdin,
@@ -240,8 +285,12 @@ def close_or_kill_process(process: ChildProcess, patience_seconds: float) -> Non
     process.wait()
 
 
-def run_process(launch: ProcessLaunch, *, input_bytes: bytes = b"", seconds: float | None = None) -> FinishedProcess:
-    """Run a process in the calling thread and wait for its end. Raises ProcessTimeout if it takes longer."""
+def run_process(
+    launch: ProcessLaunch, *, input_bytes: bytes = b"", seconds: float | None = None
+) -> FinishedProcess:
+    """Run a process in the calling thread and wait for its end. Raises ProcessTimeout
+    if it takes longer.
+    """
     return subprocess.run(
         argv_with_program_path(launch),
         input=input_bytes,
@@ -274,7 +323,11 @@ def _process_options(launch: ProcessLaunch) -> dict[str, Any]:
     if sys.platform == "win32":
         flags = subprocess.CREATE_NO_WINDOW | subprocess.CREATE_NEW_PROCESS_GROUP
         return {**place, "creationflags": flags} if launch.has_own_session else place
-    return {**place, "pass_fds": tuple(launch.inherited), "start_new_session": launch.has_own_session}
+    return {
+        **place,
+        "pass_fds": tuple(launch.inherited),
+        "start_new_session": launch.has_own_session,
+    }
 
 
 def _limit_memory(pid: int, memory_bytes: int) -> None:

@@ -1,1 +1,3 @@
-"""Finds what projects and users provide for agents: rules, skills, commands, hooks, agents; trusted by hash."""
+"""Finds what projects and users provide for agents: rules, skills, commands, hooks,
+agents; trusted by hash.
+"""

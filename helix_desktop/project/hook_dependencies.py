@@ -15,9 +15,14 @@ from helix_desktop.errors import InvalidInput
 from helix_desktop.processes.starter import find_program
 from helix_desktop.project.project_item import ProjectReading, is_stored_file
 
-SETTINGS_FOLDERS = (".claude", ".agents")  # Folders in the user's home that contain the configuration of agents.
+SETTINGS_FOLDERS = (
+    ".claude",
+    ".agents",
+)  # Folders in the user's home that contain the configuration of agents.
 _SHOWN_BYTES, _MOST_BYTES, _MOST_FILES, _MOST_LOOKS = 256 * 1024, 64 << 20, 50, 5_000
-_INTERPRETERS = frozenset({"sh", "bash", "dash", "zsh", "python", "python3", "node", "ruby", "perl"})
+_INTERPRETERS = frozenset(
+    {"sh", "bash", "dash", "zsh", "python", "python3", "node", "ruby", "perl"}
+)
 _PROJECT_DIR = re.compile(r"\$(?:CLAUDE_PROJECT_DIR\b|\{CLAUDE_PROJECT_DIR\})|%CLAUDE_PROJECT_DIR%")
 _HOME_DIR = re.compile(r"\$(?:HOME\b|\{HOME\})")
 _CERTAIN = re.compile(r"[\w@%+=:,./~ '\"-]*")
@@ -59,9 +64,12 @@ def _too_many_files_error() -> InvalidInput:
     return InvalidInput("This hook does not run, because it refers to files that are too many or too large to be checked.")  # fmt: skip
 
 
-def runs_only_scripts_of_user(command: str, home: Path, roots: Sequence[Path], folder: Path) -> bool:
-    """Whether everything a command names is surely the user's own: a script in their settings folder, by
-    its full path, with words that lead to nothing in the workspace's folders. If in doubt, it is not.
+def runs_only_scripts_of_user(
+    command: str, home: Path, roots: Sequence[Path], folder: Path
+) -> bool:
+    """Whether everything a command names is surely the user's own: a script in their
+    settings folder, by its full path, with words that lead to nothing in the
+    workspace's folders. If in doubt, it is not.
     """
     plain = _HOME_DIR.sub(str(home), command.strip())
     if not plain or not _CERTAIN.fullmatch(plain):
@@ -96,7 +104,11 @@ def _is_script_in_users_agent_settings(path: Path, home: Path, within: Sequence[
         return False
     real = path.resolve(strict=True)
     places = [(home / name).resolve() for name in SETTINGS_FOLDERS]
-    return real.is_file() and real.stat().st_nlink == 1 and any(real.is_relative_to(place) for place in places)
+    return (
+        real.is_file()
+        and real.stat().st_nlink == 1
+        and any(real.is_relative_to(place) for place in places)
+    )
 
 
 def _may_be_path_within(word: str, folder: Path, roots: Sequence[Path]) -> bool:
@@ -132,7 +144,9 @@ def _split_command_words(command: str) -> list[str]:
 
 
 def _possible_file_names(words: Sequence[str]) -> Iterator[str]:
-    """Yield possible file names: words, text after `=`, a module after `-m`, and a program's recipe."""
+    """Yield possible file names: words, text after `=`, a module after `-m`, and a
+    program's recipe.
+    """
     for before, word in zip(["", *words], words, strict=False):
         yield word
         if "=" in word:
@@ -145,8 +159,13 @@ def _possible_file_names(words: Sequence[str]) -> Iterator[str]:
 
 def _is_file_to_trust_with_hook(path: Path) -> bool:
     try:
-        # Under /dev, only what the kernel creates is trusted, because anybody can write to /dev/shm.
-        is_of_system = path.is_relative_to("/usr") or str(path.parent) in {"/bin", "/dev", "/dev/fd"}
+        # Under /dev, only what the kernel creates is trusted, because anybody can write
+        # to /dev/shm.
+        is_of_system = path.is_relative_to("/usr") or str(path.parent) in {
+            "/bin",
+            "/dev",
+            "/dev/fd",
+        }
         return is_stored_file(path) and not is_of_system
     except (OSError, ValueError, RuntimeError):
         return False

@@ -1,6 +1,7 @@
 """An item from a folder, as it now is on disk, and how to read its file.
 
-Nothing here is trusted: an item is a text to show to the user, who trusts exactly this content, by SHA-256.
+Nothing here is trusted: an item is a text to show to the user, who trusts exactly this
+content, by SHA-256.
 """
 
 import fnmatch
@@ -22,7 +23,9 @@ from helix_desktop.fast_dataclass import dataclass
 LARGEST = 256 * 1024
 MOST_LOOKS, LONGEST_FRONT = 20_000, 8_000
 DEEPEST_LEVEL = 32
-_YAML = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # The parser written in Python takes seconds for some brackets.
+_YAML = getattr(
+    yaml, "CBaseLoader", yaml.BaseLoader
+)  # The parser written in Python takes seconds for some brackets.
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +41,22 @@ class ProjectItem:
     body: str
     about: str = ""
     own: bool = False
-    values: Mapping[str, Any] = field(default_factory=dict, compare=False)  # `text` contains these, too.
+    values: Mapping[str, Any] = field(
+        default_factory=dict, compare=False
+    )  # `text` contains these, too.
     notes: tuple[str, ...] = ()
     broken: bool = False
     trusted: bool = False
     known: bool = False  # True if the user trusted an earlier version.
     off: bool = False
-    reaches_folder: bool = False  # True for a user's hook that runs, or may run, a file from the folder.
+    reaches_folder: bool = (
+        False  # True for a user's hook that runs, or may run, a file from the folder.
+    )
     why: str = ""  # The reason why these rules apply.
     below: Path | None = None  # These rules apply once a file below this folder is used.
-    globs: tuple[str, ...] = ()  # Patterns of the files in `below` that these rules apply to. If empty, all of them.
+    globs: tuple[
+        str, ...
+    ] = ()  # Patterns of the files in `below` that these rules apply to. If empty, all of them.
 
     @property
     def is_nested(self) -> bool:
@@ -59,7 +68,10 @@ class ProjectItem:
             and path.is_relative_to(self.below)
             and (
                 not self.globs
-                or any(path_fits_glob(path.relative_to(self.below).as_posix(), glob) for glob in self.globs)
+                or any(
+                    path_fits_glob(path.relative_to(self.below).as_posix(), glob)
+                    for glob in self.globs
+                )
             )
             for path in paths
         )
@@ -96,8 +108,9 @@ _hashed: dict[_Key, str] = {}
 
 
 class ProjectReading:
-    """One reading of a folder's files, before each step: the user's `own`, or one that nobody trusts
-    yet. Accesses to remembered files count, too, so that the next reading ends at the same file.
+    """One reading of a folder's files, before each step: the user's `own`, or one that
+    nobody trusts yet. Accesses to remembered files count, too, so that the next reading
+    ends at the same file.
     """
 
     def __init__(self, root: Path, *, own: bool = False) -> None:
@@ -105,10 +118,14 @@ class ProjectReading:
         self._accesses_left = MOST_LOOKS
 
     def count_file_accesses(self, looks: int) -> None:
-        """Count looks, each as long as finding a file (50 µs). Raises HelixError if there are too many."""
+        """Count looks, each as long as finding a file (50 µs). Raises HelixError if
+        there are too many.
+        """
         self._accesses_left -= looks
         if self._accesses_left < 0:
-            raise HelixError("The folder contains too many files for agents, or these files are too large.")
+            raise HelixError(
+                "The folder contains too many files for agents, or these files are too large."
+            )
 
     def contains(self, path: Path) -> bool:
         """Whether a path is in the folder, after following links."""
@@ -117,14 +134,22 @@ class ProjectReading:
         return False
 
     def read_text(self, path: Path) -> str | None:
-        """Return a file's text, or None if it is outside, too large, unreadable or no plain file."""
+        """Return a file's text, or None if it is outside, too large, unreadable or no
+        plain file.
+        """
         self.count_file_accesses(1)
         try:
             real = path.resolve(strict=True)
             stat = real.stat()
-            if not real.is_relative_to(self.real_root) or not real.is_file() or stat.st_size > LARGEST:
+            if (
+                not real.is_relative_to(self.real_root)
+                or not real.is_file()
+                or stat.st_size > LARGEST
+            ):
                 return None
-            text = _compute_from_content_once(real, stat, _read, lambda content: content.decode("utf-8", "replace"))
+            text = _compute_from_content_once(
+                real, stat, _read, lambda content: content.decode("utf-8", "replace")
+            )
         except (OSError, RuntimeError, ValueError):
             return None
         front = text.find("\n---", 3, LONGEST_FRONT) if text.startswith("---") else 0
@@ -142,9 +167,11 @@ class ProjectReading:
         return sorted(found)
 
     def list_files_below(self, folder: Path, limit: int, ending: str = "") -> list[Path]:
-        """List files and links that lead out, which are not followed, by their paths; each real folder once.
+        """List files and links that lead out, which are not followed, by their paths;
+        each real folder once.
 
-        Folders below the 32nd level are ignored, because the time that a path takes grows with its length.
+        Folders below the 32nd level are ignored, because the time that a path takes
+        grows with its length.
         """
         waiting, entered, found = [folder], set[str](), list[Path]()
         deepest = len(folder.parts) + DEEPEST_LEVEL
@@ -170,12 +197,16 @@ class ProjectReading:
 
 
 def is_stored_file(path: Path) -> bool:
-    """Whether it is a regular, finite file. The system's own, even behind links, may be endless or block."""
+    """Whether it is a regular, finite file. The system's own, even behind links, may be
+    endless or block.
+    """
     return path.is_file() and not any(map(path.resolve().is_relative_to, ("/proc", "/sys")))
 
 
 def hash_of_file(path: Path) -> str:
-    return _compute_from_content_once(path, path.stat(), _hashed, lambda content: hashlib.sha256(content).hexdigest())
+    return _compute_from_content_once(
+        path, path.stat(), _hashed, lambda content: hashlib.sha256(content).hexdigest()
+    )
 
 
 def _compute_from_content_once(
@@ -190,11 +221,15 @@ def _compute_from_content_once(
 
 
 def split_front_matter(text: str) -> tuple[Mapping[str, Any], str]:
-    """Split a text into the values between the `---` lines and the rest. InvalidInput says what is wrong."""
+    """Split a text into the values between the `---` lines and the rest. InvalidInput
+    says what is wrong.
+    """
     if not text.startswith("---"):
         return {}, text
     if (found := _FRONT.match(text)) is None:
-        raise InvalidInput("The block that begins with --- at the start of the file is not closed properly.")
+        raise InvalidInput(
+            "The block that begins with --- at the start of the file is not closed properly."
+        )
     values = _parse_front_matter(found[1])
     if isinstance(values, str):
         raise InvalidInput(values)
@@ -207,7 +242,8 @@ def _parse_front_matter(text: str) -> Mapping[str, Any] | str:
         return "The block between the two --- lines is longer than 8,000 characters."
     try:
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, _YAML)):
-            return "YAML aliases (*name) aren't supported between the --- lines."  # They may grow without end.
+            # They may grow without end.
+            return "YAML aliases (*name) aren't supported between the --- lines."
         values = yaml.load(text, Loader=_YAML)  # noqa: S506 -- makes texts, lists and tables
     except (yaml.YAMLError, RecursionError, ValueError):
         return _parse_front_matter_leniently(text)
@@ -234,7 +270,9 @@ def text_or_empty(value: object) -> str:
 
 
 def parse_name_list(value: object) -> tuple[str, ...]:
-    """Return a list of names from a list, or from text with commas or blanks: `Bash(git add:*), Read`."""
+    """Return a list of names from a list, or from text with commas or blanks: `Bash(git
+    add:*), Read`.
+    """
     if isinstance(value, str):
         value = re.findall(r"[^\s,()]+(?:\([^()]*\))?", value)
     names = (text_or_empty(each) for each in value) if isinstance(value, Sequence) else ()

@@ -33,22 +33,30 @@ def nothing_is_hidden(_path: Path) -> bool:
 
 
 def find_rules_of_root(
-    reading: ProjectReading, touched: Sequence[Path] = (), is_hidden: Callable[[Path], bool] = nothing_is_hidden
+    reading: ProjectReading,
+    touched: Sequence[Path] = (),
+    is_hidden: Callable[[Path], bool] = nothing_is_hidden,
 ) -> Iterator[ProjectItem]:
-    """Yield the rules that now apply. `touched`: files the agent read or changed. `is_hidden`: tells hidden files."""
+    """Yield the rules that now apply. `touched`: files the agent read or changed.
+    `is_hidden`: tells hidden files.
+    """
     for name in (*NAMES, *OF_A_ROOT):
         yield from _read_rules_file(reading.root / name, reading, "", is_hidden)
     yield from _find_cursor_rules(reading.root, reading, touched)
 
 
 def find_rules_of_touched_folders(
-    reading: ProjectReading, touched: Sequence[Path], is_hidden: Callable[[Path], bool] = nothing_is_hidden
+    reading: ProjectReading,
+    touched: Sequence[Path],
+    is_hidden: Callable[[Path], bool] = nothing_is_hidden,
 ) -> Iterator[ProjectItem]:
     """Yield rules that apply because a file below them was touched."""
     for folder in _folders_of_touched(reading.root, touched):
         where = folder.relative_to(reading.root).as_posix()
         for name in NAMES:
-            yield from _read_rules_file(folder / name, reading, f"a file in {where} was used", is_hidden, below=folder)
+            yield from _read_rules_file(
+                folder / name, reading, f"a file in {where} was used", is_hidden, below=folder
+            )
         yield from _find_cursor_rules(folder, reading, touched)
 
 
@@ -62,7 +70,11 @@ def _folders_of_touched(root: Path, touched: Sequence[Path]) -> Iterator[Path]:
 
 
 def _read_rules_file(
-    path: Path, reading: ProjectReading, why: str, is_hidden: Callable[[Path], bool], below: Path | None = None
+    path: Path,
+    reading: ProjectReading,
+    why: str,
+    is_hidden: Callable[[Path], bool],
+    below: Path | None = None,
 ) -> Iterator[ProjectItem]:
     if path.is_symlink() and path.name in NAMES:
         return  # CLAUDE.md is often a link to AGENTS.md, which is sent anyway.
@@ -71,12 +83,22 @@ def _read_rules_file(
         whole, notes = append_imported_files(text, path, reading, is_hidden)
         why = why or "it belongs to the workspace's folder"
         yield ProjectItem(
-            "rules", path.relative_to(reading.root).as_posix(), path, whole, whole, why=why, notes=notes, below=below
+            "rules",
+            path.relative_to(reading.root).as_posix(),
+            path,
+            whole,
+            whole,
+            why=why,
+            notes=notes,
+            below=below,
         )
 
 
 def append_imported_files(
-    text: str, path: Path, reading: ProjectReading, is_hidden: Callable[[Path], bool] = nothing_is_hidden
+    text: str,
+    path: Path,
+    reading: ProjectReading,
+    is_hidden: Callable[[Path], bool] = nothing_is_hidden,
 ) -> tuple[str, tuple[str, ...]]:
     """Return the text followed by every `@file` that it imports, and what could not be imported."""
     notes: list[str] = []
@@ -91,11 +113,17 @@ def append_imported_files(
                 target = (beside.parent / name.rstrip(".")).resolve()
                 if target in seen or not ("/" in name or "." in name or target.is_file()):
                     continue
-            except (OSError, RuntimeError, ValueError):  # The name is too long, or links form a circle.
+            except (
+                OSError,
+                RuntimeError,
+                ValueError,
+            ):  # The name is too long, or links form a circle.
                 continue
             seen.add(target)
             if is_hidden(target):
-                notes.append(f"@{name} was not imported, because it is hidden from agents in this workspace.")
+                notes.append(
+                    f"@{name} was not imported, because it is hidden from agents in this workspace."
+                )
                 continue
             found = reading.read_text(target) if depth < DEEPEST_IMPORT else None
             if found is None or size + len(found) > MOST_IMPORTED:
@@ -112,7 +140,9 @@ def append_imported_files(
     return "\n\n".join(parts), tuple(notes)
 
 
-def _find_cursor_rules(folder: Path, reading: ProjectReading, touched: Sequence[Path]) -> Iterator[ProjectItem]:
+def _find_cursor_rules(
+    folder: Path, reading: ProjectReading, touched: Sequence[Path]
+) -> Iterator[ProjectItem]:
     for path in reading.list_files_below(folder / ".cursor" / "rules", 200, ".mdc"):
         text, name = reading.read_text(path), path.relative_to(reading.root).as_posix()
         if text is None:
@@ -122,13 +152,25 @@ def _find_cursor_rules(folder: Path, reading: ProjectReading, touched: Sequence[
         except InvalidInput as error:
             yield ProjectItem("rules", name, path, text, text, notes=(str(error),), broken=True)
             continue
-        always, globs = text_or_empty(values.get("alwaysApply")).lower() == "true", parse_name_list(values.get("globs"))
+        always, globs = (
+            text_or_empty(values.get("alwaysApply")).lower() == "true",
+            parse_name_list(values.get("globs")),
+        )
         below = None if always and folder == reading.root else folder
         if not always and not globs:
             continue  # The model can ask for these rules, so they are not sent.
         reading.count_file_accesses(len(globs) * len(touched) >> 5)
         about = text_or_empty(values.get("description"))
-        item = ProjectItem("rules", name, path, text, body.strip(), about, below=below, globs=() if always else globs)
+        item = ProjectItem(
+            "rules",
+            name,
+            path,
+            text,
+            body.strip(),
+            about,
+            below=below,
+            globs=() if always else globs,
+        )
         if why := _explain_cursor_rule(item, touched):
             yield replace(item, why=why)
 
@@ -137,4 +179,8 @@ def _explain_cursor_rule(item: ProjectItem, touched: Sequence[Path]) -> str:
     if not item.is_nested:
         return "it is set to always apply"
     used = next((path.name for path in touched if item.applies_to([path])), "")
-    return f"it applies to {', '.join(item.globs) or 'all files there'}, and the agent used {used}" if used else ""
+    return (
+        f"it applies to {', '.join(item.globs) or 'all files there'}, and the agent used {used}"
+        if used
+        else ""
+    )

@@ -1,4 +1,6 @@
-"""Skills as in agentskills.io: a folder with SKILL.md, which has a name, a description and instructions."""
+"""Skills as in agentskills.io: a folder with SKILL.md, which has a name, a description
+and instructions.
+"""
 
 import unicodedata
 from collections.abc import Iterator, Mapping
@@ -36,12 +38,16 @@ def find_skill_mistakes(values: Mapping[str, Any], folder: str) -> list[str]:
     elif not project_item.text_or_empty(values["description"]):
         found.append("The field 'description' must be a non-empty string.")
     elif len(values["description"]) > LONGEST_DESCRIPTION:
-        found.append(f"The description exceeds {LONGEST_DESCRIPTION} characters ({len(values['description'])}).")
+        found.append(
+            f"The description exceeds {LONGEST_DESCRIPTION} characters ({len(values['description'])})."
+        )
     compatible = values.get("compatibility", "")
     if not isinstance(compatible, str):
         found.append("The field 'compatibility' must be a string.")
     elif len(compatible) > LONGEST_COMPATIBILITY:
-        found.append(f"The field 'compatibility' exceeds {LONGEST_COMPATIBILITY} characters ({len(compatible)}).")
+        found.append(
+            f"The field 'compatibility' exceeds {LONGEST_COMPATIBILITY} characters ({len(compatible)})."
+        )
     return found
 
 
@@ -59,7 +65,9 @@ def _find_mistakes_in_skill_name(value: Any, folder: str) -> list[str]:
     if "--" in name:
         found.append("The skill name cannot contain consecutive hyphens.")
     if not all(letter.isalnum() or letter == "-" for letter in name):
-        found.append(f"The skill name {name!r} contains invalid characters. Use only letters, digits and hyphens.")
+        found.append(
+            f"The skill name {name!r} contains invalid characters. Use only letters, digits and hyphens."
+        )
     if unicodedata.normalize("NFKC", folder) != name:
         found.append(f"The directory name {folder!r} must match skill name {name!r}.")
     return found
@@ -69,17 +77,35 @@ def find_skills(place: Path, reading: ProjectReading) -> Iterator[ProjectItem]:
     """Yield a folder's skills. Harmless differences from the specification become notes."""
     for folder in reading.list_folder(place)[:1_000]:
         files = (folder / name for name in ("SKILL.md", "skill.md"))
-        path = next((file for file in files if file.is_file()), None) if reading.contains(folder) else None
+        path = (
+            next((file for file in files if file.is_file()), None)
+            if reading.contains(folder)
+            else None
+        )
         text = reading.read_text(path) if path else None
         if path is None or text is None:
             continue
         try:
             values, body = parse_skill(text)
         except InvalidInput as error:
-            yield ProjectItem("skill", folder.name, path, text, "", own=reading.own, notes=(str(error),), broken=True)
+            yield ProjectItem(
+                "skill",
+                folder.name,
+                path,
+                text,
+                "",
+                own=reading.own,
+                notes=(str(error),),
+                broken=True,
+            )
             continue
-        name = unicodedata.normalize("NFKC", project_item.text_or_empty(values.get("name"))) or folder.name
-        about = " ".join(project_item.text_or_empty(values.get("description")).split())[:LONGEST_DESCRIPTION]
+        name = (
+            unicodedata.normalize("NFKC", project_item.text_or_empty(values.get("name")))
+            or folder.name
+        )
+        about = " ".join(project_item.text_or_empty(values.get("description")).split())[
+            :LONGEST_DESCRIPTION
+        ]
         others, left = _hash_other_files(folder, path, reading)
         notes = tuple(find_skill_mistakes(values, folder.name))
         if left:
@@ -87,7 +113,9 @@ def find_skills(place: Path, reading: ProjectReading) -> Iterator[ProjectItem]:
                 f"Your trust in this skill does not cover all of its files ({left} left out), because the skill has more than 500 files or is larger than 20 MB.",
             )
         shown = text + others
-        yield ProjectItem("skill", name, path, shown, body, about, reading.own, values, notes, broken=not about)
+        yield ProjectItem(
+            "skill", name, path, shown, body, about, reading.own, values, notes, broken=not about
+        )
 
 
 def _hash_other_files(folder: Path, skill: Path, reading: ProjectReading) -> tuple[str, int]:

@@ -7,7 +7,12 @@ from pathlib import Path
 
 from helix_desktop.errors import InvalidInput
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.project.project_item import ProjectItem, ProjectReading, split_front_matter, text_or_empty
+from helix_desktop.project.project_item import (
+    ProjectItem,
+    ProjectReading,
+    split_front_matter,
+    text_or_empty,
+)
 
 PLACES = (".agents/commands", ".claude/commands", ".opencode/command", ".opencode/commands")
 _SHELL = re.compile(r"!`([^`\n]+)`")
@@ -29,7 +34,9 @@ class CommandPrompt:
 
 
 def find_command_files(place: Path, reading: ProjectReading) -> Iterator[ProjectItem]:
-    """Yield a folder's commands. Those in subfolders are prefixed by their name: `frontend:test`."""
+    """Yield a folder's commands. Those in subfolders are prefixed by their name:
+    `frontend:test`.
+    """
     for path, text in reading.read_markdown_files(place):
         name = ":".join(path.relative_to(place).with_suffix("").parts)
         if not re.fullmatch(r"[\w:.-]{1,80}", name):
@@ -37,15 +44,21 @@ def find_command_files(place: Path, reading: ProjectReading) -> Iterator[Project
         try:
             values, body = split_front_matter(text)
         except InvalidInput as error:
-            yield ProjectItem("command", name, path, text, "", own=reading.own, notes=(str(error),), broken=True)
+            yield ProjectItem(
+                "command", name, path, text, "", own=reading.own, notes=(str(error),), broken=True
+            )
             continue
         about = text_or_empty(values.get("description")) or next(
             (line.strip("# ") for line in body.splitlines() if line.strip()), ""
         )
         notes = tuple(
-            f"{key} is not supported in a command and does nothing here." for key in values if key in _UNSUPPORTED
+            f"{key} is not supported in a command and does nothing here."
+            for key in values
+            if key in _UNSUPPORTED
         )
-        yield ProjectItem("command", name, path, text, body.strip(), about[:200], reading.own, values, notes)
+        yield ProjectItem(
+            "command", name, path, text, body.strip(), about[:200], reading.own, values, notes
+        )
 
 
 def build_command_prompt(item: ProjectItem, arguments: str) -> CommandPrompt:
@@ -65,7 +78,10 @@ def build_command_prompt(item: ProjectItem, arguments: str) -> CommandPrompt:
         return words[number - 1] if 0 < number <= len(words) else ""
 
     pieces = _SHELL.split(item.body)  # Plain text and shell lines alternate in this list.
-    text = "".join(_ARGUMENT.sub(fill, piece) if at % 2 == 0 else f"!`{piece}`" for at, piece in enumerate(pieces))
+    text = "".join(
+        _ARGUMENT.sub(fill, piece) if at % 2 == 0 else f"!`{piece}`"
+        for at, piece in enumerate(pieces)
+    )
     if arguments.strip() and not taken:
         text = f"{text}\n\n{arguments.strip()}"
     return CommandPrompt(text, shell, files)

@@ -1,4 +1,5 @@
-"""Reads server-sent events, however they are split into chunks: as unchanged bytes to pass on, or as text.
+"""Reads server-sent events, however they are split into chunks: as unchanged bytes to
+pass on, or as text.
 
 As the standard says, an event that is not finished when the connection ends is not an event.
 """
@@ -15,7 +16,9 @@ from helix_desktop.protocols.gateway_message import Json
 
 LONGEST_EVENT = 64 << 20
 LONGEST_PARSED_EVENT = 16 << 20
-MOST_EVENT_SIGNS = 200_000  # Parsing an event with more lists and objects than this would block other threads.
+MOST_EVENT_SIGNS = (
+    200_000  # Parsing an event with more lists and objects than this would block other threads.
+)
 _MARK = b"\xef\xbb\xbf"  # UTF-8's byte order mark, which may precede the first event.
 MOST_EVENTS = 500_000  # No model's reply has this many events. After that, they come in batches.
 # CR LF is one line end, so it does not end an event. All empty lines after it belong to the end.
@@ -34,7 +37,9 @@ class ServerSentEvent:
 
 @dataclass(slots=True)
 class RawEventSplitter:
-    """Splits a byte stream into unchanged, complete events, each with the empty lines that end it."""
+    """Splits a byte stream into unchanged, complete events, each with the empty lines
+    that end it.
+    """
 
     unfinished: bytearray = field(default_factory=bytearray)
     events_left: int = MOST_EVENTS
@@ -42,7 +47,9 @@ class RawEventSplitter:
     def feed_raw_chunk(self, chunk: bytes) -> Iterator[bytes]:
         begin = max(0, len(self.unfinished) - 3)
         self.unfinished += chunk
-        while found := (_END.search if self.events_left > 0 else _search_last_end)(self.unfinished, begin):
+        while found := (_END.search if self.events_left > 0 else _search_last_end)(
+            self.unfinished, begin
+        ):
             self.events_left -= 1
             with memoryview(self.unfinished) as whole:
                 event = bytes(whole[: found.end()])
@@ -61,7 +68,9 @@ def _search_last_end(unfinished: bytearray, begin: int) -> re.Match[bytes] | Non
 @dataclass(slots=True)
 class EventStreamParser:
     longest: int = LONGEST_EVENT
-    _splitter: RawEventSplitter = field(default_factory=lambda: RawEventSplitter(events_left=sys.maxsize))
+    _splitter: RawEventSplitter = field(
+        default_factory=lambda: RawEventSplitter(events_left=sys.maxsize)
+    )
 
     def feed_bytes(self, chunk: bytes) -> list[ServerSentEvent]:
         events: list[ServerSentEvent] = []
@@ -69,7 +78,9 @@ class EventStreamParser:
             self._check_event_length(len(raw))
             data, name = _read_event_fields(raw)
             if data is not None:
-                events.append(ServerSentEvent(data.decode(errors="replace"), name.decode(errors="replace")))
+                events.append(
+                    ServerSentEvent(data.decode(errors="replace"), name.decode(errors="replace"))
+                )
         self._check_event_length(len(self._splitter.unfinished))
         return events
 
@@ -93,9 +104,12 @@ def _read_event_fields(raw: bytes) -> tuple[bytes | None, bytes]:
 
 
 def parse_event_data(event: bytes) -> Json | None:
-    """Return an event's object, or None for comments, `[DONE]`, other values and values too large to parse."""
+    """Return an event's object, or None for comments, `[DONE]`, other values and values
+    too large to parse.
+    """
     if len(event) > MOST_EVENT_SIGNS and (
-        len(event) > LONGEST_PARSED_EVENT or sum(map(event.count, (b"[", b"{", b","))) > MOST_EVENT_SIGNS
+        len(event) > LONGEST_PARSED_EVENT
+        or sum(map(event.count, (b"[", b"{", b","))) > MOST_EVENT_SIGNS
     ):
         return None
     try:

@@ -1,4 +1,6 @@
-"""The form in which messages of all protocols are read: a role, and pieces with their places in the JSON."""
+"""The form in which messages of all protocols are read: a role, and pieces with their
+places in the JSON.
+"""
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -73,7 +75,9 @@ class Wired:
         for texts in said:
             digest.update(b"\1")
             for part in (part for text in texts for part in slice_text(text)):
-                digest.update(("".join(part.split()) if words else part).encode("utf-8", "surrogatepass"))
+                digest.update(
+                    ("".join(part.split()) if words else part).encode("utf-8", "surrogatepass")
+                )
         return digest.hexdigest()
 
 
@@ -110,7 +114,9 @@ class CallNumbering:
     """Numbers calls in protocols without call ids."""
 
     given: int = 0
-    waiting: list[tuple[str, str]] = field(default_factory=list)  # The names and ids of calls that have no results yet.
+    waiting: list[tuple[str, str]] = field(
+        default_factory=list
+    )  # The names and ids of calls that have no results yet.
 
     def assign_call_number(self, name: str) -> str:
         self.given += 1
@@ -137,7 +143,9 @@ def text_of_content(content: Json) -> str:
         return text_of_content([content])
     if isinstance(content, Sequence):
         found = (
-            part if isinstance(part, str) else part.get("text") for part in content if isinstance(part, str | Mapping)
+            part if isinstance(part, str) else part.get("text")
+            for part in content
+            if isinstance(part, str | Mapping)
         )
         return "\n".join(text for text in found if isinstance(text, str))
     return ""
@@ -150,7 +158,11 @@ def format_effort_settings(*settings: Json) -> str:
 
 def parse_tool(value: Mapping[str, Json], schema: Json, default_name: str = "") -> ToolSpec:
     """Return a tool as a client offers it. `default_name`: used if it has none."""
-    return ToolSpec(text_at(value, "name") or default_name, text_at(value, "description"), format_json_value(schema))
+    return ToolSpec(
+        text_at(value, "name") or default_name,
+        text_at(value, "description"),
+        format_json_value(schema),
+    )
 
 
 def piece_of_part(part: Mapping[str, Json], image_url: str, path: Path) -> Piece:
@@ -169,9 +181,13 @@ def unknown_piece(value: Mapping[str, Json], path: Path) -> Piece:
 
 
 def edit_pieces(
-    wired: Wired, edits: Sequence[PieceEdit], find_field: Callable[[Json, Piece, str], tuple[Path, Json]]
+    wired: Wired,
+    edits: Sequence[PieceEdit],
+    find_field: Callable[[Json, Piece, str], tuple[Path, Json]],
 ) -> list[Json]:
-    """Return the message with some pieces changed. `find_field`: the field with a piece's text, and its new value."""
+    """Return the message with some pieces changed. `find_field`: the field with a
+    piece's text, and its new value.
+    """
     units: Any = list(wired.units)
     for edit in sorted(edits, key=lambda edit: -edit.at):
         piece = wired.pieces[edit.at]
@@ -187,7 +203,10 @@ def replace_text_in_content(content: Json, text: str, part_type: str) -> Json:
     """Replace a content's text, keeping its form (string or list) and its pictures."""
     if not isinstance(content, list):
         return text
-    return [{"type": part_type, "text": text}, *(part for part in content if "text" not in object_at(part))]
+    return [
+        {"type": part_type, "text": text},
+        *(part for part in content if "text" not in object_at(part)),
+    ]
 
 
 def join_added_messages(
@@ -202,7 +221,9 @@ def join_added_messages(
     out: list[tuple[Json, bool]] = []
     for unit, added in units:
         if out and (added or out[-1][1]) and text_at(out[-1][0], "role") == text_at(unit, "role"):
-            parts = sorted([*parts_of(out[-1][0]), *parts_of(unit)], key=lambda part: not is_result(part))
+            parts = sorted(
+                [*parts_of(out[-1][0]), *parts_of(unit)], key=lambda part: not is_result(part)
+            )
             out[-1] = ({**out[-1][0], field_name: parts}, True)
         else:
             out.append((unit, added))
@@ -210,7 +231,9 @@ def join_added_messages(
 
 
 def copy_with_change(value: Json, path: Path, fresh: Json) -> Json:
-    """Return a copy of `value` with `fresh` (None: nothing) at `path`. Everything else is shared."""
+    """Return a copy of `value` with `fresh` (None: nothing) at `path`. Everything else
+    is shared.
+    """
     if not path:
         return fresh
     step: Any = path[0]

@@ -61,7 +61,9 @@ class HiddenCallFilter(ABC):
 
 
 class NumberedCallFilter(HiddenCallFilter):
-    """For protocols that number a reply's blocks or items. The client's numbers skip hidden ones."""
+    """For protocols that number a reply's blocks or items. The client's numbers skip
+    hidden ones.
+    """
 
     index_name: ClassVar[str]
 
@@ -75,7 +77,9 @@ class NumberedCallFilter(HiddenCallFilter):
         self._numbers, self._holding = {}, None
 
     def begin_reply_part(self, index: int, *, thinks: bool, called_tool: str | None) -> bytes:
-        """Number a part. `called_tool`: the tool it calls. Returns what was held back, if that may be shown."""
+        """Number a part. `called_tool`: the tool it calls. Returns what was held back,
+        if that may be shown.
+        """
         if thinks and self.replies_before and self.shown_count:
             self._numbers[index] = None
             return b""
@@ -107,24 +111,39 @@ class NumberedCallFilter(HiddenCallFilter):
         held, self._held_events, self._holding = self._held_events, [], None
         if held and (index := number_at(held[0][1], self.index_name)) not in self._numbers:
             self._assign_number(index)
-        return b"".join(self._show_part_event(raw, event, number_at(event, self.index_name)) for raw, event in held)
+        return b"".join(
+            self._show_part_event(raw, event, number_at(event, self.index_name))
+            for raw, event in held
+        )
 
     def _show_part_event(self, raw: bytes, event: Mapping[str, Json], index: int) -> bytes:
         shown = self._numbers.get(index, index)
         return b"" if shown is None else self.renumber_event(raw, event, index, shown)
 
     @abstractmethod
-    def renumber_event(self, raw: bytes, event: Mapping[str, Json], index: int, shown: int) -> bytes:
+    def renumber_event(
+        self, raw: bytes, event: Mapping[str, Json], index: int, shown: int
+    ) -> bytes:
         """Return an event of a visible part with the client's number."""
 
 
-def add_earlier_output(usage: Mapping[str, Json], earlier: int, field: str, input_field: str = "") -> dict[str, Json]:
-    """Add earlier replies' output to a usage. `field`: the output's; `input_field`: given if there is a total."""
+def add_earlier_output(
+    usage: Mapping[str, Json], earlier: int, field: str, input_field: str = ""
+) -> dict[str, Json]:
+    """Add earlier replies' output to a usage. `field`: the output's; `input_field`:
+    given if there is a total.
+    """
     told = {**usage, field: number_at(usage, field) + earlier}
-    return {**told, "total_tokens": number_at(told, input_field) + told[field]} if input_field else told
+    return (
+        {**told, "total_tokens": number_at(told, input_field) + told[field]}
+        if input_field
+        else told
+    )
 
 
-def sum_output(values: Sequence[Mapping[str, Json]], field: str, input_field: str = "") -> dict[str, Json]:
+def sum_output(
+    values: Sequence[Mapping[str, Json]], field: str, input_field: str = ""
+) -> dict[str, Json]:
     """Return the usage of the last reply, with the output of all of them."""
     earlier = sum(number_at(value, "usage", field) for value in values[:-1])
     return add_earlier_output(object_at(values[-1], "usage"), earlier, field, input_field)

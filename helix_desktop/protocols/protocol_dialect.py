@@ -23,13 +23,17 @@ class ModelAbilities:
     max_output: int = 0
     images: bool = True
     tools: bool = True
-    reasoning: str = ""  # How to send effort: "effort", "budget", "adaptive", "level"; "": not at all.
+    reasoning: str = (
+        ""  # How to send effort: "effort", "budget", "adaptive", "level"; "": not at all.
+    )
     temperature: bool = True  # True if the model accepts temperature and top_p.
 
 
 @dataclass(frozen=True, slots=True)
 class OutgoingRequest:
-    """A request to send: its path after the provider's address, the protocol's headers, and the body."""
+    """A request to send: its path after the provider's address, the protocol's headers,
+    and the body.
+    """
 
     path: str
     body: Object
@@ -38,7 +42,9 @@ class OutgoingRequest:
 
 @dataclass(frozen=True, slots=True)
 class ProtocolDialect(ABC):
-    """One protocol for one configured provider. `where`: its name in sentences. `key_header`: the key's header, if unusual."""
+    """One protocol for one configured provider. `where`: its name in sentences.
+    `key_header`: the key's header, if unusual.
+    """
 
     base_url: str
     where: str
@@ -65,7 +71,9 @@ class ProtocolDialect(ABC):
 
     @abstractmethod
     def relax_request(self, body: Object, failure: ModelFailed) -> Object | None:
-        """Return the request without an optional part that the provider refuses by name, or None."""
+        """Return the request without an optional part that the provider refuses by
+        name, or None.
+        """
 
 
 SAMPLING = ("top_p", "temperature")
@@ -79,8 +87,12 @@ def sampling_options(request: Request, abilities: ModelAbilities, top_p: str = "
     return {name: value for name, value in chosen.items() if value is not None}
 
 
-def without_refused_option(body: Object, failure: ModelFailed, optional: tuple[str, ...]) -> Object | None:
-    """Return the body without the first optional parameter that the provider's message names, or None."""
+def without_refused_option(
+    body: Object, failure: ModelFailed, optional: tuple[str, ...]
+) -> Object | None:
+    """Return the body without the first optional parameter that the provider's message
+    names, or None.
+    """
     named = next((name for name in optional if name in body and name in failure.what), None)
     return None if named is None else without_fields(body, named)
 

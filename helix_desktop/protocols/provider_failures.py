@@ -1,7 +1,8 @@
 """Converts a provider's refusal (status and body) to an error with a sentence and a remedy.
 
 Providers agree on little, not even on where the sentence is, so the sentence itself is
-examined. `resources/tables/provider_refusals.toml` has what providers and local servers are known to say.
+examined. `resources/tables/provider_refusals.toml` has what providers and local servers
+are known to say.
 """
 
 import re
@@ -16,7 +17,8 @@ from helix_desktop.json_values import Json, list_at, parse_json, text_at, value_
 from helix_desktop.resources import read_table
 
 LONGEST_SENTENCE = 600
-# These patterns take more than twice as long for a text twice as long, so they only see short texts.
+# These patterns take more than twice as long for a text twice as long, so they only see
+# short texts.
 LONGEST_CODE, MOST_CODES = 80, 10
 
 _RETRIED_STATUS = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
@@ -47,12 +49,18 @@ def failure_of_refusal(refusal: ProviderRefusal) -> errors.ModelFailed:
     said = provider_sentence(refusal.body)
     evidence = f"{_error_codes(refusal.body)} {said}"
     stop = "" if said.endswith((".", "!", "?", "…", "。")) else "."
-    told = f"{refusal.where} says: {said}{stop}" if said else f"{refusal.where} answered with status {refusal.status}."
+    told = (
+        f"{refusal.where} says: {said}{stop}"
+        if said
+        else f"{refusal.where} answered with status {refusal.status}."
+    )
     return (
         _request_failure(refusal, evidence, told)
         or _account_failure(refusal, evidence, told)
         or _load_failure(refusal, evidence, told)
-        or errors.ModelFailed(told, remedy=f"The request was refused (status {refusal.status}), and nothing was lost.")
+        or errors.ModelFailed(
+            told, remedy=f"The request was refused (status {refusal.status}), and nothing was lost."
+        )
     )
 
 
@@ -60,8 +68,12 @@ def _search_known_refusal(kind: str, sentence: str) -> re.Match[str] | None:
     return re.search("|".join(read_table("provider_refusals")[kind]), sentence, re.IGNORECASE)
 
 
-def _request_failure(refusal: ProviderRefusal, evidence: str, sentence: str) -> errors.ModelFailed | None:
-    if refusal.status == 413 or (refusal.status <= 500 and _search_known_refusal("context", evidence)):
+def _request_failure(
+    refusal: ProviderRefusal, evidence: str, sentence: str
+) -> errors.ModelFailed | None:
+    if refusal.status == 413 or (
+        refusal.status <= 500 and _search_known_refusal("context", evidence)
+    ):
         remedy = "Fold more of the conversation, or choose a model with a larger context window."
         return errors.ContextTooLong(
             sentence, remedy=remedy, window=_window_in_refusal(refusal.body, sentence=evidence)
@@ -87,32 +99,52 @@ def _window_in_refusal(body: Json, sentence: str) -> int:
     return int(re.sub(r"\D", "", next(filter(None, found.groups())))) if found else 0
 
 
-def _account_failure(refusal: ProviderRefusal, evidence: str, sentence: str) -> errors.ModelFailed | None:
+def _account_failure(
+    refusal: ProviderRefusal, evidence: str, sentence: str
+) -> errors.ModelFailed | None:
     if refusal.status == 402 or _search_known_refusal("money", evidence):
-        return errors.NoCreditLeft(sentence, remedy="Add credit at the provider, or choose another model.")
+        return errors.NoCreditLeft(
+            sentence, remedy="Add credit at the provider, or choose another model."
+        )
     if refusal.status == 401 or (refusal.status < 500 and _search_known_refusal("key", evidence)):
         return errors.ProviderKeyRefused(sentence, remedy="Set a new key for this provider.")
     if refusal.status < 500 and _search_known_refusal("model", evidence):
-        return errors.UnknownModel(sentence, remedy="To see this provider's models, run helix-desktop model list.")
+        return errors.UnknownModel(
+            sentence, remedy="To see this provider's models, run helix-desktop model list."
+        )
     if refusal.status == 403:
         return errors.ProviderKeyRefused(
-            sentence, remedy="The key for this provider does not permit this request. Use another key or another model."
+            sentence,
+            remedy="The key for this provider does not permit this request. Use another key or another model.",
         )
     return _not_found_failure(refusal, sentence) if refusal.status in {404, 405} else None
 
 
 def _not_found_failure(refusal: ProviderRefusal, sentence: str) -> errors.ModelFailed:
-    if "not_found_error" in _error_codes(refusal.body) or text_at(refusal.body, "error", "status") == "NOT_FOUND":
-        return errors.UnknownModel(sentence, remedy="To see this provider's models, run helix-desktop model list.")
+    if (
+        "not_found_error" in _error_codes(refusal.body)
+        or text_at(refusal.body, "error", "status") == "NOT_FOUND"
+    ):
+        return errors.UnknownModel(
+            sentence, remedy="To see this provider's models, run helix-desktop model list."
+        )
     model = f" and the model name {refusal.model!r}" if refusal.model else ""
     return errors.ModelFailed(sentence, remedy=f"Check the address{model}.")
 
 
-def _load_failure(refusal: ProviderRefusal, evidence: str, sentence: str) -> errors.ModelOverloaded | None:
-    overloaded = "overloaded_error" in evidence or "rate_limit_e" in evidence or "RESOURCE_EXHAUSTED" in evidence
+def _load_failure(
+    refusal: ProviderRefusal, evidence: str, sentence: str
+) -> errors.ModelOverloaded | None:
+    overloaded = (
+        "overloaded_error" in evidence
+        or "rate_limit_e" in evidence
+        or "RESOURCE_EXHAUSTED" in evidence
+    )
     if refusal.status in _RETRIED_STATUS or refusal.status > 529 or overloaded:
         return errors.ModelOverloaded(
-            sentence, remedy="You can try again.", retry_after=retry_after_seconds(refusal.headers, refusal.body)
+            sentence,
+            remedy="You can try again.",
+            retry_after=retry_after_seconds(refusal.headers, refusal.body),
         )
     return None
 
@@ -130,7 +162,11 @@ def provider_sentence(body: Json) -> str:
         ("detail", 0, "msg"),
         ("title",),
     )
-    found = body if isinstance(body, str) else next((said for path in paths if (said := text_at(body, *path))), "")
+    found = (
+        body
+        if isinstance(body, str)
+        else next((said for path in paths if (said := text_at(body, *path))), "")
+    )
     if re.match(r"\s*<(!doctype|html)", found, re.IGNORECASE):
         return "a web page instead of an answer"
     return shorten_to_line(found, LONGEST_SENTENCE)
@@ -140,13 +176,19 @@ def _error_codes(body: Json) -> str:
     if isinstance(body, list) and body:
         return _error_codes(body[0])
     named = (value_at(body, "error", name) for name in ("type", "code", "status"))
-    reasons = (value_at(detail, "reason") for detail in list_at(body, "error", "details")[:MOST_CODES])
+    reasons = (
+        value_at(detail, "reason") for detail in list_at(body, "error", "details")[:MOST_CODES]
+    )
     top = (value_at(body, "type"), value_at(body, "code"))
-    codes = [str(one)[:LONGEST_CODE] for one in (*named, *top, *reasons) if isinstance(one, str | int)]
+    codes = [
+        str(one)[:LONGEST_CODE] for one in (*named, *top, *reasons) if isinstance(one, str | int)
+    ]
     return " ".join(codes[:MOST_CODES])
 
 
-def retry_after_seconds(headers: Mapping[str, str], body: Json = None, now: datetime | None = None) -> float | None:
+def retry_after_seconds(
+    headers: Mapping[str, str], body: Json = None, now: datetime | None = None
+) -> float | None:
     """Return how many seconds the provider asks to wait, in any of the usual forms, or None."""
     for name, scale in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
         if (seconds := _non_negative_number(headers.get(name, ""))) is not None:

@@ -33,7 +33,9 @@ class _DraftPart:
     half: str = ""  # The first half of a surrogate pair, kept for the second.
 
     def add_piece(self, piece: str) -> str:
-        """Add a piece, and return what can be shown. A character may be split over two pieces as a surrogate pair."""
+        """Add a piece, and return what can be shown. A character may be split over two
+        pieces as a surrogate pair.
+        """
         piece = self.half + piece
         self.half = piece[-1] if "\ud800" <= piece[-1:] <= "\udbff" else ""
         piece = piece.removesuffix(self.half) if self.half else piece
@@ -47,7 +49,9 @@ class _DraftPart:
 class ReplyDraft:
     """`provider` marks the reasoning, so that only this provider gets it back."""
 
-    def __init__(self, provider: str, new_id: Callable[[], str] = lambda: secrets.token_hex(8)) -> None:
+    def __init__(
+        self, provider: str, new_id: Callable[[], str] = lambda: secrets.token_hex(8)
+    ) -> None:
         self._provider = provider
         self._new_id = new_id
         self._parts: dict[Hashable, _DraftPart] = {}
@@ -87,7 +91,9 @@ class ReplyDraft:
         """Set what the provider needs back with this reasoning, replacing what was set before."""
         self._parts.setdefault(key, _DraftPart("reasoning")).opaque = format_json_value(needed)
 
-    def add_call_piece(self, key: Hashable, *, call_id: str = "", name: str = "", arguments: str = "") -> list[Delta]:
+    def add_call_piece(
+        self, key: Hashable, *, call_id: str = "", name: str = "", arguments: str = ""
+    ) -> list[Delta]:
         """Begin or continue a call. Its first delta has its id and name."""
         part = self._parts.get(key)
         if part is None:
@@ -112,7 +118,9 @@ class ReplyDraft:
         return [CallDelta(part.index, part.id, part.name, rest)]
 
     def finished_parts(self, *, cut: bool = False) -> tuple[ReplyPart, ...]:
-        """Return the parts so far. A cut-off call without arguments is left out, as it would look complete."""
+        """Return the parts so far. A cut-off call without arguments is left out, as it
+        would look complete.
+        """
         made = (self._finish_part(part, cut=cut) for part in self._parts.values())
         return tuple(part for part in made if part is not None)
 
@@ -122,7 +130,9 @@ class ReplyDraft:
             return Text(content)
         if part.kind == "reasoning":
             empty = not content and not part.opaque
-            return None if empty else Reasoning(content, opaque=part.opaque, provider=self._provider)
+            return (
+                None if empty else Reasoning(content, opaque=part.opaque, provider=self._provider)
+            )
         if cut and not (part.name and content):
             return None
         return ToolCall(part.id, part.name or UNNAMED, content or "{}")

@@ -12,7 +12,9 @@ from helix_desktop.protocols.reply_draft import ReplyDraft
 
 
 class ReplyReaderBase(ABC):
-    """Reads a stream or a whole reply. `tag` marks its reasoning, `where` is the provider's name, `model` the one requested."""
+    """Reads a stream or a whole reply. `tag` marks its reasoning, `where` is the
+    provider's name, `model` the one requested.
+    """
 
     def __init__(self, tag: str, where: str, model: str) -> None:
         self._draft = ReplyDraft(tag)
@@ -24,7 +26,9 @@ class ReplyReaderBase(ABC):
 
     @abstractmethod
     def feed_event(self, event: ServerSentEvent) -> list[Delta]:
-        """Return the event's deltas. ModelFailed: the provider's error; ValueError: an unknown event."""
+        """Return the event's deltas. ModelFailed: the provider's error; ValueError: an
+        unknown event.
+        """
 
     @property
     @abstractmethod

@@ -1,4 +1,6 @@
-"""Builds parts of requests for all protocols: arguments, ids, images, reasoning. Knows no single protocol."""
+"""Builds parts of requests for all protocols: arguments, ids, images, reasoning. Knows
+no single protocol.
+"""
 
 import base64
 import hashlib
@@ -14,7 +16,9 @@ EMPTY_SCHEMA: Object = {"type": "object", "properties": {}}
 
 
 def arguments_as_object(call: ToolCall) -> Object:
-    """Return a call's arguments as an object. Malformed ones become one string, to show the model its mistake."""
+    """Return a call's arguments as an object. Malformed ones become one string, to show
+    the model its mistake.
+    """
     if not call.arguments.strip():
         return {}
     found = parse_object(call.arguments)
@@ -38,7 +42,9 @@ def function_of_tool(tool: ToolSpec) -> Object:
 
 
 def legal_ids(messages: Sequence[Message], pattern: re.Pattern[str], length: int) -> dict[str, str]:
-    """Map each call id to one that this provider accepts: itself, or hexadecimal digits made from it."""
+    """Map each call id to one that this provider accepts: itself, or hexadecimal digits
+    made from it.
+    """
     ids = {
         part.id if isinstance(part, ToolCall) else part.call
         for message in messages
@@ -46,18 +52,24 @@ def legal_ids(messages: Sequence[Message], pattern: re.Pattern[str], length: int
         if isinstance(part, ToolCall | ToolResult)
     }
     digests = {one: hashlib.sha256(one.encode("utf-8", errors="replace")) for one in ids}
-    return {one: one if pattern.fullmatch(one) else digests[one].hexdigest()[:length] for one in ids}
+    return {
+        one: one if pattern.fullmatch(one) else digests[one].hexdigest()[:length] for one in ids
+    }
 
 
 def without_foreign_reasoning(request: Request) -> Request:
-    """Remove reasoning of other models that another program recorded, since only its own model can read it."""
+    """Remove reasoning of other models that another program recorded, since only its
+    own model can read it.
+    """
 
     def own(part: MessagePart) -> bool:
         return not isinstance(part, Reasoning) or part.model in ("", request.model)
 
     if all(own(part) for message in request.messages for part in message.parts):
         return request
-    kept = (replace(message, parts=tuple(filter(own, message.parts))) for message in request.messages)
+    kept = (
+        replace(message, parts=tuple(filter(own, message.parts))) for message in request.messages
+    )
     return replace(request, messages=tuple(kept))
 
 
@@ -78,6 +90,8 @@ def start_of_open_tool_loop(messages: Sequence[Message]) -> int:
     """Return where the open tool loop begins, inside which some providers require the reasoning."""
     for position in range(len(messages) - 1, -1, -1):
         message = messages[position]
-        if message.role is Role.USER and not any(isinstance(part, ToolResult) for part in message.parts):
+        if message.role is Role.USER and not any(
+            isinstance(part, ToolResult) for part in message.parts
+        ):
             return position + 1
     return 0

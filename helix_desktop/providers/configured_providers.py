@@ -1,6 +1,8 @@
-"""The providers that the user has set up: `providers.toml` in the settings folder, to be edited by hand.
+"""The providers that the user has set up: `providers.toml` in the settings folder, to
+be edited by hand.
 
-Comments and order survive changes. Keys are never in it, but in the keyring under the provider's name.
+Comments and order survive changes. Keys are never in it, but in the keyring under the
+provider's name.
 
     [provider.work]
     kind = "openai-chat"
@@ -39,9 +41,11 @@ CORRECTABLE = (
 
 
 class ConfiguredProviders:
-    """The providers of one settings folder. Every call reads the file again, since users may edit it.
+    """The providers of one settings folder. Every call reads the file again, since
+    users may edit it.
 
-    Beside it are two files of the program: what providers last reported about models, and what refusals revealed.
+    Beside it are two files of the program: what providers last reported about models,
+    and what refusals revealed.
     """
 
     def __init__(self, file: Path) -> None:
@@ -56,7 +60,8 @@ class ConfiguredProviders:
     def list_providers(self) -> tuple[ProviderConfig, ...]:
         """Return all providers in the file's order. ConfigFileMistake names the first mistake."""
         return tuple(
-            self._config_from_table(name, table) for name, table in self._provider_tables(self._read_document()).items()
+            self._config_from_table(name, table)
+            for name, table in self._provider_tables(self._read_document()).items()
         )
 
     def find_provider(self, name: str) -> ProviderConfig:
@@ -85,7 +90,9 @@ class ConfiguredProviders:
             )
         config = check_provider_config(config)
         with self._open_document_for_change() as document:
-            table = self._provider_tables(document, make=True).setdefault(config.name, tomlkit.table())
+            table = self._provider_tables(document, make=True).setdefault(
+                config.name, tomlkit.table()
+            )
             for name in _TEXTS:
                 _set_or_remove(table, name, getattr(config, name))
             for name in _TABLES:
@@ -99,25 +106,36 @@ class ConfiguredProviders:
                 raise NotFound(f"The provider {name!r} is not set up.")
             del tables[name]
 
-    def correct_model(self, provider: str, model: str, values: Mapping[str, float | str | bool]) -> None:
+    def correct_model(
+        self, provider: str, model: str, values: Mapping[str, float | str | bool]
+    ) -> None:
         """Save what the user knows better than the catalogue about a model."""
         if unknown := next((name for name in values if name not in CORRECTABLE), None):
             raise InvalidInput(
-                f"{unknown} cannot be overridden.", remedy=f"These values can be overridden: {', '.join(CORRECTABLE)}."
+                f"{unknown} cannot be overridden.",
+                remedy=f"These values can be overridden: {', '.join(CORRECTABLE)}.",
             )
         if provider not in self._provider_tables(self._read_document()):
             self.save_provider(self.find_provider(provider))
         with self._open_document_for_change() as document:
-            models = self._provider_tables(document)[provider].setdefault("models", tomlkit.table(is_super_table=True))
+            models = self._provider_tables(document)[provider].setdefault(
+                "models", tomlkit.table(is_super_table=True)
+            )
             models.setdefault(model, tomlkit.table()).update(values)
 
     def forget_corrections(self, provider: str, model: str) -> None:
-        """Forget what the user and refusals said about a model, so that the provider's list counts again."""
+        """Forget what the user and refusals said about a model, so that the provider's
+        list counts again.
+        """
         with self._open_document_for_change() as document:
             self._provider_tables(document).get(provider, {}).get("models", {}).pop(model, None)
         known = _model_notes_of(self._learned, provider)
         if model in known:
-            _write_model_notes(self._learned, provider, {name: about for name, about in known.items() if name != model})
+            _write_model_notes(
+                self._learned,
+                provider,
+                {name: about for name, about in known.items() if name != model},
+            )
 
     def save_reported_models(self, provider: str, reported: Mapping[str, Object]) -> None:
         """Save what a provider said about its models, to know windows without asking again."""
@@ -127,7 +145,9 @@ class ConfiguredProviders:
     def save_learned_window(self, provider: str, model: str, window: int) -> None:
         """Save a window that a refusal named. Only the user overrides it."""
         _write_model_notes(
-            self._learned, provider, {**_model_notes_of(self._learned, provider), model: {"window": window}}
+            self._learned,
+            provider,
+            {**_model_notes_of(self._learned, provider), model: {"window": window}},
         )
 
     @contextmanager
@@ -147,13 +167,18 @@ class ConfiguredProviders:
             return tomlkit.document()
         except TOMLKitError as error:
             raise ConfigFileMistake(
-                f"{self._file} is not valid TOML: {error}.", remedy="Fix the line that the error names."
+                f"{self._file} is not valid TOML: {error}.",
+                remedy="Fix the line that the error names.",
             ) from error
 
     def _provider_tables(self, document: tomlkit.TOMLDocument, *, make: bool = False) -> Any:
         tables = document.get("provider", {})
-        if not isinstance(tables, Mapping) or not all(isinstance(table, Mapping) for table in tables.values()):
-            raise ConfigFileMistake(f"In {self._file}, each provider must be a table: [provider.name].")
+        if not isinstance(tables, Mapping) or not all(
+            isinstance(table, Mapping) for table in tables.values()
+        ):
+            raise ConfigFileMistake(
+                f"In {self._file}, each provider must be a table: [provider.name]."
+            )
         if make and "provider" not in document:
             document["provider"] = tomlkit.table(is_super_table=True)
             return document["provider"]
@@ -178,18 +203,26 @@ class ConfiguredProviders:
         try:
             return check_provider_config(config)
         except InvalidInput as error:
-            raise ConfigFileMistake(f"In {self._file}: {error.what}", remedy=error.remedy) from error
+            raise ConfigFileMistake(
+                f"In {self._file}: {error.what}", remedy=error.remedy
+            ) from error
 
     def _text_setting(self, provider: str, table: Mapping[str, Any], key: str, default: str) -> str:
         value = table.get(key, default)
         if not isinstance(value, str):
-            raise ConfigFileMistake(f"In {self._file}, provider.{provider}.{key} must be text, not {value!r}.")
+            raise ConfigFileMistake(
+                f"In {self._file}, provider.{provider}.{key} must be text, not {value!r}."
+            )
         return str(value)
 
-    def _table_setting(self, provider: str, table: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    def _table_setting(
+        self, provider: str, table: Mapping[str, Any], key: str
+    ) -> Mapping[str, Any]:
         value = table.get(key, {})
         if not isinstance(value, Mapping):
-            raise ConfigFileMistake(f"In {self._file}, provider.{provider}.{key} must be a table, not {value!r}.")
+            raise ConfigFileMistake(
+                f"In {self._file}, provider.{provider}.{key} must be a table, not {value!r}."
+            )
         return value
 
     def _texts_setting(self, provider: str, table: Mapping[str, Any], key: str) -> dict[str, str]:
@@ -200,12 +233,21 @@ class ConfiguredProviders:
         """Return `[provider.name.patience]`: seconds and attempts that differ from the defaults."""
         given = self._table_setting(provider, table, "patience")
         known = {field.name for field in fields(ProviderPatience)}
-        wrong = next((key for key, value in given.items() if key not in known or not _is_positive_number(value)), None)
+        wrong = next(
+            (
+                key
+                for key, value in given.items()
+                if key not in known or not _is_positive_number(value)
+            ),
+            None,
+        )
         if wrong:
             raise ConfigFileMistake(
                 f"In {self._file}, provider.{provider}.patience.{wrong} is not valid: expected one of {', '.join(sorted(known))} with a positive number."
             )
-        return ProviderPatience(**{key: type(getattr(ProviderPatience(), key))(value) for key, value in given.items()})
+        return ProviderPatience(
+            **{key: type(getattr(ProviderPatience(), key))(value) for key, value in given.items()}
+        )
 
 
 def _read_model_notes(file: Path) -> Object:
@@ -248,7 +290,11 @@ def _set_or_remove(table: Any, name: str, value: str | dict[str, str]) -> None:
 def _unwrap_corrections(corrections: Mapping[str, Any]) -> dict[str, Object]:
     """Return the corrections as plain values instead of tomlkit's."""
     unwrapped = corrections.unwrap() if hasattr(corrections, "unwrap") else corrections
-    return {str(model): dict(values) for model, values in unwrapped.items() if isinstance(values, Mapping)}
+    return {
+        str(model): dict(values)
+        for model, values in unwrapped.items()
+        if isinstance(values, Mapping)
+    }
 
 
 def find_config_mistake(file: Path) -> HelixError | None:

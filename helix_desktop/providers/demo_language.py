@@ -15,7 +15,9 @@ MARKS: Mapping[str, re.Pattern[str]] = {
 
 
 def choose_translator(texts: Iterable[str]) -> Say:
-    """Choose the language of `texts`, newest first. An earlier one decides if the newest could be any."""
+    """Choose the language of `texts`, newest first. An earlier one decides if the
+    newest could be any.
+    """
     spoken = (name for text in texts for name, mark in MARKS.items() if mark.search(text))
     known = translations_of(next(spoken, ""))
     return lambda text, /, **values: known.get(text, text).format(**values)

@@ -26,7 +26,9 @@ MOST_LINES = 12
 MOST_EXCERPT = 24
 COMMON = 0.2  # A word in a larger share of the lines describes none of them.
 _PATH = re.compile(r"(?<![\w/.])(?:[\w.-]+/)*[\w-]+\.[A-Za-z]{1,5}\b")
-_WRONG = re.compile(r"\b(error|failed|failure|exception|traceback|not found|refused|denied)\b", re.IGNORECASE)
+_WRONG = re.compile(
+    r"\b(error|failed|failure|exception|traceback|not found|refused|denied)\b", re.IGNORECASE
+)
 _RULE = re.compile(r"\b(must|never|always|do not|don't|only|prefer|please use)\b", re.IGNORECASE)
 _SENTENCE = re.compile(r"[^.!?\n]+(?:[.!?](?!\s|$)[^.!?\n]*)*[.!?]?")
 _WRITTEN_BY_PROGRAM = re.compile(rf"\s*[\[(]|{re.escape(CONTINUE)}$")  # Texts in a user's message.
@@ -34,7 +36,9 @@ _WORD = re.compile(r"\w{3,}")
 _LINES_LEFT_OUT = re.compile(r"^\[… [\d,]+ characters of all ([\d,]+) lines left out", re.MULTILINE)
 _NOT_OUTPUT = ("<material>", "</material>", "[… ", "[lines ")
 _WISH = re.compile(r"needed from it: (.*)")
-_PASSAGE = re.compile(r"^\[[\d–]+\] (?:(user|assistant): |call of (\w+): |output(?: of \w+)?:$)", re.MULTILINE)
+_PASSAGE = re.compile(
+    r"^\[[\d–]+\] (?:(user|assistant): |call of (\w+): |output(?: of \w+)?:$)", re.MULTILINE
+)
 _TELLING = ("path", "command", "pattern", "query", "sha256", "task")
 _WRITING = (ToolName.WRITE_FILE, ToolName.EDIT_FILE)
 
@@ -68,15 +72,21 @@ def write_handover(request: Request) -> str:
     """Write the six sections from the request. An empty section says so."""
     found = _sort_material(request)
     arguments = (text_at(values, "path") for _, values in found.calls)
-    paths = _without_repeats(match for text in (*found.said, *arguments) for match in _PATH.findall(text))
+    paths = _without_repeats(
+        match for text in (*found.said, *arguments) for match in _PATH.findall(text)
+    )
     wrong = (line for text in found.outputs for line in text.splitlines() if _WRONG.search(line))
     rules = (one for text in found.said for one in _SENTENCE.findall(text) if _RULE.search(one))
     contents: Mapping[str, list[str]] = {
-        "Project Background": [f"The user wrote: “{shorten_to_line(text, LONGEST_QUOTE)}”" for text in found.said[:3]],
+        "Project Background": [
+            f"The user wrote: “{shorten_to_line(text, LONGEST_QUOTE)}”" for text in found.said[:3]
+        ],
         "Technical Details": [f"File: {path}" for path in paths],
         "Completed Work": [
             *_without_repeats(
-                _describe_call(name, values) for name, values in found.calls if name != ToolName.SET_TODO
+                _describe_call(name, values)
+                for name, values in found.calls
+                if name != ToolName.SET_TODO
             ),
             *(f"The agent reported: {' '.join(text.split())}" for text in found.reports[-2:]),
         ],
@@ -85,11 +95,16 @@ def write_handover(request: Request) -> str:
         "User Preferences": _without_repeats(shorten_to_line(one, LONGEST_QUOTE) for one in rules),
     }
     lists = ("\n".join(f"- {line}" for line in contents[name][-MOST_LINES:]) for name in SECTIONS)
-    return "\n\n".join(f"## {name}\n{lines or '- None so far.'}" for name, lines in zip(SECTIONS, lists, strict=True))
+    return "\n\n".join(
+        f"## {name}\n{lines or '- None so far.'}"
+        for name, lines in zip(SECTIONS, lists, strict=True)
+    )
 
 
 def write_observations(request: Request) -> str:
-    """Write a line for all that the user said, then for each call, and then for each reported failure."""
+    """Write a line for all that the user said, then for each call, and then for each
+    reported failure.
+    """
     found = _sort_material(request)
     lines = [f"!! The user said: {shorten_to_line(text, 160)}" for text in found.said]
     lines += [f"! Done: {_describe_call(name, values)}" for name, values in found.calls]
@@ -99,7 +114,10 @@ def write_observations(request: Request) -> str:
         for line in text.splitlines()
         if _WRONG.search(line)
     ]
-    return "\n".join(f"- {line}" for line in _without_repeats(lines)[-MOST_EXCERPT:]) or "- Nothing happened."
+    return (
+        "\n".join(f"- {line}" for line in _without_repeats(lines)[-MOST_EXCERPT:])
+        or "- Nothing happened."
+    )
 
 
 def write_title(request: Request) -> str:
@@ -126,7 +144,11 @@ def _sort_material(request: Request) -> _SortedMaterial:
     found = _SortedMaterial()
     parts = [(message.role, part) for message in request.messages for part in message.parts]
     question = parts[-1][1] if len(parts) > 1 else None
-    undone = question.text.rpartition(UNDID)[2] if isinstance(question, Text) and UNDID in question.text else ""
+    undone = (
+        question.text.rpartition(UNDID)[2]
+        if isinstance(question, Text) and UNDID in question.text
+        else ""
+    )
     for role, part in parts[:-1] if len(parts) > 1 else parts:
         if isinstance(part, ToolCall):
             found.calls.append((part.name, parse_object(part.arguments) or {}))
@@ -148,7 +170,9 @@ def _sort_material(request: Request) -> _SortedMaterial:
 
 
 def _sort_transcript_lines(text: str, found: _SortedMaterial) -> None:
-    """Sort a transcript's lines: `[3] user: …`, `[4] call of read_file: {…}`, `[5] output of read_file:`."""
+    """Sort a transcript's lines: `[3] user: …`, `[4] call of read_file: {…}`, `[5]
+    output of read_file:`.
+    """
     heads = list(_PASSAGE.finditer(text))
     for head, end in zip(heads, [*(one.start() for one in heads[1:]), len(text)], strict=True):
         body = text[head.end() : end].strip().removesuffix("</material>").strip()
@@ -165,9 +189,16 @@ def _sort_transcript_lines(text: str, found: _SortedMaterial) -> None:
 
 def write_compaction(request: Request) -> str:
     """Return the output's lines with the rarest words of what was requested, in order."""
-    texts = [part.text for message in request.messages for part in message.parts if isinstance(part, Text)]
+    texts = [
+        part.text
+        for message in request.messages
+        for part in message.parts
+        if isinstance(part, Text)
+    ]
     material = "\n".join(texts[:-1])
-    lines = [line for line in material.splitlines() if line.strip() and not line.startswith(_NOT_OUTPUT)]
+    lines = [
+        line for line in material.splitlines() if line.strip() and not line.startswith(_NOT_OUTPUT)
+    ]
     question = texts[-1] if texts else ""
     wish = match[1] if (match := _WISH.search(question)) else question
     asked = _distinguishing_words(wish, lines)
@@ -185,7 +216,9 @@ def write_compaction(request: Request) -> str:
 def _distinguishing_words(wish: str, lines: list[str]) -> set[str]:
     """Return words of the wish that are in some of the lines, but not in most."""
     counts = Counter(word for line in lines for word in set(_lowercase_words(line)))
-    return {word for word in _lowercase_words(wish) if 0 < counts[word] <= max(1, COMMON * len(lines))}
+    return {
+        word for word in _lowercase_words(wish) if 0 < counts[word] <= max(1, COMMON * len(lines))
+    }
 
 
 def _lowercase_words(text: str) -> list[str]:

@@ -1,4 +1,6 @@
-"""The demonstration's tour: nine stations, each with a real call. The calls in the request show where it is."""
+"""The demonstration's tour: nine stations, each with a real call. The calls in the
+request show where it is.
+"""
 
 import re
 import sys
@@ -14,10 +16,15 @@ from helix_desktop.providers.demo_language import Say
 from helix_desktop.resources import read_table
 
 Arguments = Mapping[str, Json]
-# The excerpt keeps one line; another one is recalled. All would fit into the window, so what is saved can be seen.
+# The excerpt keeps one line; another one is recalled. All would fit into the window, so
+# what is saved can be seen.
 RECORDS, WANTED, RECALLED = 1500, 911, 1234
-# The end of README.md in the tour's own folder, where alone the script changes a file, and what it is changed to.
-OLD_END, NEW_END = "is in samples.csv.\n", "is in samples.csv. The log of the last run is in run.log.\n"
+# The end of README.md in the tour's own folder, where alone the script changes a file,
+# and what it is changed to.
+OLD_END, NEW_END = (
+    "is in samples.csv.\n",
+    "is in samples.csv. The log of the last run is in run.log.\n",
+)
 _HASH = re.compile(r"\b[0-9a-f]{64}\b")
 _TEXT_FILE = re.compile(
     r"^(\S.*\.(?:md|txt|rst|csv|py|toml|json|js|ts|c|h|cpp|go|rs|java|html|css|yml|yaml|cfg|ini|sh))  ([\d,]+)$"
@@ -34,7 +41,9 @@ class ScriptedReply:
 
 @dataclass(frozen=True, slots=True)
 class DemoScene:
-    """What the script knows. `done`: calls since the user's question, each with its result as now shown."""
+    """What the script knows. `done`: calls since the user's question, each with its
+    result as now shown.
+    """
 
     asked: str
     done: tuple[tuple[ToolCall, ToolResult | None], ...]
@@ -47,7 +56,11 @@ class DemoScene:
         return any(tool.name == name for tool in self.tools)
 
     def results_of_station(self, station: "TourStation") -> list[str]:
-        return [result.text for call, result in self.done if result is not None and station_of_call(call) is station]
+        return [
+            result.text
+            for call, result in self.done
+            if result is not None and station_of_call(call) is station
+        ]
 
 
 class TourStation(IntEnum):
@@ -88,10 +101,18 @@ def station_of_call(call: ToolCall) -> TourStation | None:
 
 
 def next_tour_step(scene: DemoScene) -> ScriptedReply:
-    """Return the first station after the last visible one whose tool is offered, or the closing words."""
-    reached = max((one for call, _ in scene.done if (one := station_of_call(call)) is not None), default=None)
+    """Return the first station after the last visible one whose tool is offered, or the
+    closing words.
+    """
+    reached = max(
+        (one for call, _ in scene.done if (one := station_of_call(call)) is not None), default=None
+    )
     note = " ".join(scene.note.split())[:120]
-    heard = scene.say("I read your note: “{note}”. The tour cannot act on it.", note=note) + "\n\n" if note else ""
+    heard = (
+        scene.say("I read your note: “{note}”. The tour cannot act on it.", note=note) + "\n\n"
+        if note
+        else ""
+    )
     for station in TourStation:
         if reached is not None and station <= reached:
             continue
@@ -116,7 +137,9 @@ def _plan_step(scene: DemoScene) -> ScriptedReply:
 def _todo_arguments(scene: DemoScene, first: str, done: int) -> Arguments:
     """Return the plan with so many items done, and the next in the state `first`."""
     states = ["done"] * done + [first] + ["open"] * len(PLAN)
-    return {"items": [{"text": scene.say(text), "state": states[at]} for at, text in enumerate(PLAN)]}
+    return {
+        "items": [{"text": scene.say(text), "state": states[at]} for at, text in enumerate(PLAN)]
+    }
 
 
 def _build_file_listing_reply(scene: DemoScene) -> ScriptedReply:
@@ -130,26 +153,37 @@ def _build_file_reading_reply(scene: DemoScene) -> ScriptedReply | None:
     files = ", ".join(f"`{name}`" for name in names)
     several = "I read these files in parallel: {files}. The calls run at the same time."
     words = scene.say(several if len(names) > 1 else "I read {files}.", files=files)
-    calls: tuple[tuple[str, Arguments], ...] = tuple((ToolName.READ_FILE, {"path": name}) for name in names)
+    calls: tuple[tuple[str, Arguments], ...] = tuple(
+        (ToolName.READ_FILE, {"path": name}) for name in names
+    )
     return ScriptedReply(words, calls)
 
 
 def _readable_listed_files(scene: DemoScene) -> list[str]:
     """Return the text files in the tool's listing that are short enough to read."""
-    lines = [line for text in scene.results_of_station(TourStation.LIST) for line in text.splitlines()]
+    lines = [
+        line for text in scene.results_of_station(TourStation.LIST) for line in text.splitlines()
+    ]
     matches = [match for line in lines if (match := _TEXT_FILE.match(line)) is not None]
     return [match[1] for match in matches if int(match[2].replace(",", "")) <= LARGEST_READ]
 
 
 def _search_step(scene: DemoScene) -> ScriptedReply:
-    found = (word for text in scene.results_of_station(TourStation.READ) for word in _WORD.findall(text[:4000]))
+    found = (
+        word
+        for text in scene.results_of_station(TourStation.READ)
+        for word in _WORD.findall(text[:4000])
+    )
     word = max(found, key=lambda one: (len(one), one), default="the")
     words = scene.say("I search the folder for “{word}”.", word=word)
     return ScriptedReply(words, ((ToolName.SEARCH_FILES, {"pattern": word}),))
 
 
 def _edit_step(scene: DemoScene) -> ScriptedReply | None:
-    if not any(f"The table of samples {OLD_END}" in text for text in scene.results_of_station(TourStation.READ)):
+    if not any(
+        f"The table of samples {OLD_END}" in text
+        for text in scene.results_of_station(TourStation.READ)
+    ):
         return None
     words = scene.say("README.md does not mention run.log, so I add a sentence.")
     changed = {"path": "README.md", "old_text": OLD_END, "new_text": NEW_END}
@@ -174,15 +208,24 @@ def _large_output_step(scene: DemoScene) -> ScriptedReply:
 
 
 def _recall_step(scene: DemoScene) -> ScriptedReply | None:
-    found = [digest for text in scene.results_of_station(TourStation.LARGE) for digest in _HASH.findall(text)]
+    found = [
+        digest
+        for text in scene.results_of_station(TourStation.LARGE)
+        for digest in _HASH.findall(text)
+    ]
     anywhere = [digest for text in reversed(scene.texts) for digest in _HASH.findall(text)]
     if found and scene.offers_tool(ToolName.RECALL):
         words = scene.say(
-            "The excerpt gives the hash of the whole output. I recall line {n} from the cache.", n=RECALLED
+            "The excerpt gives the hash of the whole output. I recall line {n} from the cache.",
+            n=RECALLED,
         )
-        return ScriptedReply(words, ((ToolName.RECALL, {"sha256": found[0], "grep": f"^record {RECALLED} "}),))
+        return ScriptedReply(
+            words, ((ToolName.RECALL, {"sha256": found[0], "grep": f"^record {RECALLED} "}),)
+        )
     if anywhere and scene.offers_tool(ToolName.RECALL):
-        words = scene.say("An earlier output is now only a marker with a hash. I recall the beginning of the original.")
+        words = scene.say(
+            "An earlier output is now only a marker with a hash. I recall the beginning of the original."
+        )
         return ScriptedReply(words, ((ToolName.RECALL, {"sha256": anywhere[0], "lines": "1-20"}),))
     if scene.offers_tool(ToolName.SEARCH_CACHE):
         words = scene.say("I search the cache for it.")
@@ -211,21 +254,30 @@ STATIONS: Mapping[TourStation, tuple[str, Callable[[DemoScene], ScriptedReply | 
 def _closing_words(scene: DemoScene) -> str:
     """Return what happened, as far as it can be seen, including refusals."""
     failed = [call.name for call, result in scene.done if result is not None and not result.ok]
-    folded = sum(result.text.startswith("[CACHED]") for _, result in scene.done if result is not None)
+    folded = sum(
+        result.text.startswith("[CACHED]") for _, result in scene.done if result is not None
+    )
     recalled = scene.results_of_station(TourStation.RECALL)
     say = scene.say
     lines = [say("Done. I made {n} calls, all of them real.", n=len(scene.done))]
     if recalled and f"record {RECALLED}" in recalled[-1]:
         found = next(line for line in recalled[-1].splitlines() if f"record {RECALLED}" in line)
         line = found.strip()[:120]
-        lines.append(say("The recalled line is `{line}`. It had not been sent to me before.", line=line))
+        lines.append(
+            say("The recalled line is `{line}`. It had not been sent to me before.", line=line)
+        )
     if folded:
         lines.append(
-            say("From now on, I am sent markers for {n} older outputs. The originals are in the cache.", n=folded)
+            say(
+                "From now on, I am sent markers for {n} older outputs. The originals are in the cache.",
+                n=folded,
+            )
         )
     if failed:
         tools = ", ".join(sorted(set(failed)))
-        lines.append(say("Failed or denied: {tools}. The result of each call says so.", tools=tools))
+        lines.append(
+            say("Failed or denied: {tools}. The result of each call says so.", tools=tools)
+        )
     lines.append(
         say(
             "Next, undo the change on the Changes page. Then click the meter, choose “Fold now”, and undo the fold. For real work, choose a model at the top right."
@@ -242,7 +294,11 @@ def tool_call_for_word(word: str, rest: str) -> tuple[str, Arguments]:
     if word == "large":
         return name, {"command": command_with_large_output()}
     if word == "todo":
-        return name, {"items": [{"text": item.strip(), "state": "open"} for item in rest.split(";") if item.strip()]}
+        return name, {
+            "items": [
+                {"text": item.strip(), "state": "open"} for item in rest.split(";") if item.strip()
+            ]
+        }
     if word == "write":
         path, _, text = rest.partition(":")
         return name, {"path": path.strip(), "content": f"{text.strip()}\n"}

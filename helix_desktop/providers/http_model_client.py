@@ -14,12 +14,21 @@ from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.engine.facts import Usage
 from helix_desktop.engine.messages import Delta, Request, RetryDelay
 from helix_desktop.engine.ports import Clock
-from helix_desktop.errors import ModelFailed, ModelOverloaded, ProviderKeyRefused, ProviderUnreachable
+from helix_desktop.errors import (
+    ModelFailed,
+    ModelOverloaded,
+    ProviderKeyRefused,
+    ProviderUnreachable,
+)
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import dump_json_body
 from helix_desktop.protocols.event_stream import EventStreamParser, EventTooLong, ServerSentEvent
 from helix_desktop.protocols.protocol_dialect import OutgoingRequest, ProtocolDialect
-from helix_desktop.protocols.provider_failures import ProviderRefusal, failure_of_refusal, read_refusal_body
+from helix_desktop.protocols.provider_failures import (
+    ProviderRefusal,
+    failure_of_refusal,
+    read_refusal_body,
+)
 from helix_desktop.protocols.reply_reader import ReplyReaderBase
 from helix_desktop.protocols.request_parts import without_foreign_reasoning
 from helix_desktop.providers import http_transport
@@ -57,20 +66,26 @@ class HttpModelClient:
                 failure = error
             if failure is None:
                 return
-            body = self.dialect.relax_request(post.body, failure) if relaxed < MOST_RELAXED else None
+            body = (
+                self.dialect.relax_request(post.body, failure) if relaxed < MOST_RELAXED else None
+            )
             if body is not None:
                 post, relaxed = replace(post, body=body), relaxed + 1
                 continue
             pause = self._seconds_until_retry(failure, attempt)
             woken = asyncio.Event()
-            yield RetryDelay(failure.what, round(pause, 1), woken.set, isinstance(failure, ModelOverloaded))
+            yield RetryDelay(
+                failure.what, round(pause, 1), woken.set, isinstance(failure, ModelOverloaded)
+            )
             await self._pause_before_retry(pause, woken)
             attempt += 1
 
     async def _pause_before_retry(self, pause: float, woken: asyncio.Event) -> None:
         """Wait for the pause, or until somebody cuts it short."""
         async with aclosing(OwnedTasks("waiting")) as tasks:
-            tasks.spawn_task(self.clock.sleep_seconds(pause), name="pause").add_done_callback(lambda _: woken.set())
+            tasks.spawn_task(self.clock.sleep_seconds(pause), name="pause").add_done_callback(
+                lambda _: woken.set()
+            )
             await woken.wait()
 
     def _compile_request(self, request: Request) -> OutgoingRequest:
@@ -114,27 +129,42 @@ class HttpModelClient:
             return
         if answer.status_code == 200:
             raise http_transport.UnmendableFailure(
-                f"{self.transport.where} returned a web page instead of a reply.", remedy="Check the address."
+                f"{self.transport.where} returned a web page instead of a reply.",
+                remedy="Check the address.",
             )
         body = read_refusal_body(await answer.read_whole_body(http_transport.LONGEST_REFUSAL))
         failure = failure_of_refusal(
-            ProviderRefusal(self.transport.where, answer.status_code, body, answer.response_headers, self.info.id)
+            ProviderRefusal(
+                self.transport.where,
+                answer.status_code,
+                body,
+                answer.response_headers,
+                self.info.id,
+            )
         )
         if isinstance(failure, ProviderKeyRefused) and not self.key:
-            raise ProviderKeyRefused(failure.what, remedy="No key was sent. Enter a key for this provider.")
+            raise ProviderKeyRefused(
+                failure.what, remedy="No key was sent. Enter a key for this provider."
+            )
         raise failure
 
     def _feed_event(self, reading: ReplyReaderBase, event: ServerSentEvent) -> list[Delta]:
         try:
             return reading.feed_event(event)
         except ValueError as error:
-            raise ProviderUnreachable(f"{self.transport.where} sent data that could not be read.") from error
+            raise ProviderUnreachable(
+                f"{self.transport.where} sent data that could not be read."
+            ) from error
 
     def _seconds_until_retry(self, failure: ModelFailed, attempt: int) -> float:
-        """Return the seconds before the next try, doubled each time. Raises the failure if there is none."""
+        """Return the seconds before the next try, doubled each time. Raises the failure
+        if there is none.
+        """
         patience = self.transport.patience
         failure = self._remove_key_from_error(failure)
-        if attempt >= _most_tries(failure, patience, local=http_transport.is_loopback(self.transport.base_url)):
+        if attempt >= _most_tries(
+            failure, patience, local=http_transport.is_loopback(self.transport.base_url)
+        ):
             raise failure
         asked = failure.retry_after if isinstance(failure, ModelOverloaded) else None
         if asked is not None and asked > patience.longest_wait:
@@ -155,7 +185,9 @@ class HttpModelClient:
         return failure
 
 
-def _most_tries(failure: ModelFailed, patience: http_transport.ProviderPatience, *, local: bool) -> int:
+def _most_tries(
+    failure: ModelFailed, patience: http_transport.ProviderPatience, *, local: bool
+) -> int:
     if isinstance(failure, http_transport.UnmendableFailure):
         return 1
     if isinstance(failure, ModelOverloaded):

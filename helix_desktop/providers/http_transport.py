@@ -1,4 +1,5 @@
-"""Connects to providers: proxies, certificates and time limits. Failures become errors of `errors.py`.
+"""Connects to providers: proxies, certificates and time limits. Failures become errors
+of `errors.py`.
 
 Redirects are not followed, since a key for one host must not reach another. No error names a key.
 """
@@ -26,11 +27,14 @@ if TYPE_CHECKING:
 
 LONGEST_REFUSAL = 1024 * 1024
 LONGEST_BODY = 256 * 1024 * 1024
-# Environment variables in which agents expect certificate files, or a client certificate and its key.
+# Environment variables in which agents expect certificate files, or a client
+# certificate and its key.
 EXTRA_CERTIFICATES = ("node_extra_ca_certs", "codex_ca_certificate", "requests_ca_bundle")
 CLIENT_CERTIFICATE = "claude_code_client_cert"
 _OF_CLIENT = [f"claude_code_client_{name}" for name in ("cert", "key", "key_passphrase")]
-CERTIFICATE_VARIABLES = frozenset(("ssl_cert_file", "ssl_cert_dir", *EXTRA_CERTIFICATES, *_OF_CLIENT))
+CERTIFICATE_VARIABLES = frozenset(
+    ("ssl_cert_file", "ssl_cert_dir", *EXTRA_CERTIFICATES, *_OF_CLIENT)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +63,23 @@ class NoConnection(ProviderUnreachable):
 
 
 class ProviderConnections:
-    """A program's open connections, shared by all models. They are created on first use, on that loop."""
+    """A program's open connections, shared by all models. They are created on first
+    use, on that loop.
+    """
 
     def __init__(self, *, connect: float = 15.0) -> None:
         self._connect = connect
         self._clients: dict[bool, httpx.AsyncClient] = {}
 
     def direct_or_proxied_client(self, url: str) -> httpx.AsyncClient:
-        """Return a client without proxy for this machine, or one with the system's proxy for others."""
+        """Return a client without proxy for this machine, or one with the system's
+        proxy for others.
+        """
         local = is_loopback(url)
         if local not in self._clients:
-            self._clients[local] = build_http_client(self._connect, write=120.0, uses_environment=not local, kept=16)
+            self._clients[local] = build_http_client(
+                self._connect, write=120.0, uses_environment=not local, kept=16
+            )
         return self._clients[local]
 
     async def aclose(self) -> None:
@@ -80,7 +90,9 @@ class ProviderConnections:
 
 
 def load_http_and_certificates() -> None:
-    """Import what requests need and read certificates, in a thread before the first message (0.1 s)."""
+    """Import what requests need and read certificates, in a thread before the first
+    message (0.1 s).
+    """
     import httpx  # noqa: F401
 
     with suppress(UnmendableFailure):  # The first request reports failures.
@@ -98,8 +110,14 @@ def build_http_client(
     """Build a client. `proxies`: another environment's variables for proxies and certificates."""
     import httpx
 
-    trusted = trusted_certificates() if proxies is None else trusted_certificates(frozenset(proxies.items()))
-    limits = httpx.Limits(max_connections=None, max_keepalive_connections=kept, keepalive_expiry=30.0)
+    trusted = (
+        trusted_certificates()
+        if proxies is None
+        else trusted_certificates(frozenset(proxies.items()))
+    )
+    limits = httpx.Limits(
+        max_connections=None, max_keepalive_connections=kept, keepalive_expiry=30.0
+    )
     try:
         return httpx.AsyncClient(
             timeout=httpx.Timeout(connect=connect, read=None, write=write, pool=None),
@@ -129,7 +147,9 @@ def _proxy_mounts(
             proxy = proxy if "://" in proxy else f"http://{proxy}"
             made = httpx.AsyncHTTPTransport(verify=trusted, proxy=proxy, limits=limits)
             mounts[f"{scheme}://"] = made
-    for host in filter(None, (name.strip().lstrip(".") for name in proxies.get("no_proxy", "").split(","))):
+    for host in filter(
+        None, (name.strip().lstrip(".") for name in proxies.get("no_proxy", "").split(","))
+    ):
         if host == "*":
             return {}
         mounts |= {f"all://{host}": None, f"all://*.{host}": None}
@@ -138,17 +158,23 @@ def _proxy_mounts(
 
 @cache
 def trusted_certificates(variables: frozenset[tuple[str, str]] | None = None) -> ssl.SSLContext:
-    """Return whom to trust: SSL_CERT_FILE or SSL_CERT_DIR, or else the system's and certifi's lists;
-    also what agents read, and the client certificate. `variables`: another environment's, in lower case.
+    """Return whom to trust: SSL_CERT_FILE or SSL_CERT_DIR, or else the system's and
+    certifi's lists; also what agents read, and the client certificate. `variables`:
+    another environment's, in lower case.
     """
-    own = {name.lower(): one for name, one in (os.environ.items() if variables is None else variables)}
+    own = {
+        name.lower(): one for name, one in (os.environ.items() if variables is None else variables)
+    }
     context = _load_base_certificates(own.get("ssl_cert_file"), own.get("ssl_cert_dir"))
     for name in EXTRA_CERTIFICATES:
         if own.get(name):
             with _name_variable_in_errors(name):
                 context.load_verify_locations(own[name])
     if own.get(CLIENT_CERTIFICATE):
-        key, word = own.get(f"{CLIENT_CERTIFICATE[:-4]}key"), own.get(f"{CLIENT_CERTIFICATE[:-4]}key_passphrase", "")
+        key, word = (
+            own.get(f"{CLIENT_CERTIFICATE[:-4]}key"),
+            own.get(f"{CLIENT_CERTIFICATE[:-4]}key_passphrase", ""),
+        )
         with _name_variable_in_errors(CLIENT_CERTIFICATE):
             context.load_cert_chain(own[CLIENT_CERTIFICATE], key or None, lambda: word)
     return context
@@ -224,7 +250,10 @@ class HttpAnswer:
 
     @property
     def is_stream(self) -> bool:
-        return self.response_headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json"
+        return (
+            self.response_headers.get("content-type", "").partition(";")[0].strip().lower()
+            != "application/json"
+        )
 
     @property
     def is_web_page(self) -> bool:
@@ -257,21 +286,27 @@ class HttpAnswer:
                 except StopAsyncIteration:
                     return
                 except TimeoutError as error:
-                    raise ProviderUnreachable(f"{self._where} sent nothing for {limit:.0f} seconds.") from error
+                    raise ProviderUnreachable(
+                        f"{self._where} sent nothing for {limit:.0f} seconds."
+                    ) from error
                 except (httpx.HTTPError, OSError) as error:
                     raise error_of_lost_connection(error, self._where) from error
                 yield chunk
                 limit = self._patience.after_end if self._ended else self._patience.silence
 
     async def _decoded_pieces(self) -> AsyncGenerator[bytes]:
-        """Yield decompressed pieces. Not by httpx, which decompresses each piece completely at once."""
+        """Yield decompressed pieces. Not by httpx, which decompresses each piece
+        completely at once.
+        """
         try:
             body = BodyDecompressor(self.response_headers.get("content-encoding", ""), LONGEST_BODY)
             async for piece in self._response.aiter_raw():
                 if decoded := body.decode_piece(piece):
                     yield decoded
         except (DecodedTooLarge, UnreadableCoding) as error:
-            raise ProviderUnreachable(f"The reply from {self._where} cannot be read: {error}.") from error
+            raise ProviderUnreachable(
+                f"The reply from {self._where} cannot be read: {error}."
+            ) from error
 
     async def read_whole_body(self, longest: int = LONGEST_BODY) -> bytes:
         """Return the body, or its first `longest` bytes."""
@@ -286,7 +321,9 @@ class HttpAnswer:
 
 @dataclass(frozen=True, slots=True)
 class ProviderTransport:
-    """How to reach one provider. `where`: its name in sentences. `headers` have the key, and are never shown."""
+    """How to reach one provider. `where`: its name in sentences. `headers` have the
+    key, and are never shown.
+    """
 
     base_url: str
     where: str
@@ -306,24 +343,40 @@ class ProviderTransport:
             ) from error
         if url.scheme not in {"http", "https"} or not url.host:
             raise UnmendableFailure(
-                f"The address of {self.where} must start with http:// or https://.", remedy="Correct the address."
+                f"The address of {self.where} must start with http:// or https://.",
+                remedy="Correct the address.",
             )
         return url.copy_merge_params(dict(self.query)) if self.query else url
 
     @asynccontextmanager
-    async def open_post(self, path: str, content: bytes, headers: Mapping[str, str]) -> AsyncIterator[HttpAnswer]:
-        sent = {"content-type": "application/json", "accept": "text/event-stream, application/json", **headers}
-        async with self._open_http_request("POST", path, content, sent, self.patience.first_byte) as answer:
+    async def open_post(
+        self, path: str, content: bytes, headers: Mapping[str, str]
+    ) -> AsyncIterator[HttpAnswer]:
+        sent = {
+            "content-type": "application/json",
+            "accept": "text/event-stream, application/json",
+            **headers,
+        }
+        async with self._open_http_request(
+            "POST", path, content, sent, self.patience.first_byte
+        ) as answer:
             yield answer
 
     @asynccontextmanager
     async def open_get(self, path: str, seconds: float) -> AsyncIterator[HttpAnswer]:
-        async with self._open_http_request("GET", path, None, {"accept": "application/json"}, seconds) as answer:
+        async with self._open_http_request(
+            "GET", path, None, {"accept": "application/json"}, seconds
+        ) as answer:
             yield answer
 
     @asynccontextmanager
     async def _open_http_request(
-        self, method: str, path: str, content: bytes | None, headers: Mapping[str, str], seconds: float
+        self,
+        method: str,
+        path: str,
+        content: bytes | None,
+        headers: Mapping[str, str],
+        seconds: float,
     ) -> AsyncIterator[HttpAnswer]:
         import httpx
 
@@ -336,7 +389,9 @@ class ProviderTransport:
                 async with asyncio.timeout(seconds):
                     response = await client.send(request, stream=True)
             except TimeoutError as error:
-                raise ProviderUnreachable(f"{self.where} did not respond within {seconds:.0f} seconds.") from error
+                raise ProviderUnreachable(
+                    f"{self.where} did not respond within {seconds:.0f} seconds."
+                ) from error
             except (httpx.HTTPError, OSError) as error:
                 raise error_of_lost_connection(error, self.where, self.base_url) from error
             stack.push_async_callback(response.aclose)
@@ -346,13 +401,19 @@ class ProviderTransport:
 CHECK = "Check the network connection, and make sure that the server is running."
 
 
-def _build_no_connection_error(error: BaseException, provider: str, url: str, library_message: str) -> NoConnection:
-    """Build an error from the original cause, above which libraries only say that all attempts failed."""
+def _build_no_connection_error(
+    error: BaseException, provider: str, url: str, library_message: str
+) -> NoConnection:
+    """Build an error from the original cause, above which libraries only say that all
+    attempts failed.
+    """
     while (cause := error.__cause__ or error.__context__) is not None:
         error = cause
     there = f" at {url}" if url else ""
     if isinstance(error, ConnectionRefusedError):
-        return NoConnection(f"No connection to {provider}{there}: connection refused.", remedy=CHECK)
+        return NoConnection(
+            f"No connection to {provider}{there}: connection refused.", remedy=CHECK
+        )
     if isinstance(error, socket.gaierror):
         return NoConnection(
             f"No connection to {provider}{there}: host not found.",
@@ -372,11 +433,13 @@ def error_of_lost_connection(error: Exception, provider_name: str, url: str = ""
         )
     if isinstance(error, httpx.UnsupportedProtocol | httpx.LocalProtocolError):
         return UnmendableFailure(
-            f"The request to {provider_name} could not be made.", remedy="Check the provider's address and headers."
+            f"The request to {provider_name} could not be made.",
+            remedy="Check the provider's address and headers.",
         )
     if isinstance(error, httpx.ProxyError):
         return ProviderUnreachable(
-            f"The proxy refused the connection to {provider_name}: {said}.", remedy="Check the system's proxy settings."
+            f"The proxy refused the connection to {provider_name}: {said}.",
+            remedy="Check the system's proxy settings.",
         )
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
         return _build_no_connection_error(error, provider_name, url, said)

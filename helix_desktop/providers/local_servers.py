@@ -21,14 +21,20 @@ class LocalServer:
 
 
 async def detect_local_servers(
-    connections: ProviderConnections, places: Sequence[ProviderConfig] = USUAL, seconds: float = SECONDS
+    connections: ProviderConnections,
+    places: Sequence[ProviderConfig] = USUAL,
+    seconds: float = SECONDS,
 ) -> tuple[LocalServer, ...]:
     """Return the servers that answer. Touches nothing else, here or elsewhere."""
-    answers = await asyncio.gather(*(_probe_server(config, connections, seconds) for config in places))
+    answers = await asyncio.gather(
+        *(_probe_server(config, connections, seconds) for config in places)
+    )
     return tuple(answer for answer in answers if answer is not None)
 
 
-async def _probe_server(config: ProviderConfig, connections: ProviderConnections, seconds: float) -> LocalServer | None:
+async def _probe_server(
+    config: ProviderConfig, connections: ProviderConnections, seconds: float
+) -> LocalServer | None:
     try:
         models = await model_listing.list_models(config, None, connections, seconds)
     except ModelFailed:

@@ -7,10 +7,20 @@ from dataclasses import replace
 from urllib.parse import quote, urlsplit
 
 from helix_desktop import json_values
-from helix_desktop.errors import InvalidInput, ModelFailed, NotFound, ProviderKeyRefused, ProviderUnreachable
+from helix_desktop.errors import (
+    InvalidInput,
+    ModelFailed,
+    NotFound,
+    ProviderKeyRefused,
+    ProviderUnreachable,
+)
 from helix_desktop.protocols.anthropic import anthropic_client
 from helix_desktop.protocols.gemini import gemini_client
-from helix_desktop.protocols.provider_failures import ProviderRefusal, failure_of_refusal, read_refusal_body
+from helix_desktop.protocols.provider_failures import (
+    ProviderRefusal,
+    failure_of_refusal,
+    read_refusal_body,
+)
 from helix_desktop.providers import demo_model, provider_catalog
 from helix_desktop.providers.configured_providers import ConfiguredProviders
 from helix_desktop.providers.http_transport import ProviderConnections, ProviderTransport
@@ -25,25 +35,39 @@ _NO_CHAT = (
 
 
 async def list_models(
-    config: provider_catalog.ProviderConfig, key: str | None, connections: ProviderConnections, seconds: float = SECONDS
+    config: provider_catalog.ProviderConfig,
+    key: str | None,
+    connections: ProviderConnections,
+    seconds: float = SECONDS,
 ) -> tuple[ModelInfo, ...]:
     """Return a provider's models by name. Raises ModelFailed if the provider can't be asked."""
     said = await fetch_reported_models(config, key, connections, seconds)
-    return tuple(provider_catalog.describe_model(config, name, reported=said[name]) for name in sorted(said))
+    return tuple(
+        provider_catalog.describe_model(config, name, reported=said[name]) for name in sorted(said)
+    )
 
 
 async def list_and_save_models(
-    configured: ConfiguredProviders, provider: str, key: str | None, connections: ProviderConnections
+    configured: ConfiguredProviders,
+    provider: str,
+    key: str | None,
+    connections: ProviderConnections,
 ) -> tuple[ModelInfo, ...]:
     """Return a provider's models, and save what it said about them."""
     config = configured.find_provider(provider)
     said = await fetch_reported_models(config, key, connections)
     configured.save_reported_models(provider, said)
-    return tuple(provider_catalog.describe_model(config, name, reported=said[name]) for name in sorted(said))
+    return tuple(
+        provider_catalog.describe_model(config, name, reported=said[name]) for name in sorted(said)
+    )
 
 
-async def check_provider_address(config: provider_catalog.ProviderConfig, connections: ProviderConnections) -> None:
-    """Contact an address without a key, unless it is a well-known provider's. Raises what is wrong."""
+async def check_provider_address(
+    config: provider_catalog.ProviderConfig, connections: ProviderConnections
+) -> None:
+    """Contact an address without a key, unless it is a well-known provider's. Raises
+    what is wrong.
+    """
     config = provider_catalog.check_provider_config(config)
     if not provider_catalog.may_carry_key(config.base_url):
         why = f"A key for {config.name} cannot be sent to an http:// address, because anyone on the network could read it."
@@ -57,7 +81,10 @@ async def check_provider_address(config: provider_catalog.ProviderConfig, connec
 
 
 async def fetch_reported_models(
-    config: provider_catalog.ProviderConfig, key: str | None, connections: ProviderConnections, seconds: float = SECONDS
+    config: provider_catalog.ProviderConfig,
+    key: str | None,
+    connections: ProviderConnections,
+    seconds: float = SECONDS,
 ) -> Mapping[str, json_values.Object]:
     """Return what the provider says about each chat model, under the catalogue's names."""
     if config.kind == demo_model.DEMO:
@@ -72,7 +99,12 @@ async def fetch_reported_models(
     return {
         name: _reported_details(item) | json_values.object_at(details, name)
         for item in items
-        if (name := (json_values.text_at(item, "id") or json_values.text_at(item, "name").removeprefix("models/")))
+        if (
+            name := (
+                json_values.text_at(item, "id")
+                or json_values.text_at(item, "name").removeprefix("models/")
+            )
+        )
         and not any(word in name.lower() for word in _NO_CHAT)
     }
 
@@ -86,7 +118,11 @@ async def _fetch_all_pages(
         listed = await fetch_json(transport, page, seconds)
         items += json_values.list_at(listed, "data") or json_values.list_at(listed, "models")
         token = json_values.text_at(listed, "nextPageToken")
-        last = json_values.text_at(listed, "last_id") if json_values.value_at(listed, "has_more") is True else ""
+        last = (
+            json_values.text_at(listed, "last_id")
+            if json_values.value_at(listed, "has_more") is True
+            else ""
+        )
         if not token and not last:
             break
         more = f"pageToken={quote(token)}" if token else f"after_id={quote(last)}"
@@ -107,13 +143,23 @@ async def fetch_json(transport: ProviderTransport, path: str, seconds: float) ->
     """Fetch a JSON document. Raises ModelFailed if it is refused or is none."""
     try:
         async with asyncio.timeout(seconds), transport.open_get(path, seconds) as answer:
-            status, headers, content = answer.status_code, dict(answer.response_headers), await answer.read_whole_body()
+            status, headers, content = (
+                answer.status_code,
+                dict(answer.response_headers),
+                await answer.read_whole_body(),
+            )
     except TimeoutError:
-        raise ProviderUnreachable(f"{transport.where} did not respond within {seconds:.0f} seconds.") from None
+        raise ProviderUnreachable(
+            f"{transport.where} did not respond within {seconds:.0f} seconds."
+        ) from None
     if status != 200:
-        raise failure_of_refusal(ProviderRefusal(transport.where, status, read_refusal_body(content), headers))
+        raise failure_of_refusal(
+            ProviderRefusal(transport.where, status, read_refusal_body(content), headers)
+        )
     if (found := json_values.parse_object(content)) is None:
-        raise ModelFailed(f"{transport.where} did not return a list of models.", remedy="Check the address.")
+        raise ModelFailed(
+            f"{transport.where} did not return a list of models.", remedy="Check the address."
+        )
     return found
 
 
@@ -192,18 +238,29 @@ def _parse_lm_studio_models(found: json_values.Object) -> Iterator[tuple[str, js
     for item in json_values.list_at(found, "data"):
         loaded = json_values.number_at(item, "loaded_context_length")
         most = json_values.number_at(item, "max_context_length")
-        note = "window as loaded in LM Studio" if loaded else "the model's largest window; it is not loaded yet"
-        known: json_values.Object = {"window": loaded or most, "note": note} if loaded or most else {}
+        note = (
+            "window as loaded in LM Studio"
+            if loaded
+            else "the model's largest window; it is not loaded yet"
+        )
+        known: json_values.Object = (
+            {"window": loaded or most, "note": note} if loaded or most else {}
+        )
         if kind := json_values.text_at(item, "type"):  # Older versions of LM Studio do not say.
             known["images"] = kind == "vlm"
         yield json_values.text_at(item, "id"), known
 
 
 def _parse_ollama_models(found: json_values.Object) -> Iterator[tuple[str, json_values.Object]]:
-    """Yield models in memory, and the windows with which they run. Ollama silently cuts longer requests."""
+    """Yield models in memory, and the windows with which they run. Ollama silently cuts
+    longer requests.
+    """
     for item in json_values.list_at(found, "models"):
         if window := json_values.number_at(item, "context_length"):
-            yield json_values.text_at(item, "name"), {"window": window, "note": "window as loaded in Ollama"}
+            yield (
+                json_values.text_at(item, "name"),
+                {"window": window, "note": "window as loaded in Ollama"},
+            )
 
 
 def _parse_llama_cpp_models(found: json_values.Object) -> Iterator[tuple[str, json_values.Object]]:
@@ -214,10 +271,15 @@ def _parse_llama_cpp_models(found: json_values.Object) -> Iterator[tuple[str, js
 
 
 async def ask_provider_about_model(
-    configured: ConfiguredProviders, provider: str, model: str, key: str | None, connections: ProviderConnections
+    configured: ConfiguredProviders,
+    provider: str,
+    model: str,
+    key: str | None,
+    connections: ProviderConnections,
 ) -> ModelInfo:
-    """Return what is known of a model being chosen: ask the provider, and load it on a local server to
-    learn its real window. NotFound if a local server lacks it; other providers' lists may be incomplete.
+    """Return what is known of a model being chosen: ask the provider, and load it on a
+    local server to learn its real window. NotFound if a local server lacks it; other
+    providers' lists may be incomplete.
     """
     config = configured.find_provider(provider)
     said = dict(await fetch_reported_models(config, key, connections))
@@ -244,9 +306,13 @@ async def load_in_ollama(
             return {}  # Some servers answer every path.
         async with (
             asyncio.timeout(LOADING),
-            root.open_post("/api/generate", json_values.dump_json({"model": model, "stream": False}), {}) as answer,
+            root.open_post(
+                "/api/generate", json_values.dump_json({"model": model, "stream": False}), {}
+            ) as answer,
         ):
             await answer.read_whole_body()
-        return json_values.object_at(dict(_parse_ollama_models(await fetch_json(root, "/api/ps", 5.0))), model)
+        return json_values.object_at(
+            dict(_parse_ollama_models(await fetch_json(root, "/api/ps", 5.0))), model
+        )
     except (ModelFailed, TimeoutError):
         return {}

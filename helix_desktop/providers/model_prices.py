@@ -1,4 +1,5 @@
-"""Knows the windows, prices and abilities of models, from shipped data, providers' lists and the user.
+"""Knows the windows, prices and abilities of models, from shipped data, providers'
+lists and the user.
 
 An unknown model gets a window of 128,000 tokens and a note that this is a guess.
 """
@@ -17,7 +18,9 @@ from helix_desktop.protocols.protocol_dialect import ModelAbilities
 DEFAULT_WINDOW = 128_000
 
 # Name suffixes to ignore: "-20251001", "-2025-08-07", "-preview-05-20", ":thinking", "-latest".
-_DATE = re.compile(r"([-@](\d{8}|\d{4}-\d{2}-\d{2}|\d{4}|latest|preview(-\d\d-\d{2,4})?)|:[a-z0-9-]+)+$")
+_DATE = re.compile(
+    r"([-@](\d{8}|\d{4}-\d{2}-\d{2}|\d{4}|latest|preview(-\d\d-\d{2,4})?)|:[a-z0-9-]+)+$"
+)
 _CODEX = re.compile(r"-codex(-max)?$")  # OpenAI's Codex models cost as much as their base models.
 
 
@@ -47,8 +50,12 @@ class ModelInfo:
     prices: TokenPrices = TokenPrices()
     note: str = ""  # A note for the user, such as that a figure is a guess.
     window_from: WindowSizeSource = WindowSizeSource.ASSUMED
-    are_images_known: bool = False  # Whether anything says if the model reads images, or it is only assumed.
-    cache_seconds: int = 0  # How many seconds the provider keeps its cache after a request; 0 if unknown.
+    are_images_known: bool = (
+        False  # Whether anything says if the model reads images, or it is only assumed.
+    )
+    cache_seconds: int = (
+        0  # How many seconds the provider keeps its cache after a request; 0 if unknown.
+    )
 
     @property
     def name(self) -> str:
@@ -76,7 +83,9 @@ def shipped_prices(model: str) -> ModelSet:
 
 def usage_cost(usage: Usage, prices: TokenPrices) -> float:
     """Return dollars by the prices, whatever the provider has reported."""
-    chosen = ModelSet(ModelRole.MAIN, "", 0, 0, prices.input, prices.output, prices.cache_read, prices.cache_write)
+    chosen = ModelSet(
+        ModelRole.MAIN, "", 0, 0, prices.input, prices.output, prices.cache_read, prices.cache_write
+    )
     return compute_cost(replace(usage, cost=0.0), chosen)
 
 
@@ -107,7 +116,9 @@ def shipped_models() -> ShippedModels:
 
 
 def model_info_from(provider: str, model: str, known: Object, note: str = "") -> ModelInfo:
-    """Build a model from an entry of the data file or the user's corrections, which have the same fields."""
+    """Build a model from an entry of the data file or the user's corrections, which
+    have the same fields.
+    """
     abilities = ModelAbilities(
         max_output=number_at(known, "max_output"),
         images=value_at(known, "images") is not False,
@@ -115,7 +126,9 @@ def model_info_from(provider: str, model: str, known: Object, note: str = "") ->
         reasoning=text_at(known, "reasoning"),
         temperature=value_at(known, "temperature") is not False,
     )
-    prices = TokenPrices(*(_price_or_zero(known, name) for name in ("input", "output", "cache_read", "cache_write")))
+    prices = TokenPrices(
+        *(_price_or_zero(known, name) for name in ("input", "output", "cache_read", "cache_write"))
+    )
     window = number_at(known, "window") or DEFAULT_WINDOW
     return ModelInfo(provider, model, window, abilities, prices, note)
 
@@ -133,7 +146,9 @@ def merge_model_knowledge(
     learned: Object | None = None,
     corrected: Object | None = None,
 ) -> ModelInfo:
-    """Merge what is known: by the user, from refusals, from the provider's list, and from the shipped data."""
+    """Merge what is known: by the user, from refusals, from the provider's list, and
+    from the shipped data.
+    """
     ours = shipped_models().entry_for_model(model)
     layers = {
         WindowSizeSource.USER: corrected or {},
@@ -142,7 +157,9 @@ def merge_model_knowledge(
         WindowSizeSource.SHIPPED: ours,
     }
     merged = {**ours, **(reported or {}), **(learned or {}), **(corrected or {})}
-    source = next((name for name, layer in layers.items() if "window" in layer), WindowSizeSource.ASSUMED)
+    source = next(
+        (name for name, layer in layers.items() if "window" in layer), WindowSizeSource.ASSUMED
+    )
     info = model_info_from(provider, model, merged, _window_note(ours, reported or {}, source))
     return replace(info, window_from=source, are_images_known=bool(ours) or "images" in merged)
 

@@ -36,12 +36,15 @@ ADDRESS_VARIABLES = {
     "GEMINI_API_KEY": ("GOOGLE_GEMINI_BASE_URL", "GEMINI_API_BASE"),
 }
 CACHE_SECONDS = 300  # Anthropic's cache lasts this many seconds, OpenAI's at least as many.
-_KEY_HEADERS = frozenset({"authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie", "proxy-authorization"})
+_KEY_HEADERS = frozenset(
+    {"authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie", "proxy-authorization"}
+)
 
 
 @dataclass(frozen=True, slots=True)
 class ProviderConfig:
-    """A provider's configuration. Its key is in the keyring under the provider's name, or in the environment.
+    """A provider's configuration. Its key is in the keyring under the provider's name,
+    or in the environment.
 
     `variable`: the usual environment variable for its key. A provider with a variable needs a key.
     """
@@ -51,13 +54,23 @@ class ProviderConfig:
     base_url: str = ""
     variable: str = ""
     key_host: str = ""  # The host for which the user entered the key.
-    key_header: str = ""  # The header that carries the key, if it is unusual, such as Azure's "api-key".
+    key_header: str = (
+        ""  # The header that carries the key, if it is unusual, such as Azure's "api-key".
+    )
     headers: tuple[tuple[str, str], ...] = ()
-    query: tuple[tuple[str, str], ...] = ()  # Parameters added to each address, such as Azure's api-version.
+    query: tuple[
+        tuple[str, str], ...
+    ] = ()  # Parameters added to each address, such as Azure's api-version.
     patience: http_transport.ProviderPatience = http_transport.ProviderPatience()
-    corrections: Mapping[str, Object] = field(default_factory=dict)  # The user's corrections for each model.
-    reported: Mapping[str, Object] = field(default_factory=dict)  # What the provider last said about each model.
-    learned: Mapping[str, Object] = field(default_factory=dict)  # What refused requests revealed about each model.
+    corrections: Mapping[str, Object] = field(
+        default_factory=dict
+    )  # The user's corrections for each model.
+    reported: Mapping[str, Object] = field(
+        default_factory=dict
+    )  # What the provider last said about each model.
+    learned: Mapping[str, Object] = field(
+        default_factory=dict
+    )  # What refused requests revealed about each model.
 
     @property
     def needs_key(self) -> bool:
@@ -69,8 +82,14 @@ class ProviderConfig:
 
     @property
     def provider_key(self) -> ProviderKey:
-        """Return the key's name for `SecretStorage`. A local server needs no key of a well-known provider."""
-        own = tuple(config.host for config in PRESETS.values() if self.variable and config.variable == self.variable)
+        """Return the key's name for `SecretStorage`. A local server needs no key of a
+        well-known provider.
+        """
+        own = tuple(
+            config.host
+            for config in PRESETS.values()
+            if self.variable and config.variable == self.variable
+        )
         named, optional = ADDRESS_VARIABLES.get(self.variable, ()), bool(own) and self.is_local
         return ProviderKey(self.name, self.host, self.key_host, self.variable, own, named, optional)
 
@@ -83,7 +102,8 @@ class ProviderConfig:
 # Each with its protocol, its address and the environment variable of its key.
 _ROWS: Mapping[str, Sequence[str]] = read_json_resource("provider_presets.json")
 PRESETS: Mapping[str, ProviderConfig] = {
-    name: ProviderConfig(name, kind, address, variable) for name, (kind, address, variable) in _ROWS.items()
+    name: ProviderConfig(name, kind, address, variable)
+    for name, (kind, address, variable) in _ROWS.items()
 }
 
 DIALECTS: Mapping[str, Callable[[str, str, str], ProtocolDialect]] = {
@@ -106,9 +126,13 @@ class SystemClock:
 
 
 def check_provider_config(config: ProviderConfig) -> ProviderConfig:
-    """Normalise the configuration, or raise InvalidInput. URLs and headers must not contain keys."""
+    """Normalise the configuration, or raise InvalidInput. URLs and headers must not
+    contain keys.
+    """
     if config.kind not in KINDS:
-        raise InvalidInput(f"Unknown provider type: {config.kind!r}.", remedy=f"Choose one of {', '.join(KINDS)}.")
+        raise InvalidInput(
+            f"Unknown provider type: {config.kind!r}.", remedy=f"Choose one of {', '.join(KINDS)}."
+        )
     if config.kind == DEMO:
         return config
     parts = _split_base_url(config)
@@ -118,16 +142,23 @@ def check_provider_config(config: ProviderConfig) -> ProviderConfig:
             remedy="Set the key with `provider add --key`, and parameters such as api-version with `--query`.",
         )
     odd = next(
-        (name for name, value in (*config.headers, (config.key_header, "")) if not _is_legal_header(name, value)), None
+        (
+            name
+            for name, value in (*config.headers, (config.key_header, ""))
+            if not _is_legal_header(name, value)
+        ),
+        None,
     )
     if odd is not None:
         raise InvalidInput(
-            f"{odd!r} cannot be used as a header for {config.name}.", remedy="Names and values must be plain ASCII."
+            f"{odd!r} cannot be used as a header for {config.name}.",
+            remedy="Names and values must be plain ASCII.",
         )
     secret = next((name for name, _ in config.headers if name.lower() in _KEY_HEADERS), None)
     if secret:
         raise InvalidInput(
-            f"Saving the header {secret} would store a key in a file.", remedy="Use --key-header and --key instead."
+            f"Saving the header {secret} would store a key in a file.",
+            remedy="Use --key-header and --key instead.",
         )
     bare = parts.path in {"", "/"} and config.kind in {chat_client.KIND, responses_client.KIND}
     return replace(config, base_url=f"{config.base_url.rstrip('/')}/v1") if bare else config
@@ -181,7 +212,9 @@ def connect_model_client(
     connections: http_transport.ProviderConnections | None = None,
     clock: Clock | None = None,
 ) -> ModelClient:
-    """Create a client, which sends nothing yet. `connections`: shared ones, which the program closes."""
+    """Create a client, which sends nothing yet. `connections`: shared ones, which the
+    program closes.
+    """
     config = check_provider_config(config)
     clock = clock or SystemClock()
     info = model if isinstance(model, ModelInfo) else describe_model(config, model)
@@ -189,21 +222,32 @@ def connect_model_client(
         return DemoModel(info.name, clock.sleep_seconds)
     dialect, clean = dialect_of_provider(config), require_usable_key(config, key)
     transport = transport_to_provider(
-        config, dialect, clean, connections or http_transport.ProviderConnections(connect=config.patience.connect)
+        config,
+        dialect,
+        clean,
+        connections or http_transport.ProviderConnections(connect=config.patience.connect),
     )
     return HttpModelClient(info, dialect, transport, clock, key=clean)
 
 
 def request_body_of(config: ProviderConfig, info: ModelInfo, request: Request) -> Object:
     """Return a request's body as it is sent. The demonstration's is shown as a chat completion."""
-    dialect = OpenAIChat("", config.name) if config.kind == DEMO else dialect_of_provider(check_provider_config(config))
+    dialect = (
+        OpenAIChat("", config.name)
+        if config.kind == DEMO
+        else dialect_of_provider(check_provider_config(config))
+    )
     return dialect.compile_request(replace(request, model=info.id), info.abilities).body
 
 
 def with_base_url(config: ProviderConfig, base_url: str) -> ProviderConfig:
     """Return the provider with another address. A stored key stays that of its host."""
     there = replace(config, base_url=base_url)
-    return there if there.host == config.host else replace(there, key_host=config.key_host or config.host)
+    return (
+        there
+        if there.host == config.host
+        else replace(there, key_host=config.key_host or config.host)
+    )
 
 
 class KeySource(Protocol):
@@ -229,7 +273,9 @@ async def find_provider_key(config: ProviderConfig, keys: KeySource) -> str | No
 
 
 def require_usable_key(config: ProviderConfig, key: str | None) -> str:
-    """Return the key to send, or an empty string. ProviderKeyRefused says why there is none to send."""
+    """Return the key to send, or an empty string. ProviderKeyRefused says why there is
+    none to send.
+    """
     if not key and config.needs_key:
         raise ProviderKeyRefused(
             f"There is no key for {config.name}.",
@@ -244,22 +290,36 @@ def require_usable_key(config: ProviderConfig, key: str | None) -> str:
 
 
 def describe_model(config: ProviderConfig, model: str, reported: Object | None = None) -> ModelInfo:
-    """Return what is known of a model: corrections, refusals, the provider's list, the catalogue."""
+    """Return what is known of a model: corrections, refusals, the provider's list, the
+    catalogue.
+    """
     listed = config.reported.get(model) if reported is None else reported
     info = merge_model_knowledge(
-        config.name, model, reported=listed, learned=config.learned.get(model), corrected=config.corrections.get(model)
+        config.name,
+        model,
+        reported=listed,
+        learned=config.learned.get(model),
+        corrected=config.corrections.get(model),
     )
     return replace(info, cache_seconds=cache_life_seconds(config, model))
 
 
 def cache_life_seconds(config: ProviderConfig, model: str) -> int:
-    """Return how many seconds the provider's cache is documented to last after its last use, or 0."""
-    documented = config.kind == anthropic_client.KIND or urlsplit(config.base_url).hostname == "api.openai.com"
+    """Return how many seconds the provider's cache is documented to last after its last
+    use, or 0.
+    """
+    documented = (
+        config.kind == anthropic_client.KIND
+        or urlsplit(config.base_url).hostname == "api.openai.com"
+    )
     return CACHE_SECONDS if documented or model.startswith("anthropic/") else 0
 
 
 def transport_to_provider(
-    config: ProviderConfig, dialect: ProtocolDialect, key: str, connections: http_transport.ProviderConnections
+    config: ProviderConfig,
+    dialect: ProtocolDialect,
+    key: str,
+    connections: http_transport.ProviderConnections,
 ) -> http_transport.ProviderTransport:
     headers = dict(config.headers) | (dict(dialect.key_headers(key)) if key else {})
     return http_transport.ProviderTransport(

@@ -21,11 +21,17 @@ from helix_desktop.json_values import text_at
 NAMED = re.compile(r'recall_cached_content\(\\?"([0-9a-f]{64})\\?"\)')
 _NAME = re.compile(r"[A-Za-z_][\w./-]{9,80}")
 _ADDRESS = re.compile(r"https?://[\w./%?=&#~+:@-]+[\w/]")
-_DEMAND = re.compile(r"\b(?:must|never|always|do not|don't|only|prefer|please use)\b", re.IGNORECASE)
-_TROUBLE = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception): .*|^(?:FAILED|ERROR) .*|^E   .*", re.MULTILINE)
+_DEMAND = re.compile(
+    r"\b(?:must|never|always|do not|don't|only|prefer|please use)\b", re.IGNORECASE
+)
+_TROUBLE = re.compile(
+    r"^(?:\w+\.)*\w*(?:Error|Exception): .*|^(?:FAILED|ERROR) .*|^E   .*", re.MULTILINE
+)
 _ENDS = re.compile(r"(?<=[.!?])\s+|\n")
 _PATH_KEYS = ("path", "file_path", "filename", "file", "notebook_path", "old_path", "new_path")
-SHOWN = 300  # In characters. A replay must still contain only this much of a user's demand or an error.
+SHOWN = (
+    300  # In characters. A replay must still contain only this much of a user's demand or an error.
+)
 
 Read = Callable[[Digest], Awaitable[bytes]]
 
@@ -33,13 +39,18 @@ Read = Callable[[Digest], Awaitable[bytes]]
 def details_of_recorded_message(message: RecordedMessage) -> Iterator[str]:
     """Yield the user's demands word for word, and errors, addresses, paths and names."""
     if message.role == "user":
-        yield from (said.strip()[:SHOWN] for said in _ENDS.split(message.text) if _DEMAND.search(said))
+        yield from (
+            said.strip()[:SHOWN] for said in _ENDS.split(message.text) if _DEMAND.search(said)
+        )
     if message.role == "tool":
         yield from (trouble.strip()[:SHOWN] for trouble in _TROUBLE.findall(message.text))
     for call in message.calls:
         values = parse_call_arguments(call.arguments)
         yield from filter(None, (text_at(values, key) for key in _PATH_KEYS))
-    for text in (text_or_json_values(message.text), *(text_or_json_values(call.arguments) for call in message.calls)):
+    for text in (
+        text_or_json_values(message.text),
+        *(text_or_json_values(call.arguments) for call in message.calls),
+    ):
         yield from _ADDRESS.findall(text)
         yield from _NAME.findall(text)
 

@@ -20,7 +20,8 @@ from helix_desktop.histories.recorded_session import RecordedMessage
 
 MESSAGE_TOKENS = 4
 IMAGE_TOKENS = 1_600
-# The number of tokens in the program's real system prompt and tools (see tests/tools/test_workspace_tools.py).
+# The number of tokens in the program's real system prompt and tools (see
+# tests/tools/test_workspace_tools.py).
 HEAD_TOKENS = 1_900
 LOOK_BACK = 20  # In blocks. The provider looks for a cached beginning up to this far before a mark.
 LEAST = 1_024  # In tokens. Shorter beginnings are not cached.
@@ -53,19 +54,27 @@ class BillingLedger:
     least: int = LEAST
     sent: int = 0
     billed: float = 0.0
-    recalls: float = 0.0  # The cost of requesting recalls, and of writing and resending their results.
+    recalls: float = (
+        0.0  # The cost of requesting recalls, and of writing and resending their results.
+    )
     searches: float = 0.0  # The part of `recalls` that was spent on what only a summary mentions.
     cache_read: int = 0
     output: int = 0
     peak: int = 0
     overflowed: int = 0
     steps: list[int] = field(default_factory=list)  # The number of tokens in each step's request.
-    _sent: MarkedRequest = MarkedRequest()  # The last request. Each block is represented by one number.
+    _sent: MarkedRequest = (
+        MarkedRequest()
+    )  # The last request. Each block is represented by one number.
     # Hashes of marked beginnings, each with the time of its last use.
     _known: dict[int, float] = field(default_factory=dict)
 
     def bill_step(
-        self, pieces: Sequence[Piece], output: int, seconds: float = 0.0, reason_of: ReasonOf = never_recalled
+        self,
+        pieces: Sequence[Piece],
+        output: int,
+        seconds: float = 0.0,
+        reason_of: ReasonOf = never_recalled,
     ) -> Usage:
         """Bill a step of the agent, and return the usage that a provider would report."""
         usage = self.bill_cached_request(pieces, output, seconds, reason_of, beside=False)
@@ -92,7 +101,12 @@ class BillingLedger:
         self.overflowed += total > self.window
         self.cache_read += known
         price = self.prices
-        self.billed += known * price.read + written * price.write + (total - known - written) + output * price.output
+        self.billed += (
+            known * price.read
+            + written * price.write
+            + (total - known - written)
+            + output * price.output
+        )
         end = 0
         for content, tokens in pieces:
             end += tokens
@@ -127,7 +141,9 @@ class BillingLedger:
         self.billed += total + output * self.prices.output
         return Usage(input=total, output=output)
 
-    def _update_cache_and_count_read_and_written(self, pieces: Sequence[Piece], seconds: float) -> tuple[int, int]:
+    def _update_cache_and_count_read_and_written(
+        self, pieces: Sequence[Piece], seconds: float
+    ) -> tuple[int, int]:
         blocks = [hash(content) for content, _ in pieces]
         chain = list(accumulate(blocks, lambda sofar, one: hash((sofar, one)), initial=0))[1:]
         sizes = list(accumulate(tokens for _, tokens in pieces))
@@ -135,7 +151,8 @@ class BillingLedger:
         marked = sorted({0, *self._sent.numbers_of_marked_blocks})
         # The blocks after which a cached prefix may end, longest prefix first.
         reachable = sorted(
-            {place - back for place in marked for back in range(LOOK_BACK) if place >= back}, reverse=True
+            {place - back for place in marked for back in range(LOOK_BACK) if place >= back},
+            reverse=True,
         )
         for hit in reachable:
             if seconds - self._known.get(chain[hit], -LIFETIME - seconds - 1) <= LIFETIME:
@@ -198,7 +215,10 @@ def request_times(messages: Sequence[RecordedMessage]) -> Iterator[float]:
 
 
 def bill_without_folds(
-    messages: Sequence[RecordedMessage], ledger: BillingLedger, count: Count, head_tokens: int = HEAD_TOKENS
+    messages: Sequence[RecordedMessage],
+    ledger: BillingLedger,
+    count: Count,
+    head_tokens: int = HEAD_TOKENS,
 ) -> BillingLedger:
     """Bill a session in which everything is sent every time, even beyond the window."""
     standing: list[Piece] = [("", head_tokens)]

@@ -23,13 +23,15 @@ class FoldMark:
 
 @dataclass(frozen=True, slots=True)
 class ReplayFigures:
-    """`used` counts identifiers that were used again, `standing` those of them in the view, and
-    `standing_plain` those that are not only in a marker or a list of names. `overflowed` counts
-    sessions with a request larger than the window, and `fallbacks` folds that failed or needed
-    another writer. `waited` is the longest time in seconds that a turn waited for folds, and
-    `longest_admission` for one batch of outputs. `plain_…` applies to sending everything every time.
-    `billed` excludes recalls. `recalls_billed` is the cost of requesting them and of their results,
-    and `searches_billed` the part of it for what only a summary mentions. All include the head.
+    """`used` counts identifiers that were used again, `standing` those of them in the
+    view, and `standing_plain` those that are not only in a marker or a list of names.
+    `overflowed` counts sessions with a request larger than the window, and `fallbacks`
+    folds that failed or needed another writer. `waited` is the longest time in seconds
+    that a turn waited for folds, and `longest_admission` for one batch of outputs.
+    `plain_…` applies to sending everything every time. `billed` excludes recalls.
+    `recalls_billed` is the cost of requesting them and of their results, and
+    `searches_billed` the part of it for what only a summary mentions. All include the
+    head.
     """
 
     name: str
@@ -63,7 +65,8 @@ class ReplayFigures:
     longest_admission: float = 0.0
     marks: Sequence[FoldMark] = ()
     sessions: int = 1
-    of: "Sequence[ReplayFigures]" = ()  # If this is a total, the sessions that it was computed from.
+    # If this is a total, the sessions that it was computed from.
+    of: "Sequence[ReplayFigures]" = ()
 
     @property
     def retained_share(self) -> float:
@@ -96,7 +99,11 @@ class ReplayFigures:
         """Return the values for `--json`. All except shares are integers."""
         return {
             "steps": len(self.steps),
-            **{name: getattr(self, name) for name in _names_of_integer_fields() if name not in _SHOWN_OTHERWISE},
+            **{
+                name: getattr(self, name)
+                for name in _names_of_integer_fields()
+                if name not in _SHOWN_OTHERWISE
+            },
             "undo_identical": self.undo_identical,
             "effective": self.billed_with_recalls,
             "peak": round(self.peak_window_share, 4),
@@ -129,7 +136,9 @@ def _brief_figures(group: Sequence[ReplayFigures]) -> dict[str, object]:
         return {"sessions": 0}
     whole = replace(sum_figures(group), of=())
     names = ("steps", "billed", "effective", "recalls_billed", "searches_billed", "retention", "retention_plain", "details", "none")  # fmt: skip
-    return {"sessions": len(group)} | {name: value for name, value in whole.as_json().items() if name in names}
+    return {"sessions": len(group)} | {
+        name: value for name, value in whole.as_json().items() if name in names
+    }
 
 
 def sum_figures(sessions: Sequence[ReplayFigures]) -> ReplayFigures:
@@ -140,10 +149,14 @@ def sum_figures(sessions: Sequence[ReplayFigures]) -> ReplayFigures:
         folds.update(one.folds)
         details.update(one.details)
     summed = [
-        name for name in _names_of_integer_fields() if name not in (*_LARGEST, "window", "head_tokens", "sessions")
+        name
+        for name in _names_of_integer_fields()
+        if name not in (*_LARGEST, "window", "head_tokens", "sessions")
     ]
     sums: dict[str, Any] = {name: sum(getattr(one, name) for one in sessions) for name in summed}
-    largest: dict[str, Any] = {name: max(getattr(one, name) for one in sessions) for name in _LARGEST}
+    largest: dict[str, Any] = {
+        name: max(getattr(one, name) for one in sessions) for name in _LARGEST
+    }
     return ReplayFigures(
         name="total",
         window=sessions[0].window,

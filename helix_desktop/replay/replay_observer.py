@@ -24,7 +24,11 @@ class ReplayObserver:
     """Collects what a replay shows, from the player's steps and the conversation's facts."""
 
     def __init__(
-        self, conversation: Conversation, cache: ContentCache, usual: Sequence[str], tokens: TokenCounter
+        self,
+        conversation: Conversation,
+        cache: ContentCache,
+        usual: Sequence[str],
+        tokens: TokenCounter,
     ) -> None:
         conversation.listeners.append(self._observe_event)
         self._conversation = conversation
@@ -80,19 +84,31 @@ class ReplayObserver:
     ) -> list[simulated_recalls.RecalledPage]:
         self._misses.set_shown_view(view.blocks, self._text_in_block)
         missed = simulated_recalls.missing_from_view(
-            self._misses.references_used_but_not_in_view(reply), map(self._text_in_block, view.blocks)
+            self._misses.references_used_but_not_in_view(reply),
+            map(self._text_in_block, view.blocks),
         )
         if not missed or recall_mode is simulated_recalls.RecallMode.NONE:
             return []
         summarised = any(block.kind in SUMMARIES for block in view.blocks)
         said = [self._text_in_block(block) for block in view.blocks]
         entries: list[simulated_recalls.ShownEntry] = []
-        indexes = {stored.digest for block in view.blocks if block.kind in SUMMARIES for stored in block.cached}
+        indexes = {
+            stored.digest
+            for block in view.blocks
+            if block.kind in SUMMARIES
+            for stored in block.cached
+        }
         for digest in dict.fromkeys(lost_details.digests_in_view(view.blocks, self._text_in_block)):
-            if digest not in indexes:  # An index only lists contents, so reading it answers no recall.
+            if (
+                digest not in indexes
+            ):  # An index only lists contents, so reading it answers no recall.
                 content = await lost_details.recall_and_verify(digest, self._cache.read_content)
                 text = content.decode("utf-8", "replace") if content is not None else ""
-                entries += [simulated_recalls.build_shown_entry(digest.hex, text, said)] if content is not None else []
+                entries += (
+                    [simulated_recalls.build_shown_entry(digest.hex, text, said)]
+                    if content is not None
+                    else []
+                )
         return self._misses.pages_to_recall(
             missed, reply, entries, said, has_summary=summarised, recall_mode=recall_mode
         )
@@ -117,7 +133,8 @@ class ReplayObserver:
             recalls_failed=sum(not back for back in self._proved.values()),
             details=details,
             fallbacks=sum(  # Truncations, and folds that another model than usual wrote.
-                fold.kind is facts.FoldKind.TRUNCATION or bool(fold.model and fold.model not in self._usual)
+                fold.kind is facts.FoldKind.TRUNCATION
+                or bool(fold.model and fold.model not in self._usual)
                 for fold in self._folds
             ),
             used=self._retention.used,
@@ -136,7 +153,10 @@ class ReplayObserver:
         if isinstance(fact, facts.Folded):
             self._folds.append(fact)
             self._marks.append(FoldMark(self._steps, str(fact.kind)))
-            self._document_is_new |= fact.kind not in (facts.FoldKind.MARKER, facts.FoldKind.EXCERPT)
+            self._document_is_new |= fact.kind not in (
+                facts.FoldKind.MARKER,
+                facts.FoldKind.EXCERPT,
+            )
 
     async def _remember_block_texts(self, blocks: Iterable[Block]) -> None:
         for block in blocks:
@@ -164,17 +184,24 @@ class ReplayObserver:
         self._seen = {id(block): block for block in blocks}
         for digest in lost_details.digests_in_view(fresh, self._text_in_block):
             if digest not in self._proved:
-                back = await lost_details.recall_and_verify(digest, self._cache.read_content) is not None
+                back = (
+                    await lost_details.recall_and_verify(digest, self._cache.read_content)
+                    is not None
+                )
                 if back or digest not in self._foreign:
                     self._proved[digest] = back
 
     async def _record_unreachable_details(self, view_blocks: Sequence[Block]) -> None:
         named = [
             await lost_details.recall_and_verify(digest, self._cache.read_content)
-            for digest in dict.fromkeys(lost_details.digests_in_view(view_blocks, self._text_in_block))
+            for digest in dict.fromkeys(
+                lost_details.digests_in_view(view_blocks, self._text_in_block)
+            )
         ]
         entries = [
-            lost_details.text_or_json_values(entry.decode("utf-8", "replace")) for entry in named if entry is not None
+            lost_details.text_or_json_values(entry.decode("utf-8", "replace"))
+            for entry in named
+            if entry is not None
         ]
         standing = lost_details.ReachableText([*map(self._text_in_block, view_blocks), *entries])
         self._lost |= standing.unreachable_details(self._details)
@@ -186,7 +213,9 @@ def is_undo_exact(recorded_facts: Sequence[facts.Recorded]) -> bool:
     while undone.live_folds:
         before = len(undone.live_folds)
         for fold in reversed(undone.live_folds):
-            undone.advance_state(facts.Recorded("", undone.seq + 1, undone.time_of_moment, facts.Unfolded(fold.fold)))
+            undone.advance_state(
+                facts.Recorded("", undone.seq + 1, undone.time_of_moment, facts.Unfolded(fold.fold))
+            )
         if len(undone.live_folds) >= before:
             return False
     return undone.get_view() == _state_without_folds(recorded_facts).get_view()
@@ -195,7 +224,9 @@ def is_undo_exact(recorded_facts: Sequence[facts.Recorded]) -> bool:
 def _state_without_folds(recorded_facts: Sequence[facts.Recorded]) -> ConversationState:
     """Return the state without folds. Facts without effect keep their numbers taken."""
     kept = (
-        facts.Recorded(each.conversation, each.seq, each.time, facts.BreakerClosed(facts.FoldKind.MARKER))
+        facts.Recorded(
+            each.conversation, each.seq, each.time, facts.BreakerClosed(facts.FoldKind.MARKER)
+        )
         if isinstance(each.fact, facts.Folded | facts.Unfolded | facts.FoldFailed)
         else each
         for each in recorded_facts

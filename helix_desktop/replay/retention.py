@@ -14,7 +14,9 @@ from helix_desktop.histories.recorded_session import RecordedMessage, message_te
 
 IDENTIFIER = re.compile(r"[A-Za-z_][\w./-]{9,80}")
 SUMMARIES = (ContextKind.HANDOVER, ContextKind.OBSERVATIONS)
-_NAMES_ONLY = re.compile(r'^\[CACHED\][^\n]*\n?[^\n]*$|^Names in it: .*$|\[CACHED\](?:[^"\\\n]|\\.)*', re.MULTILINE)
+_NAMES_ONLY = re.compile(
+    r'^\[CACHED\][^\n]*\n?[^\n]*$|^Names in it: .*$|\[CACHED\](?:[^"\\\n]|\\.)*', re.MULTILINE
+)
 
 Resolve = Callable[[Stored], str]
 
@@ -59,7 +61,9 @@ class ReferenceRetention:
         self.standing += sum(self._counts[name] > 0 for name in known)
         self.standing_plain += sum(self._plain[name] > 0 for name in known)
 
-    def _all_identifiers_and_unmarked_ones(self, block: Block) -> tuple[frozenset[str], frozenset[str]]:
+    def _all_identifiers_and_unmarked_ones(
+        self, block: Block
+    ) -> tuple[frozenset[str], frozenset[str]]:
         """Return all identifiers, and those outside markers and lists of names."""
         text = "" if block.kind in SUMMARIES else self._text_shown_by(block)
         names = self._identifiers_in(text)

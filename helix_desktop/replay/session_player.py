@@ -19,14 +19,29 @@ from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.fold_economics import RelativePrices
 from helix_desktop.engine.foreign_agent_facts import AgentFollower, AgentOutput
 from helix_desktop.engine.messages import Request, ToolResult, View
-from helix_desktop.engine.ports import ContentCache, JournalPort, ModelClient, SearchIndex, TokenCounter
+from helix_desktop.engine.ports import (
+    ContentCache,
+    JournalPort,
+    ModelClient,
+    SearchIndex,
+    TokenCounter,
+)
 from helix_desktop.engine.session_setup import FoldServices, TurnLimits
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.engine.view_contents import ViewContents
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession, reply_parts_from_message
+from helix_desktop.histories.recorded_session import (
+    RecordedMessage,
+    RecordedSession,
+    reply_parts_from_message,
+)
 from helix_desktop.replay import prompt_cache_billing
-from helix_desktop.replay.prompt_cache_billing import HEAD_TOKENS, BillingLedger, Piece, RecallReason
+from helix_desktop.replay.prompt_cache_billing import (
+    HEAD_TOKENS,
+    BillingLedger,
+    Piece,
+    RecallReason,
+)
 from helix_desktop.replay.replay_figures import ReplayFigures
 from helix_desktop.replay.replay_observer import ReplayObserver
 from helix_desktop.replay.simulated_clock import LoopClock
@@ -40,15 +55,18 @@ SEARCHED = f"{RECALLED}search-"
 MAIN, FAST = "recorded", "stand-in"
 MODELS = {facts.ModelRole.MAIN: MAIN, facts.ModelRole.FAST: FAST}
 SYSTEM = "You are the agent of a recorded session."
-WORD_WITH_CALL = "again "  # This word is one token. Repeated, it stands for the text beside a recall.
+WORD_WITH_CALL = (
+    "again "  # This word is one token. Repeated, it stands for the text beside a recall.
+)
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayTerms:
-    """The settings of a replay. `head` is the number of tokens in the system prompt and tools, and
-    `recalls` says how missed references are recalled. `output_growth` is the share by which outputs
-    would grow if no context were sent. A trial of compressed prompts (arXiv 2603.23525) saw 3 % more
-    output with a fifth kept, which corresponds to 0.0375.
+    """The settings of a replay. `head` is the number of tokens in the system prompt and
+    tools, and `recalls` says how missed references are recalled. `output_growth` is the
+    share by which outputs would grow if no context were sent. A trial of compressed
+    prompts (arXiv 2603.23525) saw 3 % more output with a fifth kept, which corresponds
+    to 0.0375.
     """
 
     policy: Policy
@@ -71,7 +89,11 @@ class SessionPlayer:
     """Plays one session under one policy. `play_session` returns its figures."""
 
     def __init__(
-        self, recording: RecordedSession, terms: ReplayTerms, stores: ReplayStores, tokens: TokenCounter
+        self,
+        recording: RecordedSession,
+        terms: ReplayTerms,
+        stores: ReplayStores,
+        tokens: TokenCounter,
     ) -> None:
         self._recording = recording
         self._terms = terms
@@ -91,10 +113,14 @@ class SessionPlayer:
         self._waited_now = 0.0
         self._longest_admission = 0.0
 
-    async def play_session(self, on_message: Callable[[int], None] = lambda _: None) -> ReplayFigures:
+    async def play_session(
+        self, on_message: Callable[[int], None] = lambda _: None
+    ) -> ReplayFigures:
         """Play the whole session, and report each message's number for a progress bar."""
         self._conversation = await Conversation.open(self._stores.journal, "replay")
-        self._watching = ReplayObserver(self._conversation, self._stores.cache, (MAIN, FAST), self._tokens)
+        self._watching = ReplayObserver(
+            self._conversation, self._stores.cache, (MAIN, FAST), self._tokens
+        )
         self._folding = self._build_folding()
         self._following = AgentFollower(
             self._conversation,
@@ -116,12 +142,20 @@ class SessionPlayer:
 
     def _build_folding(self) -> ConversationFolding:
         clients: dict[facts.ModelRole, ModelClient] = {
-            role: StandInModel(name, self._terms.stand_in, self._tokens, self._bill_fold_request, self._fits_in_window)
+            role: StandInModel(
+                name,
+                self._terms.stand_in,
+                self._tokens,
+                self._bill_fold_request,
+                self._fits_in_window,
+            )
             for role, name in MODELS.items()
         }
         cache = self._stores.cache
         unlimited = TurnLimits, lambda: (0.0, 0.0), lambda: (0.0, 0.0, 0.0, 0.0)
-        services = FoldServices(cache, self._tokens, LoopClock(), clients.get, self._spawn, *unlimited)
+        services = FoldServices(
+            cache, self._tokens, LoopClock(), clients.get, self._spawn, *unlimited
+        )
         return ConversationFolding(self._conversation, services)
 
     def _spawn(self, coroutine: Coroutine[Any, Any, T], /, *, name: str) -> asyncio.Task[T]:
@@ -137,7 +171,9 @@ class SessionPlayer:
             facts.ToolsOffered((), 0),
             self._terms.policy.to_policy_fact(),
             *(
-                facts.ModelSet(role, name, self._terms.window, 0, 1.0, price.output, price.read, price.write)
+                facts.ModelSet(
+                    role, name, self._terms.window, 0, 1.0, price.output, price.read, price.write
+                )
                 for role, name in MODELS.items()
             ),
         ]
@@ -150,14 +186,20 @@ class SessionPlayer:
                 batch = []
             if message.role == "user":
                 await self._end_played_turn()
-                await self._following.record_user_message((facts.Text(message.text or "(nothing)"),))
+                await self._following.record_user_message(
+                    (facts.Text(message.text or "(nothing)"),)
+                )
             elif message.role == "assistant":
                 await self._play_reply(message)
             elif message.role == "tool":
                 batch.append(message)
-            self._watching.observe_recorded_message(message, self._tokens.count_tokens(message.text))
+            self._watching.observe_recorded_message(
+                message, self._tokens.count_tokens(message.text)
+            )
             if message.role != "system":
-                self._plain_tokens += prompt_cache_billing.count_output_tokens(message, self._tokens.count_tokens)
+                self._plain_tokens += prompt_cache_billing.count_output_tokens(
+                    message, self._tokens.count_tokens
+                )
             on_message(number)
         if batch:
             await self._play_outputs(batch)
@@ -173,18 +215,26 @@ class SessionPlayer:
         await asyncio.sleep(max(0.0, next(self._times) - loop.time()))
         view, request = await self._fold_and_build_next_request()
         await self._watching.observe_step(view, request, message)
-        if pages := await self._watching.pages_recalled_before_reply(view, message, self._terms.recalls):
+        if pages := await self._watching.pages_recalled_before_reply(
+            view, message, self._terms.recalls
+        ):
             request = await self._play_recalls(request, pages)
         saw, pieces = self._conversation.state.seq, self._billing_pieces_of(request)
         output = prompt_cache_billing.count_output_tokens(message, self._tokens.count_tokens)
-        left_out = max(0.0, 1 - sum(tokens for _, tokens in pieces) / self._plain_tokens) if self._plain_tokens else 0.0
+        left_out = (
+            max(0.0, 1 - sum(tokens for _, tokens in pieces) / self._plain_tokens)
+            if self._plain_tokens
+            else 0.0
+        )
         output = round(output * (1 + self._terms.output_growth * left_out))
         usage = self._ledger.bill_step(pieces, output, loop.time(), self._recall_reason_of)
         await self._following.record_reply(self._build_agent_reply(message, usage), saw)
 
     async def _fold_and_build_next_request(self) -> tuple[View, Request]:
         view = await self._following.apply_folds_and_get_view()
-        return view, request_building.build_request(view, await self._contents.read_view_contents(view))
+        return view, request_building.build_request(
+            view, await self._contents.read_view_contents(view)
+        )
 
     async def _play_recalls(self, request: Request, pages: Sequence[RecalledPage]) -> Request:
         """Recall pages in rounds, as an agent would. Return the request after the last round."""
@@ -192,7 +242,11 @@ class SessionPlayer:
         for named in (True, False):
             kind = [page for page in pages if (page.tool is not ToolName.RECALL_HISTORY) == named]
             for together in group_by_round(kind):
-                asked = [page for page in together if not page.seeks or any(one not in brought for one in page.seeks)]
+                asked = [
+                    page
+                    for page in together
+                    if not page.seeks or any(one not in brought for one in page.seeks)
+                ]
                 if not asked:
                     continue
                 calls = [await self._recall_page_as_call(page) for page in asked]
@@ -210,19 +264,31 @@ class SessionPlayer:
             return (
                 page.tool,
                 asked,
-                await content_recall.search_entries(self._stores.index, asked["query"], cache=cache),
+                await content_recall.search_entries(
+                    self._stores.index, asked["query"], cache=cache
+                ),
             )
         if page.tool is ToolName.RECALL_HISTORY and page.entry:
             return page.tool, {"fold": page.entry} | asked, page.text
         if page.tool is ToolName.RECALL_HISTORY:
             state = self._conversation.state
-            return page.tool, asked, await content_recall.recall_folded_messages(state, cache, tokens, "", words)
-        text = await content_recall.recall_entry(cache, tokens, page.entry, lines=asked.get("lines", ""), words=words)
+            return (
+                page.tool,
+                asked,
+                await content_recall.recall_folded_messages(state, cache, tokens, "", words),
+            )
+        text = await content_recall.recall_entry(
+            cache, tokens, page.entry, lines=asked.get("lines", ""), words=words
+        )
         return page.tool, {"sha256": page.entry} | asked, text
 
     async def _play_recall_request(self, request: Request, calls: Sequence[Answered]) -> None:
         """Play a request that is answered with these calls, and then their results."""
-        asks = RecallReason.SEARCHED if calls[0][0] == ToolName.RECALL_HISTORY else RecallReason.RECALLED
+        asks = (
+            RecallReason.SEARCHED
+            if calls[0][0] == ToolName.RECALL_HISTORY
+            else RecallReason.RECALLED
+        )
         begins = SEARCHED if asks is RecallReason.SEARCHED else RECALLED
         named = [
             facts.ToolCall(f"{begins}{self._recalled + n}", tool, json.dumps(of))
@@ -233,11 +299,20 @@ class SessionPlayer:
         output = prompt_cache_billing.count_output_tokens(reply, self._tokens.count_tokens)
         now = asyncio.get_running_loop().time()
         usage = self._ledger.bill_recall(
-            self._billing_pieces_of(request), output, now, reason=asks, reason_of=self._recall_reason_of
+            self._billing_pieces_of(request),
+            output,
+            now,
+            reason=asks,
+            reason_of=self._recall_reason_of,
         )
-        await self._following.record_reply(self._build_agent_reply(reply, usage), self._conversation.state.seq)
+        await self._following.record_reply(
+            self._build_agent_reply(reply, usage), self._conversation.state.seq
+        )
         await self._play_outputs(
-            [RecordedMessage("tool", text, answers=call.id) for call, (_, _, text) in zip(named, calls, strict=True)]
+            [
+                RecordedMessage("tool", text, answers=call.id)
+                for call, (_, _, text) in zip(named, calls, strict=True)
+            ]
         )
 
     @staticmethod
@@ -280,7 +355,9 @@ class SessionPlayer:
     async def _collect_figures(self) -> ReplayFigures:
         terms, messages = self._terms, self._recording.messages
         unfolded = BillingLedger(terms.prices, terms.window)
-        plain = prompt_cache_billing.bill_without_folds(messages, unfolded, self._tokens.count_tokens, terms.head)
+        plain = prompt_cache_billing.bill_without_folds(
+            messages, unfolded, self._tokens.count_tokens, terms.head
+        )
         self._waited = max(self._waited, self._waited_now)
         billed = ReplayFigures(
             name=self._recording.name,
@@ -307,16 +384,30 @@ class SessionPlayer:
     def _recall_reason_of(self, part: object) -> RecallReason:
         """Return whether a part is in a request because of a recall or a search."""
         if isinstance(part, facts.Text):
-            return RecallReason.RECALLED if part.text == self._words_with_recall else RecallReason.NO
-        name = part.call if isinstance(part, ToolResult) else part.id if isinstance(part, facts.ToolCall) else ""
+            return (
+                RecallReason.RECALLED if part.text == self._words_with_recall else RecallReason.NO
+            )
+        name = (
+            part.call
+            if isinstance(part, ToolResult)
+            else part.id
+            if isinstance(part, facts.ToolCall)
+            else ""
+        )
         if name.startswith(SEARCHED):
             return RecallReason.SEARCHED
         return RecallReason.RECALLED if name.startswith(RECALLED) else RecallReason.NO
 
 
-def _build_average_text_with_calls(messages: Sequence[RecordedMessage], tokens: TokenCounter) -> str:
+def _build_average_text_with_calls(
+    messages: Sequence[RecordedMessage], tokens: TokenCounter
+) -> str:
     """Return a text of the average length that the recorded agent says beside its calls."""
-    said = [tokens.count_tokens(one.text) + tokens.count_tokens(one.reasoning) for one in messages if one.calls]
+    said = [
+        tokens.count_tokens(one.text) + tokens.count_tokens(one.reasoning)
+        for one in messages
+        if one.calls
+    ]
     return (WORD_WITH_CALL * round(sum(said) / len(said))).strip() if said else ""
 
 
@@ -330,12 +421,16 @@ class RememberingCounter:
 def join_recordings(recordings: Sequence[RecordedSession]) -> RecordedSession:
     """Join recordings in order, with the system prompt of the first one and without times."""
     messages = tuple(
-        one for number, each in enumerate(recordings) for one in _messages_with_unique_call_ids(each, number)
+        one
+        for number, each in enumerate(recordings)
+        for one in _messages_with_unique_call_ids(each, number)
     )
     return RecordedSession(f"{len(recordings)} sessions as one conversation", messages)
 
 
-def _messages_with_unique_call_ids(recording: RecordedSession, number: int) -> Iterator[RecordedMessage]:
+def _messages_with_unique_call_ids(
+    recording: RecordedSession, number: int
+) -> Iterator[RecordedMessage]:
     for message in recording.messages:
         if message.role == "system" and number:
             continue

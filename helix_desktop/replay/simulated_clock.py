@@ -37,13 +37,17 @@ class JumpingLoop(asyncio.SelectorEventLoop):
         self._threads = 0
         selector = _JumpingSelector()
         super().__init__(selector)
-        self._clock_resolution = RESOLUTION  # asyncio's own resolution of a nanosecond is too fine for such times.
+        self._clock_resolution = (
+            RESOLUTION  # asyncio's own resolution of a nanosecond is too fine for such times.
+        )
         selector.jump = self._jump_ahead
 
     def time(self) -> float:
         return self._now
 
-    def run_in_executor(self, executor: object, func: Callable[..., T], *args: object) -> asyncio.Future[T]:
+    def run_in_executor(
+        self, executor: object, func: Callable[..., T], *args: object
+    ) -> asyncio.Future[T]:
         """Run a function in a thread. The time stands still meanwhile."""
         future: asyncio.Future[T] = super().run_in_executor(executor, func, *args)  # type: ignore[arg-type]
         self._threads += 1

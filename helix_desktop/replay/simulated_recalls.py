@@ -1,9 +1,10 @@
 """Finds what a reply uses although the view no longer shows it, and the pages that bring it back.
 
-A reference is missed if the recorded reply names an identifier or a path, or repeats a line in a
-call, that occurred in the session but is nowhere in the view, not even inside a longer path or line.
-Identifiers consist of joined parts, so ordinary words are none. Names that every reader of public
-code knows (`resources/known_names.txt`) are never missed. The engine is not asked what it kept.
+A reference is missed if the recorded reply names an identifier or a path, or repeats a
+line in a call, that occurred in the session but is nowhere in the view, not even inside
+a longer path or line. Identifiers consist of joined parts, so ordinary words are none.
+Names that every reader of public code knows (`resources/known_names.txt`) are never
+missed. The engine is not asked what it kept.
 """
 
 import functools
@@ -17,7 +18,11 @@ from itertools import islice
 from typing import NamedTuple
 
 from helix_desktop.engine import text_passages
-from helix_desktop.engine.content_recall import LINES_TOKENS, PAGE_TOKENS, cut_to_page_with_last_line_number
+from helix_desktop.engine.content_recall import (
+    LINES_TOKENS,
+    PAGE_TOKENS,
+    cut_to_page_with_last_line_number,
+)
 from helix_desktop.engine.messages import Block
 from helix_desktop.engine.ports import TokenCounter
 from helix_desktop.engine.tool_names import ToolName
@@ -45,13 +50,17 @@ class RecallMode(StrEnum):
     """Says how an agent gets back what it misses."""
 
     NONE = "none"  # The agent recalls nothing.
-    NAMED = "named"  # The agent reads the pages that contain what it misses, if the view names their entry.
+    # The agent reads the pages that contain what it misses, if the view names their
+    # entry.
+    NAMED = "named"
     # It opens entries whose description fits its reply. It first uses `find`, and then reads
     # page by page. The agent lacks something that only a summary mentions, so it searches first.
     SEARCHED = "searched"
 
 
-Asked = tuple[tuple[str, str], ...]  # The names and values of a recall's arguments, without the hash.
+Asked = tuple[
+    tuple[str, str], ...
+]  # The names and values of a recall's arguments, without the hash.
 
 
 class ShownEntry(NamedTuple):
@@ -86,14 +95,25 @@ class _RecallQuery:
     def words_to_search(self, missed: Uses) -> str:
         lines = self._lines_of_reply()
         beside = [line for line in lines if not missed.isdisjoint(self.uses(line))]
-        spoken = (word for line in beside or lines for word in _WORD.findall(line) if word.casefold() in self.seen)
+        spoken = (
+            word
+            for line in beside or lines
+            for word in _WORD.findall(line)
+            if word.casefold() in self.seen
+        )
         return " ".join(islice(dict.fromkeys(spoken), MOST_WORDS))
 
     def reply_words_in_view(self) -> Uses:
-        return self.seen & {word.casefold() for line in self._lines_of_reply() for word in _WORD.findall(line)}
+        return self.seen & {
+            word.casefold() for line in self._lines_of_reply() for word in _WORD.findall(line)
+        }
 
     def _lines_of_reply(self) -> list[str]:
-        return [line for text in message_texts(self.reply) for line in text_or_json_values(text).splitlines()]
+        return [
+            line
+            for text in message_texts(self.reply)
+            for line in text_or_json_values(text).splitlines()
+        ]
 
 
 class MissedReferences:
@@ -102,7 +122,9 @@ class MissedReferences:
     def __init__(self, tokens: TokenCounter) -> None:
         self._tokens = tokens
         self._earlier: set[str] = set()
-        self._said: dict[str, str] = {}  # Each text of the session so far. The keys are invented names.
+        self._said: dict[
+            str, str
+        ] = {}  # Each text of the session so far. The keys are invented names.
         self._shown: dict[int, tuple[Block, Uses]] = {}
         self._counts: Counter[str] = Counter()
         self._found: dict[str, Uses] = {}
@@ -154,24 +176,40 @@ class MissedReferences:
         """
         if recall_mode is not RecallMode.SEARCHED:
             needed = self._choose_entries_holding(missed, entries)
-            return [one for entry, held in needed for one in _pages_that_help(self._all_pages_of(entry), held)]
+            return [
+                one
+                for entry, held in needed
+                for one in _pages_that_help(self._all_pages_of(entry), held)
+            ]
         said = set(view)
-        asks = _RecallQuery(reply, frozenset().union(*map(self._words_in, said)), self.references_in)
+        asks = _RecallQuery(
+            reply, frozenset().union(*map(self._words_in, said)), self.references_in
+        )
         chosen = self._pages_from_opened_entries(missed, asks, entries)
         left = missed.difference(*(page.seeks for page in chosen))
         if left and has_summary:
             said = set(map(text_or_json_values, said))
-            behind = [ShownEntry(name, text, text) for name, text in self._said.items() if text not in said]
+            behind = [
+                ShownEntry(name, text, text)
+                for name, text in self._said.items()
+                if text not in said
+            ]
             chosen += self._pages_from_history_search(left, asks, behind)
         return chosen
 
-    def _choose_entries_holding(self, missed: set[str], entries: Sequence[ShownEntry]) -> list[tuple[ShownEntry, Uses]]:
-        """Choose, one by one, the entry with most of what is still missed; of equals, the shortest."""
+    def _choose_entries_holding(
+        self, missed: set[str], entries: Sequence[ShownEntry]
+    ) -> list[tuple[ShownEntry, Uses]]:
+        """Choose, one by one, the entry with most of what is still missed; of equals,
+        the shortest.
+        """
         left = set(missed)
         every = [one for one in entries if not left.isdisjoint(self.references_in(one.text))]
         chosen: list[tuple[ShownEntry, Uses]] = []
         while left and every:
-            best = max(every, key=lambda one: (len(self.references_in(one.text) & left), -len(one.text)))
+            best = max(
+                every, key=lambda one: (len(self.references_in(one.text) & left), -len(one.text))
+            )
             every.remove(best)
             if held := self.references_in(best.text) & left:
                 chosen.append((best, held))
@@ -184,7 +222,9 @@ class MissedReferences:
         """Open as many matching entries as are needed, then one at a time, then search."""
         needed = self._choose_entries_holding(missed, entries)
         left = frozenset[str]().union(*(held for _, held in needed))
-        fitting = _rank_by_words([(one, self._words_in(one.shown)) for one in entries], asks.reply_words_in_view())
+        fitting = _rank_by_words(
+            [(one, self._words_in(one.shown)) for one in entries], asks.reply_words_in_view()
+        )
         chosen: list[RecalledPage] = []
         opened = wrong = 0
         for entry in fitting:
@@ -210,7 +250,9 @@ class MissedReferences:
         chosen = [_build_search(words, missed, first_round, ToolName.SEARCH_CACHE)] if words else []
         for entry, held in self._choose_entries_holding(set(missed), entries):
             pages = self._choose_pages_of_entry(entry, held, asks.words_to_search(held))
-            chosen += [replace(page, round=page.round + first_round + 1, seeks=held) for page in pages]
+            chosen += [
+                replace(page, round=page.round + first_round + 1, seeks=held) for page in pages
+            ]
         return chosen
 
     def _pages_from_history_search(
@@ -229,7 +271,9 @@ class MissedReferences:
             vain = [
                 page
                 for one in fresh
-                for page in self._remember_vain_page(self._choose_pages_of_entry(one, frozenset(), words), held, 0)
+                for page in self._remember_vain_page(
+                    self._choose_pages_of_entry(one, frozenset(), words), held, 0
+                )
             ]
             chosen += [
                 replace(page, tool=ToolName.RECALL_HISTORY, seeks=held, round=number)
@@ -237,11 +281,15 @@ class MissedReferences:
             ]
         return chosen
 
-    def _remember_vain_page(self, pages: Sequence[RecalledPage], seeks: Uses, round_number: int) -> list[RecalledPage]:
+    def _remember_vain_page(
+        self, pages: Sequence[RecalledPage], seeks: Uses, round_number: int
+    ) -> list[RecalledPage]:
         self._opened_in_vain.add(pages[0].entry)
         return [replace(pages[0], round=round_number, holds=frozenset(), seeks=seeks)]
 
-    def _choose_pages_of_entry(self, entry: ShownEntry, missed: Uses, words: str) -> list[RecalledPage]:
+    def _choose_pages_of_entry(
+        self, entry: ShownEntry, missed: Uses, words: str
+    ) -> list[RecalledPage]:
         """Return all pages if much is needed, or else those found by words."""
         pages = self._all_pages_of(entry)
         if len(pages) == 1 and len(entry.text) <= SHORT:
@@ -250,7 +298,9 @@ class MissedReferences:
             return pages[: _last_needed_index(pages, missed) + 1]
         if not words:
             return self._choose_pages_in_order(entry, missed)
-        said = text_passages.find_passages(self._tokens, entry.text.removesuffix("\n").split("\n"), words)
+        said = text_passages.find_passages(
+            self._tokens, entry.text.removesuffix("\n").split("\n"), words
+        )
         found = RecalledPage(entry.name, (("find", words),), said, self.references_in(said))
         left = missed - found.holds
         rest = self._choose_pages_in_order(entry, left) if left else []
@@ -283,8 +333,14 @@ class MissedReferences:
         if text not in self._found:
             values = text_or_json_values(text)
             lines = (_NUMBER.sub("", line, count=1).strip() for line in values.splitlines())
-            named = (name for found in IDENTIFIER.findall(values) if _JOINT.search(name := found.rstrip("./-")))
-            self._found[text] = frozenset((*named, *(line for line in lines if LINE[0] <= len(line) <= LINE[1])))
+            named = (
+                name
+                for found in IDENTIFIER.findall(values)
+                if _JOINT.search(name := found.rstrip("./-"))
+            )
+            self._found[text] = frozenset(
+                (*named, *(line for line in lines if LINE[0] <= len(line) <= LINE[1]))
+            )
         return self._found[text]
 
 
@@ -295,11 +351,16 @@ def missing_from_view(missed: set[str], view: Iterable[str]) -> set[str]:
     said = "\n".join(map(text_or_json_values, view))
     # What stands before a word is checked behind it, because such a search is faster.
     words = {one: re.escape(one) for one in missed}
-    return {one for one, word in words.items() if not re.search(rf"{word}(?<!\w{word})(?!\w)", said)}
+    return {
+        one for one, word in words.items() if not re.search(rf"{word}(?<!\w{word})(?!\w)", said)
+    }
 
 
 def group_by_round(pages: Sequence[RecalledPage]) -> list[list[RecalledPage]]:
-    return [[page for page in pages if page.round == number] for number in sorted({page.round for page in pages})]
+    return [
+        [page for page in pages if page.round == number]
+        for number in sorted({page.round for page in pages})
+    ]
 
 
 def build_shown_entry(name: str, text: str, view_texts: Iterable[str]) -> ShownEntry:
@@ -309,7 +370,11 @@ def build_shown_entry(name: str, text: str, view_texts: Iterable[str]) -> ShownE
         if name in each:
             lines = each.splitlines()
             near = (number for number, line in enumerate(lines) if name in line)
-            about += [each] if len(each) <= SHORT else [line for at in near for line in lines[at : at + 2]]
+            about += (
+                [each]
+                if len(each) <= SHORT
+                else [line for at in near for line in lines[at : at + 2]]
+            )
     return ShownEntry(name, text, "\n".join(about))
 
 
@@ -329,7 +394,9 @@ def _read_publicly_known_names() -> frozenset[str]:
 
 @functools.cache
 def _publicly_known_module_names() -> frozenset[str]:
-    return frozenset(name.split(".")[0] for name in _read_publicly_known_names() if name.count(".") == 1)
+    return frozenset(
+        name.split(".")[0] for name in _read_publicly_known_names() if name.count(".") == 1
+    )
 
 
 def _rank_by_words(entries: Sequence[tuple[ShownEntry, Uses]], words: Uses) -> list[ShownEntry]:
@@ -339,15 +406,23 @@ def _rank_by_words(entries: Sequence[tuple[ShownEntry, Uses]], words: Uses) -> l
 
     def score(said: Uses) -> float:
         length = 0.25 + 0.75 * len(said) / max(1, mean)
-        return sum(math.log(1 + len(entries) / commons[word]) for word in said & words) * 2.2 / (1 + 1.2 * length)
+        return (
+            sum(math.log(1 + len(entries) / commons[word]) for word in said & words)
+            * 2.2
+            / (1 + 1.2 * length)
+        )
 
     scored = [(score(said), number, one) for number, (one, said) in enumerate(entries)]
-    return [one for worth, _, one in sorted(scored, reverse=True, key=lambda row: row[:2]) if worth > 0]
+    return [
+        one for worth, _, one in sorted(scored, reverse=True, key=lambda row: row[:2]) if worth > 0
+    ]
 
 
 def _build_search(words: str, seeks: Uses, round_number: int, tool: ToolName) -> RecalledPage:
     asked = "query" if tool is ToolName.SEARCH_CACHE else "find"
-    return RecalledPage("", ((asked, words),), "", frozenset(), round=round_number, tool=tool, seeks=seeks)
+    return RecalledPage(
+        "", ((asked, words),), "", frozenset(), round=round_number, tool=tool, seeks=seeks
+    )
 
 
 def _last_needed_index(pages: Sequence[RecalledPage], missed: Uses) -> int:
@@ -368,7 +443,9 @@ def _cut_into_pages(tokens: TokenCounter, lines: Sequence[str]) -> Iterable[tupl
     """Yield a text's pages as the tool returns them, each with its range of lines."""
     first = 1
     while first <= len(lines):
-        text, last = cut_to_page_with_last_line_number(tokens, lines[first - 1 : first + 2_000], first, LINES_TOKENS)
+        text, last = cut_to_page_with_last_line_number(
+            tokens, lines[first - 1 : first + 2_000], first, LINES_TOKENS
+        )
         whole = first == 1 and last == len(lines) and tokens.count_tokens(text) <= PAGE_TOKENS
         yield "" if whole else f"{first}-{last}", text
         first = last + 1

@@ -27,7 +27,10 @@ OTHER_SIZE = 60
 SECONDS: Mapping[Purpose, float] = {Purpose.COMPACTION: 2.0, Purpose.ADMISSION: 2.0}
 USUAL_SECONDS = 8.0
 FOREVER = 1e9
-FIRST_WORD, PACE = 2.0, 80  # For a slow model: the seconds before the first word, and the tokens per second after it.
+FIRST_WORD, PACE = (
+    2.0,
+    80,
+)  # For a slow model: the seconds before the first word, and the tokens per second after it.
 _FILL = "the work went on as it was asked and the rest of it is as it was said "
 _FOREIGN = "o trabalho continua como foi pedido e nada mais mudou desde a hora em que foi dito "
 _FOREIGN_SECTIONS = ("Fundo", "Detalhes", "Feito", "Problemas", "Tarefas", "Gostos")
@@ -60,13 +63,17 @@ class StandInModel:
         delays = {"hangs": FOREVER, "slow": FIRST_WORD}
         await asyncio.sleep(delays.get(self.kind) or SECONDS.get(request.purpose, USUAL_SECONDS))
         if not self.fits(request):
-            raise ContextTooLong("The request does not fit in the simulated model's context window.")
+            raise ContextTooLong(
+                "The request does not fit in the simulated model's context window."
+            )
         if self.kind == "fails":
             raise ModelOverloaded("The stand-in refuses every request.")
         text = self._write_stand_in_answer(request)
         output = self.tokens.count_tokens(text)
         self.heard(StandInRequest(self.model_name, request, output))
-        for piece in text.splitlines(keepends=True) if self.kind == "slow" else [text] if text else []:
+        for piece in (
+            text.splitlines(keepends=True) if self.kind == "slow" else [text] if text else []
+        ):
             yield TextDelta(piece)
             if self.kind == "slow":
                 await asyncio.sleep(self.tokens.count_tokens(piece) / PACE)
@@ -77,22 +84,36 @@ class StandInModel:
         if self.kind in ("empty", "wrong-form", "other-language"):
             if self.kind == "wrong-form":
                 return '{"answer": [1, 2, ' + self._repeat_to_token_count(size, _FILL)
-            return "" if self.kind == "empty" else self._write_sections(size, _FOREIGN_SECTIONS, _FOREIGN, "")
+            return (
+                ""
+                if self.kind == "empty"
+                else self._write_sections(size, _FOREIGN_SECTIONS, _FOREIGN, "")
+            )
         size *= 20 if self.kind == "too-long" else 1
         if request.purpose is Purpose.ADMISSION:
             # Compact every large output, as an agent would do.
-            numbers = [number for text in _texts_in_request(request)[-1:] for number in _OUTPUT.findall(text)]
-            return "\n".join(f"{number}: compact: what it says about the task at hand" for number in numbers)
+            numbers = [
+                number
+                for text in _texts_in_request(request)[-1:]
+                for number in _OUTPUT.findall(text)
+            ]
+            return "\n".join(
+                f"{number}: compact: what it says about the task at hand" for number in numbers
+            )
         if request.purpose not in (Purpose.HANDOVER, Purpose.OBSERVATIONS, Purpose.REFLECTION):
             return self._repeat_to_token_count(size, _FILL)
-        found = "" if self.kind == "forgetful" else self._copy_lines_worth_keeping(request, size // 3)
+        found = (
+            "" if self.kind == "forgetful" else self._copy_lines_worth_keeping(request, size // 3)
+        )
         if request.purpose is Purpose.HANDOVER:
             return self._write_sections(size, SECTIONS, _FILL, found)
         return self._write_observation_lines(size, found)
 
     def _write_sections(self, tokens: int, headings: tuple[str, ...], fill: str, found: str) -> str:
         room = max(20, (tokens - self.tokens.count_tokens(found) - 40) // len(headings))
-        written = [f"## {heading}\n{self._repeat_to_token_count(room, fill)}" for heading in headings]
+        written = [
+            f"## {heading}\n{self._repeat_to_token_count(room, fill)}" for heading in headings
+        ]
         written[1] += f"\n{found}"
         return "\n\n".join(written)
 

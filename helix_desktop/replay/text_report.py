@@ -30,7 +30,9 @@ def results_as_json(
     """
     if not is_comparison:
         return _result_as_json(results[0], with_points=with_points)
-    policies = {result.policy: _result_as_json(result, with_points=with_points) for result in results}
+    policies = {
+        result.policy: _result_as_json(result, with_points=with_points) for result in results
+    }
     return {"window": results[0].window, "policies": policies}
 
 
@@ -42,13 +44,23 @@ def report_lines(result: PolicyResult) -> list[str]:
         _format_report_row([name for name, *_ in REPORT_COLUMNS]),
         *(_format_report_row(report_cells(one)) for one in result.sessions),
     ]
-    return [*rows, _format_report_row(report_cells(result.total_figures)), *lines_of_totals_by_fit(result)]
+    return [
+        *rows,
+        _format_report_row(report_cells(result.total_figures)),
+        *lines_of_totals_by_fit(result),
+    ]
 
 
 def comparison_lines(results: Sequence[PolicyResult]) -> list[str]:
     heading = ["policy", *(name for name, *_ in REPORT_COLUMNS[1:])]
-    rows = [_format_report_row(report_cells(result.total_figures, result.policy)) for result in results]
-    return [f"{len(results[0].sessions)} sessions · window {results[0].window:,}", _format_report_row(heading), *rows]
+    rows = [
+        _format_report_row(report_cells(result.total_figures, result.policy)) for result in results
+    ]
+    return [
+        f"{len(results[0].sessions)} sessions · window {results[0].window:,}",
+        _format_report_row(heading),
+        *rows,
+    ]
 
 
 def lines_of_totals_by_fit(result: PolicyResult) -> list[str]:
@@ -75,7 +87,11 @@ def _result_as_json(result: PolicyResult, *, with_points: bool) -> dict[str, obj
         "window": result.window,
         "sessions": [
             {"session": one.name, **one.as_json()}
-            | ({"points": list(one.steps), "marks": list(map(list, plotted_folds(one)))} if with_points else {})
+            | (
+                {"points": list(one.steps), "marks": list(map(list, plotted_folds(one)))}
+                if with_points
+                else {}
+            )
             for one in result.sessions
         ],
         "total": result.total_figures.as_json(),
@@ -111,7 +127,9 @@ def plotted_folds(one: ReplayFigures) -> Iterator[tuple[int, str]]:
 
     Steps count from 0. A fold's step is the one whose request shows it first.
     """
-    for step, kind in dict.fromkeys((mark.step, mark.kind) for mark in one.marks if mark.kind != "excerpt"):
+    for step, kind in dict.fromkeys(
+        (mark.step, mark.kind) for mark in one.marks if mark.kind != "excerpt"
+    ):
         if one.steps:
             yield min(step, len(one.steps) - 1), kind
 

@@ -1,7 +1,9 @@
-"""Connects an agent permanently: the resident holds the gateway's port first, then the address is written.
+"""Connects an agent permanently: the resident holds the gateway's port first, then the
+address is written.
 
-An agent cannot ask who listens at an address: it sends its key. So the resident must hold the port before
-the address is written, and again at every login; where that cannot be promised nothing is written.
+An agent cannot ask who listens at an address: it sends its key. So the resident must
+hold the port before the address is written, and again at every login; where that cannot
+be promised nothing is written.
 """
 
 import asyncio
@@ -20,26 +22,39 @@ from helix_desktop.resources import read_word_lists
 
 
 def prepare_agent_connection(agent: KnownAgent, where: ProgramFolders) -> AgentSettingsChange:
-    """Return what connecting would change. When this returns, the resident runs and holds the address."""
+    """Return what connecting would change. When this returns, the resident runs and
+    holds the address.
+    """
     address_in_agent_settings.check_not_connected(agent, where.config)
     login_start.check_login_start()
-    held = asyncio.run(ask_resident(where, "hold", command=wrapped_agent.command_of_this_program(where)))
+    held = asyncio.run(
+        ask_resident(where, "hold", command=wrapped_agent.command_of_this_program(where))
+    )
     if not held:
-        raise HelixError(f"The gateway's address could not be reserved, so {agent.title} was not connected.")
-    # Agents are started in a terminal. Its shell may name a proxy or an address that we do not have.
+        raise HelixError(
+            f"The gateway's address could not be reserved, so {agent.title} was not connected."
+        )
+    # Agents are started in a terminal. Its shell may name a proxy or an address that we
+    # do not have.
     names = read_word_lists("known_agents")["asked_of_shell"]
     environ = {**os.environ, **asyncio.run(read_login_variables(names, os.environ))}
-    return address_in_agent_settings.plan_address_install(agent, int(held["port"]), Path.home(), environ)
+    return address_in_agent_settings.plan_address_install(
+        agent, int(held["port"]), Path.home(), environ
+    )
 
 
 def connect_agent(change: AgentSettingsChange, where: ProgramFolders) -> None:
     login_start.enable_login_start(wrapped_agent.command_of_this_program(where))
     address_in_agent_settings.install_address(change, where.config)
-    asyncio.run(ask_resident(where, "installed", command=wrapped_agent.command_of_this_program(where)))
+    asyncio.run(
+        ask_resident(where, "installed", command=wrapped_agent.command_of_this_program(where))
+    )
 
 
 def disconnect_agent(change: AgentSettingsChange, where: ProgramFolders) -> None:
-    """Remove the address. After the last one, the resident no longer starts at login, and ends when unneeded."""
+    """Remove the address. After the last one, the resident no longer starts at login,
+    and ends when unneeded.
+    """
     address_in_agent_settings.remove_address(change, where.config)
     asyncio.run(ask_resident(where, "installed"))
     login_start.disable_unneeded_login_start(where)

@@ -1,4 +1,6 @@
-"""Gives foreign agents whose provider can be set an address of the gateway, registered as `wrap` does."""
+"""Gives foreign agents whose provider can be set an address of the gateway, registered
+as `wrap` does.
+"""
 
 import logging
 import threading
@@ -19,8 +21,12 @@ from helix_desktop.resident.history_recorder import read_names_of_unrecorded_age
 from helix_desktop.resident.resident_client import HeldRegistration
 from helix_desktop.workbench import Workbench
 
-# For each protocol: the variable with the agent's key, the header that carries it, and the header's prefix.
-_KEYS = {"anthropic": ("ANTHROPIC_API_KEY", "x-api-key", ""), "openai": ("OPENAI_API_KEY", "authorization", "Bearer ")}
+# For each protocol: the variable with the agent's key, the header that carries it, and
+# the header's prefix.
+_KEYS = {
+    "anthropic": ("ANTHROPIC_API_KEY", "x-api-key", ""),
+    "openai": ("OPENAI_API_KEY", "authorization", "Bearer "),
+}
 log = logging.getLogger(__name__)
 
 
@@ -34,30 +40,48 @@ class AgentRoutes:
         self._finding = threading.Lock()
 
     def register_route(
-        self, bench: Workbench, agent: str, environment: Mapping[str, str], provider: Mapping[str, Any]
+        self,
+        bench: Workbench,
+        agent: str,
+        environment: Mapping[str, str],
+        provider: Mapping[str, Any],
     ) -> dict[str, Any] | None:
-        """Return the address and headers for an agent's provider, or None if the agent keeps its own setup:
-        the user excluded it, or it does not sign in with a key from its environment, which we must supply.
+        """Return the address and headers for an agent's provider, or None if the agent
+        keeps its own setup: the user excluded it, or it does not sign in with a key
+        from its environment, which we must supply.
         """
         protocol = text_at(provider, "apiType")
         variable, header, start = _KEYS.get(protocol, ("", "", ""))
         left_out = read_names_of_unrecorded_agents(self._where)
-        if not environment.get(variable) or left_out & {agent.casefold(), *(k for k in NAMES if NAMES[k] == agent)}:
+        if not environment.get(variable) or left_out & {
+            agent.casefold(),
+            *(k for k in NAMES if NAMES[k] == agent),
+        }:
             return None
-        if {"http_proxy", "all_proxy"} & {each.casefold() for each, value in environment.items() if value}:
+        if {"http_proxy", "all_proxy"} & {
+            each.casefold() for each, value in environment.items() if value
+        }:
             return None  # No address: the agent might ask its proxy for one on this machine.
         name = next((known.name for known in KNOWN_AGENTS.values() if known.title == agent), agent)
         usual = AgentUpstream("", text_at(provider, "baseUrl"))
         try:
             if name in KNOWN_AGENTS:  # The agent's settings may name a different address or login.
-                without_key = {each: value for each, value in environment.items() if each != variable}
+                without_key = {
+                    each: value for each, value in environment.items() if each != variable
+                }
                 surroundings = AgentSurroundings(without_key, Path.home(), bench.main_folder)
                 found = agent_upstreams.find_agent_upstreams(name, surroundings)
-                usual = address_in_agent_settings.resolve_own_addresses(found, self._where.config)[0]
-                if usual.provider or agent_upstreams.uses_subscription_by_settings(name, surroundings):
+                usual = address_in_agent_settings.resolve_own_addresses(found, self._where.config)[
+                    0
+                ]
+                if usual.provider or agent_upstreams.uses_subscription_by_settings(
+                    name, surroundings
+                ):
                     return None
             with self._finding:
-                address = self._ensure_gateway_address_for_agent(bench.workspace.id, name, usual, environment)
+                address = self._ensure_gateway_address_for_agent(
+                    bench.workspace.id, name, usual, environment
+                )
         except (HelixError, OSError) as error:
             log.info("%s works without the gateway: %s", agent[:80], error)
             return None

@@ -45,8 +45,9 @@ class ConnectedAgentRow:
 
 @dataclass(frozen=True, slots=True)
 class AgentConnections:
-    """`address` is empty while no gateway runs. `for_others` is the address for any other program, or empty.
-    `today` has the totals of all connected agents. Its dollars are 0 if no price is known.
+    """`address` is empty while no gateway runs. `for_others` is the address for any
+    other program, or empty. `today` has the totals of all connected agents. Its dollars
+    are 0 if no price is known.
     """
 
     address: str
@@ -94,11 +95,16 @@ class ConnectedAgents:
         return self._watching
 
     def _register_window(self, *others: GatewayRegistration, starts: bool) -> HeldRegistration:
-        command, own = wrapped_agent.command_of_this_program(self._where), GatewayRegistration("", sees_all=True)
+        command, own = (
+            wrapped_agent.command_of_this_program(self._where),
+            GatewayRegistration("", sees_all=True),
+        )
         return HeldRegistration(self._where, command, own, *others, starts=starts).__enter__()
 
     def _build_agent_row(self, agent: KnownAgent, told: Mapping[str, Any]) -> ConnectedAgentRow:
-        seen: Mapping[str, Any] = next((one for one in told.get("agents", ()) if one["agent"] == agent.title), {})
+        seen: Mapping[str, Any] = next(
+            (one for one in told.get("agents", ()) if one["agent"] == agent.title), {}
+        )
         own = [one for one in told.get("today", ()) if one["agent"] == agent.title]
         return ConnectedAgentRow(
             agent.name,
@@ -119,7 +125,9 @@ class ConnectedAgents:
         await asyncio.to_thread(self._start_resident_gateway if on else self._stop_resident_gateway)
 
     def _start_resident_gateway(self) -> None:
-        from helix_desktop.gateway import gateway_server  # It takes time, and this is done in a thread.
+        from helix_desktop.gateway import (
+            gateway_server,
+        )  # It takes time, and this is done in a thread.
 
         if self._switched_on is None or not self._switched_on.is_held:
             others = GatewayRegistration(gateway_server.read_or_create_token(self._where))
@@ -145,4 +153,6 @@ class ConnectedAgents:
     def _connect_or_disconnect_agent(self, name: str) -> None:
         change = self._plan_configuration_change(name)
         connects = change.registration is not None
-        (agent_connecting.connect_agent if connects else agent_connecting.disconnect_agent)(change, self._where)
+        (agent_connecting.connect_agent if connects else agent_connecting.disconnect_agent)(
+            change, self._where
+        )

@@ -1,4 +1,6 @@
-"""Holds the gateway's listening socket in a process that outlives the gateway, and restarts the gateway."""
+"""Holds the gateway's listening socket in a process that outlives the gateway, and
+restarts the gateway.
+"""
 
 import contextlib
 import json
@@ -16,7 +18,9 @@ from helix_desktop.processes import starter
 from helix_desktop.processes.starter import open_process
 
 PAUSE_SECONDS = 0.2  # The pause before a gateway is started again that ended within this time.
-INHERITS = sys.platform != "win32"  # Gateways inherit the listening socket, so no other program can take the port.
+INHERITS = (
+    sys.platform != "win32"
+)  # Gateways inherit the listening socket, so no other program can take the port.
 
 
 class GatewayKeeper:
@@ -36,7 +40,9 @@ class GatewayKeeper:
         return self._process.pid if self._process is not None else 0
 
     def start_first_gateway(self, port: int = 0) -> None:
-        """Start the first gateway on `port`, which agents know, or else the usual port or a free one."""
+        """Start the first gateway on `port`, which agents know, or else the usual port
+        or a free one.
+        """
         try:
             self._socket = listen_on_loopback(port or GATEWAY_PORT, is_reserved=bool(port))
         except InvalidInput:
@@ -51,7 +57,9 @@ class GatewayKeeper:
 
     def set_registrations(self, registrations: Iterable[GatewayRegistration]) -> None:
         with self._lock:
-            self._registrations_line = json.dumps([one.as_json_without_key() for one in registrations]) + "\n"
+            self._registrations_line = (
+                json.dumps([one.as_json_without_key() for one in registrations]) + "\n"
+            )
             self._send_registrations_to_gateway()
 
     def stop_gateway_process(self) -> None:
@@ -82,7 +90,9 @@ class GatewayKeeper:
 
     def _send_registrations_to_gateway(self) -> None:
         if self._process is not None and self._process.stdin is not None:
-            with contextlib.suppress(OSError):  # The gateway has just ended. Its successor will get the message.
+            with contextlib.suppress(
+                OSError
+            ):  # The gateway has just ended. Its successor will get the message.
                 self._process.stdin.write(self._registrations_line)
                 self._process.stdin.flush()
 
@@ -91,6 +101,8 @@ class GatewayKeeper:
             begun = time.monotonic()
             if self._process is not None:
                 self._process.wait()
-            pause = PAUSE_SECONDS if time.monotonic() - begun < PAUSE_SECONDS else 0  # Agents wait meanwhile.
+            pause = (
+                PAUSE_SECONDS if time.monotonic() - begun < PAUSE_SECONDS else 0
+            )  # Agents wait meanwhile.
             if not self._is_ending.wait(pause):
                 self._start_gateway_process()

@@ -1,4 +1,5 @@
-"""Records the histories of this computer's agents: copies changes at once, and another process imports them.
+"""Records the histories of this computer's agents: copies changes at once, and another
+process imports them.
 
 One thread watches the agents' history folders and copies changes (`pending_copies.py`). Another
 passes the copies to `recorder --run`, which imports them and ends after a while without changes,
@@ -20,7 +21,11 @@ from typing import Any
 
 from helix_desktop import concurrency
 from helix_desktop.folder_trees import delete_folder_tree, list_tree_files
-from helix_desktop.histories.history_finding import HistoryPlaces, find_history_of_changed_file, history_folders
+from helix_desktop.histories.history_finding import (
+    HistoryPlaces,
+    find_history_of_changed_file,
+    history_folders,
+)
 from helix_desktop.histories.pending_copies import PendingCopies
 from helix_desktop.histories.program_names import NAMES
 from helix_desktop.processes import starter
@@ -30,7 +35,10 @@ from helix_desktop.program_settings import RECORDER_WITHOUT_AGENTS, ProgramSetti
 from helix_desktop.tools.changes.folder_watch import FolderWatch
 
 log = logging.getLogger(__name__)
-REST_MILLISECONDS, ACTIVE_MILLISECONDS = 100, 10  # The intervals between checks when idle, and after a change.
+REST_MILLISECONDS, ACTIVE_MILLISECONDS = (
+    100,
+    10,
+)  # The intervals between checks when idle, and after a change.
 ACTIVE_SECONDS = 30.0  # For this many seconds after a change, the system is checked more often.
 FOLDERS_MILLISECONDS = 1000  # How often the recorder looks for new folders of agents.
 POLL_SECONDS = 2.0  # How often all files are looked at while the kernel refuses to watch folders.
@@ -69,7 +77,9 @@ def folder_of_pending_copies(where: ProgramFolders) -> Path:
     return where.data / "recorder"
 
 
-def delete_failed_copies(where: ProgramFolders, is_to_be_forgotten: Callable[[bytes], bool] = lambda _: True) -> None:
+def delete_failed_copies(
+    where: ProgramFolders, is_to_be_forgotten: Callable[[bytes], bool] = lambda _: True
+) -> None:
     """Delete copies that could never be imported."""
     for folder in folder_of_pending_copies(where).glob("*.failed"):
         if any(is_to_be_forgotten(file.read_bytes()) for file, _ in list_tree_files(folder)):
@@ -77,13 +87,20 @@ def delete_failed_copies(where: ProgramFolders, is_to_be_forgotten: Callable[[by
 
 
 def compute_import_pause(last_import_seconds: float, failures_in_a_row: int) -> float:
-    """Return the pause after an import. It grows with failures in a row, but a busy workspace is retried soon."""
+    """Return the pause after an import. It grows with failures in a row, but a busy
+    workspace is retried soon.
+    """
     longer = 2.0 ** min(failures_in_a_row, 6)
-    return min(max(SHORTEST_PAUSE_SECONDS * longer, PAUSE_SHARE * last_import_seconds), LONGEST_PAUSE_SECONDS * longer)
+    return min(
+        max(SHORTEST_PAUSE_SECONDS * longer, PAUSE_SHARE * last_import_seconds),
+        LONGEST_PAUSE_SECONDS * longer,
+    )
 
 
 class HistoryRecorder:
-    """Records from `start_recording` to `stop_recording`. `command` starts the importing process."""
+    """Records from `start_recording` to `stop_recording`. `command` starts the
+    importing process.
+    """
 
     def __init__(
         self,
@@ -107,16 +124,25 @@ class HistoryRecorder:
         self._failures = self._deaths = 0
         self.trouble = ""
         self.last_import: float = past.last_import if past else 0.0
-        self.damaged: dict[str, None] = past.damaged if past else {}  # Sentences, also of the recorder before.
+        self.damaged: dict[str, None] = (
+            past.damaged if past else {}
+        )  # Sentences, also of the recorder before.
         self.keys: dict[str, None] = past.keys if past else {}
 
     def start_recording(self) -> None:
         self._end_read, self._end_write = os.pipe()
-        for work, name in ((self._watch_folders, "watch histories"), (self.import_until_ended, "import histories")):
-            self._wait_for_threads.append(concurrency.start_thread(work, name=name, daemon=True).join)
+        for work, name in (
+            (self._watch_folders, "watch histories"),
+            (self.import_until_ended, "import histories"),
+        ):
+            self._wait_for_threads.append(
+                concurrency.start_thread(work, name=name, daemon=True).join
+            )
 
     def stop_recording(self) -> None:
-        """Stop recording. The current import gets a moment to finish; other copies are kept for the next recorder."""
+        """Stop recording. The current import gets a moment to finish; other copies are
+        kept for the next recorder.
+        """
         self._is_ending.set()
         self._has_work.set()
         self._importing.end_importing()
@@ -126,7 +152,11 @@ class HistoryRecorder:
             wait_for_thread(END_SECONDS)
 
     def recorder_status_as_json(self) -> dict[str, Any]:
-        told = {"last_import": self.last_import, "trouble": self.trouble, "pid": self._importing.pid}
+        told = {
+            "last_import": self.last_import,
+            "trouble": self.trouble,
+            "pid": self._importing.pid,
+        }
         return {**told, "damaged": [*self.damaged], "keys": [*self.keys]}
 
     def _watch_folders(self) -> None:
@@ -135,9 +165,18 @@ class HistoryRecorder:
         while not self._is_ending.is_set():
             folders = self._existing_folders()
             try:
-                watch, until = RustNotify([str(one) for _, one in folders], False, False, 0, True, True).watch, math.inf
-            except (OSError, RuntimeError) as error:  # A folder was removed, or others use all watches of the kernel.
-                log.warning("recording: the history folders are looked through, as they cannot be watched: %s", error)
+                watch, until = (
+                    RustNotify([str(one) for _, one in folders], False, False, 0, True, True).watch,
+                    math.inf,
+                )
+            except (
+                OSError,
+                RuntimeError,
+            ) as error:  # A folder was removed, or others use all watches of the kernel.
+                log.warning(
+                    "recording: the history folders are looked through, as they cannot be watched: %s",
+                    error,
+                )
                 watch, until = build_folder_polling(folders), time.monotonic() + REFUSED_SECONDS
             try:
                 self._copy_existing_files(folders)
@@ -148,9 +187,15 @@ class HistoryRecorder:
         os.close(self._end_read)
 
     def _copy_existing_files(self, folders: Folders) -> None:
-        """Copy the files that agents wrote to recently, because they may be gone before they are imported."""
+        """Copy the files that agents wrote to recently, because they may be gone before
+        they are imported.
+        """
         listed = ((kind, *one) for kind, folder in folders for one in list_tree_files(folder))
-        changed = {one: about.st_mtime for kind, one, about in listed if find_history_of_changed_file(kind, one) == one}
+        changed = {
+            one: about.st_mtime
+            for kind, one, about in listed
+            if find_history_of_changed_file(kind, one) == one
+        }
         there = set(filter(_is_plain_file, changed))
         recent = {file for file in there if time.time() - changed[file] < RECENT_SECONDS}
         self._copy_changed_files(folders, recent)
@@ -162,19 +207,29 @@ class HistoryRecorder:
             self._settings_read = time.monotonic()
         return [one for one in self._recorded if one[1].is_dir()]
 
-    def _copy_changes_until_folders_change(self, watch: Callable[..., Any], folders: Folders, until: float) -> None:
+    def _copy_changes_until_folders_change(
+        self, watch: Callable[..., Any], folders: Folders, until: float
+    ) -> None:
         active_until, can_rest = 0.0, True
         while True:
             is_active = time.monotonic() < active_until or bool(self._copies.postponed)
             watch_at_rest = self._watch_everything() if can_rest and not is_active else None
             can_rest = is_active or watch_at_rest is not None
             pause = ACTIVE_MILLISECONDS if is_active or watch_at_rest else REST_MILLISECONDS
-            longest = REST_MILLISECONDS if self._copies.postponed or watch_at_rest else FOLDERS_MILLISECONDS
+            longest = (
+                REST_MILLISECONDS
+                if self._copies.postponed or watch_at_rest
+                else FOLDERS_MILLISECONDS
+            )
             changes = watch(5 * pause, pause, longest, self._is_ending)
             changed = {Path(name) for _, name in changes} if isinstance(changes, set) else set()
             active_until = time.monotonic() + ACTIVE_SECONDS if changed else active_until
             self._copy_changed_files(folders, changed | self._copies.postponed)
-            if self._is_ending.is_set() or self._existing_folders() != folders or time.monotonic() > until:
+            if (
+                self._is_ending.is_set()
+                or self._existing_folders() != folders
+                or time.monotonic() > until
+            ):
                 return
             if watch_at_rest and not changed and not self._copies.postponed:
                 watch_at_rest.wait_for_change(self._end_read)
@@ -183,7 +238,9 @@ class HistoryRecorder:
                     active_until = time.monotonic() + ACTIVE_SECONDS
 
     def _watch_everything(self) -> FolderWatch | None:
-        """Watch all folders of histories, those that lead to them, and the settings. None if that is impossible."""
+        """Watch all folders of histories, those that lead to them, and the settings.
+        None if that is impossible.
+        """
         found = FolderWatch()
         found.forget_changes_before_walk()
 
@@ -194,22 +251,35 @@ class HistoryRecorder:
                 os.close(handle)
 
         recorded, home = [folder for _, folder in self._recorded], self._places.home
-        above = {parent for folder in recorded for parent in folder.parents if parent not in home.parents}
+        above = {
+            parent for folder in recorded for parent in folder.parents if parent not in home.parents
+        }
         for leading in (self._where.settings_file.parent, *above):
             watch_folder(leading)
         for folder in recorded:
             deque(list_tree_files(folder, on_folder=watch_folder), maxlen=0)
-        self._settings_read = -SETTINGS_SECONDS  # Read them at once: earlier changes are not notified.
+        self._settings_read = (
+            -SETTINGS_SECONDS
+        )  # Read them at once: earlier changes are not notified.
         return None if found.is_in_doubt else found
 
     def _copy_changed_files(self, folders: Folders, changed: set[Path]) -> None:
-        in_new_folders = {file for path in changed if path.is_dir() for file, _ in list_tree_files(path)}
+        in_new_folders = {
+            file for path in changed if path.is_dir() for file, _ in list_tree_files(path)
+        }
         kinds = [
-            (kind, path) for path in changed | in_new_folders for kind, folder in folders if path.is_relative_to(folder)
+            (kind, path)
+            for path in changed | in_new_folders
+            for kind, folder in folders
+            if path.is_relative_to(folder)
         ]
         files = {file for kind, path in kinds if (file := find_history_of_changed_file(kind, path))}
         databases = {file for file in files if file.suffix == ".db"}
-        directly = {file for file in databases if not (_is_plain_file(file) and self._copies.copy_database(file))}
+        directly = {
+            file
+            for file in databases
+            if not (_is_plain_file(file) and self._copies.copy_database(file))
+        }
         directly -= self._copies.postponed
         for file in filter(_is_plain_file, files - databases):
             if self._is_ending.is_set():
@@ -240,7 +310,9 @@ class HistoryRecorder:
         self._importing.end_importing()  # The last round may have started the process again.
 
     def _import_copies(self) -> bool:
-        """Import all copies. Return False if some failed. Copies that often crash the process are set aside."""
+        """Import all copies. Return False if some failed. Copies that often crash the
+        process are set aside.
+        """
         for folder in self._copies.seal_and_list_folders():
             if self._try_import({"copies": str(folder)}):
                 delete_folder_tree(folder, ignore_errors=True)
@@ -251,9 +323,14 @@ class HistoryRecorder:
         return True
 
     def _import_files(self) -> bool:
-        """Import files from where they are. New copies are imported in between, so that they need not wait."""
+        """Import files from where they are. New copies are imported in between, so that
+        they need not wait.
+        """
         while portion := self._pop_next_files():
-            if not self._try_import({"files": [str(file) for file in portion]}) and self._deaths < MOST_DEATHS:
+            if (
+                not self._try_import({"files": [str(file) for file in portion]})
+                and self._deaths < MOST_DEATHS
+            ):
                 self.queue_files_for_import(portion)
                 return False
             if not self._import_copies():
@@ -296,8 +373,12 @@ class ImportingProcess:
     def ask_process(self, request: Mapping[str, object]) -> dict[str, Any] | None:
         """Return the process's answer, or None if it ended."""
         if self._process is None:
-            launch = starter.ProcessLaunch(starter.CommandAuthor.PROGRAM, self._command, has_own_session=True)
-            self._process = open_process(launch, stdin=starter.PIPE, stdout=starter.PIPE, stderr=starter.DEVNULL)
+            launch = starter.ProcessLaunch(
+                starter.CommandAuthor.PROGRAM, self._command, has_own_session=True
+            )
+            self._process = open_process(
+                launch, stdin=starter.PIPE, stdout=starter.PIPE, stderr=starter.DEVNULL
+            )
         process = self._process
         with suppress(OSError, ValueError):
             if process.stdin is not None and process.stdout is not None:
@@ -319,7 +400,9 @@ class ImportingProcess:
 
 
 def build_folder_polling(folders: Folders) -> Callable[..., set[tuple[int, str]]]:
-    """Build a wait for changes of files' times and sizes. The library's own overlooks a second change within a second."""
+    """Build a wait for changes of files' times and sizes. The library's own overlooks a
+    second change within a second.
+    """
 
     def read_file_stamps() -> set[tuple[str, int, int, int]]:
         listed = (one for _, folder in folders for one in list_tree_files(folder))
@@ -327,7 +410,9 @@ def build_folder_polling(folders: Folders) -> Callable[..., set[tuple[int, str]]
 
     files = read_file_stamps()
 
-    def wait_for_changes(_together: int, _step: int, _longest: int, is_ending: threading.Event) -> set[tuple[int, str]]:
+    def wait_for_changes(
+        _together: int, _step: int, _longest: int, is_ending: threading.Event
+    ) -> set[tuple[int, str]]:
         nonlocal files
         is_ending.wait(POLL_SECONDS)
         before, files = files, read_file_stamps()

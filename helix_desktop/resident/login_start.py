@@ -1,7 +1,8 @@
 """Starts the resident at login, by a file that the user's session reads. Needs no special rights.
 
-Connected agents and schedules need the file as long as they exist. The recorder needs it only if the
-user asked for that, so the file says when it was not written for the recorder.
+Connected agents and schedules need the file as long as they exist. The recorder needs
+it only if the user asked for that, so the file says when it was not written for the
+recorder.
 """
 
 import os
@@ -27,7 +28,9 @@ _WANTS = "default.target.wants"
 
 
 def check_login_start() -> None:
-    """Raise ActionRefused if the program cannot start at login: nobody would hold the gateway's address."""
+    """Raise ActionRefused if the program cannot start at login: nobody would hold the
+    gateway's address.
+    """
     if sys.platform == "win32":
         raise ActionRefused(
             "On Windows, the gateway's address cannot be reserved while you are logged out, so the address is not written to the agent's settings.",
@@ -41,7 +44,9 @@ def enable_login_start(command: Sequence[str], *, for_recorder: bool = False) ->
     mark = {} if for_recorder or _is_written_for_recorder() else {NOT_FOR_RECORDER: "true"}
     if sys.platform == "darwin":
         label = LAUNCH_AGENT.removesuffix(".plist")
-        content = plistlib.dumps({"Label": label, "ProgramArguments": line, "RunAtLoad": True, **mark})
+        content = plistlib.dumps(
+            {"Label": label, "ProgramArguments": line, "RunAtLoad": True, **mark}
+        )
         write_file_atomically(_macos_launch_agent_file(), content)
         return
     config = _user_config_folder()
@@ -56,19 +61,24 @@ def enable_login_start(command: Sequence[str], *, for_recorder: bool = False) ->
         wanted.symlink_to(unit)
     else:
         write_file_atomically(
-            config / "autostart" / AUTOSTART, _login_template(AUTOSTART).format(command=quoted) + marked
+            config / "autostart" / AUTOSTART,
+            _login_template(AUTOSTART).format(command=quoted) + marked,
         )
 
 
 def disable_unneeded_login_start(where: ProgramFolders) -> None:
-    """Remove the file unless an agent has the gateway's address, a schedule exists, or the recorder needs it."""
+    """Remove the file unless an agent has the gateway's address, a schedule exists, or
+    the recorder needs it.
+    """
     if not is_resident_needed(where, at_login=True):
         disable_login_start()
 
 
 def is_resident_needed(where: ProgramFolders, *, at_login: bool = False) -> bool:
     """Whether the resident has work even if no wrap and no window uses it."""
-    records = ProgramSettings(where.settings_file)[RECORDER] and (not at_login or _is_written_for_recorder())
+    records = ProgramSettings(where.settings_file)[RECORDER] and (
+        not at_login or _is_written_for_recorder()
+    )
     connected = address_in_agent_settings.read_written_registrations(where.config)
     return bool(records or connected or schedules.read_schedules(where.data))
 
@@ -80,12 +90,19 @@ def disable_login_start() -> None:
 
 def _is_written_for_recorder() -> bool:
     """Also true for files of earlier versions, which do not say whom they were written for."""
-    return any(file.exists() and NOT_FOR_RECORDER.encode() not in file.read_bytes() for file in _login_files())
+    return any(
+        file.exists() and NOT_FOR_RECORDER.encode() not in file.read_bytes()
+        for file in _login_files()
+    )
 
 
 def _login_files() -> tuple[Path, ...]:
     config = _user_config_folder()
-    return config / "systemd" / "user" / UNIT, config / "autostart" / AUTOSTART, _macos_launch_agent_file()
+    return (
+        config / "systemd" / "user" / UNIT,
+        config / "autostart" / AUTOSTART,
+        _macos_launch_agent_file(),
+    )
 
 
 def _login_template(name: str) -> str:

@@ -16,7 +16,13 @@ from helix_desktop import concurrency, running_instance
 from helix_desktop.errors import HelixError
 from helix_desktop.gateway.gateway_socket import reserve_port_beside_listener
 from helix_desktop.gateway.registration import GatewayRegistration
-from helix_desktop.processes.starter import DEVNULL, PIPE, CommandAuthor, ProcessLaunch, open_process
+from helix_desktop.processes.starter import (
+    DEVNULL,
+    PIPE,
+    CommandAuthor,
+    ProcessLaunch,
+    open_process,
+)
 from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.resident.resident_process import RESIDENT_NAME
 
@@ -46,7 +52,11 @@ class HeldRegistration(CollectingConsole):
     """Keeps an address of the gateway registered, also if the resident is killed."""
 
     def __init__(
-        self, where: ProgramFolders, command: Sequence[str], *registrations: GatewayRegistration, starts: bool = True
+        self,
+        where: ProgramFolders,
+        command: Sequence[str],
+        *registrations: GatewayRegistration,
+        starts: bool = True,
     ) -> None:
         super().__init__()
         self._starts = starts
@@ -113,7 +123,9 @@ class HeldRegistration(CollectingConsole):
         self._registrations = tuple(replace(held, token=token) for held, token in pairs)
         self.addresses = told["addresses"]
         # Ports stay reserved while their agents may run, even if the resident is killed.
-        for port in {urlsplit(address).port or 0 for address in self.addresses} - self._reserved_ports.keys():
+        for port in {
+            urlsplit(address).port or 0 for address in self.addresses
+        } - self._reserved_ports.keys():
             self._reserved_ports[port] = reserve_port_beside_listener(port)
         self._known.set()
 
@@ -122,8 +134,12 @@ class HeldRegistration(CollectingConsole):
         return not self._ended.is_set()
 
 
-async def connect_to_resident(where: ProgramFolders, command: Sequence[str]) -> running_instance.FrameConnection | None:
-    """Connect to the resident. If none runs, start it with `command`, or return None without one."""
+async def connect_to_resident(
+    where: ProgramFolders, command: Sequence[str]
+) -> running_instance.FrameConnection | None:
+    """Connect to the resident. If none runs, start it with `command`, or return None
+    without one.
+    """
     until = time.monotonic() + START_SECONDS
     while time.monotonic() < until:
         wire = await running_instance.connect_to_owner(where.run, RESIDENT_NAME)
@@ -134,12 +150,16 @@ async def connect_to_resident(where: ProgramFolders, command: Sequence[str]) -> 
             continue
         claim.close()
         await asyncio.to_thread(_start_resident, command)
-    raise HelixError("The background process could not be started.", remedy="The reason is in the log.")
+    raise HelixError(
+        "The background process could not be started.", remedy="The reason is in the log."
+    )
 
 
 def _start_resident(command: Sequence[str]) -> None:
     """Start a resident. Returns when it can be reached, or when another one was faster."""
-    launch = ProcessLaunch(CommandAuthor.PROGRAM, [*command, "resident", "--run"], os.sep, has_own_session=True)
+    launch = ProcessLaunch(
+        CommandAuthor.PROGRAM, [*command, "resident", "--run"], os.sep, has_own_session=True
+    )
     process = open_process(launch, stdin=DEVNULL, stdout=PIPE, stderr=DEVNULL)
     if process.stdout is not None:
         with process.stdout:
@@ -147,7 +167,9 @@ def _start_resident(command: Sequence[str]) -> None:
     concurrency.start_thread(process.wait, name="wait for the resident", daemon=True)
 
 
-async def ask_resident(where: ProgramFolders, *arguments: str, command: Sequence[str] = ()) -> dict[str, Any] | None:
+async def ask_resident(
+    where: ProgramFolders, *arguments: str, command: Sequence[str] = ()
+) -> dict[str, Any] | None:
     """Return the resident's answer, or None if none runs and no `command` says how to start one."""
     if (wire := await connect_to_resident(where, command)) is None:
         return None

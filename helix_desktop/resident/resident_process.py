@@ -31,13 +31,19 @@ from helix_desktop.resident.schedule_keeper import ScheduleKeeper
 
 log = logging.getLogger(__name__)
 RESIDENT_NAME = "resident"
-FIRST_SECONDS = 20.0  # A resident that was started for a caller ends if no agent registers within this many seconds.
+# A resident that was started for a caller ends if no agent registers within this many
+# seconds.
+FIRST_SECONDS = 20.0
 ANSWER_PAUSE_SECONDS = 0.01
-MOST_ANSWER_TRIES = 1_000  # After this many tries, we assume that the gateway is busy, and tell the caller its address.
+# After this many tries, we assume that the gateway is busy, and tell the caller its
+# address.
+MOST_ANSWER_TRIES = 1_000
 
 
 class Resident:
-    def __init__(self, where: ProgramFolders, keeper: GatewayKeeper, schedules: ScheduleKeeper) -> None:
+    def __init__(
+        self, where: ProgramFolders, keeper: GatewayKeeper, schedules: ScheduleKeeper
+    ) -> None:
         self._where = where
         self._keeper = keeper
         self.schedule_keeper = schedules
@@ -52,18 +58,24 @@ class Resident:
 
     @property
     def is_needed(self) -> bool:
-        """Whether it records, agents use it or have its address in their settings, or schedules exist."""
+        """Whether it records, agents use it or have its address in their settings, or
+        schedules exist.
+        """
         known = self._recorder or self._installed or self.schedule_keeper.schedules
         return bool(known) or any(not one.sees_all for one in self._registered.values())
 
     async def answer_resident_request(self, arguments: list[str], console: Console) -> int:
         match arguments:
             case ["register", *told]:
-                return await self._hold_registrations([_parse_registration(one) for one in told], console)
+                return await self._hold_registrations(
+                    [_parse_registration(one) for one in told], console
+                )
             case ["register again", port, *told]:
                 with suppress(InvalidInput, ValueError):  # If it is taken, another port will do.
                     await self._ensure_listening(int(port))
-                return await self._hold_registrations([_parse_registration(one) for one in told], console)
+                return await self._hold_registrations(
+                    [_parse_registration(one) for one in told], console
+                )
             case ["hold"]:
                 await self._ensure_listening()
             case ["installed"]:
@@ -96,26 +108,39 @@ class Resident:
             "gateway": self._keeper.gateway_pid,
             "trouble": self.trouble,
             "schedules": len(self.schedule_keeper.schedules),
-            "recorder": self._recorder.recorder_status_as_json() if self._recorder is not None else None,
+            "recorder": self._recorder.recorder_status_as_json()
+            if self._recorder is not None
+            else None,
             "installed": sorted(one.agent for one in self._installed.values()),
-            "registered": [{"agent": one.agent, "folder": one.folder, "upstream": one.upstream} for one in known],
+            "registered": [
+                {"agent": one.agent, "folder": one.folder, "upstream": one.upstream}
+                for one in known
+            ],
         }
 
     async def read_installed_registrations(self) -> None:
         """Read which agents have this gateway's address in their settings. If somebody else now
         has its port, remove the address from these settings, or they would get the agents' keys.
         """
-        found = await asyncio.to_thread(address_in_agent_settings.read_written_registrations, self._where.config)
+        found = await asyncio.to_thread(
+            address_in_agent_settings.read_written_registrations, self._where.config
+        )
         self._installed = {one.token: one for one in found}
-        self._send_registrations_to_keeper()  # This comes first, so that the gateway accepts agents as soon as they can reach it.
+        # This comes first, so that the gateway accepts agents as soon as they can reach
+        # it.
+        self._send_registrations_to_keeper()
         try:
             for port in set(found.values()):
                 await self._ensure_listening(port)
         except InvalidInput as error:
             log.warning("%s", error.what)
-            removed, left = await asyncio.to_thread(address_in_agent_settings.remove_all_addresses, self._where.config)
+            removed, left = await asyncio.to_thread(
+                address_in_agent_settings.remove_all_addresses, self._where.config
+            )
             for agent in removed:
-                left.append(f"The gateway's port is in use by another program, so {agent} no longer uses the gateway.")
+                left.append(
+                    f"The gateway's port is in use by another program, so {agent} no longer uses the gateway."
+                )
             self.trouble = " ".join(left)
             self._installed = {}
         self._update_gateway_and_stop_if_unneeded()
@@ -127,11 +152,15 @@ class Resident:
                 self._recorder, self._may_end = None, True
             if ProgramSettings(self._where.settings_file)[RECORDER]:
                 command = wrapped_agent.command_of_this_program(self._where)
-                self._recorder = HistoryRecorder(self._where, command, HistoryPlaces.of_this_user(), past=past)
+                self._recorder = HistoryRecorder(
+                    self._where, command, HistoryPlaces.of_this_user(), past=past
+                )
                 self._recorder.start_recording()
         self._update_gateway_and_stop_if_unneeded()
 
-    async def _hold_registrations(self, registrations: Sequence[GatewayRegistration], console: Console) -> int:
+    async def _hold_registrations(
+        self, registrations: Sequence[GatewayRegistration], console: Console
+    ) -> int:
         """Keep the registrations until the caller disconnects, which cancels this coroutine."""
         self._may_end = True
         self._registered.update({one.token: one for one in registrations})
@@ -155,7 +184,9 @@ class Resident:
             if not self._keeper.port:
                 await asyncio.to_thread(self._keeper.start_first_gateway, port)
             elif port not in (0, self._keeper.port):
-                raise InvalidInput(f"The gateway is listening on port {self._keeper.port} instead of {port}.")
+                raise InvalidInput(
+                    f"The gateway is listening on port {self._keeper.port} instead of {port}."
+                )
 
     def _update_gateway_and_stop_if_unneeded(self) -> None:
         self._send_registrations_to_keeper()
@@ -177,8 +208,12 @@ class Resident:
         (self._where.run / CONVERSATIONS_FILE).unlink(missing_ok=True)
 
 
-async def run_resident(where: ProgramFolders, command: list[str], listens: Callable[[], None]) -> bool:
-    """Run until nothing needs the resident or it must end. Return False if another process is resident."""
+async def run_resident(
+    where: ProgramFolders, command: list[str], listens: Callable[[], None]
+) -> bool:
+    """Run until nothing needs the resident or it must end. Return False if another
+    process is resident.
+    """
     if (claim := running_instance.claim_instance(where.run, RESIDENT_NAME)) is None:
         return False
     schedules = ScheduleKeeper(where.data, command)
@@ -188,7 +223,9 @@ async def run_resident(where: ProgramFolders, command: list[str], listens: Calla
     for number in () if sys.platform == "win32" else (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, resident.ended.set)
     await resident.read_installed_registrations()  # Read before the resident answers requests.
-    owner = await running_instance.listen_for_requests(where.run, RESIDENT_NAME, resident.answer_resident_request)
+    owner = await running_instance.listen_for_requests(
+        where.run, RESIDENT_NAME, resident.answer_resident_request
+    )
     keeping.spawn_task(schedules.add_due_tasks_until_cancelled(), name="keep schedules")
     try:
         listens()
@@ -204,7 +241,9 @@ async def run_resident(where: ProgramFolders, command: list[str], listens: Calla
 
 
 async def _wait_until_answered(address: str) -> None:
-    """Wait until the gateway knows an address. It learns it over a pipe, so an early request could be refused."""
+    """Wait until the gateway knows an address. It learns it over a pipe, so an early
+    request could be refused.
+    """
     for _ in range(MOST_ANSWER_TRIES):
         if await asyncio.to_thread(wrapped_agent.fetch_gateway_status, address) is not None:
             return

@@ -9,7 +9,9 @@ from helix_desktop.resident import login_start, resident_client, schedules
 
 
 async def change_schedules(where: ProgramFolders, change: schedules.ScheduleChange) -> str:
-    """Change the stored schedules. Return why the resident cannot start at login, or an empty string."""
+    """Change the stored schedules. Return why the resident cannot start at login, or an
+    empty string.
+    """
     command, refused = wrapped_agent.command_of_this_program(where), ""
     wanted = await asyncio.to_thread(schedules.change_stored_schedules, where.data, change)
     try:

@@ -12,7 +12,13 @@ from pathlib import Path
 
 from helix_desktop import concurrency
 from helix_desktop.errors import HelixError
-from helix_desktop.processes.starter import DEVNULL, ChildProcess, CommandAuthor, ProcessLaunch, open_process
+from helix_desktop.processes.starter import (
+    DEVNULL,
+    ChildProcess,
+    CommandAuthor,
+    ProcessLaunch,
+    open_process,
+)
 from helix_desktop.resident.schedules import WorkSchedule, change_stored_schedules, read_schedules
 
 log = logging.getLogger(__name__)
@@ -55,30 +61,46 @@ class ScheduleKeeper:
             return math.inf
 
     async def _run_if_due(self, schedule: WorkSchedule) -> None:
-        """Add the task first, then record its time. After a crash in between, the key prevents a second task."""
+        """Add the task first, then record its time. After a crash in between, the key
+        prevents a second task.
+        """
         handled, due = schedule.advance_past_due(time.time())
         if handled is schedule:
             return
-        if due and await self._run_command(schedule.task_command(due), input_bytes=schedule.encode_task_input()):
+        if due and await self._run_command(
+            schedule.task_command(due), input_bytes=schedule.encode_task_input()
+        ):
             log.warning("the task of the schedule %s could not be added", schedule.id)
             return  # The next check tries again.
 
         def note_handled(known: list[WorkSchedule]) -> list[WorkSchedule]:
             return [handled if one.id == schedule.id else one for one in known]
 
-        self.schedules = await asyncio.to_thread(change_stored_schedules, self._folder, note_handled)
+        self.schedules = await asyncio.to_thread(
+            change_stored_schedules, self._folder, note_handled
+        )
         if due:
-            await self._run_command(["worker", "--workspace", schedule.workspace, "--drain"], waits=False)
+            await self._run_command(
+                ["worker", "--workspace", schedule.workspace, "--drain"], waits=False
+            )
 
-    async def _run_command(self, arguments: Sequence[str], *, input_bytes: bytes = b"", waits: bool = True) -> int:
+    async def _run_command(
+        self, arguments: Sequence[str], *, input_bytes: bytes = b"", waits: bool = True
+    ) -> int:
         """Run a command, with `input_bytes` as its input, as other users can see the arguments."""
-        launch = ProcessLaunch(CommandAuthor.PROGRAM, [*self._command, *arguments], os.sep, has_own_session=True)
+        launch = ProcessLaunch(
+            CommandAuthor.PROGRAM, [*self._command, *arguments], os.sep, has_own_session=True
+        )
         with tempfile.TemporaryFile() as read:
             read.write(input_bytes)
             read.seek(0)
-            opening = asyncio.to_thread(open_process, launch, stdin=read.fileno(), stdout=DEVNULL, stderr=DEVNULL)
+            opening = asyncio.to_thread(
+                open_process, launch, stdin=read.fileno(), stdout=DEVNULL, stderr=DEVNULL
+            )
             process = await concurrency.finish_even_if_cancelled(opening, _leave_running)
-        ending = concurrency.run_on_detached_thread(process.wait, name="wait for a command of a schedule")
+        ending = concurrency.run_on_detached_thread(
+            process.wait, name="wait for a command of a schedule"
+        )
         return await ending if waits else 0
 
 

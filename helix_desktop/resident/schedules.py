@@ -19,15 +19,20 @@ from helix_desktop.fast_dataclass import dataclass
 NAME = "schedules.json"
 WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _LATE_SECONDS = 300.0  # A task that would start later than this counts as missed.
-_AHEAD_SECONDS = 86_400.0  # A time handled this far in the future comes from a clock that was ahead.
+_AHEAD_SECONDS = (
+    86_400.0  # A time handled this far in the future comes from a clock that was ahead.
+)
 _LONGEST_WAIT_DAYS = 8
-_OFF = 9e9  # This time is in 2255. A schedule that is off counts as handled until then, even in older versions.
+# This time is in 2255. A schedule that is off counts as handled until then, even in
+# older versions.
+_OFF = 9e9
 
 
 @dataclass(frozen=True, slots=True)
 class WorkSchedule:
-    """`options` are words of `task add`, `days` are from `WEEKDAYS`. `missed`: "once" runs a due time
-    missed while nothing ran, "never" skips it. Due times up to `handled`, in seconds since 1970, are done.
+    """`options` are words of `task add`, `days` are from `WEEKDAYS`. `missed`: "once"
+    runs a due time missed while nothing ran, "never" skips it. Due times up to
+    `handled`, in seconds since 1970, are done.
     """
 
     id: str
@@ -60,7 +65,9 @@ class WorkSchedule:
         raise InvalidInput(f"The schedule {self.id} has no days, so it never adds a task.")
 
     def advance_past_due(self, now: float) -> "tuple[WorkSchedule, float]":
-        """Mark all times due by `now` as handled. Return the schedule, and the time to add a task for, or 0.0."""
+        """Mark all times due by `now` as handled. Return the schedule, and the time to
+        add a task for, or 0.0.
+        """
         if self.is_on and self.handled > now + _AHEAD_SECONDS:  # Handled while the clock was ahead.
             return replace(self, handled=now), 0.0
         due, newest = self.next_due(self.handled), 0.0
@@ -70,9 +77,21 @@ class WorkSchedule:
         return (replace(self, handled=newest) if newest else self), (newest if is_wanted else 0.0)
 
     def task_command(self, due: float) -> list[str]:
-        """Return the command line that adds the task. Run twice for a due time, it adds one task."""
+        """Return the command line that adds the task. Run twice for a due time, it adds
+        one task.
+        """
         key = f"schedule {self.id} {datetime.fromtimestamp(due, UTC):%Y-%m-%dT%H:%MZ}"
-        return ["task", "add", "--workspace", self.workspace, "--key", key, *self.options, "--", "-"]
+        return [
+            "task",
+            "add",
+            "--workspace",
+            self.workspace,
+            "--key",
+            key,
+            *self.options,
+            "--",
+            "-",
+        ]
 
     def encode_task_input(self) -> bytes:
         """Return the input of that command: the task's text."""
@@ -82,8 +101,12 @@ class WorkSchedule:
 ScheduleChange = Callable[[list[WorkSchedule]], list[WorkSchedule]]
 
 
-def build_schedule(workspace: str, text: str, at: str, zone: str, days: Sequence[str], **more: Any) -> WorkSchedule:
-    """Create a schedule, or raise InvalidInput. An empty `zone` is the computer's; `more` is `missed` and `options`."""
+def build_schedule(
+    workspace: str, text: str, at: str, zone: str, days: Sequence[str], **more: Any
+) -> WorkSchedule:
+    """Create a schedule, or raise InvalidInput. An empty `zone` is the computer's;
+    `more` is `missed` and `options`.
+    """
     zone = find_time_zone(zone).key if zone else name_of_local_zone()
     parse_time_of_day(at)
     if not text.strip():
@@ -95,11 +118,16 @@ def build_schedule(workspace: str, text: str, at: str, zone: str, days: Sequence
 def read_schedules(folder: Path) -> list[WorkSchedule]:
     try:
         rows = json.loads((folder / NAME).read_text("utf-8"))
-        return [WorkSchedule(**{**row, "days": tuple(row["days"]), "options": tuple(row["options"])}) for row in rows]
+        return [
+            WorkSchedule(**{**row, "days": tuple(row["days"]), "options": tuple(row["options"])})
+            for row in rows
+        ]
     except FileNotFoundError:
         return []
     except (OSError, ValueError, TypeError, KeyError) as error:
-        raise ConfigFileMistake(f"{folder / NAME} cannot be read.", remedy="Fix or remove the file.") from error
+        raise ConfigFileMistake(
+            f"{folder / NAME} cannot be read.", remedy="Fix or remove the file."
+        ) from error
 
 
 def write_schedules(folder: Path, schedules: Sequence[WorkSchedule]) -> None:
@@ -108,7 +136,9 @@ def write_schedules(folder: Path, schedules: Sequence[WorkSchedule]) -> None:
 
 
 def change_stored_schedules(folder: Path, change: ScheduleChange) -> list[WorkSchedule]:
-    """Apply a change to the stored schedules while nobody else can change them. Return the new ones."""
+    """Apply a change to the stored schedules while nobody else can change them. Return
+    the new ones.
+    """
     with atomic_files.hold_for_change(folder / NAME):
         wanted = change(read_schedules(folder))
         write_schedules(folder, wanted)
@@ -119,16 +149,22 @@ def find_time_zone(name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise InvalidInput(f"{name[:60]} is not a time zone.", remedy="For example: --zone Europe/Berlin.") from error
+        raise InvalidInput(
+            f"{name[:60]} is not a time zone.", remedy="For example: --zone Europe/Berlin."
+        ) from error
 
 
 def name_of_local_zone() -> str:
-    found = os.environ.get("TZ", "").lstrip(":") or os.path.realpath("/etc/localtime").partition("zoneinfo/")[2]
+    found = (
+        os.environ.get("TZ", "").lstrip(":")
+        or os.path.realpath("/etc/localtime").partition("zoneinfo/")[2]
+    )
     try:
         return ZoneInfo(found).key
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
         raise InvalidInput(
-            "This computer's time zone is not known.", remedy="Add --zone with a time zone, such as Europe/Berlin."
+            "This computer's time zone is not known.",
+            remedy="Add --zone with a time zone, such as Europe/Berlin.",
         ) from error
 
 

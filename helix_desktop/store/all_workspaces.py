@@ -1,4 +1,6 @@
-"""Creates, finds, renames, trashes, imports and opens the workspaces in a folder. Nothing crosses between them."""
+"""Creates, finds, renames, trashes, imports and opens the workspaces in a folder.
+Nothing crosses between them.
+"""
 
 import asyncio
 import os
@@ -28,8 +30,9 @@ _IMPORTING = ".importing-"
 
 @dataclass(frozen=True, slots=True)
 class KnownWorkspace:
-    """A workspace as a list shows it, open or not. `mistake`: why its settings cannot be read, or empty.
-    `left_out`: if it was imported just now, sentences about what could not be.
+    """A workspace as a list shows it, open or not. `mistake`: why its settings cannot
+    be read, or empty. `left_out`: if it was imported just now, sentences about what
+    could not be.
     """
 
     id: str
@@ -78,20 +81,28 @@ class AllWorkspaces:
         if named:
             ids = ", ".join(each.id for each in named)
             raise errors.AmbiguousName(
-                f"{len(named)} workspaces are called {name_or_id}: {ids}.", remedy="Use the ID instead of the name."
+                f"{len(named)} workspaces are called {name_or_id}: {ids}.",
+                remedy="Use the ID instead of the name.",
             )
         names = [each.name for each in known]
-        there = ", ".join(each.name if names.count(each.name) == 1 else each.id for each in known) or "none"
+        there = (
+            ", ".join(each.name if names.count(each.name) == 1 else each.id for each in known)
+            or "none"
+        )
         raise errors.NotFound(
-            f"There is no workspace {name_or_id}{' in the trash' if trashed else ''}.", remedy=f"Available: {there}."
+            f"There is no workspace {name_or_id}{' in the trash' if trashed else ''}.",
+            remedy=f"Available: {there}.",
         )
 
     def check_usable_by_tools(self, folder: Path) -> None:
-        """Refuse a folder inside the program's own data, where tools may only enter the tour's folder."""
+        """Refuse a folder inside the program's own data, where tools may only enter the
+        tour's folder.
+        """
         data, place = self.folder.parent.resolve(), folder.resolve()
         if place.is_relative_to(data) and place != data / "tour":
             raise errors.ActionRefused(
-                f"{folder} belongs to Helix Desktop, so tools cannot use it.", remedy="Choose another folder."
+                f"{folder} belongs to Helix Desktop, so tools cannot use it.",
+                remedy="Choose another folder.",
             )
 
     def create_stored_workspace(self, name: str, folder: Path | None = None) -> KnownWorkspace:
@@ -115,7 +126,9 @@ class AllWorkspaces:
             place.mkdir(mode=0o700)
             atomic_files.make_path_private(place)
         except OSError as error:
-            raise errors.StoreFailed(f"The workspace's folder {place} cannot be created: {error.strerror}.") from error
+            raise errors.StoreFailed(
+                f"The workspace's folder {place} cannot be created: {error.strerror}."
+            ) from error
         return place
 
     def rename_workspace(self, name_or_id: str, name: str) -> KnownWorkspace:
@@ -132,15 +145,21 @@ class AllWorkspaces:
         if (workspace := self._open.get(known.id)) is not None:
             workspace.change_settings(changes)
         else:
-            workspace_settings.change_workspace_settings(known.folder / workspace_settings.NAME, changes)
+            workspace_settings.change_workspace_settings(
+                known.folder / workspace_settings.NAME, changes
+            )
         return _read_workspace_description(known.folder)
 
     def trash_workspace(self, name_or_id: str) -> KnownWorkspace:
         """Move a closed workspace to the trash, with everything in it."""
-        return self._move_workspace(self.find_known_workspace(name_or_id), self.folder / _TRASH, trashed=True)
+        return self._move_workspace(
+            self.find_known_workspace(name_or_id), self.folder / _TRASH, trashed=True
+        )
 
     def restore_workspace(self, name_or_id: str) -> KnownWorkspace:
-        return self._move_workspace(self.find_known_workspace(name_or_id, trashed=True), self.folder, trashed=False)
+        return self._move_workspace(
+            self.find_known_workspace(name_or_id, trashed=True), self.folder, trashed=False
+        )
 
     def _move_workspace(self, known: KnownWorkspace, to: Path, *, trashed: bool) -> KnownWorkspace:
         lock = WorkspaceLock(known.folder / "lock")
@@ -176,10 +195,12 @@ class AllWorkspaces:
     async def import_workspace(
         self, path: Path, *, name: str = "", report: Report = workspace_export.ignore_progress
     ) -> KnownWorkspace:
-        """Create a workspace from an export. What the file asks for (folders, permissions, MCP servers) is only proposed.
+        """Create a workspace from an export. What the file asks for (folders,
+        permissions, MCP servers) is only proposed.
 
-        If this fails or is cancelled, nothing is left behind. What could not be imported is listed in the
-        new workspace's `notes.txt`. `report` is called on the loop with the bytes done and their total.
+        If this fails or is cancelled, nothing is left behind. What could not be
+        imported is listed in the new workspace's `notes.txt`. `report` is called on the
+        loop with the bytes done and their total.
         """
         workspace_export.read_export_manifest(path)
         named = _clean_workspace_name(name) if name else ""
@@ -195,9 +216,13 @@ class AllWorkspaces:
             loop.call_soon_threadsafe(report, done, total)
 
         try:
-            said = await thread.run_work(workspace_export.unpack_export, path, hidden, name=named, report=heard)
+            said = await thread.run_work(
+                workspace_export.unpack_export, path, hidden, name=named, report=heard
+            )
             if said:
-                atomic_files.write_file_atomically(hidden / "notes.txt", "\n".join(said) + "\n", private=True)
+                atomic_files.write_file_atomically(
+                    hidden / "notes.txt", "\n".join(said) + "\n", private=True
+                )
             if os.name == "nt":  # Windows can't move a folder in which a file is open.
                 lock.release_lock()
             hidden.rename(place)
@@ -211,7 +236,9 @@ class AllWorkspaces:
         return replace(_read_workspace_description(place), left_out=tuple(said))
 
     async def open_stored_workspace(self, name_or_id: str) -> StoredWorkspace:
-        """Open a workspace as its owner. Raises StoreBusy if it is already open, here or elsewhere."""
+        """Open a workspace as its owner. Raises StoreBusy if it is already open, here
+        or elsewhere.
+        """
         known = self.find_known_workspace(name_or_id)
         if known.id in self._open:
             raise errors.StoreBusy(
@@ -224,7 +251,9 @@ class AllWorkspaces:
         return workspace
 
     def remove_interrupted_imports_and_writes(self) -> tuple[str, ...]:
-        """Remove what killed imports and writes left behind, unless still in use. Returns sentences about it."""
+        """Remove what killed imports and writes left behind, unless still in use.
+        Returns sentences about it.
+        """
         told = []
         for folder in self.folder.glob(f"{_IMPORTING}*") if self.folder.is_dir() else ():
             with suppress(errors.HelixError):  # StoreBusy: an import may still use the folder.
@@ -243,7 +272,9 @@ class AllWorkspaces:
 
 
 def _hide_and_lock_import_folder(place: Path, hidden: Path) -> WorkspaceLock:
-    """Rename an import's folder to its hidden name and lock it, which tells others that the import goes on."""
+    """Rename an import's folder to its hidden name and lock it, which tells others that
+    the import goes on.
+    """
     if os.name == "nt":
         place.rename(hidden)
         return WorkspaceLock(hidden / "lock")
@@ -263,12 +294,17 @@ def _read_workspace_description(folder: Path, *, is_in_trash: bool = False) -> K
         settings = workspace_settings.read_workspace_settings(folder / workspace_settings.NAME)
         return KnownWorkspace(folder.name, folder, settings, is_in_trash)
     except errors.HelixError as error:
-        return KnownWorkspace(folder.name, folder, WorkspaceConfig(name=folder.name), is_in_trash, str(error))
+        return KnownWorkspace(
+            folder.name, folder, WorkspaceConfig(name=folder.name), is_in_trash, str(error)
+        )
 
 
 def build_roots_of_folder(folder: Path) -> tuple[str, ...]:
     if not folder.is_dir():
-        raise errors.NotFound(f"{folder} is not a folder.", remedy="Create the folder first, or choose another folder.")
+        raise errors.NotFound(
+            f"{folder} is not a folder.",
+            remedy="Create the folder first, or choose another folder.",
+        )
     return (str(folder.resolve()),)
 
 

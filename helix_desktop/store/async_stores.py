@@ -1,8 +1,18 @@
-"""Implements the engine's ports with the stores, by coroutines that work on the workspace's threads."""
+"""Implements the engine's ports with the stores, by coroutines that work on the
+workspace's threads.
+"""
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Mapping,
+    Sequence,
+)
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
@@ -11,8 +21,20 @@ from typing import TypeVar
 from helix_desktop.engine.facts import Fact, Recorded, Stored
 from helix_desktop.engine.ports import CacheEntry, EntryOrigin
 from helix_desktop.engine.sha256_digest import Digest
-from helix_desktop.errors import AmbiguousName, CacheCorrupt, HelixError, JournalCorrupt, NotFound, StoreFailed
-from helix_desktop.store.cache_check_and_cleanup import CacheCheck, CollectResult, VerifyResult, free_cache_bytes
+from helix_desktop.errors import (
+    AmbiguousName,
+    CacheCorrupt,
+    HelixError,
+    JournalCorrupt,
+    NotFound,
+    StoreFailed,
+)
+from helix_desktop.store.cache_check_and_cleanup import (
+    CacheCheck,
+    CollectResult,
+    VerifyResult,
+    free_cache_bytes,
+)
 from helix_desktop.store.cache_folder import CHECKPOINT, CacheFolder, StagedEntry
 from helix_desktop.store.cache_records import CHUNK, CacheRecord
 from helix_desktop.store.conversation_rows import StoredConversation
@@ -33,22 +55,33 @@ Batch = tuple[str, Sequence[Fact]]  # A conversation's id, and the facts to appe
 class StoreJournal:
     """Implements ports.JournalPort. Facts that come together share a transaction and a sync.
 
-    `changed` is called on the event loop after facts were written, `damaged` after a damaged fact was read.
-    `asked` is entered before facts are written; it raises ActionRefused if another machine writes there.
+    `changed` is called on the event loop after facts were written, `damaged` after a
+    damaged fact was read. `asked` is entered before facts are written; it raises
+    ActionRefused if another machine writes there.
     """
 
     def __init__(
-        self, file: JournalFile, thread: StoreThread, changed: Callable[[], None], damaged: Callable[[], None]
+        self,
+        file: JournalFile,
+        thread: StoreThread,
+        changed: Callable[[], None],
+        damaged: Callable[[], None],
     ) -> None:
         self._file = file
         self._thread = thread
         self._changed = changed
         self._damaged = damaged
-        self.asked: Callable[[str, int], contextlib.AbstractAsyncContextManager[object]] = allow_any_writer
+        self.asked: Callable[[str, int], contextlib.AbstractAsyncContextManager[object]] = (
+            allow_any_writer
+        )
         self._waiting: list[tuple[Batch, Future[Sequence[Recorded]]]] = []
 
-    async def append_to_journal(self, conversation: str, facts: Sequence[Fact]) -> Sequence[Recorded]:
-        """Append facts, which are on disk on return. Cancelling does not undo an append that has begun."""
+    async def append_to_journal(
+        self, conversation: str, facts: Sequence[Fact]
+    ) -> Sequence[Recorded]:
+        """Append facts, which are on disk on return. Cancelling does not undo an append
+        that has begun.
+        """
         async with self.asked(conversation, len(facts)):
             outcome: Future[Sequence[Recorded]] = Future()
             self._thread.submit_work(self._stage_facts, (conversation, facts), outcome)
@@ -57,7 +90,9 @@ class StoreJournal:
         return recorded
 
     def _stage_facts(self, batch: Batch, outcome: Future[Sequence[Recorded]]) -> None:
-        """Stage facts. The commit is queued behind all work that waits now, and so includes its facts."""
+        """Stage facts. The commit is queued behind all work that waits now, and so
+        includes its facts.
+        """
         if not outcome.set_running_or_notify_cancel():
             return
         self._waiting.append((batch, outcome))
@@ -79,7 +114,9 @@ class StoreJournal:
                     outcome.set_result(recorded)
 
     def _commit_together(self, waiting: Sequence[tuple[Batch, Future[Sequence[Recorded]]]]) -> bool:
-        """Append all batches together. If one fails, nothing is written, and each is tried alone."""
+        """Append all batches together. If one fails, nothing is written, and each is
+        tried alone.
+        """
         try:
             found = self._file.append_together([batch for batch, _ in waiting])
         except BaseException:  # noqa: BLE001 - told to the one it belongs to
@@ -88,17 +125,23 @@ class StoreJournal:
             outcome.set_result(recorded)
         return True
 
-    async def read_facts(self, conversation: str, after: int = 0, limit: int = 0) -> Sequence[Recorded]:
+    async def read_facts(
+        self, conversation: str, after: int = 0, limit: int = 0
+    ) -> Sequence[Recorded]:
         """Read facts in pages, so that a long conversation delays nobody's commit."""
         found: list[Recorded] = []
         while True:
             size = min(_PAGE, limit - len(found)) if limit else _PAGE
-            page = await self._read_checked(self._file.read_recorded, conversation, after + len(found), size)
+            page = await self._read_checked(
+                self._file.read_recorded, conversation, after + len(found), size
+            )
             found += page
             if len(page) < size or len(found) == limit:
                 return tuple(found)
 
-    async def _read_checked(self, read: Callable[..., Sequence[Recorded]], *arguments: object) -> Sequence[Recorded]:
+    async def _read_checked(
+        self, read: Callable[..., Sequence[Recorded]], *arguments: object
+    ) -> Sequence[Recorded]:
         try:
             return await self._thread.run_work(read, *arguments)
         except JournalCorrupt:
@@ -114,16 +157,24 @@ class StoreJournal:
     async def facts_about_received_messages(self, conversation: str) -> Sequence[Recorded]:
         return await self._read_checked(select_received_facts, self._file, conversation)
 
-    async def fork_conversation(self, conversation: str, last: int, fork: str) -> Sequence[Recorded]:
-        recorded = await self._thread.run_work(self._file.copy_conversation, conversation, last, fork)
+    async def fork_conversation(
+        self, conversation: str, last: int, fork: str
+    ) -> Sequence[Recorded]:
+        recorded = await self._thread.run_work(
+            self._file.copy_conversation, conversation, last, fork
+        )
         self._changed()
         return recorded
 
     async def append_imported_facts(
         self, conversation: str, facts: Sequence[tuple[float, Fact]], meter: str = ""
     ) -> Sequence[Recorded]:
-        """Append facts of an imported history with their own times, all or none. `meter`: for lists."""
-        recorded = await self._thread.run_work(self._file.append_with_times, conversation, facts, meter)
+        """Append facts of an imported history with their own times, all or none.
+        `meter`: for lists.
+        """
+        recorded = await self._thread.run_work(
+            self._file.append_with_times, conversation, facts, meter
+        )
         self._changed()
         return recorded
 
@@ -162,7 +213,9 @@ class StoreCache:
         self._waiting: list[tuple[StagedEntry, Future[Stored]]] = []
         self._held = 0  # The number of bytes in the waiting puts.
 
-    async def store_content(self, content: bytes | AsyncIterable[bytes], about: EntryOrigin) -> Stored:
+    async def store_content(
+        self, content: bytes | AsyncIterable[bytes], about: EntryOrigin
+    ) -> Stored:
         if isinstance(content, bytes):
             staging = partial(self._folder.stage_content, content, about)
             stored = await self._stage_and_commit(staging, len(content))
@@ -197,7 +250,9 @@ class StoreCache:
                     found.append(Stored(digest, len(content), 0, about.media_type))
                     continue
                 thorough = little and about.tool == CHECKPOINT
-                staged.append(self._folder.stage_content(content, about, thorough=thorough, digest=digest))
+                staged.append(
+                    self._folder.stage_content(content, about, thorough=thorough, digest=digest)
+                )
                 found.append(staged[-1].record.stored_reference)
         except BaseException:
             for one in staged:
@@ -211,8 +266,12 @@ class StoreCache:
         self._thread.submit_work(self._stage_put, stage, size, outcome)
         return await asyncio.wrap_future(outcome)
 
-    def _stage_put(self, stage: Callable[[], StagedEntry], size: int, outcome: Future[Stored]) -> None:
-        """Stage a put. The commit is queued behind all work that waits now, and so includes its puts."""
+    def _stage_put(
+        self, stage: Callable[[], StagedEntry], size: int, outcome: Future[Stored]
+    ) -> None:
+        """Stage a put. The commit is queued behind all work that waits now, and so
+        includes its puts.
+        """
         if not outcome.set_running_or_notify_cancel():
             return
         try:
@@ -260,7 +319,9 @@ class StoreCache:
         return await self._read_or_fetch(digest, partial(self._read_whole, digest))
 
     async def _read_or_fetch(self, digest: Digest, read: Callable[[], Awaitable[T]]) -> T:
-        """Return what `read` returns. If content is missing or damaged, first fetch it from a shared store."""
+        """Return what `read` returns. If content is missing or damaged, first fetch it
+        from a shared store.
+        """
         try:
             return await read()
         except (NotFound, CacheCorrupt):
@@ -278,7 +339,9 @@ class StoreCache:
         return bytes(content)
 
     async def _fetch_from_remote(self, digest: Digest) -> bool:
-        """Fetch an entry from a shared store. Return whether it is here now. An unreachable store is no failure."""
+        """Fetch an entry from a shared store. Return whether it is here now. An
+        unreachable store is no failure.
+        """
         if self.far is None or self._folder.reader.was_forgotten(digest):
             return False
         try:
@@ -295,7 +358,9 @@ class StoreCache:
         return True
 
     async def stream_content(self, digest: Digest) -> AsyncIterator[bytes]:
-        """Yield the content in chunks, each checked. This needs only a megabyte or two of memory."""
+        """Yield the content in chunks, each checked. This needs only a megabyte or two
+        of memory.
+        """
         find = partial(self._thread.run_work, self._folder.reader.record_of_content, digest)
         async for chunk in self._stream_chunks(await self._read_or_fetch(digest, find)):
             yield chunk
@@ -309,7 +374,9 @@ class StoreCache:
         return await self._read_or_fetch(digest, read)
 
     async def describe_entry(self, digest: Digest, beginning: int = 0) -> CacheEntry:
-        describe = partial(self._thread.run_work, self._folder.reader.read_described_entry, digest, beginning)
+        describe = partial(
+            self._thread.run_work, self._folder.reader.read_described_entry, digest, beginning
+        )
         if not beginning:
             return await self._read_or_fetch(digest, describe)
         read = self._read_or_fetch(digest, describe), self._find_known_tokens(digest)
@@ -353,7 +420,9 @@ class StoreCache:
             found |= read
         return found
 
-    def _read_contents_up_to_limit(self, digests: list[Digest]) -> tuple[dict[Digest, bytes], list[Digest]]:
+    def _read_contents_up_to_limit(
+        self, digests: list[Digest]
+    ) -> tuple[dict[Digest, bytes], list[Digest]]:
         """Read as many contents as can be read quickly. Also return those left."""
         found: dict[Digest, bytes] = {}
         for number, digest in enumerate(digests, 1):
@@ -369,7 +438,9 @@ class StoreCache:
         except AmbiguousName:
             raise
         except NotFound:
-            found = await self._index.entries_named_by_prefix(prefix) if self.far is not None else ()
+            found = (
+                await self._index.entries_named_by_prefix(prefix) if self.far is not None else ()
+            )
             if len(found) != 1 or not await self._fetch_from_remote(found[0]):
                 raise
             return found[0]
@@ -378,7 +449,9 @@ class StoreCache:
         await self._thread.run_work(self._folder.set_entry_pinned, digest, pinned=pinned)
         await self._index.refresh_entry_rows([digest])
 
-    async def verify_cache(self, report: Callable[[VerifyResult], None] = lambda _: None) -> VerifyResult:
+    async def verify_cache(
+        self, report: Callable[[VerifyResult], None] = lambda _: None
+    ) -> VerifyResult:
         """Compare every byte with its hash, and report what is damaged and what is missing."""
         await self._index.wait_until_indexed()
         check = CacheCheck(self._folder)
@@ -396,19 +469,25 @@ class StoreCache:
             pass
 
     async def remove_unused_down_to(self, target_bytes: int) -> CollectResult:
-        """Remove content down to `target_bytes` bytes, oldest first, that is not used, pinned or stored by hand."""
+        """Remove content down to `target_bytes` bytes, oldest first, that is not used,
+        pinned or stored by hand.
+        """
         await self._index.wait_until_indexed()
         enough = (await self._index.compute_figures()).kept - target_bytes
         if enough <= 0:
             return CollectResult(0, 0)
         candidates = await self._index.find_unused_entries()
-        gone, freed = await self._thread.run_work(free_cache_bytes, self._folder, candidates, enough)
+        gone, freed = await self._thread.run_work(
+            free_cache_bytes, self._folder, candidates, enough
+        )
         await self._index.refresh_entry_rows(gone)
         await self._thread.run_work(self._folder.level.compact_database)
         self.changed()
         return CollectResult(len(gone), freed)
 
 
-def allow_any_writer(_conversation: str, _count: int) -> contextlib.AbstractAsyncContextManager[None]:
+def allow_any_writer(
+    _conversation: str, _count: int
+) -> contextlib.AbstractAsyncContextManager[None]:
     """Allow every write, since no other machine has the conversation."""
     return contextlib.nullcontext()

@@ -21,7 +21,9 @@ class VerifyResult:
     bytes: int
     damaged: tuple[tuple[Digest, str], ...]
     notes: tuple[str, ...] = ()
-    checkpoint_bytes: int = 0  # Of contents of checkpoints, which are in no list and do not count as entries.
+    checkpoint_bytes: int = (
+        0  # Of contents of checkpoints, which are in no list and do not count as entries.
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,11 @@ class CacheCheck:
         after = 0
         while found := self._cache.reader.records_after(after, _PAGE):
             after = found[-1].number
-            lost = [each for each in found if each.digest.raw not in self._seen and each.state is EntryState.LIVE]
+            lost = [
+                each
+                for each in found
+                if each.digest.raw not in self._seen and each.state is EntryState.LIVE
+            ]
             for record in lost:
                 self._cache.rewrite_hash_key(record)
                 self._waiting.append(record.digest)
@@ -117,7 +123,9 @@ def _skip_ahead_in_hashes(digest: Digest | None) -> Digest | None:
     return None if first == 0xFF else Digest(bytes((first + 1,)).ljust(32, b"\0"))
 
 
-def free_cache_bytes(cache: CacheFolder, digests: Sequence[Digest], bytes_to_free: int) -> tuple[list[Digest], int]:
+def free_cache_bytes(
+    cache: CacheFolder, digests: Sequence[Digest], bytes_to_free: int
+) -> tuple[list[Digest], int]:
     """Remove contents in this order until `bytes_to_free` bytes are freed. Pinned ones stay."""
     gone: list[Digest] = []
     freed = 0

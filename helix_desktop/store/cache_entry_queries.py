@@ -3,7 +3,12 @@
 import sqlite3
 
 from helix_desktop.engine import cache_entry_rows
-from helix_desktop.engine.cache_entry_rows import CacheEntryFigures, EntryFilter, EntryRow, EntrySort
+from helix_desktop.engine.cache_entry_rows import (
+    CacheEntryFigures,
+    EntryFilter,
+    EntryRow,
+    EntrySort,
+)
 from helix_desktop.engine.facts import Stored
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.engine.sha256_digest import Digest
@@ -22,7 +27,9 @@ _ROW = "number, digest, size, lines, media, tool, source, kept, tokens, time, us
 
 @dataclass(frozen=True, slots=True)
 class _PageAnchors:
-    """Every `STRIDE`-th row of one order, so that a distant page is found without stepping there."""
+    """Every `STRIDE`-th row of one order, so that a distant page is found without
+    stepping there.
+    """
 
     version: int
     rows: tuple[tuple[str | int | float | bytes, int], ...]  # Sort values, and the row's number.
@@ -37,7 +44,9 @@ FEW = 20_000  # Up to this many matches are sorted. More are read in order from 
 class CacheEntryQueries:
     """Reads by a connection of its own. All readers of one index share `anchors`."""
 
-    def __init__(self, connection: sqlite3.Connection, anchors: dict[Order, _PageAnchors] | None = None) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, anchors: dict[Order, _PageAnchors] | None = None
+    ) -> None:
         self.connection = connection
         self.anchors: dict[Order, _PageAnchors] = {} if anchors is None else anchors
         self._counts: dict[EntryFilter, tuple[int, int]] = {}
@@ -51,9 +60,7 @@ class CacheEntryQueries:
         where, values = _filter_condition(chosen, None if few else sort)
         way = "DESC" if descending else "ASC"
         if start is not None:
-            where = (
-                f"{where} {'AND' if where else 'WHERE'} ({sort.value}, number) {'<=' if descending else '>='} (?, ?)"
-            )
+            where = f"{where} {'AND' if where else 'WHERE'} ({sort.value}, number) {'<=' if descending else '>='} (?, ?)"
         columns = f"{'+' if few else ''}{sort.value} {way}, {'+' if few else ''}number {way}"
         rows = self.connection.execute(
             f"SELECT {_ROW} FROM entries {where} ORDER BY {columns} LIMIT ? OFFSET ?",  # noqa: S608 - made of constants
@@ -61,7 +68,9 @@ class CacheEntryQueries:
         )
         return tuple(_entry_row_of(row) for row in rows)
 
-    def _start_of_page(self, order: Order, offset: int) -> tuple[tuple[str | int | float | bytes, int] | None, int]:
+    def _start_of_page(
+        self, order: Order, offset: int
+    ) -> tuple[tuple[str | int | float | bytes, int] | None, int]:
         """Return where to start stepping, and how many rows to step."""
         if offset <= NEAR:
             return None, offset
@@ -74,13 +83,17 @@ class CacheEntryQueries:
             self.get_page_anchors(order)
 
     def get_page_anchors(self, order: Order) -> _PageAnchors:
-        """Return an order's anchors, found once for each state of the index: 0.3 s for a million rows."""
+        """Return an order's anchors, found once for each state of the index: 0.3 s for
+        a million rows.
+        """
         version = self._data_version()
         known = self.anchors.get(order)
         if known is not None and known.version == version:
             return known
         chosen, sort, descending = order
-        where, values = _filter_condition(chosen, None if self._is_small_selection(chosen) else sort)
+        where, values = _filter_condition(
+            chosen, None if self._is_small_selection(chosen) else sort
+        )
         way = "DESC" if descending else "ASC"
         rows = self.connection.execute(
             f"SELECT value, number FROM (SELECT {sort.value} AS value, number, row_number() OVER"  # noqa: S608 - made of constants
@@ -107,14 +120,19 @@ class CacheEntryQueries:
         if known is not None and known[0] == version:
             return known[1]
         where, values = _filter_condition(chosen, None)
-        count = int(self.connection.execute(f"SELECT count(*) FROM entries {where}", values).fetchone()[0])  # noqa: S608
+        count = int(
+            self.connection.execute(f"SELECT count(*) FROM entries {where}", values).fetchone()[0]  # noqa: S608
+        )
         if len(self._counts) >= 50:
             self._counts.clear()
         self._counts[chosen] = (version, count)
         return count
 
     def find_entry_row(self, digest: Digest) -> EntryRow | None:
-        found = self.connection.execute(f"SELECT {_ROW} FROM entries WHERE digest = ?", (digest.raw,)).fetchone()  # noqa: S608
+        found = self.connection.execute(
+            f"SELECT {_ROW} FROM entries WHERE digest = ?",  # noqa: S608
+            (digest.raw,),
+        ).fetchone()
         return _entry_row_of(found) if found else None
 
     def count_entries_by_tool(self) -> tuple[tuple[str, int], ...]:
@@ -124,12 +142,15 @@ class CacheEntryQueries:
 
     def uses_of_entry(self, digest: Digest) -> tuple[cache_entry_rows.EntryUse, ...]:
         rows = self.connection.execute(
-            "SELECT conversation, seq, time, how FROM uses WHERE digest = ? ORDER BY time, seq", (digest.raw,)
+            "SELECT conversation, seq, time, how FROM uses WHERE digest = ? ORDER BY time, seq",
+            (digest.raw,),
         )
         return tuple(cache_entry_rows.EntryUse(*row) for row in rows)
 
     def entry_figures(self) -> CacheEntryFigures:
-        """Return the figures, computed once for each state of the index: 0.5 s for a million entries."""
+        """Return the figures, computed once for each state of the index: 0.5 s for a
+        million entries.
+        """
         version = self._data_version()
         if self._stats is None or self._stats[0] != version:
             self._stats = (version, self._compute_figures())
@@ -148,18 +169,25 @@ class CacheEntryQueries:
 
     def bytes_on_disk(self) -> int:
         """Return the bytes on disk of all entries, including those of checkpoints."""
-        listed = int(self.connection.execute("SELECT coalesce(sum(kept), 0) FROM entries").fetchone()[0])
+        listed = int(
+            self.connection.execute("SELECT coalesce(sum(kept), 0) FROM entries").fetchone()[0]
+        )
         return listed + self.checkpoint_figures()[1]
 
     def checkpoint_figures(self) -> tuple[int, int]:
         """Return how many contents checkpoints hold, and their bytes."""
-        rows = dict(self.connection.execute("SELECT name, value FROM meta WHERE name LIKE 'checkpoint%'").fetchall())
+        rows = dict(
+            self.connection.execute(
+                "SELECT name, value FROM meta WHERE name LIKE 'checkpoint%'"
+            ).fetchall()
+        )
         return int(rows.get("checkpoints", 0)), int(rows.get("checkpoint bytes", 0))
 
     def unused_entries(self) -> tuple[Digest, ...]:
         """Return tools' entries without uses or pins, oldest first: these are collected first."""
         rows = self.connection.execute(
-            "SELECT digest FROM entries WHERE uses = 0 AND digest NOT IN (SELECT digest FROM uses)"  # A fold does not count as a use.
+            # A fold does not count as a use.
+            "SELECT digest FROM entries WHERE uses = 0 AND digest NOT IN (SELECT digest FROM uses)"
             " AND tool != '' AND NOT pinned AND state = ? ORDER BY time",
             (EntryState.LIVE,),
         )
@@ -167,11 +195,15 @@ class CacheEntryQueries:
 
     def digests_named_by_facts(self, low: bytes, high: bytes, limit: int) -> tuple[Digest, ...]:
         """Return the entries within these bounds that a fact refers to, known here or not."""
-        asked = "SELECT DISTINCT digest FROM uses WHERE digest BETWEEN ? AND ? ORDER BY digest LIMIT ?"
+        asked = (
+            "SELECT DISTINCT digest FROM uses WHERE digest BETWEEN ? AND ? ORDER BY digest LIMIT ?"
+        )
         return tuple(Digest(row[0]) for row in self.connection.execute(asked, (low, high, limit)))
 
     def digests_expected_here(self, after: bytes, limit: int) -> tuple[Digest, ...]:
-        """Return entries known here or used by a fact that were not collected, in the order of their hashes."""
+        """Return entries known here or used by a fact that were not collected, in the
+        order of their hashes.
+        """
         rows = self.connection.execute(
             "SELECT digest FROM entries WHERE digest > ? AND state = ?"
             " UNION SELECT digest FROM uses WHERE digest > ? AND digest NOT IN (SELECT digest FROM entries WHERE state != ?)"
@@ -205,8 +237,25 @@ def _filter_condition(chosen: EntryFilter, sort: EntrySort | None) -> tuple[str,
     return (f"WHERE {where}" if where else ""), [value for _, values in wanted for value in values]
 
 
-def _entry_row_of(row: tuple[int, bytes, int, int, str, str, str, int, int, float, int, float, int, int]) -> EntryRow:
-    number, digest, size, lines, media, tool, source, kept, tokens, time, uses, recalled, pinned, state = row
+def _entry_row_of(
+    row: tuple[int, bytes, int, int, str, str, str, int, int, float, int, float, int, int],
+) -> EntryRow:
+    (
+        number,
+        digest,
+        size,
+        lines,
+        media,
+        tool,
+        source,
+        kept,
+        tokens,
+        time,
+        uses,
+        recalled,
+        pinned,
+        state,
+    ) = row
     stored, about = Stored(Digest(digest), size, lines, media), EntryOrigin(tool, source, media)
     marks = bool(pinned), state != EntryState.LIVE
     return EntryRow(stored, about, kept, tokens, time, uses, recalled, *marks, number)

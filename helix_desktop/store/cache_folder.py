@@ -1,7 +1,8 @@
 """The cache of one workspace: content by its SHA-256, in LevelDB. Plain calls, from one thread.
 
-Content is written before anything refers to it: chunks first, then one synced batch that makes the entry
-known. So a crash leaves at most unknown chunks. Their numbers are marked, and removed at the next opening.
+Content is written before anything refers to it: chunks first, then one synced batch
+that makes the entry known. So a crash leaves at most unknown chunks. Their numbers are
+marked, and removed at the next opening.
 """
 
 import contextlib
@@ -15,10 +16,23 @@ import zstandard
 
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.engine.sha256_digest import Digest
-from helix_desktop.errors import CacheCorrupt, InvalidInput, NotFound, StoreFailed, WrittenByNewerVersion
+from helix_desktop.errors import (
+    CacheCorrupt,
+    InvalidInput,
+    NotFound,
+    StoreFailed,
+    WrittenByNewerVersion,
+)
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store import cache_records
-from helix_desktop.store.cache_reader import FORGOTTEN, LAST_KEY, PINNED, QUARANTINED, CacheReader, key_range_end
+from helix_desktop.store.cache_reader import (
+    FORGOTTEN,
+    LAST_KEY,
+    PINNED,
+    QUARANTINED,
+    CacheReader,
+    key_range_end,
+)
 from helix_desktop.store.cache_records import CHUNK, CacheRecord, EntryState
 from helix_desktop.store.leveldb import LevelDatabase, Write
 
@@ -27,7 +41,8 @@ _HIGHEST = b"n"
 SMALL_CONTENT_LEVEL = 15  # A zstd level: ten percent smaller than usual, but twenty times slower.
 _TEXT = ("text/", "application/json", "application/xml", "application/x-")
 MOST_PLACES = 4_096  # The places of so many new entries are remembered: each saves a read.
-CHECKPOINT = "checkpoint"  # `EntryOrigin.tool` of content stored for checkpoints, which the index leaves out.
+# `EntryOrigin.tool` of content stored for checkpoints, which the index leaves out.
+CHECKPOINT = "checkpoint"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,14 +54,18 @@ class StagedEntry:
 
 
 class CacheFolder:
-    """The open cache. Content is staged, then committed, which puts it on disk. Several commits share a sync."""
+    """The open cache. Content is staged, then committed, which puts it on disk. Several
+    commits share a sync.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.level = LevelDatabase(folder)
         self.now: Callable[[], float] = clock.time
         self._compressor = zstandard.ZstdCompressor(level=1)
         self._thorough = zstandard.ZstdCompressor(level=SMALL_CONTENT_LEVEL)
-        self._staged: dict[bytes, StagedEntry] = {}  # Entries that are not on the disk yet, by SHA-256.
+        self._staged: dict[
+            bytes, StagedEntry
+        ] = {}  # Entries that are not on the disk yet, by SHA-256.
         # Content that was stored again while the trash was being emptied, and must not be removed.
         self.put_again: set[Digest] | None = None  # None if the trash is not being emptied.
         try:
@@ -60,7 +79,9 @@ class CacheFolder:
     def _check_version(self) -> None:
         known = self.level.get_value_once(cache_records.VERSION_KEY)
         if known is None:
-            self.level.write_batch([(cache_records.VERSION_KEY, str(cache_records.VERSION).encode())])
+            self.level.write_batch(
+                [(cache_records.VERSION_KEY, str(cache_records.VERSION).encode())]
+            )
         elif int(known) > cache_records.VERSION:
             raise WrittenByNewerVersion(
                 f"This cache was written by a newer version of Helix Desktop (format version {int(known)})."
@@ -68,7 +89,9 @@ class CacheFolder:
 
     def _delete_unfinished_and_find_free_number(self) -> int:
         """Remove the chunks of unfinished entries. Return the first free number."""
-        free = cache_records.number_in_key(_HIGHEST + (self.level.get_value(_HIGHEST) or bytes(8))) + 1
+        free = (
+            cache_records.number_in_key(_HIGHEST + (self.level.get_value(_HIGHEST) or bytes(8))) + 1
+        )
         for key in list(self.level.keys_in_range(b"o", key_range_end(b"o"))):
             number = cache_records.number_in_key(key)
             free = max(free, number + 1)
@@ -83,9 +106,16 @@ class CacheFolder:
         self.level.close()
 
     def stage_content(
-        self, content: bytes, about: EntryOrigin, *, thorough: bool = False, digest: Digest | None = None
+        self,
+        content: bytes,
+        about: EntryOrigin,
+        *,
+        thorough: bool = False,
+        digest: Digest | None = None,
     ) -> StagedEntry:
-        """Stage content. `thorough`: take more time to compress it. `digest`: its hash, if it is known."""
+        """Stage content. `thorough`: take more time to compress it. `digest`: its hash,
+        if it is known.
+        """
         digest = digest or Digest.of_content(content)
         if (known := self.find_known_content(digest)) is not None:
             return self.adopt_checkpoint_entry(known, about, count_text_lines(content, about))
@@ -96,7 +126,13 @@ class CacheFolder:
         return self.stage_single_chunk(content, digest, about, self.now(), thorough=thorough)
 
     def stage_single_chunk(
-        self, content: bytes, digest: Digest, about: EntryOrigin, time: float, *, thorough: bool = False
+        self,
+        content: bytes,
+        digest: Digest,
+        about: EntryOrigin,
+        time: float,
+        *,
+        thorough: bool = False,
     ) -> StagedEntry:
         number = self.allocate_entry_number()
         value = self.encode_chunk(content, thorough=thorough)
@@ -104,17 +140,27 @@ class CacheFolder:
         record = CacheRecord(number, number, digest, len(content), len(value), lines, time, about)
         return self.stage_record(record, ((cache_records.key_of_chunk(number, 0), value),))
 
-    def adopt_checkpoint_entry(self, known: StagedEntry, about: EntryOrigin, lines: int) -> StagedEntry:
-        """Make content that only checkpoints had a normal entry, as something else now stores it."""
+    def adopt_checkpoint_entry(
+        self, known: StagedEntry, about: EntryOrigin, lines: int
+    ) -> StagedEntry:
+        """Make content that only checkpoints had a normal entry, as something else now
+        stores it.
+        """
         old = known.record
         if old.about.tool != CHECKPOINT or about.tool == CHECKPOINT or known.writes:
             return known
-        record = replace(old, number=self.allocate_entry_number(), lines=lines, time=self.now(), about=about)
+        record = replace(
+            old, number=self.allocate_entry_number(), lines=lines, time=self.now(), about=about
+        )
         return self.stage_record(record, [(cache_records.key_of_number(b"m", old.number), None)])
 
     def begin_incoming(self, about: EntryOrigin, *, time: float | None = None) -> "IncomingContent":
-        """Start to store content that comes in pieces and is never whole in memory. `time`: when first stored."""
-        return IncomingContent(self, self.allocate_entry_number(), about, self.now() if time is None else time)
+        """Start to store content that comes in pieces and is never whole in memory.
+        `time`: when first stored.
+        """
+        return IncomingContent(
+            self, self.allocate_entry_number(), about, self.now() if time is None else time
+        )
 
     def discard_staged(self, staged: StagedEntry) -> None:
         self._staged.pop(staged.record.digest.raw, None)
@@ -126,13 +172,19 @@ class CacheFolder:
         """Record an entry without its content, as another workspace's export describes it."""
         if self.level.get_value(b"h" + record.digest.raw) is None:
             number = self.allocate_entry_number()
-            gone = replace(record, number=number, blob=number, kept=0, chunks=(), state=EntryState.COLLECTED)
+            gone = replace(
+                record, number=number, blob=number, kept=0, chunks=(), state=EntryState.COLLECTED
+            )
             self.commit_staged([self.stage_record(gone, [])])
 
     def commit_staged(self, staged: Sequence[StagedEntry]) -> None:
         """Make staged entries known, in one synced batch."""
         one = len(staged) == 1
-        writes = staged[0].writes if one else [write for each in dict.fromkeys(staged) for write in each.writes]
+        writes = (
+            staged[0].writes
+            if one
+            else [write for each in dict.fromkeys(staged) for write in each.writes]
+        )
         try:
             if writes:
                 self.level.write_batch(writes)
@@ -149,7 +201,11 @@ class CacheFolder:
         self.reader.places[raw] = place = cache_records.encode_entry_place(record)
         known = cache_records.key_of_number(b"m", record.number), cache_records.pack_record(record)
         marked = self.reader.marked
-        marks = [(kind + raw, None) for kind in marked if raw in marked[kind]] if any(marked.values()) else ()
+        marks = (
+            [(kind + raw, None) for kind in marked if raw in marked[kind]]
+            if any(marked.values())
+            else ()
+        )
         staged = StagedEntry(record, (*writes, (b"h" + raw, place), known, *marks))
         self._staged[raw] = staged
         return staged
@@ -175,10 +231,14 @@ class CacheFolder:
         """Remove what is left of collected or damaged content, because it is being stored again."""
         with contextlib.suppress(NotFound, ValueError, CacheCorrupt):
             old = self.reader.record_of_entry(digest)
-            self.delete_chunks(old.blob, extra=[(b"h" + digest.raw, None), *self._build_record_removal(old.number)])
+            self.delete_chunks(
+                old.blob, extra=[(b"h" + digest.raw, None), *self._build_record_removal(old.number)]
+            )
 
     def _build_record_removal(self, number: int) -> list[Write]:
-        """Return writes that remove a record. Even the highest number is never reused, or followers would miss an entry."""
+        """Return writes that remove a record. Even the highest number is never reused,
+        or followers would miss an entry.
+        """
         highest = cache_records.key_of_number(b"", self._next - 1)
         return [(cache_records.key_of_number(b"m", number), None), (_HIGHEST, highest)]
 
@@ -192,13 +252,19 @@ class CacheFolder:
 
     def delete_chunks(self, blob: int, *, extra: Sequence[Write] = ()) -> None:
         first, end = (cache_records.key_of_chunk(each, 0) for each in (blob, blob + 1))
-        self.level.write_batch([*((key, None) for key in self.level.keys_in_range(first, end)), *extra])
+        self.level.write_batch(
+            [*((key, None) for key in self.level.keys_in_range(first, end)), *extra]
+        )
 
     def rewrite_hash_key(self, record: CacheRecord) -> None:
-        self.level.write_batch([(b"h" + record.digest.raw, cache_records.encode_entry_place(record))])
+        self.level.write_batch(
+            [(b"h" + record.digest.raw, cache_records.encode_entry_place(record))]
+        )
 
     def rewrite_record(self, record: CacheRecord) -> None:
-        self.level.write_batch([(cache_records.key_of_number(b"m", record.number), cache_records.pack_record(record))])
+        self.level.write_batch(
+            [(cache_records.key_of_number(b"m", record.number), cache_records.pack_record(record))]
+        )
 
     def set_entry_pinned(self, digest: Digest, *, pinned: bool = True) -> None:
         self.reader.record_of_content(digest)
@@ -208,10 +274,18 @@ class CacheFolder:
         """Remove the content to free space, but keep the description. Return the bytes freed."""
         record = self.reader.record_of_content(digest)
         if self.level.get_value(PINNED + digest.raw) is not None:
-            raise InvalidInput(f"The entry {digest.short_hex} is pinned.", remedy="Unpin the entry first.")
+            raise InvalidInput(
+                f"The entry {digest.short_hex} is pinned.", remedy="Unpin the entry first."
+            )
         gone = replace(record, state=EntryState.COLLECTED, kept=0)
-        described = (cache_records.key_of_number(b"m", record.number), cache_records.pack_record(gone))
-        self.delete_chunks(record.blob, extra=[(b"h" + digest.raw, cache_records.encode_entry_place(gone)), described])
+        described = (
+            cache_records.key_of_number(b"m", record.number),
+            cache_records.pack_record(gone),
+        )
+        self.delete_chunks(
+            record.blob,
+            extra=[(b"h" + digest.raw, cache_records.encode_entry_place(gone)), described],
+        )
         return record.kept
 
     def remove_sent_entries(self, digests: Iterable[Digest], last_sent: int) -> None:
@@ -222,7 +296,9 @@ class CacheFolder:
                     self._remove_old_version(digest)
 
     def forget_entry(self, digest: Digest) -> None:
-        """Remove an entry, and leave a tombstone: what an import or another machine has of it stays out."""
+        """Remove an entry, and leave a tombstone: what an import or another machine has
+        of it stays out.
+        """
         self.remove_entry(digest, [(FORGOTTEN + digest.raw, str(int(self.now())).encode())])
         self.reader.marked[FORGOTTEN].add(digest.raw)
 
@@ -237,7 +313,10 @@ class CacheFolder:
             # If the entry's description is damaged, use the number stored under its hash.
             with contextlib.suppress(NotFound, ValueError, CacheCorrupt):
                 blob = self.reader.record_numbered(number).blob
-            self.delete_chunks(number if blob is None else blob, extra=[*self._build_record_removal(number), *marks])
+            self.delete_chunks(
+                number if blob is None else blob,
+                extra=[*self._build_record_removal(number), *marks],
+            )
         self.reader.marked[QUARANTINED].discard(digest.raw)
 
 
@@ -283,7 +362,9 @@ class IncomingContent:
         self._kept += len(value)
 
     def finish_entry(self) -> StagedEntry:
-        """Return the entry, ready to be committed. Content that the cache already has is dropped."""
+        """Return the entry, ready to be committed. Content that the cache already has
+        is dropped.
+        """
         digest = Digest(self._whole.digest())
         cache = self._cache
         if (known := cache.find_known_content(digest)) is not None:
@@ -292,15 +373,29 @@ class IncomingContent:
         if not self._chunks:
             return cache.stage_single_chunk(bytes(self._held), digest, self._about, self._time)
         self._write_chunk()
-        lines = self._lines + (self._last != b"\n") if self._about.media_type.startswith(_TEXT) else 0
+        lines = (
+            self._lines + (self._last != b"\n") if self._about.media_type.startswith(_TEXT) else 0
+        )
         number, chunks = cache.allocate_entry_number(), tuple(self._chunks)
         self._chunks.clear()  # From here on, they are the entry's, and abandoning leaves them.
-        record = CacheRecord(number, self._blob, digest, self._size, self._kept, lines, self._time, self._about, chunks)
+        record = CacheRecord(
+            number,
+            self._blob,
+            digest,
+            self._size,
+            self._kept,
+            lines,
+            self._time,
+            self._about,
+            chunks,
+        )
         return cache.stage_record(record, [(cache_records.key_of_number(b"o", self._blob), None)])
 
     def abandon_entry(self) -> None:
         if self._chunks:
-            self._cache.delete_chunks(self._blob, extra=[(cache_records.key_of_number(b"o", self._blob), None)])
+            self._cache.delete_chunks(
+                self._blob, extra=[(cache_records.key_of_number(b"o", self._blob), None)]
+            )
         self._chunks.clear()
 
 

@@ -1,6 +1,7 @@
 """Reads one workspace's cache: descriptions and contents of entries. Plain calls, from one thread.
 
-Every read is checked against SHA-256. Content that does not match is quarantined and never returned.
+Every read is checked against SHA-256. Content that does not match is quarantined and
+never returned.
 """
 
 import contextlib
@@ -23,7 +24,9 @@ PINNED, QUARANTINED, FORGOTTEN = b"p", b"q", b"t"
 
 
 class CacheReader:
-    """Finds entries by hash, prefix or number. `marked`: hashes of quarantined and forgotten entries."""
+    """Finds entries by hash, prefix or number. `marked`: hashes of quarantined and
+    forgotten entries.
+    """
 
     def __init__(self, level: LevelDatabase) -> None:
         self._level = level
@@ -35,7 +38,9 @@ class CacheReader:
         }
 
     def record_of_content(self, digest: Digest) -> CacheRecord:
-        """Return the entry's record. NotFound says what happened to it. CacheCorrupt: quarantined or unreadable."""
+        """Return the entry's record. NotFound says what happened to it. CacheCorrupt:
+        quarantined or unreadable.
+        """
         try:
             if (held := self._level.get_value(b"h" + digest.raw)) is None:
                 raise self._missing_entry_error(digest)
@@ -71,13 +76,17 @@ class CacheReader:
         return cache_records.unpack_record(number, value)
 
     def get_content(self, digest: Digest, place: bytes = b"") -> bytes:
-        """Return the whole content, checked against its SHA-256. `place`: where its record says that it is."""
+        """Return the whole content, checked against its SHA-256. `place`: where its
+        record says that it is.
+        """
         if (content := self._get_single_chunk(digest, place)) is not None:
             return content
         record = self.record_of_content(digest)
         if record.count_chunks == 1:
             return self.read_chunk(record, 0)
-        content = b"".join(self._read_decoded_chunk(record, chunk) for chunk in range(record.count_chunks))
+        content = b"".join(
+            self._read_decoded_chunk(record, chunk) for chunk in range(record.count_chunks)
+        )
         if hashlib.sha256(content).digest() != digest.raw:
             raise self.quarantine_entry(digest, "its content does not match its hash")
         return content
@@ -152,7 +161,10 @@ class CacheReader:
         return NotFound(f"There is no entry {digest} in this workspace's cache.")
 
     def _discarded_content_error(self, record: CacheRecord) -> NotFound:
-        what = " ".join(filter(None, (record.about.tool, record.about.source))) or "content put by hand"
+        what = (
+            " ".join(filter(None, (record.about.tool, record.about.source)))
+            or "content put by hand"
+        )
         return NotFound(
             f"The entry {record.digest} ({what}, {record.size:,} bytes) was removed to free up space.",
             remedy="Run the tool again to get the content back.",
@@ -181,7 +193,10 @@ class CacheReader:
         digits = prefix.lower()
         for length in range(min(len(digits), 64) - 1, 3, -1):
             low, high = prefix_bounds(digits[:length])
-            near = [key[1:].hex() for key in islice(self._level.keys_in_range(b"h" + low, b"h" + high + b"\x00"), 3)]
+            near = [
+                key[1:].hex()
+                for key in islice(self._level.keys_in_range(b"h" + low, b"h" + high + b"\x00"), 3)
+            ]
             if near := [name for name in near if name.startswith(digits[:length])]:
                 return f"Near it: {', '.join(name[:16] for name in near)}."
         return ""
@@ -198,7 +213,9 @@ class CacheReader:
             first = cache_records.key_of_number(b"m", after + 1)
             for key, value in self._level.scan_range(first, b"m" + LAST_KEY + b"\xff"):
                 with contextlib.suppress(ValueError):
-                    found.append(cache_records.unpack_record(cache_records.number_in_key(key), value))
+                    found.append(
+                        cache_records.unpack_record(cache_records.number_in_key(key), value)
+                    )
                 if len(found) == limit:
                     break
         return found
@@ -220,7 +237,9 @@ class CacheReader:
         return True
 
     def pinned_entries(self) -> frozenset[Digest]:
-        return frozenset(Digest(key[1:]) for key in self._level.keys_in_range(PINNED, key_range_end(PINNED)))
+        return frozenset(
+            Digest(key[1:]) for key in self._level.keys_in_range(PINNED, key_range_end(PINNED))
+        )
 
 
 def key_range_end(kind: bytes) -> bytes:
@@ -239,6 +258,7 @@ def prefix_bounds(prefix: str) -> tuple[bytes, bytes]:
     digits = prefix.lower()
     if not 4 <= len(digits) <= 64 or any(digit not in "0123456789abcdef" for digit in digits):
         raise InvalidInput(
-            f"{prefix[:80]!r} is not the start of a SHA-256 hash.", remedy="Enter 4 to 64 hexadecimal digits."
+            f"{prefix[:80]!r} is not the start of a SHA-256 hash.",
+            remedy="Enter 4 to 64 hexadecimal digits.",
         )
     return bytes.fromhex(digits.ljust(64, "0")), bytes.fromhex(digits.ljust(64, "f"))

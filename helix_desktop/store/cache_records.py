@@ -1,4 +1,5 @@
-"""How the cache's keys and values look in LevelDB: the bytes of version 1. FORMATS.md describes them for readers.
+"""How the cache's keys and values look in LevelDB: the bytes of version 1. FORMATS.md
+describes them for readers.
 
 | key                          | value                                                     |
 |------------------------------|-----------------------------------------------------------|
@@ -98,7 +99,9 @@ def number_in_key(key: bytes) -> int:
 
 
 def encode_entry_place(record: CacheRecord) -> bytes:
-    """Encode an entry's number, and its blob if it is a single existing chunk, to save a read later."""
+    """Encode an entry's number, and its blob if it is a single existing chunk, to save
+    a read later.
+    """
     if record.size > CHUNK or record.state is not _LIVE:
         return _U64.pack(record.number)
     return _PLACE.pack(record.number, record.blob)
@@ -108,7 +111,9 @@ def decode_entry_place(value: bytes) -> tuple[int, int | None]:
     """Return the number, and the blob of an entry of one chunk."""
     if len(value) not in (8, 16):
         raise ValueError("no place of an entry")
-    return number_in_key(b"h" + value), int(_U64.unpack_from(value, 8)[0]) if len(value) == 16 else None
+    return number_in_key(b"h" + value), int(_U64.unpack_from(value, 8)[0]) if len(
+        value
+    ) == 16 else None
 
 
 def pack_record(record: CacheRecord) -> bytes:
@@ -138,4 +143,6 @@ def unpack_record(number: int, value: bytes) -> CacheRecord:
         at += length
     digests = tuple(payload[at + 32 * i : at + 32 * i + 32] for i in range(chunks))
     about = EntryOrigin(texts[0], texts[1], texts[2])
-    return CacheRecord(number, blob, Digest(digest), size, kept, lines, time, about, digests, EntryState(state))
+    return CacheRecord(
+        number, blob, Digest(digest), size, kept, lines, time, about, digests, EntryState(state)
+    )

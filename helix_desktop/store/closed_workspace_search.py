@@ -1,4 +1,6 @@
-"""Searches a workspace that nobody has open by its own index, without writing or locking anything."""
+"""Searches a workspace that nobody has open by its own index, without writing or
+locking anything.
+"""
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
@@ -18,27 +20,41 @@ T = TypeVar("T")
 
 
 def search_closed_stores(folder: Path, query: str, *, limit: int = 20) -> ClosedSearchResult:
-    """Find what `workspace_index.WorkspaceIndex.search_index` would. StoreFailed: the index or cache is unreadable."""
+    """Find what `workspace_index.WorkspaceIndex.search_index` would. StoreFailed: the
+    index or cache is unreadable.
+    """
     if not (folder / "journal.sqlite3").is_file():
         return ClosedSearchResult()  # It has no journal, so it was never opened.
     if not (folder / store_opening.INDEX).is_file():
         return ClosedSearchResult(behind=True)
     with ExitStack() as last_first:
         asked = last_first.enter_context(
-            closing(sqlite_database.connect_read_only(folder / store_opening.INDEX, IndexDamaged, "index"))
+            closing(
+                sqlite_database.connect_read_only(
+                    folder / store_opening.INDEX, IndexDamaged, "index"
+                )
+            )
         )
         with sqlite_database.SqliteErrors(IndexDamaged, "index"):
             if sqlite_database.schema_version(asked) != VERSION:
                 return ClosedSearchResult(behind=True)
             known = dict(asked.execute("SELECT name, value FROM meta"))
-        journal = last_first.enter_context(closing(JournalFile(folder / "journal.sqlite3", upgrade=False, unseen=True)))
+        journal = last_first.enter_context(
+            closing(JournalFile(folder / "journal.sqlite3", upgrade=False, unseen=True))
+        )
         source = _ClosedStores(folder, journal, last_first)
         hits = open_search.search_full_text(asked, source, query, limit=limit)
         if source.failed is not None:
             raise source.failed
         wanted = {hit.conversation for hit in hits}
-        titles = {row.id: row.title or row.begins for row in journal.conversation_rows() if row.id in wanted}
-        behind = known.get("facts", 0) < journal.last_fact_id() or known.get("words", 0) < known.get("rows", 0)
+        titles = {
+            row.id: row.title or row.begins
+            for row in journal.conversation_rows()
+            if row.id in wanted
+        }
+        behind = known.get("facts", 0) < journal.last_fact_id() or known.get(
+            "words", 0
+        ) < known.get("rows", 0)
         return ClosedSearchResult(hits, titles, behind)
 
 
@@ -51,7 +67,9 @@ def read_import_facts(folder: Path) -> Sequence[Recorded]:
 
 
 class _ClosedStores:
-    """`full_text_search.StoresAccess`. The substitute for the cache is created with the first entry found."""
+    """`full_text_search.StoresAccess`. The substitute for the cache is created with the
+    first entry found.
+    """
 
     def __init__(self, folder: Path, journal: JournalFile, last_first: ExitStack) -> None:
         self._folder = folder
@@ -65,7 +83,9 @@ class _ClosedStores:
             raise self.failed
         if self._opened is None:
             try:
-                copy = self._last_first.enter_context(read_only_copy.copy_cache_for_reading(self._folder))
+                copy = self._last_first.enter_context(
+                    read_only_copy.copy_cache_for_reading(self._folder)
+                )
                 self._opened = self._last_first.enter_context(closing(CacheFolder(copy / "cache")))
             except StoreFailed as error:
                 self.failed = error

@@ -1,5 +1,6 @@
-"""Forgets a text or an entry for good: removes it from cache, journal and backups, down to the bytes of the
-files. The index is rebuilt, and copies of damaged files are deleted. A tombstone records that it happened.
+"""Forgets a text or an entry for good: removes it from cache, journal and backups, down
+to the bytes of the files. The index is rebuilt, and copies of damaged files are
+deleted. A tombstone records that it happened.
 """
 
 import json
@@ -39,7 +40,9 @@ class ForgetRequest:
                 remedy="Enter a longer part of the text.",
             )
         self.digests = set(digests)
-        self.bundles: set[Digest] = set()  # Live bundles of git's, whose compressed content cannot be searched.
+        self.bundles: set[Digest] = (
+            set()
+        )  # Live bundles of git's, whose compressed content cannot be searched.
         self.named: list[int] = []  # Entries that stay, but whose description loses the text.
         self.traces = TextForms(text) if text else None
 
@@ -54,7 +57,9 @@ class ForgetRequest:
 
 
 def find_entries_to_forget(cache: CacheFolder, wanted: ForgetRequest) -> Iterator[int]:
-    """Find every entry with the text, without changes. Yields the bytes read, to let others work."""
+    """Find every entry with the text, without changes. Yields the bytes read, to let
+    others work.
+    """
     after = 0
     while wanted.traces and (found := cache.reader.records_after(after, _PAGE)):
         after = found[-1].number
@@ -73,7 +78,9 @@ def purge_cache(cache: CacheFolder, wanted: ForgetRequest) -> Iterator[None]:
     for number in wanted.named:
         record = cache.reader.record_numbered(number)
         about = replace(
-            record.about, source=wanted.blank_text(record.about.source), tool=wanted.blank_text(record.about.tool)
+            record.about,
+            source=wanted.blank_text(record.about.source),
+            tool=wanted.blank_text(record.about.tool),
         )
         cache.rewrite_record(replace(record, about=about))
         yield
@@ -105,7 +112,9 @@ def _occurs_in_joined_pieces(pieces: Iterable[bytes], traces: TextForms) -> bool
 # --- Forgetting in the journal
 
 
-def find_facts_to_change(journal: JournalFile, wanted: ForgetRequest) -> Iterator[list[tuple[StoredFact, Fact]]]:
+def find_facts_to_change(
+    journal: JournalFile, wanted: ForgetRequest
+) -> Iterator[list[tuple[StoredFact, Fact]]]:
     """Yield pages of facts, each with what it will be, without changes."""
     after = 0
     while lines := journal.stored_facts_since(after, _PAGE):
@@ -114,7 +123,9 @@ def find_facts_to_change(journal: JournalFile, wanted: ForgetRequest) -> Iterato
 
 
 def purge_journal(journal: JournalFile, wanted: ForgetRequest) -> dict[str, int]:
-    """Blank the text in every fact, and what facts quote of the entries. Return the changes by conversation."""
+    """Blank the text in every fact, and what facts quote of the entries. Return the
+    changes by conversation.
+    """
     changed = Counter[str]()
     for page in find_facts_to_change(journal, wanted):
         for line, fact in page:
@@ -154,12 +165,16 @@ def _remove_quotes(fact: Fact, digests: set[Digest]) -> Fact:
     match fact:
         case vocabulary.ToolReturned() if fact.output.digest in digests:
             return replace(fact, head="")
-        case vocabulary.Folded(kind=vocabulary.FoldKind.EXCERPT) if digests.intersection(fact.entries):
+        case vocabulary.Folded(kind=vocabulary.FoldKind.EXCERPT) if digests.intersection(
+            fact.entries
+        ):
             return replace(fact, text=BLANK)
     return fact
 
 
-def append_forgotten_facts(journal: JournalFile, changed: dict[str, int], wanted: ForgetRequest) -> None:
+def append_forgotten_facts(
+    journal: JournalFile, changed: dict[str, int], wanted: ForgetRequest
+) -> None:
     """Record in each conversation that something was forgotten, but not what."""
     entries = tuple(sorted(wanted.digests))
     for conversation, count in changed.items():
@@ -177,10 +192,16 @@ def find_remaining_traces(workspace: Path, wanted: ForgetRequest) -> Iterator[st
         return
     for digest in sorted(wanted.bundles - wanted.digests):
         yield f"The entry {digest.hex} contains the compressed changes of a discarded copy, so it was not searched and may contain the text. If the text may be in it, permanently remove this entry, too."
-    for folder in sorted({each.parents[1] for each in workspace.glob("copies/*/*/.git/objects/[0-9a-fp]*/*")}):
+    for folder in sorted(
+        {each.parents[1] for each in workspace.glob("copies/*/*/.git/objects/[0-9a-fp]*/*")}
+    ):
         yield f"Git has compressed versions of files in {folder}, which were not searched and may contain the text. If the text may be in them, discard this copy, and then remove the text again."
     unread: list[OSError] = []
-    files = sorted(path for path, about in list_tree_files(workspace, on_error=unread.append) if S_ISREG(about.st_mode))
+    files = sorted(
+        path
+        for path, about in list_tree_files(workspace, on_error=unread.append)
+        if S_ISREG(about.st_mode)
+    )
     yield from (
         f"{str(error.filename)[:200]} could not be read and may still contain the text: {error.strerror}."
         for error in unread

@@ -15,7 +15,9 @@ _BEGINS = 120  # In characters. If there is no title, this much of the first mes
 
 @dataclass(frozen=True, slots=True)
 class StoredConversation:
-    """A conversation as lists show it. `meter`: a text the program last stored about its context."""
+    """A conversation as lists show it. `meter`: a text the program last stored about
+    its context.
+    """
 
     id: str
     last_seq: int
@@ -37,7 +39,9 @@ class StoredConversation:
     meter: str = ""
 
     def column_values(self) -> tuple[str | int | float, ...]:
-        """Return the column values in order, without what a database refuses: lone surrogates, sums beyond 64 bits."""
+        """Return the column values in order, without what a database refuses: lone
+        surrogates, sums beyond 64 bits.
+        """
         return tuple(_storable_value(getattr(self, name)) for name, _ in COLUMNS)
 
     @classmethod
@@ -68,7 +72,11 @@ def advance_row(row: StoredConversation, recorded: Iterable[facts.Recorded]) -> 
                 cost = max(0.0, cost - elsewhere)
             case fact:
                 row = _row_after_fact(row, fact)
-    return replace(row, last_seq=last.seq, updated=last.time, sent=sent, written=written, cost=cost) if last else row
+    return (
+        replace(row, last_seq=last.seq, updated=last.time, sent=sent, written=written, cost=cost)
+        if last
+        else row
+    )
 
 
 def _row_after_fact(row: StoredConversation, fact: facts.Fact) -> StoredConversation:
@@ -91,7 +99,9 @@ def _row_after_fact(row: StoredConversation, fact: facts.Fact) -> StoredConversa
     return row
 
 
-def _row_after_start(row: StoredConversation, begun: facts.ConversationStarted) -> StoredConversation:
+def _row_after_start(
+    row: StoredConversation, begun: facts.ConversationStarted
+) -> StoredConversation:
     row = replace(row, title=begun.title or row.title)
     if not begun.forked_from:
         return replace(row, parent=begun.parent, parent_call=begun.parent_call)

@@ -22,18 +22,23 @@ from helix_desktop.store.cache_records import CacheRecord
 from helix_desktop.store.index_file import entries_used_by
 from helix_desktop.store.journal_file import JournalFile, StoredFact
 
-DELETED = "deleted-conversations.txt"  # Lists when conversations were deleted. The recorder imports only what is newer.
+# Lists when conversations were deleted. The recorder imports only what is newer.
+DELETED = "deleted-conversations.txt"
 _PAGE = 200  # After this many facts or entries, we let other work run.
 _SHORTEST = 8  # In digits. A shorter prefix of a hash may be an ordinary word.
 _MENTION = re.compile(rf"[0-9a-f]{{{_SHORTEST},64}}", re.IGNORECASE)
 
 
 class TrashEmptying:
-    """One emptying: first `find_content_to_delete` and `remove_trashed_content`, in slices on the stores' thread, then `delete_from_backups`,
-    `delete_conversations` and `end_emptying`. Content that is stored meanwhile stays. `only`: delete these conversations instead of those in the trash.
+    """One emptying: first `find_content_to_delete` and `remove_trashed_content`, in
+    slices on the stores' thread, then `delete_from_backups`, `delete_conversations` and
+    `end_emptying`. Content that is stored meanwhile stays. `only`: delete these
+    conversations instead of those in the trash.
     """
 
-    def __init__(self, journal: JournalFile, cache: CacheFolder, only: Collection[str] = ()) -> None:
+    def __init__(
+        self, journal: JournalFile, cache: CacheFolder, only: Collection[str] = ()
+    ) -> None:
         self._journal = journal
         self._only = frozenset(only)
         self._cache = cache
@@ -65,7 +70,11 @@ class TrashEmptying:
                 for lines in _pages_of_conversation(self._journal, row.id):
                     shown.update(child for line in lines for child in _child_conversations(line))
                     yield True
-        while more := {row.id for row in rows if row.parent in gone and not row.forked_from} - gone - shown:
+        while (
+            more := {row.id for row in rows if row.parent in gone and not row.forked_from}
+            - gone
+            - shown
+        ):
             gone |= more
         return gone
 
@@ -80,7 +89,9 @@ class TrashEmptying:
                 held.append(digest.hex)
 
     def _spare_content_of_next_facts(self) -> bool:
-        """Spare what the next facts of other conversations use. Return False if there were no more facts."""
+        """Spare what the next facts of other conversations use. Return False if there
+        were no more facts.
+        """
         lines = self._journal.stored_facts_since(self._seen, _PAGE)
         for line in lines:
             self._seen = line.id
@@ -108,7 +119,11 @@ class TrashEmptying:
 
     def _remove_unless_used(self, digest: Digest, pinned: frozenset[Digest]) -> None:
         again = self._cache.put_again or set()
-        if digest in pinned or digest in again or digest.hex not in self._own[digest.hex[:_SHORTEST]]:
+        if (
+            digest in pinned
+            or digest in again
+            or digest.hex not in self._own[digest.hex[:_SHORTEST]]
+        ):
             return
         try:
             record: CacheRecord | None = self._cache.reader.record_of_entry(digest)
@@ -123,7 +138,9 @@ class TrashEmptying:
             self._bytes += record.kept if record else 0
 
     def delete_from_backups(self, workspace: Path) -> None:
-        """Delete the conversations from each backup of the journal. An unreadable backup is deleted."""
+        """Delete the conversations from each backup of the journal. An unreadable
+        backup is deleted.
+        """
         journal_backups.change_each_backup(workspace, self._delete_from_journal)
 
     def delete_conversations(self) -> EmptyTrashResult:
@@ -138,7 +155,9 @@ class TrashEmptying:
 
 
 def read_deleted_conversations(workspace: Path) -> dict[str, float]:
-    """Return when each was deleted: at the latest when the file was changed, as earlier versions wrote no times."""
+    """Return when each was deleted: at the latest when the file was changed, as earlier
+    versions wrote no times.
+    """
     try:
         changed = (workspace / DELETED).stat().st_mtime
         lines = filter(None, map(str.split, (workspace / DELETED).read_text("utf-8").splitlines()))

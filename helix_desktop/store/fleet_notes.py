@@ -1,4 +1,5 @@
-"""Notes of workers and people, besides tasks: who works, what to stop, and what may be and has been spent.
+"""Notes of workers and people, besides tasks: who works, what to stop, and what may be
+and has been spent.
 
 A note is a name, a number and an end by the database's clock. Workers renew their own notes.
 If a limit is set, a step's cost is added before the task's next step, in the transaction
@@ -13,7 +14,8 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.resources import read_sql_statements
 from helix_desktop.store.fleet_statements import RunStatements, SqlDialect, Statement
 
-# No tasks are given out for this many seconds after a standby took over, as it may lack the last claims.
+# No tasks are given out for this many seconds after a standby took over, as it may lack
+# the last claims.
 FAILOVER_SECONDS = 30.0
 ALL_WORKSPACES = b""  # Used for notes on all workspaces of a store.
 _SQL = read_sql_statements("fleet_note_statements")
@@ -24,8 +26,9 @@ _CHARGED = "UPDATE {t}tasks SET charged = CASE WHEN charged > %s THEN charged EL
 
 @dataclass(frozen=True, slots=True)
 class FleetState:
-    """What the notes say. `workers`: those alive, and whether they must drain. `limits` and `spent`: dollars
-    by scope: "workspace", "day", "fleet" or "agent NAME". `paused`: providers that asked for a pause.
+    """What the notes say. `workers`: those alive, and whether they must drain. `limits`
+    and `spent`: dollars by scope: "workspace", "day", "fleet" or "agent NAME".
+    `paused`: providers that asked for a pause.
     """
 
     workers: dict[str, bool] = field(default_factory=dict)
@@ -116,8 +119,12 @@ class FleetNotes:
         return self._dialect.build_statement(_SQL["remove"], self._space, "stop")
 
     def build_failover_statements(self) -> list[Statement]:
-        """Return statements that note a standby's takeover. The last one returns a row while no task may be claimed."""
-        noting = self._dialect.build_statement(_SQL["timeline"], self._space, self._space, FAILOVER_SECONDS)
+        """Return statements that note a standby's takeover. The last one returns a row
+        while no task may be claimed.
+        """
+        noting = self._dialect.build_statement(
+            _SQL["timeline"], self._space, self._space, FAILOVER_SECONDS
+        )
         return [noting, self._dialect.build_statement(_FAILOVER, self._space)]
 
     async def add_cost(self, task: str, claims: int, agent: str, cost: float) -> None:

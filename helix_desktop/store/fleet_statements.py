@@ -1,4 +1,6 @@
-"""SQL statements for a fleet's tables, written once for SQLite (one computer) and PostgreSQL (several)."""
+"""SQL statements for a fleet's tables, written once for SQLite (one computer) and
+PostgreSQL (several).
+"""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -13,8 +15,9 @@ RunStatements = Callable[[Sequence[Statement]], Awaitable[list[Rows]]]
 
 @dataclass(frozen=True, slots=True)
 class SqlDialect:
-    """How the two databases differ: the tables' `prefix`, the clock in seconds since 1970 and its next
-    midnight (UTC), how claims skip rows others claim, and a number that grows when a standby takes over.
+    """How the two databases differ: the tables' `prefix`, the clock in seconds since
+    1970 and its next midnight (UTC), how claims skip rows others claim, and a number
+    that grows when a standby takes over.
     """
 
     prefix: str
@@ -28,7 +31,9 @@ class SqlDialect:
         for name in ("midnight", "now", "lock", "timeline"):
             text = text.replace(f"{{{name}}}", getattr(self, name))
         text = text.replace("{t}", self.prefix)
-        return (text if self.mark == "%s" else text.replace("%s", self.mark).replace("%%", "%")), values
+        return (
+            text if self.mark == "%s" else text.replace("%s", self.mark).replace("%%", "%")
+        ), values
 
 
 POSTGRES = SqlDialect(
@@ -40,5 +45,10 @@ POSTGRES = SqlDialect(
     "%s",
 )
 SQLITE = SqlDialect(
-    "", "((julianday('now') - 2440587.5) * 86400.0)", "(CAST({now} / 86400 AS INTEGER) * 86400.0 + 86400)", "", "0", "?"
+    "",
+    "((julianday('now') - 2440587.5) * 86400.0)",
+    "(CAST({now} / 86400 AS INTEGER) * 86400.0 + 86400)",
+    "",
+    "0",
+    "?",
 )

@@ -1,4 +1,6 @@
-"""Finds a workspace's list of tasks: in the PostgreSQL store it is shared through, or in a file of its folder."""
+"""Finds a workspace's list of tasks: in the PostgreSQL store it is shared through, or
+in a file of its folder.
+"""
 
 import asyncio
 import threading
@@ -27,12 +29,16 @@ class SqliteTaskTables:
     def __init__(self, path: Path) -> None:
         self._lock = threading.Lock()
         self._connection = sqlite_database.connect_database(path, StoreFailed, _WHAT)
-        sqlite_database.prepare_schema(self._connection, _TASKS + _NOTES, application=0x48585431, version=2, name=_WHAT)
+        sqlite_database.prepare_schema(
+            self._connection, _TASKS + _NOTES, application=0x48585431, version=2, name=_WHAT
+        )
         sqlite_database.upgrade_older_schema(self._connection, {1: _NOTES}, 2, _WHAT)
 
     def run_statements(self, statements: Sequence[Statement]) -> list[Rows]:
         with self._lock, sqlite_database.SqliteTransaction(self._connection, StoreFailed, _WHAT):
-            return [self._connection.execute(text, values).fetchall() for text, values in statements]
+            return [
+                self._connection.execute(text, values).fetchall() for text, values in statements
+            ]
 
     def close(self) -> None:
         with self._lock:
@@ -40,19 +46,27 @@ class SqliteTaskTables:
 
 
 @asynccontextmanager
-async def open_fleet_task_list(workspace: StoredWorkspace | KnownWorkspace) -> AsyncIterator[FleetTaskList]:
-    """Open the workspace's task list, even if it is closed. Raises SharedStoreUnreachable if its store is away."""
+async def open_fleet_task_list(
+    workspace: StoredWorkspace | KnownWorkspace,
+) -> AsyncIterator[FleetTaskList]:
+    """Open the workspace's task list, even if it is closed. Raises
+    SharedStoreUnreachable if its store is away.
+    """
     if isinstance(workspace, KnownWorkspace) or workspace.link is None:
         tables = await asyncio.to_thread(SqliteTaskTables, workspace.folder / NAME)
         try:
-            yield FleetTaskList(lambda statements: asyncio.to_thread(tables.run_statements, statements), SQLITE)
+            yield FleetTaskList(
+                lambda statements: asyncio.to_thread(tables.run_statements, statements), SQLITE
+            )
         finally:
             await asyncio.to_thread(tables.close)
         return
     connected = await workspace.link.ensure_connected()
     remote, engine = connected.remote, connected.remote.engine
     if not isinstance(engine, PostgresRowStore):
-        raise NotFound("This shared store cannot store tasks.", remedy="To share tasks, use PostgreSQL.")
+        raise NotFound(
+            "This shared store cannot store tasks.", remedy="To share tasks, use PostgreSQL."
+        )
     run = engine.run_transaction
 
     async def run_in_store(statements: Sequence[Statement]) -> list[Rows]:
@@ -61,7 +75,9 @@ async def open_fleet_task_list(workspace: StoredWorkspace | KnownWorkspace) -> A
     yield FleetTaskList(run_in_store, POSTGRES, connected.seal.space, connected.seal)
 
 
-async def forget_text_in_tasks(workspace: StoredWorkspace, text: str) -> tuple[int, tuple[str, ...]]:
+async def forget_text_in_tasks(
+    workspace: StoredWorkspace, text: str
+) -> tuple[int, tuple[str, ...]]:
     """Forget a text in tasks. Return how many changed, and sentences on what is left."""
     if not text or (workspace.link is None and not (workspace.folder / NAME).exists()):
         return 0, ()
@@ -72,7 +88,10 @@ async def forget_text_in_tasks(workspace: StoredWorkspace, text: str) -> tuple[i
     except NotFound:
         return 0, ()
     except SharedStoreUnreachable:
-        return 0, ("The tasks in the shared store could not be searched, because the store does not answer.",)
+        return 0, (
+            "The tasks in the shared store could not be searched, because the store does not answer.",
+        )
     return changed, tuple(
-        f"The task {one} is running and still contains the text. Forget it again later." for one in busy
+        f"The task {one} is running and still contains the text. Forget it again later."
+        for one in busy
     )

@@ -11,7 +11,14 @@ from typing import Protocol, TypeVar
 
 from helix_desktop.engine.agent_additions import is_added_by_agent
 from helix_desktop.engine.fact_encoding import decode_fact
-from helix_desktop.engine.facts import ConversationStarted, Fact, ModelReplied, ToolCall, ToolReturned, UserSaid
+from helix_desktop.engine.facts import (
+    ConversationStarted,
+    Fact,
+    ModelReplied,
+    ToolCall,
+    ToolReturned,
+    UserSaid,
+)
 from helix_desktop.engine.ports import SearchHit
 from helix_desktop.engine.search_query import (
     SearchFilters,
@@ -34,7 +41,9 @@ WEIGHED = 120  # At least this many matching facts and pieces of entries are ran
 FILTERED = 10  # A filter drops results, so this many times the limit is read.
 RANKED = 5_000  # Only words that occur in fewer rows than this rank rows, which keeps it fast.
 BY_USER = 1.25  # The weight of the user's words, compared with the agent's.
-BY_SPEAKER = 1.8  # The weight of words by the speaker that the query names. "I" and "my" name the user.
+BY_SPEAKER = (
+    1.8  # The weight of words by the speaker that the query names. "I" and "my" name the user.
+)
 SLICE = 1 << 20  # In bytes. Content is read in slices of about this size.
 FoundRow = tuple[int, int, int, int, str, int, bytes | None]
 OpenCache = Callable[[], CacheFolder]
@@ -61,11 +70,17 @@ def search_full_text(
     limit: int = 20,
     entries_only: bool = False,
 ) -> tuple[SearchHit, ...]:
-    """Return the places with every word of the query, and those with the most of them; the newest without words."""
+    """Return the places with every word of the query, and those with the most of them;
+    the newest without words.
+    """
     query, filters = split_query_into_words_and_filters(query)
     chosen = (tool, tool, entries_only, filters.tool, filters.tool, filters.file, filters.file)
     if not (terms := search_words.query_terms(query)):
-        return () if filters == SearchFilters() else _find_newest(connection, source, filters, chosen, limit)
+        return (
+            ()
+            if filters == SearchFilters()
+            else _find_newest(connection, source, filters, chosen, limit)
+        )
     words = without_stop_words(search_words.split_unspaced_terms(terms))
     most = max(limit if filters == SearchFilters() else limit * FILTERED, WEIGHED)
     with sqlite_database.SqliteErrors(IndexDamaged, "index"):
@@ -73,14 +88,22 @@ def search_full_text(
         found = connection.execute(_FOUND, (json.dumps(matching.best_first), *chosen))
         places: list[FoundPlace] = []
         while len(places) < most and (rows := found.fetchmany(most)):
-            places += _read_found_places(source, rows, matching, filters, query_words_and_user_if_first_person(query))
+            places += _read_found_places(
+                source, rows, matching, filters, query_words_and_user_if_first_person(query)
+            )
     return tuple(rank_places(places, matching.weigh_words())[:limit])
 
 
 def _find_newest(
-    connection: sqlite3.Connection, source: StoresAccess, filters: SearchFilters, chosen: tuple[object, ...], limit: int
+    connection: sqlite3.Connection,
+    source: StoresAccess,
+    filters: SearchFilters,
+    chosen: tuple[object, ...],
+    limit: int,
 ) -> tuple[SearchHit, ...]:
-    """Return the newest places that pass the filters of a query without words, among the newest rows."""
+    """Return the newest places that pass the filters of a query without words, among
+    the newest rows.
+    """
     hits: dict[tuple[Digest | None, str, int], SearchHit] = {}
     with sqlite_database.SqliteErrors(IndexDamaged, "index"):
         newest = [row for (row,) in connection.execute(_NEWEST, (RANKED,))]
@@ -102,14 +125,19 @@ class AnyRows:
 class MatchingRows:
     """The index rows with any of the words: those with more and rarer words first, then the newest.
 
-    Each word is queried once. Of words that occur almost everywhere, only the newest rows are known, and they
-    have no weight. `most`: how many to read. `deep`: how many of the best are needed if a filter drops some.
+    Each word is queried once. Of words that occur almost everywhere, only the newest
+    rows are known, and they have no weight. `most`: how many to read. `deep`: how many
+    of the best are needed if a filter drops some.
     """
 
-    def __init__(self, connection: sqlite3.Connection, words: Sequence[str], most: int, deep: int) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, words: Sequence[str], most: int, deep: int
+    ) -> None:
         self._connection = connection
         (last,) = connection.execute("SELECT coalesce(max(id), 0) FROM pieces").fetchone()
-        self._asked = search_words.queries_of_terms(words, partial(self._is_in_a_tenth_of_rows, last))
+        self._asked = search_words.queries_of_terms(
+            words, partial(self._is_in_a_tenth_of_rows, last)
+        )
         rows_of_words = ((word, frozenset(self._find_rows([word], RANKED))) for word in words)
         self._rows = dict(sorted(rows_of_words, key=lambda item: len(item[1])))  # Rarest first.
         self._last, self._looked_for, self._held = last, Counter[str](), Counter[str]()
@@ -121,40 +149,67 @@ class MatchingRows:
                 scores.update(dict.fromkeys(rows, self.weights[word]))
         full, first = sum(self.weights.values()) - 1e-6, list[int]()
         # Words in every second row are checked in the text, as asking the index would take long.
-        dense = {word for word, rows in self._rows.items() if len(rows) == RANKED > (last - min(rows)) / 2}
+        dense = {
+            word
+            for word, rows in self._rows.items()
+            if len(rows) == RANKED > (last - min(rows)) / 2
+        }
         self._of_all = [word for word in self._rows if word not in dense] or words
         if not scores or sum(score >= full for score in scores.values()) > most:
             first = self._find_rows(self._of_all, deep)
         self._with_all = frozenset(first)
         if not any(self.weights.values()) and len(first) < most:
             first += self._find_rows(words, deep, " OR ")
-        self.best_first = [*dict.fromkeys([*first, *sorted(scores, key=lambda row: (-scores[row], -row))])]
+        self.best_first = [
+            *dict.fromkeys([*first, *sorted(scores, key=lambda row: (-scores[row], -row))])
+        ]
 
     def _is_in_a_tenth_of_rows(self, last: int, word: str) -> bool:
-        """Whether a tenth of the newest rows have the word, if there are enough rows for that to matter."""
+        """Whether a tenth of the newest rows have the word, if there are enough rows
+        for that to matter.
+        """
         asked = (f'"{word}"', 1, RANKED // 10)
-        found = self._connection.execute(f"{_MATCHING} OFFSET ?", asked).fetchone() if last > RANKED else None
+        found = (
+            self._connection.execute(f"{_MATCHING} OFFSET ?", asked).fetchone()
+            if last > RANKED
+            else None
+        )
         return found is not None and found[0] > last - RANKED
 
     def _find_rows(self, words: Sequence[str], limit: int, joined: str = " AND ") -> list[int]:
-        asked = joined.join(f"({self._asked[word].expression})" for word in words if self._asked[word].expression)
+        asked = joined.join(
+            f"({self._asked[word].expression})" for word in words if self._asked[word].expression
+        )
         return [row for (row,) in self._connection.execute(_MATCHING, (asked, limit))]
 
     def words_of_row(self, row: int, text: str) -> list[str]:
         """Return the words in a row with this text. Words of one term must be side by side."""
         more = self._of_all if row in self._with_all else ()
-        known = [(word, self._asked[word].together) for word, rows in self._rows.items() if row in rows or word in more]
-        folded = search_words.fold_like_index(text) if any(together for _, together in known) else ""
+        known = [
+            (word, self._asked[word].together)
+            for word, rows in self._rows.items()
+            if row in rows or word in more
+        ]
+        folded = (
+            search_words.fold_like_index(text) if any(together for _, together in known) else ""
+        )
         held = [word for word, together in known if together is None or together.search(folded)]
         self._looked_for.update(word for word, _ in known)
         self._held.update(held)
         return held
 
     def weigh_words(self) -> dict[str, float]:
-        """Weigh rare words more. A term's rarity is estimated from the texts read that have its words together."""
-        shares = {word: (self._held[word] or 1) / (self._looked_for[word] or 1) for word in self._rows}
+        """Weigh rare words more. A term's rarity is estimated from the texts read that
+        have its words together.
+        """
+        shares = {
+            word: (self._held[word] or 1) / (self._looked_for[word] or 1) for word in self._rows
+        }
         counts = {word: len(rows) * shares[word] + 0.5 for word, rows in self._rows.items()}
-        return {word: weight and math.log(1 + (self._last + 1) / counts[word]) for word, weight in self.weights.items()}
+        return {
+            word: weight and math.log(1 + (self._last + 1) / counts[word])
+            for word, weight in self.weights.items()
+        }
 
 
 def _read_found_places(
@@ -170,15 +225,21 @@ def _read_found_places(
         pieces.setdefault((row[1], row[4], row[5]), []).append(row)
     left = [*pieces.values()]
     while left:
-        read = source.run_on_stores(partial(_read_places, [max(each, key=lambda row: row[2]) for each in left]))
+        read = source.run_on_stores(
+            partial(_read_places, [max(each, key=lambda row: row[2]) for each in left])
+        )
         for each, found in zip(left, read, strict=False):
             if isinstance(found, StoredFact):
                 fact = decode_fact(found.fact)
                 text = "\n".join(searchable_texts(fact, files=bool(filters.file)))
                 speaker = _speaker_of_fact(source, found, fact)
-                if filters.by in ("", speaker) and _fact_passes_filters(source, found, fact, text, filters):
+                if filters.by in ("", speaker) and _fact_passes_filters(
+                    source, found, fact, text, filters
+                ):
                     hit = SearchHit("", None, found.conversation, found.seq, 1)
-                    if known := [word for row in each for word in matching.words_of_row(row[0], text)]:
+                    if known := [
+                        word for row in each for word in matching.words_of_row(row[0], text)
+                    ]:
                         worth = BY_USER if speaker == "user" else 1.0
                         said_by = text[:99].partition(":")[0].casefold()
                         is_named = said_by in speakers or (worth > 1 and "user" in speakers)
@@ -199,11 +260,15 @@ def _pieces_of_entry(
         text = search_words.text_or_none(content) or ""
         for row in rows:
             start, length = row[2:4]
-            hit = SearchHit("", record.digest, line=text.count("\n", 0, start) + 1, about=record.about)
+            hit = SearchHit(
+                "", record.digest, line=text.count("\n", 0, start) + 1, about=record.about
+            )
             yield row, hit, text[start : start + length]
 
 
-def _read_places(rows: Sequence[FoundRow], cache: OpenCache, journal: JournalFile) -> list[ReadPlace | None]:
+def _read_places(
+    rows: Sequence[FoundRow], cache: OpenCache, journal: JournalFile
+) -> list[ReadPlace | None]:
     """Read what the rows refer to, up to about a megabyte."""
     found: list[ReadPlace | None] = []
     room = SLICE
@@ -227,19 +292,29 @@ def _read_place(cache: OpenCache, journal: JournalFile, row: FoundRow) -> ReadPl
     return _find_fact_line(conversation, seq, cache, journal)
 
 
-def _find_fact_line(conversation: str, seq: int, _: OpenCache, journal: JournalFile) -> StoredFact | None:
+def _find_fact_line(
+    conversation: str, seq: int, _: OpenCache, journal: JournalFile
+) -> StoredFact | None:
     found = journal.read_stored_facts(conversation, seq - 1, 1)
     return found[0] if found and found[0].seq == seq and found[0].is_intact else None
 
 
-def _fact_passes_filters(source: StoresAccess, line: StoredFact, fact: Fact, text: str, filters: SearchFilters) -> bool:
+def _fact_passes_filters(
+    source: StoresAccess, line: StoredFact, fact: Fact, text: str, filters: SearchFilters
+) -> bool:
     """Whether a message passes the filters. A tool matches messages that call it."""
-    calls = [part for part in fact.parts if isinstance(part, ToolCall)] if isinstance(fact, ModelReplied) else []
+    calls = (
+        [part for part in fact.parts if isinstance(part, ToolCall)]
+        if isinstance(fact, ModelReplied)
+        else []
+    )
     if not text or not filters.is_in_time(line.time):
         return False
     if filters.tool and not any(filters.tool in call.name.casefold() for call in calls):
         return False
-    if filters.file and not any(filters.file in one.casefold() for one in (text, *(call.arguments for call in calls))):
+    if filters.file and not any(
+        filters.file in one.casefold() for one in (text, *(call.arguments for call in calls))
+    ):
         return False
     return not filters.agent or filters.agent in _agent_of_conversation(source, line.conversation)
 
@@ -254,4 +329,8 @@ def _speaker_of_fact(source: StoresAccess, line: StoredFact, fact: Fact) -> str:
 def _agent_of_conversation(source: StoresAccess, conversation: str) -> str:
     line = source.run_on_stores(partial(_find_fact_line, conversation, 1))
     fact = decode_fact(line.fact) if line is not None else None
-    return (fact.agent or fact.origin.kind or "Helix").casefold() if isinstance(fact, ConversationStarted) else "helix"
+    return (
+        (fact.agent or fact.origin.kind or "Helix").casefold()
+        if isinstance(fact, ConversationStarted)
+        else "helix"
+    )

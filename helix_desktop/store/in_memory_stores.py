@@ -1,4 +1,6 @@
-"""Stores in memory, with the same ports, for tests and for what need not last. They pass the same tests."""
+"""Stores in memory, with the same ports, for tests and for what need not last. They
+pass the same tests.
+"""
 
 import functools
 import time as clock
@@ -20,23 +22,33 @@ class MemoryJournal:
         self._now = now
         self._facts: dict[str, list[Recorded]] = {}
 
-    async def append_to_journal(self, conversation: str, facts: Sequence[Fact]) -> Sequence[Recorded]:
+    async def append_to_journal(
+        self, conversation: str, facts: Sequence[Fact]
+    ) -> Sequence[Recorded]:
         if not facts:
             return ()
         if not conversation:
             raise InvalidInput("A conversation must have an ID.")
         held = self._facts.setdefault(conversation, [])
         time = self._now()
-        recorded = tuple(Recorded(conversation, len(held) + 1 + i, time, fact) for i, fact in enumerate(facts))
+        recorded = tuple(
+            Recorded(conversation, len(held) + 1 + i, time, fact) for i, fact in enumerate(facts)
+        )
         held += recorded
         return recorded
 
-    async def read_facts(self, conversation: str, after: int = 0, limit: int = 0) -> Sequence[Recorded]:
+    async def read_facts(
+        self, conversation: str, after: int = 0, limit: int = 0
+    ) -> Sequence[Recorded]:
         held = self._facts.get(conversation, [])
         return tuple(held[after : after + limit if limit else None])
 
     def texts_of_facts(self) -> Iterable[tuple[Recorded, str]]:
-        return ((each, "\n".join(searchable_texts(each.fact))) for held in self._facts.values() for each in held)
+        return (
+            (each, "\n".join(searchable_texts(each.fact)))
+            for held in self._facts.values()
+            for each in held
+        )
 
 
 class MemoryCache:
@@ -46,8 +58,12 @@ class MemoryCache:
         self._now = now
         self._entries: dict[Digest, tuple[bytes, CacheEntry]] = {}
 
-    async def store_content(self, content: bytes | AsyncIterable[bytes], about: EntryOrigin) -> Stored:
-        whole = content if isinstance(content, bytes) else b"".join([piece async for piece in content])
+    async def store_content(
+        self, content: bytes | AsyncIterable[bytes], about: EntryOrigin
+    ) -> Stored:
+        whole = (
+            content if isinstance(content, bytes) else b"".join([piece async for piece in content])
+        )
         digest = Digest.of_content(whole)
         if digest not in self._entries:
             stored = Stored(digest, len(whole), count_text_lines(whole, about), about.media_type)
@@ -101,30 +117,50 @@ class MemoryIndex:
         self, query: str, *, tool: str = "", limit: int = 20, entries_only: bool = False
     ) -> Sequence[SearchHit]:
         terms = search_words.query_terms(query)
-        hits = [*self._hits_in_entries(terms, tool), *([] if entries_only or tool else self._hits_in_messages(terms))]
+        hits = [
+            *self._hits_in_entries(terms, tool),
+            *([] if entries_only or tool else self._hits_in_messages(terms)),
+        ]
         return tuple(hits[:limit]) if terms else ()
 
     def _hits_in_entries(self, terms: list[str], tool: str) -> Iterable[SearchHit]:
         for content, entry in self._cache.all_contents():
             text = search_words.text_or_none(content)
-            if text is not None and (not tool or entry.about.tool == tool) and _has_all_terms(text, terms):
+            if (
+                text is not None
+                and (not tool or entry.about.tool == tool)
+                and _has_all_terms(text, terms)
+            ):
                 at = search_words.find_first_term(text, terms)
                 line = text.count("\n", 0, at) + 1
-                yield SearchHit(search_words.cut_snippet(text, at), entry.stored.digest, line=line, about=entry.about)
+                yield SearchHit(
+                    search_words.cut_snippet(text, at),
+                    entry.stored.digest,
+                    line=line,
+                    about=entry.about,
+                )
 
     def _hits_in_messages(self, terms: list[str]) -> Iterable[SearchHit]:
         for recorded, text in self._journal.texts_of_facts():
             if _has_all_terms(text, terms):
                 at = search_words.find_first_term(text, terms)
                 line = text.count("\n", 0, at) + 1
-                yield SearchHit(search_words.cut_snippet(text, at), None, recorded.conversation, recorded.seq, line)
+                yield SearchHit(
+                    search_words.cut_snippet(text, at),
+                    None,
+                    recorded.conversation,
+                    recorded.seq,
+                    line,
+                )
 
 
 def _has_all_terms(text: str, terms: list[str]) -> bool:
     """Whether the text has each term as whole words, as the real index splits them."""
     held, hidden = _plain_and_hidden_words(text)
     return all(
-        _term_occurs(term, held) or _term_occurs(term, hidden) or _term_occurs(search_words.words_inside(term), hidden)
+        _term_occurs(term, held)
+        or _term_occurs(term, hidden)
+        or _term_occurs(search_words.words_inside(term), hidden)
         for term in terms
     )
 
@@ -133,7 +169,10 @@ def _has_all_terms(text: str, terms: list[str]) -> bool:
 def _plain_and_hidden_words(text: str) -> tuple[str, str]:
     """Return the text's words, and the words inside them, each between blanks."""
     hidden = search_words.words_inside(text)
-    return f" {' '.join(search_words.plain_words(text))} ", f" {' '.join(search_words.plain_words(hidden))} "
+    return (
+        f" {' '.join(search_words.plain_words(text))} ",
+        f" {' '.join(search_words.plain_words(hidden))} ",
+    )
 
 
 def _term_occurs(term: str, held: str) -> bool:

@@ -1,7 +1,9 @@
-"""The index of a workspace, for listing, sorting and searching it fast. Everything in it is derived.
+"""The index of a workspace, for listing, sorting and searching it fast. Everything in
+it is derived.
 
-It catches up in slices: first the rows of entries, then facts, then words and tokens. A crash only loses
-work, and a deleted file is rebuilt. Plain calls, from one thread; queries have a thread of their own.
+It catches up in slices: first the rows of entries, then facts, then words and tokens. A
+crash only loses work, and a deleted file is rebuilt. Plain calls, from one thread;
+queries have a thread of their own.
 """
 
 import json
@@ -33,13 +35,18 @@ APPLICATION = 0x48454C49  # "HELI" in ASCII.
 SEARCHED = 8 << 20  # Only this many bytes of an entry are indexed. A pattern search reads all.
 _MUCH_MEMORY, _LITTLE_MEMORY = -64_000, -2_000  # SQLite's cache_size; a negative value is in KiB.
 _SLICE = 1 << 20  # In bytes. The writing thread reads content in slices of this size.
-_BYTES_AT_ONCE = 4 << 20  # One transaction indexes this much, as FTS5 sorts and merges at each commit.
-_STATEMENT = 2 << 20  # Characters to index in one statement: FTS5 also sorts and merges before each of them.
+_BYTES_AT_ONCE = (
+    4 << 20
+)  # One transaction indexes this much, as FTS5 sorts and merges at each commit.
+_STATEMENT = (
+    2 << 20
+)  # Characters to index in one statement: FTS5 also sorts and merges before each of them.
 ROWS, FACTS, WORDS = 5000, 1000, 200  # After this many rows, facts or texts, we let other work run.
 FACTS_READS = 4  # FTS5 merges at each commit, so one commit takes the facts of several reads.
 
 _SCHEMA = read_schema("index").replace("{search_words.TOKENIZER}", search_words.TOKENIZER)
-# A text, the call that it answers, and its source: an entry's number and offset, or a conversation and a fact's number.
+# A text, the call that it answers, and its source: an entry's number and offset, or a
+# conversation and a fact's number.
 Piece = tuple[str, str, int, int, str, int]
 _USED = "UPDATE entries SET uses = uses + column2, recalled = max(recalled, column3) FROM ("
 _OF_THESE = ") WHERE digest = column1 RETURNING digest, number"
@@ -49,14 +56,17 @@ class IndexDamaged(StoreFailed):
     """The index is damaged. Whoever has it open rebuilds it."""
 
 
-# The catalogue's sort indexes. Built after many rows, they take a tenth of the time. With `kept`, sums need only the index.
+# The catalogue's sort indexes. Built after many rows, they take a tenth of the time.
+# With `kept`, sums need only the index.
 _ORDERS: Mapping[str, str] = read_json_resource("schemas/index_orders.json")
 MANY = 50_000  # If this many entries are missing, sort indexes are built after all rows.
 
 
 @dataclass(frozen=True, slots=True)
 class IndexProgress:
-    """The state of the index: rows, words and facts indexed, their totals, and sort indexes to build."""
+    """The state of the index: rows, words and facts indexed, their totals, and sort
+    indexes to build.
+    """
 
     rows: int
     words: int
@@ -72,7 +82,9 @@ class IndexProgress:
 
     @property
     def is_complete(self) -> bool:
-        known = self.rows >= self.entries and self.words >= self.entries and self.facts >= self.of_facts
+        known = (
+            self.rows >= self.entries and self.words >= self.entries and self.facts >= self.of_facts
+        )
         return known and not self.orders
 
 
@@ -96,7 +108,9 @@ class StoreFeed:
     def read_content_beginnings(
         self, records: Sequence[CacheRecord], limit: int
     ) -> Sequence[tuple[CacheRecord, bytes | None]]:
-        """Return the first bytes of records, about `_SLICE` in all, or None for what cannot be read."""
+        """Return the first bytes of records, about `_SLICE` in all, or None for what
+        cannot be read.
+        """
         return self._thread.call_and_wait(self._read_beginnings, records, limit)
 
     def _read_beginnings(
@@ -106,9 +120,15 @@ class StoreFeed:
         room = _SLICE
         for record in records:
             content: bytes | None = None
-            with suppress(HelixError):  # The entry is damaged or deleted. Whoever opens it will see the error.
-                if record.count_chunks == 1:  # A single chunk can be read without looking up the record again.
-                    content = self._cache.reader.get_content(record.digest, encode_entry_place(record))[:limit]
+            with suppress(
+                HelixError
+            ):  # The entry is damaged or deleted. Whoever opens it will see the error.
+                if (
+                    record.count_chunks == 1
+                ):  # A single chunk can be read without looking up the record again.
+                    content = self._cache.reader.get_content(
+                        record.digest, encode_entry_place(record)
+                    )[:limit]
                 else:
                     content = self._cache.reader.read_part(record.digest, 0, limit)
             found.append((record, content))
@@ -137,17 +157,24 @@ class StoreFeed:
 
 
 class IndexFile:
-    def __init__(self, path: Path, feed: StoreFeed, *, count: Callable[[str], int] = lambda _: 0) -> None:
+    def __init__(
+        self, path: Path, feed: StoreFeed, *, count: Callable[[str], int] = lambda _: 0
+    ) -> None:
         self._feed = feed
         self._count = count
         self._memory = 0
         self._last_rows: tuple[int, Sequence[CacheRecord]] = (0, ())  # Those after this number.
-        self.connection = sqlite_database.connect_database(path, IndexDamaged, "index", synchronous="NORMAL")
-        # While much is indexed, the same pages change again and again: they are seldom copied from the log.
+        self.connection = sqlite_database.connect_database(
+            path, IndexDamaged, "index", synchronous="NORMAL"
+        )
+        # While much is indexed, the same pages change again and again: they are seldom
+        # copied from the log.
         self.connection.execute("PRAGMA wal_autocheckpoint=16000")
         # Deleted rows need not be overwritten: to forget something, the whole file is deleted.
         self.connection.execute("PRAGMA secure_delete=OFF")
-        sqlite_database.prepare_schema(self.connection, _SCHEMA, application=APPLICATION, version=VERSION, name="index")
+        sqlite_database.prepare_schema(
+            self.connection, _SCHEMA, application=APPLICATION, version=VERSION, name="index"
+        )
         if self.connection.execute("PRAGMA user_version").fetchone()[0] != VERSION:
             self.close()
             raise IndexDamaged("The index was written by an older version of Helix Desktop.")
@@ -164,15 +191,28 @@ class IndexFile:
 
     def current_progress(self) -> IndexProgress:
         entries, facts = self._feed.last_entry_and_fact()
-        marks = (self.index_mark("rows"), self.index_mark("words"), entries, self.index_mark("facts"), facts)
+        marks = (
+            self.index_mark("rows"),
+            self.index_mark("words"),
+            entries,
+            self.index_mark("facts"),
+            facts,
+        )
         return IndexProgress(*marks, len(self._missing_sort_indexes()))
 
     def _missing_sort_indexes(self) -> list[str]:
-        there = {row[0] for row in self.connection.execute("SELECT name FROM sqlite_master WHERE type = 'index'")}
+        there = {
+            row[0]
+            for row in self.connection.execute(
+                "SELECT name FROM sqlite_master WHERE type = 'index'"
+            )
+        }
         return [name for name in _ORDERS if name not in there]
 
     def index_next_slice(self) -> IndexProgress:
-        """Index one slice of what is missing. Call it until done. What stores can't give now is left for later."""
+        """Index one slice of what is missing. Call it until done. What stores can't
+        give now is left for later.
+        """
         with sqlite_database.SqliteErrors(IndexDamaged, "index"):
             progress = self.current_progress()
             if progress.orders or progress.count_missing > WORDS:
@@ -184,7 +224,9 @@ class IndexFile:
 
     def _index_slice(self, progress: IndexProgress) -> IndexProgress:
         self._adjust_page_memory(progress)
-        if progress.orders and (progress.rows >= progress.entries or progress.entries - progress.rows < MANY):
+        if progress.orders and (
+            progress.rows >= progress.entries or progress.entries - progress.rows < MANY
+        ):
             name = self._missing_sort_indexes()[0]
             with self._index_transaction():
                 self.connection.execute(f"CREATE INDEX {name} ON entries({_ORDERS[name]})")
@@ -197,8 +239,9 @@ class IndexFile:
         return self.current_progress()
 
     def _adjust_page_memory(self, progress: IndexProgress) -> None:
-        """Use more memory for pages while much is missing, as after a deletion, and free it afterwards. If less is
-        missing, the pages that are often needed fit anyway: 40,000 entries are indexed as fast with 2 MB as with 64.
+        """Use more memory for pages while much is missing, as after a deletion, and
+        free it afterwards. If less is missing, the pages that are often needed fit
+        anyway: 40,000 entries are indexed as fast with 2 MB as with 64.
         """
         pages = _MUCH_MEMORY if progress.count_missing > 200_000 else _LITTLE_MEMORY
         if pages != self._memory:
@@ -225,17 +268,29 @@ class IndexFile:
                 # Checkpoints' contents are neither searched nor listed, but their size is counted.
                 entries, room = _sum_checkpoint_contents(found)
                 self._write_index_mark("checkpoints", self.index_mark("checkpoints") + entries)
-                self._write_index_mark("checkpoint bytes", self.index_mark("checkpoint bytes") + room)
+                self._write_index_mark(
+                    "checkpoint bytes", self.index_mark("checkpoint bytes") + room
+                )
             self._insert_cache_records(listed, pinned)
             self._last_rows = progress.rows, found
-            last = found[-1].number if found else 0  # More entries may have been added since the count.
-            self._write_index_mark("rows", last if len(found) == ROWS else max(last, progress.entries))
+            last = (
+                found[-1].number if found else 0
+            )  # More entries may have been added since the count.
+            self._write_index_mark(
+                "rows", last if len(found) == ROWS else max(last, progress.entries)
+            )
 
     def recount_checkpoint_contents(self) -> Iterator[int]:
-        """Count checkpoints' contents again, in slices, after some were removed, forgotten or became normal entries."""
+        """Count checkpoints' contents again, in slices, after some were removed,
+        forgotten or became normal entries.
+        """
         entries = room = after = 0
         while after < (last := self.current_progress().rows):
-            found = [record for record in self._feed.read_entry_records(after, ROWS) if record.number <= last]
+            found = [
+                record
+                for record in self._feed.read_entry_records(after, ROWS)
+                if record.number <= last
+            ]
             if not found:
                 break
             after = found[-1].number
@@ -247,7 +302,9 @@ class IndexFile:
             self._write_index_mark("checkpoints", entries)
             self._write_index_mark("checkpoint bytes", room)
 
-    def _insert_cache_records(self, found: Sequence[CacheRecord], pinned: frozenset[Digest]) -> None:
+    def _insert_cache_records(
+        self, found: Sequence[CacheRecord], pinned: frozenset[Digest]
+    ) -> None:
         uses = self._known_uses_of(found)
         rows = []
         for record in found:
@@ -257,19 +314,33 @@ class IndexFile:
             named = record.number, record.digest.raw, about.tool, about.source, about.media_type
             figures = record.size, record.kept, record.lines, 0, record.time
             uses_but_folds = sum(how != "fold" for *_, how in before)
-            rows.append((*named, *figures, uses_but_folds, recalled, record.digest in pinned, record.state))
-        self._execute_rows("INSERT OR IGNORE INTO sources", list({(record.about.source,) for record in found}))
+            rows.append(
+                (*named, *figures, uses_but_folds, recalled, record.digest in pinned, record.state)
+            )
+        self._execute_rows(
+            "INSERT OR IGNORE INTO sources", list({(record.about.source,) for record in found})
+        )
         self._execute_rows("INSERT OR REPLACE INTO entries", rows)
         numbers = {record.digest.raw: record.number for record in found}
         self._add_members(
-            [(conversation, numbers[digest]) for digest, before in uses.items() for conversation, _, _ in before]
+            [
+                (conversation, numbers[digest])
+                for digest, before in uses.items()
+                for conversation, _, _ in before
+            ]
         )
 
-    def _execute_rows(self, before: str, rows: Sequence[Sequence[object]], behind: str = "") -> list[tuple[Any, ...]]:
+    def _execute_rows(
+        self, before: str, rows: Sequence[Sequence[object]], behind: str = ""
+    ) -> list[tuple[Any, ...]]:
         return sqlite_database.execute_with_rows(self.connection, before, rows, behind)
 
-    def _known_uses_of(self, found: Sequence[CacheRecord]) -> Mapping[bytes, Sequence[tuple[str, float, str]]]:
-        """Return known facts that use these entries, by entry: conversation, time and kind of use."""
+    def _known_uses_of(
+        self, found: Sequence[CacheRecord]
+    ) -> Mapping[bytes, Sequence[tuple[str, float, str]]]:
+        """Return known facts that use these entries, by entry: conversation, time and
+        kind of use.
+        """
         uses: dict[bytes, list[tuple[str, float, str]]] = {}
         digests = [(record.digest.raw,) for record in found]
         for digest, *use in self._execute_rows(
@@ -300,14 +371,19 @@ class IndexFile:
             contents: list[tuple[CacheRecord, bytes | None]] = []
             while after < progress.entries and size < _BYTES_AT_ONCE:
                 begin, rows = self._last_rows
-                found = (rows if after >= begin else ()) or self._feed.read_entry_records(after, WORDS)
+                found = (rows if after >= begin else ()) or self._feed.read_entry_records(
+                    after, WORDS
+                )
                 found = [record for record in found[:WORDS] if record.number <= progress.entries]
                 read = self._feed.read_content_beginnings(found, SEARCHED)
                 contents += read
                 size += sum(len(content or b"") for _, content in read)
                 complete = len(read) == len(found) < WORDS
                 after = progress.entries if complete else read[-1][0].number
-                self._last_rows = max(begin, after), [record for record in rows if record.number > after]
+                self._last_rows = (
+                    max(begin, after),
+                    [record for record in rows if record.number > after],
+                )
             self._index_contents(contents)
             self._write_index_mark("words", after)
 
@@ -325,14 +401,18 @@ class IndexFile:
             for start, piece in search_words.split_for_index(text)
         )
         numbers = [(record.number,) for record, *_ in texts]
-        counted = self._execute_rows("SELECT number FROM entries WHERE tokens > 0 AND number IN (", numbers, ")")
+        counted = self._execute_rows(
+            "SELECT number FROM entries WHERE tokens > 0 AND number IN (", numbers, ")"
+        )
         known = {number for (number,) in counted}  # By the facts that use them.
         tokens = [
             (record.number, estimate_entry_tokens(record.size, content, self._count))
             for record, content, _ in texts
             if record.number not in known
         ]
-        self._execute_rows("UPDATE entries SET tokens = column2 FROM (", tokens, ") WHERE number = column1")
+        self._execute_rows(
+            "UPDATE entries SET tokens = column2 FROM (", tokens, ") WHERE number = column1"
+        )
 
     def _index_pieces(self, pieces: Iterable[Piece]) -> None:
         found = list(pieces)
@@ -367,7 +447,11 @@ class IndexFile:
         )
         self._execute_rows(
             "UPDATE entries SET tokens = column2 FROM (",
-            [(stored.digest.raw, tokens) for _, fact in facts for stored, tokens in token_counts_of_entries(fact)],
+            [
+                (stored.digest.raw, tokens)
+                for _, fact in facts
+                for stored, tokens in token_counts_of_entries(fact)
+            ],
             ") WHERE digest = column1 AND tokens = 0",
         )
         self._index_uses(
@@ -377,22 +461,32 @@ class IndexFile:
                 for how, digest in entries_used_by(fact)
             ]
         )
-        return lines[-1].id if len(lines) == FACTS else max([last, *(line.id for line in lines[-1:])])
+        return (
+            lines[-1].id if len(lines) == FACTS else max([last, *(line.id for line in lines[-1:])])
+        )
 
     def _index_uses(self, uses: Sequence[tuple[bytes, str, int, float, str]]) -> None:
-        added = self._execute_rows("INSERT OR IGNORE INTO uses", uses, "RETURNING digest, conversation, time, how")
+        added = self._execute_rows(
+            "INSERT OR IGNORE INTO uses", uses, "RETURNING digest, conversation, time, how"
+        )
         counts: Counter[bytes] = Counter()
         recalled: dict[bytes, float] = {}
         for digest, _, time, how in added:
-            counts[digest] += how != "fold"  # A fold only repeats cached content, so it does not count as a use.
+            counts[digest] += (
+                how != "fold"
+            )  # A fold only repeats cached content, so it does not count as a use.
             if how == "recall":
                 recalled[digest] = max(time, recalled.get(digest, 0.0))
         known = dict(
             self._execute_rows(
-                _USED, [(digest, count, recalled.get(digest, 0.0)) for digest, count in counts.items()], _OF_THESE
+                _USED,
+                [(digest, count, recalled.get(digest, 0.0)) for digest, count in counts.items()],
+                _OF_THESE,
             )
         )
-        self._add_members([(conversation, known[digest]) for digest, conversation, *_ in added if digest in known])
+        self._add_members(
+            [(conversation, known[digest]) for digest, conversation, *_ in added if digest in known]
+        )
 
 
 def _decode_or_none(line: StoredFact) -> Fact | None:
@@ -402,7 +496,9 @@ def _decode_or_none(line: StoredFact) -> Fact | None:
 
 
 def searchable_texts(fact: Fact, *, files: bool = False) -> list[str]:
-    """Return what was said, with `files` also the names of changed files, for which only the filter `file:` asks."""
+    """Return what was said, with `files` also the names of changed files, for which
+    only the filter `file:` asks.
+    """
     match fact:
         case vocabulary.UserSaid(parts=parts) | vocabulary.ModelReplied(parts=parts):
             return [part.text for part in parts if isinstance(part, vocabulary.Text) and part.text]
@@ -420,9 +516,15 @@ def searchable_texts(fact: Fact, *, files: bool = False) -> list[str]:
 def entries_used_by(fact: Fact) -> list[tuple[str, Digest]]:
     match fact:
         case vocabulary.UserSaid(parts=parts):
-            return [("attachment", part.stored.digest) for part in parts if isinstance(part, vocabulary.Attachment)]
+            return [
+                ("attachment", part.stored.digest)
+                for part in parts
+                if isinstance(part, vocabulary.Attachment)
+            ]
         case vocabulary.ToolReturned():
-            changes = [digest for each in fact.changes for digest in (each.before, each.after) if digest]
+            changes = [
+                digest for each in fact.changes for digest in (each.before, each.after) if digest
+            ]
             return [
                 ("output", fact.output.digest),
                 *(("image", image.digest) for image in fact.images),
@@ -440,9 +542,15 @@ def entries_used_by(fact: Fact) -> list[tuple[str, Digest]]:
 def token_counts_of_entries(fact: Fact) -> list[tuple[vocabulary.Stored, int]]:
     """Return the texts that the fact uses, with the token counts that it states."""
     parts = fact.parts if isinstance(fact, vocabulary.UserSaid) else ()
-    found = [(part.stored, part.tokens) for part in parts if isinstance(part, vocabulary.Attachment)]
+    found = [
+        (part.stored, part.tokens) for part in parts if isinstance(part, vocabulary.Attachment)
+    ]
     found += [(fact.output, fact.tokens)] if isinstance(fact, vocabulary.ToolReturned) else []
-    return [(stored, tokens) for stored, tokens in found if tokens and stored.media_type.startswith("text/")]
+    return [
+        (stored, tokens)
+        for stored, tokens in found
+        if tokens and stored.media_type.startswith("text/")
+    ]
 
 
 def _entries_recalled_by(parts: Iterable[object]) -> list[Digest]:
@@ -464,9 +572,13 @@ def connect_for_queries(path: Path) -> sqlite3.Connection:
 
 
 def _sum_checkpoint_contents(found: Sequence[CacheRecord]) -> tuple[int, int]:
-    """Return how many contents checkpoints have here, and their bytes, including remains of removed ones."""
+    """Return how many contents checkpoints have here, and their bytes, including
+    remains of removed ones.
+    """
     held = [record for record in found if record.about.tool == CHECKPOINT]
-    return sum(record.state is EntryState.LIVE for record in held), sum(record.bytes_with_keys for record in held)
+    return sum(record.state is EntryState.LIVE for record in held), sum(
+        record.bytes_with_keys for record in held
+    )
 
 
 def _split_by_text_size(words: Sequence[tuple[int, str]]) -> Iterator[Sequence[tuple[int, str]]]:

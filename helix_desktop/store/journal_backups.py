@@ -1,4 +1,6 @@
-"""Makes backups of the journal: daily while it changes. Keeps the last seven days and four older weeks."""
+"""Makes backups of the journal: daily while it changes. Keeps the last seven days and
+four older weeks.
+"""
 
 import re
 import sqlite3
@@ -34,7 +36,11 @@ def backups_folder(workspace: Path) -> Path:
 
 def list_backups(workspace: Path) -> tuple[JournalBackup, ...]:
     folder = backups_folder(workspace)
-    found = [each for path in folder.glob("journal-*.sqlite3") if (each := _parse_backup_name(path)) is not None]
+    found = [
+        each
+        for path in folder.glob("journal-*.sqlite3")
+        if (each := _parse_backup_name(path)) is not None
+    ]
     return tuple(sorted(found, key=lambda each: each.time, reverse=True))
 
 
@@ -53,14 +59,19 @@ def is_backup_due(workspace: Path, now: float) -> bool:
     if not journal.exists():
         return False
     known = [each for each in list_backups(workspace) if each.time <= now]
-    changed = max(path.stat().st_mtime for path in (journal, journal.with_name("journal.sqlite3-wal")) if path.exists())
+    changed = max(
+        path.stat().st_mtime
+        for path in (journal, journal.with_name("journal.sqlite3-wal"))
+        if path.exists()
+    )
     return not known or (now - known[0].time >= DAY and changed > known[0].time)
 
 
 def create_backup(workspace: Path, *, now: float | None = None, version: int = 0) -> JournalBackup:
     """Copy the journal, even while others write to it, and delete backups beyond the number kept.
 
-    `version`: the old format's, before an upgrade. The newest backup of each version is kept forever.
+    `version`: the old format's, before an upgrade. The newest backup of each version is
+    kept forever.
     """
     time = clock.time() if now is None else now
     folder = backups_folder(workspace)
@@ -74,7 +85,9 @@ def create_backup(workspace: Path, *, now: float | None = None, version: int = 0
         beside.replace(path)
         sync_folder_to_disk(folder)
     except OSError as error:
-        raise StoreFailed(f"The journal could not be backed up to {path}: {error.strerror}.") from error
+        raise StoreFailed(
+            f"The journal could not be backed up to {path}: {error.strerror}."
+        ) from error
     make_path_private(path)
     delete_extra_backups(workspace, time)
     return JournalBackup(path, time, version)
@@ -104,8 +117,9 @@ def change_each_backup(workspace: Path, change: Callable[[JournalFile], object])
 
 
 def delete_extra_backups(workspace: Path, now: float) -> None:
-    """Keep the newest backup of each of the last seven days with one, of each of four earlier weeks,
-    and of each older version. One with a time in the future is kept and takes no other's place.
+    """Keep the newest backup of each of the last seven days with one, of each of four
+    earlier weeks, and of each older version. One with a time in the future is kept and
+    takes no other's place.
     """
     keep: set[Path] = set()
     days: dict[int, Path] = {}

@@ -1,7 +1,9 @@
-"""The journal of one workspace: facts that are only appended, in SQLite. Plain calls, from one thread.
+"""The journal of one workspace: facts that are only appended, in SQLite. Plain calls,
+from one thread.
 
-WAL with synchronous=FULL: what `append_all_or_nothing` returned is on disk. Each fact has a digest of its
-place and text, so damage is found and named. The table of conversations is derived in the same transaction.
+WAL with synchronous=FULL: what `append_all_or_nothing` returned is on disk. Each fact
+has a digest of its place and text, so damage is found and named. The table of
+conversations is derived in the same transaction.
 """
 
 import hashlib
@@ -12,18 +14,32 @@ from pathlib import Path
 from typing import Any
 
 from helix_desktop.engine.fact_encoding import decode_fact, encode_fact
-from helix_desktop.engine.facts import BroughtIn, ConversationStarted, Fact, ModelReplied, Origin, Recorded
+from helix_desktop.engine.facts import (
+    BroughtIn,
+    ConversationStarted,
+    Fact,
+    ModelReplied,
+    Origin,
+    Recorded,
+)
 from helix_desktop.errors import InvalidInput, JournalCorrupt, NotFound, StoreFailed
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.resources import read_schema, read_sql_statements
 from helix_desktop.store import sqlite_database
-from helix_desktop.store.conversation_rows import COLUMNS, StoredConversation, advance_row, build_empty_row
+from helix_desktop.store.conversation_rows import (
+    COLUMNS,
+    StoredConversation,
+    advance_row,
+    build_empty_row,
+)
 
 VERSION = 1
 STEPS: dict[int, str] = {}  # For each version: the SQL that turns it into the next one.
 APPLICATION = 0x48454C4A  # "HELJ" in ASCII.
 
-_SCHEMA = read_schema("journal").replace("{columns}", ", ".join(f"{name} {kind}" for name, kind in COLUMNS))
+_SCHEMA = read_schema("journal").replace(
+    "{columns}", ", ".join(f"{name} {kind}" for name, kind in COLUMNS)
+)
 _UPSERT = sqlite_database.build_upsert("conversations", [name for name, _ in COLUMNS])
 _UPSERT_METER = sqlite_database.build_upsert("meters", ["conversation", "meter"])
 _LINES = "SELECT id, conversation, seq, time, fact, digest FROM facts WHERE"
@@ -64,17 +80,26 @@ def checksum_of_fact(conversation: str, seq: int, time: float, fact: str) -> byt
 
 
 class JournalFile:
-    """The open journal, upgraded to this format unless `upgrade` is false. `unseen`: open it only to read."""
+    """The open journal, upgraded to this format unless `upgrade` is false. `unseen`:
+    open it only to read.
+    """
 
     def __init__(
-        self, path: Path, *, now: Callable[[], float] = clock.time, upgrade: bool = True, unseen: bool = False
+        self,
+        path: Path,
+        *,
+        now: Callable[[], float] = clock.time,
+        upgrade: bool = True,
+        unseen: bool = False,
     ) -> None:
         self.path = path
         self._now = now
-        self.replacing: Callable[[StoredFact], object] = lambda _line: None  # Called when a fact is replaced.
-        self.connection = (sqlite_database.connect_read_only if unseen else sqlite_database.connect_database)(
-            path, JournalCorrupt, "journal"
-        )
+        self.replacing: Callable[[StoredFact], object] = lambda _line: (
+            None
+        )  # Called when a fact is replaced.
+        self.connection = (
+            sqlite_database.connect_read_only if unseen else sqlite_database.connect_database
+        )(path, JournalCorrupt, "journal")
         self.errors = sqlite_database.SqliteErrors(JournalCorrupt, "journal")
         # Decode damaged text as far as possible. The digest reveals the damage.
         self.connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
@@ -105,8 +130,12 @@ class JournalFile:
         with self.errors:
             self.connection.execute("PRAGMA journal_mode=DELETE")
 
-    def append_all_or_nothing(self, conversation: str, facts: Sequence[Fact]) -> tuple[Recorded, ...]:
-        """Append all facts or none; they are on disk on return. A conversation's first fact creates it."""
+    def append_all_or_nothing(
+        self, conversation: str, facts: Sequence[Fact]
+    ) -> tuple[Recorded, ...]:
+        """Append all facts or none; they are on disk on return. A conversation's first
+        fact creates it.
+        """
         if not facts:
             return ()
         if not conversation:
@@ -114,21 +143,32 @@ class JournalFile:
         time = self._now()
         with self.in_one_transaction():
             row = self._read_row(conversation) or build_empty_row(conversation, time)
-            recorded = tuple(Recorded(conversation, row.last_seq + 1 + i, time, fact) for i, fact in enumerate(facts))
+            recorded = tuple(
+                Recorded(conversation, row.last_seq + 1 + i, time, fact)
+                for i, fact in enumerate(facts)
+            )
             self._insert_facts(row, recorded)
         return recorded
 
-    def append_together(self, batches: Sequence[tuple[str, Sequence[Fact]]]) -> list[tuple[Recorded, ...]]:
+    def append_together(
+        self, batches: Sequence[tuple[str, Sequence[Fact]]]
+    ) -> list[tuple[Recorded, ...]]:
         """Append facts of several conversations in one transaction: all or none."""
         with self.in_one_transaction():
-            return [self.append_all_or_nothing(conversation, facts) for conversation, facts in batches]
+            return [
+                self.append_all_or_nothing(conversation, facts) for conversation, facts in batches
+            ]
 
     def append_with_times(
         self, conversation: str, facts: Sequence[tuple[float, Fact]], meter: str = ""
     ) -> tuple[Recorded, ...]:
-        """Append facts with their own times, like `append_all_or_nothing`. No time is before its predecessor's."""
+        """Append facts with their own times, like `append_all_or_nothing`. No time is
+        before its predecessor's.
+        """
         with self.in_one_transaction():
-            row = self._read_row(conversation) or build_empty_row(conversation, facts[0][0] if facts else self._now())
+            row = self._read_row(conversation) or build_empty_row(
+                conversation, facts[0][0] if facts else self._now()
+            )
             recorded, time = [], row.updated
             for number, (when, fact) in enumerate(facts, row.last_seq + 1):
                 time = max(time, when)
@@ -150,8 +190,12 @@ class JournalFile:
         sqlite_database.execute_with_rows(self.connection, _INSERT, rows)
         self.connection.execute(_UPSERT, advance_row(row, recorded).column_values())
 
-    def read_recorded(self, conversation: str, after: int = 0, limit: int = 0) -> tuple[Recorded, ...]:
-        """Return the facts after `after`, each checked and none missing. Unknown conversations have none."""
+    def read_recorded(
+        self, conversation: str, after: int = 0, limit: int = 0
+    ) -> tuple[Recorded, ...]:
+        """Return the facts after `after`, each checked and none missing. Unknown
+        conversations have none.
+        """
         found: list[Recorded] = []
         for line in self.read_stored_facts(conversation, after, limit):
             if line.seq != after + len(found) + 1:
@@ -164,32 +208,61 @@ class JournalFile:
                 raise _damaged_fact_error(conversation, after + len(found) + 1, "is missing")
         return tuple(found)
 
-    def read_stored_facts(self, conversation: str, after: int = 0, limit: int = 0) -> list[StoredFact]:
+    def read_stored_facts(
+        self, conversation: str, after: int = 0, limit: int = 0
+    ) -> list[StoredFact]:
         with sqlite_database.SqliteErrors(JournalCorrupt, f"journal's conversation {conversation}"):
             statement = f"{_LINES} conversation = ? AND seq > ? ORDER BY seq LIMIT ?"
-            return [StoredFact(*row) for row in self.connection.execute(statement, (conversation, after, limit or -1))]
+            return [
+                StoredFact(*row)
+                for row in self.connection.execute(statement, (conversation, after, limit or -1))
+            ]
 
     def stored_facts_since(self, watermark: int, limit: int) -> list[StoredFact]:
         """Return facts of all conversations after `watermark`, in the order they were written."""
         rows = select_journal_rows(self, f"{_LINES} id > ? ORDER BY id LIMIT ?", watermark, limit)
         return [StoredFact(*row) for row in rows]
 
-    def copy_conversation(self, conversation: str, last: int, new_conversation: str) -> tuple[Recorded, ...]:
-        """Copy the facts up to `last`, with numbers and times, and begin the new conversation after them."""
+    def copy_conversation(
+        self, conversation: str, last: int, new_conversation: str
+    ) -> tuple[Recorded, ...]:
+        """Copy the facts up to `last`, with numbers and times, and begin the new
+        conversation after them.
+        """
         read = self.read_recorded(conversation, 0, last) if last > 0 else ()
         copied = tuple(replace(each, conversation=new_conversation) for each in read)
         if len(copied) != last or last < 1:
             raise NotFound(f"Conversation {conversation} has no record {last} to fork from.")
         time = self._now()
         begun = [
-            Recorded(new_conversation, last + 1, time, ConversationStarted(forked_from=conversation, forked_at=last))
+            Recorded(
+                new_conversation,
+                last + 1,
+                time,
+                ConversationStarted(forked_from=conversation, forked_at=last),
+            )
         ]
-        brought = (each.fact for each in _select_recorded(self, _BROUGHT_BEHIND, conversation, last))
-        # From such a fact's `first` up to `at`, facts are another program's, even if it comes later itself.
-        firsts = (one.first for one in brought if isinstance(one, BroughtIn) and one.first <= last and not one.undone)
+        brought = (
+            each.fact for each in _select_recorded(self, _BROUGHT_BEHIND, conversation, last)
+        )
+        # From such a fact's `first` up to `at`, facts are another program's, even if it
+        # comes later itself.
+        firsts = (
+            one.first
+            for one in brought
+            if isinstance(one, BroughtIn) and one.first <= last and not one.undone
+        )
         if (first := next(firsts, None)) is not None:
-            paid = sum(one.fact.usage.cost for one in copied[max(0, first - 1) :] if isinstance(one.fact, ModelReplied))
-            begun.append(Recorded(new_conversation, last + 2, time, BroughtIn(Origin(), "", first, cost=paid)))
+            paid = sum(
+                one.fact.usage.cost
+                for one in copied[max(0, first - 1) :]
+                if isinstance(one.fact, ModelReplied)
+            )
+            begun.append(
+                Recorded(
+                    new_conversation, last + 2, time, BroughtIn(Origin(), "", first, cost=paid)
+                )
+            )
         with self.in_one_transaction():
             if self._read_row(new_conversation) is not None:
                 raise InvalidInput(f"The conversation {new_conversation} already exists.")
@@ -197,7 +270,9 @@ class JournalFile:
         return (*copied, *begun)
 
     def first_facts_without_meter(self) -> tuple[Recorded, ...]:
-        """Return each conversation's first fact, unless it has a meter. In a fork, the first own fact."""
+        """Return each conversation's first fact, unless it has a meter. In a fork, the
+        first own fact.
+        """
         return _select_recorded(self, _STATEMENTS["first facts"])
 
     def facts_about_cost(self, since: float) -> tuple[Recorded, ...]:
@@ -205,8 +280,13 @@ class JournalFile:
         return _select_recorded(self, _STATEMENTS["facts with a cost"], since)
 
     def conversations_maybe_in_turn(self) -> tuple[str, ...]:
-        """Return conversations of the last day that may be in a turn. Only their facts tell for certain."""
-        return tuple(str(name) for (name,) in select_journal_rows(self, _STATEMENTS["conversations maybe in turn"]))
+        """Return conversations of the last day that may be in a turn. Only their facts
+        tell for certain.
+        """
+        return tuple(
+            str(name)
+            for (name,) in select_journal_rows(self, _STATEMENTS["conversations maybe in turn"])
+        )
 
     def conversation_rows(self) -> tuple[StoredConversation, ...]:
         """Return all conversations, the last changed first."""
@@ -230,7 +310,9 @@ class JournalFile:
     def delete_conversation(self, conversation: str) -> int:
         """Delete a conversation for good. Return the number of its facts."""
         with self.in_one_transaction():
-            gone = self.connection.execute("DELETE FROM facts WHERE conversation = ?", (conversation,)).rowcount
+            gone = self.connection.execute(
+                "DELETE FROM facts WHERE conversation = ?", (conversation,)
+            ).rowcount
             self.connection.execute("DELETE FROM conversations WHERE id = ?", (conversation,))
             self.connection.execute("DELETE FROM meters WHERE conversation = ?", (conversation,))
         return gone
@@ -238,14 +320,20 @@ class JournalFile:
     def restore_facts(self, lines: Sequence[StoredFact]) -> None:
         """Put stored facts back unchanged, for an import or a repair, and update derived tables."""
         with self.in_one_transaction():
-            sqlite_database.execute_with_rows(self.connection, _INSERT, list(map(_columns_of_line, lines)))
+            sqlite_database.execute_with_rows(
+                self.connection, _INSERT, list(map(_columns_of_line, lines))
+            )
             for conversation in dict.fromkeys(line.conversation for line in lines):
                 self._recompute_row(conversation)
 
     def insert_stored_facts(self, lines: Sequence[StoredFact], *, trusted: bool = False) -> None:
-        """Insert facts in order, as `restore_facts` does. `trusted`: the digests were just computed."""
+        """Insert facts in order, as `restore_facts` does. `trusted`: the digests were
+        just computed.
+        """
         with self.in_one_transaction():
-            sqlite_database.execute_with_rows(self.connection, _INSERT, list(map(_columns_of_line, lines)))
+            sqlite_database.execute_with_rows(
+                self.connection, _INSERT, list(map(_columns_of_line, lines))
+            )
             of: dict[str, list[StoredFact]] = {}
             for line in lines:
                 of.setdefault(line.conversation, []).append(line)
@@ -262,9 +350,13 @@ class JournalFile:
         return sqlite_database.SqliteTransaction(self.connection, JournalCorrupt, "journal")
 
     def delete_facts_after(self, conversation: str, after: int) -> None:
-        """Delete the facts after `after`. Only for facts another conversation now has (`shared/sync_state.py`)."""
+        """Delete the facts after `after`. Only for facts another conversation now has
+        (`shared/sync_state.py`).
+        """
         with self.in_one_transaction():
-            self.connection.execute("DELETE FROM facts WHERE conversation = ? AND seq > ?", (conversation, after))
+            self.connection.execute(
+                "DELETE FROM facts WHERE conversation = ? AND seq > ?", (conversation, after)
+            )
             self.connection.execute("DELETE FROM conversations WHERE id = ?", (conversation,))
             self._recompute_row(conversation)
 
@@ -274,12 +366,17 @@ class JournalFile:
         digest = checksum_of_fact(line.conversation, line.seq, line.time, text)
         with self.in_one_transaction():
             self.replacing(line)
-            self.connection.execute("UPDATE facts SET fact = ?, digest = ? WHERE id = ?", (text, digest, line.id))
+            self.connection.execute(
+                "UPDATE facts SET fact = ?, digest = ? WHERE id = ?", (text, digest, line.id)
+            )
             self._recompute_row(line.conversation)
 
     def _recompute_row(self, conversation: str) -> None:
         if lines := self.read_stored_facts(conversation):
-            row = advance_row(build_empty_row(conversation, lines[0].time), (line.decode_recorded() for line in lines))
+            row = advance_row(
+                build_empty_row(conversation, lines[0].time),
+                (line.decode_recorded() for line in lines),
+            )
             self.connection.execute(_UPSERT, row.column_values())
 
     def last_fact_id(self) -> int:
@@ -313,7 +410,9 @@ def _find_conversation_defects(
             yield f"Record {expected} of conversation {conversation} is missing."
         expected = line.seq + 1
         try:
-            derived = advance_row(derived or build_empty_row(conversation, line.time), [line.decode_recorded()])
+            derived = advance_row(
+                derived or build_empty_row(conversation, line.time), [line.decode_recorded()]
+            )
         except JournalCorrupt as error:
             whole = False
             yield error.what
@@ -330,19 +429,31 @@ def select_journal_rows(journal: JournalFile, statement: str, *values: float | s
 
 
 def select_received_facts(journal: JournalFile, conversation: str) -> tuple[Recorded, ...]:
-    """Return which messages a connected agent has sent, and where it went back. The other facts are not read."""
+    """Return which messages a connected agent has sent, and where it went back. The
+    other facts are not read.
+    """
     return _select_recorded(journal, _RECEIVED_FACTS, conversation)
 
 
-def _select_recorded(journal: JournalFile, statement: str, *values: float | str) -> tuple[Recorded, ...]:
+def _select_recorded(
+    journal: JournalFile, statement: str, *values: float | str
+) -> tuple[Recorded, ...]:
     with journal.errors:  # One fact at a time, as there may be many.
-        return tuple(StoredFact(*row).decode_recorded() for row in journal.connection.execute(statement, values))
+        return tuple(
+            StoredFact(*row).decode_recorded()
+            for row in journal.connection.execute(statement, values)
+        )
 
 
 def _row_after_lines(row: StoredConversation, lines: Sequence[StoredFact]) -> StoredConversation:
-    """Return the row after these intact facts. The half of them that change no row is not decoded."""
+    """Return the row after these intact facts. The half of them that change no row is
+    not decoded.
+    """
     some = (line for line in lines if not line.fact.startswith(_WITHOUT_EFFECT))
-    row = advance_row(row, (Recorded(line.conversation, line.seq, line.time, decode_fact(line.fact)) for line in some))
+    row = advance_row(
+        row,
+        (Recorded(line.conversation, line.seq, line.time, decode_fact(line.fact)) for line in some),
+    )
     return replace(row, last_seq=lines[-1].seq, updated=lines[-1].time)
 
 

@@ -1,4 +1,5 @@
-"""Repairs a damaged journal from what is readable of it, from the end of its log, and from its backups.
+"""Repairs a damaged journal from what is readable of it, from the end of its log, and
+from its backups.
 
 Every fact has a digest, so facts are taken wherever they are intact, and only there. A `Forgotten`
 replaces what is intact nowhere, so that later numbers stay right. What was lost is named.
@@ -29,7 +30,9 @@ _LOST = "This record was damaged on disk and could not be recovered."
 
 @dataclass(frozen=True, slots=True)
 class WriteAheadLog:
-    """A write-ahead log as it was before SQLite opened it. `committed`: the frames up to the last commit."""
+    """A write-ahead log as it was before SQLite opened it. `committed`: the frames up
+    to the last commit.
+    """
 
     content: bytes
     page: int
@@ -58,7 +61,9 @@ def read_write_ahead_log(path: Path) -> WriteAheadLog | None:
 
 def _log_page_size(path: Path, content: bytes) -> int:
     sizes = _HEADER.unpack_from(content)[2], _database_page_size(path)
-    return next((int(size) for size in sizes if 512 <= size <= 65536 and size & (size - 1) == 0), 4096)
+    return next(
+        (int(size) for size in sizes if 512 <= size <= 65536 and size & (size - 1) == 0), 4096
+    )
 
 
 def _database_page_size(path: Path) -> int:
@@ -76,7 +81,9 @@ def _iterate_frames(content: bytes, page: int) -> Iterator[tuple[int, tuple[int,
 
 
 def with_valid_checksums(log: WriteAheadLog) -> bytes:
-    """Return the log with corrected checksums, so that SQLite reads frames at which it would stop."""
+    """Return the log with corrected checksums, so that SQLite reads frames at which it
+    would stop.
+    """
     out = bytearray(log.content[: _HEADER.size + log.committed * (_FRAME.size + log.page)])
     _HEADER.pack_into(out, 0, _MAGICS[1], 3007000, log.page, 0, *log.salts, 0, 0)
     sums = _log_checksums(out[:24], 0, 0)
@@ -142,21 +149,31 @@ def _rows_in_order(connection: sqlite3.Connection, order: str) -> Iterator[Store
 
 def _has_row_shape(row: tuple[object, ...]) -> bool:
     kinds = (int, str, int, float, str, bytes)
-    return len(row) == len(kinds) and all(isinstance(value, kind) for value, kind in zip(row, kinds, strict=True))
+    return len(row) == len(kinds) and all(
+        isinstance(value, kind) for value, kind in zip(row, kinds, strict=True)
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class RepairResult:
-    """The repair's result. `kept`: facts unchanged. `lost`: sentences about facts that were intact nowhere."""
+    """The repair's result. `kept`: facts unchanged. `lost`: sentences about facts that
+    were intact nowhere.
+    """
 
     kept: int
     lost: tuple[str, ...]
 
 
-def rebuild_journal(damaged: Path, backups: Iterable[Path], more: SalvagedFacts | None, into: Path) -> RepairResult:
+def rebuild_journal(
+    damaged: Path, backups: Iterable[Path], more: SalvagedFacts | None, into: Path
+) -> RepairResult:
     """Create a new journal from all intact facts in the damaged file, its log, and its backups."""
     found: dict[str, dict[int, StoredFact]] = {}
-    for source in (read_intact_facts(damaged), more.lines if more else (), *map(read_intact_facts, backups)):
+    for source in (
+        read_intact_facts(damaged),
+        more.lines if more else (),
+        *map(read_intact_facts, backups),
+    ):
         for line in source:
             found.setdefault(line.conversation, {}).setdefault(line.seq, line)
     expected = _conversation_lengths(damaged)
@@ -166,9 +183,14 @@ def rebuild_journal(damaged: Path, backups: Iterable[Path], more: SalvagedFacts 
         held = found.get(conversation, {})
         last = max([expected.get(conversation, 0), *held])
         lost += (
-            f"Record {seq} of conversation {conversation} was lost." for seq in range(1, last + 1) if seq not in held
+            f"Record {seq} of conversation {conversation} was lost."
+            for seq in range(1, last + 1)
+            if seq not in held
         )
-        lines += (held.get(seq) or _placeholder_for_lost(conversation, seq, held) for seq in range(1, last + 1))
+        lines += (
+            held.get(seq) or _placeholder_for_lost(conversation, seq, held)
+            for seq in range(1, last + 1)
+        )
     lines.sort(key=lambda line: (line.time, line.conversation, line.seq))
     journal = JournalFile(into)
     journal.restore_facts(lines)
@@ -182,17 +204,25 @@ def _conversation_lengths(path: Path) -> dict[str, int]:
             rows = connection.execute("SELECT id, last_seq FROM conversations").fetchall()
     except (sqlite3.Error, UnicodeDecodeError):
         return {}
-    return {name: last for name, last in rows if isinstance(name, str) and isinstance(last, int) and 0 < last < 1 << 32}
+    return {
+        name: last
+        for name, last in rows
+        if isinstance(name, str) and isinstance(last, int) and 0 < last < 1 << 32
+    }
 
 
 def _placeholder_for_lost(conversation: str, seq: int, held: dict[int, StoredFact]) -> StoredFact:
     before = max((each for each in held if each < seq), default=0)
     time = held[before].time if before else 0.0
     text = fact_encoding.encode_fact(Forgotten(facts=1, why=_LOST))
-    return StoredFact(0, conversation, seq, time, text, checksum_of_fact(conversation, seq, time, text))
+    return StoredFact(
+        0, conversation, seq, time, text, checksum_of_fact(conversation, seq, time, text)
+    )
 
 
-def append_salvaged_facts(journal: JournalFile, salvage: SalvagedFacts) -> tuple[int, tuple[str, ...], bool]:
+def append_salvaged_facts(
+    journal: JournalFile, salvage: SalvagedFacts
+) -> tuple[int, tuple[str, ...], bool]:
     """Append facts of a log after those that SQLite read from it.
 
     Return their number, the final facts that are missing, named, and whether a

@@ -26,11 +26,17 @@ from helix_desktop.store.sqlite_database import sync_file
 
 _CHECKED = {"verify_checksums": True, "fill_cache": False}
 _UNREAD = "The cache cannot be read"
-_MAPPED = 4 << 20  # After this many bytes read through LevelDB's mappings, their pages are released.
-_DONTNEED, _PAGEOUT = 4, 21  # Arguments of madvise. With either, the page is read again when needed.
-# LevelDB is sure to keep this many tables open: its cache has 16 parts, each with room for 62 tables. A hash
-# assigns tables to parts. In 4,000 trials, no part got over 50 of 400 tables, or 63 of 600. For more tables,
-# releasing their pages takes four times as long, and the pages are read from the disk again.
+_MAPPED = (
+    4 << 20
+)  # After this many bytes read through LevelDB's mappings, their pages are released.
+_DONTNEED, _PAGEOUT = (
+    4,
+    21,
+)  # Arguments of madvise. With either, the page is read again when needed.
+# LevelDB is sure to keep this many tables open: its cache has 16 parts, each with room
+# for 62 tables. A hash assigns tables to parts. In 4,000 trials, no part got over 50 of
+# 400 tables, or 63 of 600. For more tables, releasing their pages takes four times as
+# long, and the pages are read from the disk again.
 _SURELY_OPEN = 400
 _MADVISE: Any = ctypes.CDLL(None).madvise if sys.platform == "linux" else None
 _PROBE = 1 << 20  # In bytes. If this much can be written, the disk is no longer full.
@@ -42,7 +48,12 @@ _FIRST, _LAST = b"\x00", b"\xff" * 2
 # quarter. So a log that got no more than `_SURELY_ONE_LOG` is still the only one.
 _MOST_PER_KEY, _SURELY_ONE_LOG = 136, 1_500_000
 Write = tuple[bytes, bytes | None]  # A key and its value; None deletes the key.
-_OPTIONS = {"compression": None, "bloom_filter_bits": 10, "write_buffer_size": 2 << 20, "max_open_files": 1000}
+_OPTIONS = {
+    "compression": None,
+    "bloom_filter_bits": 10,
+    "write_buffer_size": 2 << 20,
+    "max_open_files": 1000,
+}
 
 
 class LevelDatabase:
@@ -53,7 +64,9 @@ class LevelDatabase:
         self._names: set[str] = set()  # Files whose names are safely on disk.
         self._settled = 0  # When the folder last changed; 0: a later change may have the same time.
         self._in_log = 0  # The most memory that this log's writes can take, but for wasted blocks.
-        self._handle: int | Path = folder  # An open folder's time is read in half the time that its path needs.
+        self._handle: int | Path = (
+            folder  # An open folder's time is read in half the time that its path needs.
+        )
         self._db = self._open_leveldb()
         self._failed = False
         self._read = 0
@@ -61,7 +74,9 @@ class LevelDatabase:
     def _open_leveldb(self) -> plyvel.DB:
         try:
             # If just CURRENT were missing, LevelDB would start anew and delete the rest.
-            is_new = not any(path.suffix in {".ldb", ".sst", ".log"} for path in self.folder.glob("*"))
+            is_new = not any(
+                path.suffix in {".ldb", ".sst", ".log"} for path in self.folder.glob("*")
+            )
             opened = plyvel.DB(str(self.folder), create_if_missing=is_new, **_OPTIONS)
         except plyvel.Error as error:
             raise convert_leveldb_error(error, "The cache cannot be opened") from error
@@ -88,7 +103,9 @@ class LevelDatabase:
             return
         names = set(os.listdir(self.folder))  # noqa: PTH208
         if new := names - self._names:
-            if any(name.endswith(".log") for name in new):  # For other files, LevelDB syncs the folder itself.
+            if any(
+                name.endswith(".log") for name in new
+            ):  # For other files, LevelDB syncs the folder itself.
                 sync_folder_to_disk(self.folder)
                 self._in_log = 0  # The write that began it adds its own size.
             for name in new:
@@ -97,11 +114,14 @@ class LevelDatabase:
         self._settled = changed if time.time_ns() - changed > _TICK else 0
 
     def _release_read_pages(self) -> None:
-        """Release the pages read so far. LevelDB maps its tables, and would keep all of a large entry in memory.
+        """Release the pages read so far. LevelDB maps its tables, and would keep all of
+        a large entry in memory.
 
-        A compaction may unmap a table at any moment, and other memory may be mapped in its place. So only tables that an
-        open iterator holds are touched: those that existed before it was opened and still do. If there are so many that
-        LevelDB may close some anyway, `_PAGEOUT` is used, which loses no data, whoever owns the memory.
+        A compaction may unmap a table at any moment, and other memory may be mapped in
+        its place. So only tables that an open iterator holds are touched: those that
+        existed before it was opened and still do. If there are so many that LevelDB may
+        close some anyway, `_PAGEOUT` is used, which loses no data, whoever owns the
+        memory.
         """
         self._read = 0
         if sys.platform != "linux":
@@ -126,7 +146,9 @@ class LevelDatabase:
         self._handle = self.folder
 
     def _reopen_after_failure(self) -> None:
-        """Reopen after a failed write. As long as the disk refuses writes, the old handle stays, for reading."""
+        """Reopen after a failed write. As long as the disk refuses writes, the old
+        handle stays, for reading.
+        """
         self._test_disk_write()
         self._db.close()
         self._db = self._open_leveldb()
@@ -153,7 +175,9 @@ class LevelDatabase:
         return self._db
 
     def get_value(self, key: bytes) -> bytes | None:
-        """Return the value. A miss is checked again, since a damaged Bloom filter can hide a key."""
+        """Return the value. A miss is checked again, since a damaged Bloom filter can
+        hide a key.
+        """
         value = self.get_value_once(key)
         if value is None:
             value = next((found for _, found in self.scan_range(key, key + b"\x00")), None)
@@ -174,7 +198,9 @@ class LevelDatabase:
         return value
 
     def scan_range(self, start: bytes, stop: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Yield keys from `start` up to `stop`, exclusive, and values. Skips damage and raises at the end."""
+        """Yield keys from `start` up to `stop`, exclusive, and values. Skips damage and
+        raises at the end.
+        """
         try:
             with self._get_or_reopen_handle().iterator(start=start, stop=stop, **_CHECKED) as found:
                 yield from found
@@ -191,7 +217,9 @@ class LevelDatabase:
             raise convert_leveldb_error(error, _UNREAD) from error
 
     def write_batch(self, writes: Sequence[Write]) -> None:
-        """Write all or nothing, on disk when this returns. After StoreFull or StoreFailed, nothing is written."""
+        """Write all or nothing, on disk when this returns. After StoreFull or
+        StoreFailed, nothing is written.
+        """
         if self._failed:
             self._reopen_after_failure()
         batch = self._db.write_batch(sync=True)
@@ -246,10 +274,12 @@ class LevelDatabase:
             )
 
     def scrub_database_files(self) -> None:
-        """Rewrite everything, so that no file contains deleted data. Raises StoreFailed if that is not possible.
+        """Rewrite everything, so that no file contains deleted data. Raises StoreFailed
+        if that is not possible.
 
-        A compaction is not enough: it leaves the lowest tables as they are, and a value that was deleted while it was in
-        the log goes into one of them, with its deletion. A deletion at each end of all keys makes it rewrite every table.
+        A compaction is not enough: it leaves the lowest tables as they are, and a value
+        that was deleted while it was in the log goes into one of them, with its
+        deletion. A deletion at each end of all keys makes it rewrite every table.
         """
         self.flush_log()
         self.write_batch([(_FIRST, None), (_LAST, None)])
@@ -265,15 +295,23 @@ class LevelDatabase:
         return max((int(path.stem) for path in self.folder.glob("*.log")), default=0)
 
     def dropped_log_bytes(self) -> int:
-        """Return how many damaged bytes of its log LevelDB dropped when it opened, apart from a torn end."""
+        """Return how many damaged bytes of its log LevelDB dropped when it opened,
+        apart from a torn end.
+        """
         try:
             said = (self.folder / "LOG").read_text("utf-8", "replace")
         except OSError:
             return 0
-        return sum(int(line.split("dropping ")[1].split()[0]) for line in said.splitlines() if ": dropping " in line)
+        return sum(
+            int(line.split("dropping ")[1].split()[0])
+            for line in said.splitlines()
+            if ": dropping " in line
+        )
 
 
-def _find_memory_ranges_of_table_files(folder: Path, tables: Collection[int]) -> Iterator[tuple[int, int]]:
+def _find_memory_ranges_of_table_files(
+    folder: Path, tables: Collection[int]
+) -> Iterator[tuple[int, int]]:
     where = os.path.realpath(folder)
     names = {f"{where}/{number:06}.ldb\n" for number in tables}
     with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:  # noqa: PTH123 - no file of ours
@@ -290,9 +328,14 @@ def convert_leveldb_error(error: Exception, start: str) -> StoreFailed:
     text = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(error)
     if isinstance(error, plyvel.CorruptionError):
         return CacheCorrupt(
-            f"{start}: its files are damaged.", remedy="Helix Desktop repairs these files when it opens the workspace."
+            f"{start}: its files are damaged.",
+            remedy="Helix Desktop repairs these files when it opens the workspace.",
         )
-    if "No space left" in text or "quota" in text.lower() or getattr(error, "errno", 0) == errno.ENOSPC:
+    if (
+        "No space left" in text
+        or "quota" in text.lower()
+        or getattr(error, "errno", 0) == errno.ENOSPC
+    ):
         return StoreFull(f"{start}: the disk is full.", remedy="Free up disk space and try again.")
     return StoreFailed(f"{start}: {text.strip()}.", remedy="Check the disk, then try again.")
 
@@ -300,12 +343,21 @@ def convert_leveldb_error(error: Exception, start: str) -> StoreFailed:
 def is_repairable_error(text: str) -> bool:
     """Whether an error at opening means missing or invalid files rather than a failing disk."""
     return any(
-        sign in text for sign in ("No such file", "does not exist", "Corruption", "Invalid argument", "missing files")
+        sign in text
+        for sign in (
+            "No such file",
+            "does not exist",
+            "Corruption",
+            "Invalid argument",
+            "missing files",
+        )
     )
 
 
 def repair_leveldb(folder: Path) -> None:
-    """Run LevelDB's own repair, which keeps every table and log record it can read. Copy the folder first."""
+    """Run LevelDB's own repair, which keeps every table and log record it can read.
+    Copy the folder first.
+    """
     try:
         plyvel.repair_db(str(folder), **_OPTIONS)
     except plyvel.Error as error:

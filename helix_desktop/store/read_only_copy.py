@@ -1,8 +1,10 @@
-"""Copies a workspace for reading: if its disk is full or read-only, or to search it while it is closed.
+"""Copies a workspace for reading: if its disk is full or read-only, or to search it
+while it is closed.
 
-Opening the stores writes: LevelDB begins a log, and SQLite shares memory through a file. So they are
-opened in a temporary folder that replaces the workspace: small files are copied, and LevelDB's tables,
-which never change, are linked. The workspace itself is not touched, and writes to the copy are lost.
+Opening the stores writes: LevelDB begins a log, and SQLite shares memory through a
+file. So they are opened in a temporary folder that replaces the workspace: small files
+are copied, and LevelDB's tables, which never change, are linked. The workspace itself
+is not touched, and writes to the copy are lost.
 """
 
 import os
@@ -16,7 +18,14 @@ from helix_desktop.errors import StoreBusy, StoreFailed
 from helix_desktop.store.workspace_lock import WorkspaceLock
 from helix_desktop.store.workspace_settings import NAME
 
-_COPIED = (NAME, "journal.sqlite3", "journal.sqlite3-wal", "journal.mended", "index.sqlite3", "index.sqlite3-wal")
+_COPIED = (
+    NAME,
+    "journal.sqlite3",
+    "journal.sqlite3-wal",
+    "journal.mended",
+    "index.sqlite3",
+    "index.sqlite3-wal",
+)
 _TABLES = {".ldb", ".sst"}
 _SPARE = 64 << 20  # Bytes. LevelDB needs this much space to open.
 
@@ -35,7 +44,9 @@ def is_disk_unwritable(folder: Path) -> bool:
 
 @contextmanager
 def copy_for_reading(workspace: Path) -> Iterator[Path]:
-    """Yield a folder of the same name to open instead. Raises StoreBusy while the workspace is open."""
+    """Yield a folder of the same name to open instead. Raises StoreBusy while the
+    workspace is open.
+    """
     with ExitStack() as last_first:
         try:
             last_first.callback(WorkspaceLock(workspace / "lock").release_lock)
@@ -48,7 +59,9 @@ def copy_for_reading(workspace: Path) -> Iterator[Path]:
 
 @contextmanager
 def copy_cache_for_reading(workspace: Path, beside: Sequence[str] = ()) -> Iterator[Path]:
-    """Yield such a folder with the cache and the files `beside` it. Takes no lock, so reads must be checked."""
+    """Yield such a folder with the cache and the files `beside` it. Takes no lock, so
+    reads must be checked.
+    """
     with ExitStack() as until_read:
         try:
             found = (*(workspace / name for name in beside), *(workspace / "cache").glob("*"))
@@ -56,7 +69,9 @@ def copy_cache_for_reading(workspace: Path, beside: Sequence[str] = ()) -> Itera
             room = _find_folder_with_room(
                 sum(each.stat().st_size for each in files if each.suffix not in _TABLES) + _SPARE
             )
-            outside = until_read.enter_context(tempfile.TemporaryDirectory(prefix="helix-reading-", dir=room))
+            outside = until_read.enter_context(
+                tempfile.TemporaryDirectory(prefix="helix-reading-", dir=room)
+            )
             copy = Path(outside) / workspace.name
             (copy / "cache").mkdir(parents=True, mode=0o700)
             for each in files:

@@ -1,8 +1,10 @@
 """Cuts texts and queries into words as the search index does: prose, code identifiers and paths.
 
-The index cuts a text at everything that is no letter or digit, so `snake_case` and `a/path.py` are found by their parts.
-`extra_words_for_index` adds what that misses: the humps of camelCase, and the characters and pairs of them of scripts without
-blanks. The index knows which words a row has but not where, which halves it. Whether they are side by side is checked in the text.
+The index cuts a text at everything that is no letter or digit, so `snake_case` and
+`a/path.py` are found by their parts. `extra_words_for_index` adds what that misses: the
+humps of camelCase, and the characters and pairs of them of scripts without blanks. The
+index knows which words a row has but not where, which halves it. Whether they are side
+by side is checked in the text.
 """
 
 import codecs
@@ -26,22 +28,28 @@ CREATE VIRTUAL TABLE words USING fts5(text, tokenize='{TOKENIZER}');
 CREATE VIRTUAL TABLE cut USING fts5vocab(words, 'instance');
 """
 
-# Matches a capital inside a word, and the rest of the word: `Case` in camelCase, `Server` in HTTPServer.
-# Capitals are rare, so this search is fast. `*+` keeps it fast even for a megabyte of one letter.
+# Matches a capital inside a word, and the rest of the word: `Case` in camelCase,
+# `Server` in HTTPServer. Capitals are rare, so this search is fast. `*+` keeps it fast
+# even for a megabyte of one letter.
 _CAPITAL = re.compile(r"([A-Z](?:(?=[a-z0-9])(?<=[A-Z][A-Z])|(?<=[a-z0-9][A-Z]))[A-Za-z0-9]*+)")
 _LETTERS = string.ascii_letters + string.digits
 _HUMPS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|\n")
 _UNSPACED = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+")
 _ACCENTS = re.compile("[\u0300-\u036f]")
 _ASKED = re.compile(r'"([^"]*)"|(\S+)')
-_AROUND_WORD = re.compile(r"^[(\[,;:?!]+|(?:['’]s)?[()\].,;:?!]*$")  # Punctuation, and a possessive ending.
+_AROUND_WORD = re.compile(
+    r"^[(\[,;:?!]+|(?:['’]s)?[()\].,;:?!]*$"
+)  # Punctuation, and a possessive ending.
 _WORDS = re.compile(r"\w+")
 _BEGINS = r"(?<![^\W_])"  # No letter or digit precedes this.
 
 
 def words_inside(text: str, *, each_once: bool = False, has_blanks: bool = False) -> str:
     before = _CAPITAL.split(text)  # Alternately text before a capital, and the rest of the word.
-    words = [head[len(head.rstrip(_LETTERS)) :] + rest for head, rest in zip(before[::2], before[1::2], strict=False)]
+    words = [
+        head[len(head.rstrip(_LETTERS)) :] + rest
+        for head, rest in zip(before[::2], before[1::2], strict=False)
+    ]
     words = list(dict.fromkeys(words)) if each_once else words
     hidden = " ".join(_HUMPS.findall("\n".join(words))).replace("\n", ".")
     if has_blanks or text.isascii():
@@ -91,26 +99,40 @@ def text_or_none(content: bytes) -> str | None:
 
 def query_terms(query: str) -> list[str]:
     """Return a query's terms: words, and quoted phrases."""
-    terms = [phrase or _AROUND_WORD.sub("", word) for phrase, word in _ASKED.findall(query.replace("\0", " "))]
+    terms = [
+        phrase or _AROUND_WORD.sub("", word)
+        for phrase, word in _ASKED.findall(query.replace("\0", " "))
+    ]
     return [term for term in terms if _WORDS.search(term)]
 
 
 @dataclass(frozen=True, slots=True)
 class AskedTerm:
-    """`expression`: the query for FTS5. `together`: what the text must contain if there are several words, or None."""
+    """`expression`: the query for FTS5. `together`: what the text must contain if there
+    are several words, or None.
+    """
 
     expression: str
     together: re.Pattern[str] | None
 
 
-def queries_of_terms(terms: Sequence[str], is_everywhere: Callable[[str], bool]) -> Mapping[str, AskedTerm]:
-    """Return the index's query for each term, as written or by its hidden words. A final `*` means a prefix.
+def queries_of_terms(
+    terms: Sequence[str], is_everywhere: Callable[[str], bool]
+) -> Mapping[str, AskedTerm]:
+    """Return the index's query for each term, as written or by its hidden words. A
+    final `*` means a prefix.
 
     Words of a term that occur almost everywhere are left out: they are slow and select little.
     """
-    hidden = [" ".join([words_inside(_UNSPACED.sub(" ", term)), *_character_pairs(term)]) for term in terms]
+    hidden = [
+        " ".join([words_inside(_UNSPACED.sub(" ", term)), *_character_pairs(term)])
+        for term in terms
+    ]
     cut = _cut_like_index([*terms, *hidden])
-    return {term: _query_of_term(term, cut[at], cut[len(terms) + at], is_everywhere) for at, term in enumerate(terms)}
+    return {
+        term: _query_of_term(term, cut[at], cut[len(terms) + at], is_everywhere)
+        for at, term in enumerate(terms)
+    }
 
 
 def _cut_like_index(texts: Sequence[str]) -> list[list[str]]:
@@ -118,21 +140,27 @@ def _cut_like_index(texts: Sequence[str]) -> list[list[str]]:
     cut: list[list[str]] = [[] for _ in texts]
     with closing(sqlite3.connect(":memory:")) as memory:
         memory.executescript(_CUTTING)
-        whole = (text.encode("utf-8", "replace").decode() for text in texts)  # A model may write half a surrogate pair.
+        whole = (
+            text.encode("utf-8", "replace").decode() for text in texts
+        )  # A model may write half a surrogate pair.
         memory.executemany("INSERT INTO words(rowid, text) VALUES(?, ?)", enumerate(whole))
         for at, word in memory.execute("SELECT doc, term FROM cut ORDER BY doc, offset"):
             cut[at].append(word)
     return cut
 
 
-def _query_of_term(term: str, plain: list[str], hidden: list[str], is_everywhere: Callable[[str], bool]) -> AskedTerm:
+def _query_of_term(
+    term: str, plain: list[str], hidden: list[str], is_everywhere: Callable[[str], bool]
+) -> AskedTerm:
     star, stem = "*" if term.endswith("*") else "", stem_of_word(term)
     ways, end = [], "" if star else r"(?![^\W_])"
     whole, humps = (r"[\W_]*".join(map(re.escape, words)) for words in (plain, hidden))
     together = [_BEGINS + whole + end, humps]
     for words in filter(None, (plain, hidden)):
         rare = [word for word in words if not is_everywhere(word)] if len(words) > 1 else []
-        ways.append(" AND ".join(f'"{word}"{star if word == words[-1] else ""}' for word in rare or words))
+        ways.append(
+            " AND ".join(f'"{word}"{star if word == words[-1] else ""}' for word in rare or words)
+        )
     if not star and len(term) > LEAST_STEM and stem != term.casefold():
         ways.append(f'"{stem}"*')
         together.append(_BEGINS + re.escape(stem))
@@ -161,14 +189,22 @@ def pattern_of_word(word: str) -> re.Pattern[str]:
 def fold_like_index(text: str) -> str:
     """Return the text in lower case and without accents, as in the index."""
     low = text.lower()
-    return low if low.isascii() else unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFD", low)))
+    return (
+        low
+        if low.isascii()
+        else unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFD", low)))
+    )
 
 
 def split_unspaced_terms(terms: list[str]) -> list[str]:
-    """Return the terms, with longer runs of a script without blanks replaced by pairs of characters."""
+    """Return the terms, with longer runs of a script without blanks replaced by pairs
+    of characters.
+    """
     split: list[str] = []
     for term in terms:
-        split += _character_pairs(" ".join(run for run in _UNSPACED.findall(term) if len(run) > 2)) or [term]
+        split += _character_pairs(
+            " ".join(run for run in _UNSPACED.findall(term) if len(run) > 2)
+        ) or [term]
     return split
 
 
@@ -191,7 +227,9 @@ def find_line(text: str, at: int) -> tuple[int, int]:
 
 
 def cut_snippet(text: str, at: int, *, width: int = 200) -> str:
-    """Return the line around a position, shortened on both sides, between words if possible, and marked."""
+    """Return the line around a position, shortened on both sides, between words if
+    possible, and marked.
+    """
     begins, ends = find_line(text, at)
     first = max(begins, at - width // 3)
     last = min(ends, first + width)

@@ -24,7 +24,9 @@ def connect_database(
     with SqliteErrors(corrupt, name):
         with suppress(OSError):  # SQLite reports errors better. The log gets the same mode.
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-        connection = sqlite3.connect(path, isolation_level=None, timeout=5.0, check_same_thread=False)
+        connection = sqlite3.connect(
+            path, isolation_level=None, timeout=5.0, check_same_thread=False
+        )
         try:
             # Small pages, since a new fact changes at least four. Only new files get this size.
             connection.execute(f"PRAGMA page_size={512 if synchronous == 'FULL' else 1024}")
@@ -45,11 +47,16 @@ def connect_read_only(path: Path, corrupt: type[StoreFailed], name: str) -> sqli
     way = "readonly_shm" if path.with_name(f"{path.name}-wal").exists() else "immutable"
     with SqliteErrors(corrupt, name):
         return sqlite3.connect(
-            f"{path.absolute().as_uri()}?mode=ro&{way}=1", uri=True, isolation_level=None, check_same_thread=False
+            f"{path.absolute().as_uri()}?mode=ro&{way}=1",
+            uri=True,
+            isolation_level=None,
+            check_same_thread=False,
         )
 
 
-def prepare_schema(connection: sqlite3.Connection, schema: str, *, application: int, version: int, name: str) -> None:
+def prepare_schema(
+    connection: sqlite3.Connection, schema: str, *, application: int, version: int, name: str
+) -> None:
     """Create the tables of a new database, or refuse a newer one. Errors close the connection."""
     try:
         with SqliteErrors(StoreFailed, name):
@@ -68,7 +75,9 @@ def prepare_schema(connection: sqlite3.Connection, schema: str, *, application: 
 
 
 def build_upsert(table: str, columns: Sequence[str]) -> str:
-    """Build an upsert that, unlike REPLACE, keeps the key's index entry, which saves a page per write."""
+    """Build an upsert that, unlike REPLACE, keeps the key's index entry, which saves a
+    page per write.
+    """
     changes = ", ".join(f"{name} = excluded.{name}" for name in columns[1:])
     values = ", ".join("?" * len(columns))
     return f"INSERT INTO {table} VALUES({values}) ON CONFLICT({columns[0]}) DO UPDATE SET {changes}"
@@ -81,7 +90,8 @@ def execute_with_rows(
     found: list[tuple[Any, ...]] = []
     start = 0
     while left := min(len(rows) - start, TOGETHER):
-        # A connection keeps statements, of up to 400 KB each: so there are few sizes, as 16, 32, 64, …
+        # A connection keeps statements, of up to 400 KB each: so there are few sizes,
+        # as 16, 32, 64, …
         some = rows[start : start + (left if left < FEW else 1 << left.bit_length() - 1)]
         start += len(some)
         row = f"({', '.join('?' * len(some[0]))})"
@@ -94,8 +104,11 @@ def schema_version(connection: sqlite3.Connection) -> int:
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
-def upgrade_older_schema(connection: sqlite3.Connection, steps: Mapping[int, str], version: int, name: str) -> None:
-    """Upgrade the tables of an older version in one transaction: completely or, if interrupted, not at all.
+def upgrade_older_schema(
+    connection: sqlite3.Connection, steps: Mapping[int, str], version: int, name: str
+) -> None:
+    """Upgrade the tables of an older version in one transaction: completely or, if
+    interrupted, not at all.
 
     `steps`: by version, the SQL that leads to the next. Closes the connection on errors.
     """
@@ -103,7 +116,9 @@ def upgrade_older_schema(connection: sqlite3.Connection, steps: Mapping[int, str
         with SqliteErrors(StoreFailed, name):
             if (known := schema_version(connection)) < version:
                 script = " ".join(steps[number] for number in range(known, version))
-                connection.executescript(f"BEGIN IMMEDIATE; {script} PRAGMA user_version={version}; COMMIT;")
+                connection.executescript(
+                    f"BEGIN IMMEDIATE; {script} PRAGMA user_version={version}; COMMIT;"
+                )
     except StoreFailed:
         connection.close()
         raise
@@ -128,7 +143,10 @@ class SqliteErrors:
         return None
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if isinstance(error, (sqlite3.Error, UnicodeDecodeError)):
             raise convert_sqlite_error(error, self._corrupt, self._name) from error
@@ -137,7 +155,9 @@ class SqliteErrors:
 class SqliteTransaction(SqliteErrors):
     """A transaction that any error undoes. Inside another one, it is a part of that."""
 
-    def __init__(self, connection: sqlite3.Connection, corrupt: type[StoreFailed], name: str) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, corrupt: type[StoreFailed], name: str
+    ) -> None:
         super().__init__(corrupt, name)
         self._connection = connection
         self._joined = False
@@ -149,7 +169,10 @@ class SqliteTransaction(SqliteErrors):
                 self._connection.execute("BEGIN IMMEDIATE")
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if self._joined:
             super().__exit__(kind, error, trace)
@@ -178,15 +201,24 @@ def convert_sqlite_error(error: Exception, corrupt: type[StoreFailed], name: str
     # The second code means that the disk is too full even to open the database.
     if code == sqlite3.SQLITE_FULL or exactly == sqlite3.SQLITE_IOERR_SHMSIZE:
         return StoreFull(
-            f"The {name} could not be written: the disk is full.", remedy="Free up disk space and try again."
+            f"The {name} could not be written: the disk is full.",
+            remedy="Free up disk space and try again.",
         )
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return StoreBusy(f"The {name} is in use by another process.", remedy="Close the other program first.")
+        return StoreBusy(
+            f"The {name} is in use by another process.", remedy="Close the other program first."
+        )
     # Our SQL never changes, so an unknown table or column means a damaged schema.
     is_schema_damaged = isinstance(error, UnicodeDecodeError) or str(error).startswith(_SENSELESS)
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or is_schema_damaged:
-        return corrupt(f"The {name}'s file is damaged ({error}).", remedy="Open the workspace again to repair it.")
-    return StoreFailed(f"The {name} could not be read or written: {error}.", remedy="Check the disk, then try again.")
+        return corrupt(
+            f"The {name}'s file is damaged ({error}).",
+            remedy="Open the workspace again to repair it.",
+        )
+    return StoreFailed(
+        f"The {name} could not be read or written: {error}.",
+        remedy="Check the disk, then try again.",
+    )
 
 
 def sync_file(file: BinaryIO) -> None:

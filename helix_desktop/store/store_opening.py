@@ -14,13 +14,21 @@ from pathlib import Path
 from helix_desktop.atomic_files import sync_folder_to_disk
 from helix_desktop.errors import CacheCorrupt, JournalCorrupt, StoreFailed, StoreFull
 from helix_desktop.folder_trees import delete_folder_tree
-from helix_desktop.store import journal_backups, journal_file, journal_repair, leveldb, sqlite_database
+from helix_desktop.store import (
+    journal_backups,
+    journal_file,
+    journal_repair,
+    leveldb,
+    sqlite_database,
+)
 from helix_desktop.store.cache_check_and_cleanup import CacheCheck
 from helix_desktop.store.cache_folder import CacheFolder
 from helix_desktop.store.index_file import IndexFile, StoreFeed
 from helix_desktop.store.journal_file import JournalFile, find_journal_defects
 
-SUSPECT = "suspect"  # A file with this name says that damage was found, so the next opening checks everything.
+# A file with this name says that damage was found, so the next opening checks
+# everything.
+SUSPECT = "suspect"
 INDEX = "index.sqlite3"
 _MENDED = "journal.mended"
 Note = Callable[[str], None]
@@ -46,7 +54,9 @@ def open_or_repair_journal(workspace: Path, note: Note) -> JournalFile:
 
 
 def _upgrade_journal(workspace: Path, journal: JournalFile, note: Note) -> None:
-    """Upgrade an older journal to this version. A copy for the older program is kept among the backups."""
+    """Upgrade an older journal to this version. A copy for the older program is kept
+    among the backups.
+    """
     if journal.format_version >= journal_file.VERSION:
         return
     try:
@@ -71,7 +81,9 @@ def _check_journal_whole(journal: JournalFile) -> None:
         raise JournalCorrupt(defect)
 
 
-def _append_facts_behind_damage(journal: JournalFile, log: journal_repair.WriteAheadLog | None, note: Note) -> None:
+def _append_facts_behind_damage(
+    journal: JournalFile, log: journal_repair.WriteAheadLog | None, note: Note
+) -> None:
     """Append facts after a damaged frame of the log, at which SQLite silently stops reading."""
     if log is None:
         return
@@ -85,20 +97,28 @@ def _append_facts_behind_damage(journal: JournalFile, log: journal_repair.WriteA
         raise JournalCorrupt(f"The journal's latest records cannot be read: {error}.") from error
     if read >= log.committed:
         return
-    added, missing, gap = journal_repair.append_salvaged_facts(journal, journal_repair.salvage_facts(journal.path, log))
+    added, missing, gap = journal_repair.append_salvaged_facts(
+        journal, journal_repair.salvage_facts(journal.path, log)
+    )
     if gap:
         journal.close()
         raise JournalCorrupt("Some of the journal's latest records are damaged or missing.")
     note(f"The end of the journal was damaged or incomplete. Records recovered: {added}.")
     for fact in missing[:100]:
-        note(f"These items were lost, or were still being written when the computer stopped: {fact}.")
+        note(
+            f"These items were lost, or were still being written when the computer stopped: {fact}."
+        )
 
 
-def _repair_journal(workspace: Path, path: Path, log: journal_repair.WriteAheadLog | None, note: Note) -> JournalFile:
+def _repair_journal(
+    workspace: Path, path: Path, log: journal_repair.WriteAheadLog | None, note: Note
+) -> JournalFile:
     aside = _copy_to_damaged_folder(workspace, path.parent.glob("journal.sqlite3*"))
     damaged = aside / path.name
     copies = [each.path for each in journal_backups.list_backups(workspace)]
-    more = journal_repair.salvage_facts(damaged, log) if log is not None and damaged.exists() else None
+    more = (
+        journal_repair.salvage_facts(damaged, log) if log is not None and damaged.exists() else None
+    )
     mending = path.with_name("journal.mending")
     for left in path.parent.glob("journal.mending*"):
         left.unlink()
@@ -106,7 +126,9 @@ def _repair_journal(workspace: Path, path: Path, log: journal_repair.WriteAheadL
     mending.replace(path.with_name(_MENDED))
     sync_folder_to_disk(workspace)
     _install_repaired_journal(path)
-    note(f"The journal was damaged and repaired. Journal records intact: {result.kept}, lost: {len(result.lost)}.")
+    note(
+        f"The journal was damaged and repaired. Journal records intact: {result.kept}, lost: {len(result.lost)}."
+    )
     if not result.kept:
         note(f"The journal could not be read. The original files are in {aside}.")
     for lost in result.lost[:100]:
@@ -126,7 +148,9 @@ def _install_repaired_journal(path: Path) -> None:
 
 
 def _copy_to_damaged_folder(workspace: Path, paths: Iterable[Path]) -> Path:
-    """Copy `paths` to a new folder in `damaged`. Files that LevelDB never changes are linked instead."""
+    """Copy `paths` to a new folder in `damaged`. Files that LevelDB never changes are
+    linked instead.
+    """
     name = clock.strftime("%Y-%m-%dT%H%M%S", clock.gmtime())
     aside = workspace / "damaged" / name
     for number in range(2, 100):
@@ -145,7 +169,11 @@ def _copy_to_damaged_folder(workspace: Path, paths: Iterable[Path]) -> Path:
         delete_folder_tree(aside, ignore_errors=True)
         # `copytree` reports all failures of a folder as one error, with the reasons in its text.
         full = error.errno == errno.ENOSPC or os.strerror(errno.ENOSPC) in str(error)
-        why = "the disk is full" if full else error.strerror or "not all of them could be read and written"
+        why = (
+            "the disk is full"
+            if full
+            else error.strerror or "not all of them could be read and written"
+        )
         raise (StoreFull if full else StoreFailed)(
             f"The damaged files cannot be backed up to {aside}: {why}.",
             remedy="Nothing was changed. Free up disk space and open the workspace again."
@@ -191,7 +219,9 @@ def _repair_cache(workspace: Path, folder: Path, note: Note) -> CacheFolder:
         raise
     except StoreFailed:
         delete_folder_tree(folder)
-        note(f"The cache was damaged beyond repair, so a new one was created. The old files are in {aside}.")
+        note(
+            f"The cache was damaged beyond repair, so a new one was created. The old files are in {aside}."
+        )
         return CacheFolder(folder)
     note(f"The cache was damaged and has been repaired. The original files are in {aside}.")
     return cache
@@ -210,7 +240,9 @@ def _check_all_entries(cache: CacheFolder, note: Note) -> None:
         note(why)
 
 
-def open_or_rebuild_index(workspace: Path, feed: StoreFeed, count: Callable[[str], int]) -> IndexFile:
+def open_or_rebuild_index(
+    workspace: Path, feed: StoreFeed, count: Callable[[str], int]
+) -> IndexFile:
     """Open the index. One that is damaged or of another version is deleted and rebuilt."""
     path = workspace / INDEX
     try:

@@ -1,4 +1,5 @@
-"""The threads of an open workspace: one owns the stores, one writes the index, and one answers from it.
+"""The threads of an open workspace: one owns the stores, one writes the index, and one
+answers from it.
 
 LevelDB and the journal are only used on the stores' thread. The index reads content
 there too, so nothing is shared. A query waits neither for a commit nor for a rebuild.
@@ -35,16 +36,24 @@ class StoreThread:
         """Run work on this thread. Once begun, it is finished, even if nobody waits any more."""
         return await asyncio.wrap_future(self.submit_work(work, *args, **kwargs))
 
-    async def open_on_thread(self, opens: Callable[P, Closable], *args: P.args, **kwargs: P.kwargs) -> Closable:
+    async def open_on_thread(
+        self, opens: Callable[P, Closable], *args: P.args, **kwargs: P.kwargs
+    ) -> Closable:
         """Open something on this thread for `close` to close, even if nobody waits any more."""
-        return await self.run_work(lambda: self._opened.enter_context(closing(opens(*args, **kwargs))))
+        return await self.run_work(
+            lambda: self._opened.enter_context(closing(opens(*args, **kwargs)))
+        )
 
     async def close(self) -> None:
         """Close what was opened, in reverse order."""
         await self.run_work(self._opened.close)
 
-    async def run_slices(self, slices: Iterator[T], heard: Callable[[T], object] = lambda _slice: None) -> None:
-        """Run all slices, letting other work run in between. `heard` is called with what each yields."""
+    async def run_slices(
+        self, slices: Iterator[T], heard: Callable[[T], object] = lambda _slice: None
+    ) -> None:
+        """Run all slices, letting other work run in between. `heard` is called with
+        what each yields.
+        """
         while (slice_ := await self.run_work(next, slices, self)) is not self:
             heard(cast("T", slice_))
 
@@ -52,7 +61,9 @@ class StoreThread:
         try:
             return self._pool.submit(work, *args, **kwargs)
         except RuntimeError as error:
-            raise StoreFailed("The workspace is closed.", remedy="Open the workspace again.") from error
+            raise StoreFailed(
+                "The workspace is closed.", remedy="Open the workspace again."
+            ) from error
 
     def call_and_wait(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run work there and wait for it. Not for the event loop's thread."""

@@ -26,7 +26,12 @@ from helix_desktop.store.journal_file import JournalFile
 from helix_desktop.store.shared.conversation_heads import ConversationHeads
 from helix_desktop.store.shared.conversation_sync import ConversationSync, list_completely_stored
 from helix_desktop.store.shared.released_conversations import ReleasedConversations
-from helix_desktop.store.shared.shared_store_link import LOCAL, LinkedStores, SharedStoreConnection, SharedStoreLink
+from helix_desktop.store.shared.shared_store_link import (
+    LOCAL,
+    LinkedStores,
+    SharedStoreConnection,
+    SharedStoreLink,
+)
 from helix_desktop.store.shared.sync_state import SyncState
 from helix_desktop.store.store_thread import StoreThread
 from helix_desktop.store.unused_content import UnusedContentRemoval
@@ -39,9 +44,17 @@ log = logging.getLogger(__name__)
 
 
 class StoredWorkspace:
-    """Open, and closed to others, until `aclose`. `notes`: tell the user what opening it had to repair."""
+    """Open, and closed to others, until `aclose`. `notes`: tell the user what opening
+    it had to repair.
+    """
 
-    def __init__(self, folder: Path, settings: WorkspaceConfig, lock: WorkspaceLock, stores: "WorkspaceStores") -> None:
+    def __init__(
+        self,
+        folder: Path,
+        settings: WorkspaceConfig,
+        lock: WorkspaceLock,
+        stores: "WorkspaceStores",
+    ) -> None:
         self.id = folder.name
         self.folder = folder
         self.settings = settings
@@ -54,7 +67,10 @@ class StoredWorkspace:
         self._changing = threading.Lock()  # One change at a time, as each rewrites the whole file.
         self.index = stores.index
         self.journal = StoreJournal(
-            stores.journal, stores.thread, self.index.start_indexing, (folder / store_opening.SUSPECT).touch
+            stores.journal,
+            stores.thread,
+            self.index.start_indexing,
+            (folder / store_opening.SUSPECT).touch,
         )
         self.cache = StoreCache(stores.cache, stores.thread, self.index)
         self.link: SharedStoreLink | None = None  # The link to a shared store, or None.
@@ -64,7 +80,9 @@ class StoredWorkspace:
         self.linked: Callable[[], object] = lambda: None  # Called after `link` was set or removed.
 
     @classmethod
-    async def open(cls, folder: Path, *, count: Callable[[str], int] = lambda _: 0) -> "StoredWorkspace":
+    async def open(
+        cls, folder: Path, *, count: Callable[[str], int] = lambda _: 0
+    ) -> "StoredWorkspace":
         settings = workspace_settings.read_workspace_settings(folder / workspace_settings.NAME)
         lock = WorkspaceLock(folder / "lock")
         async with AsyncExitStack() as undo:
@@ -85,15 +103,21 @@ class StoredWorkspace:
         return self.settings.name or self.id
 
     def change_settings(self, changes: workspace_settings.Changes) -> WorkspaceConfig:
-        """Set dotted keys of workspace.toml, or remove them (None). Edits made by hand meanwhile are kept."""
+        """Set dotted keys of workspace.toml, or remove them (None). Edits made by hand
+        meanwhile are kept.
+        """
         with self._changing:
-            self.settings = workspace_settings.change_workspace_settings(self.folder / workspace_settings.NAME, changes)
+            self.settings = workspace_settings.change_workspace_settings(
+                self.folder / workspace_settings.NAME, changes
+            )
         for tell in tuple(self._watching):
             tell()
         return self.settings
 
     def watch_settings(self, listener: Callable[[], object]) -> Callable[[], None]:
-        """Call `listener` on this loop after each change of the settings. Returns a function that stops this."""
+        """Call `listener` on this loop after each change of the settings. Returns a
+        function that stops this.
+        """
         loop = asyncio.get_running_loop()
 
         def tell() -> None:
@@ -104,16 +128,24 @@ class StoredWorkspace:
         return partial(self._watching.remove, tell)
 
     async def export_pieces(self, left_out: list[str] | None = None) -> AsyncIterator[bytes]:
-        """Yield an export of the workspace, which stays usable. `left_out` gets hashes of damaged entries."""
+        """Yield an export of the workspace, which stays usable. `left_out` gets hashes
+        of damaged entries.
+        """
         stores = self._stores
         damaged = [] if left_out is None else left_out
-        pieces = export_workspace(self.folder / workspace_settings.NAME, stores.journal, stores.cache, damaged)
+        pieces = export_workspace(
+            self.folder / workspace_settings.NAME, stores.journal, stores.cache, damaged
+        )
         while (piece := await stores.thread.run_work(next, pieces, None)) is not None:
             if piece:
                 yield piece
 
-    async def export_to_file(self, path: Path, report: Callable[[int], None] = lambda _bytes: None) -> tuple[str, ...]:
-        """Export to a file, completely or not at all. `report` gets the bytes written. Return bad hashes."""
+    async def export_to_file(
+        self, path: Path, report: Callable[[int], None] = lambda _bytes: None
+    ) -> tuple[str, ...]:
+        """Export to a file, completely or not at all. `report` gets the bytes written.
+        Return bad hashes.
+        """
         left_out: list[str] = []
         beside: atomic_files.ReplacementFile | None = None
         try:
@@ -124,7 +156,8 @@ class StoredWorkspace:
             beside.replace_target()
         except OSError as error:
             raise StoreFailed(
-                f"{path} could not be written: {error.strerror}.", remedy="Choose another folder or file name."
+                f"{path} could not be written: {error.strerror}.",
+                remedy="Choose another folder or file name.",
             ) from error
         finally:
             if beside is not None:
@@ -138,12 +171,16 @@ class StoredWorkspace:
     async def back_up_now(self) -> journal_backups.JournalBackup:
         return await self._stores.background.run_work(journal_backups.create_backup, self.folder)
 
-    async def find_content_to_forget(self, text: str, entries: Sequence[Digest]) -> tuple[ForgetResult, int]:
+    async def find_content_to_forget(
+        self, text: str, entries: Sequence[Digest]
+    ) -> tuple[ForgetResult, int]:
         """Return what `forget_content` would change, and the entries' bytes on disk."""
         wanted, stores, changed = forgetting.ForgetRequest(text, entries), self._stores, list[str]()
         await stores.thread.run_slices(forgetting.find_entries_to_forget(stores.cache, wanted))
         pages = forgetting.find_facts_to_change(stores.journal, wanted)
-        await stores.thread.run_slices(pages, lambda page: changed.extend(line.conversation for line, _ in page))
+        await stores.thread.run_slices(
+            pages, lambda page: changed.extend(line.conversation for line, _ in page)
+        )
         digests = tuple(sorted(wanted.digests))
         size = await stores.thread.run_work(
             lambda: sum(stores.cache.reader.record_of_entry(one).kept for one in digests)
@@ -153,7 +190,8 @@ class StoredWorkspace:
     async def forget_content(
         self, *, text: str = "", entries: Sequence[Digest] = (), report: Report = ignore_progress
     ) -> ForgetResult:
-        """Remove a text or entries from cache, journal, index and backups, down to the bytes of the files.
+        """Remove a text or entries from cache, journal, index and backups, down to the
+        bytes of the files.
 
         Takes minutes for a large workspace; `report` is called with the amount read.
         Cancelling changes nothing until the whole cache has been read, and nothing can be
@@ -168,11 +206,15 @@ class StoredWorkspace:
             read += size
             report(min(read, total - 1), total)
 
-        await self._stores.thread.run_slices(forgetting.find_entries_to_forget(self._stores.cache, wanted), heard)
+        await self._stores.thread.run_slices(
+            forgetting.find_entries_to_forget(self._stores.cache, wanted), heard
+        )
         report(total, total)
         if self.link is not None:
             find = self._stores.cache.reader.record_numbered
-            named = await self._stores.thread.run_work(lambda: [find(number).digest for number in wanted.named])
+            named = await self._stores.thread.run_work(
+                lambda: [find(number).digest for number in wanted.named]
+            )
             await self.link.save_entries_to_forget(wanted.digests, named)
         purged = ForgetResult((), 0, (), 0)
 
@@ -180,7 +222,9 @@ class StoredWorkspace:
             nonlocal purged
             purged = await self._forget_everywhere(wanted)
 
-        removing = concurrency.OwnedTasks(self.name).spawn_task(self.index.rebuild_after(purge), name="forget")
+        removing = concurrency.OwnedTasks(self.name).spawn_task(
+            self.index.rebuild_after(purge), name="forget"
+        )
         try:
             await asyncio.shield(removing)
         finally:
@@ -196,16 +240,28 @@ class StoredWorkspace:
         await stores.thread.run_slices(forgetting.purge_cache(stores.cache, wanted))
         changed = await stores.thread.run_work(forgetting.purge_journal, stores.journal, wanted)
         purge = partial(forgetting.purge_journal, wanted=wanted)
-        touched = await stores.background.run_work(journal_backups.change_each_backup, self.folder, purge)
+        touched = await stores.background.run_work(
+            journal_backups.change_each_backup, self.folder, purge
+        )
         await stores.background.run_work(forgetting.delete_damaged_copies, self.folder)
-        await stores.thread.run_work(forgetting.append_forgotten_facts, stores.journal, changed, wanted)
+        await stores.thread.run_work(
+            forgetting.append_forgotten_facts, stores.journal, changed, wanted
+        )
         if steps is not None:
             await stores.thread.run_work(steps.mark_conversations_for_resending, changed)
-        elsewhere = tuple(await stores.background.run_work(list, forgetting.find_remaining_traces(self.folder, wanted)))
-        return ForgetResult(tuple(sorted(wanted.digests)), sum(changed.values()), tuple(changed), touched, elsewhere)
+        elsewhere = tuple(
+            await stores.background.run_work(
+                list, forgetting.find_remaining_traces(self.folder, wanted)
+            )
+        )
+        return ForgetResult(
+            tuple(sorted(wanted.digests)), sum(changed.values()), tuple(changed), touched, elsewhere
+        )
 
     async def _sync_state_if_shared(self) -> SyncState | None:
-        """Return what other machines have of conversations, as they must hear of facts changed in place."""
+        """Return what other machines have of conversations, as they must hear of facts
+        changed in place.
+        """
         if self._shared is not None:
             return self._shared.sync_state
         if self.link is None:
@@ -216,11 +272,19 @@ class StoredWorkspace:
         return await self._stores.thread.run_work(SyncState, self._stores.journal, seal)
 
     def share_content(
-        self, url: str, connect: Callable[[], Awaitable[SharedStoreConnection]], *, acknowledge: str = ""
+        self,
+        url: str,
+        connect: Callable[[], Awaitable[SharedStoreConnection]],
+        *,
+        acknowledge: str = "",
     ) -> SharedStoreLink:
-        """Start to share content, until `stop_sharing`. The store is not contacted before the link has begun."""
+        """Start to share content, until `stop_sharing`. The store is not contacted
+        before the link has begun.
+        """
         stores = self._stores
-        shelves = LinkedStores(self.folder, stores.cache, stores.thread, self._forget_entries, self._used_entries)
+        shelves = LinkedStores(
+            self.folder, stores.cache, stores.thread, self._forget_entries, self._used_entries
+        )
         self.link = SharedStoreLink(shelves, url, connect, acknowledge=acknowledge or LOCAL)
         self.cache.far = self.link
         self.linked()
@@ -243,11 +307,14 @@ class StoredWorkspace:
 
     async def _entries_of_released_conversations(self) -> frozenset[Digest]:
         stores = self._stores
-        return await stores.thread.run_work(lambda: ReleasedConversations(stores.journal).list_released_entries())
+        return await stores.thread.run_work(
+            lambda: ReleasedConversations(stores.journal).list_released_entries()
+        )
 
     async def release_conversations(self, conversations: Collection[str]) -> Sequence[str]:
-        """Remove from this disk conversations that the shared store has completely, with content that nothing
-        else here uses. The store is first told what this machine uses, which then includes what was removed.
+        """Remove from this disk conversations that the shared store has completely,
+        with content that nothing else here uses. The store is first told what this
+        machine uses, which then includes what was removed.
         """
         if self.link is None or self._shared is None or not conversations:
             return ()
@@ -273,7 +340,9 @@ class StoredWorkspace:
         await stores.thread.run_work(stores.cache.level.compact_database)
         self.cache.changed()
 
-    async def delete_conversations_for_good(self, ids_instead_of_trashed: Collection[str] = ()) -> EmptyTrashResult:
+    async def delete_conversations_for_good(
+        self, ids_instead_of_trashed: Collection[str] = ()
+    ) -> EmptyTrashResult:
         """Delete the trashed conversations, or only these, for good, with content
         only they use, from backups, too. The recorder does not import them again.
 
@@ -281,7 +350,10 @@ class StoredWorkspace:
         stored content without a fact would count as unused.
         """
         emptying = TrashEmptying(self._stores.journal, self._stores.cache, ids_instead_of_trashed)
-        if not any(row.trashed or row.id in ids_instead_of_trashed for row in await self.journal.list_conversations()):
+        if not any(
+            row.trashed or row.id in ids_instead_of_trashed
+            for row in await self.journal.list_conversations()
+        ):
             return EmptyTrashResult()
         emptied = EmptyTrashResult()
 
@@ -320,10 +392,14 @@ class StoredWorkspace:
     async def build_conversation_sync(
         self, connected: SharedStoreConnection, heads: ConversationHeads, machine: str
     ) -> ConversationSync:
-        """Return what keeps conversations in step with other machines. `machine`: this one's name there."""
+        """Return what keeps conversations in step with other machines. `machine`: this
+        one's name there.
+        """
         stores = self._stores
         was_forgotten = (self.link or stores.cache.reader).was_forgotten
-        steps = await stores.thread.run_work(SyncState, stores.journal, connected.seal, was_forgotten)
+        steps = await stores.thread.run_work(
+            SyncState, stores.journal, connected.seal, was_forgotten
+        )
         self._shared = ConversationSync(
             stores.journal, stores.thread, steps, connected.remote, heads, connected.seal, machine
         )
@@ -331,16 +407,26 @@ class StoredWorkspace:
 
     async def count_unsent_facts(self) -> int:
         stores = self._stores
-        return sum((await stores.thread.run_work(lambda: SyncState(stores.journal).count_facts_to_send())).values())
+        return sum(
+            (
+                await stores.thread.run_work(
+                    lambda: SyncState(stores.journal).count_facts_to_send()
+                )
+            ).values()
+        )
 
     @asynccontextmanager
     async def pause_sharing(self) -> AsyncIterator[None]:
-        """Keep conversations from being sent or received. Enter this before locking anything of a session."""
+        """Keep conversations from being sent or received. Enter this before locking
+        anything of a session.
+        """
         async with self._shared.pause_sync() if self._shared is not None else nullcontext():
             yield
 
     async def bytes_over_limit(self) -> int:
-        """Return how many bytes the cache is over the user's limit. Nothing is removed by itself."""
+        """Return how many bytes the cache is over the user's limit. Nothing is removed
+        by itself.
+        """
         limit = self.settings.limit
         return max(0, await self.index.measure_kept_bytes() - limit) if limit else 0
 
@@ -379,8 +465,12 @@ class WorkspaceStores:
         notes: list[str] = []
         async with AsyncExitStack() as undo:
             undo.push_async_callback(thread.aclose)
-            journal = await thread.open_on_thread(store_opening.open_or_repair_journal, folder, notes.append)
-            cache = await thread.open_on_thread(store_opening.open_or_repair_cache, folder, notes.append)
+            journal = await thread.open_on_thread(
+                store_opening.open_or_repair_journal, folder, notes.append
+            )
+            cache = await thread.open_on_thread(
+                store_opening.open_or_repair_cache, folder, notes.append
+            )
             index = await WorkspaceIndex.open(folder, StoreFeed(cache, journal, thread), count)
             undo.pop_all()
         return cls(thread, StoreThread("backup"), journal, cache, index, tuple(notes))
@@ -393,12 +483,23 @@ class WorkspaceStores:
 
 
 def _remove_leftovers(folder: Path) -> None:
-    """Remove files that a killed program was writing, and make all files private. We must be the owner."""
-    beside = [*folder.glob("journal.mending*"), *(folder / "backups").glob("*.new*"), *folder.glob("*.probe")]
+    """Remove files that a killed program was writing, and make all files private. We
+    must be the owner.
+    """
+    beside = [
+        *folder.glob("journal.mending*"),
+        *(folder / "backups").glob("*.new*"),
+        *folder.glob("*.probe"),
+    ]
     for path in (*beside, *atomic_files.find_abandoned_files(folder)):
         with suppress(OSError):
             path.unlink()
-    for path in (folder, *folder.iterdir(), *(folder / "cache").glob("*"), *(folder / "backups").glob("*")):
+    for path in (
+        folder,
+        *folder.iterdir(),
+        *(folder / "cache").glob("*"),
+        *(folder / "backups").glob("*"),
+    ):
         atomic_files.make_path_private(path)
 
 

@@ -18,12 +18,18 @@ _PAGE = 500
 
 
 class UnusedContentRemoval:
-    """One removal, in slices on the stores' thread. A fact keeps a checkpoint, its manifest and differences,
-    and all files that these name. `now`: the base of the next checkpoint, which no fact may name yet.
+    """One removal, in slices on the stores' thread. A fact keeps a checkpoint, its
+    manifest and differences, and all files that these name. `now`: the base of the next
+    checkpoint, which no fact may name yet.
     """
 
     def __init__(
-        self, journal: JournalFile, cache: CacheFolder, until: float, keep: frozenset[Digest], now: Digest | None
+        self,
+        journal: JournalFile,
+        cache: CacheFolder,
+        until: float,
+        keep: frozenset[Digest],
+        now: Digest | None,
     ) -> None:
         self.entries = self.freed = 0
         self._journal = journal
@@ -41,7 +47,9 @@ class UnusedContentRemoval:
             old += [
                 record.digest
                 for record in found
-                if record.about.tool == CHECKPOINT and record.state is EntryState.LIVE and record.time < self._until
+                if record.about.tool == CHECKPOINT
+                and record.state is EntryState.LIVE
+                and record.time < self._until
             ]
             yield True
         if old:
@@ -75,7 +83,9 @@ class UnusedContentRemoval:
             yield True
 
     def _mark_state(self, state: Digest) -> Iterator[bool]:
-        """Mark the entries that make up a state, last first, and the last version of each file they name."""
+        """Mark the entries that make up a state, last first, and the last version of
+        each file they name.
+        """
         waiting, met = [state], set[str]()
         while waiting:
             digest = waiting.pop()
@@ -83,7 +93,10 @@ class UnusedContentRemoval:
                 continue
             self._live.add(digest)
             content = self._content_or_empty(digest)
-            found, behind = dict(folder_state.items_set_by_entry(content)), folder_state.entries_to_read_first(content)
+            found, behind = (
+                dict(folder_state.items_set_by_entry(content)),
+                folder_state.entries_to_read_first(content),
+            )
             self._mark_files(item for path, item in found.items() if path not in met or not behind)
             met.update(found)
             waiting += behind
@@ -93,7 +106,11 @@ class UnusedContentRemoval:
         self._whole.add(state)
 
     def _mark_files(self, items: Iterable[TreeItem | None]) -> None:
-        self._live.update(Digest(item.content) for item in items if item is not None and item.kind is PathKind.FILE)
+        self._live.update(
+            Digest(item.content)
+            for item in items
+            if item is not None and item.kind is PathKind.FILE
+        )
 
     def _content_or_empty(self, digest: Digest) -> bytes:
         """Return the content, or nothing if it was forgotten or is damaged."""

@@ -1,8 +1,10 @@
-"""Exports a workspace to a file, and imports it. The file is a ZIP that anybody can read; see FORMATS.md.
+"""Exports a workspace to a file, and imports it. The file is a ZIP that anybody can
+read; see FORMATS.md.
 
-It contains `manifest.json`, `workspace.toml` (without anything like a key), `facts.jsonl`, and
-`entries.bin`: for each entry a line of JSON and its bytes. An import checks every fact and entry. Folders,
-permissions, MCP servers, limits, and what copies and undo do are only proposed for the user to accept.
+It contains `manifest.json`, `workspace.toml` (without anything like a key),
+`facts.jsonl`, and `entries.bin`: for each entry a line of JSON and its bytes. An import
+checks every fact and entry. Folders, permissions, MCP servers, limits, and what copies
+and undo do are only proposed for the user to accept.
 """
 
 import io
@@ -42,12 +44,22 @@ _MOST_SIGNS = 500_000  # The most `[` and `{` allowed in a line, even inside tex
 KEPT_FREE_BYTES = 200 << 20  # In bytes. An import stops if less disk space than this is free.
 _MOST_SETTINGS = 2_000  # tomlkit would take minutes to read more settings than this.
 _BATCH = 64
-_BROKEN = (zipfile.BadZipFile, zlib.error, struct.error, ArithmeticError, KeyError, ValueError, RuntimeError)
+_BROKEN = (
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    ArithmeticError,
+    KeyError,
+    ValueError,
+    RuntimeError,
+)
 Report = Callable[[int, int], None]  # Called with the number of bytes done and the total.
 _KEYISH = re.compile(r"token|key|secret|passw|auth|credential|bearer|cookie", re.IGNORECASE)
 _NAMED_KEY = re.compile(rf"([\w.-]*(?:{_KEYISH.pattern})[\w.-]*(?:=|: ))[^\s&#]+", re.IGNORECASE)
 _URL_PASSWORD = re.compile(r"(\w+://[^/@:\s]*:)[^/@\s]+@")
-_KEYLIKE = re.compile(r"\b(sk|pk|ghp|gho|ghs|glpat|xox[abprs]|AKIA|AIza|eyJ)[-_A-Za-z0-9.]{12,}|Bearer\s+\S+")
+_KEYLIKE = re.compile(
+    r"\b(sk|pk|ghp|gho|ghs|glpat|xox[abprs]|AKIA|AIza|eyJ)[-_A-Za-z0-9.]{12,}|Bearer\s+\S+"
+)
 
 
 class _Pipe(io.RawIOBase):
@@ -68,7 +80,9 @@ class _Pipe(io.RawIOBase):
         return held
 
 
-def export_workspace(settings: Path, journal: JournalFile, cache: CacheFolder, left_out: list[str]) -> Iterator[bytes]:
+def export_workspace(
+    settings: Path, journal: JournalFile, cache: CacheFolder, left_out: list[str]
+) -> Iterator[bytes]:
     """Yield the export in pieces. In between, others may use the stores.
 
     Facts come first, since the entries that they refer to existed before. A damaged
@@ -90,10 +104,16 @@ def export_workspace(settings: Path, journal: JournalFile, cache: CacheFolder, l
                 entries += 1
                 for _ in _export_entry(member, cache, record, left_out):
                     yield pipe.pop_bytes()
-        manifest = {"format": "helix-desktop workspace", "version": VERSION, "facts": facts, "entries": entries}
+        manifest = {
+            "format": "helix-desktop workspace",
+            "version": VERSION,
+            "facts": facts,
+            "entries": entries,
+        }
         forgotten = sorted(raw.hex() for raw in cache.reader.marked[FORGOTTEN])
         archive.writestr(
-            "manifest.json", json.dumps({**manifest, "damaged": left_out, "forgotten": forgotten}, indent=1)
+            "manifest.json",
+            json.dumps({**manifest, "damaged": left_out, "forgotten": forgotten}, indent=1),
         )
     yield pipe.pop_bytes()
 
@@ -107,19 +127,30 @@ def _pages_of_facts(journal: JournalFile) -> Iterator[list[StoredFact]]:
 
 def _format_fact_line(line: StoredFact) -> bytes:
     line.decode_recorded()  # Raises for a damaged fact, so that none is exported as intact.
-    _require_importable_fact(line.conversation, line.seq, line.fact, "Delete the conversation, and export again.")
-    return json.dumps([line.conversation, line.seq, line.time, line.fact], ensure_ascii=False).encode() + b"\n"
+    _require_importable_fact(
+        line.conversation, line.seq, line.fact, "Delete the conversation, and export again."
+    )
+    return (
+        json.dumps([line.conversation, line.seq, line.time, line.fact], ensure_ascii=False).encode()
+        + b"\n"
+    )
 
 
 def _records_to_export(cache: CacheFolder) -> Iterator[CacheRecord]:
     after, last = 0, cache.reader.last_entry_number()
-    while found := [record for record in cache.reader.records_after(after, _PAGE) if record.number <= last]:
+    while found := [
+        record for record in cache.reader.records_after(after, _PAGE) if record.number <= last
+    ]:
         after = found[-1].number
         yield from found
 
 
-def _export_entry(member: IO[bytes], cache: CacheFolder, record: CacheRecord, left_out: list[str]) -> Iterator[None]:
-    """Write one entry. Its first chunk is read before its line is written, to find most damage in time."""
+def _export_entry(
+    member: IO[bytes], cache: CacheFolder, record: CacheRecord, left_out: list[str]
+) -> Iterator[None]:
+    """Write one entry. Its first chunk is read before its line is written, to find most
+    damage in time.
+    """
     collected = record.state is EntryState.COLLECTED
     chunks = iter(()) if collected else cache.reader.iterate_chunks(record)
     try:
@@ -128,7 +159,11 @@ def _export_entry(member: IO[bytes], cache: CacheFolder, record: CacheRecord, le
         left_out.append(record.digest.hex)
         return
     about = record.about
-    head = {"sha256": record.digest.hex, "size": 0 if collected else record.size, "time": record.time}
+    head = {
+        "sha256": record.digest.hex,
+        "size": 0 if collected else record.size,
+        "time": record.time,
+    }
     head |= {"tool": about.tool, "source": about.source, "media_type": about.media_type}
     head |= {"pinned": record.digest in cache.reader.pinned_entries()}
     head |= {"collected": record.size, "lines": record.lines} if collected else {}
@@ -158,10 +193,15 @@ def _remove_secrets(value: Any, name: str = "", *, inside: bool = False) -> Any:
     match value:
         case dict():
             secretive = inside or name in ("env", "headers")
-            return {key: _remove_secrets(item, key, inside=secretive) for key, item in value.items()}
+            return {
+                key: _remove_secrets(item, key, inside=secretive) for key, item in value.items()
+            }
         case list():
             # In `["--api-key", "X"]`, the first value names the second.
-            options = ["", *(item if isinstance(item, str) and item.startswith("-") else "" for item in value)]
+            options = [
+                "",
+                *(item if isinstance(item, str) and item.startswith("-") else "" for item in value),
+            ]
             return [
                 _remove_secrets(item, before or name, inside=inside)
                 for before, item in zip(options, value, strict=False)
@@ -174,23 +214,35 @@ def _remove_secrets(value: Any, name: str = "", *, inside: bool = False) -> Any:
 
 
 def read_export_manifest(path: Path) -> dict[str, Any]:
-    """Return the manifest. Raises InvalidInput for other files, WrittenByNewerVersion for newer ones."""
+    """Return the manifest. Raises InvalidInput for other files, WrittenByNewerVersion
+    for newer ones.
+    """
     if not path.is_file():
-        raise errors.NotFound(f"{path} is not a file." if path.exists() else f"{path} does not exist.")
+        raise errors.NotFound(
+            f"{path} is not a file." if path.exists() else f"{path} does not exist."
+        )
     try:
         with open_foreign_archive(path) as archive:
-            manifest = _parse_export_line(read_archive_member(archive, "manifest.json", _MANIFEST_LIMIT))
+            manifest = _parse_export_line(
+                read_archive_member(archive, "manifest.json", _MANIFEST_LIMIT)
+            )
             names = set(archive.namelist())
     except (*_BROKEN, OSError) as error:
         raise errors.InvalidInput(
             f"{path} is not a complete workspace export.", remedy="Export the workspace again."
         ) from error
-    if not isinstance(manifest, dict) or not {"workspace.toml", "facts.jsonl", "entries.bin"} <= names:
+    if (
+        not isinstance(manifest, dict)
+        or not {"workspace.toml", "facts.jsonl", "entries.bin"} <= names
+    ):
         raise errors.InvalidInput(
-            f"{path} is not a workspace export.", remedy="Choose a file that was created with Export."
+            f"{path} is not a workspace export.",
+            remedy="Choose a file that was created with Export.",
         )
     if manifest.get("version") != VERSION:
-        raise errors.WrittenByNewerVersion(f"{path} was exported by a newer version of Helix Desktop.")
+        raise errors.WrittenByNewerVersion(
+            f"{path} was exported by a newer version of Helix Desktop."
+        )
     return manifest
 
 
@@ -198,20 +250,27 @@ def ignore_progress(*_progress: object) -> None:
     """Do nothing, for callers without progress reports."""
 
 
-def unpack_export(path: Path, place: Path, *, name: str = "", report: Report = ignore_progress) -> tuple[str, ...]:
-    """Unpack an export into `place`. Return sentences on what was left out. Errors of `report` stop it."""
+def unpack_export(
+    path: Path, place: Path, *, name: str = "", report: Report = ignore_progress
+) -> tuple[str, ...]:
+    """Unpack an export into `place`. Return sentences on what was left out. Errors of
+    `report` stop it.
+    """
     manifest = read_export_manifest(path)
 
     def note_progress(done: int) -> None:
         if shutil.disk_usage(place).free < KEPT_FREE_BYTES:
             raise errors.StoreFailed(
-                f"{path} needs more space than is free on the disk.", remedy="Nothing was imported. Free up disk space."
+                f"{path} needs more space than is free on the disk.",
+                remedy="Nothing was imported. Free up disk space.",
             )
         report(done, facts + entries)
 
     try:
         with open_foreign_archive(path) as archive:
-            facts, entries = (archive.getinfo(each).file_size for each in ("facts.jsonl", "entries.bin"))
+            facts, entries = (
+                archive.getinfo(each).file_size for each in ("facts.jsonl", "entries.bin")
+            )
             text = read_archive_member(archive, "workspace.toml", _HEAD_LIMIT)
             if text.count(b"=") + text.count(b"[") > _MOST_SETTINGS:
                 raise ValueError("workspace.toml has too many settings")
@@ -223,13 +282,18 @@ def unpack_export(path: Path, place: Path, *, name: str = "", report: Report = i
                 _import_facts(member, place / "journal.sqlite3", note_progress)
             with archive.open("entries.bin") as member:
                 forgotten = [Digest.from_hex(each) for each in list_at(manifest, "forgotten")]
-                said = _import_entries(member, place / "cache", forgotten, lambda done: note_progress(facts + done))
+                said = _import_entries(
+                    member, place / "cache", forgotten, lambda done: note_progress(facts + done)
+                )
     except (*_BROKEN, TypeError, EOFError) as error:
         raise errors.InvalidInput(
-            f"{path} is damaged: {error}.", remedy="Nothing was imported. Export the workspace again."
+            f"{path} is damaged: {error}.",
+            remedy="Nothing was imported. Export the workspace again.",
         ) from error
     except OSError as error:
-        raise errors.StoreFailed(f"{path} cannot be read: {error.strerror}.", remedy="Nothing was imported.") from error
+        raise errors.StoreFailed(
+            f"{path} cannot be read: {error.strerror}.", remedy="Nothing was imported."
+        ) from error
     notes = [
         f"The entry {str(each)[:64]} was already damaged when this file was exported, so the file does not contain it."
         for each in list_at(manifest, "damaged")
@@ -242,7 +306,9 @@ def _move_settings_to_proposals(text: str, name: str) -> str:
     proposals = document.get("proposed", {}) if isinstance(document.get("proposed"), dict) else {}
     proposals |= {key: document.pop(key) for key in PROPOSED if document.get(key)}
     document.pop("proposed", None)
-    document.pop("shared", None)  # Without the store's key, the copy is not connected to the shared store.
+    document.pop(
+        "shared", None
+    )  # Without the store's key, the copy is not connected to the shared store.
     if name:
         document["name"] = name
     if proposals:
@@ -277,10 +343,14 @@ def _parse_fact_line(raw: bytes, ends: dict[str, int]) -> StoredFact:
     if not (fact_encoding.CONVERSATION_ID.fullmatch(conversation) and isinstance(fact, str)):
         raise ValueError("a fact has no conversation")
     if seq != ends.get(conversation, 0) + 1:
-        raise ValueError(f"record {ends.get(conversation, 0) + 1} of the conversation {conversation[:40]} is missing")
+        raise ValueError(
+            f"record {ends.get(conversation, 0) + 1} of the conversation {conversation[:40]} is missing"
+        )
     _require_importable_fact(conversation, seq, fact, "Nothing was imported.")
     ends[conversation], time = seq, fact_encoding.require_valid_time(time)
-    return StoredFact(0, conversation, seq, time, fact, checksum_of_fact(conversation, seq, time, fact))
+    return StoredFact(
+        0, conversation, seq, time, fact, checksum_of_fact(conversation, seq, time, fact)
+    )
 
 
 def _require_importable_fact(conversation: str, seq: int, fact: str, remedy: str) -> None:

@@ -1,4 +1,6 @@
-"""The index as the program uses it: it follows the stores, a little behind, and answers on its own thread."""
+"""The index as the program uses it: it follows the stores, a little behind, and answers
+on its own thread.
+"""
 
 import asyncio
 import threading
@@ -15,12 +17,21 @@ from helix_desktop.errors import HelixError, StoreBusy
 from helix_desktop.store import full_text_search, sqlite_database, store_opening
 from helix_desktop.store.cache_entry_queries import CacheEntryQueries
 from helix_desktop.store.cache_reader import prefix_bounds
-from helix_desktop.store.index_file import WORDS, IndexDamaged, IndexFile, IndexProgress, StoreFeed, connect_for_queries
+from helix_desktop.store.index_file import (
+    WORDS,
+    IndexDamaged,
+    IndexFile,
+    IndexProgress,
+    StoreFeed,
+    connect_for_queries,
+)
 from helix_desktop.store.store_thread import StoreThread
 
 P = ParamSpec("P")
 T = TypeVar("T")
-GATHER_SECONDS = 2.0  # In seconds. New content is indexed after this delay, or as soon as someone searches.
+GATHER_SECONDS = (
+    2.0  # In seconds. New content is indexed after this delay, or as soon as someone searches.
+)
 GATHERED_WAIT_SECONDS = 2.0  # Seconds. A search waits at most this long for new content.
 
 
@@ -46,7 +57,9 @@ class WorkspaceIndex:
         self.progress = IndexProgress(0, 0, 0, 0, 0)
 
     @classmethod
-    async def open(cls, folder: Path, feed: StoreFeed, count: Callable[[str], int]) -> "WorkspaceIndex":
+    async def open(
+        cls, folder: Path, feed: StoreFeed, count: Callable[[str], int]
+    ) -> "WorkspaceIndex":
         made = cls(folder, feed, count)
         try:
             await made._open_index_file()
@@ -60,13 +73,17 @@ class WorkspaceIndex:
             store_opening.open_or_rebuild_index, self._folder, self._feed, self._count
         )
         path = self._folder / store_opening.INDEX
-        self._catalogue = CacheEntryQueries(await self._reader.open_on_thread(connect_for_queries, path))
+        self._catalogue = CacheEntryQueries(
+            await self._reader.open_on_thread(connect_for_queries, path)
+        )
         self._preparing = CacheEntryQueries(
             await self._ahead.open_on_thread(connect_for_queries, path), self._catalogue.anchors
         )
 
     async def rebuild_after(self, removal: Callable[[], Awaitable[None]]) -> None:
-        """Delete the index, run `removal`, and start a new index. Meanwhile, queries are refused."""
+        """Delete the index, run `removal`, and start a new index. Meanwhile, queries
+        are refused.
+        """
         self._removing = True
         try:
             await self._rebuild_after(removal)
@@ -99,7 +116,9 @@ class WorkspaceIndex:
         if self.progress.is_complete:
             self._is_awaited.wait(GATHER_SECONDS)
         self._is_awaited.clear()
-        self._is_followed = False  # Content stored from now on may miss the slice below, and starts another run.
+        self._is_followed = (
+            False  # Content stored from now on may miss the slice below, and starts another run.
+        )
         try:
             self.progress = self._file.index_next_slice()
         except IndexDamaged:
@@ -113,7 +132,9 @@ class WorkspaceIndex:
     async def wait_until_indexed(
         self, report: Callable[[IndexProgress], None] = lambda _: None, *, allowed_missing: int = 0
     ) -> IndexProgress:
-        """Wait until nothing is missing, or fewer items than `allowed_missing`. Report each slice. First rebuild a damaged index."""
+        """Wait until nothing is missing, or fewer items than `allowed_missing`. Report
+        each slice. First rebuild a damaged index.
+        """
         self._refuse_while_rebuilding()
         for _ in range(2):
             try:
@@ -122,7 +143,9 @@ class WorkspaceIndex:
                 await self._rebuild_after()
         return await self._index_until_caught_up(report, allowed_missing)
 
-    async def _index_until_caught_up(self, report: Callable[[IndexProgress], None], but: int) -> IndexProgress:
+    async def _index_until_caught_up(
+        self, report: Callable[[IndexProgress], None], but: int
+    ) -> IndexProgress:
         while True:
             self.progress = await self._run_on_writer_thread(IndexFile.index_next_slice)
             report(self.progress)
@@ -132,23 +155,33 @@ class WorkspaceIndex:
     async def _run_on_writer_thread(
         self, work: Callable[Concatenate[IndexFile, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Run work on the writing thread without waiting for it to catch up. During a rebuild, the file is closed."""
+        """Run work on the writing thread without waiting for it to catch up. During a
+        rebuild, the file is closed.
+        """
         if self._closing:
             async with self._one_rebuild:
                 pass
         self._is_awaited.set()
         return await self._writer.run_work(work, self._file, *args, **kwargs)
 
-    async def rebuild_in_background(self, removal: Callable[[], Awaitable[None]] | None = None) -> None:
-        """Rebuild in the background, after facts moved to another conversation or left this disk."""
+    async def rebuild_in_background(
+        self, removal: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
+        """Rebuild in the background, after facts moved to another conversation or left
+        this disk.
+        """
         self._rebuilding = True
         try:
             await self._rebuild_after(removal)
         finally:
             self._rebuilding = False
 
-    async def _run_query(self, question: Callable[[CacheEntryQueries], T], *, slow: bool = False) -> T:
-        """Answer a query, a slow one on a thread of its own. A damaged index is rebuilt and asked as far as it is."""
+    async def _run_query(
+        self, question: Callable[[CacheEntryQueries], T], *, slow: bool = False
+    ) -> T:
+        """Answer a query, a slow one on a thread of its own. A damaged index is rebuilt
+        and asked as far as it is.
+        """
         self._refuse_while_rebuilding()
         if self._damaged:
             await self._rebuild_after()
@@ -163,14 +196,18 @@ class WorkspaceIndex:
     def _refuse_while_rebuilding(self) -> None:
         if self._removing:
             raise StoreBusy(
-                "Content is being permanently removed from this workspace.", remedy="Try again in a few minutes."
+                "Content is being permanently removed from this workspace.",
+                remedy="Try again in a few minutes.",
             )
         if self._rebuilding:
             raise StoreBusy(
-                "The search index of this workspace is being rebuilt.", remedy="Try again in a few minutes."
+                "The search index of this workspace is being rebuilt.",
+                remedy="Try again in a few minutes.",
             )
 
-    def _run_query_now(self, question: Callable[[CacheEntryQueries], T], *, slow: bool = False) -> T:
+    def _run_query_now(
+        self, question: Callable[[CacheEntryQueries], T], *, slow: bool = False
+    ) -> T:
         with sqlite_database.SqliteErrors(IndexDamaged, "index"):
             return question(self._preparing if slow else self._catalogue)
 
@@ -178,14 +215,22 @@ class WorkspaceIndex:
         self, query: str, *, tool: str = "", limit: int = 20, entries_only: bool = False
     ) -> Sequence[SearchHit]:
         """Find even what was stored just now, but do not wait while the index lacks much."""
-        # The last run may have begun before what was stored just now, and so have left a little to the next one.
+        # The last run may have begun before what was stored just now, and so have left
+        # a little to the next one.
         is_little = not self.progress.orders and self.progress.count_missing <= WORDS
         if is_little and self._following is not None and not self._following.done():
             self._is_awaited.set()
-            await asyncio.wait({asyncio.wrap_future(self._following)}, timeout=GATHERED_WAIT_SECONDS)
+            await asyncio.wait(
+                {asyncio.wrap_future(self._following)}, timeout=GATHERED_WAIT_SECONDS
+            )
         return await self._run_query(
             lambda asked: full_text_search.search_full_text(
-                asked.connection, self._feed, query, tool=tool, limit=limit, entries_only=entries_only
+                asked.connection,
+                self._feed,
+                query,
+                tool=tool,
+                limit=limit,
+                entries_only=entries_only,
             )
         )
 
@@ -207,7 +252,9 @@ class WorkspaceIndex:
             self._prepared = self._ahead.submit_work(self._run_query_now, prepare, slow=True)
         return rows
 
-    async def count_entries(self, chosen: cache_entry_rows.EntryFilter = cache_entry_rows.EVERYTHING) -> int:
+    async def count_entries(
+        self, chosen: cache_entry_rows.EntryFilter = cache_entry_rows.EVERYTHING
+    ) -> int:
         return await self._run_query(lambda asked: asked.count_entries(chosen))
 
     async def find_entry_row(self, digest: Digest) -> cache_entry_rows.EntryRow | None:
@@ -223,7 +270,9 @@ class WorkspaceIndex:
         return await self._run_query(CacheEntryQueries.entry_figures, slow=True)
 
     async def measure_kept_bytes(self) -> int:
-        """Return the bytes of all entries on disk, including new ones, or what is known during a rebuild."""
+        """Return the bytes of all entries on disk, including new ones, or what is known
+        during a rebuild.
+        """
         self._refuse_while_rebuilding()
         try:
             await self._run_on_writer_thread(IndexFile.add_missing_rows)
@@ -245,14 +294,18 @@ class WorkspaceIndex:
     async def refresh_entry_rows(self, digests: Sequence[Digest]) -> None:
         """Update known entries that were pinned, unpinned or removed."""
         for start in range(0, len(digests), 500):
-            await self._run_on_writer_thread(IndexFile.refresh_entries, digests[start : start + 500])
+            await self._run_on_writer_thread(
+                IndexFile.refresh_entries, digests[start : start + 500]
+            )
 
     async def find_unused_entries(self) -> Sequence[Digest]:
         """Return the entries that collection takes first."""
         return await self._run_query(CacheEntryQueries.unused_entries)
 
     async def entries_named_by_prefix(self, prefix: str) -> Sequence[Digest]:
-        """Return up to two entries, here or not, that facts refer to and whose hash begins like this."""
+        """Return up to two entries, here or not, that facts refer to and whose hash
+        begins like this.
+        """
         if len(prefix) == 64:
             return (Digest.from_hex(prefix),)
         low, high = (Digest(bound) for bound in prefix_bounds(prefix))
@@ -264,11 +317,17 @@ class WorkspaceIndex:
     async def all_used_entries(self) -> frozenset[Digest]:
         """Return entries that a fact refers to, here or not, and those stored by hand or pinned."""
         facts = await self._run_query(
-            partial(CacheEntryQueries.digests_named_by_facts, low=b"", high=b"\xff" * 33, limit=-1), slow=True
+            partial(CacheEntryQueries.digests_named_by_facts, low=b"", high=b"\xff" * 33, limit=-1),
+            slow=True,
         )
         unused = frozenset(await self.find_unused_entries())
         return frozenset(facts).union(
-            [one async for some in self.stream_expected_entries() for one in some if one not in unused]
+            [
+                one
+                async for some in self.stream_expected_entries()
+                for one in some
+                if one not in unused
+            ]
         )
 
     async def stream_expected_entries(self) -> AsyncIterator[Sequence[Digest]]:
@@ -278,7 +337,8 @@ class WorkspaceIndex:
             self._refuse_while_rebuilding()
             try:
                 found = await self._reader.run_work(
-                    self._run_query_now, partial(CacheEntryQueries.digests_expected_here, after=after, limit=1000)
+                    self._run_query_now,
+                    partial(CacheEntryQueries.digests_expected_here, after=after, limit=1000),
                 )
             except IndexDamaged:
                 await self._rebuild_after()

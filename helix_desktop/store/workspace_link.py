@@ -1,8 +1,9 @@
 """Links a workspace to its shared store, by its settings, with the key from the keyring.
 
-On a machine without a desktop, both can come from the environment, and no keyring is used:
-HELIX_STORE: the address, such as `postgresql://user:password@host/database`, with which it was shared or joined.
-HELIX_STORE_KEY: the line that `workspace share --show-key` or `workspace new-key` prints.
+On a machine without a desktop, both can come from the environment, and no keyring is
+used: HELIX_STORE: the address, such as `postgresql://user:password@host/database`, with
+which it was shared or joined. HELIX_STORE_KEY: the line that `workspace share
+--show-key` or `workspace new-key` prints.
 """
 
 import asyncio
@@ -12,7 +13,13 @@ from contextlib import suppress
 from pathlib import Path
 
 from helix_desktop.errors import ActionRefused, HelixError, NotFound, NoUsableKeyring
-from helix_desktop.secrets import Addressee, SecretKeeper, SecretStorage, SharedStoreKey, SharedStoreLogin
+from helix_desktop.secrets import (
+    Addressee,
+    SecretKeeper,
+    SecretStorage,
+    SharedStoreKey,
+    SharedStoreLogin,
+)
 from helix_desktop.store.all_workspaces import AllWorkspaces
 from helix_desktop.store.shared import link_progress, row_encryption, store_address
 from helix_desktop.store.shared.shared_store_link import SharedStoreConnection, SharedStoreLink
@@ -22,27 +29,36 @@ from helix_desktop.store.stored_workspace import StoredWorkspace
 STORE, KEY = "HELIX_STORE", "HELIX_STORE_KEY"
 
 
-def is_set_up_to_be_shared(workspace: StoredWorkspace, environ: Mapping[str, str] = os.environ) -> bool:
+def is_set_up_to_be_shared(
+    workspace: StoredWorkspace, environ: Mapping[str, str] = os.environ
+) -> bool:
     """Whether the settings, or what an earlier version left, say that it is shared."""
     shared = workspace.settings.shared
     if shared.get("url") or not environ.get(STORE) or "environment" in shared:
         return bool(shared.get("url") or (environ.get(STORE) and shared["environment"]))
     with suppress(HelixError):
         key = read_store_key(environ)
-        return _read_known_space(workspace.folder, shared) == row_encryption.RowCipher(key).space.hex()
+        return (
+            _read_known_space(workspace.folder, shared) == row_encryption.RowCipher(key).space.hex()
+        )
     return False
 
 
 def _read_known_space(folder: Path, shared: Mapping[str, str]) -> str:
     """Return the space in which a workspace is shared, or was last in step, or an empty string."""
     known = shared.get("environment")
-    return link_progress.read_link_progress(folder).space.partition(" ")[0] if known is None else known
+    return (
+        link_progress.read_link_progress(folder).space.partition(" ")[0] if known is None else known
+    )
 
 
 def check_only_one_in_space(folder: Path, space: str) -> None:
     """Refuse a second workspace of this computer in the same space, since both would become one."""
     for other in AllWorkspaces(folder.parent).list_workspaces():
-        if other.folder != folder and _read_known_space(other.folder, other.settings.shared) == space:
+        if (
+            other.folder != folder
+            and _read_known_space(other.folder, other.settings.shared) == space
+        ):
             raise ActionRefused(
                 f"The workspace {other.name} on this computer is already shared with the key in {KEY}. The two workspaces would be merged.",
                 remedy="Nothing was sent. Use another key, "
@@ -51,7 +67,11 @@ def check_only_one_in_space(folder: Path, space: str) -> None:
 
 
 def link_workspace(
-    workspace: StoredWorkspace, secrets: SecretStorage, *, environ: Mapping[str, str] = os.environ, syncs: bool = True
+    workspace: StoredWorkspace,
+    secrets: SecretStorage,
+    *,
+    environ: Mapping[str, str] = os.environ,
+    syncs: bool = True,
 ) -> SharedStoreLink | None:
     """Share a workspace as its settings say, without waiting for the store, or return None."""
     if not is_set_up_to_be_shared(workspace, environ):
@@ -70,7 +90,9 @@ def link_workspace(
             raise
         return found
 
-    linked = workspace.share_content(own.url, connect, acknowledge=workspace.settings.shared.get("acknowledge", ""))
+    linked = workspace.share_content(
+        own.url, connect, acknowledge=workspace.settings.shared.get("acknowledge", "")
+    )
     if syncs:
         linked.start_syncing()
     return linked
@@ -86,8 +108,12 @@ def read_store_key(environ: Mapping[str, str] = os.environ) -> bytes:
     return row_encryption.parse_key_line(environ[KEY])
 
 
-async def _check_own_space(workspace: StoredWorkspace, url: str, found: SharedStoreConnection) -> None:
-    """Refuse another key, with which the store seems empty, or a new address, which may be wrong."""
+async def _check_own_space(
+    workspace: StoredWorkspace, url: str, found: SharedStoreConnection
+) -> None:
+    """Refuse another key, with which the store seems empty, or a new address, which may
+    be wrong.
+    """
     folder, shared, space = workspace.folder, workspace.settings.shared, found.seal.space.hex()
     if _read_known_space(folder, shared) != space:
         raise NotFound(
@@ -99,7 +125,9 @@ async def _check_own_space(workspace: StoredWorkspace, url: str, found: SharedSt
     remote = found.remote
     if link_progress.read_link_progress(folder).space == found.join_space_and_address(url):
         return
-    if not (await remote.fetch_usage()).rows and not await remote.run_in_thread(remote.engine.fetch_published_uses):
+    if not (await remote.fetch_usage()).rows and not await remote.run_in_thread(
+        remote.engine.fetch_published_uses
+    ):
         raise NotFound(
             f"No shared workspace was found at the address in {STORE} with the key in {KEY}.",
             remedy="Nothing was sent. Check the address and the key. "
@@ -107,7 +135,9 @@ async def _check_own_space(workspace: StoredWorkspace, url: str, found: SharedSt
         )
 
 
-async def connect_with_key(workspace: str, where: StoreAddress, secrets: SecretStorage) -> SharedStoreConnection:
+async def connect_with_key(
+    workspace: str, where: StoreAddress, secrets: SecretStorage
+) -> SharedStoreConnection:
     """Connect with the workspace's key. Raises NotFound if this machine does not have the key."""
     if not (text := await secrets.read_secret(SharedStoreKey(workspace))):
         raise NotFound(
@@ -116,11 +146,15 @@ async def connect_with_key(workspace: str, where: StoreAddress, secrets: SecretS
         )
     if not where.login and (login := await _read_login(workspace, where.url, secrets)):
         where = StoreAddress(where.url, login)
-    return await asyncio.to_thread(build_store_connection, where, row_encryption.parse_key_line(text))
+    return await asyncio.to_thread(
+        build_store_connection, where, row_encryption.parse_key_line(text)
+    )
 
 
 async def _read_login(workspace: str, url: str, secrets: SecretStorage) -> str | None:
-    """Return this address's login. One kept by an older version is assigned to its first address."""
+    """Return this address's login. One kept by an older version is assigned to its
+    first address.
+    """
     bound, unbound = SharedStoreLogin(workspace, url), SharedStoreLogin(workspace)
     if login := await secrets.read_secret(bound):
         return login
@@ -134,11 +168,17 @@ def build_store_connection(where: StoreAddress, key: bytes) -> SharedStoreConnec
     from helix_desktop.store.shared.async_rows import AsyncRowStore
 
     seal = row_encryption.RowCipher(key)
-    return SharedStoreConnection(AsyncRowStore(store_address.open_row_store(where, seal.space)), seal)
+    return SharedStoreConnection(
+        AsyncRowStore(store_address.open_row_store(where, seal.space)), seal
+    )
 
 
-async def store_link_secrets(workspace: str, where: StoreAddress, key: bytes, secrets: SecretStorage) -> None:
-    """Put key and password into the keyring. Without one, raises NoUsableKeyring, and nothing is shared."""
+async def store_link_secrets(
+    workspace: str, where: StoreAddress, key: bytes, secrets: SecretStorage
+) -> None:
+    """Put key and password into the keyring. Without one, raises NoUsableKeyring, and
+    nothing is shared.
+    """
     values: dict[Addressee, str] = {SharedStoreKey(workspace): row_encryption.format_key_line(key)}
     if where.login:
         values[SharedStoreLogin(workspace, where.url)] = where.login

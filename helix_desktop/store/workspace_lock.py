@@ -23,7 +23,9 @@ class WorkspaceLock:
         try:
             self._handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
-            raise StoreFailed(f"{path} cannot be opened: {error.strerror}.", remedy=TO_WRITABLE_FOLDER) from error
+            raise StoreFailed(
+                f"{path} cannot be opened: {error.strerror}.", remedy=TO_WRITABLE_FOLDER
+            ) from error
         try:
             self._acquire_with_retries()
         except OSError as error:
@@ -48,7 +50,11 @@ class WorkspaceLock:
                 return
 
     def _read_owner_pid(self) -> str:
-        return os.pread(self._handle, 20, 0).decode("ascii", "replace").strip() if os.name != "nt" else ""
+        return (
+            os.pread(self._handle, 20, 0).decode("ascii", "replace").strip()
+            if os.name != "nt"
+            else ""
+        )
 
     def release_lock(self) -> None:
         """Release the lock. A second call does nothing."""

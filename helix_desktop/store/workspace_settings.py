@@ -50,19 +50,33 @@ class WorkspaceConfig:
     rules: tuple[Mapping[str, Any], ...] = ()
     mcp: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     limit: int = 0  # The cache's maximum size in bytes; 0 means no limit.
-    changes: Mapping[str, Any] = field(default_factory=dict)  # What checkpoints cover and how long they are kept.
+    changes: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # What checkpoints cover and how long they are kept.
     # Whether conversations work in copies, and how copies are set up.
     copies: Mapping[str, _PLAIN] = field(default_factory=dict)
     limits: Mapping[str, _PLAIN] = field(default_factory=dict)  # The limits at which a turn stops.
-    trusted: Mapping[str, str] = field(default_factory=dict)  # Rules files that the user trusts, with their SHA-256.
-    approved: Mapping[str, str] = field(default_factory=dict)  # By MCP tool: its fingerprint when last allowed.
-    off: tuple[str, ...] = ()  # Names of rules, skills, commands, hooks and agents that the user turned off.
-    shared: Mapping[str, str] = field(default_factory=dict)  # The shared store's address, and when a put counts.
-    openings: tuple[str, ...] = ()  # Parts of the home that commands may use (`tools/home_access.py`).
+    trusted: Mapping[str, str] = field(
+        default_factory=dict
+    )  # Rules files that the user trusts, with their SHA-256.
+    approved: Mapping[str, str] = field(
+        default_factory=dict
+    )  # By MCP tool: its fingerprint when last allowed.
+    off: tuple[
+        str, ...
+    ] = ()  # Names of rules, skills, commands, hooks and agents that the user turned off.
+    shared: Mapping[str, str] = field(
+        default_factory=dict
+    )  # The shared store's address, and when a put counts.
+    openings: tuple[
+        str, ...
+    ] = ()  # Parts of the home that commands may use (`tools/home_access.py`).
     readable: tuple[str, ...] = ()  # Further folders that commands may read.
     # Patterns of files that are hidden from agents. None: those of `tools/hidden_files.py`.
     hidden: tuple[str, ...] | None = None
-    shown: tuple[str, ...] = ()  # Rules that also allow other programs, and of which the user was told.
+    shown: tuple[
+        str, ...
+    ] = ()  # Rules that also allow other programs, and of which the user was told.
     proposed: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
@@ -81,11 +95,19 @@ _CHECKS: Mapping[str, Callable[[Any], bool]] = {
     "texts": lambda value: isinstance(value, list) and all(isinstance(item, str) for item in value),
     "flag": lambda value: isinstance(value, bool),
     "whole number": _is_whole_number,
-    "amount": lambda value: isinstance(value, int | float) and not isinstance(value, bool) and value >= 0,
-    "colour": lambda value: isinstance(value, str) and bool(re.fullmatch(r"(#[0-9A-Fa-f]{6})?|[a-z]+", value)),
+    "amount": lambda value: (
+        isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
+    ),
+    "colour": lambda value: (
+        isinstance(value, str) and bool(re.fullmatch(r"(#[0-9A-Fa-f]{6})?|[a-z]+", value))
+    ),
     "table": lambda value: isinstance(value, dict),
-    "table of tables": lambda value: isinstance(value, dict) and all(isinstance(each, dict) for each in value.values()),
-    "list of tables": lambda value: isinstance(value, list) and all(isinstance(item, dict) for item in value),
+    "table of tables": lambda value: (
+        isinstance(value, dict) and all(isinstance(each, dict) for each in value.values())
+    ),
+    "list of tables": lambda value: (
+        isinstance(value, list) and all(isinstance(item, dict) for item in value)
+    ),
 }
 _KEYS = read_table("workspace_keys")
 # Top-level keys. Each is also the name of its field in `WorkspaceConfig`.
@@ -94,7 +116,14 @@ _TOP_KEYS = (
 )  # fmt: skip
 _PERMISSION_LISTS = ("rules", "off", "openings", "readable", "hidden", "shown")
 # Code that reads these tables checks their content.
-_OPEN = "policy.values", "mcp", "proposed", "permissions.rules", "permissions.trusted", "permissions.approved"
+_OPEN = (
+    "policy.values",
+    "mcp",
+    "proposed",
+    "permissions.rules",
+    "permissions.trusted",
+    "permissions.approved",
+)
 
 
 def parse_workspace_settings(text: str, path: Path) -> WorkspaceConfig:
@@ -108,10 +137,14 @@ def parse_workspace_settings(text: str, path: Path) -> WorkspaceConfig:
         ) from error
     except TOMLKitError as error:
         raise ConfigFileMistake(
-            _sentence_without_place(str(error)), where=str(path), remedy="Fix the file and open the workspace again."
+            _sentence_without_place(str(error)),
+            where=str(path),
+            remedy="Fix the file and open the workspace again.",
         ) from error
     if _is_whole_number(document.get("version")) and document["version"] > VERSION:
-        raise WrittenByNewerVersion(f"{path} was written by a newer version of Helix Desktop ({document['version']}).")
+        raise WrittenByNewerVersion(
+            f"{path} was written by a newer version of Helix Desktop ({document['version']})."
+        )
     warnings = _check_known_keys(document, text, path)
     return _settings_from_document(document, warnings)
 
@@ -158,19 +191,30 @@ def _similar_key(dotted: str) -> str:
     close = difflib.get_close_matches(dotted, _KEYS, n=1, cutoff=0.6)
     if not close:
         last = {key.rpartition(".")[2]: key for key in _KEYS}
-        close = [last[name] for name in difflib.get_close_matches(dotted.rpartition(".")[2], last, n=1, cutoff=0.75)]
+        close = [
+            last[name]
+            for name in difflib.get_close_matches(dotted.rpartition(".")[2], last, n=1, cutoff=0.75)
+        ]
     return close[0] if close else ""
 
 
-def _settings_from_document(document: Mapping[str, Any], warnings: tuple[str, ...]) -> WorkspaceConfig:
+def _settings_from_document(
+    document: Mapping[str, Any], warnings: tuple[str, ...]
+) -> WorkspaceConfig:
     policy = document.get("policy", {})
     permissions = document.get("permissions", {})
-    lists: dict[str, Any] = {name: tuple(permissions[name]) for name in _PERMISSION_LISTS if name in permissions}
+    lists: dict[str, Any] = {
+        name: tuple(permissions[name]) for name in _PERMISSION_LISTS if name in permissions
+    }
     return WorkspaceConfig(
         **{name: document[name] for name in _TOP_KEYS if name in document},
         **lists,
         roots=tuple(document.get("roots", ())),
-        models={role: name for role, name in document.get("models", {}).items() if isinstance(name, str) and name},
+        models={
+            role: name
+            for role, name in document.get("models", {}).items()
+            if isinstance(name, str) and name
+        },
         preset=policy.get("preset", ""),
         policy=policy.get("values", {}),
         mode=permissions.get("mode", ""),
@@ -191,7 +235,8 @@ def _read_settings_text(path: Path) -> str:
         return atomic_files.read_settings_text(path).replace("\r\n", "\n")
     except FileNotFoundError as error:
         raise NotFound(
-            f"{path} is missing.", remedy="Restore the file, or import the workspace from an export."
+            f"{path} is missing.",
+            remedy="Restore the file, or import the workspace from an export.",
         ) from error
 
 

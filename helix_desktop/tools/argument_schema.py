@@ -14,7 +14,9 @@ from helix_desktop.errors import InvalidInput
 from helix_desktop.json_values import list_at, object_at, text_at, without_fields
 
 KEEP = "keep"
-KEEP_SENTENCE = "What you need of it if the output is long"  # The system prompt explains this in more detail.
+KEEP_SENTENCE = (
+    "What you need of it if the output is long"  # The system prompt explains this in more detail.
+)
 _TYPES: Mapping[str, tuple[type, ...]] = {
     "string": (str,),
     "integer": (int,),
@@ -58,14 +60,17 @@ def _require_encodable_values(values: dict[str, Any], text: str) -> dict[str, An
     return values
 
 
-def fit_arguments_to_schema(values: Mapping[str, Any], schema: Mapping[str, Any], tool: str) -> dict[str, Any]:
+def fit_arguments_to_schema(
+    values: Mapping[str, Any], schema: Mapping[str, Any], tool: str
+) -> dict[str, Any]:
     """Return the values as the schema wants them. InvalidInput names what does not fit."""
     properties: Mapping[str, Any] = schema.get("properties", {})
     required = schema.get("required", ())
     given = {
         name: value
         for name, value in values.items()
-        if name not in properties or not _means_no_argument(value, properties[name], optional=name not in required)
+        if name not in properties
+        or not _means_no_argument(value, properties[name], optional=name not in required)
     }
     known = ", ".join(properties) or "none"
     for name in given:
@@ -74,35 +79,51 @@ def fit_arguments_to_schema(values: Mapping[str, Any], schema: Mapping[str, Any]
     for name in required:
         if name not in given:
             raise InvalidInput(f"{tool} needs the argument {name!r}; it was not run.", remedy=f"The tool takes: {known}.")  # fmt: skip
-    return {name: _fit_value_to_schema(value, properties[name], f"{tool}: {name}") for name, value in given.items()}
+    return {
+        name: _fit_value_to_schema(value, properties[name], f"{tool}: {name}")
+        for name, value in given.items()
+    }
 
 
 def _fit_value_to_schema(value: Any, schema: Mapping[str, Any], where: str) -> Any:
     wanted = schema.get("type", "")
     value = _correct_plain_value(value, wanted)
-    if wanted and (not isinstance(value, _TYPES[wanted]) or (isinstance(value, bool) and wanted != "boolean")):
-        given = next((name for name, types in _TYPES.items() if type(value) in types), type(value).__name__)
+    if wanted and (
+        not isinstance(value, _TYPES[wanted]) or (isinstance(value, bool) and wanted != "boolean")
+    ):
+        given = next(
+            (name for name, types in _TYPES.items() if type(value) in types), type(value).__name__
+        )
         raise InvalidInput(f"{where} must be of type {wanted}, not {given}; the tool was not run.")
     if "enum" in schema and value not in schema["enum"]:
-        raise InvalidInput(f"{where} must be one of {', '.join(map(str, schema['enum']))}; the tool was not run.")
+        raise InvalidInput(
+            f"{where} must be one of {', '.join(map(str, schema['enum']))}; the tool was not run."
+        )
     if "minimum" in schema and value < schema["minimum"]:
-        raise InvalidInput(f"{where} must be {schema['minimum']} or more, not {value}; the tool was not run.")
+        raise InvalidInput(
+            f"{where} must be {schema['minimum']} or more, not {value}; the tool was not run."
+        )
     if wanted == "array" and "items" in schema:
         return [
-            _fit_value_to_schema(item, schema["items"], f"{where}, item {index}") for index, item in enumerate(value, 1)
+            _fit_value_to_schema(item, schema["items"], f"{where}, item {index}")
+            for index, item in enumerate(value, 1)
         ]
     if wanted == "object" and "properties" in schema:
         return fit_arguments_to_schema(value, schema, where)
     return value
 
 
-def correct_arguments_of_server_tool(values: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
+def correct_arguments_of_server_tool(
+    values: Mapping[str, Any], schema: Mapping[str, Any]
+) -> dict[str, Any]:
     """Correct obvious mistakes in a call of a foreign tool. The tool judges everything else."""
     known, needed = object_at(schema, "properties"), list_at(schema, "required")
     return {
         name: _correct_foreign_value(value, known.get(name))
         for name, value in values.items()
-        if value is not None or name in needed or not isinstance(_declared_type(known.get(name)), str)
+        if value is not None
+        or name in needed
+        or not isinstance(_declared_type(known.get(name)), str)
     }
 
 
@@ -119,10 +140,14 @@ def _declared_type(schema: Any) -> Any:
 
 
 def _means_no_argument(value: Any, schema: Mapping[str, Any], *, optional: bool) -> bool:
-    """Whether a value means none. Some models give every argument, as null, "", or 0 or -1 for a number."""
+    """Whether a value means none. Some models give every argument, as null, "", or 0 or
+    -1 for a number.
+    """
     if value is None or not optional:
         return value is None
-    return value == "" or (value in (0, -1) and value is not False and schema.get("minimum", value) > value)
+    return value == "" or (
+        value in (0, -1) and value is not False and schema.get("minimum", value) > value
+    )
 
 
 def _correct_plain_value(value: Any, wanted_type: str) -> Any:
@@ -162,10 +187,14 @@ def spec_with_keep(name: str, description: str, schema: Mapping[str, Any]) -> To
 
 
 def build_spec(name: str, description: str, schema: Mapping[str, Any]) -> ToolSpec:
-    return ToolSpec(name, description, json.dumps(schema, ensure_ascii=False, separators=(",", ":")))
+    return ToolSpec(
+        name, description, json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
+    )
 
 
-def split_off_keep_argument(values: Mapping[str, Any], schema: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+def split_off_keep_argument(
+    values: Mapping[str, Any], schema: Mapping[str, Any]
+) -> tuple[dict[str, Any], str]:
     """Split the arguments into the tool's own and what the call asked to keep of a long output."""
     name = keep_argument_name(schema)
     return without_fields(values, name), text_at(values, name).strip()[:2_000]

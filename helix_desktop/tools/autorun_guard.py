@@ -1,11 +1,13 @@
-"""Reads files that other programs run later before and after a command, and reverts the command's changes.
+"""Reads files that other programs run later before and after a command, and reverts the
+command's changes.
 
 A command may write anywhere in the roots, including files that git, a shell or an editor runs
 once the command and its sandbox are gone. Such changes are reverted at once and held in memory.
 Then the user is asked about each file by name. This works without the sandbox and without undo.
 """
 
-# ruff: noqa: PTH111, PTH112, PTH113, PTH114, PTH115, PTH118, PTH119, PTH120 -- every folder of a workspace is looked at: paths as texts are faster
+# ruff: noqa: PTH111, PTH112, PTH113, PTH114, PTH115, PTH118, PTH119, PTH120 -- every
+# folder of a workspace is looked at: paths as texts are faster
 
 import hashlib
 import os
@@ -25,18 +27,29 @@ from helix_desktop.tools import autorun_files, risky_git_settings
 from helix_desktop.tools.changes.folder_walk import grant_access_to_path, restore_folder_modes
 from helix_desktop.tools.hidden_files import is_hidden_only_by_place, matches_hidden_patterns
 from helix_desktop.tools.sandbox_home import is_within_folder
-from helix_desktop.tools.workspace_roots import WorkspaceRoots, normalise_spelling, read_whole_file, restore_entry
+from helix_desktop.tools.workspace_roots import (
+    WorkspaceRoots,
+    normalise_spelling,
+    read_whole_file,
+    restore_entry,
+)
 
 _MOST_HELD, _MOST_FOLDERS = 200, 2_000
 _OF_GIT = frozenset({"config", "config.worktree", "commondir", ".git", "git-rebase-todo"})
 # Two changes that are this many nanoseconds apart have different times on every file system.
 _SETTLED = 2_000_000_000
-# Larger files are known only by their times. The second limits how much of changed files is held in memory.
+# Larger files are known only by their times. The second limits how much of changed
+# files is held in memory.
 _MOST_HASHED, _MOST_BYTES_HELD = 16 << 20, 256 << 20
 _EVERY_ACCESS = os.R_OK | os.W_OK | os.X_OK
 _SETTINGS = ("config", "config.worktree")
 _TODO = ("rebase-merge/git-rebase-todo", "rebase-apply/git-rebase-todo")
-_WRITTEN = ("refs", "logs", "objects", "info")  # Folders of a git directory that git itself writes to.
+_WRITTEN = (
+    "refs",
+    "logs",
+    "objects",
+    "info",
+)  # Folders of a git directory that git itself writes to.
 _SHALLOW = ("pack", "info")  # Inside `objects`, only these folders are searched.
 
 
@@ -83,13 +96,19 @@ class _ScannedFolder:
 
 @dataclass(slots=True)
 class AutorunGuard:
-    """Scans a workspace's folders. A folder's scan is remembered as long as the folder does not change."""
+    """Scans a workspace's folders. A folder's scan is remembered as long as the folder
+    does not change.
+    """
 
     roots: WorkspaceRoots
-    patterns: Callable[[], tuple[str, ...]] = tuple  # Returns the patterns of files that are hidden from agents.
+    patterns: Callable[[], tuple[str, ...]] = (
+        tuple  # Returns the patterns of files that are hidden from agents.
+    )
     _patterns: tuple[str, ...] = ()
     folders: dict[str, _ScannedFolder] = field(default_factory=dict)
-    of_git: dict[str, _ScannedFolder] = field(default_factory=dict)  # Folders inside git directories, by path.
+    of_git: dict[str, _ScannedFolder] = field(
+        default_factory=dict
+    )  # Folders inside git directories, by path.
     items: dict[str, tuple[tuple[int, ...], AutorunFile]] = field(default_factory=dict)
     _whole: list[str] = field(default_factory=list)
     # The real paths of hidden files and of closed folders around them, as of the last scan.
@@ -98,8 +117,9 @@ class AutorunGuard:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def scan_autorun_files(self, since: int = maxsize) -> AutorunFiles:
-        """Return all files that are run later, by path. Files changed after `since`, in nanoseconds,
-        are read again: a program can write to a file mapped into memory without changing its times.
+        """Return all files that are run later, by path. Files changed after `since`, in
+        nanoseconds, are read again: a program can write to a file mapped into memory
+        without changing its times.
         """
         with self._lock:
             if (now := self.patterns()) != self._patterns:
@@ -111,11 +131,19 @@ class AutorunGuard:
         return matches_hidden_patterns(path_in_root, self._patterns)
 
     def paths_to_hold_in_place(self, shown: Collection[str] = ()) -> tuple[list[str], list[str]]:
-        """Return git's folders, and files that no command needs to change. Those in `shown` are not hidden."""
+        """Return git's folders, and files that no command needs to change. Those in
+        `shown` are not hidden.
+        """
         gits = [f"{path}/.git" for path, folder in self.folders.items() if ".git" in folder.notable]
         gits = [path for path in gits if os.path.isdir(path) and os.path.realpath(path) == path]
-        files = [f"{path}/{name}" for path in gits for name in ("config", "config.worktree", "hooks", "commondir")]
-        files += [path for path in self.autorun_paths_to_protect() if os.path.realpath(path) == path]
+        files = [
+            f"{path}/{name}"
+            for path in gits
+            for name in ("config", "config.worktree", "hooks", "commondir")
+        ]
+        files += [
+            path for path in self.autorun_paths_to_protect() if os.path.realpath(path) == path
+        ]
         folders = {*sorted(gits, key=len)[:_MOST_HELD], *self._folders_around_hidden_files(shown)}
         return sorted(folders, key=len), sorted(files, key=len)[:_MOST_HELD]
 
@@ -125,19 +153,35 @@ class AutorunGuard:
         for path, folder in self.folders.items():
             top = max((top for top in tops if is_within_folder(path, top)), key=len)
             inside = path[len(top) + 1 :]
-            names = [name for name in folder.hidden if os.path.realpath(f"{path}/{name}") not in shown]
+            names = [
+                name for name in folder.hidden if os.path.realpath(f"{path}/{name}") not in shown
+            ]
             if any(is_hidden_only_by_place(f"{inside}/{name}", self._patterns) for name in names):
                 parts = inside.split("/")
-                above = (f"{top}/{'/'.join(parts[: end + 1])}" for end in range(len(parts) if inside else 0))
+                above = (
+                    f"{top}/{'/'.join(parts[: end + 1])}"
+                    for end in range(len(parts) if inside else 0)
+                )
                 yield from filter(os.path.isdir, above)
 
     def autorun_paths_to_protect(self) -> list[str]:
-        """Return existing files and folders that no command needs to change, so that they can be protected."""
+        """Return existing files and folders that no command needs to change, so that
+        they can be protected.
+        """
         files = [path for path in self.items if os.path.basename(path) not in _OF_GIT]
-        return [*self._whole, *(path for path in files if not autorun_files.is_only_partly_run(os.path.basename(path)))]
+        return [
+            *self._whole,
+            *(
+                path
+                for path in files
+                if not autorun_files.is_only_partly_run(os.path.basename(path))
+            ),
+        ]
 
     def find_autorun_changes(self, old: AutorunFiles, since: int = maxsize) -> list[AutorunChange]:
-        """Return changes since then that can run something: links first, folders before their contents."""
+        """Return changes since then that can run something: links first, folders before
+        their contents.
+        """
         found, room = [], _MOST_BYTES_HELD
         for path, item in self.scan_autorun_files(since).items():
             before = old.get(path)
@@ -164,7 +208,12 @@ class AutorunGuard:
             self._write_autorun_file(one.path, one.after.link, one.after)
 
     def remember_scan(self, scan: "_AutorunScan") -> None:
-        self.folders, self.of_git, self.items, self._whole = scan.folders, scan.of_git, scan.items, scan.whole
+        self.folders, self.of_git, self.items, self._whole = (
+            scan.folders,
+            scan.of_git,
+            scan.items,
+            scan.whole,
+        )
         self.hidden_files = scan.list_hidden_paths()
 
     def _read_large_file(self, path: str, limit: int) -> bytes | None:
@@ -180,7 +229,9 @@ class AutorunGuard:
         with self._lock:
             try:
                 with suppress(OSError):
-                    grant_access_to_path(str(place.root), os.path.dirname(place.inside), _EVERY_ACCESS, opened)
+                    grant_access_to_path(
+                        str(place.root), os.path.dirname(place.inside), _EVERY_ACCESS, opened
+                    )
                 restore_entry(self.roots, place, content, item.mode if item else 0o644, link)
             finally:
                 restore_folder_modes(opened)
@@ -204,9 +255,13 @@ class _AutorunScan:
         self.gits: set[str] = set()
         self.tops = [str(root) for root in guard.roots.folders]
         self.closed = {str(path) for path in guard.roots.closed_paths}
-        self.opened: list[tuple[int, int]] = []  # Entries that were closed, each with the mode to restore.
+        self.opened: list[
+            tuple[int, int]
+        ] = []  # Entries that were closed, each with the mode to restore.
         self.shut: list[str] = []  # Folders that turned out to be closed.
-        self.unlistable: list[str] = []  # Folders that stay closed, but from which files can be read by name.
+        self.unlistable: list[
+            str
+        ] = []  # Folders that stay closed, but from which files can be read by name.
 
     def scan_all_roots(self) -> AutorunFiles:
         shared = _read_risky_user_settings()
@@ -222,9 +277,16 @@ class _AutorunScan:
 
     def list_hidden_paths(self) -> list[str]:
         """Return files hidden from agents, or their closed folder, which a command could open."""
-        names = (os.path.realpath(f"{path}/{name}") for path, folder in self.folders.items() for name in folder.hidden)
+        names = (
+            os.path.realpath(f"{path}/{name}")
+            for path, folder in self.folders.items()
+            for name in folder.hidden
+        )
         files = [path for path in dict.fromkeys(names) if os.path.isfile(path)]
-        closed = [next((shut for shut in self.shut if is_within_folder(path, shut)), path) for path in files]
+        closed = [
+            next((shut for shut in self.shut if is_within_folder(path, shut)), path)
+            for path in files
+        ]
         return [*dict.fromkeys([*closed, *self.unlistable])]
 
     def _scan_tree(self, root: str, start: str) -> None:
@@ -246,7 +308,10 @@ class _AutorunScan:
             for name in () if package else folder.whole:
                 self.whole.append(f"{path}/{name}")
                 self._add_all_files(f"{path}/{name}")
-            todo += [(f"{path}/{name}", package or name in autorun_files.PACKAGE_FOLDERS) for name in folder.folders]
+            todo += [
+                (f"{path}/{name}", package or name in autorun_files.PACKAGE_FOLDERS)
+                for name in folder.folders
+            ]
 
     def _scan_folder(self, path: str, path_in_root: str) -> _ScannedFolder | None:
         try:
@@ -259,12 +324,16 @@ class _AutorunScan:
                 return None
             settled = 0 <= found.st_ctime_ns < time.time_ns() - _SETTLED
             entries = self._list_folder_or_suspect_it(path)
-            return _classify_folder_entries(stamp, entries, path_in_root, self.guard.is_file_hidden, settled=settled)
+            return _classify_folder_entries(
+                stamp, entries, path_in_root, self.guard.is_file_hidden, settled=settled
+            )
         except OSError:
             return None
 
     def _list_folder_or_suspect_it(self, path: str) -> list[os.DirEntry[str]]:
-        """List a folder. One that can't be listed, though its files can be opened by name, is suspect."""
+        """List a folder. One that can't be listed, though its files can be opened by
+        name, is suspect.
+        """
         if self._open_closed_entry(path, os.R_OK | os.X_OK):
             self.shut.append(path)
         try:
@@ -277,7 +346,9 @@ class _AutorunScan:
             raise
 
     def _open_closed_entry(self, path: str, access: int) -> bool:
-        """Open what somebody has closed until the scan ends: git and editors could open files in it by name."""
+        """Open what somebody has closed until the scan ends: git and editors could open
+        files in it by name.
+        """
         top = next((top for top in self.tops if is_within_folder(path, top)), None)
         if top is None or os.access(path, access):
             return False
@@ -286,7 +357,9 @@ class _AutorunScan:
         return os.access(path, access)
 
     def _add_all_files(self, path: str) -> None:
-        """Add everything in a folder, or in a folder inside the roots that it links to. Deepest files last."""
+        """Add everything in a folder, or in a folder inside the roots that it links to.
+        Deepest files last.
+        """
         folders = [path] if self._is_inside_roots(os.path.realpath(path)) else []
         for folder in folders:  # The loop appends to the list that it iterates over.
             with suppress(OSError):
@@ -296,7 +369,9 @@ class _AutorunScan:
                     else:
                         self._add_autorun_file(entry.path)
 
-    def _add_autorun_file(self, path: str, *, hook: bool = False, settings: bool = False) -> AutorunFile | None:
+    def _add_autorun_file(
+        self, path: str, *, hook: bool = False, settings: bool = False
+    ) -> AutorunFile | None:
         """Add a file to the result. Its kind decides which part of it can be run."""
         try:
             found = os.lstat(path)
@@ -321,16 +396,26 @@ class _AutorunScan:
         if stat.S_ISREG(found.st_mode):
             self._open_closed_entry(path, os.R_OK)
         try:
-            content = read_whole_file(self.guard.roots, self.guard.roots.resolve_path(path), _MOST_HASHED)
+            content = read_whole_file(
+                self.guard.roots, self.guard.roots.resolve_path(path), _MOST_HASHED
+            )
         except (HelixError, OSError):
-            return AutorunFile(f"{found.st_size} {found.st_mtime_ns} {found.st_ino}", None, link, mode)
+            return AutorunFile(
+                f"{found.st_size} {found.st_mtime_ns} {found.st_ino}", None, link, mode
+            )
         if len(content) > autorun_files.MOST_BYTES:
             return AutorunFile(hashlib.sha256(content).hexdigest(), None, link, mode)
         if settings:
-            meaning = "\n".join(risky_git_settings.list_doubtful_settings(content.decode("utf-8", "surrogateescape")))
+            meaning = "\n".join(
+                risky_git_settings.list_doubtful_settings(
+                    content.decode("utf-8", "surrogateescape")
+                )
+            )
         else:
             meaning = autorun_files.extract_runnable_text(os.path.basename(path), content)
-        return AutorunFile(f"{meaning} {bool(mode & 0o111)}" if hook and meaning else meaning, content, link, mode)
+        return AutorunFile(
+            f"{meaning} {bool(mode & 0o111)}" if hook and meaning else meaning, content, link, mode
+        )
 
     # --- What git would run
 
@@ -346,7 +431,9 @@ class _AutorunScan:
         return self._scan_git_folder(where, top) if where else []
 
     def _follow_git_pointer(self, path: str, item: AutorunFile | None, word: str) -> str:
-        """Return the folder that a git file names, if commands can write there: then the file is harmless."""
+        """Return the folder that a git file names, if commands can write there: then
+        the file is harmless.
+        """
         if item is None or item.content is None:
             return ""
         text = item.content.decode("utf-8", "surrogateescape").strip().removeprefix(word).strip()
@@ -362,7 +449,9 @@ class _AutorunScan:
         return any(path == top or path.startswith(f"{top}/") for top in self.tops)
 
     def _scan_git_folder(self, path: str, top: str) -> list[tuple[str, bool]]:
-        """Scan a git folder: its settings, its hooks and what these name. Return further folders to scan."""
+        """Scan a git folder: its settings, its hooks and what these name. Return
+        further folders to scan.
+        """
         more: list[tuple[str, bool]] = []
         while path and path not in self.gits:
             self.gits.add(path)
@@ -373,11 +462,15 @@ class _AutorunScan:
             self._add_git_hooks(f"{path}/hooks")
             self._add_links_leading_out(path)
             more += [(f"{path}/{name}", True) for name in ("modules", "worktrees")]
-            path = self._follow_git_pointer(f"{path}/commondir", self._add_autorun_file(f"{path}/commondir"), "")
+            path = self._follow_git_pointer(
+                f"{path}/commondir", self._add_autorun_file(f"{path}/commondir"), ""
+            )
         return more
 
     def _add_links_leading_out(self, git: str) -> None:
-        """Add links in a git directory that lead out of the roots, because git would write through them."""
+        """Add links in a git directory that lead out of the roots, because git would
+        write through them.
+        """
         todo = [git]
         while todo:
             path = todo.pop()
@@ -407,7 +500,9 @@ class _AutorunScan:
         item = self._add_autorun_file(path, settings=True)
         if item is None or item.content is None or not item.runnable_content:
             return []
-        pairs = list(risky_git_settings.parse_git_settings(item.content.decode("utf-8", "surrogateescape")))
+        pairs = list(
+            risky_git_settings.parse_git_settings(item.content.decode("utf-8", "surrogateescape"))
+        )
         folder = os.path.dirname(path)
         counted = [
             f"{name} = {value}"
@@ -419,28 +514,48 @@ class _AutorunScan:
         return self._add_files_named_in_settings(pairs, folder, top)
 
     def _is_worktree_of_git_folder(self, git: str, value: str) -> bool:
-        """Whether `core.worktree` is the folder around `.git`, or a submodule's folder as git sets it up."""
+        """Whether `core.worktree` is the folder around `.git`, or a submodule's folder
+        as git sets it up.
+        """
         where = os.path.normpath(os.path.join(git, value))
-        if not self._is_inside_roots(where) or os.path.realpath(where) != where or ".git" in where.split("/"):
+        if (
+            not self._is_inside_roots(where)
+            or os.path.realpath(where) != where
+            or ".git" in where.split("/")
+        ):
             return False
         if where == os.path.dirname(git) or not os.path.lexists(where):
             return True
         with suppress(OSError, ValueError):
             if not any(Path(where).iterdir()):
                 return True
-            text = Path(where, ".git").read_text(errors="surrogateescape").strip().removeprefix("gitdir:").strip()
+            text = (
+                Path(where, ".git")
+                .read_text(errors="surrogateescape")
+                .strip()
+                .removeprefix("gitdir:")
+                .strip()
+            )
             return os.path.realpath(os.path.join(where, text)) == os.path.realpath(git)
         return False
 
-    def _add_files_named_in_settings(self, pairs: list[tuple[str, str]], folder: str, top: str) -> list[str]:
-        """Add files inside the roots that git runs or reads by its settings. Return included settings files."""
+    def _add_files_named_in_settings(
+        self, pairs: list[tuple[str, str]], folder: str, top: str
+    ) -> list[str]:
+        """Add files inside the roots that git runs or reads by its settings. Return
+        included settings files.
+        """
         included: list[str] = []
         for name, value in pairs:
             paths = name.startswith("include") or name == "core.hookspath"
             base = folder if name.startswith("include") else top
             # A name without a slash is searched for in PATH.
-            words = [value] if paths else [word for word in _split_setting_words(value) if "/" in word]
-            where = [os.path.normpath(os.path.join(base, os.path.expanduser(word))) for word in words]
+            words = (
+                [value] if paths else [word for word in _split_setting_words(value) if "/" in word]
+            )
+            where = [
+                os.path.normpath(os.path.join(base, os.path.expanduser(word))) for word in words
+            ]
             for path in filter(self._is_inside_roots, where):
                 if name == "core.hookspath":
                     self._add_git_hooks(path)
@@ -493,14 +608,26 @@ def _classify_folder_entries(
             whole.append(name)
     git = "HEAD" in names and ({"objects", "refs"} <= names or "commondir" in names)
     # Outside `.git`, a folder is searched even if it looks like one of git's own.
-    below = [name for name in folders if not git or ".git" not in inside.split("/") or name in ("modules", "worktrees")]
-    return _ScannedFolder(stamp, settled, tuple(below), tuple(whole), tuple(notable), git, tuple(links), tuple(hidden))
+    below = [
+        name
+        for name in folders
+        if not git or ".git" not in inside.split("/") or name in ("modules", "worktrees")
+    ]
+    return _ScannedFolder(
+        stamp, settled, tuple(below), tuple(whole), tuple(notable), git, tuple(links), tuple(hidden)
+    )
 
 
 def _read_risky_user_settings() -> list[tuple[str, str]]:
-    """Return the user's own settings that may name hooks or programs by a path relative to each folder."""
+    """Return the user's own settings that may name hooks or programs by a path relative
+    to each folder.
+    """
     found: list[tuple[str, str]] = []
-    for path in (Path.home() / ".gitconfig", Path.home() / ".config/git/config", Path("/etc/gitconfig")):
+    for path in (
+        Path.home() / ".gitconfig",
+        Path.home() / ".config/git/config",
+        Path("/etc/gitconfig"),
+    ):
         with suppress(OSError):
             found += risky_git_settings.parse_git_settings(path.read_text(errors="surrogateescape"))
     return [

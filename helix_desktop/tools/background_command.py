@@ -12,7 +12,9 @@ from helix_desktop.tools.built_in_tool import ToolResources
 from helix_desktop.tools.changes.change_attribution import OpenStep
 from helix_desktop.tools.checks_after_command import CommandCheck
 
-ADDRESS_PATTERN = re.compile(r"localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1?\]|\blistening\b|\bport \d", re.IGNORECASE)
+ADDRESS_PATTERN = re.compile(
+    r"localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1?\]|\blistening\b|\bport \d", re.IGNORECASE
+)
 NO_NETWORK_NOTE = (
     "Without the network a command is reached by nobody and reaches no other, on this machine either. What is to be "
     "reached, and what is to reach it, are both started with `network`."
@@ -21,7 +23,9 @@ NO_NETWORK_NOTE = (
 
 @dataclass(slots=True)
 class BackgroundCommand:
-    """`newest_output` is the end of the output, after `dropped_bytes`. The agent has read `bytes_read`."""
+    """`newest_output` is the end of the output, after `dropped_bytes`. The agent has
+    read `bytes_read`.
+    """
 
     name: str
     command_line: str
@@ -42,7 +46,11 @@ class BackgroundCommand:
 
     @property
     def run_state(self) -> str:
-        return f"running for {time.time() - self.started:.0f} s" if self.is_running else f"ended, exit code {self.code}"
+        return (
+            f"running for {time.time() - self.started:.0f} s"
+            if self.is_running
+            else f"ended, exit code {self.code}"
+        )
 
     async def collect_newest_output(self, use: ToolResources, limit_bytes: int) -> None:
         """Keep the last `limit_bytes` bytes of the output until the command ends."""
@@ -64,12 +72,16 @@ class BackgroundCommand:
             await use.workspace_resources.checkpoints.record_end_of_step(self.step)
 
     async def revert_and_append_note(self, use: ToolResources, *, ask: bool) -> None:
-        """Revert changes to protected files so far, or ask about them, and note that in the output."""
+        """Revert changes to protected files so far, or ask about them, and note that in
+        the output.
+        """
         if self.check is not None:
             self.newest_output += (await self.check.revert_and_ask(use, ask=ask)).encode()
 
     async def wait_for_end_or_output(self, seconds: float, *, for_news: bool) -> None:
-        """Wait for the command's end, or for new output if `for_news`, at most this many seconds."""
+        """Wait for the command's end, or for new output if `for_news`, at most this
+        many seconds.
+        """
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while self.is_running and not (
@@ -85,6 +97,12 @@ class BackgroundCommand:
         self.bytes_read = self.dropped_bytes + len(self.newest_output)
         text = bytes(self.newest_output[start:]).decode("utf-8", "replace")
         told = (
-            f"[{NO_NETWORK_NOTE}]\n" if self.has_no_network and self.is_running and ADDRESS_PATTERN.search(text) else ""
+            f"[{NO_NETWORK_NOTE}]\n"
+            if self.has_no_network and self.is_running and ADDRESS_PATTERN.search(text)
+            else ""
         )
-        return (f"[{gone:,} bytes before this are gone]\n" if gone else "") + (text or "[nothing new]\n") + told
+        return (
+            (f"[{gone:,} bytes before this are gone]\n" if gone else "")
+            + (text or "[nothing new]\n")
+            + told
+        )

@@ -7,7 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from helix_desktop.engine.facts import FileChanged, Stored, ToolCall
-from helix_desktop.engine.ports import CallContext, ContentCache, EntryOrigin, SearchIndex, TokenCounter
+from helix_desktop.engine.ports import (
+    CallContext,
+    ContentCache,
+    EntryOrigin,
+    SearchIndex,
+    TokenCounter,
+)
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.resources import read_json_resource
@@ -74,8 +80,9 @@ class AnsweredRead:
 
 @dataclass(slots=True)
 class FilesSeen:
-    """What one conversation knows of files, by path: the content it last read or wrote, the content last
-    known to be on disk (a command may have changed it), the last reads, and the outputs with its text.
+    """What one conversation knows of files, by path: the content it last read or wrote,
+    the content last known to be on disk (a command may have changed it), the last
+    reads, and the outputs with its text.
     """
 
     digests_seen_by_agent: dict[str, Digest] = field(default_factory=dict)
@@ -93,8 +100,9 @@ class FilesSeen:
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceResources:
-    """What all tools of a workspace share. By conversation: `files_seen`, which outlives the session, and
-    `editor_files`, which reads a file's text, saved or not, from the editor that has the conversation open.
+    """What all tools of a workspace share. By conversation: `files_seen`, which
+    outlives the session, and `editor_files`, which reads a file's text, saved or not,
+    from the editor that has the conversation open.
     """
 
     roots: WorkspaceRoots
@@ -113,7 +121,9 @@ class ToolResources:
     permit: PermitAction
     workspace_resources: WorkspaceResources
     files_seen: FilesSeen
-    is_readable: Callable[[str], bool] = lambda _: True  # Tells whether the rules allow this path to be read.
+    is_readable: Callable[[str], bool] = lambda _: (
+        True
+    )  # Tells whether the rules allow this path to be read.
 
     @property
     def roots(self) -> WorkspaceRoots:
@@ -134,7 +144,9 @@ class ToolResources:
     async def store_result(
         self, content: bytes | AsyncIterable[bytes], source: str, media_type: str = "text/plain"
     ) -> Stored:
-        return await self.cache.store_content(content, EntryOrigin(self.call.name, source, media_type))
+        return await self.cache.store_content(
+            content, EntryOrigin(self.call.name, source, media_type)
+        )
 
 
 RunTool = Callable[[ToolArguments, ToolResources], Awaitable[ToolOutput]]
@@ -142,9 +154,10 @@ RunTool = Callable[[ToolArguments, ToolResources], Awaitable[ToolOutput]]
 
 @dataclass(frozen=True, slots=True)
 class BuiltInTool:
-    """`schema` is the JSON schema of the arguments, to which the runner adds `keep`. `runs_alone`: it
-    changes what other calls in the reply see, so it runs in their order. `is_rare`: the model finds it by
-    searching, because its definition is not sent. `is_brief`: its output is never long, so it has no `keep`.
+    """`schema` is the JSON schema of the arguments, to which the runner adds `keep`.
+    `runs_alone`: it changes what other calls in the reply see, so it runs in their
+    order. `is_rare`: the model finds it by searching, because its definition is not
+    sent. `is_brief`: its output is never long, so it has no `keep`.
     """
 
     name: str
@@ -162,7 +175,8 @@ def read_tool_descriptions() -> Mapping[str, Any]:
 
 
 def declare_tool(name: str, run_tool: RunTool) -> BuiltInTool:
-    """Return the tool as `resources/tools.json` describes it. Its schema is in every request, so it is short:
-    `argument_schema` refuses unknown properties although no schema says so.
+    """Return the tool as `resources/tools.json` describes it. Its schema is in every
+    request, so it is short: `argument_schema` refuses unknown properties although no
+    schema says so.
     """
     return BuiltInTool(name, run_tool=run_tool, **read_tool_descriptions()[name])

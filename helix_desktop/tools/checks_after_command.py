@@ -1,4 +1,6 @@
-"""Reverts files that other programs run later if a command changed them, then asks the user whether to keep them."""
+"""Reverts files that other programs run later if a command changed them, then asks the
+user whether to keep them.
+"""
 
 import asyncio
 import time
@@ -21,8 +23,9 @@ _NAMED = 20
 
 @dataclass(slots=True)
 class CommandCheck:
-    """`open_question` is cancelled when the turn stops. `is_in_background`: the sandbox protects existing
-    files, so the user must have changed these. `kept`: changes the user has allowed commands to keep.
+    """`open_question` is cancelled when the turn stops. `is_in_background`: the sandbox
+    protects existing files, so the user must have changed these. `kept`: changes the
+    user has allowed commands to keep.
     """
 
     guard: AutorunGuard
@@ -38,14 +41,20 @@ class CommandCheck:
         return cls(guard, await asyncio.to_thread(guard.scan_autorun_files), lasting)
 
     async def revert_and_ask(self, use: ToolResources, *, ask: bool) -> str:
-        """Revert the command's changes, ask about them, and report the outcome (empty without changes)."""
+        """Revert the command's changes, ask about them, and report the outcome (empty
+        without changes).
+        """
         planted = await self._find_planted()
-        planted = [one for one in planted if not self.is_in_background or one.path not in self.before]
+        planted = [
+            one for one in planted if not self.is_in_background or one.path not in self.before
+        ]
         if not planted:
             self.is_settled = True
             return ""
         failed = await asyncio.to_thread(self.guard.revert_autorun_changes, planted)
-        lost = [one.path for one in planted if one.after.is_content_unknown and one.after.held is None]
+        lost = [
+            one.path for one in planted if one.after.is_content_unknown and one.after.held is None
+        ]
         done = [one for one in planted if one.path not in failed and one.path not in lost]
         allowed = ask and bool(done) and await self._ask_to_keep(use, done)
         if allowed:
@@ -57,7 +66,9 @@ class CommandCheck:
             (_LOST, [path for path in lost if path not in failed]),
             (_NOT_PUT_BACK, failed),
         )
-        return "".join(sentence.format(_list_names(use, paths)) for sentence, paths in outcomes if paths)
+        return "".join(
+            sentence.format(_list_names(use, paths)) for sentence, paths in outcomes if paths
+        )
 
     async def _find_planted(self) -> list[AutorunChange]:
         known = self.before | self.kept
@@ -75,12 +86,18 @@ class CommandCheck:
             self.open_question.cancel()
 
     async def _ask_to_keep(self, use: ToolResources, planted: Sequence[AutorunChange]) -> bool:
-        count = f"{len(planted)} files" if len(planted) > 1 else display_path_or_text(use, planted[0].path)
+        count = (
+            f"{len(planted)} files"
+            if len(planted) > 1
+            else display_path_or_text(use, planted[0].path)
+        )
         why = "other programs run these files outside the sandbox; the files stay unchanged until you answer"
         question = PermissionQuestion(
             use.call,
             f"Keep the command's changes to {count}?",
-            "\n".join(_format_autorun_change(display_path_or_text(use, one.path), one) for one in planted),
+            "\n".join(
+                _format_autorun_change(display_path_or_text(use, one.path), one) for one in planted
+            ),
             why,
             ("once",),
             apart=AUTORUN_PERMISSION,
@@ -117,9 +134,7 @@ _PUT_BACK = (
     "[Put back as it was: {}. Other programs run what is in there later. "
     "Change such files with write_file, where the user sees what is changed.]\n"
 )
-_LOST = (
-    "[Put back as it was: {}. Other programs run what is in there later, and it is too large to ask the user about.]\n"
-)
+_LOST = "[Put back as it was: {}. Other programs run what is in there later, and it is too large to ask the user about.]\n"
 _NOT_PUT_BACK = "[Could not be put back: {}. Other programs run what is in there. Tell the user.]\n"
 
 

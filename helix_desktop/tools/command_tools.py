@@ -27,8 +27,18 @@ from helix_desktop.processes.running_command import RunningCommand, shell_comman
 from helix_desktop.processes.starter import CommandAuthor, ProcessLaunch, ProcessPlace
 from helix_desktop.tools import workspace_roots
 from helix_desktop.tools.autorun_guard import AutorunGuard
-from helix_desktop.tools.background_command import ADDRESS_PATTERN, NO_NETWORK_NOTE, BackgroundCommand
-from helix_desktop.tools.built_in_tool import BuiltInTool, ToolArguments, ToolOutput, ToolResources, declare_tool
+from helix_desktop.tools.background_command import (
+    ADDRESS_PATTERN,
+    NO_NETWORK_NOTE,
+    BackgroundCommand,
+)
+from helix_desktop.tools.built_in_tool import (
+    BuiltInTool,
+    ToolArguments,
+    ToolOutput,
+    ToolResources,
+    declare_tool,
+)
 from helix_desktop.tools.checks_after_command import CommandCheck
 from helix_desktop.tools.file_tools import find_changes_by_command
 from helix_desktop.tools.hidden_path_hint import describe_hidden_paths
@@ -77,23 +87,37 @@ class WorkspaceCommands:
     guard: AutorunGuard | None = None
     background: dict[str, BackgroundCommand] = field(default_factory=dict)
     next_numbers: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1))
-    is_planning: Callable[[], bool] = lambda: False  # True while the agent makes a plan. Commands must not write then.
-    opened: Callable[[], CommandOpenings] = CommandOpenings  # Tells which parts of the home folder commands may use.
+    is_planning: Callable[[], bool] = lambda: (
+        False
+    )  # True while the agent makes a plan. Commands must not write then.
+    opened: Callable[[], CommandOpenings] = (
+        CommandOpenings  # Tells which parts of the home folder commands may use.
+    )
 
     @property
     def running_in_background(self) -> list[BackgroundCommand]:
         return [one for one in self.background.values() if one.is_running]
 
     async def start_in_sandbox(
-        self, action: ToolAction, folder: Path, opened: CommandOpenings, watched: CommandCheck | None, *, free: bool
+        self,
+        action: ToolAction,
+        folder: Path,
+        opened: CommandOpenings,
+        watched: CommandCheck | None,
+        *,
+        free: bool,
     ) -> RunningCommand:
         words, network = shell_command_line(action.command), action.network
         sandbox = replace(self.sandbox, read_only=True) if self.is_planning() else self.sandbox
         self.sandbox.scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
-        environment = sandbox.build_environment(self.environment, network=network, free=free, opened=opened)
+        environment = sandbox.build_environment(
+            self.environment, network=network, free=free, opened=opened
+        )
         held: HeldPaths = ((), ())
         if self.guard is not None:
-            held = self.guard.paths_to_hold_in_place(set(self.guard.hidden_files).difference(opened.hidden))
+            held = self.guard.paths_to_hold_in_place(
+                set(self.guard.hidden_files).difference(opened.hidden)
+            )
         is_locked_in = self.sandbox.kind is not SandboxKind.NONE and not free
         launch = ProcessLaunch(
             CommandAuthor.MODEL,
@@ -102,10 +126,14 @@ class WorkspaceCommands:
             environment,
             place=ProcessPlace.SANDBOX if is_locked_in else ProcessPlace.WATCHED,
             checks=watched,
-            reason_unchecked="" if watched else "the user allowed it as it is, or no folder of a workspace is in reach",
+            reason_unchecked=""
+            if watched
+            else "the user allowed it as it is, or no folder of a workspace is in reach",
             is_allowed_outside=not is_locked_in,
         )
-        wrap = partial(sandbox.wrap_command, words, network=network, outside=free, held=held, opened=opened)
+        wrap = partial(
+            sandbox.wrap_command, words, network=network, outside=free, held=held, opened=opened
+        )
         try:
             return await RunningCommand.start_in_jail(launch, wrap)
         except OSError as error:
@@ -121,10 +149,16 @@ class WorkspaceCommands:
         opened = self.opened()
         hidden = self.guard.hidden_files if self.guard is not None else []
         names = tuple(dict.fromkeys((*opened.names, *needs.openings)))
-        return replace(opened, names=names, hidden=tuple(path for path in hidden if path not in needs.files))
+        return replace(
+            opened, names=names, hidden=tuple(path for path in hidden if path not in needs.files)
+        )
 
-    async def begin_command_check(self, use: ToolResources, *, outside: bool, lasting: bool) -> CommandCheck | None:
-        """Start a check for a command's changes, after asking about those of commands in the background."""
+    async def begin_command_check(
+        self, use: ToolResources, *, outside: bool, lasting: bool
+    ) -> CommandCheck | None:
+        """Start a check for a command's changes, after asking about those of commands
+        in the background.
+        """
         if self.guard is None or outside:
             return None
         for one in self.running_in_background:
@@ -163,7 +197,9 @@ def build_command_tools(commands: WorkspaceCommands) -> tuple[BuiltInTool, ...]:
     )
 
 
-async def run_command(commands: WorkspaceCommands, args: ToolArguments, use: ToolResources) -> ToolOutput:
+async def run_command(
+    commands: WorkspaceCommands, args: ToolArguments, use: ToolResources
+) -> ToolOutput:
     line = args.text_argument("command").strip()
     if not line or "\0" in line:
         raise InvalidInput("Specify a command.")
@@ -172,11 +208,15 @@ async def run_command(commands: WorkspaceCommands, args: ToolArguments, use: Too
     folder = place.full_path
     network, free = args.flag_argument("network"), args.flag_argument("outside_sandbox")
     needs = await _parse_command_needs(commands, use, args, network=network)
-    action = _build_run_action(commands, line, use.roots.folders[0], folder, network=network, outside=free)
+    action = _build_run_action(
+        commands, line, use.roots.folders[0], folder, network=network, outside=free
+    )
     await use.permit(action if free else await _action_with_needs(commands, use, action, needs))
     if args.flag_argument("background"):
         _check_background_limit(commands)
-    watched = await commands.begin_command_check(use, outside=free, lasting=args.flag_argument("background"))
+    watched = await commands.begin_command_check(
+        use, outside=free, lasting=args.flag_argument("background")
+    )
     opened = commands.openings_for_command(needs)
     command = await commands.start_in_sandbox(action, folder, opened, watched, free=free)
     closed = commands.sandbox.kind is not SandboxKind.NONE and not network and not free
@@ -184,9 +224,14 @@ async def run_command(commands: WorkspaceCommands, args: ToolArguments, use: Too
         return await _add_to_background(
             commands,
             use,
-            BackgroundCommand(f"bg{next(commands.next_numbers)}", line, command, time.time(), watched, closed),
+            BackgroundCommand(
+                f"bg{next(commands.next_numbers)}", line, command, time.time(), watched, closed
+            ),
         )
-    seconds = min(max(args.number_argument("seconds", commands.limits.seconds), 1), commands.limits.most_seconds)
+    seconds = min(
+        max(args.number_argument("seconds", commands.limits.seconds), 1),
+        commands.limits.most_seconds,
+    )
     hint, seen = _hint_for_command(line), None
     if closed and commands.running_in_background and ADDRESS_PATTERN.search(line):
         hint = NO_NETWORK_NOTE
@@ -202,7 +247,9 @@ async def _parse_command_needs(
     names = [name.strip() for name in args.text_argument("needs").split(",") if name.strip()]
     openings = tuple(name for name in names if name in OPENING_NAMES)
     if openings and not network:
-        raise InvalidInput(f"{openings[0]} needs `network`: it is open to commands with network access only.")
+        raise InvalidInput(
+            f"{openings[0]} needs `network`: it is open to commands with network access only."
+        )
     if len(names) == len(openings) or commands.guard is None:
         return CommandNeeds(openings)
     await asyncio.to_thread(commands.guard.scan_autorun_files)
@@ -210,8 +257,12 @@ async def _parse_command_needs(
     for name in (name for name in names if name not in openings):
         place = use.roots.with_nothing_hidden.resolve_path(name)
         path = await asyncio.to_thread(os.path.realpath, place.full_path)
-        hidden = commands.guard.hidden_files  # This names a closed folder instead of the files in it.
-        there = [each for each in hidden if is_within_folder(each, path) or is_within_folder(path, each)]
+        hidden = (
+            commands.guard.hidden_files
+        )  # This names a closed folder instead of the files in it.
+        there = [
+            each for each in hidden if is_within_folder(each, path) or is_within_folder(path, each)
+        ]
         if not there:
             raise InvalidInput(
                 f"{use.roots.display_path(place)} is not hidden, so a command need not ask for it.",
@@ -224,26 +275,37 @@ async def _parse_command_needs(
 async def _action_with_needs(
     commands: WorkspaceCommands, use: ToolResources, action: ToolAction, needs: CommandNeeds
 ) -> ToolAction:
-    """Add to the question which hidden things the command wants to see, and what can't be hidden from it."""
+    """Add to the question which hidden things the command wants to see, and what can't
+    be hidden from it.
+    """
     sandbox, danger = commands.sandbox, ""
     new = [name for name in needs.openings if name not in commands.opened().names]
     if sandbox.kind is SandboxKind.LANDLOCK:
         if commands.guard is not None:
             await asyncio.to_thread(commands.guard.scan_autorun_files)
-        if seen := sandbox.paths_left_visible(commands.openings_for_command(needs), network=action.network):
+        if seen := sandbox.paths_left_visible(
+            commands.openings_for_command(needs), network=action.network
+        ):
             danger = f"this sandbox, Landlock, cannot hide these files from the command: {_display_paths(use, seen)}"
         action = replace(
-            action, title=f"{action.title} in the weaker sandbox, Landlock (bubblewrap is missing or does not work)"
+            action,
+            title=f"{action.title} in the weaker sandbox, Landlock (bubblewrap is missing or does not work)",
         )
     if needs.files:
-        danger = f"it would see files that are hidden from agents: {_display_paths(use, needs.files)}"
+        danger = (
+            f"it would see files that are hidden from agents: {_display_paths(use, needs.files)}"
+        )
     if new:
         danger = f"it would use access that other commands don't have: {', '.join(titles_of_openings(new))}"
     if new and needs.files:
-        danger = f"{danger}, and files that are hidden from agents: {_display_paths(use, needs.files)}"
+        danger = (
+            f"{danger}, and files that are hidden from agents: {_display_paths(use, needs.files)}"
+        )
     if not danger or action.reason_to_ask:
         return action
-    return replace(action, reason_to_ask=danger, asks_in_every_mode=True, separate_permission="opened")
+    return replace(
+        action, reason_to_ask=danger, asks_in_every_mode=True, separate_permission="opened"
+    )
 
 
 def _display_paths(use: ToolResources, paths: Sequence[str]) -> str:
@@ -252,19 +314,39 @@ def _display_paths(use: ToolResources, paths: Sequence[str]) -> str:
     return ", ".join(map(use.roots.display_path, places)) + more
 
 
-def _sandbox_hint(commands: WorkspaceCommands, line: str, opened: CommandOpenings, network: bool, output: str) -> str:  # noqa: FBT001 -- of a partial
+def _sandbox_hint(
+    commands: WorkspaceCommands,
+    line: str,
+    opened: CommandOpenings,
+    network: bool,  # noqa: FBT001 -- of a partial
+    output: str,
+) -> str:
     folders = [str(folder) for folder in commands.sandbox.folders]
-    return describe_hidden_paths(line, output, opened, folders, commands.environment, network=network)
+    return describe_hidden_paths(
+        line, output, opened, folders, commands.environment, network=network
+    )
 
 
 def _build_run_action(
-    commands: WorkspaceCommands, line: str, root: Path, folder: Path, *, network: bool, outside: bool
+    commands: WorkspaceCommands,
+    line: str,
+    root: Path,
+    folder: Path,
+    *,
+    network: bool,
+    outside: bool,
 ) -> ToolAction:
     where = "" if folder == root else f" in {folder}"
     extra = " with network access" if network else ""
-    danger = "it would run outside the sandbox" if outside and commands.sandbox.kind is not SandboxKind.NONE else ""
+    danger = (
+        "it would run outside the sandbox"
+        if outside and commands.sandbox.kind is not SandboxKind.NONE
+        else ""
+    )
     title = f"Run a command{extra}{where}"
-    action = ToolAction(ToolName.RUN_COMMAND, ActionEffect.RUN, title, line, command=line, network=network)
+    action = ToolAction(
+        ToolName.RUN_COMMAND, ActionEffect.RUN, title, line, command=line, network=network
+    )
     return replace(action, reason_to_ask=danger, separate_permission=danger and "outside_sandbox")
 
 
@@ -297,13 +379,19 @@ class _FollowedCommand:
             if self.check is not None:
                 await asyncio.shield(self.check.revert_without_asking())
                 self.commands.update_background_checks(self.check)
-        output = ToolOutput(source=self.line[:200], ok=False, changes=await find_changes_by_command(self.use))
+        output = ToolOutput(
+            source=self.line[:200], ok=False, changes=await find_changes_by_command(self.use)
+        )
         if self.was_stopped:
             return replace(output, output=await _read_end_of_output(self.use, stored), stopped=True)
-        return replace(output, stored=stored, ok=self.code == 0 and not self.is_timed_out, exit_code=self.code)
+        return replace(
+            output, stored=stored, ok=self.code == 0 and not self.is_timed_out, exit_code=self.code
+        )
 
     async def _store_printed_output(self) -> Stored:
-        """Store the whole output. If we are cancelled, end the command and keep what it printed so far."""
+        """Store the whole output. If we are cancelled, end the command and keep what it
+        printed so far.
+        """
         storing = self.use.store_result(self._output_with_footer(), self.line[:200])
         keeping: asyncio.Task[Stored] = self.commands.spawn(storing, name="output of a command")
         while not keeping.done():
@@ -360,7 +448,9 @@ class _FollowedCommand:
 
     def _format_footer(self, size: int) -> str:
         if self.was_stopped:
-            return f"\n[stopped after {time.monotonic() - self.started:.0f} s, before it had ended]\n"
+            return (
+                f"\n[stopped after {time.monotonic() - self.started:.0f} s, before it had ended]\n"
+            )
         if self.is_timed_out:
             return f"\n[stopped: it ran longer than {self.seconds} s. Ask for more seconds, or run it in the background.]\n"
         if self.code:
@@ -371,7 +461,11 @@ class _FollowedCommand:
 async def _read_end_of_output(use: ToolResources, stored: Stored) -> bytes:
     """Return the end of a stopped command's output, since nobody said how much of it is wanted."""
     start = max(0, stored.size - _SHOW_BYTES)
-    note = f'[… {start:,} bytes before this: recall_cached_content("{stored.digest.hex}")]\n' if start else ""
+    note = (
+        f'[… {start:,} bytes before this: recall_cached_content("{stored.digest.hex}")]\n'
+        if start
+        else ""
+    )
     return note.encode() + await use.cache.read_range(stored.digest, start, _SHOW_BYTES)
 
 
@@ -407,7 +501,9 @@ class _OutputTrimmer:
 
 
 def _hint_for_command(line: str) -> str:
-    """Explain what works differently than in a terminal, such as a `cd`, which affects only this command."""
+    """Explain what works differently than in a terminal, such as a `cd`, which affects
+    only this command.
+    """
     if _ONLY_SETS.fullmatch(line):
         return "This held for this command alone: the next one begins anew. Use `folder`, or put both into one command."
     leaves = sys.platform != "win32" and "<<" not in line and _LEAVES.search(_QUOTED.sub("", line))
@@ -417,7 +513,9 @@ def _hint_for_command(line: str) -> str:
 
 
 class _LiveOutput:
-    """Shows output of a running command, at most 8 KB every 50 ms: more would only slow windows down."""
+    """Shows output of a running command, at most 8 KB every 50 ms: more would only slow
+    windows down.
+    """
 
     def __init__(self, show: Callable[[str], None]) -> None:
         self._show = show
@@ -456,26 +554,41 @@ def _check_background_limit(commands: WorkspaceCommands) -> None:
         )
 
 
-async def _add_to_background(commands: WorkspaceCommands, use: ToolResources, one: BackgroundCommand) -> ToolOutput:
+async def _add_to_background(
+    commands: WorkspaceCommands, use: ToolResources, one: BackgroundCommand
+) -> ToolOutput:
     ended = [name for name, each in commands.background.items() if not each.is_running]
     for name in ended[: -commands.limits.background_commands]:  # Each holds megabytes of output.
         del commands.background[name]
     commands.background[one.name] = one
     if (checkpoints := use.workspace_resources.checkpoints) is not None:
         one.step = checkpoints.steps.continue_in_background(use.call.id, use.context.conversation)
-    commands.spawn(one.collect_newest_output(use, commands.limits.background_output), name=f"output of {one.name}")
-    await one.wait_for_end_or_output(_SETTLE, for_news=False)  # A server that cannot start usually fails at once.
+    commands.spawn(
+        one.collect_newest_output(use, commands.limits.background_output),
+        name=f"output of {one.name}",
+    )
+    await one.wait_for_end_or_output(
+        _SETTLE, for_news=False
+    )  # A server that cannot start usually fails at once.
     first = one.read_new_output()
     state = "still running" if one.is_running else f"ended with exit code {one.code}"
-    return ToolOutput(f"[{one.name}: {state}]\n{first}", source=one.command_line[:200], ok=not one.code)
+    return ToolOutput(
+        f"[{one.name}: {state}]\n{first}", source=one.command_line[:200], ok=not one.code
+    )
 
 
-async def list_commands(commands: WorkspaceCommands, _args: ToolArguments, _use: ToolResources) -> ToolOutput:
-    lines = [f"{one.name}  {one.run_state}  {one.command_line}" for one in commands.background.values()]
+async def list_commands(
+    commands: WorkspaceCommands, _args: ToolArguments, _use: ToolResources
+) -> ToolOutput:
+    lines = [
+        f"{one.name}  {one.run_state}  {one.command_line}" for one in commands.background.values()
+    ]
     return ToolOutput("\n".join(lines) or "[no command was started in the background]")
 
 
-async def read_background_output(commands: WorkspaceCommands, args: ToolArguments, use: ToolResources) -> ToolOutput:
+async def read_background_output(
+    commands: WorkspaceCommands, args: ToolArguments, use: ToolResources
+) -> ToolOutput:
     one = _find_background_command(commands, args.text_argument("name"))
     if one.is_running:
         await one.revert_and_append_note(use, ask=True)
@@ -483,17 +596,26 @@ async def read_background_output(commands: WorkspaceCommands, args: ToolArgument
         one.bytes_read = 0
     if wait := min(args.number_argument("wait", 0), 60):
         await one.wait_for_end_or_output(wait, for_news=True)
-    return ToolOutput(f"[{one.name}: {one.run_state}]\n{one.read_new_output()}", source=one.command_line[:200])
+    return ToolOutput(
+        f"[{one.name}: {one.run_state}]\n{one.read_new_output()}", source=one.command_line[:200]
+    )
 
 
-async def stop_command(commands: WorkspaceCommands, args: ToolArguments, _use: ToolResources) -> ToolOutput:
+async def stop_command(
+    commands: WorkspaceCommands, args: ToolArguments, _use: ToolResources
+) -> ToolOutput:
     one = _find_background_command(commands, args.text_argument("name"))
     one.code = await one.command.kill_and_wait()
-    return ToolOutput(f"[{one.name}: stopped]\n{one.read_new_output()}", source=one.command_line[:200])
+    return ToolOutput(
+        f"[{one.name}: stopped]\n{one.read_new_output()}", source=one.command_line[:200]
+    )
 
 
 def _find_background_command(commands: WorkspaceCommands, name: str) -> BackgroundCommand:
     if name not in commands.background:
         known = ", ".join(commands.background) or "none"
-        raise NotFound(f"No command named {name[:40]!r} was started in the background.", remedy=f"Available: {known}.")
+        raise NotFound(
+            f"No command named {name[:40]!r} was started in the background.",
+            remedy=f"Available: {known}.",
+        )
     return commands.background[name]

@@ -47,7 +47,9 @@ class AgentPlace:
 
 @dataclass(frozen=True, slots=True)
 class Delegation:
-    """A sub-agent's task. `tools`: all that it gets, or empty for no limit. `depth`: of its conversation."""
+    """A sub-agent's task. `tools`: all that it gets, or empty for no limit. `depth`: of
+    its conversation.
+    """
 
     parent: str
     call: str
@@ -72,7 +74,11 @@ StartChild = Callable[[Delegation, CallContext], Awaitable[DelegationResult]]
 
 class AgentDelegation:
     def __init__(
-        self, start_child: StartChild, *, place: AgentPlace | None, names: Callable[[], frozenset[str]]
+        self,
+        start_child: StartChild,
+        *,
+        place: AgentPlace | None,
+        names: Callable[[], frozenset[str]],
     ) -> None:
         self._start = start_child
         self._place = place or AgentPlace()
@@ -89,7 +95,9 @@ class AgentDelegation:
         answer = child.answer or "[it came back without a result]"
         return built_in_tool.ToolOutput(answer, source=title, ok=child.ok, child=child.conversation)
 
-    def _parse_delegation(self, args: built_in_tool.ToolArguments, use: built_in_tool.ToolResources) -> Delegation:
+    def _parse_delegation(
+        self, args: built_in_tool.ToolArguments, use: built_in_tool.ToolResources
+    ) -> Delegation:
         self._check_delegation_bounds()
         task, context = args.text_argument("task").strip(), args.text_argument("context")
         if not task or len(task) + len(context) > _LONGEST_TASK:
@@ -99,7 +107,8 @@ class AgentDelegation:
         tools = tuple(dict.fromkeys(str(name) for name in args.list_argument("tools")))
         if unknown := [name for name in tools if name not in self._names()]:
             raise InvalidInput(
-                f"There is no tool {unknown[0][:60]!r}.", remedy="To give the agent all tools, omit `tools`."
+                f"There is no tool {unknown[0][:60]!r}.",
+                remedy="To give the agent all tools, omit `tools`.",
             )
         role = self._find_allowed_role(args.text_argument("agent").strip())
         return Delegation(
@@ -112,7 +121,8 @@ class AgentDelegation:
         if self._place.depth >= limits.agents_depth:
             depth = self._place.depth
             raise ActionRefused(
-                f"A sub-agent at this depth ({depth}) cannot delegate further.", remedy="Do the work yourself."
+                f"A sub-agent at this depth ({depth}) cannot delegate further.",
+                remedy="Do the work yourself.",
             )
         if self._place.tree.started_count >= limits.agents:
             raise ActionRefused(
@@ -138,22 +148,35 @@ class AgentDelegation:
         if name in self._place.chain:
             way = " → ".join([*self._place.chain, name])
             raise ActionRefused(
-                f"This would create a loop: {way}.", remedy="Do the work yourself, or say what is missing."
+                f"This would create a loop: {way}.",
+                remedy="Do the work yourself, or say what is missing.",
             )
         if own is not None and name not in own.callable_agents:
-            raise ActionRefused(f"{own.name} may only call: {', '.join(own.callable_agents) or 'nobody'}.")
+            raise ActionRefused(
+                f"{own.name} may only call: {', '.join(own.callable_agents) or 'nobody'}."
+            )
         return roles[name]
 
-    def _choose_subagent_tools(self, role: AgentRole | None, wanted: tuple[str, ...]) -> tuple[str, ...]:
+    def _choose_subagent_tools(
+        self, role: AgentRole | None, wanted: tuple[str, ...]
+    ) -> tuple[str, ...]:
         """Choose those tools that both the agent's file and the call name, and that exist here."""
         if role is None or not role.tool_patterns:
             return wanted
-        named = {name for name in self._names() if any(fnmatch.fnmatchcase(name, each) for each in role.tool_patterns)}
-        kept = named | (self._names() & {*RECALLS, *((ToolName.DELEGATE,) if role.callable_agents else ())})
+        named = {
+            name
+            for name in self._names()
+            if any(fnmatch.fnmatchcase(name, each) for each in role.tool_patterns)
+        }
+        kept = named | (
+            self._names() & {*RECALLS, *((ToolName.DELEGATE,) if role.callable_agents else ())}
+        )
         return tuple(sorted(kept & set(wanted) if wanted else kept)) or ("none",)
 
     def build_delegate_tool(self) -> tuple[built_in_tool.BuiltInTool, ...]:
         own = self._place.roles().get(self._place.current_role)
-        if self._place.depth >= self._place.limits().agents_depth or (own is not None and not own.callable_agents):
+        if self._place.depth >= self._place.limits().agents_depth or (
+            own is not None and not own.callable_agents
+        ):
             return ()
         return (built_in_tool.declare_tool(ToolName.DELEGATE, self.delegate_task),)

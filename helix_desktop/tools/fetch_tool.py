@@ -1,8 +1,9 @@
 """The tool fetch_url, which is off by default. It fetches one page from the internet.
 
-A host is looked up only once it is permitted, as that already sends its name out. The connection goes
-to the address that was checked, so that the name cannot turn into a machine in the local network. Rules
-judge every redirect as a fetch of its own, and the user is asked about each private address.
+A host is looked up only once it is permitted, as that already sends its name out. The
+connection goes to the address that was checked, so that the name cannot turn into a
+machine in the local network. Rules judge every redirect as a fetch of its own, and the
+user is asked about each private address.
 """
 
 from __future__ import annotations
@@ -16,7 +17,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from helix_desktop.decompression import OFFERED_CODINGS, BodyDecompressor, DecodedTooLarge, UnreadableCoding
+from helix_desktop.decompression import (
+    OFFERED_CODINGS,
+    BodyDecompressor,
+    DecodedTooLarge,
+    UnreadableCoding,
+)
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.errors import ActionRefused, InvalidInput, ProviderUnreachable
 from helix_desktop.fast_dataclass import dataclass
@@ -28,13 +34,23 @@ if TYPE_CHECKING:
     import httpx
 
 HTML_SECONDS = 10.0
-MOST_BYTES = 2 << 30  # The worker's maximum address space in bytes. If a page needs more, its source is shown instead.
+MOST_BYTES = (
+    2 << 30
+)  # The worker's maximum address space in bytes. If a page needs more, its source is shown instead.
 LARGEST = 20 * 1024 * 1024
 SECONDS = 60
 MOST_REDIRECTS = 5
 _WEB_PORTS = {"http": 80, "https": 443}
-_HOST = re.compile(r"[\w.:%-]+")  # Rules for hosts are patterns, so a host's name must not contain special characters.
-_READABLE = ("text/", "application/json", "application/xml", "application/xhtml", "application/javascript")
+_HOST = re.compile(
+    r"[\w.:%-]+"
+)  # Rules for hosts are patterns, so a host's name must not contain special characters.
+_READABLE = (
+    "text/",
+    "application/json",
+    "application/xml",
+    "application/xhtml",
+    "application/javascript",
+)
 
 
 async def html_as_text(page: bytes) -> str:
@@ -59,17 +75,24 @@ class FetchTarget:
     is_private: bool
 
 
-async def fetch_url(args: built_in_tool.ToolArguments, use: built_in_tool.ToolResources) -> built_in_tool.ToolOutput:
+async def fetch_url(
+    args: built_in_tool.ToolArguments, use: built_in_tool.ToolResources
+) -> built_in_tool.ToolOutput:
     import httpx
 
     url = _parse_web_address(args.text_argument("url").strip())
     try:
-        async with asyncio.timeout(SECONDS), httpx.AsyncClient(trust_env=False, timeout=20) as client:
+        async with (
+            asyncio.timeout(SECONDS),
+            httpx.AsyncClient(trust_env=False, timeout=20) as client,
+        ):
             return await _fetch_through_redirects(client, use, url, raw=args.flag_argument("raw"))
     except TimeoutError:
         raise ProviderUnreachable(f"{url.host} did not respond within {SECONDS} s.") from None
     except httpx.HTTPError as error:
-        raise ProviderUnreachable(f"{url} could not be fetched: {error or type(error).__name__}.") from None
+        raise ProviderUnreachable(
+            f"{url} could not be fetched: {error or type(error).__name__}."
+        ) from None
 
 
 async def _fetch_through_redirects(
@@ -98,18 +121,28 @@ async def _fetch_through_redirects(
     raise ActionRefused(f"{url} redirected too many times: more than {MOST_REDIRECTS}.")
 
 
-async def _result_of_response(url: httpx.URL, response: httpx.Response, *, raw: bool) -> built_in_tool.ToolOutput:
-    kind = response.headers.get("content-type", "").partition(";")[0].strip().lower() or "text/plain"
+async def _result_of_response(
+    url: httpx.URL, response: httpx.Response, *, raw: bool
+) -> built_in_tool.ToolOutput:
+    kind = (
+        response.headers.get("content-type", "").partition(";")[0].strip().lower() or "text/plain"
+    )
     if not kind.startswith(_READABLE):
         raise InvalidInput(f"{url} has the type {kind}, which is not text.")
     body = b"".join([piece async for piece in _body_pieces_cut_at_limit(response, url)])
     if "html" in kind and not raw:
         body = (await html_as_text(body)).encode()
-    head = b"" if response.is_success else f"[{response.status_code} {response.reason_phrase}]\n".encode()
+    head = (
+        b""
+        if response.is_success
+        else f"[{response.status_code} {response.reason_phrase}]\n".encode()
+    )
     return built_in_tool.ToolOutput(head + body, source=str(url), ok=response.is_success)
 
 
-async def _body_pieces_cut_at_limit(response: httpx.Response, url: httpx.URL) -> AsyncIterator[bytes]:
+async def _body_pieces_cut_at_limit(
+    response: httpx.Response, url: httpx.URL
+) -> AsyncIterator[bytes]:
     try:
         body = BodyDecompressor(response.headers.get("content-encoding", ""), LARGEST)
         async for piece in response.aiter_raw(1 << 16):
@@ -136,7 +169,9 @@ def _parse_web_address(text_: str) -> httpx.URL:
 
 
 def _numeric_address(host: str) -> str:
-    """Return the address if the host is one in any notation, or this machine. Empty for a name to look up."""
+    """Return the address if the host is one in any notation, or this machine. Empty for
+    a name to look up.
+    """
     name = host.rstrip(".").lower()
     if name == "localhost" or name.endswith(".localhost"):
         return "localhost"
@@ -152,7 +187,9 @@ async def _look_up_target(url: httpx.URL) -> FetchTarget:
     loop = asyncio.get_running_loop()
     port = url.port or _WEB_PORTS[url.scheme]
     try:
-        rows = await loop.getaddrinfo(_numeric_address(url.host) or url.host, port, type=socket.SOCK_STREAM)
+        rows = await loop.getaddrinfo(
+            _numeric_address(url.host) or url.host, port, type=socket.SOCK_STREAM
+        )
     except (OSError, UnicodeError):
         raise ProviderUnreachable(
             f"No computer named {url.host} was found, or there is no network connection."
@@ -161,7 +198,11 @@ async def _look_up_target(url: httpx.URL) -> FetchTarget:
     public = [address for address in addresses if is_public_address(address)]
     if len(public) == len(addresses):
         return FetchTarget(url, public[0], is_private=False)
-    return FetchTarget(url, next(address for address in addresses if not is_public_address(address)), is_private=True)
+    return FetchTarget(
+        url,
+        next(address for address in addresses if not is_public_address(address)),
+        is_private=True,
+    )
 
 
 _OPEN_IPV6 = ipaddress.ip_network("2000::/3")  # All IPv6 addresses of the public internet.
@@ -179,9 +220,15 @@ def is_public_address(address: str) -> bool:
 
 
 async def _ask_to_fetch(use: built_in_tool.ToolResources, target: FetchTarget) -> None:
-    danger = f"{target.url.host} is a device on your local network ({target.address})" if target.is_private else ""
+    danger = (
+        f"{target.url.host} is a device on your local network ({target.address})"
+        if target.is_private
+        else ""
+    )
     title = f"Fetch from {target.url.host}"
-    action = ToolAction(ToolName.FETCH_URL, ActionEffect.FETCH, title, str(target.url), path=target.url.host)
+    action = ToolAction(
+        ToolName.FETCH_URL, ActionEffect.FETCH, title, str(target.url), path=target.url.host
+    )
     await use.permit(replace(action, reason_to_ask=danger, asks_in_every_mode=target.is_private))
 
 

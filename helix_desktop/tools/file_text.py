@@ -1,6 +1,7 @@
 """Reads and writes a text file's bytes, and replaces parts of its text. Does not access the disk.
 
-A file keeps its encoding, byte order mark and line ends. An ambiguous change is refused, with the text.
+A file keeps its encoding, byte order mark and line ends. An ambiguous change is
+refused, with the text.
 """
 
 import codecs
@@ -12,7 +13,11 @@ from collections.abc import Iterator
 from helix_desktop.errors import InvalidInput
 
 _SHOWN = 2_000  # An error message quotes this many characters of a file's present text.
-_MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
 _BEYOND_ASCII = re.compile("[^\x00-\x7f\udc80-\udcff]")
 
 
@@ -54,7 +59,11 @@ def _has_foreign_bytes(content: bytes) -> bool:
 
 def encode_like_before(old_content: bytes, new_text: str, shown_path: str) -> bytes:
     """Encode the content like the file it replaces, with its line ends if all are alike."""
-    if _has_foreign_bytes(old_content) and b"\0" not in old_content[:8192] and not new_text.isascii():
+    if (
+        _has_foreign_bytes(old_content)
+        and b"\0" not in old_content[:8192]
+        and not new_text.isascii()
+    ):
         raise InvalidInput(
             f"{shown_path} is not UTF-8, and the new content has characters outside ASCII; nothing was written.",
             remedy="First convert the file to UTF-8 with a command such as iconv, then read it again.",
@@ -67,12 +76,15 @@ def encode_like_before(old_content: bytes, new_text: str, shown_path: str) -> by
     return encode_in_same_encoding(new_text, old_content)
 
 
-def replace_text_in_file(before: bytes, old: str, new: str, shown_path: str, *, every: bool) -> bytes:
+def replace_text_in_file(
+    before: bytes, old: str, new: str, shown_path: str, *, every: bool
+) -> bytes:
     """Replace `old` in a file, keeping its line ends and encoding. Refuse what is ambiguous."""
     whole_text, foreign = decode_file_text(before), _has_foreign_bytes(before)
     if not old:
         raise InvalidInput(
-            "old_text is empty.", remedy="To create a file or replace its whole content, use write_file."
+            "old_text is empty.",
+            remedy="To create a file or replace its whole content, use write_file.",
         )
     if old == new:
         raise InvalidInput("old_text and new_text are the same; nothing to do.")
@@ -97,14 +109,20 @@ def replace_text_in_file(before: bytes, old: str, new: str, shown_path: str, *, 
             f"old_text appears {found} times in {shown_path} (lines {lines}); nothing was changed.",
             remedy="Include more of the surrounding text, or set replace_all.",
         )
-    after = _replace_keeping_line_ends(whole_text, old, new) if windows else whole_text.replace(old, new)
+    after = (
+        _replace_keeping_line_ends(whole_text, old, new)
+        if windows
+        else whole_text.replace(old, new)
+    )
     return encode_in_same_encoding(after, before)
 
 
 def _find_text_places(text: str, old: str) -> Iterator[slice]:
     """Yield where `old` occurs in the text, whatever the line ends."""
     plain, wanted = text.replace("\r\n", "\n"), old.replace("\r\n", "\n")
-    begins = list(itertools.accumulate(len(line) + 1 for line in text.split("\r\n")))  # In `plain`, after each `\r\n`.
+    begins = list(
+        itertools.accumulate(len(line) + 1 for line in text.split("\r\n"))
+    )  # In `plain`, after each `\r\n`.
     at = plain.find(wanted)
     while at >= 0:
         end = at + len(wanted)
@@ -119,7 +137,9 @@ def _replace_keeping_line_ends(text: str, old: str, new: str) -> str:
     pieces, end = list[str](), 0
     for place in _find_text_places(text, old):
         there = text[place]
-        as_there = unix.replace("\n", "\r\n") if ("\r\n" in there if "\n" in there else usual) else unix
+        as_there = (
+            unix.replace("\n", "\r\n") if ("\r\n" in there if "\n" in there else usual) else unix
+        )
         pieces += [text[end : place.start], as_there]
         end = place.stop
     return "".join([*pieces, text[end:]])
@@ -136,7 +156,10 @@ def _explain_missing_text(text: str, old: str, *, foreign: bool) -> str:
         there = list(itertools.islice(re.finditer(r"\S+", text), before, before + len(words)))
         lines = _lines_around(text, there[0].start(), there[-1].end())
         return f"It is there with other spaces or line breaks, exactly so:\n{lines}"
-    first, count = next((line.strip() for line in old.splitlines() if line.strip()), ""), old.count("\n") + 1
+    first, count = (
+        next((line.strip() for line in old.splitlines() if line.strip()), ""),
+        old.count("\n") + 1,
+    )
     if first and (start := text.find(first)) >= 0:
         number = text.count("\n", 0, start) + 1
         end = next(itertools.islice(re.finditer(r"\n|\Z", text[start:]), count - 1, None), None)

@@ -22,7 +22,14 @@ from helix_desktop.engine.facts import FileChanged
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.text_passages import find_passages
 from helix_desktop.engine.tool_names import ToolName
-from helix_desktop.errors import ActionRefused, CacheCorrupt, HelixError, InvalidInput, NotFound, format_things
+from helix_desktop.errors import (
+    ActionRefused,
+    CacheCorrupt,
+    HelixError,
+    InvalidInput,
+    NotFound,
+    format_things,
+)
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools import autorun_files, file_text, glob_patterns, workspace_roots
 from helix_desktop.tools.built_in_tool import (
@@ -38,12 +45,26 @@ from helix_desktop.tools.workspace_roots import FolderEntry, RootPath
 T = TypeVar("T")
 MOST_LISTED = 2_000
 LARGEST_WHOLE = 256 * 1024 * 1024
-LARGEST_UNSAVED = 4 * 1024 * 1024  # Editors are asked for the unsaved text of files with up to this many bytes.
+LARGEST_UNSAVED = (
+    4 * 1024 * 1024
+)  # Editors are asked for the unsaved text of files with up to this many bytes.
 LARGEST_IMAGE = 10 * 1024 * 1024
-AROUND_EDIT = (1_000_000, 300, 100, 30, 10)  # The context lines to try in the diff of a folded file.
-LONGEST_TOKEN = 12  # No token has more characters, so a text can't fit if it has more for each token left.
+AROUND_EDIT = (
+    1_000_000,
+    300,
+    100,
+    30,
+    10,
+)  # The context lines to try in the diff of a folded file.
+LONGEST_TOKEN = (
+    12  # No token has more characters, so a text can't fit if it has more for each token left.
+)
 _PIECE = 1 << 20
-_IMAGES = ((b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF8", "image/gif"))
+_IMAGES = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF8", "image/gif"),
+)
 
 # --- The tool read_file ---
 
@@ -51,17 +72,29 @@ _IMAGES = ((b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"),
 async def read_file(args: ToolArguments, use: ToolResources) -> ToolOutput:
     place = use.roots.resolve_path(args.text_argument("path"))
     shown = use.roots.display_path(place)
-    await use.permit(ToolAction(ToolName.READ_FILE, ActionEffect.READ, f"Read {shown}", shown, path=shown))
+    await use.permit(
+        ToolAction(ToolName.READ_FILE, ActionEffect.READ, f"Read {shown}", shown, path=shown)
+    )
     first, last = args.number_argument("first_line", 0), args.number_argument("last_line", 0)
     if last and last < max(first, 1):
         raise InvalidInput(f"last_line {last} is before first_line {first}.")
     found = await _read_or_suggest_path(workspace_roots.stat_path, use, place)
-    if found.st_size <= LARGEST_UNSAVED and (unsaved := await _read_unsaved_text(use, place)) is not None:
+    if (
+        found.st_size <= LARGEST_UNSAVED
+        and (unsaved := await _read_unsaved_text(use, place)) is not None
+    ):
         part = "".join(unsaved.splitlines(keepends=True)[max(first, 1) - 1 : last or None])
         return ToolOutput(part or "[no text]", source=f"{shown} (not saved yet in the editor)")
-    asked, stamp = (str(place.full_path), first, last), (found.st_mtime_ns, found.st_size, found.st_ino)
+    asked, stamp = (
+        (str(place.full_path), first, last),
+        (found.st_mtime_ns, found.st_size, found.st_ino),
+    )
     earlier = use.files_seen.answered_reads.get(asked)
-    if earlier is not None and earlier.stamp == stamp and await _is_result_in_cache(use, earlier.result):
+    if (
+        earlier is not None
+        and earlier.stamp == stamp
+        and await _is_result_in_cache(use, earlier.result)
+    ):
         return replace(earlier.result, repeat_of=earlier.call)
     result = await _read_any_file(use, place, first, last)
     if result.stored is not None:
@@ -77,7 +110,9 @@ async def _read_unsaved_text(use: ToolResources, place: RootPath) -> str | None:
     if text is None:
         return None
     saved = await asyncio.to_thread(workspace_roots.read_whole_file, use.roots, place)
-    same = file_text.decode_file_text(saved).removeprefix("\ufeff").splitlines() == text.splitlines()
+    same = (
+        file_text.decode_file_text(saved).removeprefix("\ufeff").splitlines() == text.splitlines()
+    )
     return None if same else text
 
 
@@ -130,18 +165,29 @@ def _too_large_error(shown: str, size: int) -> InvalidInput:
     )
 
 
-async def _read_utf16_lines(use: ToolResources, place: RootPath, first: int, last: int) -> ToolOutput:
+async def _read_utf16_lines(
+    use: ToolResources, place: RootPath, first: int, last: int
+) -> ToolOutput:
     """Read a UTF-16 file as text. Writing it keeps UTF-16."""
     shown = use.roots.display_path(place)
     content = await asyncio.to_thread(workspace_roots.read_whole_file, use.roots, place)
     if file_text.detect_encoding(content) == "utf-8":
         return await _describe_binary_file(use, place)
-    use.files_seen.set_content_seen(place.full_path, (await use.store_result(content, shown)).digest)
-    lines = file_text.decode_file_text(content).removeprefix("\ufeff").encode("utf-8", "replace").split(b"\n")
+    use.files_seen.set_content_seen(
+        place.full_path, (await use.store_result(content, shown)).digest
+    )
+    lines = (
+        file_text.decode_file_text(content)
+        .removeprefix("\ufeff")
+        .encode("utf-8", "replace")
+        .split(b"\n")
+    )
     total = len(lines) - (not lines[-1])
     if first > max(total, 1):
         raise InvalidInput(f"There is no line {first:,} in {shown}; the last one is {total:,}.")
-    part = b"\n".join([*lines[first - 1 : last], b""] if 0 < last < len(lines) else lines[first - 1 :])
+    part = b"\n".join(
+        [*lines[first - 1 : last], b""] if 0 < last < len(lines) else lines[first - 1 :]
+    )
     return ToolOutput(part, source=shown)
 
 
@@ -151,7 +197,9 @@ async def _iterate_file_pieces(use: ToolResources, place: RootPath) -> AsyncIter
             yield piece
 
 
-async def _read_lines_between(use: ToolResources, place: RootPath, first: int, last: int) -> ToolOutput:
+async def _read_lines_between(
+    use: ToolResources, place: RootPath, first: int, last: int
+) -> ToolOutput:
     """Read lines `first` to `last` (0: the last one) in pieces, and no more of a large file."""
     size = (await asyncio.to_thread(workspace_roots.stat_path, use.roots, place)).st_size
     large = size > LARGEST_WHOLE
@@ -182,31 +230,42 @@ async def _read_lines_between(use: ToolResources, place: RootPath, first: int, l
 
 async def _read_image(use: ToolResources, place: RootPath, kind: str) -> ToolOutput:
     shown = use.roots.display_path(place)
-    content = await asyncio.to_thread(workspace_roots.read_whole_file, use.roots, place, LARGEST_IMAGE)
+    content = await asyncio.to_thread(
+        workspace_roots.read_whole_file, use.roots, place, LARGEST_IMAGE
+    )
     image = await use.store_result(content, shown, kind)
-    return ToolOutput(f"[image {shown}, {kind}, {len(content):,} bytes]", source=shown, images=(image,))
+    return ToolOutput(
+        f"[image {shown}, {kind}, {len(content):,} bytes]", source=shown, images=(image,)
+    )
 
 
 async def _describe_binary_file(use: ToolResources, place: RootPath) -> ToolOutput:
     shown = use.roots.display_path(place)
     size = (await asyncio.to_thread(workspace_roots.stat_path, use.roots, place)).st_size
-    return ToolOutput(f"{shown} is no text: {size:,} bytes of binary data, not shown.", source=shown)
+    return ToolOutput(
+        f"{shown} is no text: {size:,} bytes of binary data, not shown.", source=shown
+    )
 
 
 async def _read_or_suggest_path(
-    read: Callable[[workspace_roots.WorkspaceRoots, RootPath], T], use: ToolResources, place: RootPath
+    read: Callable[[workspace_roots.WorkspaceRoots, RootPath], T],
+    use: ToolResources,
+    place: RootPath,
 ) -> T:
     """Return what `read` finds. If the file is missing, raise NotFound with a suggestion."""
     try:
         return await asyncio.to_thread(read, use.roots, place)
     except NotFound as error:
         raise NotFound(
-            error.what, remedy=await asyncio.to_thread(_suggest_path, use.roots, place) or error.remedy
+            error.what,
+            remedy=await asyncio.to_thread(_suggest_path, use.roots, place) or error.remedy,
         ) from None
 
 
 def _suggest_path(roots: workspace_roots.WorkspaceRoots, place: RootPath) -> str:
-    """Suggest an existing path: without a line number or the workspace's name, or with a similar name."""
+    """Suggest an existing path: without a line number or the workspace's name, or with
+    a similar name.
+    """
     without_line = re.sub(r":\d+(?:[:-]\d+)?$", "", place.inside)
     for inside in dict.fromkeys((without_line, place.inside.removeprefix(f"{place.root.name}/"))):
         with suppress(HelixError):
@@ -218,10 +277,15 @@ def _suggest_path(roots: workspace_roots.WorkspaceRoots, place: RootPath) -> str
         names = [item.name for item in workspace_roots.list_folder(roots, above)]
     except HelixError:
         return ""
-    alike = [name for name in names if _comparable_name(name) == _comparable_name(place.full_path.name)]
+    alike = [
+        name for name in names if _comparable_name(name) == _comparable_name(place.full_path.name)
+    ]
     near = alike or difflib.get_close_matches(place.full_path.name, names[:MOST_LISTED], 3, 0.75)
     shown = [
-        printable_name(roots.display_path(RootPath(place.root, f"{above.inside}/{name}".lstrip("/")))) for name in near
+        printable_name(
+            roots.display_path(RootPath(place.root, f"{above.inside}/{name}".lstrip("/")))
+        )
+        for name in near
     ]
     return f"There is {', '.join(shown)}." if shown else ""
 
@@ -242,7 +306,9 @@ class FileEdit:
     after: bytes | None
 
     def format_as_diff(self, name: str, context: int = CONTEXT) -> str:
-        before, after = (file_text.decode_file_text(content or b"") for content in (self.before, self.after))
+        before, after = (
+            file_text.decode_file_text(content or b"") for content in (self.before, self.after)
+        )
         return format_unified_diff(before, after, name, context)
 
 
@@ -254,8 +320,15 @@ async def write_file(args: ToolArguments, use: ToolResources) -> ToolOutput:
     after = file_text.encode_like_before(before or b"", content, shown)
     verb = "Overwrite" if before is not None else "Create"
     done = await ask_and_write(use, FileEdit(place, before, after), f"{verb} {shown}")
-    if isinstance(done.output, str) and "\r" not in content and "\r\n" in file_text.decode_file_text(after):
-        done = replace(done, output=f"{done.output}\n[It keeps its Windows line ends; a command can change them.]\n")
+    if (
+        isinstance(done.output, str)
+        and "\r" not in content
+        and "\r\n" in file_text.decode_file_text(after)
+    ):
+        done = replace(
+            done,
+            output=f"{done.output}\n[It keeps its Windows line ends; a command can change them.]\n",
+        )
     lines = content.count("\n") + (not content.endswith("\n") and content != "")
     if before is None:
         return replace(done, output=f"Created {shown} ({format_things(lines, 'line', 'lines')}).")
@@ -271,7 +344,9 @@ async def edit_file(args: ToolArguments, use: ToolResources) -> ToolOutput:
     room = _tokens_to_show_of_file(use, place)
     try:
         every = args.flag_argument("replace_all")
-        after = await asyncio.to_thread(file_text.replace_text_in_file, before, old, new, shown, every=every)
+        after = await asyncio.to_thread(
+            file_text.replace_text_in_file, before, old, new, shown, every=every
+        )
     except InvalidInput as error:
         lines = file_text.decode_file_text(before[:LARGEST_UNSAVED]).split("\n")
         found = await asyncio.to_thread(find_passages, use.tokens, lines, old, room) if room else ""
@@ -284,18 +359,24 @@ async def edit_file(args: ToolArguments, use: ToolResources) -> ToolOutput:
     for context in AROUND_EDIT if room and before != after else ():
         fuller = await asyncio.to_thread(change.format_as_diff, printable_name(shown), context)
         if len(fuller) <= LONGEST_TOKEN * room and use.tokens.count_tokens(fuller) <= room:
-            return replace(await _store_output_with_file_text(use, place, fuller), changes=done.changes)
+            return replace(
+                await _store_output_with_file_text(use, place, fuller), changes=done.changes
+            )
     return done
 
 
 def _tokens_to_show_of_file(use: ToolResources, place: RootPath) -> int:
-    """Return how many tokens of the file to show after its edit: none if the agent still sees what it read."""
+    """Return how many tokens of the file to show after its edit: none if the agent
+    still sees what it read.
+    """
     read = use.files_seen.outputs_with_text.get(str(place.full_path), ())
     folded = bool(read) and not any(map(use.context.is_shown, read))
     return min(use.context.whole_tokens, LINES_TOKENS) if folded else 0
 
 
-async def _store_output_with_file_text(use: ToolResources, place: RootPath, text: str) -> ToolOutput:
+async def _store_output_with_file_text(
+    use: ToolResources, place: RootPath, text: str
+) -> ToolOutput:
     shown = use.roots.display_path(place)
     stored = await use.store_result(text.encode("utf-8", "replace"), shown)
     use.files_seen.outputs_with_text.setdefault(str(place.full_path), set()).add(stored.digest)
@@ -310,11 +391,21 @@ async def ask_and_write(use: ToolResources, change: FileEdit, title: str) -> Too
     if change.before == change.after:
         return ToolOutput(f"{shown} already is exactly so; nothing was written.", source=shown)
     diff = await asyncio.to_thread(change.format_as_diff, printable_name(shown))
-    later = autorun_files.changes_what_runs(change.root_path.inside, change.before or b"", change.after or b"")
-    danger, apart = ("other programs run the contents of this file", "runs_later") if later else ("", "")
+    later = autorun_files.changes_what_runs(
+        change.root_path.inside, change.before or b"", change.after or b""
+    )
+    danger, apart = (
+        ("other programs run the contents of this file", "runs_later") if later else ("", "")
+    )
     await use.permit(
         ToolAction(
-            use.call.name, ActionEffect.EDIT, title, diff, path=shown, reason_to_ask=danger, separate_permission=apart
+            use.call.name,
+            ActionEffect.EDIT,
+            title,
+            diff,
+            path=shown,
+            reason_to_ask=danger,
+            separate_permission=apart,
         )
     )
     fact = FileChanged(
@@ -329,7 +420,9 @@ async def ask_and_write(use: ToolResources, change: FileEdit, title: str) -> Too
 
 
 async def _finish_write_ignoring_cancel(use: ToolResources, change: FileEdit) -> None:
-    """Finish and record a write even if the turn is stopped, so that no file changes without a fact."""
+    """Finish and record a write even if the turn is stopped, so that no file changes
+    without a fact.
+    """
     writing = asyncio.get_running_loop().run_in_executor(None, write_edit, use.roots, change)
     while not writing.done():
         with suppress(asyncio.CancelledError):
@@ -346,7 +439,9 @@ def write_edit(roots: workspace_roots.WorkspaceRoots, change: FileEdit) -> None:
         workspace_roots.delete_file(roots, change.root_path, expected=expected)
 
 
-async def _store_version(use: ToolResources, content: bytes | None, shown_path: str) -> Digest | None:
+async def _store_version(
+    use: ToolResources, content: bytes | None, shown_path: str
+) -> Digest | None:
     return None if content is None else (await use.store_result(content, shown_path)).digest
 
 
@@ -365,7 +460,9 @@ def _check_unchanged_if_read(use: ToolResources, place: RootPath, now: bytes | N
 
 
 async def find_changes_by_command(use: ToolResources) -> tuple[FileChanged, ...]:
-    """Find files, read whole or written here, that a command changed, so that this can be undone, too."""
+    """Find files, read whole or written here, that a command changed, so that this can
+    be undone, too.
+    """
     found = []
     for path, before in list(use.files_seen.digests_known_on_disk.items()):
         place = use.roots.with_nothing_hidden.resolve_path(path)
@@ -394,7 +491,9 @@ def _read_if_small(use: ToolResources, place: RootPath) -> bytes | None:
 async def list_files(args: ToolArguments, use: ToolResources) -> ToolOutput:
     place = use.roots.resolve_path(args.text_argument("path", "."))
     shown = use.roots.display_path(place)
-    await use.permit(ToolAction(ToolName.LIST_FILES, ActionEffect.READ, f"List {shown}", shown, path=shown))
+    await use.permit(
+        ToolAction(ToolName.LIST_FILES, ActionEffect.READ, f"List {shown}", shown, path=shown)
+    )
     items = await asyncio.to_thread(workspace_roots.list_folder, use.roots, place)
     lines = [
         _format_folder_entry(item)
@@ -416,24 +515,39 @@ def _format_folder_entry(item: FolderEntry) -> str:
 
 
 async def glob_files(args: ToolArguments, use: ToolResources) -> ToolOutput:
-    pattern, place = args.text_argument("pattern"), use.roots.resolve_path(args.text_argument("path", "."))
+    pattern, place = (
+        args.text_argument("pattern"),
+        use.roots.resolve_path(args.text_argument("path", ".")),
+    )
     if full := use.roots.split_full_pattern(pattern):
         place, pattern = use.roots.resolve_path(str(full[0])), full[1]
     shown = use.roots.display_path(place)
-    await use.permit(ToolAction(ToolName.GLOB_FILES, ActionEffect.READ, f"Find {pattern}", pattern, path=shown))
-    found = await asyncio.to_thread(glob_patterns.find_paths_by_glob, use.roots, place, pattern, MOST_LISTED + 1)
+    await use.permit(
+        ToolAction(ToolName.GLOB_FILES, ActionEffect.READ, f"Find {pattern}", pattern, path=shown)
+    )
+    found = await asyncio.to_thread(
+        glob_patterns.find_paths_by_glob, use.roots, place, pattern, MOST_LISTED + 1
+    )
     lines = [printable_name(name) for name in found[:MOST_LISTED]]
     if len(found) > MOST_LISTED:
-        lines.append(f"[… more than {MOST_LISTED:,} files fit; the rest is not listed. Use a narrower pattern.]")
+        lines.append(
+            f"[… more than {MOST_LISTED:,} files fit; the rest is not listed. Use a narrower pattern.]"
+        )
     deeper = (
-        "" if "/" in pattern or "**" in pattern else f" in {shown} itself; **/{pattern} looks in the folders below, too"
+        ""
+        if "/" in pattern or "**" in pattern
+        else f" in {shown} itself; **/{pattern} looks in the folders below, too"
     )
     return ToolOutput("\n".join(lines) or f"[no file fits {pattern}{deeper}]", source=pattern)
 
 
 def printable_name(name: str) -> str:
     """Return a file name on one line, with control characters and undecodable bytes escaped."""
-    return name if name.isprintable() else name.encode("unicode_escape", "backslashreplace").decode("ascii")
+    return (
+        name
+        if name.isprintable()
+        else name.encode("unicode_escape", "backslashreplace").decode("ascii")
+    )
 
 
 TOOLS = (

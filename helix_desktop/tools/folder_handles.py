@@ -1,4 +1,5 @@
-"""Folders and files of a root as open handles. An `OpenFolder` stays the same folder if it is moved.
+"""Folders and files of a root as open handles. An `OpenFolder` stays the same folder if
+it is moved.
 
 Has a twin, `folder_handles_windows.py`; `workspace_roots.py` uses the one that fits the system.
 """
@@ -14,7 +15,12 @@ from pathlib import Path
 
 from helix_desktop.errors import ActionRefused
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.tools.safe_path_opening import DIRECTORY, choose_opener, closing_handle, stat_or_none
+from helix_desktop.tools.safe_path_opening import (
+    DIRECTORY,
+    choose_opener,
+    closing_handle,
+    stat_or_none,
+)
 
 _SYSTEM = ("/proc", "/sys")
 _FOLDER = DIRECTORY | getattr(os, "O_CLOEXEC", 0)
@@ -27,7 +33,9 @@ class OpenFolder:
     handle: int
 
     def list_entries(self) -> list[tuple[str, os.stat_result | None]]:
-        """Return the entries' names with their properties, or None for one that has been removed since."""
+        """Return the entries' names with their properties, or None for one that has
+        been removed since.
+        """
         with os.scandir(self.handle) as found:
             return [(entry.name, stat_or_none(entry)) for entry in found]
 
@@ -58,7 +66,9 @@ class OpenFolder:
         os.fsync(self.handle)
 
     def move_to_new_name(self, old: str, new: str) -> None:
-        """Rename an entry to a new name and sync the folder. Raises FileExistsError if the name is taken."""
+        """Rename an entry to a new name and sync the folder. Raises FileExistsError if
+        the name is taken.
+        """
         os.link(old, new, src_dir_fd=self.handle, dst_dir_fd=self.handle, follow_symlinks=False)
         os.unlink(old, dir_fd=self.handle)
         os.fsync(self.handle)
@@ -84,7 +94,9 @@ def _open_inside_root(root: Path, path_in_root: str, flags: int) -> int:
 
 
 def real_path(handle: int) -> Path | None:
-    """Return where an open handle really is, if known. Raises ActionRefused for a mounted /proc or /sys."""
+    """Return where an open handle really is, if known. Raises ActionRefused for a
+    mounted /proc or /sys.
+    """
     device = os.fstat(handle).st_dev
     for system in _SYSTEM:
         with suppress(OSError):

@@ -23,7 +23,9 @@ if sys.platform == "win32":
     _READ, _LIST = 0x80000000, 0x0001
     _SHARE_READ, _SHARE_WRITE, _SHARE_DELETE = 1, 2, 4
     _OPEN_EXISTING, _BACKUP_SEMANTICS = 3, 0x02000000
-    _DEVICES = frozenset({"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(10))})
+    _DEVICES = frozenset(
+        {"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(10))}
+    )
 
     _kernel = ctypes.WinDLL("kernel32", use_last_error=True)
     _kernel.CreateFileW.restype = wintypes.HANDLE
@@ -31,7 +33,12 @@ if sys.platform == "win32":
         wintypes.LPCWSTR, wintypes.DWORD, wintypes.DWORD, wintypes.LPVOID, wintypes.DWORD,
         wintypes.DWORD, wintypes.HANDLE,
     ]  # fmt: skip
-    _kernel.GetFinalPathNameByHandleW.argtypes = [wintypes.HANDLE, wintypes.LPWSTR, wintypes.DWORD, wintypes.DWORD]
+    _kernel.GetFinalPathNameByHandleW.argtypes = [
+        wintypes.HANDLE,
+        wintypes.LPWSTR,
+        wintypes.DWORD,
+        wintypes.DWORD,
+    ]
     _kernel.CloseHandle.argtypes = [wintypes.HANDLE]
 
     @dataclass(frozen=True, slots=True)
@@ -70,34 +77,53 @@ if sys.platform == "win32":
             (self.path / _require_plain_name(old)).rename(self.path / _require_plain_name(new))
 
     def _require_plain_name(name: str) -> str:
-        """Return a plain name. Raises OSError for a name that Windows would take for something else."""
+        """Return a plain name. Raises OSError for a name that Windows would take for
+        something else.
+        """
         stem = name.partition(".")[0].strip().lower()
-        if not name or name in {".", ".."} or set(name) & set('\\/:*?"<>|') or stem in _DEVICES or name[-1] in " .":
+        if (
+            not name
+            or name in {".", ".."}
+            or set(name) & set('\\/:*?"<>|')
+            or stem in _DEVICES
+            or name[-1] in " ."
+        ):
             raise OSError(errno.EXDEV, "no plain name", name)
         return name
 
     @contextmanager
     def open_folder(root: Path, path_in_root: str) -> Iterator[OpenFolder]:
-        with _open_handle_inside(root, path_in_root, _LIST, _SHARE_READ | _SHARE_WRITE) as (_, path):
+        with _open_handle_inside(root, path_in_root, _LIST, _SHARE_READ | _SHARE_WRITE) as (
+            _,
+            path,
+        ):
             if not path.is_dir():
                 raise OSError(errno.ENOTDIR, "no folder", path_in_root)
             yield OpenFolder(path)
 
     @contextmanager
     def open_file(root: Path, path_in_root: str) -> Iterator[int]:
-        with _open_handle_inside(root, path_in_root, _READ, _SHARE_READ | _SHARE_WRITE | _SHARE_DELETE) as (_, path):
+        with _open_handle_inside(
+            root, path_in_root, _READ, _SHARE_READ | _SHARE_WRITE | _SHARE_DELETE
+        ) as (_, path):
             if path.is_dir():
                 raise OSError(errno.EISDIR, "a folder", path_in_root)
-            with closing_handle(os.open(path, os.O_RDONLY | os.O_BINARY | os.O_NOINHERIT)) as handle:
+            with closing_handle(
+                os.open(path, os.O_RDONLY | os.O_BINARY | os.O_NOINHERIT)
+            ) as handle:
                 if not _is_beneath_root(_final_path(msvcrt.get_osfhandle(handle)), root):
                     raise OSError(errno.EXDEV, "leads out of the folder", path_in_root)
                 yield handle
 
     @contextmanager
-    def _open_handle_inside(root: Path, inside: str, access: int, share: int) -> Iterator[tuple[int, Path]]:
+    def _open_handle_inside(
+        root: Path, inside: str, access: int, share: int
+    ) -> Iterator[tuple[int, Path]]:
         for part in filter(None, inside.split("/")):
             _require_plain_name(part)
-        handle = _kernel.CreateFileW(str(root / inside), access, share, None, _OPEN_EXISTING, _BACKUP_SEMANTICS, None)
+        handle = _kernel.CreateFileW(
+            str(root / inside), access, share, None, _OPEN_EXISTING, _BACKUP_SEMANTICS, None
+        )
         if handle == wintypes.HANDLE(-1).value:
             raise ctypes.WinError(ctypes.get_last_error())
         try:

@@ -1,8 +1,9 @@
 """The only way the program runs git: with few settings, and no programs that a repository names.
 
-A repository can come from anywhere, and its settings can name programs for nearly everything. They cannot
-all be switched off at once, so we only use commands that read or write objects, override settings that
-run something, and never fetch. Of the user's settings, we use identity, signing and trusted folders.
+A repository can come from anywhere, and its settings can name programs for nearly
+everything. They cannot all be switched off at once, so we only use commands that read
+or write objects, override settings that run something, and never fetch. Of the user's
+settings, we use identity, signing and trusted folders.
 """
 
 import functools
@@ -20,8 +21,11 @@ LIMIT_SECONDS = 120.0
 _NOTHING = os.devnull
 _SETTINGS = read_word_lists("git_settings")
 _OVERRIDDEN = tuple(each.replace("{nothing}", _NOTHING) for each in _SETTINGS["overridden"])
-# With these variables, git reads no system or user settings, fetches nothing and reaches no other repository.
-_ENVIRONMENT = dict(each.replace("{nothing}", _NOTHING).split("=") for each in _SETTINGS["environment"])
+# With these variables, git reads no system or user settings, fetches nothing and
+# reaches no other repository.
+_ENVIRONMENT = dict(
+    each.replace("{nothing}", _NOTHING).split("=") for each in _SETTINGS["environment"]
+)
 
 
 def run_git(
@@ -33,8 +37,9 @@ def run_git(
     highest_code: int = 0,
     settings: Sequence[str] = (),
 ) -> bytes:
-    """`environment`, `settings`: further variables and settings. `remedy`: what to say after git's error
-    message. `highest_code`: the highest exit code that means no error.
+    """`environment`, `settings`: further variables and settings. `remedy`: what to say
+    after git's error message. `highest_code`: the highest exit code that means no
+    error.
     """
     if not folder.is_dir():
         raise ActionRefused(f"The workspace's folder {folder} no longer exists.", remedy=remedy)
@@ -44,14 +49,29 @@ def run_git(
         done = _list_git_settings(folder, environment)
         of_folder = _settings_for_folder(done.stdout)
     if done is None or not done.returncode:
-        given_settings = [word for each in (*_OVERRIDDEN, *of_folder, *settings) for word in ("-c", each)]
-        words = ["git", "--no-pager", "--no-optional-locks", "-C", str(folder), *given_settings, *arguments]
+        given_settings = [
+            word for each in (*_OVERRIDDEN, *of_folder, *settings) for word in ("-c", each)
+        ]
+        words = [
+            "git",
+            "--no-pager",
+            "--no-optional-locks",
+            "-C",
+            str(folder),
+            *given_settings,
+            *arguments,
+        ]
         done = _run_git_process(words, stdin, _ENVIRONMENT | dict(environment))
     if not 0 <= done.returncode <= highest_code:
-        said = done.stderr.decode("utf-8", "replace").strip() or done.stdout.decode("utf-8", "replace").strip()
+        said = (
+            done.stderr.decode("utf-8", "replace").strip()
+            or done.stdout.decode("utf-8", "replace").strip()
+        )
         if "tell me who you are" in said:
             way = 'Run `git config --global user.name "NAME"`, and the same for `user.email`.'
-            raise ActionRefused("git does not know your name and email address.", remedy=f"{way} {remedy}")
+            raise ActionRefused(
+                "git does not know your name and email address.", remedy=f"{way} {remedy}"
+            )
         if lock := _LOCKED.search(said):
             raise ActionRefused(
                 "Another git program is working in this repository, or was killed there.",
@@ -62,41 +82,67 @@ def run_git(
     return done.stdout
 
 
-def find_filtered_files(folder: Path, names: list[bytes], environment: Mapping[str, str] = {}) -> list[str]:
+def find_filtered_files(
+    folder: Path, names: list[bytes], environment: Mapping[str, str] = {}
+) -> list[str]:
     """Return files that a filter of the repository or the user would change on commit."""
     listed = b"".join(name + b"\0" for name in names)
-    said = run_git(folder, "check-attr", "-z", "--stdin", "filter", stdin=listed, environment=environment).split(b"\0")
-    return [os.fsdecode(name) for name, value in zip(said[::3], said[2::3], strict=False) if value not in _UNFILTERED]
+    said = run_git(
+        folder, "check-attr", "-z", "--stdin", "filter", stdin=listed, environment=environment
+    ).split(b"\0")
+    return [
+        os.fsdecode(name)
+        for name, value in zip(said[::3], said[2::3], strict=False)
+        if value not in _UNFILTERED
+    ]
 
 
 def _list_git_settings(folder: Path, environment: Mapping[str, str]) -> starter.FinishedProcess:
-    """List the user's settings for a folder, also those included only for it, and those of its repository."""
+    """List the user's settings for a folder, also those included only for it, and those
+    of its repository.
+    """
     words = ["git", "-C", str(folder), "config", "--includes", "--null", "--show-scope", "--list"]
     variables = {name: value for name, value in _ENVIRONMENT.items() if name != "GIT_CONFIG_GLOBAL"}
     return _run_git_process(words, b"", {**variables, "HOME": str(Path.home()), **environment})
 
 
 def _settings_for_folder(listed: bytes) -> list[str]:
-    """Return the user's settings, and those that disable filters, drivers, hooks and merge strategies of the repository."""
+    """Return the user's settings, and those that disable filters, drivers, hooks and
+    merge strategies of the repository.
+    """
     words = listed.decode("utf-8", "surrogateescape").split("\0")
     entries = [*zip(words[::2], words[1::2], strict=False)]
     names = [entry.partition("\n")[0] for scope, entry in entries if scope != "global"]
-    if any("=" in name for name in names if _DRIVER.fullmatch(name) or name.startswith(("filter.", "hook."))):
+    if any(
+        "=" in name
+        for name in names
+        if _DRIVER.fullmatch(name) or name.startswith(("filter.", "hook."))
+    ):
         raise ActionRefused(
             "This repository's Git settings name a program with “=”, which Git cannot be told to leave out.",
             remedy="Rename that filter, driver or hook in the repository's .git/config.",
         )
     wanted = {*_SETTINGS["of_the_user"]}.difference(names).union(_SETTINGS["of_the_user_alone"])
-    of_user = [entry for scope, entry in entries if scope == "global" and entry.partition("\n")[0] in wanted]
+    of_user = [
+        entry
+        for scope, entry in entries
+        if scope == "global" and entry.partition("\n")[0] in wanted
+    ]
     off = [f"{name}=" for name in names if _DRIVER.fullmatch(name)]
-    off += [f"{name.rpartition('.')[0]}.required=false" for name in names if name.startswith("filter.")]
-    off += [f"{name.rpartition('.')[0]}.enabled=false" for name in names if name.startswith("hook.")]
+    off += [
+        f"{name.rpartition('.')[0]}.required=false" for name in names if name.startswith("filter.")
+    ]
+    off += [
+        f"{name.rpartition('.')[0]}.enabled=false" for name in names if name.startswith("hook.")
+    ]
     return [each.replace("\n", "=", 1) for each in of_user] + off
 
 
 @functools.lru_cache(maxsize=4)
 def _settings_for_reading(home: str) -> Sequence[str]:
-    """Return the user's settings outside any repository, which is enough to read objects. `home` is the user's home."""
+    """Return the user's settings outside any repository, which is enough to read
+    objects. `home` is the user's home.
+    """
     return _settings_for_folder(_list_git_settings(Path("/"), {"HOME": home}).stdout)
 
 
@@ -110,14 +156,21 @@ _NO_REASON = re.compile(r"^(hint:.*|Aborting\.?|error: |fatal: )", re.MULTILINE)
 _UNFILTERED = (b"unspecified", b"unset", b"set", b"")
 
 
-def _run_git_process(words: list[str], stdin: bytes, environment: Mapping[str, str]) -> starter.FinishedProcess:
+def _run_git_process(
+    words: list[str], stdin: bytes, environment: Mapping[str, str]
+) -> starter.FinishedProcess:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     if not (git := starter.find_program(words[0])):
-        raise ActionRefused("The program git was not found.", remedy="Install git, or commit with another program.")
-    launch = starter.ProcessLaunch(starter.CommandAuthor.PROGRAM, [git, *words[1:]], None, {**kept, **environment})
+        raise ActionRefused(
+            "The program git was not found.", remedy="Install git, or commit with another program."
+        )
+    launch = starter.ProcessLaunch(
+        starter.CommandAuthor.PROGRAM, [git, *words[1:]], None, {**kept, **environment}
+    )
     try:
         return run_process(launch, input_bytes=stdin, seconds=LIMIT_SECONDS)
     except starter.ProcessTimeout as error:
         raise ActionRefused(
-            f"git did not finish within {LIMIT_SECONDS:.0f} seconds and was stopped.", remedy="Nothing was committed."
+            f"git did not finish within {LIMIT_SECONDS:.0f} seconds and was stopped.",
+            remedy="Nothing was committed.",
         ) from error

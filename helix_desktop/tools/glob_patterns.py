@@ -9,17 +9,25 @@ from helix_desktop.errors import InvalidInput
 from helix_desktop.tools.workspace_roots import RootPath, WorkspaceRoots, walk_files
 
 # These folders are not searched unless the pattern names them.
-SKIPPED_FOLDERS = frozenset({".git", "node_modules", ".venv", "venv", "__pycache__", ".mypy_cache", ".tox", "target"})
+SKIPPED_FOLDERS = frozenset(
+    {".git", "node_modules", ".venv", "venv", "__pycache__", ".mypy_cache", ".tox", "target"}
+)
 _BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
 _MOST_ALTERNATIVES = 64
 
 
-def find_paths_by_glob(roots: WorkspaceRoots, place: RootPath, pattern: str, limit: int) -> list[str]:
+def find_paths_by_glob(
+    roots: WorkspaceRoots, place: RootPath, pattern: str, limit: int
+) -> list[str]:
     """Return the paths below `place` that match, sorted, at most `limit`."""
     patterns = [tuple(part for part in one.split("/") if part) for one in expand_braces(pattern)]
     skip = frozenset(name for name in SKIPPED_FOLDERS if name not in pattern)
     start = len(place.inside) + 1 if place.inside else 0
-    found = (inside for inside, _ in walk_files(roots, place, skip) if fits_any_pattern(inside[start:], patterns))
+    found = (
+        inside
+        for inside, _ in walk_files(roots, place, skip)
+        if fits_any_pattern(inside[start:], patterns)
+    )
     return sorted(islice(found, limit))
 
 
@@ -29,7 +37,9 @@ def fits_any_pattern(path: str, patterns: Sequence[tuple[str, ...]]) -> bool:
 
 
 def fits_pattern(parts: tuple[str, ...], pattern: tuple[str, ...]) -> bool:
-    """Match component by component, keeping all pattern positions reached, so that no pattern is slow."""
+    """Match component by component, keeping all pattern positions reached, so that no
+    pattern is slow.
+    """
     reached = _skip_double_stars({0}, pattern)
     for part in parts:
         moved = {
@@ -51,10 +61,13 @@ def expand_braces(pattern: str) -> list[str]:
         one = todo.pop()
         if len(todo) + len(done) > _MOST_ALTERNATIVES:
             raise InvalidInput(
-                f"The pattern has more than {_MOST_ALTERNATIVES} alternatives.", remedy="Use a simpler pattern."
+                f"The pattern has more than {_MOST_ALTERNATIVES} alternatives.",
+                remedy="Use a simpler pattern.",
             )
         if match := _BRACES.search(one):
-            todo += [one[: match.start()] + choice + one[match.end() :] for choice in match[1].split(",")]
+            todo += [
+                one[: match.start()] + choice + one[match.end() :] for choice in match[1].split(",")
+            ]
         else:
             done.append(one)
     return done

@@ -20,8 +20,9 @@ DEFAULT = (
 
 
 def matches_hidden_patterns(path_in_root: str, patterns: Sequence[str]) -> bool:
-    """Whether a file, by its path in its root, is hidden. Patterns with a slash fit from the root, or fit
-    folders if they end in one; others fit names. Public certificates in installed packages are not hidden.
+    """Whether a file, by its path in its root, is hidden. Patterns with a slash fit
+    from the root, or fit folders if they end in one; others fit names. Public
+    certificates in installed packages are not hidden.
     """
     rows, names = _compile_hidden_patterns(tuple(patterns))
     if names is not None and not names.match(path_in_root.casefold().rpartition("/")[2]):
@@ -37,13 +38,15 @@ def matches_hidden_patterns(path_in_root: str, patterns: Sequence[str]) -> bool:
 
 
 def is_hidden_only_by_place(path_in_root: str, patterns: Sequence[str]) -> bool:
-    """Whether a hidden file of the workspace would be visible under the same name in another folder."""
+    """Whether a hidden file of the workspace would be visible under the same name in
+    another folder.
+    """
     *above, name = path_in_root.casefold().split("/")
     if not _PACKAGES.isdisjoint(above):
         return False
-    return any(whole for _, _, whole in _compile_hidden_patterns(tuple(patterns))[0]) or not matches_hidden_patterns(
-        f"{PACKAGE_FOLDERS[0]}/{name}", patterns
-    )
+    return any(
+        whole for _, _, whole in _compile_hidden_patterns(tuple(patterns))[0]
+    ) or not matches_hidden_patterns(f"{PACKAGE_FOLDERS[0]}/{name}", patterns)
 
 
 def _hidden_pattern_fits(pattern: str, parts: Sequence[str], *, whole: bool) -> bool:
@@ -56,7 +59,9 @@ def _folder_pattern_fits(pattern: str, parts: Sequence[str]) -> bool:
     above = [*parts[:-1]]
     name = pattern.strip("/")
     if "/" in name:
-        return any(fnmatch.fnmatchcase("/".join(above[: end + 1]), name) for end in range(len(above)))
+        return any(
+            fnmatch.fnmatchcase("/".join(above[: end + 1]), name) for end in range(len(above))
+        )
     return any(fnmatch.fnmatchcase(part, name) for part in above)
 
 

@@ -27,7 +27,9 @@ def describe_hidden_paths(
     *,
     network: bool,
 ) -> str:
-    """Return sentences for the end of the output, or an empty string if nothing hidden explains a failure."""
+    """Return sentences for the end of the output, or an empty string if nothing hidden
+    explains a failure.
+    """
 
     def list_shown_folders() -> list[str]:
         there = build_closed_home(folders, environ, "", opened, network=network)
@@ -35,10 +37,16 @@ def describe_hidden_paths(
 
     homes = home_folders(environ)
     paths = _find_hidden_paths(f"{line}\n{output}", homes, environ, list_shown_folders)
-    named = [one for one in OPENINGS if any(_opening_covers_path(one.paths, path, homes) for path in paths)]
+    named = [
+        one
+        for one in OPENINGS
+        if any(_opening_covers_path(one.paths, path, homes) for path in paths)
+    ]
     found = []
     for one in dict.fromkeys((*named, *openings_missed_by(output, opened, network=network))):
-        there = [f"~/{name}" for home in homes for name in one.paths if os.path.exists(f"{home}/{name}")]
+        there = [
+            f"~/{name}" for home in homes for name in one.paths if os.path.exists(f"{home}/{name}")
+        ]
         if one.name in opened.names and not network:
             found.append(f"{one.title} is open to commands with network access only.")
         elif there or one.sockets:
@@ -47,7 +55,11 @@ def describe_hidden_paths(
                 f"The sandbox{places} does not let commands use {one.title}. The user can open it {_WAY}; "
                 f'one command can ask with `network` and `needs`: "{one.name}".'
             )
-    others = [path for path in paths if not any(_opening_covers_path(one.paths, path, homes) for one in OPENINGS)]
+    others = [
+        path
+        for path in paths
+        if not any(_opening_covers_path(one.paths, path, homes) for one in OPENINGS)
+    ]
     if others:
         found.append(
             f"The sandbox hides {', '.join(others[:_NAMED])}: of the home folder, commands see toolchains only. "
@@ -64,8 +76,15 @@ def describe_hidden_paths(
 
 def _find_hidden_files(text: str, hidden: Sequence[str], folders: Sequence[str]) -> list[str]:
     """Return hidden files that a text names, or all if git reports changes without names."""
-    inside = [next((path[len(top) + 1 :] for top in folders if is_within_folder(path, top)), path) for path in hidden]
-    named = [path for path in inside if path in text] or [path for path in inside if os.path.basename(path) in text]  # noqa: PTH119
+    inside = [
+        next((path[len(top) + 1 :] for top in folders if is_within_folder(path, top)), path)
+        for path in hidden
+    ]
+    named = [path for path in inside if path in text] or [
+        path
+        for path in inside
+        if os.path.basename(path) in text  # noqa: PTH119
+    ]
     if not named and _IN_USE.search(text):
         words = set(_NAME.findall(text))
         named = [path for path in inside if not words.isdisjoint(path.split("/"))]
@@ -81,8 +100,12 @@ def _find_hidden_paths(
     found: list[str] = []
     for word in list(dict.fromkeys(_PATH.findall(text)))[:_MOST_PATHS]:
         path = os.path.normpath(spelled + word[1:] if word.startswith("~") else word)
-        real = homes[0] + path[len(spelled) :] if homes and is_within_folder(path, spelled) else path
-        if not any(is_within_folder(real, home) and real != home for home in homes) or not os.path.exists(real):
+        real = (
+            homes[0] + path[len(spelled) :] if homes and is_within_folder(path, spelled) else path
+        )
+        if not any(
+            is_within_folder(real, home) and real != home for home in homes
+        ) or not os.path.exists(real):
             continue
         if shown is None:
             shown = list_shown()
@@ -92,5 +115,8 @@ def _find_hidden_paths(
 
 
 def _opening_covers_path(names: Sequence[str], path: str, homes: Sequence[str]) -> bool:
-    inside = next((path[len(home) :] for home in homes if is_within_folder(path, home)), path.removeprefix("~"))
+    inside = next(
+        (path[len(home) :] for home in homes if is_within_folder(path, home)),
+        path.removeprefix("~"),
+    )
     return any(is_within_folder(inside, f"/{name}") for name in names)

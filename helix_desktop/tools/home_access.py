@@ -10,8 +10,9 @@ from helix_desktop.fast_dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class HomeOpening:
-    """One thing people do with programs that keep keys in the home. Only commands with network access get it.
-    `what_it_gives_away`: what commands could then do. `complaint_pattern`: how programs complain without it.
+    """One thing people do with programs that keep keys in the home. Only commands with
+    network access get it. `what_it_gives_away`: what commands could then do.
+    `complaint_pattern`: how programs complain without it.
     """
 
     name: str
@@ -25,7 +26,9 @@ class HomeOpening:
 
 @dataclass(frozen=True, slots=True)
 class CommandOpenings:
-    """What commands can see: named openings and the user's added folders, but never hidden files."""
+    """What commands can see: named openings and the user's added folders, but never
+    hidden files.
+    """
 
     names: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
@@ -41,7 +44,9 @@ def _read_opening(name: str, fields: Mapping[str, Any]) -> HomeOpening:
     return HomeOpening(name, **values)
 
 
-OPENINGS = tuple(_read_opening(name, fields) for name, fields in resources.read_table("openings").items())
+OPENINGS = tuple(
+    _read_opening(name, fields) for name, fields in resources.read_table("openings").items()
+)
 OPENING_NAMES = tuple(opening.name for opening in OPENINGS)
 _BY_NAME = {opening.name: opening for opening in OPENINGS}
 
@@ -61,11 +66,17 @@ def opened_paths(opened: CommandOpenings, home: str, *, network: bool) -> Iterat
 
 
 def opened_variables(opened: CommandOpenings, *, network: bool) -> list[str]:
-    return [name for opening in openings_in_force(opened, network=network) for name in opening.variables]
+    return [
+        name for opening in openings_in_force(opened, network=network) for name in opening.variables
+    ]
 
 
-def opened_sockets(opened: CommandOpenings, environ: Mapping[str, str], *, network: bool) -> Iterator[str]:
-    """Yield sockets a command can reach: by path, by a variable, or below a folder a variable names."""
+def opened_sockets(
+    opened: CommandOpenings, environ: Mapping[str, str], *, network: bool
+) -> Iterator[str]:
+    """Yield sockets a command can reach: by path, by a variable, or below a folder a
+    variable names.
+    """
     for opening in openings_in_force(opened, network=network):
         for name in opening.sockets:
             variable, slash, below = name.partition("/")

@@ -1,4 +1,6 @@
-"""A script that converts HTML from standard input to readable text, in a process that can be killed."""
+"""A script that converts HTML from standard input to readable text, in a process that
+can be killed.
+"""
 
 import re
 import sys
@@ -13,7 +15,9 @@ _HEADINGS = {f"h{level}": "#" * level + " " for level in range(1, 7)}
 
 
 class ReadableTextParser(HTMLParser):
-    """Collects what a reader sees. Headings, list items and links are marked; other text is kept as it is."""
+    """Collects what a reader sees. Headings, list items and links are marked; other
+    text is kept as it is.
+    """
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
@@ -58,7 +62,9 @@ def convert_standard_input() -> None:
     reader.feed(sys.stdin.buffer.read().decode("utf-8", "replace"))
     reader.close()
     text = re.sub(r"[ \t]+\n", "\n", "".join(reader.out))
-    sys.stdout.buffer.write(re.sub(r"\n{3,}", "\n\n", text).strip().encode("utf-8", "replace") + b"\n")
+    sys.stdout.buffer.write(
+        re.sub(r"\n{3,}", "\n\n", text).strip().encode("utf-8", "replace") + b"\n"
+    )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """Decides whether an action is allowed, by the workspace's mode and rules. Plain values, no I/O.
 
-In this order: rules that deny, rules that ask, what is always asked, rules that allow, the mode. Only the
-user makes rules, never a model, a summary or an imported file. A recorded decision authorises nothing.
+In this order: rules that deny, rules that ask, what is always asked, rules that allow,
+the mode. Only the user makes rules, never a model, a summary or an imported file. A
+recorded decision authorises nothing.
 """
 
 import fnmatch
@@ -15,8 +16,16 @@ from itertools import takewhile
 from helix_desktop.errors import InvalidInput
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools.command_lines import command_analysis, program_tables
-from helix_desktop.tools.command_lines.command_analysis import KnownPrograms, UnknownPrograms, find_started_programs
-from helix_desktop.tools.command_lines.program_finder import StartedProgram, WrittenCommand, program_base_name
+from helix_desktop.tools.command_lines.command_analysis import (
+    KnownPrograms,
+    UnknownPrograms,
+    find_started_programs,
+)
+from helix_desktop.tools.command_lines.program_finder import (
+    StartedProgram,
+    WrittenCommand,
+    program_base_name,
+)
 from helix_desktop.tools.command_lines.shell_parser import is_certain_word
 from helix_desktop.tools.workspace_roots import normalise_spelling
 
@@ -33,7 +42,9 @@ class PermissionMode(StrEnum):
 
 
 class ActionEffect(StrEnum):
-    """What an action does. `READ` stays inside the roots and the cache, and is never asked about."""
+    """What an action does. `READ` stays inside the roots and the cache, and is never
+    asked about.
+    """
 
     READ = "read"
     EDIT = "edit"
@@ -64,8 +75,9 @@ class ToolAction:
 
 @dataclass(frozen=True, slots=True)
 class PermissionRule:
-    """Empty fields match everything; `tool` and `path` are patterns. In a rule that allows, `command`
-    is exact, or a prefix if it ends in ` *`. In others, it matches all commands that begin so.
+    """Empty fields match everything; `tool` and `path` are patterns. In a rule that
+    allows, `command` is exact, or a prefix if it ends in ` *`. In others, it matches
+    all commands that begin so.
     """
 
     decision: str
@@ -76,7 +88,9 @@ class PermissionRule:
 
     @classmethod
     def parse_permission_rule(cls, values: Mapping[str, object]) -> "PermissionRule":
-        """Parse a rule from the workspace's settings. A mistake there must never become a permission."""
+        """Parse a rule from the workspace's settings. A mistake there must never become
+        a permission.
+        """
         known = {item.name for item in fields(cls)}
         strange = [name for name in values if name not in known]
         if strange or values.get("decision") not in DECISIONS:
@@ -89,7 +103,11 @@ class PermissionRule:
 
     def as_rule_table(self) -> dict[str, str | bool]:
         """Return a table for the workspace's settings, without default values."""
-        return {item.name: value for item in fields(self) if (value := getattr(self, item.name)) != item.default}
+        return {
+            item.name: value
+            for item in fields(self)
+            if (value := getattr(self, item.name)) != item.default
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +138,16 @@ def _decide_without_allow_rules(
     action: ToolAction, mode: PermissionMode, rules: Sequence[PermissionRule], *, sandboxed: bool
 ) -> PermissionDecision | None:
     """Return what no allowing rule can override, or None."""
-    if any(rule.decision == "deny" and _match_restricting_rule(rule, action) is _RuleFit.YES for rule in rules):
+    if any(
+        rule.decision == "deny" and _match_restricting_rule(rule, action) is _RuleFit.YES
+        for rule in rules
+    ):
         return PermissionDecision("deny", "rule", "a rule in this workspace denies it")
     if mode is PermissionMode.READ_ONLY and action.effect in {ActionEffect.EDIT, ActionEffect.RUN}:
         return PermissionDecision("deny", "mode", "this workspace is read-only")
-    if mode is PermissionMode.PLAN and (why := _reason_refused_in_plan_mode(action, sandboxed=sandboxed)):
+    if mode is PermissionMode.PLAN and (
+        why := _reason_refused_in_plan_mode(action, sandboxed=sandboxed)
+    ):
         return PermissionDecision("deny", "mode", why)
     return _decide_if_always_asked(action, mode, rules, sandboxed=sandboxed)
 
@@ -148,19 +171,25 @@ def _decide_if_always_asked(
     """Return the decision to ask each time, or None if that is not necessary."""
     fits = {_match_restricting_rule(rule, action) for rule in rules if rule.decision != "allow"}
     if _RuleFit.YES in fits:
-        return PermissionDecision("ask", "rule", "a rule in this workspace requires approval", ("once",), "held")
+        return PermissionDecision(
+            "ask", "rule", "a rule in this workspace requires approval", ("once",), "held"
+        )
     if _RuleFit.MAYBE in fits:
         why = "this command may run other commands that a rule denies here"
         return PermissionDecision("ask", "rule", why, ("once",), "held")
     if action.effect is ActionEffect.RUN:
         if isinstance(known := find_started_programs(action.command), UnknownPrograms):
             why = f"the command hides what it runs: {known.reason}"
-            return PermissionDecision("ask", "mode", why, ("once",), action.separate_permission or "hidden")
+            return PermissionDecision(
+                "ask", "mode", why, ("once",), action.separate_permission or "hidden"
+            )
         if not sandboxed:
             why = "there is no sandbox, so every command needs approval"
             return PermissionDecision("ask", "mode", why, ("once",), action.separate_permission)
     if action.reason_to_ask and (action.asks_in_every_mode or mode is not PermissionMode.ALLOW_ALL):
-        return PermissionDecision("ask", "mode", action.reason_to_ask, ("once",), action.separate_permission)
+        return PermissionDecision(
+            "ask", "mode", action.reason_to_ask, ("once",), action.separate_permission
+        )
     return None
 
 
@@ -180,28 +209,42 @@ def _decide_by_mode(action: ToolAction, mode: PermissionMode) -> PermissionDecis
     if mode is PermissionMode.ALLOW_EDITS and action.effect is ActionEffect.EDIT:
         return PermissionDecision("allow", "mode", "this workspace allows edits")
     if rules_to_offer(action):
-        return PermissionDecision("ask", "mode", f"this workspace asks before {_ASKED[action.effect]}")
+        return PermissionDecision(
+            "ask", "mode", f"this workspace asks before {_ASKED[action.effect]}"
+        )
     why = "this workspace asks before commands, and no rule could safely cover this one, so it can only be allowed once"
     return PermissionDecision("ask", "mode", why, ("once",))
 
 
 def rules_allow_action(rules: Iterable[PermissionRule], action: ToolAction) -> bool:
-    """Whether allowing rules cover the whole action, which means every command of a command line."""
+    """Whether allowing rules cover the whole action, which means every command of a
+    command line.
+    """
     fitting = [rule for rule in rules if rule.decision == "allow" and _tool_fits(rule, action)]
     if action.network:
         fitting = [rule for rule in fitting if rule.network]
     if action.effect is not ActionEffect.RUN:
-        return any(not rule.command and _path_fits(rule, action.path, any_spelling=False) for rule in fitting)
+        return any(
+            not rule.command and _path_fits(rule, action.path, any_spelling=False)
+            for rule in fitting
+        )
     if any(not rule.command and not rule.path for rule in fitting):
         return True
     known = find_started_programs(action.command)
     if isinstance(known, UnknownPrograms) or not known.is_plain or not known.commands:
         return False
-    return all(any(_rule_covers_command(rule.command, one, fitting) for rule in fitting) for one in known.commands)
+    return all(
+        any(_rule_covers_command(rule.command, one, fitting) for rule in fitting)
+        for one in known.commands
+    )
 
 
-def _rule_covers_command(pattern: str, command: WrittenCommand, fitting: Sequence[PermissionRule]) -> bool:
-    """Whether a rule allows this command. A prefix rule covers no inline code, nor started programs without a rule."""
+def _rule_covers_command(
+    pattern: str, command: WrittenCommand, fitting: Sequence[PermissionRule]
+) -> bool:
+    """Whether a rule allows this command. A prefix rule covers no inline code, nor
+    started programs without a rule.
+    """
     wanted = _words_of_command_pattern(pattern)
     if not wanted or program_base_name(command.words[0]) in program_tables.SHELL_KEYWORDS:
         return False
@@ -210,11 +253,16 @@ def _rule_covers_command(pattern: str, command: WrittenCommand, fitting: Sequenc
     if command.words[: len(wanted)] != wanted or command.has_own_code:
         return False
     starts = [WrittenCommand(start.words) for start in command.started_programs]
-    return all(any(_rule_covers_command(rule.command, start, fitting) for rule in fitting) for start in starts)
+    return all(
+        any(_rule_covers_command(rule.command, start, fitting) for rule in fitting)
+        for start in starts
+    )
 
 
 def _words_of_command_pattern(pattern: str) -> tuple[str, ...]:
-    """Return the words of a rule's command without a final star, or none if it is not a single command."""
+    """Return the words of a rule's command without a final star, or none if it is not a
+    single command.
+    """
     known = find_started_programs(pattern.removesuffix(" *"))
     if isinstance(known, UnknownPrograms) or not known.is_plain or len(known.commands) != 1:
         return ()
@@ -222,7 +270,9 @@ def _words_of_command_pattern(pattern: str) -> tuple[str, ...]:
 
 
 def rules_to_offer(action: ToolAction) -> tuple[PermissionRule, ...]:
-    """Return rules to offer for "always" or "this conversation", best first, or none if none would be safe."""
+    """Return rules to offer for "always" or "this conversation", best first, or none if
+    none would be safe.
+    """
     if action.effect is ActionEffect.FETCH:
         return (PermissionRule("allow", tool=action.tool, path=action.path),)
     if action.effect is not ActionEffect.RUN:
@@ -231,8 +281,13 @@ def rules_to_offer(action: ToolAction) -> tuple[PermissionRule, ...]:
     if isinstance(known, UnknownPrograms) or not known.is_plain or len(known.commands) != 1:
         return ()
     rule = PermissionRule("allow", tool=action.tool, network=action.network)
-    rules = [replace(rule, command=command) for command in command_analysis.suggest_rule_commands(known.commands[0])]
-    return tuple(one for one in rules if rules_allow_action((one,), action) and not is_rule_too_wide(one))
+    rules = [
+        replace(rule, command=command)
+        for command in command_analysis.suggest_rule_commands(known.commands[0])
+    ]
+    return tuple(
+        one for one in rules if rules_allow_action((one,), action) and not is_rule_too_wide(one)
+    )
 
 
 def describe_allowing_rule(rule: PermissionRule) -> str:
@@ -259,7 +314,9 @@ class _RuleFit(IntEnum):
 
 
 def _match_restricting_rule(rule: PermissionRule, action: ToolAction) -> _RuleFit:
-    """Match generously, since the rule restricts: any program that is started, any spelling of the path."""
+    """Match generously, since the rule restricts: any program that is started, any
+    spelling of the path.
+    """
     if not _tool_fits(rule, action) or (rule.network and not action.network):
         return _RuleFit.NO
     if rule.path and not (action.path and _path_fits(rule, action.path, any_spelling=True)):
@@ -268,7 +325,9 @@ def _match_restricting_rule(rule: PermissionRule, action: ToolAction) -> _RuleFi
         return _match_restricting_command_rule(rule.command, action)
     # In a rule for a tool that runs no commands, a path is meant.
     meant = replace(rule, path=rule.command)
-    fits = not rule.command or (rule.tool and action.path and _path_fits(meant, action.path, any_spelling=True))
+    fits = not rule.command or (
+        rule.tool and action.path and _path_fits(meant, action.path, any_spelling=True)
+    )
     return _RuleFit.YES if fits else _RuleFit.NO
 
 
@@ -295,8 +354,12 @@ def _wildcards_as_regex(words: str) -> str:
 
 
 def _match_words_to_program(pattern_words: Sequence[str], program: StartedProgram) -> _RuleFit:
-    """Whether these words begin the command. Options may be anywhere; shell expansions may be any word."""
-    if not fnmatch.fnmatchcase(program.program_name.casefold(), program_base_name(pattern_words[0]).casefold()):
+    """Whether these words begin the command. Options may be anywhere; shell expansions
+    may be any word.
+    """
+    if not fnmatch.fnmatchcase(
+        program.program_name.casefold(), program_base_name(pattern_words[0]).casefold()
+    ):
         return _RuleFit.NO
     told = list(takewhile(is_certain_word, program.words[1:]))
     places = [word for word in pattern_words[1:] if not word.startswith("-")]
@@ -304,7 +367,11 @@ def _match_words_to_program(pattern_words: Sequence[str], program: StartedProgra
     open_ = len(told) < len(program.words) - 1
     if not _begins_with_words(places, plain):
         lead = list(takewhile(lambda word: not word.startswith("-"), told))
-        return _RuleFit.MAYBE if _begins_with_words(places, lead) and _occur_in_order(places, plain) else _RuleFit.NO
+        return (
+            _RuleFit.MAYBE
+            if _begins_with_words(places, lead) and _occur_in_order(places, plain)
+            else _RuleFit.NO
+        )
     options = [word for word in pattern_words[1:] if word.startswith("-")]
     whole = len(plain) >= len(places) and all(_has_option(want, program.words) for want in options)
     if not whole:
@@ -322,16 +389,23 @@ def _occur_in_order(patterns: Sequence[str], words: Sequence[str]) -> bool:
 
 
 def _has_option(want: str, words: Sequence[str]) -> bool:
-    """Whether an option is present: `-rf` also as `-fr` or `-r -f`, `--force` also as `--force=…` or, cut short, `--fo`."""
+    """Whether an option is present: `-rf` also as `-fr` or `-r -f`, `--force` also as
+    `--force=…` or, cut short, `--fo`.
+    """
     if want.startswith("--"):
         names = [name for word in words if len(name := word.partition("=")[0]) > len("--")]
-        return any(map(want.startswith, names)) or any(fnmatch.fnmatchcase(word, want) for word in words)
+        return any(map(want.startswith, names)) or any(
+            fnmatch.fnmatchcase(word, want) for word in words
+        )
     letters = {letter for word in words if re.match(r"-[^-]", word) for letter in word[1:]}
     return set(want[1:].rstrip("*")) <= letters
 
 
 def _is_named_in_arguments(name: str, known: KnownPrograms) -> bool:
-    pattern = re.compile(rf"(?:^|[^\w-])(?:-\w)?{_wildcards_as_regex(program_base_name(name))}(?![\w-])", re.IGNORECASE)
+    pattern = re.compile(
+        rf"(?:^|[^\w-])(?:-\w)?{_wildcards_as_regex(program_base_name(name))}(?![\w-])",
+        re.IGNORECASE,
+    )
     return any(pattern.search(text) for text in known.texts)
 
 
@@ -348,4 +422,7 @@ def _path_fits(rule: PermissionRule, path: str, *, any_spelling: bool) -> bool:
     if not any_spelling:
         return bool(path) and fnmatch.fnmatchcase(path, rule.path)
     pattern = normalise_spelling(rule.path)
-    return any(fnmatch.fnmatchcase(normalise_spelling(path), one) for one in (pattern, pattern.removeprefix("**/")))
+    return any(
+        fnmatch.fnmatchcase(normalise_spelling(path), one)
+        for one in (pattern, pattern.removeprefix("**/"))
+    )

@@ -10,7 +10,9 @@ from helix_desktop.tools import built_in_tool
 from helix_desktop.tools.built_in_tool import BuiltInTool, ToolArguments, ToolOutput, declare_tool
 from helix_desktop.tools.regex_search import grep_entry_lines
 
-CompactForPurpose = Callable[[Digest, str], Awaitable[str]]  # Takes the digest and what is needed of it.
+CompactForPurpose = Callable[
+    [Digest, str], Awaitable[str]
+]  # Takes the digest and what is needed of it.
 AROUND = 2  # The number of lines that are shown before and after each match of a pattern.
 ReadHistory = Callable[[str, str], Awaitable[str]]  # Takes a fold's id and words to search for.
 
@@ -28,7 +30,9 @@ def build_recall_tools(
     return tuple(out)
 
 
-async def recall_asked_entry(args: ToolArguments, cache: ContentCache, tokens: TokenCounter, whole_tokens: int) -> str:
+async def recall_asked_entry(
+    args: ToolArguments, cache: ContentCache, tokens: TokenCounter, whole_tokens: int
+) -> str:
     return await content_recall.recall_entry(
         cache,
         tokens,
@@ -42,23 +46,35 @@ async def recall_asked_entry(args: ToolArguments, cache: ContentCache, tokens: T
     )
 
 
-async def recall_cached_content(args: ToolArguments, use: built_in_tool.ToolResources) -> ToolOutput:
+async def recall_cached_content(
+    args: ToolArguments, use: built_in_tool.ToolResources
+) -> ToolOutput:
     said = await recall_asked_entry(args, use.cache, use.tokens, use.context.whole_tokens)
     asked = args.text_argument("sha256")[:16], *map(args.text_argument, ("lines", "find", "grep"))
     return ToolOutput(said, source=" ".join(filter(None, asked))[:100])
 
 
-async def search_cached_content(args: ToolArguments, use: built_in_tool.ToolResources) -> ToolOutput:
+async def search_cached_content(
+    args: ToolArguments, use: built_in_tool.ToolResources
+) -> ToolOutput:
     query = args.text_argument("query")
     tool, limit = args.text_argument("tool"), args.number_argument("limit", 10)
-    said = await content_recall.search_entries(use.index, query, tool=tool, limit=limit, cache=use.cache)
+    said = await content_recall.search_entries(
+        use.index, query, tool=tool, limit=limit, cache=use.cache
+    )
     return ToolOutput(said, source=query[:100])
 
 
 def _build_compact_tool(compact: CompactForPurpose) -> built_in_tool.RunTool:
-    async def compact_cached_content(args: ToolArguments, use: built_in_tool.ToolResources) -> ToolOutput:
-        digest = (await content_recall.find_entry(use.cache, args.text_argument("sha256"))).stored.digest
-        return ToolOutput(await compact(digest, args.text_argument("keep")), source=digest.short_hex)
+    async def compact_cached_content(
+        args: ToolArguments, use: built_in_tool.ToolResources
+    ) -> ToolOutput:
+        digest = (
+            await content_recall.find_entry(use.cache, args.text_argument("sha256"))
+        ).stored.digest
+        return ToolOutput(
+            await compact(digest, args.text_argument("keep")), source=digest.short_hex
+        )
 
     return compact_cached_content
 
@@ -66,6 +82,8 @@ def _build_compact_tool(compact: CompactForPurpose) -> built_in_tool.RunTool:
 def _build_history_tool(history: ReadHistory) -> built_in_tool.RunTool:
     async def recall_history(args: ToolArguments, _: built_in_tool.ToolResources) -> ToolOutput:
         fold, words = args.text_argument("fold"), args.text_argument("find")
-        return ToolOutput(await history(fold, words), source=" ".join(filter(None, (fold, words)))[:100])
+        return ToolOutput(
+            await history(fold, words), source=" ".join(filter(None, (fold, words)))[:100]
+        )
 
     return recall_history

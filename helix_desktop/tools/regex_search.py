@@ -1,4 +1,6 @@
-"""Searches content of any size with a regular expression, in another process, to enforce a time limit."""
+"""Searches content of any size with a regular expression, in another process, to
+enforce a time limit.
+"""
 
 import asyncio
 import json
@@ -30,7 +32,9 @@ class FoundLine:
 
 @dataclass(slots=True)
 class GrepResult:
-    """`match_count` counts all matching lines, even those not in `lines`. `is_cut_by_time`: time ran out."""
+    """`match_count` counts all matching lines, even those not in `lines`.
+    `is_cut_by_time`: time ran out.
+    """
 
     lines: list[FoundLine] = field(default_factory=list)
     match_count: int = 0
@@ -55,7 +59,9 @@ async def grep_pieces(
     ignore_case: bool = False,
     seconds: float = SECONDS,
 ) -> GrepResult:
-    """Return the lines that match, or those found when time is up. Raises InvalidInput for a bad pattern."""
+    """Return the lines that match, or those found when time is up. Raises InvalidInput
+    for a bad pattern.
+    """
     if not pattern or len(pattern) > _LONGEST_PATTERN:
         raise InvalidInput(f"Specify a pattern of 1 to {_LONGEST_PATTERN:,} characters.")
     options: dict[str, object] = {"pattern": pattern, "most": limit, "ignore_case": ignore_case}
@@ -74,14 +80,17 @@ async def grep_pieces(
         raise group.exceptions[0] from None
     finally:
         await end_process(process)
-        # Waits until the pipe is closed, because older Pythons complain about errors that nobody retrieves.
+        # Waits until the pipe is closed, because older Pythons complain about errors
+        # that nobody retrieves.
         stdin = cast(asyncio.StreamWriter, process.stdin)
         stdin.close()
         with suppress(OSError):
             await stdin.wait_closed()
 
 
-async def _send_pieces(process: Process, options: dict[str, object], pieces: AsyncIterable[GrepPiece]) -> None:
+async def _send_pieces(
+    process: Process, options: dict[str, object], pieces: AsyncIterable[GrepPiece]
+) -> None:
     stdin = cast(asyncio.StreamWriter, process.stdin)
     try:
         stdin.write(json.dumps(options).encode() + b"\n")
@@ -99,33 +108,47 @@ async def _receive_found_lines(process: Process, pattern: str, lines: list[Found
     async for row in cast(asyncio.StreamReader, process.stdout):
         said = json.loads(row)
         if "error" in said:
-            raise InvalidInput(f"{pattern[:100]!r} is not a valid regular expression: {said['error']}.")
+            raise InvalidInput(
+                f"{pattern[:100]!r} is not a valid regular expression: {said['error']}."
+            )
         if "hits" in said:
             return int(said["hits"])
         lines.append(FoundLine(said["name"], said["line"], said["text"], said["hit"]))
     return sum(line.is_match for line in lines)
 
 
-async def wrap_chunks_for_grep(name: str, content: AsyncIterable[bytes]) -> AsyncIterator[GrepPiece]:
+async def wrap_chunks_for_grep(
+    name: str, content: AsyncIterable[bytes]
+) -> AsyncIterator[GrepPiece]:
     async for part in content:
         yield GrepPiece(name, part, has_more=True)
     yield GrepPiece(name, b"")
 
 
 async def grep_entry_lines(pattern: str, content: AsyncIterator[bytes], context: int) -> str:
-    """Implement `engine.content_recall.Grep` in a killable process. Returns up to a page of lines."""
-    found = format_found_lines(await grep_pieces(pattern, wrap_chunks_for_grep("", content), context=context))
+    """Implement `engine.content_recall.Grep` in a killable process. Returns up to a
+    page of lines.
+    """
+    found = format_found_lines(
+        await grep_pieces(pattern, wrap_chunks_for_grep("", content), context=context)
+    )
     if len(found) <= PAGE_BYTES // 2:
         return found
     return found[: PAGE_BYTES // 2] + "\n[… there is more; use a narrower pattern, or lines]"
 
 
 def format_found_lines(found: GrepResult) -> str:
-    """Format matches as `name:12: the line` and lines near them as `name-11- the line`, in groups."""
+    """Format matches as `name:12: the line` and lines near them as `name-11- the line`,
+    in groups.
+    """
     rows: list[str] = []
     last = ("", 0)
     for line in found.lines:
-        if rows and (line.name, line.number) != (last[0], last[1] + 1) and any(not one.is_match for one in found.lines):
+        if (
+            rows
+            and (line.name, line.number) != (last[0], last[1] + 1)
+            and any(not one.is_match for one in found.lines)
+        ):
             rows.append("--")
         mark = ":" if line.is_match else "-"
         prefix = f"{line.name}{mark}" if line.name else ""
@@ -135,5 +158,7 @@ def format_found_lines(found: GrepResult) -> str:
     if found.match_count > shown_hits:
         rows.append(f"[… {found.match_count - shown_hits:,} more matching lines]")
     if found.is_cut_by_time:
-        rows.append("[the search was stopped: it took too long. Use a simpler pattern or fewer files.]")
+        rows.append(
+            "[the search was stopped: it took too long. Use a simpler pattern or fewer files.]"
+        )
     return "\n".join(rows)

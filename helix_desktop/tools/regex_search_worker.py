@@ -1,9 +1,11 @@
-"""A script that matches a regular expression against what it is sent, in a process that can be killed.
+"""A script that matches a regular expression against what it is sent, in a process that
+can be killed.
 
-Patterns come from a model. Some would take years, and Python cannot be interrupted while it matches.
-Input: a line of JSON (`pattern`, `context`, `most`, `ignore_case`, `seconds`), then for each piece of
-content a line of JSON (`name`, `size`, and `more` if the next piece continues it) and `size` bytes.
-Output: a line of JSON for each line to show. It imports nothing of ours, so that it starts in 20 ms.
+Patterns come from a model. Some would take years, and Python cannot be interrupted
+while it matches. Input: a line of JSON (`pattern`, `context`, `most`, `ignore_case`,
+`seconds`), then for each piece of content a line of JSON (`name`, `size`, and `more` if
+the next piece continues it) and `size` bytes. Output: a line of JSON for each line to
+show. It imports nothing of ours, so that it starts in 20 ms.
 """
 
 import json
@@ -20,7 +22,9 @@ class LineMatcher:
     """Matches lines of content one by one, and writes the matching ones and those around them."""
 
     def __init__(self, options: dict[str, object]) -> None:
-        self._pattern = re.compile(str(options["pattern"]), re.IGNORECASE if options.get("ignore_case") else 0)
+        self._pattern = re.compile(
+            str(options["pattern"]), re.IGNORECASE if options.get("ignore_case") else 0
+        )
         self._context = int(str(options.get("context", 0)))
         self._most = int(str(options.get("most", 200)))
         self.hits = 0

@@ -1,4 +1,6 @@
-"""Decides which git settings may run a program or touch files elsewhere: all not known to be harmless."""
+"""Decides which git settings may run a program or touch files elsewhere: all not known
+to be harmless.
+"""
 
 import fnmatch
 import re
@@ -12,12 +14,16 @@ _BETWEEN = re.compile(r"(?:[ \t\n]+|[#;][^\n]*)*")
 _BLANKS, _LINE = re.compile(r"[ \t]*"), re.compile(r"[^\n]*\n?")
 _HARMLESS = resources.read_word_lists("git_settings")["harmless"]
 _HARMLESS_NAMES = frozenset(_HARMLESS)
-_HARMLESS_PATTERNS = re.compile("|".join(fnmatch.translate(each) for each in _HARMLESS if "*" in each))
+_HARMLESS_PATTERNS = re.compile(
+    "|".join(fnmatch.translate(each) for each in _HARMLESS if "*" in each)
+)
 _HARMLESS_VALUES = resources.read_table("git_settings")["harmless_values"]
 
 
 def parse_git_settings(text: str) -> Iterator[tuple[str, str]]:
-    """Yield names and values as git reads them. What git rejects or cuts short gets a special name."""
+    """Yield names and values as git reads them. What git rejects or cuts short gets a
+    special name.
+    """
     if "\0" in text:
         yield "not understood: git reads a name or value as far as the NUL in it", ""
     text = text.replace("\0", "").replace("\r\n", "\n").removeprefix("\ufeff")
@@ -43,7 +49,9 @@ def _end_of_match(pattern: re.Pattern[str], text: str, at: int) -> int:
 
 
 def _parse_git_value(text: str, at: int) -> tuple[str, int]:
-    """Parse a value with quotes, comments and continued lines. Return it and where the next line begins."""
+    """Parse a value with quotes, comments and continued lines. Return it and where the
+    next line begins.
+    """
     pieces: list[str] = []
     quoted = False
     at = _end_of_match(_BLANKS, text, at)
@@ -68,7 +76,11 @@ def _parse_git_value(text: str, at: int) -> tuple[str, int]:
 
 def list_doubtful_settings(text: str) -> list[str]:
     """Return the settings not known to be harmless, as `name = value`."""
-    return [f"{name} = {value}" for name, value in parse_git_settings(text) if may_setting_run_program(name, value)]
+    return [
+        f"{name} = {value}"
+        for name, value in parse_git_settings(text)
+        if may_setting_run_program(name, value)
+    ]
 
 
 def may_setting_run_program(name: str, value: str) -> bool:

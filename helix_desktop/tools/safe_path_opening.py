@@ -30,10 +30,14 @@ class _OpenHow(ctypes.Structure):
 
 
 def open_by_kernel(folder: int, path: str, flags: int, more: int = 0) -> int:
-    """Call openat2 with RESOLVE_BENEATH. Retry after EAGAIN, which means a rename is in progress."""
+    """Call openat2 with RESOLVE_BENEATH. Retry after EAGAIN, which means a rename is in
+    progress.
+    """
     how = _OpenHow(flags | _ALWAYS, 0, _BENEATH | _NO_MAGICLINKS | more)
     for _ in range(_TRIES):
-        handle = _load_libc().syscall(_OPENAT2, folder, os.fsencode(path), ctypes.byref(how), ctypes.sizeof(how))
+        handle = _load_libc().syscall(
+            _OPENAT2, folder, os.fsencode(path), ctypes.byref(how), ctypes.sizeof(how)
+        )
         if handle >= 0:
             return int(handle)
         if (code := ctypes.get_errno()) not in (errno.EAGAIN, errno.EINTR):
@@ -42,7 +46,9 @@ def open_by_kernel(folder: int, path: str, flags: int, more: int = 0) -> int:
 
 
 def open_by_steps(folder: int, path: str, flags: int) -> int:
-    """Open without openat2: one component at a time. Links are read and followed by us; `..` goes back."""
+    """Open without openat2: one component at a time. Links are read and followed by us;
+    `..` goes back.
+    """
     trail = [os.dup(folder)]
     parts = deque(path.split("/"))
     links = 0
@@ -68,7 +74,9 @@ def open_by_steps(folder: int, path: str, flags: int) -> int:
 
 
 def open_without_links(folder: int, path: str, flags: int) -> int:
-    """Open a path in which no part may be a link. Raises OSError with ELOOP or ENOTDIR for a link."""
+    """Open a path in which no part may be a link. Raises OSError with ELOOP or ENOTDIR
+    for a link.
+    """
     if choose_opener() is open_by_kernel:
         return open_by_kernel(folder, path, flags | os.O_NOFOLLOW, _NO_LINKS)
     handle = os.dup(folder)
@@ -129,7 +137,9 @@ def write_to_handle(handle: int, content: bytes) -> None:
 
 @functools.cache
 def choose_opener() -> OpenWithinFolder:
-    """Return the best way that this system has. Containers forbid openat2 with EPERM; old kernels lack it."""
+    """Return the best way that this system has. Containers forbid openat2 with EPERM;
+    old kernels lack it.
+    """
     if not sys.platform.startswith("linux"):
         return open_by_steps
     folder = os.open("/", DIRECTORY)

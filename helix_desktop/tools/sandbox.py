@@ -1,4 +1,5 @@
-"""Keeps a command inside the workspace: by bubblewrap, else Landlock. Without either, the user is told.
+"""Keeps a command inside the workspace: by bubblewrap, else Landlock. Without either,
+the user is told.
 
 A command can read the system, but not the program's data, desktop sockets, or the user's home,
 except toolchains and what the user opened (`sandbox_home.py`). It can write only to the roots, the
@@ -22,7 +23,12 @@ from helix_desktop.processes import jail
 from helix_desktop.processes.running_command import CommandLine, RunningCommand
 from helix_desktop.processes.starter import CommandAuthor, ProcessLaunch, ProcessPlace, find_program
 from helix_desktop.tools import git_identity, sandbox_home
-from helix_desktop.tools.home_access import NOTHING_OPENED, CommandOpenings, opened_sockets, opened_variables
+from helix_desktop.tools.home_access import (
+    NOTHING_OPENED,
+    CommandOpenings,
+    opened_sockets,
+    opened_variables,
+)
 from helix_desktop.tools.sandbox_home import ClosedHome, is_within_folder
 from helix_desktop.tools.temporary_folders import GIVEN
 
@@ -36,7 +42,16 @@ PASSED_ON = frozenset((
     "USERPROFILE", "NUMBER_OF_PROCESSORS",
 ))  # fmt: skip
 PROXIES = frozenset(
-    ["http_proxy", "https_proxy", "no_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY"]
+    [
+        "http_proxy",
+        "https_proxy",
+        "no_proxy",
+        "all_proxy",
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "NO_PROXY",
+        "ALL_PROXY",
+    ]
 )
 # The sandbox has no editor, so git takes messages as given, and an interactive rebase fails.
 _EDITORS = {"GIT_EDITOR": "true", "GIT_SEQUENCE_EDITOR": "false", "GIT_TERMINAL_PROMPT": "0"}
@@ -51,7 +66,9 @@ class SandboxKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Sandbox:
-    """`folders`: the roots. `scratch` replaces /tmp. `closed_paths` are hidden. Builds keep `caches`."""
+    """`folders`: the roots. `scratch` replaces /tmp. `closed_paths` are hidden. Builds
+    keep `caches`.
+    """
 
     kind: SandboxKind
     folders: tuple[Path, ...]
@@ -62,16 +79,26 @@ class Sandbox:
 
     @property
     def can_hide_paths(self) -> bool:
-        """Whether closed paths can be hidden. Landlock cannot close what is inside a root that it allows."""
-        return self.kind is not SandboxKind.LANDLOCK or not self._paths_within_roots(map(str, self.closed_paths))
+        """Whether closed paths can be hidden. Landlock cannot close what is inside a
+        root that it allows.
+        """
+        return self.kind is not SandboxKind.LANDLOCK or not self._paths_within_roots(
+            map(str, self.closed_paths)
+        )
 
     @property
     def command_folder(self) -> Path:
-        """Return the folder of what the program gives to commands to read: a git identity and an empty file."""
+        """Return the folder of what the program gives to commands to read: a git
+        identity and an empty file.
+        """
         return self.scratch.with_name(f"{self.scratch.name}{GIVEN}")
 
-    def paths_left_visible(self, opened: CommandOpenings = NOTHING_OPENED, *, network: bool = False) -> list[str]:
-        """Return hidden paths that a command would see, because this kind of sandbox can't take them out of a root."""
+    def paths_left_visible(
+        self, opened: CommandOpenings = NOTHING_OPENED, *, network: bool = False
+    ) -> list[str]:
+        """Return hidden paths that a command would see, because this kind of sandbox
+        can't take them out of a root.
+        """
         if self.kind is not SandboxKind.LANDLOCK:
             return []
         return [
@@ -97,25 +124,46 @@ class Sandbox:
         if self.kind is SandboxKind.LANDLOCK:
             return _wrap_in_jail(self._landlock_options(lifeline, opened, network=network), argv)
         scoped = network and not _is_setuid_program("bwrap")
-        options = {"lifeline": lifeline, "scoped": scoped, "filter": True, "limits": process_limits()}
-        return _wrap_in_jail(options, [*self._bubblewrap_arguments(held, opened, network=network), "--", *argv])
+        options = {
+            "lifeline": lifeline,
+            "scoped": scoped,
+            "filter": True,
+            "limits": process_limits(),
+        }
+        return _wrap_in_jail(
+            options, [*self._bubblewrap_arguments(held, opened, network=network), "--", *argv]
+        )
 
     def wrap_trusted_reader(self, argv: Sequence[str], lifeline: int) -> list[str] | None:
-        """Return a command line for a trusted program that may read only system programs and the roots."""
+        """Return a command line for a trusted program that may read only system
+        programs and the roots.
+        """
         seen = [*_SYSTEM_FOLDERS, str(Path(argv[0]).resolve().parent), *map(str, self.folders)]
         if self.kind is SandboxKind.LANDLOCK:
-            options = {"lifeline": lifeline, "landlock": True, "read": seen, "write": [], "network": False}
+            options = {
+                "lifeline": lifeline,
+                "landlock": True,
+                "read": seen,
+                "write": [],
+                "network": False,
+            }
             return _wrap_in_jail(options, argv)
         if self.kind is SandboxKind.BUBBLEWRAP:
             binds = [word for path in seen for word in ("--ro-bind-try", path, path)]
             masks = self._arguments_to_mask(self._paths_within_roots(map(str, self.closed_paths)))
             return _wrap_in_jail(
-                {"lifeline": lifeline, "filter": True}, ["bwrap", *_ALONE, "--unshare-net", *binds, *masks, "--", *argv]
+                {"lifeline": lifeline, "filter": True},
+                ["bwrap", *_ALONE, "--unshare-net", *binds, *masks, "--", *argv],
             )
         return None
 
     def build_environment(
-        self, environ: Mapping[str, str], *, network: bool, free: bool = False, opened: CommandOpenings = NOTHING_OPENED
+        self,
+        environ: Mapping[str, str],
+        *,
+        network: bool,
+        free: bool = False,
+        opened: CommandOpenings = NOTHING_OPENED,
     ) -> dict[str, str]:
         is_own = self.kind is SandboxKind.BUBBLEWRAP and not free
         temporary = "/tmp" if is_own else str(self.scratch)  # noqa: S108 -- as above
@@ -133,10 +181,17 @@ class Sandbox:
 
     # --- With Landlock: restricting the rights of the process
 
-    def _landlock_options(self, lifeline: int, opened: CommandOpenings, *, network: bool) -> dict[str, object]:
+    def _landlock_options(
+        self, lifeline: int, opened: CommandOpenings, *, network: bool
+    ) -> dict[str, object]:
         there = self._closed_home_for(opened, network=network)
-        sockets = [path for path in ("/run/user", "/run/docker.sock", "/run/dbus") if Path(path).exists()]
-        closed = [*map(str, (*self.closed_paths, *there.masked_paths, *there.emptied_homes)), *sockets]
+        sockets = [
+            path for path in ("/run/user", "/run/docker.sock", "/run/dbus") if Path(path).exists()
+        ]
+        closed = [
+            *map(str, (*self.closed_paths, *there.masked_paths, *there.emptied_homes)),
+            *sockets,
+        ]
         caches = [str(self.caches)] if self.caches is not None else []
         self._create_cache_folders([(path, path) for path in caches])
         write = [*(() if self.read_only else map(str, self.folders)), str(self.scratch), *caches]
@@ -146,11 +201,19 @@ class Sandbox:
             str(self.command_folder),
             *map(str, self.folders),
         ]
-        options = {"lifeline": lifeline, "landlock": True, "read": read, "write": write, "closed": closed}
+        options = {
+            "lifeline": lifeline,
+            "landlock": True,
+            "read": read,
+            "write": write,
+            "closed": closed,
+        }
         return {**options, "network": network, "limits": process_limits()}
 
     def _cache_variables(self) -> dict[str, str]:
-        """Return variables with folders for programs that keep caches in the home, where they can't write."""
+        """Return variables with folders for programs that keep caches in the home,
+        where they can't write.
+        """
         base = self.caches or self.scratch
         moved = {variable: f"{base}/{name}" for name, variable in sandbox_home.CACHES if variable}
         moved["MAVEN_OPTS"] = f"-Dmaven.repo.local={base}/.m2/repository"
@@ -161,9 +224,27 @@ class Sandbox:
 
     # --- With bubblewrap: building a separate file system
 
-    def _bubblewrap_arguments(self, held: HeldPaths, opened: CommandOpenings, *, network: bool) -> list[str]:
-        words = ["bwrap", *_ALONE, "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/run"]
-        words += [word for name in _OF_PROC for word in ("--ro-bind-try", f"/proc/{name}", f"/proc/{name}")]
+    def _bubblewrap_arguments(
+        self, held: HeldPaths, opened: CommandOpenings, *, network: bool
+    ) -> list[str]:
+        words = [
+            "bwrap",
+            *_ALONE,
+            "--ro-bind",
+            "/",
+            "/",
+            "--dev",
+            "/dev",
+            "--proc",
+            "/proc",
+            "--tmpfs",
+            "/run",
+        ]
+        words += [
+            word
+            for name in _OF_PROC
+            for word in ("--ro-bind-try", f"/proc/{name}", f"/proc/{name}")
+        ]
         for kept in _KEPT_OF_RUN:
             words += ["--ro-bind-try", kept, kept]
         if network:
@@ -175,7 +256,10 @@ class Sandbox:
         words += self._arguments_to_close_homes(there)
         words += self._arguments_to_show_home(there, opened, network=network)
         words += self._arguments_for_roots(held)
-        inside = [*self._paths_within_roots(there.masked_paths), *self._paths_within_roots(map(str, self.closed_paths))]
+        inside = [
+            *self._paths_within_roots(there.masked_paths),
+            *self._paths_within_roots(map(str, self.closed_paths)),
+        ]
         words += self._arguments_to_mask(inside)
         words += self._arguments_to_show_again(there, inside)
         words += self._arguments_to_mask(opened.hidden)
@@ -188,7 +272,9 @@ class Sandbox:
         return words
 
     def _arguments_to_close_homes(self, home: ClosedHome) -> list[str]:
-        """Return arguments that hide homes, and what their links lead to, before parts are shown again."""
+        """Return arguments that hide homes, and what their links lead to, before parts
+        are shown again.
+        """
         outside = [path for path in home.masked_paths if not self._paths_within_roots([path])]
         own = [
             path
@@ -196,9 +282,14 @@ class Sandbox:
             if not any(is_within_folder(path, empty) for empty in home.emptied_homes)
         ]
         masks = self._arguments_to_mask([*outside, *own], [path for path, _ in home.readable_paths])
-        return [*masks, *(word for path in sorted(home.emptied_homes, key=len) for word in ("--tmpfs", path))]
+        return [
+            *masks,
+            *(word for path in sorted(home.emptied_homes, key=len) for word in ("--tmpfs", path)),
+        ]
 
-    def _arguments_to_show_home(self, home: ClosedHome, opened: CommandOpenings, *, network: bool) -> list[str]:
+    def _arguments_to_show_home(
+        self, home: ClosedHome, opened: CommandOpenings, *, network: bool
+    ) -> list[str]:
         self._create_cache_folders(home.cache_paths)
         linked = _caches_to_link(home)
         kept = frozenset(home.cache_paths) - frozenset(linked)
@@ -219,9 +310,15 @@ class Sandbox:
             words += ["--bind-try", real, real]
         if home.emptied_homes and not ("git" in opened.names and network):
             given = str(self.command_folder / "git")
-            with suppress(FileNotFoundError):  # When the sandbox is tried out, there is no identity yet.
+            with suppress(
+                FileNotFoundError
+            ):  # When the sandbox is tried out, there is no identity yet.
                 git_identity.write_attributes_of_hidden_files(Path(given), opened.hidden)
-            words += [word for path in home.emptied_homes for word in ("--ro-bind-try", given, f"{path}/.config/git")]
+            words += [
+                word
+                for path in home.emptied_homes
+                for word in ("--ro-bind-try", given, f"{path}/.config/git")
+            ]
         return words
 
     def _arguments_for_roots(self, held: HeldPaths) -> list[str]:
@@ -232,10 +329,17 @@ class Sandbox:
             # Git's folder or file is mounted separately, so that it can't be moved or replaced.
             for path in held[0]:
                 words += ["--bind-try" if Path(path).is_dir() else "--ro-bind-try", path, path]
-        return words + [word for path in held[1] if not os.path.islink(path) for word in ("--ro-bind-try", path, path)]  # noqa: PTH114
+        return words + [
+            word
+            for path in held[1]
+            if not os.path.islink(path)  # noqa: PTH114
+            for word in ("--ro-bind-try", path, path)
+        ]
 
     def _arguments_to_show_again(self, home: ClosedHome, masked: Sequence[str]) -> list[str]:
-        """Return arguments that show open paths again in a folder that was just hidden inside a root."""
+        """Return arguments that show open paths again in a folder that was just hidden
+        inside a root.
+        """
         words: list[str] = []
         for path, place in (*home.readable_paths, *home.cache_paths):
             if any(is_within_folder(place, mask) for mask in masked):
@@ -265,7 +369,11 @@ class Sandbox:
             if not any(is_within_folder(path, other) for other in masked):
                 masked.append(path)
         roots = [*map(str, self.folders), *filter(os.path.isdir, shown)]
-        return [word for path in masked for word in _arguments_to_mask_path(path, self._ensure_empty_file, roots)]
+        return [
+            word
+            for path in masked
+            for word in _arguments_to_mask_path(path, self._ensure_empty_file, roots)
+        ]
 
     def _ensure_empty_file(self) -> Path:
         """Return the empty file that takes the place of hidden files."""
@@ -277,15 +385,31 @@ class Sandbox:
         return empty
 
     def _paths_within_roots(self, paths: Iterable[str]) -> list[str]:
-        return [path for path in paths if any(is_within_folder(path, str(root)) for root in self.folders)]
+        return [
+            path
+            for path in paths
+            if any(is_within_folder(path, str(root)) for root in self.folders)
+        ]
 
 
 # No cgroup namespace: Java looks up its limits by the outer names, so Gradle builds would fail.
-_ALONE = ("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--die-with-parent", "--new-session", "--cap-drop", "ALL")
+_ALONE = (
+    "--unshare-pid",
+    "--unshare-ipc",
+    "--unshare-uts",
+    "--die-with-parent",
+    "--new-session",
+    "--cap-drop",
+    "ALL",
+)
 # Parts of /proc through which root could change the system.
 _OF_PROC = "sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi", "driver"
 _CACHES_IN_HOME = ".workspace-caches"
-_KEPT_OF_RUN = ("/run/current-system", "/run/wrappers", "/run/opengl-driver")  # These contain programs on NixOS.
+_KEPT_OF_RUN = (
+    "/run/current-system",
+    "/run/wrappers",
+    "/run/opengl-driver",
+)  # These contain programs on NixOS.
 _READ_BY_LANDLOCK = (
     "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/gnu", "/snap",
     "/proc", "/sys", "/var/lib", "/var/cache", "/run/systemd/resolve", *_KEPT_OF_RUN,
@@ -308,10 +432,16 @@ def process_limits() -> dict[str, int]:
     return {"processes": PROCESSES, "memory": memory, "file": LARGEST_FILE, "handles": HANDLES}
 
 
-def _arguments_to_mask_path(path: str, empty: Callable[[], Path], roots: Sequence[str]) -> tuple[str, ...]:
-    """Return arguments that put an empty folder, with places for roots in it, or an empty file over a real path."""
+def _arguments_to_mask_path(
+    path: str, empty: Callable[[], Path], roots: Sequence[str]
+) -> tuple[str, ...]:
+    """Return arguments that put an empty folder, with places for roots in it, or an
+    empty file over a real path.
+    """
     if os.path.isdir(path):  # noqa: PTH112 -- for each command
-        places = [word for root in roots if is_within_folder(root, path) for word in ("--dir", root)]
+        places = [
+            word for root in roots if is_within_folder(root, path) for word in ("--dir", root)
+        ]
         return ("--tmpfs", path, *places, "--remount-ro", path)
     return ("--ro-bind", str(empty()), path) if os.path.exists(path) else ()  # noqa: PTH110
 
@@ -326,12 +456,16 @@ def _caches_to_link(home: ClosedHome) -> list[tuple[str, str]]:
         for path, place in home.cache_paths
         if home.emptied_homes
         and is_within_folder(place, home.emptied_homes[0])
-        and not any(is_within_folder(place, each) or is_within_folder(each, place) for each in shown)
+        and not any(
+            is_within_folder(place, each) or is_within_folder(each, place) for each in shown
+        )
     ]
 
 
 def _is_setuid_program(program: str) -> bool:
-    """Whether a program gains rights when started, which the kernel forbids to a sandboxed process."""
+    """Whether a program gains rights when started, which the kernel forbids to a
+    sandboxed process.
+    """
     path = shutil.which(program)
     return path is not None and bool(Path(path).stat().st_mode & stat.S_ISUID)
 
@@ -346,7 +480,8 @@ async def find_sandbox(
     for kind in (SandboxKind.BUBBLEWRAP, SandboxKind.LANDLOCK):
         sandbox = Sandbox(kind, tuple(folders), scratch, tuple(closed), caches=caches)
         if sandbox.can_hide_paths and (
-            await is_sandbox_effective(sandbox) or (kind is SandboxKind.BUBBLEWRAP and await _can_start_bubblewrap())
+            await is_sandbox_effective(sandbox)
+            or (kind is SandboxKind.BUBBLEWRAP and await _can_start_bubblewrap())
         ):
             return sandbox
     return Sandbox(SandboxKind.NONE, tuple(folders), scratch, tuple(closed), caches=caches)
@@ -362,17 +497,25 @@ async def _can_start_bubblewrap() -> bool:
 def _is_kind_available(kind: SandboxKind) -> bool:
     if not sys.platform.startswith("linux"):
         return False
-    return shutil.which("bwrap") is not None if kind is SandboxKind.BUBBLEWRAP else jail.landlock_version() > 0
+    return (
+        shutil.which("bwrap") is not None
+        if kind is SandboxKind.BUBBLEWRAP
+        else jail.landlock_version() > 0
+    )
 
 
 async def is_sandbox_effective(sandbox: Sandbox) -> bool:
-    """Whether the sandbox exists, starts, and keeps a command from writing beside the scratch folder."""
+    """Whether the sandbox exists, starts, and keeps a command from writing beside the
+    scratch folder.
+    """
     if not _is_kind_available(sandbox.kind):
         return False
     probe = sandbox.scratch.parent / f".probe-{os.getpid()}"
     argv = ["/bin/sh", "-c", f"echo started; : > '{probe}'"]
     try:
-        said = await _can_start_command(lambda lifeline: sandbox.wrap_command(argv, lifeline, network=False))
+        said = await _can_start_command(
+            lambda lifeline: sandbox.wrap_command(argv, lifeline, network=False)
+        )
         return said and not probe.exists()
     finally:
         probe.unlink(missing_ok=True)
@@ -382,10 +525,13 @@ async def _can_start_command(command_line: CommandLine) -> bool:
     said = b""
     try:
         command = await RunningCommand.start_in_jail(
-            ProcessLaunch(CommandAuthor.PROGRAM, _ECHO, "/", {}, place=ProcessPlace.SANDBOX), command_line
+            ProcessLaunch(CommandAuthor.PROGRAM, _ECHO, "/", {}, place=ProcessPlace.SANDBOX),
+            command_line,
         )
         try:
-            async with asyncio.timeout(30):  # Seconds, enough for a slow machine to start a sandbox.
+            async with asyncio.timeout(
+                30
+            ):  # Seconds, enough for a slow machine to start a sandbox.
                 said = b"".join([piece async for piece in command.iterate_output()])
         finally:
             await command.kill_and_wait()
@@ -397,10 +543,24 @@ async def _can_start_command(command_line: CommandLine) -> bool:
 def scrub_environment(
     environment: Mapping[str, str], temporary: str, *, network: bool, extra: Sequence[str] = ()
 ) -> dict[str, str]:
-    """Return the variables that a command gets, chosen by name, so that no key or token is among them."""
-    wanted = PASSED_ON | set(extra) | ({*PROXIES, *sandbox_home.CERTIFICATES, "SSL_CERT_DIR"} if network else set())
-    out = {name: value for name, value in environment.items() if name in wanted or name.startswith("LC_")}
+    """Return the variables that a command gets, chosen by name, so that no key or token
+    is among them.
+    """
+    wanted = (
+        PASSED_ON
+        | set(extra)
+        | ({*PROXIES, *sandbox_home.CERTIFICATES, "SSL_CERT_DIR"} if network else set())
+    )
+    out = {
+        name: value
+        for name, value in environment.items()
+        if name in wanted or name.startswith("LC_")
+    }
     if out.get("VIRTUAL_ENV") == sys.prefix:  # This program's own environment, not the user's.
         del out["VIRTUAL_ENV"]
-    caches = {"XDG_CACHE_HOME": f"{temporary}/cache", "npm_config_cache": f"{temporary}/npm", "TMPDIR": temporary}
+    caches = {
+        "XDG_CACHE_HOME": f"{temporary}/cache",
+        "npm_config_cache": f"{temporary}/npm",
+        "TMPDIR": temporary,
+    }
     return {**out, **_QUIET, **caches, "PYTHONUNBUFFERED": "1"}

@@ -1,4 +1,5 @@
-"""Decides what a sandboxed command sees of the user's home: toolchains, caches, and what the user opened.
+"""Decides what a sandboxed command sees of the user's home: toolchains, caches, and
+what the user opened.
 
 Everything else is absent, so nobody has to know where the next program keeps
 its keys. If the home itself is a folder of the workspace, its entries that
@@ -18,20 +19,40 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools.home_access import CommandOpenings, opened_paths
 
 # These lists are explained in `resources/tables/home.toml`.
-_WORDS, CACHES = resources.read_word_lists("home"), tuple(resources.read_table("home")["caches"].items())
-TOOLCHAINS, VARIABLES, CERTIFICATES = _WORDS["toolchains"], _WORDS["variables"], _WORDS["certificates"]
+_WORDS, CACHES = (
+    resources.read_word_lists("home"),
+    tuple(resources.read_table("home")["caches"].items()),
+)
+TOOLCHAINS, VARIABLES, CERTIFICATES = (
+    _WORDS["toolchains"],
+    _WORDS["variables"],
+    _WORDS["certificates"],
+)
 _BESIDE = ("lib", "lib64", "libexec", "include")  # Folders beside `bin` that its programs need.
-_PROGRAMS = tuple("/usr /bin /sbin /lib /lib32 /lib64 /nix /gnu /snap /proc /sys /dev /run /tmp".strip().split())
-_OF_A_REPOSITORY = (".git", ".gitignore", ".gitattributes", ".gitmodules", ".github", ".gitlab", ".gitlab-ci.yml")
-_SPREAD = frozenset({".config", ".local", "share", "state", ".var", "app"})  # These contain a folder for each program.
+_PROGRAMS = tuple(
+    "/usr /bin /sbin /lib /lib32 /lib64 /nix /gnu /snap /proc /sys /dev /run /tmp".strip().split()
+)
+_OF_A_REPOSITORY = (
+    ".git",
+    ".gitignore",
+    ".gitattributes",
+    ".gitmodules",
+    ".github",
+    ".gitlab",
+    ".gitlab-ci.yml",
+)
+_SPREAD = frozenset(
+    {".config", ".local", "share", "state", ".var", "app"}
+)  # These contain a folder for each program.
 _MOST_FOLDERS = 2_000
 _SETTLED_NS = 2_000_000_000  # Changes closer together than this may leave a folder's time the same.
 
 
 @dataclass(frozen=True, slots=True)
 class ClosedHome:
-    """`emptied_homes`: homes hidden except for what follows. `masked_paths`: real paths to hide
-    elsewhere. `readable_paths` and `cache_paths`: what is visible, as pairs of paths outside and inside.
+    """`emptied_homes`: homes hidden except for what follows. `masked_paths`: real paths
+    to hide elsewhere. `readable_paths` and `cache_paths`: what is visible, as pairs of
+    paths outside and inside.
     """
 
     emptied_homes: tuple[str, ...]
@@ -47,17 +68,28 @@ def home_folders(environ: Mapping[str, str]) -> list[str]:
         import pwd
 
         named.append(pwd.getpwuid(os.getuid()).pw_dir)
-    real = (os.path.realpath(name) for name in named if name.startswith("/") and os.path.isdir(name))
+    real = (
+        os.path.realpath(name) for name in named if name.startswith("/") and os.path.isdir(name)
+    )
     return list(dict.fromkeys(real))
 
 
 def build_closed_home(
-    folders: Sequence[str], environ: Mapping[str, str], caches: str, opened: CommandOpenings, *, network: bool
+    folders: Sequence[str],
+    environ: Mapping[str, str],
+    caches: str,
+    opened: CommandOpenings,
+    *,
+    network: bool,
 ) -> ClosedHome:
-    """Return what is closed and what is visible. `folders` are real paths; `caches` is the workspace's own folder."""
+    """Return what is closed and what is visible. `folders` are real paths; `caches` is
+    the workspace's own folder.
+    """
     homes = home_folders(environ)
     emptied = [
-        home for home in homes if not _contains_any_path(home, ("/usr",)) and not _is_within_any_folder(home, folders)
+        home
+        for home in homes
+        if not _contains_any_path(home, ("/usr",)) and not _is_within_any_folder(home, folders)
     ]
     read = dict.fromkeys(
         (path, place)
@@ -65,21 +97,46 @@ def build_closed_home(
         for path, place in _readable_home_paths(home, environ, opened, network=network)
         if not _is_within_any_folder(place, folders) or _is_dotted(place, home)
     )
-    outside = [path for path in opened.folders if path.startswith("/") and not _is_within_any_folder(path, homes)]
+    outside = [
+        path
+        for path in opened.folders
+        if path.startswith("/") and not _is_within_any_folder(path, homes)
+    ]
     read |= dict.fromkeys(
-        (path, path) for path in outside if os.path.exists(path) and not _contains_any_path(path, homes)
+        (path, path)
+        for path in outside
+        if os.path.exists(path) and not _contains_any_path(path, homes)
     )
     needed = [*folders, *homes, *(os.path.realpath(path) for path, _ in read)]
-    masked = [path for home in homes for path in _targets_of_dotted_links(home) if not _must_stay_open(path, needed)]
     masked = [
-        path for path in masked if _is_within_any_folder(path, folders) or not _is_within_any_folder(path, emptied)
+        path
+        for home in homes
+        for path in _targets_of_dotted_links(home)
+        if not _must_stay_open(path, needed)
+    ]
+    masked = [
+        path
+        for path in masked
+        if _is_within_any_folder(path, folders) or not _is_within_any_folder(path, emptied)
     ]
     for home in homes:
         if home not in emptied:
-            masked += [path for path in _dotted_entries(home) if not _must_stay_open(path, [*folders, *homes])]
-    kept = [(f"{caches}/{name}", f"{homes[0]}/{name}") for name, _ in CACHES] if homes and caches else []
+            masked += [
+                path
+                for path in _dotted_entries(home)
+                if not _must_stay_open(path, [*folders, *homes])
+            ]
+    kept = (
+        [(f"{caches}/{name}", f"{homes[0]}/{name}") for name, _ in CACHES]
+        if homes and caches
+        else []
+    )
     if homes and homes[0] not in emptied:
-        kept = [(path, place) for path, place in kept if os.path.isdir(place) and _is_dotted(place, homes[0])]
+        kept = [
+            (path, place)
+            for path, place in kept
+            if os.path.isdir(place) and _is_dotted(place, homes[0])
+        ]
     kept = [
         (path, place)
         for path, place in kept
@@ -112,13 +169,17 @@ def _is_dotted(path: str, home: str) -> bool:
 def _readable_home_paths(
     home: str, environ: Mapping[str, str], opened: CommandOpenings, *, network: bool
 ) -> Iterator[tuple[str, str]]:
-    """Yield readable paths of a home, and where they appear: none inside another, never the whole home."""
+    """Yield readable paths of a home, and where they appear: none inside another, never
+    the whole home.
+    """
     found: list[str] = []
     wanted = [*_toolchain_paths(home, environ), *opened_paths(opened, home, network=network)]
     for path in sorted({path for path in wanted if os.path.exists(path)}):
         if not found or not is_within_folder(path, found[-1]):
             found.append(path)
-    yield from ((path, path) for path in found if not is_within_folder(home, os.path.realpath(path)))
+    yield from (
+        (path, path) for path in found if not is_within_folder(home, os.path.realpath(path))
+    )
 
 
 def _toolchain_paths(home: str, environ: Mapping[str, str]) -> Iterator[str]:
@@ -129,7 +190,9 @@ def _toolchain_paths(home: str, environ: Mapping[str, str]) -> Iterator[str]:
     for name in (*VARIABLES, *CERTIFICATES):
         yield from _path_in_home(environ.get(name, ""), home, named)
     yield from (
-        f"{path}/bin" for name in ("CARGO_HOME", "GOPATH") for path in _path_in_home(environ.get(name, ""), home, named)
+        f"{path}/bin"
+        for name in ("CARGO_HOME", "GOPATH")
+        for path in _path_in_home(environ.get(name, ""), home, named)
     )
     for entry in environ.get("PATH", "").split(os.pathsep):
         for path in _path_in_home(entry, home, named):
@@ -137,7 +200,9 @@ def _toolchain_paths(home: str, environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def _path_in_home(path: str, home: str, named: str) -> Iterator[str]:
-    """Yield the path, by the home's real name, if it is below this home. `named`: how the user spells the home."""
+    """Yield the path, by the home's real name, if it is below this home. `named`: how
+    the user spells the home.
+    """
     path = os.path.normpath(path)
     if is_within_folder(path, named):
         path = home + path[len(named) :]
@@ -157,15 +222,23 @@ def _programs_with_libraries(programs: str, home: str) -> Iterator[str]:
 
 
 def _dotted_entries(home: str) -> Iterator[str]:
-    """Yield the real paths of a home's entries with a dot, except those of a repository in the home."""
+    """Yield the real paths of a home's entries with a dot, except those of a repository
+    in the home.
+    """
     with suppress(OSError), os.scandir(home) as entries:
         for entry in entries:
-            if entry.name.startswith(".") and entry.name not in _OF_A_REPOSITORY and os.path.exists(entry.path):
+            if (
+                entry.name.startswith(".")
+                and entry.name not in _OF_A_REPOSITORY
+                and os.path.exists(entry.path)
+            ):
                 yield os.path.realpath(entry.path)
 
 
 def _targets_of_dotted_links(home: str) -> Iterator[str]:
-    """Yield where links among a home's dotted entries lead. Folders that they lead to are searched, too."""
+    """Yield where links among a home's dotted entries lead. Folders that they lead to
+    are searched, too.
+    """
     todo, seen = [(home, True)], {home}
     while todo and len(seen) < _MOST_FOLDERS:
         folder, is_spread = todo.pop()
@@ -176,7 +249,12 @@ def _targets_of_dotted_links(home: str) -> Iterator[str]:
             real = os.path.realpath(path)
             if os.path.exists(real):
                 yield real
-            if is_spread and real not in seen and not _contains_any_path(real, [home]) and os.path.isdir(real):
+            if (
+                is_spread
+                and real not in seen
+                and not _contains_any_path(real, [home])
+                and os.path.isdir(real)
+            ):
                 seen.add(real)
                 todo.append((real, os.path.basename(path) in _SPREAD))
         for path in below if is_spread else ():
@@ -186,13 +264,19 @@ def _targets_of_dotted_links(home: str) -> Iterator[str]:
 
 
 def _links_and_folders(folder: str) -> tuple[list[str], list[str]]:
-    """Return a folder's links and folders. They are listed again if it changed, or so recently that times prove nothing."""
+    """Return a folder's links and folders. They are listed again if it changed, or so
+    recently that times prove nothing.
+    """
     try:
         about = os.stat(folder)
     except OSError:
         return [], []
     changed_ns = max(about.st_mtime_ns, about.st_ctime_ns)
-    read = _list_links_and_folders if time.time_ns() - changed_ns > _SETTLED_NS else _list_links_and_folders.__wrapped__
+    read = (
+        _list_links_and_folders
+        if time.time_ns() - changed_ns > _SETTLED_NS
+        else _list_links_and_folders.__wrapped__
+    )
     return read(folder, (about.st_dev, about.st_ino, about.st_mtime_ns, about.st_ctime_ns))
 
 

@@ -1,4 +1,5 @@
-"""Creates the folders that replace /tmp for commands, and removes those that killed programs left behind.
+"""Creates the folders that replace /tmp for commands, and removes those that killed
+programs left behind.
 
 Beside each is a folder that commands can only read. A lock in it is held while the program lives.
 """
@@ -20,7 +21,9 @@ _NAME = re.compile(r"helix-[a-z0-9_]{8}-given")
 
 
 def create_scratch_folder() -> tuple[Path, int]:
-    """Create a private folder and its lock, which says it is in use (-1 where no lock is needed)."""
+    """Create a private folder and its lock, which says it is in use (-1 where no lock
+    is needed).
+    """
     scratch = Path(tempfile.mkdtemp(prefix="helix-"))
     given = scratch.with_name(f"{scratch.name}{GIVEN}")
     given.mkdir(mode=0o700)
@@ -28,7 +31,9 @@ def create_scratch_folder() -> tuple[Path, int]:
         return scratch, -1
     lock = os.open(given / "new", os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     lock_open_file(lock, waits=True)
-    (given / "new").rename(given / _LOCK)  # Nobody can find the file by this name before it is locked.
+    (given / "new").rename(
+        given / _LOCK
+    )  # Nobody can find the file by this name before it is locked.
     return scratch, lock
 
 
@@ -41,10 +46,16 @@ def remove_scratch_folder(scratch: Path, lock: int = -1) -> None:
 
 def remove_abandoned_scratch_folders() -> None:
     """Remove the folders of this user's programs that were killed. Links are not followed."""
-    for given in Path(tempfile.gettempdir()).glob(f"helix-*{GIVEN}") if sys.platform != "win32" else ():
+    for given in (
+        Path(tempfile.gettempdir()).glob(f"helix-*{GIVEN}") if sys.platform != "win32" else ()
+    ):
         with suppress(OSError):
             found = given.lstat()
-            if _NAME.fullmatch(given.name) and stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid():
+            if (
+                _NAME.fullmatch(given.name)
+                and stat.S_ISDIR(found.st_mode)
+                and found.st_uid == os.geteuid()
+            ):
                 _remove_if_abandoned(given)
 
 

@@ -1,7 +1,8 @@
 """The Toolbox: all tools of one conversation, as `ports.ToolSet`.
 
-For each call, it parses and checks the arguments, removes `keep`, runs the tool (which asks if it must),
-and puts the output into the cache. Mistakes of the model and refusals become outcomes that say so.
+For each call, it parses and checks the arguments, removes `keep`, runs the tool (which
+asks if it must), and puts the output into the cache. Mistakes of the model and refusals
+become outcomes that say so.
 """
 
 import json
@@ -41,7 +42,9 @@ class PermissionOutcome:
 
 @dataclass(slots=True)
 class WorkspacePermissions:
-    """What the user allows in one workspace. `save_rule` stores a rule; other answers last until the program ends."""
+    """What the user allows in one workspace. `save_rule` stores a rule; other answers
+    last until the program ends.
+    """
 
     mode: PermissionMode = PermissionMode.ASK
     rules: tuple[PermissionRule, ...] = ()
@@ -49,14 +52,18 @@ class WorkspacePermissions:
     save_rule: Callable[[PermissionRule], None] = lambda rule: None  # noqa: ARG005
     rules_by_conversation: dict[str, tuple[PermissionRule, ...]] = field(default_factory=dict)
 
-    def decide_for_conversation(self, action: ToolAction, conversation: str) -> permission.PermissionDecision:
+    def decide_for_conversation(
+        self, action: ToolAction, conversation: str
+    ) -> permission.PermissionDecision:
         rules = (*self.rules, *self.rules_by_conversation.get(conversation, ()))
         return permission.decide_permission(action, self.mode, rules, sandboxed=self.sandboxed)
 
     async def check_or_ask_permission(
         self, call: ToolCall, action: ToolAction, context: CallContext, ruling: PermissionOutcome
     ) -> None:
-        """Check rules and mode, and ask the user if needed. Raises ActionRefused. Fills in `ruling`."""
+        """Check rules and mode, and ask the user if needed. Raises ActionRefused. Fills
+        in `ruling`.
+        """
         decision = self.decide_for_conversation(action, context.conversation)
         if action.effect is not ActionEffect.READ:
             ruling.decided_by = decision.decided_by
@@ -71,7 +78,9 @@ class WorkspacePermissions:
             else ()
         )
         why, scopes, apart = decision.reason, decision.scopes, decision.separate_permission
-        question = PermissionQuestion(call, action.title, action.preview, why, scopes, rules=rules, apart=apart)
+        question = PermissionQuestion(
+            call, action.title, action.preview, why, scopes, rules=rules, apart=apart
+        )
         answer = await context.ask(question)
         ruling.decided_by = "user"
         if not answer.allowed:
@@ -82,14 +91,19 @@ class WorkspacePermissions:
             ruling.scope = answer.scope
             self._save_answer_as_rule(action, context.conversation, answer)
 
-    def _save_answer_as_rule(self, action: ToolAction, conversation: str, answer: PermissionAnswer) -> None:
+    def _save_answer_as_rule(
+        self, action: ToolAction, conversation: str, answer: PermissionAnswer
+    ) -> None:
         """Keep the user's answer beyond this call, as the rule that the user chose."""
         rules, scope = permission.rules_to_offer(action), answer.scope
         if not 0 <= answer.rule < len(rules):
             return
         rule = rules[answer.rule]
         if scope == "conversation":
-            self.rules_by_conversation[conversation] = (*self.rules_by_conversation.get(conversation, ()), rule)
+            self.rules_by_conversation[conversation] = (
+                *self.rules_by_conversation.get(conversation, ()),
+                rule,
+            )
         elif scope == "always":
             self.rules = (*self.rules, rule)
             self.save_rule(rule)
@@ -99,7 +113,9 @@ class CallHooks(Protocol):
     """Hooks that run for every call. `run_hooks_before_call` raises ActionRefused."""
 
     async def run_hooks_before_call(self, call: ToolCall, context: CallContext) -> None: ...
-    async def run_hooks_after_call(self, call: ToolCall, context: CallContext, outcome: CallOutcome) -> None: ...
+    async def run_hooks_after_call(
+        self, call: ToolCall, context: CallContext, outcome: CallOutcome
+    ) -> None: ...
 
 
 class ForeignTool(Protocol):
@@ -124,9 +140,13 @@ class ForeignTool(Protocol):
     def only_reads(self) -> bool: ...
 
     def remember_approval(self) -> None:
-        """Note that the user, a rule or the mode has allowed the tool with its current description."""
+        """Note that the user, a rule or the mode has allowed the tool with its current
+        description.
+        """
 
-    async def call_foreign_tool(self, values: Mapping[str, Any], context: CallContext) -> ForeignToolResult: ...
+    async def call_foreign_tool(
+        self, values: Mapping[str, Any], context: CallContext
+    ) -> ForeignToolResult: ...
 
 
 # By effect that can change files: the cause that is recorded for the changes.
@@ -134,7 +154,9 @@ _CHANGING = {ActionEffect.EDIT: "tool", ActionEffect.RUN: "command", ActionEffec
 
 
 class Toolbox:
-    """`more` returns the current tools of MCP servers. `only` names a sub-agent's tools; empty: all."""
+    """`more` returns the current tools of MCP servers. `only` names a sub-agent's
+    tools; empty: all.
+    """
 
     def __init__(
         self,
@@ -150,7 +172,9 @@ class Toolbox:
         self._guard = guard
         self._demand = on_demand
         finding = (
-            on_demand.build_on_demand_tools(self._searchable_specs, lambda: self.callable_names) if on_demand else ()
+            on_demand.build_on_demand_tools(self._searchable_specs, lambda: self.callable_names)
+            if on_demand
+            else ()
         )
         own = {tool.name: tool for tool in tools if not only or tool.name in only}
         self._tools = own | {tool.name: tool for tool in finding}
@@ -158,20 +182,27 @@ class Toolbox:
         self._permissions = permissions
         self._more = more
         self._only = only
-        self._rare = tuple(_spec_of_built_in(tool) for tool in own.values() if tool.is_rare and on_demand)
+        self._rare = tuple(
+            _spec_of_built_in(tool) for tool in own.values() if tool.is_rare and on_demand
+        )
         rare = {spec.name for spec in self._rare}
         self._own = tuple(_spec_of_built_in(tool) for name, tool in own.items() if name not in rare)
 
     def offered_specs(self) -> tuple[ToolSpec, ...]:
         """Return the tools offered to the model, in an order that does not change."""
-        foreign = sorted((tool.spec for tool in self._foreign_tools_by_name().values()), key=lambda spec: spec.name)
+        foreign = sorted(
+            (tool.spec for tool in self._foreign_tools_by_name().values()),
+            key=lambda spec: spec.name,
+        )
         if self._demand is None:
             return (*self._own, *map(_spec_of_foreign, foreign))
         sent = self._demand.definitions_to_send(foreign, self._rare)
         return (*self._own, *map(_spec_of_foreign, sent))
 
     def _searchable_specs(self) -> Sequence[ToolSpec]:
-        """Return all tools that one may have to search for, the same for all conversations of a workspace."""
+        """Return all tools that one may have to search for, the same for all
+        conversations of a workspace.
+        """
         return (*self._rare, *(tool.spec for tool in self._more()))
 
     def withheld_definition_totals(self) -> tuple[int, int]:
@@ -210,7 +241,9 @@ class Toolbox:
             ruling.open_step.release_space()
         outcome = await self._build_call_outcome(call, result, ruling, keep)
         if ruling.open_step is not None and self._around.checkpoints is not None:
-            outcome = replace(outcome, files=await self._around.checkpoints.end_step(ruling.open_step))
+            outcome = replace(
+                outcome, files=await self._around.checkpoints.end_step(ruling.open_step)
+            )
         if self._guard is not None and not outcome.refused:
             await self._guard.run_hooks_after_call(call, context, outcome)
         return outcome
@@ -223,25 +256,39 @@ class Toolbox:
             return
         if not checkpoints.is_ready and checkpoints.is_undo_available:
             context.show("Waiting for the first checkpoint of the folder…\n")
-        old = checkpoints.folders.last_item_at(checkpoints.checkpoint_path(action.path)) if action.path else None
-        size = len(call.arguments) + (old.size if old else 0)  # A new version is stored whole, however small the edit.
+        old = (
+            checkpoints.folders.last_item_at(checkpoints.checkpoint_path(action.path))
+            if action.path
+            else None
+        )
+        size = len(call.arguments) + (
+            old.size if old else 0
+        )  # A new version is stored whole, however small the edit.
         by = _CHANGING[action.effect]
         # A file tool knows its path; for a command, it is every difference.
         only = (action.path,) * bool(action.path) if by == "tool" else None
-        ruling.open_step = await checkpoints.begin_step(call.id, context.conversation, by, size, only)
+        ruling.open_step = await checkpoints.begin_step(
+            call.id, context.conversation, by, size, only
+        )
 
     def _parse_values_of_call(self, call: ToolCall) -> tuple[dict[str, Any], Mapping[str, Any]]:
         foreign = self._foreign_tools_by_name()
         if call.name not in self._tools and call.name not in foreign:
             there = sorted({spec.name for spec in self.offered_specs()})
-            raise NotFound(f"There is no tool {call.name[:80]!r}.", remedy=f"Available: {', '.join(there)}.")
+            raise NotFound(
+                f"There is no tool {call.name[:80]!r}.", remedy=f"Available: {', '.join(there)}."
+            )
         values = argument_schema.parse_argument_text(call.arguments)
         if call.name in self._tools:
             return values, self._tools[call.name].schema
         return values, json.loads(foreign[call.name].spec.schema)
 
     async def _run_own_or_foreign_tool(
-        self, call: ToolCall, values: dict[str, Any], context: CallContext, ruling: PermissionOutcome
+        self,
+        call: ToolCall,
+        values: dict[str, Any],
+        context: CallContext,
+        ruling: PermissionOutcome,
     ) -> ToolOutput:
         permit = self._permission_check_for(call, context, ruling)
         if call.name not in self._tools:
@@ -249,33 +296,60 @@ class Toolbox:
                 self._foreign_tools_by_name()[call.name], call, values, context, permit
             )
         tool = self._tools[call.name]
-        args = built_in_tool.ToolArguments(argument_schema.fit_arguments_to_schema(values, tool.schema, tool.name))
+        args = built_in_tool.ToolArguments(
+            argument_schema.fit_arguments_to_schema(values, tool.schema, tool.name)
+        )
         seen = self._around.files_seen.setdefault(context.conversation, FilesSeen())
         return await tool.run_tool(
             args,
             built_in_tool.ToolResources(
-                call, context, permit, self._around, seen, self._build_read_check(context.conversation)
+                call,
+                context,
+                permit,
+                self._around,
+                seen,
+                self._build_read_check(context.conversation),
             ),
         )
 
     async def _ask_and_run_foreign(
-        self, tool: ForeignTool, call: ToolCall, values: dict[str, Any], context: CallContext, permit: PermitAction
+        self,
+        tool: ForeignTool,
+        call: ToolCall,
+        values: dict[str, Any],
+        context: CallContext,
+        permit: PermitAction,
     ) -> ToolOutput:
-        values = argument_schema.correct_arguments_of_server_tool(values, json.loads(tool.spec.schema))
+        values = argument_schema.correct_arguments_of_server_tool(
+            values, json.loads(tool.spec.schema)
+        )
         if call.via:
             check_arguments_of_server_tool(values, json.loads(tool.spec.schema), call.name)
         preview = json.dumps(values, ensure_ascii=False, indent=2)
-        danger = "this tool's description has changed since you allowed it" if tool.has_changed_description else ""
+        danger = (
+            "this tool's description has changed since you allowed it"
+            if tool.has_changed_description
+            else ""
+        )
         title, only_reads = tool.title_for_question, tool.only_reads
         foreign = ActionEffect.FOREIGN
-        await permit(ToolAction(call.name, foreign, title, preview, reason_to_ask=danger, only_reads=only_reads))
+        await permit(
+            ToolAction(
+                call.name, foreign, title, preview, reason_to_ask=danger, only_reads=only_reads
+            )
+        )
         tool.remember_approval()
         got = await tool.call_foreign_tool(values, context)
         cache, name = self._around.cache, call.name
-        images = [await cache.store_content(data, EntryOrigin(name, title, kind)) for kind, data in got.images]
+        images = [
+            await cache.store_content(data, EntryOrigin(name, title, kind))
+            for kind, data in got.images
+        ]
         return ToolOutput(got.text, ok=got.ok, images=tuple(images), source=title)
 
-    def _permission_check_for(self, call: ToolCall, context: CallContext, ruling: PermissionOutcome) -> PermitAction:
+    def _permission_check_for(
+        self, call: ToolCall, context: CallContext, ruling: PermissionOutcome
+    ) -> PermitAction:
         async def check_or_ask_permission(action: ToolAction) -> None:
             if not ruling.is_permitted:
                 context.note_waiting()
@@ -289,7 +363,9 @@ class Toolbox:
     def _build_read_check(self, conversation: str) -> Callable[[str], bool]:
         def is_readable(path: str) -> bool:
             action = ToolAction(ToolName.READ_FILE, ActionEffect.READ, "", "", path=path)
-            return self._permissions.decide_for_conversation(action, conversation).verdict == "allow"
+            return (
+                self._permissions.decide_for_conversation(action, conversation).verdict == "allow"
+            )
 
         return is_readable
 
@@ -321,7 +397,11 @@ class Toolbox:
 
     def _foreign_tools_by_name(self) -> dict[str, ForeignTool]:
         """Return foreign tools by name. None replaces a built-in tool."""
-        tools = {tool.spec.name: tool for tool in self._more() if not self._only or tool.spec.name in self._only}
+        tools = {
+            tool.spec.name: tool
+            for tool in self._more()
+            if not self._only or tool.spec.name in self._only
+        }
         return {name: tool for name, tool in tools.items() if name not in self._tools}
 
 

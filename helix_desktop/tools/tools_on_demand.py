@@ -49,7 +49,9 @@ class SourceCatalogue:
 
 @dataclass(frozen=True, slots=True)
 class RequestHeadRoom:
-    """Token limits for the start of each request: `definition_tokens` for servers' tools, `catalogue_tokens` for lines."""
+    """Token limits for the start of each request: `definition_tokens` for servers'
+    tools, `catalogue_tokens` for lines.
+    """
 
     definition_tokens: int = 10_000
     catalogue_tokens: int = 2_000
@@ -66,11 +68,17 @@ class ToolFinder:
     async def find_best_tools(
         self, query: str, limit: int, specs: Sequence[ToolSpec], allowed: Callable[[str], bool]
     ) -> list[ToolSpec]:
-        """Return the tools of `specs` that match best. Building and asking the search runs in a thread."""
+        """Return the tools of `specs` that match best. Building and asking the search
+        runs in a thread.
+        """
         async with self._making:
             if (wanted := tuple(specs)) != self._specs:
                 self._ranking = await asyncio.to_thread(
-                    TextRanking, [(spec.name, f"{spec.description} {_parameter_words(spec.schema)}") for spec in wanted]
+                    TextRanking,
+                    [
+                        (spec.name, f"{spec.description} {_parameter_words(spec.schema)}")
+                        for spec in wanted
+                    ],
                 )
                 self._specs = wanted
         ranking, known = self._ranking, self._specs
@@ -92,26 +100,41 @@ class OnDemandTools:
     token_room: Callable[[], RequestHeadRoom] = RequestHeadRoom
     specs_sent_before: Callable[[], Sequence[ToolSpec]] = tuple
     catalogues: Callable[[], Sequence[SourceCatalogue]] = tuple
-    also_searchable: Callable[[], Sequence[ToolSpec]] = tuple  # Other things that can be searched for, such as skills.
+    also_searchable: Callable[[], Sequence[ToolSpec]] = (
+        tuple  # Other things that can be searched for, such as skills.
+    )
     # The number of definitions that are not sent, and roughly how many tokens they have.
     withheld_count_and_tokens: tuple[int, int] = 0, 0
-    _sent: dict[str, bool] = field(default_factory=dict)  # By server: True if its definitions are sent.
+    _sent: dict[str, bool] = field(
+        default_factory=dict
+    )  # By server: True if its definitions are sent.
     _lines: dict[str, SourceSummary] = field(default_factory=dict)
     _begun: bool = False
 
-    def definitions_to_send(self, foreign: Sequence[ToolSpec], rare: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
-        """Return the definitions to send: the two tools, then those of servers for which there is room."""
+    def definitions_to_send(
+        self, foreign: Sequence[ToolSpec], rare: Sequence[ToolSpec]
+    ) -> tuple[ToolSpec, ...]:
+        """Return the definitions to send: the two tools, then those of servers for
+        which there is room.
+        """
         by_server: dict[str, list[ToolSpec]] = {}
         for spec in foreign:
             by_server.setdefault(server_of_tool(spec.name), []).append(spec)
         self._restore_sent_definitions(by_server)
         self._decide_new_servers(by_server)
-        shown = [spec for server, specs in by_server.items() if self._sent[server] for spec in specs]
+        shown = [
+            spec for server, specs in by_server.items() if self._sent[server] for spec in specs
+        ]
         for server, specs in by_server.items():
             if not self._sent[server] and server not in self._lines:
                 self._lines[server] = SourceSummary(server, self._summarise_server(server, specs))
-        held = [spec for server, specs in by_server.items() if not self._sent[server] for spec in specs]
-        self.withheld_count_and_tokens = (len(held) + len(rare), self._estimate_definition_tokens([*held, *rare]))
+        held = [
+            spec for server, specs in by_server.items() if not self._sent[server] for spec in specs
+        ]
+        self.withheld_count_and_tokens = (
+            len(held) + len(rare),
+            self._estimate_definition_tokens([*held, *rare]),
+        )
         return (*self._own_definitions(), *sorted(shown, key=lambda spec: spec.name))
 
     def build_on_demand_tools(
@@ -125,7 +148,9 @@ class OnDemandTools:
             limit = min(args.number_argument("limit", 5), MOST_FOUND)
             everything = (*searchable(), *self.also_searchable())
             query = args.text_argument("query")
-            found = await self.finder.find_best_tools(query, limit, everything, names().__contains__)
+            found = await self.finder.find_best_tools(
+                query, limit, everything, names().__contains__
+            )
             return built_in_tool.ToolOutput(_format_found_tools(found, query), source=query)
 
         return (
@@ -140,7 +165,9 @@ class OnDemandTools:
         self._begun = True
         for spec in self.specs_sent_before():
             if spec.name == FIND_TOOLS and _HEADING in spec.description:
-                for line in spec.description.partition(_HEADING)[2].partition("\n\n")[0].splitlines():
+                for line in (
+                    spec.description.partition(_HEADING)[2].partition("\n\n")[0].splitlines()
+                ):
                     name, _, said = line.removeprefix("- ").partition(": ")
                     self._lines[name] = SourceSummary(name, said)
                     self._sent.setdefault(name, False)
@@ -153,12 +180,19 @@ class OnDemandTools:
         if not fresh:
             return
         room = self.token_room().definition_tokens
-        sent = [spec for server, specs in by_server.items() if self._sent.get(server, True) for spec in specs]
+        sent = [
+            spec
+            for server, specs in by_server.items()
+            if self._sent.get(server, True)
+            for spec in specs
+        ]
         fits = self._definitions_fit(sent, room)
         self._sent.update(dict.fromkeys(fresh, fits))
 
     def _definitions_fit(self, specs: Sequence[ToolSpec], room: int) -> bool:
-        """Whether these definitions fit. Counting stops at the limit: thousands are never read completely."""
+        """Whether these definitions fit. Counting stops at the limit: thousands are
+        never read completely.
+        """
         if sum(len(spec.schema) + len(spec.description) for spec in specs) > room * 16:
             return False
         used = 0
@@ -170,7 +204,10 @@ class OnDemandTools:
 
     def _estimate_definition_tokens(self, specs: Sequence[ToolSpec]) -> int:
         letters = sum(len(spec.name) + len(spec.description) + len(spec.schema) for spec in specs)
-        sample = "".join(spec.name + spec.description + spec.schema for spec in specs[:: max(1, len(specs) // 16)])
+        sample = "".join(
+            spec.name + spec.description + spec.schema
+            for spec in specs[:: max(1, len(specs) // 16)]
+        )
         return letters * self.tokens.count_tokens(sample) // len(sample) if sample else 0
 
     def _summarise_server(self, server: str, specs: Sequence[ToolSpec]) -> str:
@@ -186,12 +223,18 @@ class OnDemandTools:
     def _own_definitions(self) -> tuple[ToolSpec, ...]:
         servers = SourceCatalogue(_HEADING.strip(), tuple(self._lines.values()))
         shown = self._catalogue_lines_that_fit([servers, *self.catalogues()])
-        find, call = (built_in_tool.read_tool_descriptions()[name] for name in (FIND_TOOLS, CALL_TOOL))
+        find, call = (
+            built_in_tool.read_tool_descriptions()[name] for name in (FIND_TOOLS, CALL_TOOL)
+        )
         about = "\n\n".join([find["description"], *shown]).replace(f"\n{_HEADING}", _HEADING)
-        return build_spec(FIND_TOOLS, about, find["schema"]), build_spec(CALL_TOOL, call["description"], call["schema"])
+        return build_spec(FIND_TOOLS, about, find["schema"]), build_spec(
+            CALL_TOOL, call["description"], call["schema"]
+        )
 
     def _catalogue_lines_that_fit(self, catalogues: Sequence[SourceCatalogue]) -> list[str]:
-        """Return as many lines as fit, from all catalogues in turn. The rest can be searched for."""
+        """Return as many lines as fit, from all catalogues in turn. The rest can be
+        searched for.
+        """
         room = self.token_room().catalogue_tokens
         shown: dict[int, list[str]] = {}
         for row in itertools.zip_longest(*(each.lines for each in catalogues)):
@@ -201,7 +244,9 @@ class OnDemandTools:
                 room -= self.tokens.count_tokens(f"{line}\n")
                 if room >= 0:
                     shown.setdefault(number, []).append(str(line))
-        return [self._format_catalogue(catalogues[number], shown[number]) for number in sorted(shown)]
+        return [
+            self._format_catalogue(catalogues[number], shown[number]) for number in sorted(shown)
+        ]
 
     def _format_catalogue(self, catalogue: SourceCatalogue, shown: Sequence[str]) -> str:
         left = len(catalogue.lines) - len(shown)
@@ -215,7 +260,10 @@ def server_of_tool(name: str) -> str:
 
 def _parameter_words(schema: str) -> str:
     properties = object_at(parse_json_or_none(schema), "properties")
-    said = (value.get("description", "") if isinstance(value, dict) else "" for value in properties.values())
+    said = (
+        value.get("description", "") if isinstance(value, dict) else ""
+        for value in properties.values()
+    )
     return " ".join([*properties, *(each for each in said if isinstance(each, str))])
 
 
@@ -238,15 +286,26 @@ async def _refuse_malformed_call(
     )
 
 
-def check_arguments_of_server_tool(values: Mapping[str, Any], schema: Mapping[str, Any], tool_name: str) -> None:
-    """Raise InvalidInput if arguments don't fit a server's schema. Slow patterns are left to the server."""
+def check_arguments_of_server_tool(
+    values: Mapping[str, Any], schema: Mapping[str, Any], tool_name: str
+) -> None:
+    """Raise InvalidInput if arguments don't fit a server's schema. Slow patterns are
+    left to the server.
+    """
     import referencing
     from jsonschema import Draft202012Validator, SchemaError, validators  # type: ignore[import-untyped]
 
     loose = validators.extend(Draft202012Validator, {"pattern": None, "patternProperties": None})
     try:
         wrong = next(iter(loose(schema, registry=referencing.Registry()).iter_errors(values)), None)
-    except (SchemaError, referencing.exceptions.Unresolvable, RecursionError, TypeError, ValueError, AttributeError):
+    except (
+        SchemaError,
+        referencing.exceptions.Unresolvable,
+        RecursionError,
+        TypeError,
+        ValueError,
+        AttributeError,
+    ):
         return  # The schema can't be read, so the server must judge the arguments.
     if wrong is not None:
         where = ".".join(map(str, wrong.absolute_path))

@@ -1,8 +1,10 @@
-"""The workspace's folders, and the only way for tools to read, list, replace or remove files in them.
+"""The workspace's folders, and the only way for tools to read, list, replace or remove
+files in them.
 
-These are refused, each with a sentence: paths outside the roots, `..`, links that lead out, devices,
-pipes, sockets, /proc and /sys, the program's own data, and writing to a file with another hard link, which
-may be outside. New content is written beside the old, synced, and renamed over it, with its mode kept.
+These are refused, each with a sentence: paths outside the roots, `..`, links that lead
+out, devices, pipes, sockets, /proc and /sys, the program's own data, and writing to a
+file with another hard link, which may be outside. New content is written beside the
+old, synced, and renamed over it, with its mode kept.
 """
 
 import errno
@@ -35,7 +37,9 @@ _MOST_LINKS = 40
 
 @dataclass(frozen=True, slots=True)
 class RootPath:
-    """A path in a root. `inside` is relative to it, with forward slashes, and empty for the root."""
+    """A path in a root. `inside` is relative to it, with forward slashes, and empty for
+    the root.
+    """
 
     root: Path
     inside: str
@@ -73,7 +77,9 @@ class WorkspaceRoots:
     def is_hidden_path(self, path: Path) -> bool:
         """Whether the file with this full path is hidden from agents."""
         return any(
-            path != root and path.is_relative_to(root) and self.is_hidden_inside(path.relative_to(root).as_posix())
+            path != root
+            and path.is_relative_to(root)
+            and self.is_hidden_inside(path.relative_to(root).as_posix())
             for root in self.folders
         )
 
@@ -84,12 +90,18 @@ class WorkspaceRoots:
         """`sample`: a folder in which `folders` are open, although it is inside a closed one."""
         real = tuple(folder.resolve() for folder in folders)
         spared = sample.resolve() if sample is not None else None
-        spared = spared if spared is not None and any(root.is_relative_to(spared) for root in real) else None
+        spared = (
+            spared
+            if spared is not None and any(root.is_relative_to(spared) for root in real)
+            else None
+        )
         shut = tuple(path.resolve() for path in closed)
         return cls(real, shut, tuple(folder.absolute() for folder in folders), spared)
 
     def resolve_path(self, text: str) -> RootPath:
-        """Return where `text` points, or raise ActionRefused. The disk is not read before it is opened."""
+        """Return where `text` points, or raise ActionRefused. The disk is not read
+        before it is opened.
+        """
         if not text.strip() or "\0" in text:
             raise InvalidInput("The path is empty or contains a null byte.")
         if sys.platform == "win32":
@@ -97,13 +109,19 @@ class WorkspaceRoots:
         path = Path(text).expanduser() if text.startswith("~/") else Path(text)
         if not self.folders:
             raise ActionRefused(
-                "This workspace has no folder, so there are no files.", remedy="Add a folder in the workspace settings."
+                "This workspace has no folder, so there are no files.",
+                remedy="Add a folder in the workspace settings.",
             )
         if ".." in path.parts:
             raise ActionRefused(
-                f"{text}: paths with '..' are refused.", remedy="Use a path relative to the workspace folder."
+                f"{text}: paths with '..' are refused.",
+                remedy="Use a path relative to the workspace folder.",
             )
-        place = self._find_root_path(path) if path.is_absolute() else RootPath(self.folders[0], path.as_posix())
+        place = (
+            self._find_root_path(path)
+            if path.is_absolute()
+            else RootPath(self.folders[0], path.as_posix())
+        )
         if place is None:
             raise ActionRefused(
                 f"{text} is outside this workspace's folders.",
@@ -115,24 +133,38 @@ class WorkspaceRoots:
     def _find_root_path(self, path: Path) -> RootPath | None:
         folders = sorted(self._folders_by_name(), key=lambda both: -len(both[0].parts))
         found = (
-            RootPath(root, path.relative_to(name).as_posix()) for name, root in folders if path.is_relative_to(name)
+            RootPath(root, path.relative_to(name).as_posix())
+            for name, root in folders
+            if path.is_relative_to(name)
         )
         return next(found, None)
 
     def split_full_pattern(self, pattern: str) -> tuple[Path, str] | None:
-        """Split a pattern with a full path into a root and the rest. Returns None for other patterns."""
+        """Split a pattern with a full path into a root and the rest. Returns None for
+        other patterns.
+        """
         folders = ((root, f"{name}/") for name, root in self._folders_by_name())
-        return next(((root, pattern[len(name) :]) for root, name in folders if pattern.startswith(name)), None)
+        return next(
+            ((root, pattern[len(name) :]) for root, name in folders if pattern.startswith(name)),
+            None,
+        )
 
     def _folders_by_name(self) -> list[tuple[Path, Path]]:
-        return [*zip(self.folders, self.folders, strict=True), *zip(self.names, self.folders, strict=False)]
+        return [
+            *zip(self.folders, self.folders, strict=True),
+            *zip(self.names, self.folders, strict=False),
+        ]
 
     def display_path(self, place: RootPath) -> str:
-        """Return the path to show to model and user: relative to the first root, or else in full."""
+        """Return the path to show to model and user: relative to the first root, or
+        else in full.
+        """
         return place.inside or "." if place.root == self.folders[0] else str(place.full_path)
 
     def check_not_off_limits(self, path: Path) -> None:
-        """Raise ActionRefused for hidden files and the program's own data, in any spelling that file systems accept."""
+        """Raise ActionRefused for hidden files and the program's own data, in any
+        spelling that file systems accept.
+        """
         if self.is_hidden_path(path):
             raise ActionRefused(
                 f"{path.name} is hidden from agents in this workspace.",
@@ -182,7 +214,11 @@ def stat_path(roots: WorkspaceRoots, place: RootPath) -> os.stat_result:
                 return place.full_path.stat()
         with _open_checked_file(roots, place) as handle:
             found = os.fstat(handle)
-            return found if stat.S_ISDIR(found.st_mode) else _require_regular_file(handle, roots.display_path(place))
+            return (
+                found
+                if stat.S_ISDIR(found.st_mode)
+                else _require_regular_file(handle, roots.display_path(place))
+            )
 
 
 def read_file_or_none(roots: WorkspaceRoots, place: RootPath) -> bytes | None:
@@ -194,16 +230,27 @@ def read_file_or_none(roots: WorkspaceRoots, place: RootPath) -> bytes | None:
 def list_folder(roots: WorkspaceRoots, place: RootPath) -> list[FolderEntry]:
     """Return a folder's entries by name. Links are shown as links and not followed."""
     with _open_checked_folder(roots, place) as folder:
-        items = sorted((_build_folder_entry(*entry) for entry in folder.list_entries()), key=lambda item: item.name)
+        items = sorted(
+            (_build_folder_entry(*entry) for entry in folder.list_entries()),
+            key=lambda item: item.name,
+        )
     inside = f"{place.inside}/" if place.inside else ""
-    return [item for item in items if item.kind == "folder" or not roots.is_hidden_inside(f"{inside}{item.name}")]
+    return [
+        item
+        for item in items
+        if item.kind == "folder" or not roots.is_hidden_inside(f"{inside}{item.name}")
+    ]
 
 
 def walk_files(
     roots: WorkspaceRoots, place: RootPath, skip: frozenset[str] = frozenset()
 ) -> Iterator[tuple[str, FolderEntry]]:
-    """Yield every file within a folder as (path in the root, entry), folder by folder. Follows no links."""
-    above = [(place.inside, iter(list_folder(roots, place)))]  # Not recursive, as folders can be nested too deeply.
+    """Yield every file within a folder as (path in the root, entry), folder by folder.
+    Follows no links.
+    """
+    above = [
+        (place.inside, iter(list_folder(roots, place)))
+    ]  # Not recursive, as folders can be nested too deeply.
     while above:
         folder, items = above[-1]
         for item in items:
@@ -219,7 +266,9 @@ def walk_files(
             above.pop()
 
 
-def replace_file(roots: WorkspaceRoots, place: RootPath, content: bytes, *, expected: Digest | None) -> None:
+def replace_file(
+    roots: WorkspaceRoots, place: RootPath, content: bytes, *, expected: Digest | None
+) -> None:
     """Replace a file by `content` if it still is what the caller saw (`expected`; None: no file).
     This creates a new file, so another hard link, perhaps outside the roots, keeps the old content.
     """
@@ -231,9 +280,16 @@ def delete_file(roots: WorkspaceRoots, place: RootPath, *, expected: Digest) -> 
     _write_if_unchanged(roots, place, None, expected)
 
 
-def restore_entry(roots: WorkspaceRoots, place: RootPath, content: bytes | None, mode: int, link: str = "") -> None:
-    """Put a file with this content, a link, or nothing (None) there. A folder in its place is moved aside."""
-    with suppress(NotFound), _open_parent(roots, place, make=content is not None or bool(link)) as folder:
+def restore_entry(
+    roots: WorkspaceRoots, place: RootPath, content: bytes | None, mode: int, link: str = ""
+) -> None:
+    """Put a file with this content, a link, or nothing (None) there. A folder in its
+    place is moved aside.
+    """
+    with (
+        suppress(NotFound),
+        _open_parent(roots, place, make=content is not None or bool(link)) as folder,
+    ):
         name = place.full_path.name
         with suppress(FileNotFoundError):
             if stat.S_ISDIR(folder.stat_entry(name).st_mode):
@@ -286,7 +342,9 @@ def _check_handle_not_off_limits(roots: WorkspaceRoots, handle: int) -> None:
 def _require_regular_file(handle: int, shown_path: str) -> os.stat_result:
     found = os.fstat(handle)
     if stat.S_ISDIR(found.st_mode):
-        raise InvalidInput(f"{shown_path} is a folder.", remedy="Use list_files to see what is in the folder.")
+        raise InvalidInput(
+            f"{shown_path} is a folder.", remedy="Use list_files to see what is in the folder."
+        )
     if not stat.S_ISREG(found.st_mode):
         raise ActionRefused(f"{shown_path} is a device, a pipe or a socket, not a file.")
     return found
@@ -301,13 +359,18 @@ def _build_folder_entry(name: str, status: os.stat_result | None) -> FolderEntry
 
 
 @contextmanager
-def _open_parent(roots: WorkspaceRoots, place: RootPath, *, make: bool = False) -> Iterator[folders.OpenFolder]:
+def _open_parent(
+    roots: WorkspaceRoots, place: RootPath, *, make: bool = False
+) -> Iterator[folders.OpenFolder]:
     if not place.inside:
         raise InvalidInput(f"{place.full_path} is a workspace folder, not a file.")
     above = RootPath(place.root, place.inside.rpartition("/")[0])
     if make:
         _create_missing_folders(roots, above)
-    with _open_checked_folder(roots, above) as folder, _explain_system_errors(roots.display_path(place)):
+    with (
+        _open_checked_folder(roots, above) as folder,
+        _explain_system_errors(roots.display_path(place)),
+    ):
         yield folder
 
 
@@ -319,19 +382,27 @@ def _create_missing_folders(roots: WorkspaceRoots, place: RootPath) -> None:
     for name in place.inside.split("/"):
         new = RootPath(place.root, f"{above}/{name}".lstrip("/"))
         explained = _explain_system_errors(roots.display_path(new))
-        with _open_checked_folder(roots, RootPath(place.root, above)) as folder, explained, suppress(FileExistsError):
+        with (
+            _open_checked_folder(roots, RootPath(place.root, above)) as folder,
+            explained,
+            suppress(FileExistsError),
+        ):
             folder.create_folder(name)
         above = new.inside
 
 
 def _follow_links(roots: WorkspaceRoots, place: RootPath) -> RootPath:
-    """Return where a link inside the root points, so that writing changes its target and keeps the link."""
+    """Return where a link inside the root points, so that writing changes its target
+    and keeps the link.
+    """
     for _ in range(_MOST_LINKS):
         if not (target := _link_target(roots, place)):
             return place
         above = place.inside.rpartition("/")[0]
         if Path(target).is_absolute():
-            raise ActionRefused(f"{roots.display_path(place)} is a link that leads outside the workspace's folders.")
+            raise ActionRefused(
+                f"{roots.display_path(place)} is a link that leads outside the workspace's folders."
+            )
         place = RootPath(place.root, f"{above}/{target}" if above else target)
     raise ActionRefused(f"{roots.display_path(place)} is a link that leads back to itself.")
 
@@ -343,7 +414,9 @@ def _link_target(roots: WorkspaceRoots, place: RootPath) -> str:
     return ""
 
 
-def _stat_replaceable(folder: folders.OpenFolder, name: str, shown_path: str) -> os.stat_result | None:
+def _stat_replaceable(
+    folder: folders.OpenFolder, name: str, shown_path: str
+) -> os.stat_result | None:
     try:
         found = folder.stat_entry(name)
     except FileNotFoundError:
@@ -351,13 +424,20 @@ def _stat_replaceable(folder: folders.OpenFolder, name: str, shown_path: str) ->
     if stat.S_ISDIR(found.st_mode):
         raise InvalidInput(f"{shown_path} is a folder, not a file.")
     if not stat.S_ISREG(found.st_mode):
-        raise ActionRefused(f"{shown_path} is a link, a device or a pipe, so nothing was written to it.")
+        raise ActionRefused(
+            f"{shown_path} is a link, a device or a pipe, so nothing was written to it."
+        )
     if not found.st_mode & 0o222:
-        raise ActionRefused(f"{shown_path} is write-protected.", remedy="To change this file, make it writable first.")
+        raise ActionRefused(
+            f"{shown_path} is write-protected.",
+            remedy="To change this file, make it writable first.",
+        )
     return found
 
 
-def _write_if_unchanged(roots: WorkspaceRoots, place: RootPath, content: bytes | None, expected: Digest | None) -> None:
+def _write_if_unchanged(
+    roots: WorkspaceRoots, place: RootPath, content: bytes | None, expected: Digest | None
+) -> None:
     """Replace or remove a file, and check what was replaced, as others may have saved meanwhile."""
     name, shown = place.full_path.name, roots.display_path(place)
     said = f"{shown} has changed since it was read. Nothing was written."
@@ -369,7 +449,11 @@ def _write_if_unchanged(roots: WorkspaceRoots, place: RootPath, content: bytes |
         if (None if now is None else Digest.of_content(now).raw) != digest:
             raise ActionRefused(said, remedy="Read the file again first.")
         at_once = sys.platform == "win32"
-        beside = "" if content is None else write_file_beside(folder, name, content, mode, replaces=at_once)
+        beside = (
+            ""
+            if content is None
+            else write_file_beside(folder, name, content, mode, replaces=at_once)
+        )
         try:
             if sys.platform == "win32":
                 if content is None:
@@ -383,8 +467,12 @@ def _write_if_unchanged(roots: WorkspaceRoots, place: RootPath, content: bytes |
             raise ActionRefused(said, remedy="Read the file again first.") from None
 
 
-def write_file_beside(folder: folders.OpenFolder, name: str, content: bytes, mode: int, *, replaces: bool) -> str:
-    """Write and sync a new file beside the one it will replace, or has already replaced (`replaces`)."""
+def write_file_beside(
+    folder: folders.OpenFolder, name: str, content: bytes, mode: int, *, replaces: bool
+) -> str:
+    """Write and sync a new file beside the one it will replace, or has already replaced
+    (`replaces`).
+    """
     beside = f".{name[:60]}.{token_hex(6)}.helix"
     handle = folder.create_file(beside)
     try:
@@ -408,7 +496,11 @@ def _explain_system_errors(shown_path: str, folder: RootPath | None = None) -> I
     try:
         yield
     except OSError as error:
-        if folder is not None and error.errno == errno.ENOTDIR and os.path.lexists(folder.full_path):
+        if (
+            folder is not None
+            and error.errno == errno.ENOTDIR
+            and os.path.lexists(folder.full_path)
+        ):
             raise InvalidInput(f"{shown_path} is a file, not a folder.") from error
         raise _error_in_words(shown_path, error) from error
 
@@ -419,7 +511,9 @@ def _error_in_words(shown_path: str, error: OSError) -> HelixError:
             remedy = "Use list_files or glob_files to see what is there."
             return NotFound(f"{shown_path} does not exist.", remedy=remedy)
         case errno.ENAMETOOLONG:
-            return InvalidInput(f"The name {shown_path[:80]}… is longer than the file system allows.")
+            return InvalidInput(
+                f"The name {shown_path[:80]}… is longer than the file system allows."
+            )
         case errno.EXDEV | errno.ELOOP:
             said = f"{shown_path} points outside the workspace's folders, or it was changed while it was being opened."
         case errno.ENXIO | errno.ENODEV:

@@ -1,4 +1,6 @@
-"""A workspace's tools together: its folders, sandbox and running commands, and conversations' Toolboxes."""
+"""A workspace's tools together: its folders, sandbox and running commands, and
+conversations' Toolboxes.
+"""
 
 import asyncio
 import os
@@ -48,7 +50,9 @@ class WorkspaceToolOptions:
     caches: Path | None = None  # The folder that contains the caches of build tools.
     # Tells which parts of the home folder a command may use. Called before each command.
     opened: Callable[[], CommandOpenings] = CommandOpenings
-    hidden: Callable[[], tuple[str, ...]] = lambda: hidden_files.DEFAULT  # Patterns of files hidden from agents.
+    hidden: Callable[[], tuple[str, ...]] = lambda: (
+        hidden_files.DEFAULT
+    )  # Patterns of files hidden from agents.
 
 
 @dataclass(slots=True)
@@ -75,16 +79,22 @@ class WorkspaceTools:
         """Find out how this system can confine commands to `folders`, and prepare the tools."""
         all_of = WorkspaceRoots.from_folders(folders, options.closed_paths, options.sample_folder)
         roots = replace(
-            all_of, is_hidden_inside=lambda inside: hidden_files.matches_hidden_patterns(inside, options.hidden())
+            all_of,
+            is_hidden_inside=lambda inside: hidden_files.matches_hidden_patterns(
+                inside, options.hidden()
+            ),
         )
         await asyncio.to_thread(temporary_folders.remove_abandoned_scratch_folders)
         scratch, lock = temporary_folders.create_scratch_folder()
         try:
             caches = options.caches or scratch / "caches"
             sandbox = await find_sandbox(roots.folders, scratch, roots.closed_paths, caches)
-            writing = asyncio.to_thread(write_identity, sandbox.command_folder / "git", roots.folders)
+            writing = asyncio.to_thread(
+                write_identity, sandbox.command_folder / "git", roots.folders
+            )
             await finish_even_if_cancelled(
-                writing, lambda _: asyncio.to_thread(temporary_folders.remove_scratch_folder, scratch)
+                writing,
+                lambda _: asyncio.to_thread(temporary_folders.remove_scratch_folder, scratch),
             )
         except BaseException:
             temporary_folders.remove_scratch_folder(scratch, lock)
@@ -110,26 +120,42 @@ class WorkspaceTools:
         others: Sequence[BuiltInTool] = (),
         guard: CallHooks | None = None,
     ) -> Toolbox:
-        """Return one conversation's tools. `place`: its place among the agents to which it delegates."""
-        search = declare_tool(ToolName.SEARCH_FILES, partial(search_files_tool.search_files, self.sandbox))
+        """Return one conversation's tools. `place`: its place among the agents to which
+        it delegates.
+        """
+        search = declare_tool(
+            ToolName.SEARCH_FILES, partial(search_files_tool.search_files, self.sandbox)
+        )
         tools = [*file_tools.TOOLS, search]
         tools += [*command_tools.build_command_tools(self.commands), *todo_tool.TOOLS]
         tools += recall_tools.build_recall_tools(compact, history)
         tools += fetch_tool.TOOLS if self.options.offers_fetch else ()
         tools += others
         if start_child is not None:
-            tools += AgentDelegation(start_child, place=place, names=lambda: box.callable_names).build_delegate_tool()
+            tools += AgentDelegation(
+                start_child, place=place, names=lambda: box.callable_names
+            ).build_delegate_tool()
         chosen, permissions = frozenset(allowed_tools), self.permissions
         box = Toolbox(
-            tools, self.resources, permissions=permissions, more=more, only=chosen, on_demand=on_demand, guard=guard
+            tools,
+            self.resources,
+            permissions=permissions,
+            more=more,
+            only=chosen,
+            on_demand=on_demand,
+            guard=guard,
         )
         return box
 
     async def collect_unfinished_changes(self, conversation: str) -> Sequence[FilesChanged]:
-        """Return, at a turn's end, the changes of steps that were stopped or go on in the background."""
+        """Return, at a turn's end, the changes of steps that were stopped or go on in
+        the background.
+        """
         if (checkpoints := self.resources.checkpoints) is None:
             return ()
-        checkpoints.steps.disown_next_changes(conversation)  # A turn that ran no tools has not done this yet.
+        checkpoints.steps.disown_next_changes(
+            conversation
+        )  # A turn that ran no tools has not done this yet.
         windows = checkpoints.steps.open_steps_of_conversation(conversation)
         found = [await checkpoints.end_step(window, thorough=True) for window in windows]
         for window in windows:

@@ -51,7 +51,12 @@ class Workbenches:
     """`serve` lets the command line reach a workspace while it is open here."""
 
     def __init__(
-        self, places: ProgramFolders, secrets: SecretStorage, *, serve: Serve | None = None, clock: Clock | None = None
+        self,
+        places: ProgramFolders,
+        secrets: SecretStorage,
+        *,
+        serve: Serve | None = None,
+        clock: Clock | None = None,
     ) -> None:
         self.places = places
         self.secrets = secrets
@@ -85,7 +90,9 @@ class Workbenches:
         async with self._opening:
             if not self._tidied:
                 self._tidied = True
-                for sentence in await asyncio.to_thread(self._known.remove_interrupted_imports_and_writes):
+                for sentence in await asyncio.to_thread(
+                    self._known.remove_interrupted_imports_and_writes
+                ):
                     log.info("%s", sentence)
             if known.id not in self._open:
                 self._open[known.id] = await self._open_with_service(known.id)
@@ -116,7 +123,9 @@ class Workbenches:
                     f"{known.name} is already open in this program.",
                     remedy="Use the workspace in the window where it is open.",
                 )
-            return await asyncio.to_thread(closed_workspace_search.search_closed_stores, known.folder, words)
+            return await asyncio.to_thread(
+                closed_workspace_search.search_closed_stores, known.folder, words
+            )
 
     async def read_import_facts(self) -> list[Recorded]:
         """Return the facts about imports of all workspaces that can be read, oldest first."""
@@ -127,7 +136,9 @@ class Workbenches:
                 if bench := opened.get(known.id):
                     found += await bench.workspace.journal.facts_about_imports()
                 else:
-                    found += await asyncio.to_thread(closed_workspace_search.read_import_facts, known.folder)
+                    found += await asyncio.to_thread(
+                        closed_workspace_search.read_import_facts, known.folder
+                    )
         return sorted(found, key=lambda recorded: recorded.time)
 
     async def create_workspace(self, name: str, folder: Path | None) -> Workbench:
@@ -140,18 +151,32 @@ class Workbenches:
 
     async def join_workspace(self, address: str, key: str, name: str, folder: Path) -> Workbench:
         if not await asyncio.to_thread(folder.is_dir):
-            raise NotFound(f"{folder} is not a folder.", remedy="Nothing was created. Choose another folder.")
+            raise NotFound(
+                f"{folder} is not a folder.", remedy="Nothing was created. Choose another folder."
+            )
         models = await self._last_chosen_models()
         return await self._open_new_workspace(
-            await join_shared_workspace(self._known, address, key, name, folder, self.secrets), models
+            await join_shared_workspace(self._known, address, key, name, folder, self.secrets),
+            models,
         )
 
     async def _last_chosen_models(self) -> dict[str, str]:
         """Return the models by role that were chosen last, but never the scripted demonstration."""
-        last = (known.settings.models for known in await asyncio.to_thread(self._known.list_workspaces))
-        return next((dict(each) for each in last if each and each.get("main", "").partition("/")[0] != DEMO), {})
+        last = (
+            known.settings.models for known in await asyncio.to_thread(self._known.list_workspaces)
+        )
+        return next(
+            (
+                dict(each)
+                for each in last
+                if each and each.get("main", "").partition("/")[0] != DEMO
+            ),
+            {},
+        )
 
-    async def _open_new_workspace(self, known: KnownWorkspace, models: Mapping[str, str]) -> Workbench:
+    async def _open_new_workspace(
+        self, known: KnownWorkspace, models: Mapping[str, str]
+    ) -> Workbench:
         bench = await self.open_workspace(known.id)
         if models:
             await bench.change_settings({f"models.{role}": model for role, model in models.items()})
@@ -180,7 +205,10 @@ class Workbenches:
         """Let a workspace work on these folders, and open it again."""
         bench = await self.open_workspace(workspace)
         if gone := [str(folder) for folder in folders if not folder.is_dir()]:
-            raise NotFound(f"{', '.join(gone)} is not a folder.", remedy="Nothing was changed. Choose another folder.")
+            raise NotFound(
+                f"{', '.join(gone)} is not a folder.",
+                remedy="Nothing was changed. Choose another folder.",
+            )
         for folder in folders:
             await asyncio.to_thread(self._known.check_usable_by_tools, folder)
         await bench.change_settings({"roots": [str(folder.absolute()) for folder in folders]})
@@ -191,33 +219,48 @@ class Workbenches:
         await self.close_workspace(workspace)
         return await self.open_workspace(workspace)
 
-    async def export_workspace(self, workspace: str, path: Path, report: Report = ignore_progress) -> Sequence[str]:
+    async def export_workspace(
+        self, workspace: str, path: Path, report: Report = ignore_progress
+    ) -> Sequence[str]:
         """Export all but keys to a file. Returns the hashes of damaged entries, left out."""
         opened = (await self.open_workspace(workspace)).workspace
         roughly = (await opened.index.compute_figures()).kept
-        return await opened.export_to_file(path, lambda written: report(written, max(roughly, written)))
+        return await opened.export_to_file(
+            path, lambda written: report(written, max(roughly, written))
+        )
 
-    async def import_workspace(self, path: Path, name: str = "", report: Report = ignore_progress) -> KnownWorkspace:
-        """Create a workspace from an export. The permissions in it are only proposed to the user."""
+    async def import_workspace(
+        self, path: Path, name: str = "", report: Report = ignore_progress
+    ) -> KnownWorkspace:
+        """Create a workspace from an export. The permissions in it are only proposed to
+        the user.
+        """
         return await self._known.import_workspace(path, name=name, report=report)
 
     async def aclose(self) -> None:
         """Close all workspaces at the same time, even if one of them fails."""
         ends = await asyncio.gather(
-            *(self.close_workspace(workspace) for workspace in tuple(self._open)), return_exceptions=True
+            *(self.close_workspace(workspace) for workspace in tuple(self._open)),
+            return_exceptions=True,
         )
         await self.connections.aclose()
         for error in filter(None, ends):
             raise error
 
-    async def _open_with_service(self, workspace: str) -> tuple[StoredWorkspace, Workbench, WorkspaceService | None]:
+    async def _open_with_service(
+        self, workspace: str
+    ) -> tuple[StoredWorkspace, Workbench, WorkspaceService | None]:
         async with AsyncExitStack() as undo:
             opened = await self._open_as_owner(workspace)
             undo.push_async_callback(opened.aclose)
             if workspace_link.is_set_up_to_be_shared(opened):
                 workspace_link.link_workspace(opened, self.secrets)
-            access = ModelAccess(self.configured, self.secrets, self.connections, self.tokens, self._clock)
-            kit = replace(_build_program_dependencies(access, self.places), register_route=self.register_route)
+            access = ModelAccess(
+                self.configured, self.secrets, self.connections, self.tokens, self._clock
+            )
+            kit = replace(
+                _build_program_dependencies(access, self.places), register_route=self.register_route
+            )
             bench = await Workbench.open_workbench(opened, kit)
             undo.push_async_callback(bench.aclose)
             serving = await self._serve(opened) if self._serve else None
@@ -238,21 +281,31 @@ class Workbenches:
         return await self._known.open_stored_workspace(workspace)
 
     async def _ask_gateway_to_release(self, workspace: str) -> None:
-        """Ask a gateway that has the workspace open to close it, and to use this process from then on."""
+        """Ask a gateway that has the workspace open to close it, and to use this
+        process from then on.
+        """
         with suppress(HelixError, OSError):
-            if (wire := await running_instance.connect_to_owner(self.places.run, workspace)) is not None:
+            if (
+                wire := await running_instance.connect_to_owner(self.places.run, workspace)
+            ) is not None:
                 with Terminal() as console:
                     await running_instance.run_at_owner(wire, ["gateway", "--release"], console)
 
 
 @asynccontextmanager
-async def open_single_workbench(workspace: StoredWorkspace, places: ProgramFolders) -> AsyncIterator[Workbench]:
+async def open_single_workbench(
+    workspace: StoredWorkspace, places: ProgramFolders
+) -> AsyncIterator[Workbench]:
     """Yield a workbench for a workspace that was opened for one command."""
     settings = program_settings.ProgramSettings(places.settings_file)
     consent = settings[program_settings.KEYS_IN_FILE]
     secrets = SecretStorage(places.key_file, consent=lambda: consent)
     access = ModelAccess(
-        ConfiguredProviders(places.providers_file), secrets, ProviderConnections(), TiktokenCounter(), SystemClock()
+        ConfiguredProviders(places.providers_file),
+        secrets,
+        ProviderConnections(),
+        TiktokenCounter(),
+        SystemClock(),
     )
     bench = await Workbench.open_workbench(workspace, _build_program_dependencies(access, places))
     try:
@@ -276,8 +329,12 @@ _uses: "weakref.WeakKeyDictionary[StoredWorkspace, _WorkbenchUse]" = weakref.Wea
 
 
 @asynccontextmanager
-async def use_workbench(workspace: StoredWorkspace, places: ProgramFolders) -> AsyncIterator[Workbench]:
-    """Yield this process's workbench of a workspace. If it is opened for this, its last user closes it."""
+async def use_workbench(
+    workspace: StoredWorkspace, places: ProgramFolders
+) -> AsyncIterator[Workbench]:
+    """Yield this process's workbench of a workspace. If it is opened for this, its last
+    user closes it.
+    """
     use = _uses.setdefault(workspace, _WorkbenchUse())
     async with use.opening:
         bench = workbench_of(workspace)
@@ -308,7 +365,9 @@ def _build_program_dependencies(access: ModelAccess, places: ProgramFolders) -> 
     )
 
 
-def _read_user_setting(places: ProgramFolders, setting: program_settings.ProgramSetting[str]) -> str:
+def _read_user_setting(
+    places: ProgramFolders, setting: program_settings.ProgramSetting[str]
+) -> str:
     return program_settings.ProgramSettings(places.settings_file)[setting]
 
 

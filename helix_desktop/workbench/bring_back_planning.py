@@ -1,4 +1,6 @@
-"""Decides what bringing a copy back writes to the user's files, and joins its branches with the user's."""
+"""Decides what bringing a copy back writes to the user's files, and joins its branches
+with the user's.
+"""
 
 import asyncio
 import os
@@ -32,7 +34,9 @@ _KINDS = {PathKind.FOLDER: "folder", PathKind.LINK: "link to {}", PathKind.TWIN:
 
 @dataclass(frozen=True, slots=True)
 class BroughtVersions:
-    """The versions of a copy's files that the user's folders have got: with the copy, and whenever it was brought back."""
+    """The versions of a copy's files that the user's folders have got: with the copy,
+    and whenever it was brought back.
+    """
 
     start: Tree
     brought: Mapping[str, Sequence[str]]
@@ -40,7 +44,10 @@ class BroughtVersions:
 
     def versions_of(self, path: str) -> list[TreeItem | None]:
         """Return the versions of a file, the newest last."""
-        return [self.start.get(path), *(unpack_item(bytes.fromhex(each)) for each in self.brought.get(path, ()))]
+        return [
+            self.start.get(path),
+            *(unpack_item(bytes.fromhex(each)) for each in self.brought.get(path, ())),
+        ]
 
     def latest_versions(self) -> dict[str, TreeItem]:
         known = {**self.start, **{path: self.versions_of(path)[-1] for path in self.brought}}
@@ -48,7 +55,9 @@ class BroughtVersions:
 
 
 class BringBackPlan(NamedTuple):
-    """`changes`: what differs in the copy; `conflicts`: those that no step takes, as the user changed the file, too."""
+    """`changes`: what differs in the copy; `conflicts`: those that no step takes, as
+    the user changed the file, too.
+    """
 
     checkpoints: Checkpoints
     changes: Sequence[PathChange]
@@ -57,7 +66,10 @@ class BringBackPlan(NamedTuple):
 
     @property
     def conflicting_names(self) -> list[str]:
-        return [printable_path(self.checkpoints.displayed_path(change.path)) for change in self.conflicts]
+        return [
+            printable_path(self.checkpoints.displayed_path(change.path))
+            for change in self.conflicts
+        ]
 
 
 def merge_branches(
@@ -67,7 +79,11 @@ def merge_branches(
 
     def find_versions(checkout: GitCheckout, name: str) -> Sequence[TreeItem | None]:
         for at, (number, start) in enumerate(copy.places):
-            if versions is not None and str(number) == checkout.folder.name and name.startswith(start):
+            if (
+                versions is not None
+                and str(number) == checkout.folder.name
+                and name.startswith(start)
+            ):
                 return versions.versions_of(f"{at}/{name.removeprefix(start)}")
         return ()
 
@@ -75,7 +91,8 @@ def merge_branches(
     for source, in_copy, made in find_checkouts(copy):
         if source is None:
             raise ActionRefused(
-                "The original repository no longer exists.", remedy="You can copy the files by hand instead."
+                "The original repository no longer exists.",
+                remedy="You can copy the files by hand instead.",
             )
         checkout = in_copy.with_committer_of(source)
         source.check_no_merge_open()
@@ -86,7 +103,10 @@ def merge_branches(
     for source, checkout, commit in joined:
         copying.bring_commit_to_source(source, checkout, commit, copy.id)
     # All are planned before the first is moved.
-    moves = [copying.plan_branch_move(source, commit, partial(find_versions, at)) for source, at, commit in joined]
+    moves = [
+        copying.plan_branch_move(source, commit, partial(find_versions, at))
+        for source, at, commit in joined
+    ]
     UnfinishedBringBack(moves).save_in_copy(copy.folder)
     said, undoing = list[str](), list[str]()
     for (source, _, commit), move in zip(joined, moves, strict=True):
@@ -94,7 +114,9 @@ def merge_branches(
         try:
             copying.move_branch_forward(source, move)
         except ActionRefused as error:
-            raise ActionRefused(" ".join((error.what, *said)), remedy=" ".join(undoing[:-1]) or error.remedy) from error
+            raise ActionRefused(
+                " ".join((error.what, *said)), remedy=" ".join(undoing[:-1]) or error.remedy
+            ) from error
         said.append(f"{source.branch or 'HEAD'} in {source.folder} is now at {commit[:9]}.")
     return tuple(said) or ("There are no changes to bring back.",)
 
@@ -102,14 +124,20 @@ def merge_branches(
 def repair_moves(moves: Sequence[BranchMove]) -> bool:
     """Whether all branches were moved."""
     sources = [copying.find_source_repository(Path(move.source)) for move in moves]
-    found = [(source, move) for source, move in zip(sources, moves, strict=True) if source is not None]
-    return len([None for source, move in found if copying.repair_branch_move(source, move)]) == len(moves)
+    found = [
+        (source, move) for source, move in zip(sources, moves, strict=True) if source is not None
+    ]
+    return len([None for source, move in found if copying.repair_branch_move(source, move)]) == len(
+        moves
+    )
 
 
 async def plan_merge(
     checkpoints: Checkpoints, changes: Sequence[PathChange], versions: BroughtVersions, choice: str
 ) -> BringBackPlan:
-    """Return the steps that add these changes to the user's files. `choice`: what is done about conflicts."""
+    """Return the steps that add these changes to the user's files. `choice`: what is
+    done about conflicts.
+    """
     steps, conflicts = [], []
     for each in changes:
         change, now = each, checkpoints.folders.last_item_at(each.path)
@@ -124,11 +152,17 @@ async def plan_merge(
             steps.append(RestoreStep(change.path, now, _item_with_mode(change.after, now)))
         elif _is_same_version(known[-1], change.after):
             continue  # Only the user has changed it since it was brought back.
-        elif (merged := await _merge_versions(checkpoints, change, now, with_markers=choice == "markers")) is not None:
+        elif (
+            merged := await _merge_versions(
+                checkpoints, change, now, with_markers=choice == "markers"
+            )
+        ) is not None:
             steps.append(RestoreStep(change.path, now, merged))
         elif choice == "copy":
             steps.append(RestoreStep(change.path, now, _item_with_mode(change.after, now)))
-        elif choice != "yours" and (change.before is None or change.before.kind is not PathKind.FOLDER):
+        elif choice != "yours" and (
+            change.before is None or change.before.kind is not PathKind.FOLDER
+        ):
             conflicts.append(each)
     return BringBackPlan(checkpoints, changes, steps, conflicts)
 
@@ -146,7 +180,9 @@ def describe_step(roots: Sequence[Path], step: RestoreStep) -> str:
     return printable_path(line).replace("\n", "\\n")
 
 
-def _is_same_version(one: TreeItem | None, other: TreeItem | None, *, with_mode: bool = True) -> bool:
+def _is_same_version(
+    one: TreeItem | None, other: TreeItem | None, *, with_mode: bool = True
+) -> bool:
     """Compare as git does: of a mode, only whether a file is executable counts."""
     if one is None or other is None or one.kind is not other.kind:
         return one is other
@@ -158,13 +194,17 @@ def _item_with_mode(wanted: TreeItem | None, now: TreeItem | None) -> TreeItem |
     """Return the file with the mode of the user's, except whether it is executable."""
     if wanted is None or now is None or not wanted.kind is now.kind is PathKind.FILE:
         return wanted
-    return wanted._replace(mode=now.mode | (now.mode & 0o444) >> 2 if wanted.mode & 0o100 else now.mode & ~0o111)
+    return wanted._replace(
+        mode=now.mode | (now.mode & 0o444) >> 2 if wanted.mode & 0o100 else now.mode & ~0o111
+    )
 
 
 async def _merge_versions(
     checkpoints: Checkpoints, change: PathChange, now: TreeItem | None, *, with_markers: bool
 ) -> TreeItem | None:
-    """Merge the user's version with the copy's as git does. None if both changed the same lines, unless `with_markers`."""
+    """Merge the user's version with the copy's as git does. None if both changed the
+    same lines, unless `with_markers`.
+    """
     before, after = change.before, change.after
     if now is None or after is None or not now.kind is after.kind is PathKind.FILE:
         return None
@@ -172,10 +212,19 @@ async def _merge_versions(
         if not with_markers:
             return None
         before = after._replace(content=b"", size=0)
-    versions = [await checkpoints.read_item_content(item) if item.size else b"" for item in (now, before, after)]
+    versions = [
+        await checkpoints.read_item_content(item) if item.size else b""
+        for item in (now, before, after)
+    ]
     try:
-        merged = await asyncio.to_thread(copying.merge_versions, *versions, with_markers=with_markers)
+        merged = await asyncio.to_thread(
+            copying.merge_versions, *versions, with_markers=with_markers
+        )
     except ActionRefused:
         return None
     item = await change_restoring.store_merged_version(checkpoints, merged, now)
-    return _item_with_mode(item._replace(mode=after.mode), now) if (before.mode ^ after.mode) & 0o100 else item
+    return (
+        _item_with_mode(item._replace(mode=after.mode), now)
+        if (before.mode ^ after.mode) & 0o100
+        else item
+    )

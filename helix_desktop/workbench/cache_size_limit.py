@@ -17,7 +17,9 @@ Listener = Callable[[int], object]
 class CacheSizeLimit:
     """`over`: the bytes beyond the limit at the last count, or 0 without a limit."""
 
-    def __init__(self, workspace: StoredWorkspace, spawn: TaskSpawner, *, pause: float = PAUSE) -> None:
+    def __init__(
+        self, workspace: StoredWorkspace, spawn: TaskSpawner, *, pause: float = PAUSE
+    ) -> None:
         self.over = 0
         self._workspace = workspace
         self._spawn = spawn

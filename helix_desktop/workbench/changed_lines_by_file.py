@@ -1,4 +1,6 @@
-"""Joins the changes of several steps by file, without lines that others changed, and counts lines."""
+"""Joins the changes of several steps by file, without lines that others changed, and
+counts lines.
+"""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -7,7 +9,12 @@ from dataclasses import replace
 
 from helix_desktop.engine.changes import diff_hunks, folder_state, turn_changes
 from helix_desktop.engine.changes.folder_state import PathChange, PathKind, TreeItem
-from helix_desktop.engine.changes.turn_changes import ChangeSource, FileChange, PlannedUndo, UndoOutlook
+from helix_desktop.engine.changes.turn_changes import (
+    ChangeSource,
+    FileChange,
+    PlannedUndo,
+    UndoOutlook,
+)
 from helix_desktop.engine.ports import ContentCache
 from helix_desktop.errors import HelixError
 from helix_desktop.tools.changes import change_restoring
@@ -27,14 +34,21 @@ class StepDifferences:
         self._counts: dict[tuple[bytes, ...], tuple[int, int]] = {}
 
     async def read_changes_of_step(self, source: ChangeSource) -> Sequence[PathChange]:
-        return folder_state.decode_difference(await self._cache.read_content(source.fact.difference.digest))
+        return folder_state.decode_difference(
+            await self._cache.read_content(source.fact.difference.digest)
+        )
 
-    async def without_foreign_lines(self, differences: Sequence[Difference]) -> Sequence[Difference]:
-        """Recompute an undo, and what follows it, without lines of others, which would be shown as the agent's.
-        An undo that left nothing of the agent's work is not listed, and neither is what it undid.
+    async def without_foreign_lines(
+        self, differences: Sequence[Difference]
+    ) -> Sequence[Difference]:
+        """Recompute an undo, and what follows it, without lines of others, which would
+        be shown as the agent's. An undo that left nothing of the agent's work is not
+        listed, and neither is what it undid.
         """
         whole: dict[str, PathChange] = {}
-        beside: set[str] = set()  # Paths that are shown without the lines that someone else changed.
+        beside: set[str] = (
+            set()
+        )  # Paths that are shown without the lines that someone else changed.
         over: dict[str, int] = {}  # By path: its differences up to this undo are hidden.
         found: list[tuple[ChangeSource, list[PathChange]]] = []
         for number, (source, changes) in enumerate(differences):
@@ -52,22 +66,32 @@ class StepDifferences:
                         del whole[path]
                         beside.remove(path)
                         continue
-                whole[path] = change if held is None else PathChange(path, held.before, change.after)
+                whole[path] = (
+                    change if held is None else PathChange(path, held.before, change.after)
+                )
                 found[-1][1].append(change)
         return [
             (source, [each for each in changes if number > over.get(each.path, -1)])
             for number, (source, changes) in enumerate(found)
         ]
 
-    async def _item_without_foreign_lines(self, whole: PathChange, change: PathChange) -> TreeItem | None:
-        """Return the file as this change alone leaves it. None if no one else's part can be left out."""
+    async def _item_without_foreign_lines(
+        self, whole: PathChange, change: PathChange
+    ) -> TreeItem | None:
+        """Return the file as this change alone leaves it. None if no one else's part
+        can be left out.
+        """
         if whole.after == change.before:
             return None
-        backwards = PlannedUndo(change.path, change.after, change.before, whole.after, UndoOutlook.CONFLICT)
+        backwards = PlannedUndo(
+            change.path, change.after, change.before, whole.after, UndoOutlook.CONFLICT
+        )
         return await change_restoring.merge_with_other_changes(self._checkpoints(), backwards)
 
     def join_differences(
-        self, differences: Sequence[Difference], shown: Callable[[Sequence[PathChange]], Sequence[PathChange]]
+        self,
+        differences: Sequence[Difference],
+        shown: Callable[[Sequence[PathChange]], Sequence[PathChange]],
     ) -> list[FileChange]:
         by_path: dict[str, list[ChangeSource]] = {}
         for source, changes in differences:
@@ -76,20 +100,34 @@ class StepDifferences:
         whole, broken = folder_state.merge_changes_and_find_paths_changed_by_others(
             change for _, changes in differences for change in changes
         )
-        return [self.build_file_change(change, by_path[change.path], change.path in broken) for change in shown(whole)]
+        return [
+            self.build_file_change(change, by_path[change.path], change.path in broken)
+            for change in shown(whole)
+        ]
 
-    def build_file_change(self, change: PathChange, sources: Sequence[ChangeSource], broken: bool) -> FileChange:  # noqa: FBT001 -- one of three
+    def build_file_change(
+        self,
+        change: PathChange,
+        sources: Sequence[ChangeSource],
+        broken: bool,  # noqa: FBT001 -- one of three
+    ) -> FileChange:
         last = [*sources[:1], *turn_changes.without_user_undos(sources)][-1:]
-        what, step = next(((source.what or source.fact.by, source.step) for source in last), ("", 0))
+        what, step = next(
+            ((source.what or source.fact.by, source.step) for source in last), ("", 0)
+        )
         place = self._checkpoints().displayed_path(change.path)
         return FileChange(change, place, by=what, step=step, broken=broken, sources=tuple(sources))
 
     async def with_line_counts(self, files: Sequence[FileChange]) -> Sequence[FileChange]:
-        """Add how many lines were added and removed, if that is quick to count, and which files were renamed."""
+        """Add how many lines were added and removed, if that is quick to count, and
+        which files were renamed.
+        """
         left = _LARGE
         found = []
         for file in files:
-            left -= sum(item.size for item in (file.change.before, file.change.after) if item is not None)
+            left -= sum(
+                item.size for item in (file.change.before, file.change.after) if item is not None
+            )
             if left > 0:
                 with suppress(HelixError):
                     added, removed = await self._count_changed_lines(file)
@@ -98,7 +136,9 @@ class StepDifferences:
         return turn_changes.mark_renames(found)
 
     async def _count_changed_lines(self, file: FileChange) -> tuple[int, int]:
-        """Count the added and removed lines. The result for two contents never changes, so it is kept."""
+        """Count the added and removed lines. The result for two contents never changes,
+        so it is kept.
+        """
         items = file.change.before, file.change.after
         same = all(item is None or item.kind is PathKind.FILE for item in items)
         key = tuple(b"" if item is None else item.content for item in items)

@@ -41,14 +41,19 @@ class DailyCost:
         day = _local_day(time.time())
         if day != self._day:
             self._day, self._cost = day, 0.0
-        if isinstance(recorded.fact, facts.ModelReplied | facts.Spent) and _local_day(recorded.time) == day:
+        if (
+            isinstance(recorded.fact, facts.ModelReplied | facts.Spent)
+            and _local_day(recorded.time) == day
+        ):
             self._cost += recorded.fact.usage.cost
 
 
 def facts_paid_here(recorded_facts: Sequence[facts.Recorded]) -> Iterator[facts.Recorded]:
     """Yield the facts this conversation paid for: none imported, none that its fork began with."""
     paid, first_elsewhere = [], recorded_facts[-1].seq + 1 if recorded_facts else 0
-    for one in reversed(recorded_facts):  # Whoever paid elsewhere says so behind what was paid: of a fork, all of it.
+    for one in reversed(
+        recorded_facts
+    ):  # Whoever paid elsewhere says so behind what was paid: of a fork, all of it.
         if one.seq < first_elsewhere:
             paid.append(one)
         if isinstance(one.fact, facts.BroughtIn):
@@ -85,8 +90,12 @@ class ConversationListRows:
         """Read all rows from the journal, and what was spent since midnight."""
         first = {one.conversation: one for one in await self._journal.first_facts_without_meter()}
         rows = await self._journal.list_conversations()
-        self._rows = {row.id: await self._row_with_agent_name(row, first.get(row.id)) for row in rows}
-        for name in await self._journal.conversations_with_open_turn():  # None has been started here yet.
+        self._rows = {
+            row.id: await self._row_with_agent_name(row, first.get(row.id)) for row in rows
+        }
+        for (
+            name
+        ) in await self._journal.conversations_with_open_turn():  # None has been started here yet.
             if not (row := self._rows[name]).agent and not row.recorded_from:
                 self._rows[name] = replace(row, is_interrupted=True)
         self._cost_below_missing.clear()
@@ -104,17 +113,28 @@ class ConversationListRows:
                 row = await self._journal.find_conversation(one)
                 # A fork begins with the copied facts and one more. The next fact names the agent.
                 behind = row.forked_at + 1 if row.forked_from else 0
-                begun = () if row.meter else await self._journal.read_facts(one, after=behind, limit=1)
+                begun = (
+                    () if row.meter else await self._journal.read_facts(one, after=behind, limit=1)
+                )
                 self._replace_row(await self._row_with_agent_name(row, begun[0] if begun else None))
 
-    async def _row_with_agent_name(self, row: StoredConversation, begun: facts.Recorded | None) -> ConversationListRow:
+    async def _row_with_agent_name(
+        self, row: StoredConversation, begun: facts.Recorded | None
+    ) -> ConversationListRow:
         """Return the row with the agent's name, as it was stored or from the first fact."""
         shown = _list_row_of_stored(row)
-        if row.forked_from and row.cost:  # The sum from the journal includes the cost of the copied facts.
+        if (
+            row.forked_from and row.cost
+        ):  # The sum from the journal includes the cost of the copied facts.
             own = facts_paid_here(await self._journal.read_facts(row.id, after=row.forked_at))
-            shown = replace(shown, cost=sum(usage.cost for one in own if (usage := getattr(one.fact, "usage", None))))
+            shown = replace(
+                shown,
+                cost=sum(usage.cost for one in own if (usage := getattr(one.fact, "usage", None))),
+            )
         fact = begun.fact if begun is not None else None
-        return _row_with_agents(shown, fact) if isinstance(fact, facts.ConversationStarted) else shown
+        return (
+            _row_with_agents(shown, fact) if isinstance(fact, facts.ConversationStarted) else shown
+        )
 
     def remove_conversation_rows(self, conversations: Collection[str]) -> None:
         for one in [self._rows[name] for name in conversations if name in self._rows]:
@@ -123,12 +143,18 @@ class ConversationListRows:
             self._cost_below_missing[one.id] = now.agents_cost
             del self._rows[one.id]
 
-    def add_new_row(self, conversation: str, started: facts.ConversationStarted, time: float) -> None:
+    def add_new_row(
+        self, conversation: str, started: facts.ConversationStarted, time: float
+    ) -> None:
         row = ConversationListRow(conversation, started.title, time, parent=started.parent)
-        self._rows[conversation] = _row_with_agents(replace(row, parent_call=started.parent_call), started)
+        self._rows[conversation] = _row_with_agents(
+            replace(row, parent_call=started.parent_call), started
+        )
 
     def update_row_with_fact(self, recorded: facts.Recorded, meter: WindowMeter | None) -> None:
-        """Apply a new fact to its row. `meter`: from the conversation's session, if that is open."""
+        """Apply a new fact to its row. `meter`: from the conversation's session, if
+        that is open.
+        """
         self._today.add_cost_if_today(recorded)
         self._replace_row(_list_row_after_fact(self._rows[recorded.conversation], recorded))
         if meter is not None:
@@ -137,7 +163,11 @@ class ConversationListRows:
     def ids_above(self, conversation: str) -> list[str]:
         """Return the conversation that delegated this work, the one above that, and so on."""
         found = [conversation]  # Conversations of other machines may name each other as parents.
-        while (row := self._rows.get(found[-1])) is not None and row.parent in self._rows and row.parent not in found:
+        while (
+            (row := self._rows.get(found[-1])) is not None
+            and row.parent in self._rows
+            and row.parent not in found
+        ):
             found.append(row.parent)
         return found[1:]
 
@@ -154,7 +184,9 @@ class ConversationListRows:
             row = replace(self._rows[above], agents_cost=self._rows[above].agents_cost + dollars)
             self._rows[above] = row
         if row.parent and row.parent not in self._rows:
-            self._cost_below_missing[row.parent] = self._cost_below_missing.get(row.parent, 0.0) + dollars
+            self._cost_below_missing[row.parent] = (
+                self._cost_below_missing.get(row.parent, 0.0) + dollars
+            )
 
     def update_row_meter(self, conversation: str, meter: WindowMeter) -> None:
         row = self._rows[conversation]
@@ -165,16 +197,24 @@ class ConversationListRows:
 
 
 class ConversationMeters:
-    """Updates the rows of open conversations from their sessions. Stores meters at the end of a turn."""
+    """Updates the rows of open conversations from their sessions. Stores meters at the
+    end of a turn.
+    """
 
     def __init__(
-        self, rows: ConversationListRows, journal: StoreJournal, sessions: OpenSessions, spawn: TaskSpawner
+        self,
+        rows: ConversationListRows,
+        journal: StoreJournal,
+        sessions: OpenSessions,
+        spawn: TaskSpawner,
     ) -> None:
         self._rows, self._journal, self._sessions, self._spawn = rows, journal, sessions, spawn
         self._unsaved: dict[str, str] = {}  # Meters that are not saved yet, by conversation.
 
     def update_row_after_fact(self, recorded: facts.Recorded) -> None:
-        """Update a row, and save its meter at the end of a turn. Of facts written together, the last has it."""
+        """Update a row, and save its meter at the end of a turn. Of facts written
+        together, the last has it.
+        """
         session = self._sessions.find_open_session(recorded.conversation)
         is_last = session is not None and session.conversation.state.seq == recorded.seq
         meter = session.context.next_request_meter() if session and is_last else None
@@ -186,7 +226,10 @@ class ConversationMeters:
 
     def update_shown_meter(self, conversation: str) -> None:
         """Update the meter in the conversation's row, so that the list and the window agree."""
-        session, row = self._sessions.find_open_session(conversation), self._rows.find_row(conversation)
+        session, row = (
+            self._sessions.find_open_session(conversation),
+            self._rows.find_row(conversation),
+        )
         if session is not None and row is not None:
             meter = session.context.next_request_meter()
             if (row.parts, row.window) != (meter.parts, meter.window):
@@ -219,7 +262,9 @@ class ConversationMeters:
 
 
 def _list_row_of_stored(row: StoredConversation) -> ConversationListRow:
-    """Build a row from the journal's, with the meter that was stored at the end of its last turn."""
+    """Build a row from the journal's, with the meter that was stored at the end of its
+    last turn.
+    """
     parts, window, agents = _decode_meter(row.meter, row.last_seq)
     same: dict[str, Any] = agents | {name: getattr(row, name) for name in _SAME_IN_LIST}
     title = row.title or row.begins
@@ -229,7 +274,10 @@ def _list_row_of_stored(row: StoredConversation) -> ConversationListRow:
 def _list_row_after_fact(row: ConversationListRow, recorded: facts.Recorded) -> ConversationListRow:
     row = replace(row, updated=recorded.time)
     if isinstance(recorded.fact, facts.ConversationChanged):
-        given = {name: getattr(recorded.fact, name) for name in ("title", "pinned", "archived", "trashed")}
+        given = {
+            name: getattr(recorded.fact, name)
+            for name in ("title", "pinned", "archived", "trashed")
+        }
         row = replace(row, **{name: value for name, value in given.items() if value is not None})
     if isinstance(recorded.fact, facts.ConversationStarted):
         row = _row_with_agents(row, recorded.fact)
@@ -239,13 +287,22 @@ def _list_row_after_fact(row: ConversationListRow, recorded: facts.Recorded) -> 
     return replace(row, cost=row.cost + usage.cost) if usage is not None else row
 
 
-def _row_with_agents(row: ConversationListRow, started: facts.ConversationStarted) -> ConversationListRow:
+def _row_with_agents(
+    row: ConversationListRow, started: facts.ConversationStarted
+) -> ConversationListRow:
     program = NAMES.get(started.origin.kind, "")
-    return replace(row, agent=started.agent, acp_agent=started.acp_agent or row.acp_agent, recorded_from=program)
+    return replace(
+        row,
+        agent=started.agent,
+        acp_agent=started.acp_agent or row.acp_agent,
+        recorded_from=program,
+    )
 
 
 def encode_meter(meter: WindowMeter, seq: int, *agents: str) -> str:
-    """Return the meter after the fact `seq`, to store in the journal. It is derived, so it has no version."""
+    """Return the meter after the fact `seq`, to store in the journal. It is derived, so
+    it has no version.
+    """
     parts = {kind.name: tokens for kind, tokens in meter.parts.items()}
     named = {name: value for name, value in zip(_AGENTS, agents, strict=False) if value}
     return json.dumps({"window": meter.window, "parts": parts, "seq": seq, **named})
@@ -256,7 +313,11 @@ def _decode_meter(text: str, seq: int) -> tuple[Mapping[ContextKind, int], int, 
     try:
         kept = json.loads(text)
         known = int(kept.get("seq", seq)) >= seq
-        parts = {ContextKind[name]: int(tokens) for name, tokens in kept["parts"].items()} if known else {}
+        parts = (
+            {ContextKind[name]: int(tokens) for name, tokens in kept["parts"].items()}
+            if known
+            else {}
+        )
         return parts, int(kept["window"]), {name: str(kept.get(name, "")) for name in _AGENTS}
     except (ValueError, KeyError, TypeError, AttributeError):
         return {}, USUAL_WINDOW, {}

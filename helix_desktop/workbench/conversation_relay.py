@@ -1,6 +1,8 @@
-"""Gives a conversation to another agent in that agent's format, folded if it is too long or on request.
+"""Gives a conversation to another agent in that agent's format, folded if it is too
+long or on request.
 
-Only a fork is folded, so the conversation stays as it is. The agent can read every original over MCP.
+Only a fork is folded, so the conversation stays as it is. The agent can read every
+original over MCP.
 """
 
 import asyncio
@@ -21,12 +23,17 @@ from helix_desktop.histories.history_finding import HistoryPlaces
 from helix_desktop.histories.openai_chat_export import digests_needed_for_export
 from helix_desktop.histories.program_names import AGENTS_TO_CONTINUE_IN
 from helix_desktop.histories.session_from_facts import list_active_compactions
-from helix_desktop.mcp_server.client_configuration import add_snippet_if_missing, build_client_snippet
+from helix_desktop.mcp_server.client_configuration import (
+    add_snippet_if_missing,
+    build_client_snippet,
+)
 from helix_desktop.processes.starter import find_program, own_program_command
 from helix_desktop.program_folders import find_program_folders
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
-FRAME_TOKENS = 30_000  # Tokens of the window that are left free for what an agent adds to each request.
+FRAME_TOKENS = (
+    30_000  # Tokens of the window that are left free for what an agent adds to each request.
+)
 LARGEST_WINDOW = 1_000_000_000
 
 
@@ -41,7 +48,9 @@ class ConversationRelay:
     async def prepare_session_for_agent(
         self, request: RestoreRequest, *, may_fold: bool = True, may_ask_model: bool = True
     ) -> RestoredSession:
-        """`may_fold`: fold what is too long, else `fits` is false. `may_ask_model`: send it to a model, which may cost."""
+        """`may_fold`: fold what is too long, else `fits` is false. `may_ask_model`:
+        send it to a model, which may cost.
+        """
         window = request.window or restoring.FORMATS[request.agent].window
         if not FRAME_TOKENS < window <= LARGEST_WINDOW:
             raise InvalidInput(f"The context window cannot have {window:,} tokens.", remedy=f"The agent itself needs {FRAME_TOKENS:,} tokens. Choose a context window that is larger than this, and has at most {LARGEST_WINDOW:,} tokens.")  # fmt: skip
@@ -56,22 +65,37 @@ class ConversationRelay:
                 replace(request, conversation=fork, before_compaction=0, is_folded=True)
             )
             is_folded = folded.compactions > 0 or folded.texts != restored.texts
-            # A short turn stays as it is, so nobody needs the fork. Otherwise, the agent can recall what it holds.
-            change = ConversationChanged(archived=True) if is_folded else ConversationChanged(trashed=True)
+            # A short turn stays as it is, so nobody needs the fork. Otherwise, the
+            # agent can recall what it holds.
+            change = (
+                ConversationChanged(archived=True)
+                if is_folded
+                else ConversationChanged(trashed=True)
+            )
             await (await desk.open_session(fork)).conversation.append_facts(change)
-        return replace(folded, fits=await self._fits_in_context(folded.texts, room), is_folded=is_folded)
+        return replace(
+            folded, fits=await self._fits_in_context(folded.texts, room), is_folded=is_folded
+        )
 
     async def _fits_in_context(self, texts: Sequence[str], room: int) -> bool:
         surely = 4 * sum(map(len, texts)) <= room
-        return surely or await asyncio.to_thread(lambda: sum(map(self.tokens.count_tokens, texts)) <= room)
+        return surely or await asyncio.to_thread(
+            lambda: sum(map(self.tokens.count_tokens, texts)) <= room
+        )
 
     async def _restore_session(self, request: RestoreRequest) -> RestoredSession:
         facts = await self.workspace.journal.read_facts(request.conversation)
         contents = await self.workspace.cache.read_contents(digests_needed_for_export(facts))
-        return await asyncio.to_thread(restoring.build_restored_session, facts, contents.get, request)
+        return await asyncio.to_thread(
+            restoring.build_restored_session, facts, contents.get, request
+        )
 
-    async def _fork_and_fold(self, desk: Any, request: RestoreRequest, room: int, *, may_ask_model: bool) -> str:
-        """Return a fork folded to at most `room` tokens if possible. Without a model, it lists what it omits."""
+    async def _fork_and_fold(
+        self, desk: Any, request: RestoreRequest, room: int, *, may_ask_model: bool
+    ) -> str:
+        """Return a fork folded to at most `room` tokens if possible. Without a model,
+        it lists what it omits.
+        """
         facts, at = await self.workspace.journal.read_facts(request.conversation), 0
         if request.before_compaction:
             at = list_active_compactions(facts)[request.before_compaction - 1].seq - 1
@@ -82,22 +106,35 @@ class ConversationRelay:
             await desk.open_session(session.id, writer=lambda _: None)
         if request.is_folded and not await _fold_older_turns(session):
             room = min(room, session.context.next_request_meter().used // 2)
-        models = (one for one in desk.models.model_facts() if one.role is ModelRole.MAIN and may_ask_model)
+        models = (
+            one for one in desk.models.model_facts() if one.role is ModelRole.MAIN and may_ask_model
+        )
         main = next(models, ModelSet(ModelRole.MAIN, "", room))
-        await session.conversation.append_facts(replace(main, window=min(room, main.window or room)))
+        await session.conversation.append_facts(
+            replace(main, window=min(room, main.window or room))
+        )
         if not session.conversation.current_meter().request_fits:
             await session.folding.apply_due_folds()
             session.folding.cancel_fold_in_work()
         return str(session.id)
 
     def add_mcp_server(self, agent: str, folder: Path, places: HistoryPlaces) -> str:
-        """Add the workspace's MCP server to the agent's settings, and return a sentence that says so."""
+        """Add the workspace's MCP server to the agent's settings, and return a sentence
+        that says so.
+        """
         command = mcp_server_command(self.workspace.id, self.workspace.folder.parents[1])
         client = "claude-code" if agent == "claude" else agent
         found = build_client_snippet(
-            client, command, self.workspace.id, folder=folder, home=places.home, environ=places.variables
+            client,
+            command,
+            self.workspace.id,
+            folder=folder,
+            home=places.home,
+            environ=places.variables,
         )
-        if agent == "claude":  # It waits for such a server, whose tools the folds name, before its first request.
+        if (
+            agent == "claude"
+        ):  # It waits for such a server, whose tools the folds name, before its first request.
             found = replace(found, entry={**found.entry, "alwaysLoad": True})
         if add_snippet_if_missing(found):
             return f"The MCP server {found.path_in[1]} was added to {found.file}."
@@ -114,7 +151,15 @@ async def _fold_older_turns(session: Session) -> bool:
 
 
 def mcp_server_command(workspace: str, data: Path) -> list[str]:
-    """Return the command that starts the workspace's MCP server, by `helix-desktop` if that is on the PATH."""
+    """Return the command that starts the workspace's MCP server, by `helix-desktop` if
+    that is on the PATH.
+    """
     program = find_program("helix-desktop")
     home = [] if data == find_program_folders(environ={}).data else ["--home", str(data)]
-    return [*([program] if program else own_program_command()), *home, "mcp", "--workspace", workspace]
+    return [
+        *([program] if program else own_program_command()),
+        *home,
+        "mcp",
+        "--workspace",
+        workspace,
+    ]

@@ -1,4 +1,6 @@
-"""Keeps the conversations of an open workspace in step with other machines, with one writer for each."""
+"""Keeps the conversations of an open workspace in step with other machines, with one
+writer for each.
+"""
 
 import asyncio
 import platform
@@ -24,7 +26,9 @@ from helix_desktop.workbench.shared_store_setup import unshare_workspace
 from helix_desktop.workbench.worker_claims import WorkerClaims
 
 EVERY = 1.0  # While the store can be reached, facts are exchanged after this many seconds.
-SLOWER = 10.0  # While the store is out of reach, the pause between attempts grows up to this many seconds.
+# While the store is out of reach, the pause between attempts grows up to this many
+# seconds.
+SLOWER = 10.0
 LAST = 0.8  # When the workspace closes, the last facts must be sent within this many seconds.
 TURN_PATIENCE = 8.0  # A turn waits this many seconds for the store before it begins without it.
 SEND_PATIENCE = 20.0  # At its end, a turn gives the store this many seconds to receive all facts.
@@ -36,8 +40,9 @@ Connect = Callable[[], Awaitable[ConversationSync]]
 
 @dataclass(frozen=True, slots=True)
 class SharingStatus:
-    """`state`: "off", "starting", "in step", "waiting", "away" (since `since`) or "refused" (`why` says
-    what the user has to do). `waiting`: how many facts and entries other machines do not have yet.
+    """`state`: "off", "starting", "in step", "waiting", "away" (since `since`) or
+    "refused" (`why` says what the user has to do). `waiting`: how many facts and
+    entries other machines do not have yet.
     """
 
     state: str = "off"
@@ -67,8 +72,12 @@ class WorkspaceSharing:
         self._conversations: ConversationSync | None = None
         self._listeners: list[Changed] = []
         self._poke = asyncio.Event()
-        self._working: set[str] = set()  # Conversations whose turn began while no other machine had the lease.
-        self.fetch_seconds = EVERY  # Facts of other machines are fetched this often, and also before each turn.
+        self._working: set[str] = (
+            set()
+        )  # Conversations whose turn began while no other machine had the lease.
+        self.fetch_seconds = (
+            EVERY  # Facts of other machines are fetched this often, and also before each turn.
+        )
         self._fetched = float("-inf")
         self._connect: Connect | None = None
         self._connecting = asyncio.Lock()
@@ -93,13 +102,21 @@ class WorkspaceSharing:
 
     def other_machine_of_last_write(self, conversation: str) -> str:
         """Return the other machine that wrote there last, or an empty string if it was this one."""
-        return self._conversations.leases.last_other_machine(conversation) if self._conversations is not None else ""
+        return (
+            self._conversations.leases.last_other_machine(conversation)
+            if self._conversations is not None
+            else ""
+        )
 
     async def take_over_conversation(self, conversation: str) -> None:
-        """Continue here. If the store is away, this is done as far as possible, and then the error is raised."""
+        """Continue here. If the store is away, this is done as far as possible, and
+        then the error is raised.
+        """
         if (conversations := await self._connect_if_conversations_shared()) is None:
             return
-        machine = self.other_machine_writing(conversation) or self.other_machine_of_last_write(conversation)
+        machine = self.other_machine_writing(conversation) or self.other_machine_of_last_write(
+            conversation
+        )
         try:
             await conversations.take_over_lease(conversation)
         except SharedStoreUnreachable as error:
@@ -117,7 +134,9 @@ class WorkspaceSharing:
 
     async def _send_facts_now(self) -> None:
         if self._next_step is None or self._next_step.done():
-            self._next_step = self._bench.tasks.spawn_task(self._send_after_current_send(), name="send what is new")
+            self._next_step = self._bench.tasks.spawn_task(
+                self._send_after_current_send(), name="send what is new"
+            )
         await asyncio.shield(self._next_step)
 
     async def _send_after_current_send(self) -> None:
@@ -168,7 +187,9 @@ class WorkspaceSharing:
             await self.wait_until_sent()
 
     async def count_facts_not_sent(self, *, was_sent: bool = False) -> int:
-        """Count facts that the others do not have yet. `was_sent`: all that can be sent has been sent."""
+        """Count facts that the others do not have yet. `was_sent`: all that can be sent
+        has been sent.
+        """
         conversations, written = self._conversations, self.unsent.written
         if conversations is None:
             return 0
@@ -184,26 +205,36 @@ class WorkspaceSharing:
             raise _unconfirmed_error() from error
 
     async def ensure_sent(self, conversation: str) -> bool:
-        """Wait until the store has the conversation's facts. False if another machine writes in it, so that
-        what was written here is a branch. Raises SharedStoreUnreachable if the store does not answer.
+        """Wait until the store has the conversation's facts. False if another machine
+        writes in it, so that what was written here is a branch. Raises
+        SharedStoreUnreachable if the store does not answer.
         """
-        if self._connect is None and self._bench.workspace.link is not None:  # Sharing is being stopped.
+        if (
+            self._connect is None and self._bench.workspace.link is not None
+        ):  # Sharing is being stopped.
             raise _unconfirmed_error()
-        conversations = await self._connect_if_conversations_shared() if self._connect is not None else None
+        conversations = (
+            await self._connect_if_conversations_shared() if self._connect is not None else None
+        )
         if conversations is None:
             return True
         run, state = conversations.thread.run_work, conversations.sync_state
         last = (await run(conversations.journal.conversation_row, conversation)).last_seq
         await self.wait_until_sent()
         known = await run(state.read_shared_progress, conversation)
-        if known.writer != state.machine or conversation in self.synced_sessions.branch_by_conversation:
+        if (
+            known.writer != state.machine
+            or conversation in self.synced_sessions.branch_by_conversation
+        ):
             return False
         if known.seq < last:
             raise _unconfirmed_error()
         return True
 
     async def stop_sharing(self) -> str:
-        """Stop sharing from this machine, and delete nothing. Returns a sentence if the store was not told."""
+        """Stop sharing from this machine, and delete nothing. Returns a sentence if the
+        store was not told.
+        """
         await self.stop_conversation_sync()
         return await unshare_workspace(self._bench.workspace)
 
@@ -218,7 +249,9 @@ class WorkspaceSharing:
         self._notify_sharing_listeners()
 
     def start_or_stop_with_link(self) -> None:
-        """Start or stop the sync when the workspace has got a link to a shared store, or lost it."""
+        """Start or stop the sync when the workspace has got a link to a shared store,
+        or lost it.
+        """
         workspace, link = self._bench.workspace, self._bench.workspace.link
         if link is not None and self._task is None:
             connect = partial(_connect_through_link, workspace, link, self.machine_name)
@@ -227,7 +260,9 @@ class WorkspaceSharing:
             self._bench.tasks.spawn_task(self.stop_conversation_sync(), name="share no more")
 
     async def stop_conversation_sync(self, *, limit_seconds: float = LAST) -> None:
-        """Send the last facts and release the leases. What cannot be sent in time is sent at the next start."""
+        """Send the last facts and release the leases. What cannot be sent in time is
+        sent at the next start.
+        """
         task, self._task = self._task, None
         self._connect = None
         conversations, self._conversations = self._conversations, None
@@ -250,8 +285,12 @@ class WorkspaceSharing:
 
     @asynccontextmanager
     async def _hold_while_writing(self, conversation: str, count: int) -> AsyncIterator[None]:
-        """Let facts be written. Raises ActionRefused if another machine writes there, unless a turn has begun."""
-        async with self.unsent.reserve_facts(count, partial(self._may_wait_for_room, conversation), self._poke.set):
+        """Let facts be written. Raises ActionRefused if another machine writes there,
+        unless a turn has begun.
+        """
+        async with self.unsent.reserve_facts(
+            count, partial(self._may_wait_for_room, conversation), self._poke.set
+        ):
             if machine := self.other_machine_writing(conversation):
                 raise ActionRefused(
                     f"{machine} is working in this conversation.",
@@ -266,8 +305,12 @@ class WorkspaceSharing:
         """Whether writing may wait. Not while others' facts are added, as nothing is sent then."""
         claim = self._bench.claims.find_claim(conversation)
         session = self._bench.sessions.find_open_session(conversation)
-        is_closed = session is None or not (session.is_idle or conversation in self.synced_sessions.starting)
-        return claim is not None and not claim.is_ending() and self._connect is not None and is_closed
+        is_closed = session is None or not (
+            session.is_idle or conversation in self.synced_sessions.starting
+        )
+        return (
+            claim is not None and not claim.is_ending() and self._connect is not None and is_closed
+        )
 
     async def _sync_until_cancelled(self) -> None:
         pause = EVERY
@@ -283,7 +326,9 @@ class WorkspaceSharing:
     async def _connect_if_conversations_shared(self) -> ConversationSync | None:
         """Connect as `_connect_conversations` does. None also if the store holds only content."""
         return (
-            await self._connect_conversations() if addresses.holds_conversations(self.sharing_state.address) else None
+            await self._connect_conversations()
+            if addresses.holds_conversations(self.sharing_state.address)
+            else None
         )
 
     async def _connect_conversations(self) -> ConversationSync | None:
@@ -304,7 +349,9 @@ class WorkspaceSharing:
     async def _sync_once(self) -> bool:
         """Exchange facts once. Returns whether the store was reached."""
         self._working = {
-            one for one in self._working if (found := self._bench.sessions.find_open_session(one)) and not found.is_idle
+            one
+            for one in self._working
+            if (found := self._bench.sessions.find_open_session(one)) and not found.is_idle
         }
         try:
             if (conversations := await self._connect_conversations()) is not None:
@@ -324,7 +371,11 @@ class WorkspaceSharing:
 
     def unreadable_conversation_reason(self) -> str:
         """Say why a conversation in the store could not be read. Empty if all could be read."""
-        return next(iter(self._conversations.complaints.values()), "") if self._conversations is not None else ""
+        return (
+            next(iter(self._conversations.complaints.values()), "")
+            if self._conversations is not None
+            else ""
+        )
 
     async def _set_sharing_status(self, state: str, why: str = "") -> None:
         conversations, before = self._conversations, self.sharing_state
@@ -334,7 +385,9 @@ class WorkspaceSharing:
             writing = conversations.leases.conversations_written_elsewhere()
             why = why or self.unreadable_conversation_reason()
         since = 0.0 if not state else before.since if before.state == state else clock.time()
-        now = SharingStatus(state or ("waiting" if waiting else "in step"), waiting, since, why, before.address)
+        now = SharingStatus(
+            state or ("waiting" if waiting else "in step"), waiting, since, why, before.address
+        )
         if (now, writing) != (before, self._writing):
             self.sharing_state, self._writing = now, writing
             self._notify_sharing_listeners()
@@ -362,7 +415,9 @@ async def sync_closed_workspace(workspace: StoredWorkspace) -> str:
     return next(iter(conversations.complaints.values()), "")
 
 
-async def _connect_through_link(workspace: StoredWorkspace, link: SharedStoreLink, machine: str) -> ConversationSync:
+async def _connect_through_link(
+    workspace: StoredWorkspace, link: SharedStoreLink, machine: str
+) -> ConversationSync:
     """Connect through the link, so that content is sent before the facts that refer to it."""
     connected = await link.ensure_connected()
     if (heads := heads_of_connection(connected)) is None:
@@ -384,13 +439,16 @@ async def _connect_through_link(workspace: StoredWorkspace, link: SharedStoreLin
 
 
 MOST_UNSENT_FACTS = 5_000  # With more, no turn begins while the store can be reached.
-ENDING_FACTS = 4  # Facts reserved for each task, because a stopped turn must record its end at once.
+ENDING_FACTS = (
+    4  # Facts reserved for each task, because a stopped turn must record its end at once.
+)
 _LOOK_SECONDS = 0.05
 
 
 class UnsentFacts:
-    """An upper bound of unsent facts: those counted last, those `written` since, and those of the `_line` of
-    waiting writers. Nobody waits for facts that the store refuses, in conversations without a worker (`_stuck`).
+    """An upper bound of unsent facts: those counted last, those `written` since, and
+    those of the `_line` of waiting writers. Nobody waits for facts that the store
+    refuses, in conversations without a worker (`_stuck`).
     """
 
     def __init__(self, claims: WorkerClaims) -> None:
@@ -400,10 +458,14 @@ class UnsentFacts:
         self._line: dict[object, int] = {}
 
     def set_unsent_counts(self, unsent: Mapping[str, int], written: int, *, was_sent: bool) -> None:
-        """Set what was unsent in each conversation after `written` facts. `was_sent`: nothing more can be sent."""
+        """Set what was unsent in each conversation after `written` facts. `was_sent`:
+        nothing more can be sent.
+        """
         if was_sent:
             same = unsent.items() & self._counted.items()
-            self._stuck = sum(count for name, count in same if self._claims.find_claim(name) is None)
+            self._stuck = sum(
+                count for name, count in same if self._claims.find_claim(name) is None
+            )
         if written >= self._written_at_count:
             self._counted, self._written_at_count = unsent, written
 
@@ -413,13 +475,17 @@ class UnsentFacts:
         ahead = line[: line.index(place) + 1] if place else line
         unsent = sum(self._counted.values()) - self._stuck + self.written - self._written_at_count
         most = MOST_UNSENT_FACTS - ENDING_FACTS * len(self._claims.held)
-        return unsent + sum(map(self._line.__getitem__, ahead)) <= most or (unsent <= 0 and ahead == line[:1])
+        return unsent + sum(map(self._line.__getitem__, ahead)) <= most or (
+            unsent <= 0 and ahead == line[:1]
+        )
 
     @asynccontextmanager
     async def reserve_facts(
         self, count: int, may_wait: Callable[[], bool], send: Callable[[], object]
     ) -> AsyncIterator[None]:
-        """Reserve room for facts to be written. Waits in turn for room while `may_wait`; `send` sends unsent facts."""
+        """Reserve room for facts to be written. Waits in turn for room while
+        `may_wait`; `send` sends unsent facts.
+        """
         place = object()
         self._line[place] = count
         try:
@@ -437,11 +503,16 @@ class SyncedSessions(OpenConversations):
 
     def __init__(self, bench: SharedWorkbench) -> None:
         self._bench = bench
-        self.starting: set[str] = set()  # Conversations in which a turn waits for facts from other machines.
-        # If two machines wrote in a conversation, this is the fork with the facts from this machine.
+        self.starting: set[str] = (
+            set()
+        )  # Conversations in which a turn waits for facts from other machines.
+        # If two machines wrote in a conversation, this is the fork with the facts from
+        # this machine.
         self.branch_by_conversation: dict[str, str] = {}
 
-    async def append_facts_of_others(self, conversation: str, work: Callable[[], Awaitable[None]]) -> None:
+    async def append_facts_of_others(
+        self, conversation: str, work: Callable[[], Awaitable[None]]
+    ) -> None:
         """Append them, through the session if the conversation is open. Refused while it works."""
         session = self._bench.sessions.find_open_session(conversation)
         if session is None:
@@ -467,4 +538,6 @@ class SyncedSessions(OpenConversations):
     def on_local_facts_moved(self, conversation: str, new_conversation: str) -> None:
         if new_conversation != conversation:
             self.branch_by_conversation[conversation] = new_conversation
-        self._bench.tasks.spawn_task(self._bench.move_to_branch(conversation, new_conversation), name="list a branch")
+        self._bench.tasks.spawn_task(
+            self._bench.move_to_branch(conversation, new_conversation), name="list a branch"
+        )

@@ -1,6 +1,8 @@
-"""A copy of a workspace's folders on the disk: its description, its git repositories, and what differs in it.
+"""A copy of a workspace's folders on the disk: its description, its git repositories,
+and what differs in it.
 
-They are in the workspace's data, in `copies/<conversation>/<number>`. A description says when one is complete.
+They are in the workspace's data, in `copies/<conversation>/<number>`. A description
+says when one is complete.
 """
 
 import json
@@ -52,7 +54,9 @@ class FolderCopy:
 
     @property
     def root_folders(self) -> list[Path]:
-        return [(self.folder / inside).resolve() for _, inside in self.roots] if self.is_whole else []
+        return (
+            [(self.folder / inside).resolve() for _, inside in self.roots] if self.is_whole else []
+        )
 
     def is_of(self, folders: Iterable[Path]) -> bool:
         """Whether it is a copy of these folders."""
@@ -60,19 +64,26 @@ class FolderCopy:
 
     @property
     def places(self) -> list[tuple[int, str]]:
-        """Return for each root the number of its repository, and how the names of its files begin there."""
+        """Return for each root the number of its repository, and how the names of its
+        files begin there.
+        """
         parts = (inside.rstrip(".").partition("/") for _, inside in self.roots)
         return [(int(number), f"{below}/" if below else "") for number, _, below in parts]
 
     @property
     def label(self) -> str:
         """Return the branch, commit or folder that it is a copy of."""
-        return next((each.branch or each.base[:9] or Path(each.source).name for each in self.repositories), "")
+        return next(
+            (each.branch or each.base[:9] or Path(each.source).name for each in self.repositories),
+            "",
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class CopyStatus:
-    """`changed`: the user's files that differ in it; `overlaps`: those other copies changed, too."""
+    """`changed`: the user's files that differ in it; `overlaps`: those other copies
+    changed, too.
+    """
 
     bytes: int = 0
     uncommitted: tuple[str, ...] = ()
@@ -89,7 +100,12 @@ def list_folder_copies(workspace: StoredWorkspace) -> list[FolderCopy]:
     return sorted(found, key=lambda copy: -copy.created)
 
 
-def create_copy_files(folder: Path, kit: WorkspaceTools, with_changes: bool, parent: str) -> FolderCopy:  # noqa: FBT001 -- for to_thread
+def create_copy_files(
+    folder: Path,
+    kit: WorkspaceTools,
+    with_changes: bool,  # noqa: FBT001 -- for to_thread
+    parent: str,
+) -> FolderCopy:
     if not (roots := kit.resources.roots.folders):
         raise ActionRefused("This workspace has no folder, so there is nothing to copy.")
     atomic_files.ensure_private_folder(folder.parent)
@@ -126,20 +142,40 @@ def _copy_without_git(root: Path, target: Path) -> CopySource:
 
 
 def save_copy_description(copy: FolderCopy) -> None:
-    said = {name: value for name, value in asdict(copy).items() if name not in ("id", "folder", "problem")}
+    said = {
+        name: value
+        for name, value in asdict(copy).items()
+        if name not in ("id", "folder", "problem")
+    }
     atomic_files.write_file_atomically(copy.folder / NAME, json.dumps(said), private=True)
 
 
 def remember_brought_back(
-    copy: FolderCopy, changes: Sequence[PathChange], steps: Iterable[RestoreStep] = (), *, is_merged: bool = False
+    copy: FolderCopy,
+    changes: Sequence[PathChange],
+    steps: Iterable[RestoreStep] = (),
+    *,
+    is_merged: bool = False,
 ) -> None:
-    """Note in a copy's description what the user's folders have of it now, and from which commit git compares."""
-    replaced = {path: item for path, item in copy.replaced.items() if all(path != one.path for one in changes)}
-    replaced = {} if is_merged else {**replaced, **{step.path: pack_item(step.now).hex() for step in steps}}
+    """Note in a copy's description what the user's folders have of it now, and from
+    which commit git compares.
+    """
+    replaced = {
+        path: item
+        for path, item in copy.replaced.items()
+        if all(path != one.path for one in changes)
+    }
+    replaced = (
+        {}
+        if is_merged
+        else {**replaced, **{step.path: pack_item(step.now).hex() for step in steps}}
+    )
     brought = dict(copy.brought)
     for path, _, after in changes:
         version = pack_item(after).hex()
-        brought[path] = [*(each for each in brought.get(path, ()) if each != version), version][-MOST_VERSIONS:]
+        brought[path] = [*(each for each in brought.get(path, ()) if each != version), version][
+            -MOST_VERSIONS:
+        ]
     repositories = copy.repositories
     if is_merged:
         merged = {}
@@ -148,7 +184,9 @@ def remember_brought_back(
             carried = {name: copying.size_time_and_mode(at.folder / name) for name in names}
             merged[made.source] = replace(made, base=at.head, carried=carried)
         repositories = [merged.get(made.source, made) for made in repositories]
-    save_copy_description(replace(copy, brought=brought, replaced=replaced, repositories=repositories))
+    save_copy_description(
+        replace(copy, brought=brought, replaced=replaced, repositories=repositories)
+    )
     unfinished_bring_back.forget_unfinished_bring_back(copy.folder)
 
 
@@ -156,7 +194,10 @@ def read_copy_description(folder: Path) -> FolderCopy:
     problem = "What describes this copy cannot be read."
     try:
         said = json.loads(atomic_files.read_small_file(folder / NAME))
-        named, known = said.keys() | set[str]().union(*said["repositories"]), [*fields(FolderCopy), *fields(CopySource)]
+        named, known = (
+            said.keys() | set[str]().union(*said["repositories"]),
+            [*fields(FolderCopy), *fields(CopySource)],
+        )
         if not named <= {each.name for each in known}:
             problem = "This copy was last used with a newer version of Helix Desktop, and only that version can bring it back."
         said["repositories"] = [CopySource(**each) for each in said["repositories"]]
@@ -164,11 +205,17 @@ def read_copy_description(folder: Path) -> FolderCopy:
         return FolderCopy(folder.name, folder, **said)
     except (OSError, HelixError, ValueError, KeyError, TypeError, AttributeError):
         is_kept = not folder.name.endswith(DISCARDED) and any(folder.glob("[0-9]*"))
-        return FolderCopy(folder.name, folder, folder.stat().st_mtime, problem=problem if is_kept else "")
+        return FolderCopy(
+            folder.name, folder, folder.stat().st_mtime, problem=problem if is_kept else ""
+        )
 
 
-def find_checkouts(copy: FolderCopy) -> Iterator[tuple[GitCheckout | None, GitCheckout, CopySource]]:
-    """Yield the user's repository (None if it is gone), the copy if its git files lead nowhere else, and its source."""
+def find_checkouts(
+    copy: FolderCopy,
+) -> Iterator[tuple[GitCheckout | None, GitCheckout, CopySource]]:
+    """Yield the user's repository (None if it is gone), the copy if its git files lead
+    nowhere else, and its source.
+    """
     for number, made in enumerate(copy.repositories):
         source = None
         with suppress(ActionRefused):
@@ -222,22 +269,31 @@ def list_names_by_root(copy: FolderCopy) -> dict[int, frozenset[str] | None]:
     """Return the files of each root that git sees as changed or new, or None without git."""
     found: dict[int, frozenset[str] | None] = dict.fromkeys(range(len(copy.roots)))
     for _, checkout, made in find_checkouts(copy):
-        checkout.check_no_merge_open()  # The half of one, with its conflict markers, is not brought back.
+        # The half of one, with its conflict markers, is not brought back.
+        checkout.check_no_merge_open()
         names = copying.list_changed_paths(checkout, made)
         for at, (number, start) in enumerate(copy.places):
             if str(number) == checkout.folder.name:
-                found[at] = frozenset(name.removeprefix(start) for name in names if name.startswith(start))
+                found[at] = frozenset(
+                    name.removeprefix(start) for name in names if name.startswith(start)
+                )
     return found
 
 
 def find_git_file_missing_from_checkpoint(
-    roots: Sequence[Path], checkpoint_items: Mapping[str, TreeItem], git_names: Mapping[int, frozenset[str] | None]
+    roots: Sequence[Path],
+    checkpoint_items: Mapping[str, TreeItem],
+    git_names: Mapping[int, frozenset[str] | None],
 ) -> str:
     """Return a file that git knows but checkpoints do not, or an empty string."""
     for number, names in git_names.items():
         for name in names or ():
             item, place = checkpoint_items.get(f"{number}/{name}"), roots[number] / name
-            if (item is None or item.kind is PathKind.OTHER) and os.path.lexists(place) and not place.is_dir():
+            if (
+                (item is None or item.kind is PathKind.OTHER)
+                and os.path.lexists(place)
+                and not place.is_dir()
+            ):
                 return str(place)
     return ""
 

@@ -1,4 +1,6 @@
-"""What the workers of all workspaces do, with the same figures for `fleet status --json` and the window."""
+"""What the workers of all workspaces do, with the same figures for `fleet status
+--json` and the window.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
@@ -8,7 +10,13 @@ from typing import Any
 from helix_desktop.errors import HelixError, SharedStoreUnreachable
 from helix_desktop.store import fleet_task_files
 from helix_desktop.store.all_workspaces import AllWorkspaces, KnownWorkspace
-from helix_desktop.store.fleet_tasks import FleetTaskList, FleetTaskOrder, FleetTaskState, NewFleetTask, task_as_json
+from helix_desktop.store.fleet_tasks import (
+    FleetTaskList,
+    FleetTaskOrder,
+    FleetTaskState,
+    NewFleetTask,
+    task_as_json,
+)
 from helix_desktop.workbench.fleet_worker import FleetWorker
 from helix_desktop.workbench.open_workbench import Workbench
 from helix_desktop.workbench.unattended_permissions import UserAnswer
@@ -18,7 +26,9 @@ FOLLOW_SECONDS = 1.0  # The overview looks for changes this often.
 WORKS_AT_ONCE = 4
 
 
-async def collect_fleet_state(tasks: FleetTaskList, shown: Iterable[FleetTaskState]) -> dict[str, Any]:
+async def collect_fleet_state(
+    tasks: FleetTaskList, shown: Iterable[FleetTaskState]
+) -> dict[str, Any]:
     """Return the figures of one workspace, and its newest tasks in the states `shown`."""
     states, busy, cost = await tasks.count_fleet_tasks()
     notes = await tasks.notes.read_state()
@@ -26,32 +36,46 @@ async def collect_fleet_state(tasks: FleetTaskList, shown: Iterable[FleetTaskSta
     return {
         "tasks": states,
         "workers": {**dict.fromkeys(notes.workers, 0), **busy},
-        "lost": sorted(busy.keys() - notes.workers.keys()),  # These workers have tasks but no longer report.
+        "lost": sorted(
+            busy.keys() - notes.workers.keys()
+        ),  # These workers have tasks but no longer report.
         "draining": [worker for worker, is_told in notes.workers.items() if is_told],
         "is_stopped": notes.is_stopped,
         "cost": cost,
         "budgets": {
-            scope: {"limit": limit, "spent": notes.spent.get(scope, 0.0)} for scope, limit in notes.limits.items()
+            scope: {"limit": limit, "spent": notes.spent.get(scope, 0.0)}
+            for scope, limit in notes.limits.items()
         },
         "paused_providers": list(notes.paused),
         "unable": list(notes.unable),
-        **{state.value.replace("-", "_"): [task_as_json(task) for task in some] for state, some in listed.items()},
+        **{
+            state.value.replace("-", "_"): [task_as_json(task) for task in some]
+            for state, some in listed.items()
+        },
     }
 
 
 class FleetOverview:
-    """The tasks of all workspaces. A closed one is read without opening it, so that its worker keeps it."""
+    """The tasks of all workspaces. A closed one is read without opening it, so that its
+    worker keeps it.
+    """
 
-    def __init__(self, known: AllWorkspaces, open_workspace: Callable[[str], Awaitable[Workbench]]) -> None:
+    def __init__(
+        self, known: AllWorkspaces, open_workspace: Callable[[str], Awaitable[Workbench]]
+    ) -> None:
         self._known = known
         self._open_workspace = open_workspace
 
     async def follow_fleet(self, show: Callable[[list[Mapping[str, Any]]], object]) -> None:
-        """Call `show` with all workspaces that have tasks, now and after each change, until this is cancelled."""
+        """Call `show` with all workspaces that have tasks, now and after each change,
+        until this is cancelled.
+        """
         shown: dict[str, Mapping[str, Any]] | None = None
         while True:
             known = await asyncio.to_thread(self._list_workspaces_with_tasks)
-            some = await asyncio.gather(*(self._read_if_changed(one, (shown or {}).get(one.id, {})) for one in known))
+            some = await asyncio.gather(
+                *(self._read_if_changed(one, (shown or {}).get(one.id, {})) for one in known)
+            )
             if (found := {one["workspace"]: one for one in some}) != shown:
                 shown = found
                 show(list(found.values()))
@@ -59,20 +83,34 @@ class FleetOverview:
 
     def _list_workspaces_with_tasks(self) -> list[KnownWorkspace]:
         known = self._known.list_workspaces()
-        return [one for one in known if self._is_shared(one) or (one.folder / fleet_task_files.NAME).exists()]
+        return [
+            one
+            for one in known
+            if self._is_shared(one) or (one.folder / fleet_task_files.NAME).exists()
+        ]
 
     def _is_shared(self, known: KnownWorkspace) -> bool:
         opened = self._known.workspaces_open_here().get(known.id)
-        return opened.link is not None if opened else any(map(known.settings.shared.get, ("url", "environment")))
+        return (
+            opened.link is not None
+            if opened
+            else any(map(known.settings.shared.get, ("url", "environment")))
+        )
 
-    async def _read_if_changed(self, known: KnownWorkspace, last_state: Mapping[str, Any]) -> Mapping[str, Any]:
+    async def _read_if_changed(
+        self, known: KnownWorkspace, last_state: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
         about = {"workspace": known.id, "name": known.name}
         try:
             async with self._open_list(known) as tasks:
                 seen = await tasks.read_fingerprint()
                 if last_state.get("fingerprint") == seen:
                     return last_state
-                return {**about, "fingerprint": seen, **await collect_fleet_state(tasks, FleetTaskState)}
+                return {
+                    **about,
+                    "fingerprint": seen,
+                    **await collect_fleet_state(tasks, FleetTaskState),
+                }
         except HelixError as error:
             return {**about, "trouble": str(error)}
 
@@ -80,12 +118,16 @@ class FleetOverview:
     async def _open_list(self, known: KnownWorkspace) -> AsyncIterator[FleetTaskList]:
         opened = self._known.workspaces_open_here().get(known.id)
         if opened is None and self._is_shared(known):
-            raise SharedStoreUnreachable(f"{known.name} is shared.", remedy="Open the workspace to see its tasks.")
+            raise SharedStoreUnreachable(
+                f"{known.name} is shared.", remedy="Open the workspace to see its tasks."
+            )
         where = opened if opened is not None and opened.link is not None else known
         async with fleet_task_files.open_fleet_task_list(where) as tasks:
             yield tasks
 
-    async def run_on_task_list(self, workspace: str, work: Callable[[FleetTaskList], Awaitable[object]]) -> bool:
+    async def run_on_task_list(
+        self, workspace: str, work: Callable[[FleetTaskList], Awaitable[object]]
+    ) -> bool:
         """Run `work` on a workspace's tasks. Returns whether there is a worker to do them."""
         known = await asyncio.to_thread(self._known.find_known_workspace, workspace)
         async with self._open_list(known) as tasks:
@@ -107,7 +149,9 @@ class FleetOverview:
         if not await self.run_on_task_list(workspace, retry):
             await self.do_tasks_here(workspace)
 
-    async def answer_task(self, workspace: str, task: str, why: str, *, allowed: bool, words: str = "") -> None:
+    async def answer_task(
+        self, workspace: str, task: str, why: str, *, allowed: bool, words: str = ""
+    ) -> None:
         """Answer the question that a task waits for. `why`: the text that the user has read."""
         await self.retry_task(workspace, task, [UserAnswer(allowed, words).as_permission(why)])
 

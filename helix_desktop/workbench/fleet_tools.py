@@ -1,4 +1,6 @@
-"""Tools with which an agent gives tasks to its workspace's workers, on any computer, and reads the results."""
+"""Tools with which an agent gives tasks to its workspace's workers, on any computer,
+and reads the results.
+"""
 
 import asyncio
 import time
@@ -7,7 +9,13 @@ from functools import partial
 from helix_desktop.store import fleet_task_files
 from helix_desktop.store.fleet_tasks import FleetTask, FleetTaskOrder, NewFleetTask
 from helix_desktop.store.stored_workspace import StoredWorkspace
-from helix_desktop.tools.built_in_tool import BuiltInTool, ToolArguments, ToolOutput, ToolResources, declare_tool
+from helix_desktop.tools.built_in_tool import (
+    BuiltInTool,
+    ToolArguments,
+    ToolOutput,
+    ToolResources,
+    declare_tool,
+)
 from helix_desktop.tools.permission import ActionEffect, ToolAction
 from helix_desktop.workbench.worker_claims import WorkerClaims
 
@@ -24,14 +32,20 @@ def build_fleet_tools(workspace: StoredWorkspace, claims: WorkerClaims) -> tuple
     )
 
 
-async def _add_tasks_of_agent(workspace: StoredWorkspace, args: ToolArguments, use: ToolResources) -> ToolOutput:
+async def _add_tasks_of_agent(
+    workspace: StoredWorkspace, args: ToolArguments, use: ToolResources
+) -> ToolOutput:
     """Add tasks after asking, because workers may be allowed more than this conversation."""
     texts = list(filter(None, (str(text).strip() for text in args.list_argument("tasks"))))
     agent = args.text_argument("agent")
     preview = "\n\n".join([*([f"Agent: {agent}"] if agent else []), *texts])
-    await use.permit(ToolAction(use.call.name, ActionEffect.FOREIGN, "Give tasks to workers", preview))
+    await use.permit(
+        ToolAction(use.call.name, ActionEffect.FOREIGN, "Give tasks to workers", preview)
+    )
     order = [FleetTaskOrder(text, agent) for text in texts]
-    new = [NewFleetTask(one, key=f"{use.context.conversation} {one.agent} {one.text}") for one in order]
+    new = [
+        NewFleetTask(one, key=f"{use.context.conversation} {one.agent} {one.text}") for one in order
+    ]
     async with fleet_task_files.open_fleet_task_list(workspace) as tasks:
         return ToolOutput("\n".join(await tasks.add_fleet_tasks(new)))
 
@@ -46,7 +60,10 @@ async def _read_tasks_of_agent(
             found = [await tasks.find_fleet_task(name) for name in names]
             while time.monotonic() < until and any(_may_still_change(task) for task in found):
                 await asyncio.sleep(LOOK_SECONDS)
-                found = [await tasks.find_fleet_task(one.id) if _may_still_change(one) else one for one in found]
+                found = [
+                    await tasks.find_fleet_task(one.id) if _may_still_change(one) else one
+                    for one in found
+                ]
     return ToolOutput("\n".join([await _describe_result(task, use) for task in found]))
 
 
@@ -57,6 +74,8 @@ def _may_still_change(task: FleetTask) -> bool:
 async def _describe_result(task: FleetTask, use: ToolResources) -> str:
     if not task.result.answer:
         return f"{task.id} {task.state} {task.result.why}".rstrip()
-    stored = await use.store_result(task.result.answer.encode("utf-8", "replace"), f"task {task.id}")
+    stored = await use.store_result(
+        task.result.answer.encode("utf-8", "replace"), f"task {task.id}"
+    )
     shown = " ".join(task.result.answer[:LONGEST_SHOWN].split())
     return f"{task.id} {task.state} {stored.digest.hex[:16]} {shown}"

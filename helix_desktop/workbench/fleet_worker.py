@@ -1,9 +1,12 @@
-"""Does the tasks of a workspace: claims them, runs each as a turn of its conversation, and notes the result.
+"""Does the tasks of a workspace: claims them, runs each as a turn of its conversation,
+and notes the result.
 
-A task's conversation has the task's id on every machine. A worker that claims a task which another one has begun
-fetches what that one sent, takes over the conversation's lease, and resumes the turn from the journal. A task is
-done when its conversation in the shared store says so; the list of tasks follows. Before each step and call, a
-worker makes sure that it holds the lease, and before each call that others know of it, so no effect is repeated.
+A task's conversation has the task's id on every machine. A worker that claims a task
+which another one has begun fetches what that one sent, takes over the conversation's
+lease, and resumes the turn from the journal. A task is done when its conversation in
+the shared store says so; the list of tasks follows. Before each step and call, a worker
+makes sure that it holds the lease, and before each call that others know of it, so no
+effect is repeated.
 """
 
 import asyncio
@@ -27,7 +30,12 @@ from helix_desktop.engine.tool_call_execution import facts_that_take_back_unstar
 from helix_desktop.errors import StoreFailed
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store.fleet_notes import FleetNotes
-from helix_desktop.store.fleet_tasks import FleetTask, FleetTaskList, FleetTaskResult, FleetTaskState
+from helix_desktop.store.fleet_tasks import (
+    FleetTask,
+    FleetTaskList,
+    FleetTaskResult,
+    FleetTaskState,
+)
 from helix_desktop.store.shared.known_leases import seconds_since_start_of_computer
 from helix_desktop.workbench import unattended_permissions
 from helix_desktop.workbench.open_workbench import Workbench
@@ -39,7 +47,9 @@ T = TypeVar("T")
 TASK_LEASE_SECONDS = 30.0
 POLL_SECONDS = 0.7  # The worker looks for new tasks this often.
 TURN_TRIES = 5
-RELEASE_SECONDS = 20.0  # The worker looks this often for conversations that it can remove from this disk.
+RELEASE_SECONDS = (
+    20.0  # The worker looks this often for conversations that it can remove from this disk.
+)
 AWAY_SECONDS = 1.0  # While the store is out of reach, the worker tries to reach it this often.
 DRAIN_SECONDS = 20.0  # Running tasks have this long to end. After that, other workers resume them.
 LONGEST_ANSWER = 20_000  # This many characters of a task's answer are kept in the list of tasks.
@@ -51,7 +61,9 @@ DENIED = "[The user has read what you wanted to do with {asked}, and denied it. 
 GIVEN_BACK = "The worker was stopped, and another worker will continue."
 # The reason recorded if a worker stops a turn. A turn stopped by the user has another one.
 LET_GO = "The task's worker stopped this turn."
-NEEDS_PERMISSION = "The task needs your permission. To continue, give permission in the Fleet window."
+NEEDS_PERMISSION = (
+    "The task needs your permission. To continue, give permission in the Fleet window."
+)
 STOPPED = "Someone stopped this turn in the task's conversation."
 _PROCESS = secrets.token_hex(3)  # A random part of the names of this process's workers.
 _numbers = itertools.count(1)
@@ -64,7 +76,9 @@ class LostFleetTask(errors.StoreFailed):
 
 @dataclass(slots=True)
 class ClaimedFleetTask:
-    """A task that this worker has until `held_until` or `is_lost`. `question`: what nobody here could allow."""
+    """A task that this worker has until `held_until` or `is_lost`. `question`: what
+    nobody here could allow.
+    """
 
     task: FleetTask
     held_until: float
@@ -75,7 +89,9 @@ class ClaimedFleetTask:
     gives_back: bool = False
     is_ending: bool = False
     is_stopped: bool = False  # True if the user has stopped this task's turn.
-    waiting: list[str] = field(default_factory=list)  # The task's conversations in which a call waits for other tasks.
+    waiting: list[str] = field(
+        default_factory=list
+    )  # The task's conversations in which a call waits for other tasks.
     _held_again: asyncio.Event = field(default_factory=asyncio.Event)
 
     def extend_lease(self, until: float) -> None:
@@ -89,7 +105,10 @@ class ClaimedFleetTask:
 
     async def ensure_held(self) -> None:
         """Wait while it is unknown whether the lease holds. Raises LostFleetTask if it does not."""
-        while seconds_since_start_of_computer() > self.held_until - TASK_LEASE_SECONDS / 6 and not self.is_lost:
+        while (
+            seconds_since_start_of_computer() > self.held_until - TASK_LEASE_SECONDS / 6
+            and not self.is_lost
+        ):
             self._held_again.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(AWAY_SECONDS):
@@ -99,14 +118,20 @@ class ClaimedFleetTask:
 
 
 class FleetWorker:
-    """Works on a workspace's tasks until drained. `allowed`: what needs no permission, as in `ask --allow`."""
+    """Works on a workspace's tasks until drained. `allowed`: what needs no permission,
+    as in `ask --allow`.
+    """
 
-    def __init__(self, bench: Workbench, task_list: FleetTaskList, *, at_once: int, allowed: Collection[str]) -> None:
+    def __init__(
+        self, bench: Workbench, task_list: FleetTaskList, *, at_once: int, allowed: Collection[str]
+    ) -> None:
         self._bench = bench
         self._list = task_list
         self._at_once = at_once
         self._allowed = frozenset(allowed)
-        self.most_kept = 0  # The maximum number of conversations of ended tasks that stay on this disk, or 0 for all.
+        # The maximum number of conversations of ended tasks that stay on this disk, or
+        # 0 for all.
+        self.most_kept = 0
         self.tasks_may_allow = True  # False to ignore the permissions that tasks bring with them.
         self.report: Report | None = None  # Called with every task that ends.
         self._name = f"{bench.sharing.machine_name} {_PROCESS}.{next(_numbers)}"
@@ -131,7 +156,9 @@ class FleetWorker:
         if self._bench.workspace.link is None:  # No shared store, so no other process has workers.
             await self._list.release_orphaned_tasks(_PROCESS)
         await self._renew_worker_note()
-        renewing = self._owned.spawn_task(self._renew_until_cancelled(), name="renew leases of tasks")
+        renewing = self._owned.spawn_task(
+            self._renew_until_cancelled(), name="renew leases of tasks"
+        )
         self._owned.spawn_task(self._release_conversations_until_cancelled(), name="make room")
         draining = self._owned.spawn_task(self._is_draining.wait(), name="drain")
         try:
@@ -162,7 +189,11 @@ class FleetWorker:
         room = self._at_once - sum(not one.waiting for one in self._claimed.values())
         notes, unsent = self._list.notes, self._bench.sharing.unsent
         try:
-            if room <= 0 or not unsent.may_write_more_facts() or (await notes.read_state()).dollars_left("") <= 0:
+            if (
+                room <= 0
+                or not unsent.may_write_more_facts()
+                or (await notes.read_state()).dollars_left("") <= 0
+            ):
                 return 0
             asked = seconds_since_start_of_computer()
             found = await self._list.claim_fleet_tasks(self._name, room, TASK_LEASE_SECONDS)
@@ -173,7 +204,9 @@ class FleetWorker:
         for task in found:
             deadline = asked + task.deadline_seconds if task.deadline_seconds else 0.0
             claimed = ClaimedFleetTask(task, asked + TASK_LEASE_SECONDS, deadline)
-            running = self._owned.spawn_task(self._run_claimed_task(claimed), name=f"task {task.id}")
+            running = self._owned.spawn_task(
+                self._run_claimed_task(claimed), name=f"task {task.id}"
+            )
             self._claimed[running] = claimed
             running.add_done_callback(lambda ended: self._claimed.pop(ended, None))
         return len(found)
@@ -197,7 +230,9 @@ class FleetWorker:
                 await self.release_old_conversations()
 
     async def release_old_conversations(self) -> None:
-        """Remove the oldest ended tasks' conversations from this disk once there are 1.5 times `most_kept`."""
+        """Remove the oldest ended tasks' conversations from this disk once there are
+        1.5 times `most_kept`.
+        """
         rows = self._bench.list_conversations()
         if len(rows) < self.most_kept * 3 // 2:
             return
@@ -210,7 +245,9 @@ class FleetWorker:
 
     async def _renew_leases(self) -> None:
         claimed, asked = list(self._claimed.values()), seconds_since_start_of_computer()
-        held = await self._list.renew_leases_of_tasks([one.task for one in claimed], TASK_LEASE_SECONDS)
+        held = await self._list.renew_leases_of_tasks(
+            [one.task for one in claimed], TASK_LEASE_SECONDS
+        )
         for one in claimed:
             one.is_lost = one.is_lost or one.task.id not in held
             if not one.is_lost:
@@ -220,14 +257,21 @@ class FleetWorker:
 
     async def _run_claimed_task(self, claimed: ClaimedFleetTask) -> None:
         task = claimed.task
-        may_step, may_call = partial(self._await_step_allowed, claimed), partial(self._ensure_call_allowed, claimed)
-        claim = WorkerClaim(may_step, may_call, task.order.budget, claimed.waiting, lambda: claimed.is_ending)
+        may_step, may_call = (
+            partial(self._await_step_allowed, claimed),
+            partial(self._ensure_call_allowed, claimed),
+        )
+        claim = WorkerClaim(
+            may_step, may_call, task.order.budget, claimed.waiting, lambda: claimed.is_ending
+        )
         try:
             async with self._bench.claims.hold_claim(task.id, claim), AsyncExitStack() as last:
                 last.push_async_callback(self._bench.sessions.close_sessions, [task.id])
                 last.callback(lambda: self._gate.end_request(task.id, self._task_cost(claimed)))
                 state, result = await self._work_on_task(claimed)
-                await self._retry_on_store_error(claimed, lambda: self._list.end_fleet_task(task, state, result))
+                await self._retry_on_store_error(
+                    claimed, lambda: self._list.end_fleet_task(task, state, result)
+                )
             log.info("task %s is %s", task.id, state.value)
             if self.report is not None:
                 await self.report(task, state, result)
@@ -237,17 +281,25 @@ class FleetWorker:
                 raise
             log.info("task %s went to another worker, or was cancelled", task.id)
 
-    async def _work_on_task(self, claimed: ClaimedFleetTask) -> tuple[FleetTaskState, FleetTaskResult]:
+    async def _work_on_task(
+        self, claimed: ClaimedFleetTask
+    ) -> tuple[FleetTaskState, FleetTaskResult]:
         try:
             for _ in range(TURN_TRIES):
-                session = await self._retry_on_store_error(claimed, lambda: self._open_task_session(claimed.task))
+                session = await self._retry_on_store_error(
+                    claimed, lambda: self._open_task_session(claimed.task)
+                )
                 claimed.session = session
-                claimed.is_stopped = claimed.is_stopped or _was_stopped_by_user_before(claimed.task, session)
+                claimed.is_stopped = claimed.is_stopped or _was_stopped_by_user_before(
+                    claimed.task, session
+                )
                 has_ended = claimed.is_stopped or claimed.gives_back or _is_done(session)
                 if has_ended or await self._run_turn(claimed, session):
                     break
                 log.info("the turn of task %s did not begin: %s", claimed.task.id, session.why)
-                await self._bench.sessions.close_sessions([session.id])  # Also discards the unsent message.
+                await self._bench.sessions.close_sessions(
+                    [session.id]
+                )  # Also discards the unsent message.
                 await asyncio.sleep(AWAY_SECONDS)
             else:
                 return FleetTaskState.FAILED, FleetTaskResult(session.why)
@@ -277,11 +329,16 @@ class FleetWorker:
         if order.model:
             bench.set_model_until_closed(task.id, order.model)
         elif not bench.model_of_conversation(task.id):
-            raise errors.NotFound(f"No model has been chosen for {bench.name}.", remedy="Specify a model with --model.")
+            raise errors.NotFound(
+                f"No model has been chosen for {bench.name}.",
+                remedy="Specify a model with --model.",
+            )
         return session
 
     async def _run_turn(self, claimed: ClaimedFleetTask, session: Session) -> bool:
-        """Run a turn. Returns False if it could not begin: a hook refused it, or another machine has the lease."""
+        """Run a turn. Returns False if it could not begin: a hook refused it, or
+        another machine has the lease.
+        """
         before, shown = session.conversation.state.seq, claimed.task.result
         permissions = claimed.task.order.allowed if self.tasks_may_allow else ()
         allowed = self._allowed | {*permissions}
@@ -289,8 +346,14 @@ class FleetWorker:
         answers = [] if answer is None else [answer]  # It is for one question.
 
         def answer_or_note_overload(event: Event) -> None:
-            if isinstance(event, ReplyStreamed) and isinstance(event.delta, RetryDelay) and event.delta.is_overload:
-                self._owned.spawn_task(self._pause_provider(claimed, event.delta.seconds), name="pause a provider")
+            if (
+                isinstance(event, ReplyStreamed)
+                and isinstance(event.delta, RetryDelay)
+                and event.delta.is_overload
+            ):
+                self._owned.spawn_task(
+                    self._pause_provider(claimed, event.delta.seconds), name="pause a provider"
+                )
             if not isinstance(event, QuestionAsked):
                 return
             why = unattended_permissions.describe_missing_permission(event.question)
@@ -307,20 +370,28 @@ class FleetWorker:
         unsubscribe = session.subscribe_to_events(answer_or_note_overload)
         try:
             if any(isinstance(one.fact, UserSaid) and not one.fact.by for one in session.all_facts):
-                if not shown.asked or facts_that_take_back_unstarted_calls(session.conversation.state):
+                if not shown.asked or facts_that_take_back_unstarted_calls(
+                    session.conversation.state
+                ):
                     session.resume_turn(repeats_unstarted_calls=bool(shown.asked))
                 elif answer is not None and not answer.allowed:
-                    session.send_on_behalf("answer", DENIED.format(asked=shown.asked, words=answer.words))
+                    session.send_on_behalf(
+                        "answer", DENIED.format(asked=shown.asked, words=answer.words)
+                    )
                 else:
                     session.send_on_behalf("task", PERMITTED.format(asked=shown.asked))
             else:
                 text = (Text(claimed.task.order.text),)
-                session.send_message(await self._bench.slash_commands.expand_command_message(session, text))
+                session.send_message(
+                    await self._bench.slash_commands.expand_command_message(session, text)
+                )
             await session.wait_until_idle()
         finally:
             unsubscribe()
         claimed.is_stopped = _is_stop_of_user(session.turns.last_end)
-        return claimed.is_stopped or any(one.fact == session.turns.last_end for one in session.all_facts[before:])
+        return claimed.is_stopped or any(
+            one.fact == session.turns.last_end for one in session.all_facts[before:]
+        )
 
     async def _pause_provider(self, claimed: ClaimedFleetTask, seconds: float) -> None:
         """Let all workers pause if a provider asks one of them to wait."""
@@ -333,7 +404,9 @@ class FleetWorker:
     def _task_cost(self, claimed: ClaimedFleetTask) -> float:
         """Return what the task has cost until now, with its sub-agents."""
         own = claimed.session.conversation.state.spent if claimed.session else ()
-        return sum(one.usage.cost for one in own) + self._bench.workforce.cost_of_agents_below(claimed.task.id)
+        return sum(one.usage.cost for one in own) + self._bench.workforce.cost_of_agents_below(
+            claimed.task.id
+        )
 
     async def _await_step_allowed(self, claimed: ClaimedFleetTask) -> None:
         """Wait while a provider must not be asked. Raises BudgetSpent if that costs too much."""
@@ -350,18 +423,24 @@ class FleetWorker:
             await asyncio.sleep(AWAY_SECONDS)
 
     async def _ensure_call_allowed(self, claimed: ClaimedFleetTask) -> None:
-        """Send the call before it runs: after a crash, the next worker tells the model that it may have run."""
+        """Send the call before it runs: after a crash, the next worker tells the model
+        that it may have run.
+        """
         self._gate.end_request(claimed.task.id, self._task_cost(claimed))
         await claimed.ensure_held()
         await self._ensure_conversation_is_sent(claimed)
         await claimed.ensure_held()
 
     async def _ensure_conversation_is_sent(self, claimed: ClaimedFleetTask) -> None:
-        if not await self._retry_on_store_error(claimed, lambda: self._bench.sharing.ensure_sent(claimed.task.id)):
+        if not await self._retry_on_store_error(
+            claimed, lambda: self._bench.sharing.ensure_sent(claimed.task.id)
+        ):
             claimed.is_lost = True
             raise LostFleetTask("Another computer wrote to this task's conversation.")
 
-    async def _retry_on_store_error(self, claimed: ClaimedFleetTask, work: Callable[[], Awaitable[T]]) -> T:
+    async def _retry_on_store_error(
+        self, claimed: ClaimedFleetTask, work: Callable[[], Awaitable[T]]
+    ) -> T:
         while True:
             if claimed.is_lost:
                 raise LostFleetTask("This task was cancelled, or another worker has taken it over.")
@@ -372,7 +451,9 @@ class FleetWorker:
                 log.info("task %s waits for the shared store: %s", claimed.task.id, error.what)
                 await asyncio.sleep(AWAY_SECONDS)
 
-    def _state_and_result(self, claimed: ClaimedFleetTask, session: Session) -> tuple[FleetTaskState, FleetTaskResult]:
+    def _state_and_result(
+        self, claimed: ClaimedFleetTask, session: Session
+    ) -> tuple[FleetTaskState, FleetTaskResult]:
         ends, cost = _list_turn_ends(session), self._task_cost(claimed)
         if _is_done(session):
             answer = result_of_agent(session.conversation).answer
@@ -384,8 +465,12 @@ class FleetWorker:
             why = unattended_permissions.describe_missing_permission(claimed.question)
             return FleetTaskState.NEEDS_YOU, FleetTaskResult(why, cost=cost, asked=asked)
         if claimed.deadline and seconds_since_start_of_computer() >= claimed.deadline:
-            return FleetTaskState.FAILED, FleetTaskResult("The deadline passed while the task was running.", cost=cost)
-        if claimed.gives_back or ends[-1].reason is TurnEnd.STOPPED:  # Stopped, but not by the user.
+            return FleetTaskState.FAILED, FleetTaskResult(
+                "The deadline passed while the task was running.", cost=cost
+            )
+        if (
+            claimed.gives_back or ends[-1].reason is TurnEnd.STOPPED
+        ):  # Stopped, but not by the user.
             why = ends[-1].why if ends and ends[-1].reason is TurnEnd.FAILED else GIVEN_BACK
             return FleetTaskState.WAITING, FleetTaskResult(why, cost=cost)
         ended = ends[-1].why or ends[-1].reason.value
@@ -398,7 +483,11 @@ def _list_turn_ends(session: Session) -> Sequence[TurnEnded]:
 
 def _is_done(session: Session) -> bool:
     ends = _list_turn_ends(session)
-    return bool(ends) and ends[-1].reason is TurnEnd.DONE and not session.conversation.state.branch.turn.running
+    return (
+        bool(ends)
+        and ends[-1].reason is TurnEnd.DONE
+        and not session.conversation.state.branch.turn.running
+    )
 
 
 def _is_stop_of_user(end: TurnEnded | None) -> bool:
@@ -408,7 +497,11 @@ def _is_stop_of_user(end: TurnEnded | None) -> bool:
 def _was_stopped_by_user_before(task: FleetTask, session: Session) -> bool:
     """Whether the user stopped it at a worker that died before it reported that."""
     is_open = session.conversation.state.branch.turn.running
-    return not task.result.why and not is_open and any(map(_is_stop_of_user, _list_turn_ends(session)[-1:]))
+    return (
+        not task.result.why
+        and not is_open
+        and any(map(_is_stop_of_user, _list_turn_ends(session)[-1:]))
+    )
 
 
 class BudgetSpent(StoreFailed):
@@ -420,11 +513,15 @@ class BudgetSpent(StoreFailed):
 
 
 class FleetStepGate:
-    """Near a limit, a worker makes one request at a time, so it exceeds the limit by one at most."""
+    """Near a limit, a worker makes one request at a time, so it exceeds the limit by
+    one at most.
+    """
 
     def __init__(self, notes: FleetNotes) -> None:
         self._notes = notes
-        self._under_way: dict[str, float] = {}  # The cost of each task before its request that is now running.
+        self._under_way: dict[
+            str, float
+        ] = {}  # The cost of each task before its request that is now running.
         self._dearest: float | None = None  # The cost of this worker's most expensive request.
         self._asking = asyncio.Lock()
 
@@ -434,7 +531,9 @@ class FleetStepGate:
             self._dearest = max(self._dearest or 0.0, cost - before)
 
     async def try_to_begin_step(self, task: FleetTask, cost: float, provider: str) -> bool:
-        """Begin a step if it may begin now, or return False. Raises BudgetSpent if a limit forbids it."""
+        """Begin a step if it may begin now, or return False. Raises BudgetSpent if a
+        limit forbids it.
+        """
         async with self._asking:
             self.end_request(task.id, cost)
             state = await self._notes.read_state()
@@ -444,8 +543,12 @@ class FleetStepGate:
             left, beside = state.dollars_left(task.order.agent), len(self._under_way)
             if left <= 0:
                 scope = state.tightest_limit(task.order.agent)
-                raise BudgetSpent(f"The budget ({scope}) is used up.", for_all=not scope.startswith("agent"))
-            is_near = bool(state.limits) and (self._dearest is None or left <= self._dearest * (beside + 1))
+                raise BudgetSpent(
+                    f"The budget ({scope}) is used up.", for_all=not scope.startswith("agent")
+                )
+            is_near = bool(state.limits) and (
+                self._dearest is None or left <= self._dearest * (beside + 1)
+            )
             if provider in state.paused or (beside and is_near):
                 return False
             self._under_way[task.id] = cost

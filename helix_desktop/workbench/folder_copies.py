@@ -12,11 +12,25 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Protocol
 
-from helix_desktop.engine.changes.folder_state import PathChange, PathKind, Tree, compare_trees, pack_item
+from helix_desktop.engine.changes.folder_state import (
+    PathChange,
+    PathKind,
+    Tree,
+    compare_trees,
+    pack_item,
+)
 from helix_desktop.engine.changes.turn_changes import printable_path
 from helix_desktop.engine.content_recall import read_entry_beginning
 from helix_desktop.engine.conversation import new_conversation_id
-from helix_desktop.engine.facts import Fact, FilesChanged, Text, ToolCall, TurnEnd, TurnEnded, UserSaid
+from helix_desktop.engine.facts import (
+    Fact,
+    FilesChanged,
+    Text,
+    ToolCall,
+    TurnEnd,
+    TurnEnded,
+    UserSaid,
+)
 from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.engine.session import Session
@@ -27,7 +41,13 @@ from helix_desktop.folder_trees import delete_folder_tree
 from helix_desktop.store.content_forgetting import GIT_BUNDLE
 from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.tools import private_git_copy as copying
-from helix_desktop.tools.built_in_tool import BuiltInTool, ToolArguments, ToolOutput, ToolResources, declare_tool
+from helix_desktop.tools.built_in_tool import (
+    BuiltInTool,
+    ToolArguments,
+    ToolOutput,
+    ToolResources,
+    declare_tool,
+)
 from helix_desktop.tools.changes import change_restoring, interrupted_steps
 from helix_desktop.tools.changes.checkpoints import Checkpoints
 from helix_desktop.tools.permission import ActionEffect, ToolAction
@@ -63,16 +83,22 @@ class CopiesWorkbench(Protocol):
 
 
 class CopiesInUse:
-    """The copies of one workbench, and what is in them. `open_copy_tools` opens the tools that work in a copy alone."""
+    """The copies of one workbench, and what is in them. `open_copy_tools` opens the
+    tools that work in a copy alone.
+    """
 
     def __init__(self, bench: CopiesWorkbench, open_copy_tools: OpenCopyTools) -> None:
         self._bench = bench
         self._open_copy_tools = open_copy_tools
         self._folder = bench.workspace.folder / COPIES
-        self.labels: dict[str, str] = {}  # By copy: what it was made from, according to the last list.
+        self.labels: dict[
+            str, str
+        ] = {}  # By copy: what it was made from, according to the last list.
         self._kits: dict[str, WorkspaceTools] = {}
         self._new: set[str] = set()  # Copies that are not set up yet.
-        self.changed: dict[str, Sequence[str]] = {}  # By copy: the user's files that differ in it, when last listed.
+        self.changed: dict[
+            str, Sequence[str]
+        ] = {}  # By copy: the user's files that differ in it, when last listed.
         # By copy: the files changed in it that were also changed in other copies, and those copies.
         self.overlaps: dict[str, Mapping[str, Sequence[str]]] = {}
         self.notes: list[str] = []  # Sentences on what a killed program left unfinished.
@@ -89,7 +115,9 @@ class CopiesInUse:
         return found
 
     def find_copy(self, name: str) -> copy_files.FolderCopy | None:
-        return next((copy for copy in self.list_copies() if copy.id == name), None) if name else None
+        return (
+            next((copy for copy in self.list_copies() if copy.id == name), None) if name else None
+        )
 
     # --- Making copies, and the tools that work in them
 
@@ -100,7 +128,8 @@ class CopiesInUse:
         async with self._opening:
             if name not in self._kits:
                 copy = await asyncio.to_thread(self.find_copy, name)
-                # If there is no such copy here, another machine chose its name, which may not be allowed in a path.
+                # If there is no such copy here, another machine chose its name, which
+                # may not be allowed in a path.
                 self._kits[name] = await self._open_copy_tools(
                     copy or copy_files.FolderCopy(name, self._folder / "none")
                 )
@@ -120,23 +149,33 @@ class CopiesInUse:
 
     async def put_back_after_merge(self, name: str) -> None:
         """Put back what was set aside for a merge that the agent has finished or aborted since."""
-        if name and any((self._folder / name).glob("aside-*/*")) and (copy := self.find_copy(name)) is not None:
+        if (
+            name
+            and any((self._folder / name).glob("aside-*/*"))
+            and (copy := self.find_copy(name)) is not None
+        ):
             await asyncio.to_thread(copy_files.put_back_files_of_copy, copy)
 
-    async def create_copy(self, name: str, *, with_changes: bool = False, parent: str = "") -> copy_files.FolderCopy:
+    async def create_copy(
+        self, name: str, *, with_changes: bool = False, parent: str = ""
+    ) -> copy_files.FolderCopy:
         """Copy the folders of the copy `parent`, or the user's. A failure leaves nothing behind."""
         kit = await self.get_or_open_tools(parent)
         folder = self._folder / name
         if await asyncio.to_thread(self.find_copy, name) is not None:
             raise ActionRefused(f"There is already a copy named {name}.")
         try:
-            copy = await asyncio.to_thread(copy_files.create_copy_files, folder, kit, with_changes, parent)
+            copy = await asyncio.to_thread(
+                copy_files.create_copy_files, folder, kit, with_changes, parent
+            )
             tools = self._kits[name] = await self._open_copy_tools(replace(copy, is_whole=True))
             if (checkpoints := tools.resources.checkpoints) is not None:
                 await checkpoints.ensure_first_check()
                 start = checkpoints.latest_checkpoint if checkpoints.is_ready else None
                 copy = replace(copy, start=start.hex if start else "")
-            await asyncio.to_thread(copy_files.save_copy_description, copy := replace(copy, is_whole=True))
+            await asyncio.to_thread(
+                copy_files.save_copy_description, copy := replace(copy, is_whole=True)
+            )
             self.labels[name] = copy.label
             self._new.add(name)
         except BaseException:
@@ -147,7 +186,9 @@ class CopiesInUse:
         return copy
 
     async def run_set_up_command(self, conversation: str) -> str:
-        """Run the settings' command once in each new copy, if permitted. Returns what the agent is told."""
+        """Run the settings' command once in each new copy, if permitted. Returns what
+        the agent is told.
+        """
         command = self._bench.workspace.settings.copies.get("set_up")
         session = self._bench.sessions.find_open_session(conversation)
         if not command or session is None or session.conversation.state.own_copy not in self._new:
@@ -166,7 +207,9 @@ class CopiesInUse:
         return await asyncio.to_thread(copy_files.read_copy_status, copy)
 
     async def describe_copy_of_agent(self, session: Session) -> str:
-        """Return what the parent of a sub-agent is told of its copy, or nothing if it has none of its own."""
+        """Return what the parent of a sub-agent is told of its copy, or nothing if it
+        has none of its own.
+        """
         copy = await asyncio.to_thread(self.find_copy, session.id)
         if copy is None or session.conversation.state.own_copy != copy.id:
             return ""
@@ -187,8 +230,12 @@ class CopiesInUse:
         """List again what differs in a copy, because files in it have changed."""
         for copy in await asyncio.to_thread(self.list_copies):
             if copy.id == name or copy.id not in self.changed:
-                with suppress(ActionRefused):  # If a copy is damaged, `read_copy_status` reports it.
-                    self.changed[copy.id] = await asyncio.to_thread(copy_files.list_changed_files, copy)
+                with suppress(
+                    ActionRefused
+                ):  # If a copy is damaged, `read_copy_status` reports it.
+                    self.changed[copy.id] = await asyncio.to_thread(
+                        copy_files.list_changed_files, copy
+                    )
         self._compare_copies()
 
     def _compare_copies(self) -> None:
@@ -197,13 +244,19 @@ class CopiesInUse:
             for path in paths:
                 where[path].append(name)
         self.overlaps = {
-            name: {path: [other for other in where[path] if other != name] for path in paths if len(where[path]) > 1}
+            name: {
+                path: [other for other in where[path] if other != name]
+                for path in paths
+                if len(where[path]) > 1
+            }
             for name, paths in self.changed.items()
         }
 
 
 class RepositoryCopies(CopiesInUse):
-    """Also brings copies back: for the user in four ways, and for an agent that applies a sub-agent's."""
+    """Also brings copies back: for the user in four ways, and for an agent that applies
+    a sub-agent's.
+    """
 
     def build_apply_tool(self) -> BuiltInTool:
         return declare_tool(APPLY, self._apply_agent_copy)
@@ -221,7 +274,9 @@ class RepositoryCopies(CopiesInUse):
             shown = "\n".join(describe_step(plan.checkpoints.roots, step) for step in plan.steps)
             title = "Apply a sub-agent's changes"
             why = "it changes all the listed files at once"
-            action = ToolAction(APPLY, ActionEffect.EDIT, title, shown, reason_to_ask=why, asks_in_every_mode=True)
+            action = ToolAction(
+                APPLY, ActionEffect.EDIT, title, shown, reason_to_ask=why, asks_in_every_mode=True
+            )
             await use.permit(action)
             if (await self._plan_changes(copy)).steps != plan.steps:
                 raise ActionRefused(
@@ -234,17 +289,28 @@ class RepositoryCopies(CopiesInUse):
     async def _brought_and_present_versions(
         self, copy: copy_files.FolderCopy
     ) -> tuple[Checkpoints, BroughtVersions, Tree]:
-        """Return the copy's checkpoints, what the user's folders have of it, and its files as they are now."""
+        """Return the copy's checkpoints, what the user's folders have of it, and its
+        files as they are now.
+        """
         checkpoints = (await self.get_or_open_tools(copy.id)).resources.checkpoints
         if checkpoints is None or not copy.start:
-            raise ActionRefused("Checkpoints leave out this repository copy.", remedy=f"{NOT_TOUCHED} Merge the copy.")
+            raise ActionRefused(
+                "Checkpoints leave out this repository copy.",
+                remedy=f"{NOT_TOUCHED} Merge the copy.",
+            )
         await asyncio.to_thread(copy_files.put_back_files_of_copy, copy)
         await checkpoints.ensure_first_check()
         await checkpoints.check_for_changes(thorough=True)
         start = await checkpoints.read_checkpoint_state(Digest.from_hex(copy.start))
-        return checkpoints, BroughtVersions(start, copy.brought, copy.replaced), checkpoints.folders.known_items()
+        return (
+            checkpoints,
+            BroughtVersions(start, copy.brought, copy.replaced),
+            checkpoints.folders.known_items(),
+        )
 
-    async def _changes_in_copy(self, copy: copy_files.FolderCopy) -> tuple[BroughtVersions, list[PathChange]]:
+    async def _changes_in_copy(
+        self, copy: copy_files.FolderCopy
+    ) -> tuple[BroughtVersions, list[PathChange]]:
         """Return what differs from what was brought back last, without files that git ignores."""
         checkpoints, versions, now = await self._brought_and_present_versions(copy)
         listed = await asyncio.to_thread(copy_files.list_names_by_root, copy)
@@ -258,20 +324,28 @@ class RepositoryCopies(CopiesInUse):
         changes = compare_trees(versions.latest_versions(), now)
         wanted = {change for change in changes if copy_files.is_brought_back(change, listed)}
         above = {str(folder) for change in wanted for folder in PurePosixPath(change.path).parents}
-        return versions, [each for each in changes if each in wanted or (each.path in above and each.before is None)]
+        return versions, [
+            each
+            for each in changes
+            if each in wanted or (each.path in above and each.before is None)
+        ]
 
     async def bring_back(
         self, copy: copy_files.FolderCopy, way: str, message: str = "", conflicts: str = "leave"
     ) -> tuple[str, ...]:
-        """Apply, merge, rebase or discard it (`way`). Returns sentences. If refused, the user's files are unchanged.
+        """Apply, merge, rebase or discard it (`way`). Returns sentences. If refused,
+        the user's files are unchanged.
 
-        `conflicts`: which version of files that both changed is applied: "yours", "copy" or "markers". With "leave",
-        the other files are applied, and then it is refused.
+        `conflicts`: which version of files that both changed is applied: "yours",
+        "copy" or "markers". With "leave", the other files are applied, and then it is
+        refused.
         """
         self._check_nobody_works_in(copy)
         copy = await self._settle_unfinished(copy)
         if not copy.is_whole and way != "discard":
-            raise ActionRefused(copy.problem or "This copy was not completed.", remedy="Discard the copy instead.")
+            raise ActionRefused(
+                copy.problem or "This copy was not completed.", remedy="Discard the copy instead."
+            )
         if way == "apply":
             return await self._carry_out_plan(copy, await self._plan_changes(copy, conflicts), None)
         if way == "discard":
@@ -279,7 +353,9 @@ class RepositoryCopies(CopiesInUse):
         return await self._merge_copy(copy, message, rebase=way == "rebase")
 
     async def list_files_not_brought_back(self, copy: copy_files.FolderCopy) -> Sequence[str]:
-        """Return the files that are different in a copy from what was brought back last, or were undone since."""
+        """Return the files that are different in a copy from what was brought back
+        last, or were undone since.
+        """
         if not copy.is_whole:
             return ()
         try:
@@ -291,17 +367,34 @@ class RepositoryCopies(CopiesInUse):
         if checkpoints is not None and checkpoints.is_undo_available:
             await checkpoints.ensure_first_check()
             await checkpoints.check_for_changes()
-            now = {path: checkpoints.folders.last_item_at(path) for path in copy.replaced if path not in known}
-            undone = [path for path, item in now.items() if pack_item(item).hex() == copy.replaced[path]]
-            changes += [PathChange(path, now[path], versions.versions_of(path)[-1]) for path in undone]
-        files = [one for one in changes if not {PathKind.FOLDER}.issuperset(each.kind for each in one[1:] if each)]
-        return [printable_path(change.path.partition("/")[2]) for change in sorted(files, key=lambda each: each.path)]
+            now = {
+                path: checkpoints.folders.last_item_at(path)
+                for path in copy.replaced
+                if path not in known
+            }
+            undone = [
+                path for path, item in now.items() if pack_item(item).hex() == copy.replaced[path]
+            ]
+            changes += [
+                PathChange(path, now[path], versions.versions_of(path)[-1]) for path in undone
+            ]
+        files = [
+            one
+            for one in changes
+            if not {PathKind.FOLDER}.issuperset(each.kind for each in one[1:] if each)
+        ]
+        return [
+            printable_path(change.path.partition("/")[2])
+            for change in sorted(files, key=lambda each: each.path)
+        ]
 
     async def find_conflicts(self, copy: copy_files.FolderCopy) -> Sequence[str]:
         """Return the files that cannot be applied, because the user has changed them as well."""
         return (await self._plan_changes(copy)).conflicting_names
 
-    async def _merge_copy(self, copy: copy_files.FolderCopy, message: str, *, rebase: bool) -> tuple[str, ...]:
+    async def _merge_copy(
+        self, copy: copy_files.FolderCopy, message: str, *, rebase: bool
+    ) -> tuple[str, ...]:
         versions = None
         with suppress(ActionRefused):  # A copy without checkpoints is merged as well.
             _, versions, _ = await self._brought_and_present_versions(copy)
@@ -313,26 +406,41 @@ class RepositoryCopies(CopiesInUse):
         await self._remember_merge(copy, versions)
         return said
 
-    async def _remember_merge(self, copy: copy_files.FolderCopy, versions: BroughtVersions | None) -> None:
+    async def _remember_merge(
+        self, copy: copy_files.FolderCopy, versions: BroughtVersions | None
+    ) -> None:
         changes = list[PathChange]()
         if versions is not None:
             _, _, now = await self._brought_and_present_versions(copy)
-            merged = [f"{at}/" for at, (number, _) in enumerate(copy.places) if copy.repositories[number].base]
-            changes = [one for one in compare_trees(versions.latest_versions(), now) if one.path.startswith((*merged,))]
+            merged = [
+                f"{at}/"
+                for at, (number, _) in enumerate(copy.places)
+                if copy.repositories[number].base
+            ]
+            changes = [
+                one
+                for one in compare_trees(versions.latest_versions(), now)
+                if one.path.startswith((*merged,))
+            ]
         await asyncio.to_thread(copy_files.remember_brought_back, copy, changes, is_merged=True)
         await self.refresh_changed_files(copy.id)
 
     # --- After a kill
 
     async def finish_interrupted_work(self) -> None:
-        """Record what a killed program wrote to the user's folders, and delete what it was deleting."""
+        """Record what a killed program wrote to the user's folders, and delete what it
+        was deleting.
+        """
         for copy in await asyncio.to_thread(self.list_copies):
             if copy.folder.name.endswith(copy_files.DISCARDED):
                 await asyncio.to_thread(delete_folder_tree, copy.folder, ignore_errors=True)
                 continue
             try:
                 await self._settle_unfinished(copy)
-            except (HelixError, OSError) as error:  # It is tried again before the copy is brought back.
+            except (
+                HelixError,
+                OSError,
+            ) as error:  # It is tried again before the copy is brought back.
                 self.notes.append(str(error))
 
     async def record_interrupted_steps(self) -> None:
@@ -340,12 +448,18 @@ class RepositoryCopies(CopiesInUse):
         for copy in await asyncio.to_thread(self.list_copies):
             if not copy.is_whole or not (copy.folder / interrupted_steps.NAME).exists():
                 continue
-            if (checkpoints := (await self.get_or_open_tools(copy.id)).resources.checkpoints) is not None:
+            if (
+                checkpoints := (await self.get_or_open_tools(copy.id)).resources.checkpoints
+            ) is not None:
                 await checkpoints.ensure_first_check()
 
     async def _settle_unfinished(self, copy: copy_files.FolderCopy) -> copy_files.FolderCopy:
-        """Record what a killed program wrote from one copy. Returns it as it is described afterwards."""
-        begun = await asyncio.to_thread(unfinished_bring_back.read_unfinished_bring_back, copy.folder)
+        """Record what a killed program wrote from one copy. Returns it as it is
+        described afterwards.
+        """
+        begun = await asyncio.to_thread(
+            unfinished_bring_back.read_unfinished_bring_back, copy.folder
+        )
         if begun is None:
             return copy
         if begun.moves:
@@ -370,7 +484,11 @@ class RepositoryCopies(CopiesInUse):
 
     async def _settle_apply(self, copy: copy_files.FolderCopy, begun: UnfinishedBringBack) -> None:
         checkpoints = (await self.get_or_open_tools(copy.parent)).resources.checkpoints
-        if checkpoints is None or not checkpoints.is_undo_available or not copy.is_of(checkpoints.roots):
+        if (
+            checkpoints is None
+            or not checkpoints.is_undo_available
+            or not copy.is_of(checkpoints.roots)
+        ):
             return
         fact, unwritten = await unfinished_bring_back.record_written_steps(checkpoints, begun)
         if fact is not None:
@@ -383,24 +501,35 @@ class RepositoryCopies(CopiesInUse):
         await asyncio.to_thread(copy_files.remember_brought_back, copy, taken, steps)
 
     def _check_nobody_works_in(self, copy: copy_files.FolderCopy) -> None:
-        working = any(not each.is_idle for each in self._bench.sessions if each.conversation.state.own_copy == copy.id)
-        if working or (copy.id in self._kits and self._kits[copy.id].commands.running_in_background):
+        working = any(
+            not each.is_idle
+            for each in self._bench.sessions
+            if each.conversation.state.own_copy == copy.id
+        )
+        if working or (
+            copy.id in self._kits and self._kits[copy.id].commands.running_in_background
+        ):
             raise ActionRefused(
                 "An agent or a command is still running in this copy.",
                 remedy="Stop it first, or wait until it has ended.",
             )
 
-    async def _plan_changes(self, copy: copy_files.FolderCopy, conflicts: str = "leave") -> BringBackPlan:
+    async def _plan_changes(
+        self, copy: copy_files.FolderCopy, conflicts: str = "leave"
+    ) -> BringBackPlan:
         """Return what to write to the folders that the copy was made from."""
         self._check_nobody_works_in(copy)
         versions, changes = await self._changes_in_copy(copy)
         kit = await self.get_or_open_tools(copy.parent)
         checkpoints = kit.resources.checkpoints
         if checkpoints is None or not copy.is_of(kit.resources.roots.folders):
-            raise ActionRefused("The workspace's folders have changed since the copy was made.", remedy=NOT_TOUCHED)
+            raise ActionRefused(
+                "The workspace's folders have changed since the copy was made.", remedy=NOT_TOUCHED
+            )
         if not checkpoints.is_undo_available:
             raise ActionRefused(
-                "Checkpoints are turned off for this workspace.", remedy=f"{NOT_TOUCHED} Merge the copy."
+                "Checkpoints are turned off for this workspace.",
+                remedy=f"{NOT_TOUCHED} Merge the copy.",
             )
         await checkpoints.ensure_first_check()
         await checkpoints.check_for_changes(thorough=True)
@@ -408,14 +537,18 @@ class RepositoryCopies(CopiesInUse):
         # What was brought back before is so again if the user has undone it.
         again = [path for path in copy.brought if path not in paths]
         changes += [PathChange(path, None, versions.versions_of(path)[-1]) for path in again]
-        return await plan_merge(checkpoints, sorted(changes, key=lambda each: each.path), versions, conflicts)
+        return await plan_merge(
+            checkpoints, sorted(changes, key=lambda each: each.path), versions, conflicts
+        )
 
     async def _carry_out_plan(
         self, copy: copy_files.FolderCopy, plan: BringBackPlan, session: Session | None
     ) -> tuple[str, ...]:
         """`session`: its conversation can undo this. Without one, a new conversation can."""
         taken = [change for change in plan.changes if change not in plan.conflicts]
-        conversation, seq = (session.id, session.conversation.state.seq) if session else (new_conversation_id(), 0)
+        conversation, seq = (
+            (session.id, session.conversation.state.seq) if session else (new_conversation_id(), 0)
+        )
         above = unfinished_bring_back.folders_above(plan.checkpoints, plan.steps)
         begun = UnfinishedBringBack((), conversation, seq, [*plan.steps, *above], taken)
         said = await self._restore_planned_steps(copy, plan, begun) if plan.steps else ()
@@ -434,7 +567,9 @@ class RepositoryCopies(CopiesInUse):
         await asyncio.to_thread(begun.save_in_copy, copy.folder)
         done = await change_restoring.restore_paths(checkpoints, steps)
         title = await self._record_applied(done.fact, begun)
-        folders = {step.path for step in steps if step.now is not None and step.now.kind is PathKind.FOLDER}
+        folders = {
+            step.path for step in steps if step.now is not None and step.now.kind is PathKind.FOLDER
+        }
         left = [
             f"{printable_path(checkpoints.displayed_path(path))} was not changed: {why}."
             for path, why in done.paths_left_alone
@@ -444,18 +579,26 @@ class RepositoryCopies(CopiesInUse):
         return (said, *left)
 
     async def _record_applied(self, fact: FilesChanged | None, begun: UnfinishedBringBack) -> str:
-        """Record what was applied, unless that is done, in a new conversation if there is none. Returns its title."""
+        """Record what was applied, unless that is done, in a new conversation if there
+        is none. Returns its title.
+        """
         facts: list[Fact] = [replace(fact, by="command")] if fact is not None else []
         if is_there := self._bench.conversation_row(begun.conversation) is not None:
             session = await self._bench.open_session(begun.conversation)
         else:
             session = await self._bench.start_conversation(_TITLE, identity=begun.conversation)
         if not is_there or not begun.last_seq:
-            names = [printable_path(step.path.partition("/")[2]) for step in begun.steps if step.now != step.target]
+            names = [
+                printable_path(step.path.partition("/")[2])
+                for step in begun.steps
+                if step.now != step.target
+            ]
             said = "\n".join((_TITLE, *names[: copying.MOST_NAMED]))  # So that a search finds it.
             facts = [UserSaid((Text(said),)), *facts, TurnEnded(TurnEnd.DONE)]
         later = (each.fact for each in session.all_facts if each.seq > begun.last_seq)
-        if not any(isinstance(one, FilesChanged) and one.by == "command" and not one.call for one in later):
+        if not any(
+            isinstance(one, FilesChanged) and one.by == "command" and not one.call for one in later
+        ):
             await session.conversation.append_facts(*facts)
         return session.conversation.state.title
 
@@ -470,23 +613,32 @@ class RepositoryCopies(CopiesInUse):
         kit = self._kits.pop(copy.id, None)
         if kit is not None:
             await kit.aclose()
-        gone = copy.folder.with_name(copy.folder.name.removesuffix(copy_files.DISCARDED) + copy_files.DISCARDED)
+        gone = copy.folder.with_name(
+            copy.folder.name.removesuffix(copy_files.DISCARDED) + copy_files.DISCARDED
+        )
         await asyncio.to_thread(copy.folder.rename, gone)
         await asyncio.to_thread(delete_folder_tree, gone, ignore_errors=True)
         self.labels.pop(copy.id, None)
         self.changed.pop(copy.id, None)
-        if kit is not None:  # A conversation that worked in it may still be open: its tools have no folder now.
+        if (
+            kit is not None
+        ):  # A conversation that worked in it may still be open: its tools have no folder now.
             await self.get_or_open_tools(copy.id)
         self._compare_copies()
         return (*kept, "The copy was deleted.")
 
     async def _store_bundles_of_copy(self, copy: copy_files.FolderCopy) -> list[str]:
         """Store a bundle of each repository with what is only in the copy, committed or not."""
-        if any(not made.base for made in copy.repositories) and (await self._changes_in_copy(copy))[1]:
+        if (
+            any(not made.base for made in copy.repositories)
+            and (await self._changes_in_copy(copy))[1]
+        ):
             raise ActionRefused("This copy is not a git repository.", remedy="Bring the copy's changes back to your folder first.")  # fmt: skip
         said = []
         for source, checkout, made in copy_files.find_checkouts(copy):
-            if bundle := await asyncio.to_thread(copying.commit_and_bundle_copy, source, checkout, made):
+            if bundle := await asyncio.to_thread(
+                copying.commit_and_bundle_copy, source, checkout, made
+            ):
                 origin = EntryOrigin("copy", f"copy of {made.source}", GIT_BUNDLE)
                 stored = await self._bench.workspace.cache.store_content(bundle, origin)
                 # The content is pinned, because no fact names it and it exists nowhere else.

@@ -1,9 +1,10 @@
 """Imports histories of other programs as conversations, and later only what is new of them.
 
-Content is stored first; then the facts of a conversation are appended in one transaction, with a `BroughtIn`
-that tells where they come from. So a crash or a stop leaves whole conversations, and the next import goes on
-with the rest. A file whose size and time are as they were is not read again; one that has grown adds what is
-new. Where the conversation was continued here meanwhile, what is new goes into a fork of it.
+Content is stored first; then the facts of a conversation are appended in one
+transaction, with a `BroughtIn` that tells where they come from. So a crash or a stop
+leaves whole conversations, and the next import goes on with the rest. A file whose size
+and time are as they were is not read again; one that has grown adds what is new. Where
+the conversation was continued here meanwhile, what is new goes into a fork of it.
 """
 
 import asyncio
@@ -25,7 +26,11 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories import history_facts, history_reading
 from helix_desktop.histories.conversation_restoring import COPY_WORDS
 from helix_desktop.histories.program_names import SAME_REPLY_SECONDS
-from helix_desktop.histories.session_from_facts import find_replies_at_gateway, keys_of_reply, names_of_session
+from helix_desktop.histories.session_from_facts import (
+    find_replies_at_gateway,
+    keys_of_reply,
+    names_of_session,
+)
 from helix_desktop.store.conversation_rows import StoredConversation
 from helix_desktop.store.empty_trash import read_deleted_conversations
 from helix_desktop.store.store_thread import StoreThread
@@ -34,7 +39,9 @@ from helix_desktop.store.workspace_export import ignore_progress
 from helix_desktop.workbench import session_import
 from helix_desktop.workbench.session_preparation import FileToRead, Prepared, SessionPreparation
 
-Report = Callable[[int, int, str], object]  # Called with the number of bytes read, the total number, and the file.
+Report = Callable[
+    [int, int, str], object
+]  # Called with the number of bytes read, the total number, and the file.
 # After each AHEAD bytes, the import waits until at most BEHIND items are missing from the index.
 NEWEST = 64  # So many of the newest or oldest facts of a connected agent name its session.
 AHEAD, BEHIND = 4 << 20, 2_000
@@ -43,13 +50,17 @@ TOGETHER = 1_000  # Sessions are written at the same time until they have more f
 
 @dataclass(slots=True)
 class ImportResult:
-    """The result of an import, also of one that was stopped and continued. `here`: all its conversations."""
+    """The result of an import, also of one that was stopped and continued. `here`: all
+    its conversations.
+    """
 
     run: str
     imported: list[session_import.ImportedConversation] = field(default_factory=list)
     complaints: list[str] = field(default_factory=list)
     here: set[str] = field(default_factory=set)
-    keys: dict[str, dict[str, int]] = field(default_factory=dict)  # By leaked key: how often in each conversation.
+    keys: dict[str, dict[str, int]] = field(
+        default_factory=dict
+    )  # By leaked key: how often in each conversation.
 
     @property
     def unchanged_conversations(self) -> set[str]:
@@ -86,16 +97,27 @@ class HistoryImport:
     _rows: list[StoredConversation] = field(default_factory=list)  # The last changed first.
     _at_gateway: dict[str, list[facts.Recorded]] = field(default_factory=dict)
 
-    async def import_files(self, files: Sequence[Path], report: Report = ignore_progress) -> ImportResult:
-        """Import all sessions of these files. The result has a sentence about each that could not be imported."""
-        gc.set_threshold(20_000, 50, 100)  # An import creates few reference cycles, so garbage is collected less often.
+    async def import_files(
+        self, files: Sequence[Path], report: Report = ignore_progress
+    ) -> ImportResult:
+        """Import all sessions of these files. The result has a sentence about each that
+        could not be imported.
+        """
+        gc.set_threshold(
+            20_000, 50, 100
+        )  # An import creates few reference cycles, so garbage is collected less often.
         await self._read_earlier_imports()
         self._deleted = await asyncio.to_thread(read_deleted_conversations, self.workspace.folder)
-        self._rows = [row for row in await self.workspace.journal.list_conversations() if not row.trashed]
+        self._rows = [
+            row for row in await self.workspace.journal.list_conversations() if not row.trashed
+        ]
         sizes, ahead = [stamp_of_history_file(file)[0] for file in files], 0
         done = dict(zip(files, itertools.accumulate(sizes, initial=0), strict=False))
         prepared = self.preparation.prepare_files(self._list_changed_files(files), self.tokens)
-        thread, held = StoreThread("prepare sessions"), _group_unrelated(self._collect_complaints(prepared))
+        thread, held = (
+            StoreThread("prepare sessions"),
+            _group_unrelated(self._collect_complaints(prepared)),
+        )
         try:
             coming = thread.submit_work(next, held, None)
             while (group := await asyncio.wrap_future(coming)) is not None:
@@ -108,14 +130,18 @@ class HistoryImport:
                 # A stop comes here: what is being written is finished, so that the result names it.
                 await asyncio.sleep(0)
                 importing = asyncio.gather(*map(self._import_session, group))
-                await self._add_imported(await finish_even_if_cancelled(importing, self._add_imported))
+                await self._add_imported(
+                    await finish_even_if_cancelled(importing, self._add_imported)
+                )
         finally:
             await thread.aclose()
             prepared.close()
         report(sum(sizes), sum(sizes), "")
         return self.result
 
-    async def _add_imported(self, brought: Sequence[session_import.ImportedConversation | None]) -> None:
+    async def _add_imported(
+        self, brought: Sequence[session_import.ImportedConversation | None]
+    ) -> None:
         self.result.imported += [one for one in brought if one is not None]
 
     async def _read_earlier_imports(self) -> None:
@@ -127,10 +153,15 @@ class HistoryImport:
     async def _archive_if_here_already(
         self, held: session_import.SessionToImport, brought: session_import.ImportedConversation
     ) -> None:
-        """Archive what the gateway also records, and copies for an agent, until they go on elsewhere."""
+        """Archive what the gateway also records, and copies for an agent, until they go
+        on elsewhere.
+        """
         times = [draft.time for draft in held.made if draft.time] or [0.0]
         begun, ended = min(times) - SAME_REPLY_SECONDS, max(times) + SAME_REPLY_SECONDS
-        said = [history_facts.build_started_fact(held.recording), *(draft.fact for draft in held.made)]
+        said = [
+            history_facts.build_started_fact(held.recording),
+            *(draft.fact for draft in held.made),
+        ]
         names = names_of_session(said)
         for row in self._rows:
             theirs = await self._facts_at_gateway(row) if begun <= row.created <= ended else []
@@ -140,14 +171,22 @@ class HistoryImport:
         if words := COPY_WORDS.search(title := history_facts.title_of_recording(held.recording)):
             begins, read = title[: words.start()], self.workspace.journal.read_facts
             others = [row.id for row in self._rows if row.title.startswith(begins)]
-            is_copy = any([_is_at_gateway(held, await read(one)) for one in others if one != brought.id])
+            is_copy = any(
+                [_is_at_gateway(held, await read(one)) for one in others if one != brought.id]
+            )
             await self._archive_or_list(brought.id, is_copy=is_copy)
 
     async def _archive_or_list(self, conversation: str, *, is_copy: bool) -> None:
-        """Archive a copy unless somebody has taken it out of the archive. List what is no copy any more."""
+        """Archive a copy unless somebody has taken it out of the archive. List what is
+        no copy any more.
+        """
         journal = self.workspace.journal
         was_archived = (await journal.find_conversation(conversation)).archived
-        known = [one.fact for one in await journal.read_facts(conversation)] if is_copy > was_archived else []
+        known = (
+            [one.fact for one in await journal.read_facts(conversation)]
+            if is_copy > was_archived
+            else []
+        )
         changes = (fact for fact in known if isinstance(fact, facts.ConversationChanged))
         if is_copy is not was_archived and not any(fact.archived is not None for fact in changes):
             change = facts.ConversationChanged(archived=is_copy)
@@ -167,19 +206,25 @@ class HistoryImport:
         """Return the files that are not as they were at an earlier import."""
         here: dict[str, set[str]] = {}
         for recorded in self.earlier.last.values():
-            here.setdefault(session_import.imported_path(recorded), set()).add(recorded.conversation)
+            here.setdefault(session_import.imported_path(recorded), set()).add(
+                recorded.conversation
+            )
         changed = []
         for file in files:
             stamp = stamp_of_history_file(self.preparation.copy_of_file(file) or file)
             known = here.get(str(file), set())
-            by_hand = self.preparation.copies is None and known & self._deleted.keys()  # What is older comes back, too.
+            by_hand = (
+                self.preparation.copies is None and known & self._deleted.keys()
+            )  # What is older comes back, too.
             if stamp[0] and self._stamps.get(str(file)) == stamp and not by_hand:
                 self.result.here |= known
             else:
                 changed.append((file, stamp))
         return changed
 
-    def _collect_complaints(self, prepared: Iterator[Prepared]) -> Iterator[session_import.SessionToImport]:
+    def _collect_complaints(
+        self, prepared: Iterator[Prepared]
+    ) -> Iterator[session_import.SessionToImport]:
         for one in prepared:
             if isinstance(one, session_import.SessionToImport):
                 yield one
@@ -188,11 +233,17 @@ class HistoryImport:
 
     # --- Writing sessions into conversations, on the event loop
 
-    async def _leave_out_deleted(self, held: session_import.SessionToImport) -> session_import.SessionToImport | None:
-        """Return what is new since the user deleted it, or what it belongs to, for good. By hand, all comes back."""
+    async def _leave_out_deleted(
+        self, held: session_import.SessionToImport
+    ) -> session_import.SessionToImport | None:
+        """Return what is new since the user deleted it, or what it belongs to, for
+        good. By hand, all comes back.
+        """
         one, own = held.recording, held.with_unique_session_name().recording
         sessions = filter(None, (one.session, own.session, one.parent, one.forked_from))
-        names = [session_import.conversation_id_of_session(one.kind, session) for session in sessions]
+        names = [
+            session_import.conversation_id_of_session(one.kind, session) for session in sessions
+        ]
         deleted = max((self._deleted.get(name, 0.0) for name in names), default=0.0)
         if not deleted or self.preparation.copies is None:
             return held
@@ -206,12 +257,16 @@ class HistoryImport:
             return None
         session, recording = newer, newer.recording
         if not any(message.role == "assistant" for message in recording.messages):
-            self.result.complaints.append(f"{recording.name} was left out because it contains no reply.")
+            self.result.complaints.append(
+                f"{recording.name} was left out because it contains no reply."
+            )
             return None
         for message in recording.messages:
             if message.child:
                 self.earlier.calls[recording.kind, message.child] = message.answers
-        if (apart := session.with_unique_session_name()).recording.identity_of_session in self.earlier.last:
+        if (
+            apart := session.with_unique_session_name()
+        ).recording.identity_of_session in self.earlier.last:
             session = apart
         conversation = self.earlier.conversation_of_recording(session.recording)
         writing = session_import.SessionWriter(
@@ -238,7 +293,9 @@ class HistoryImport:
 def _group_unrelated(
     coming: Iterator[session_import.SessionToImport],
 ) -> Iterator[list[session_import.SessionToImport]]:
-    """Yield groups of sessions that can be written at the same time, because none belongs to another."""
+    """Yield groups of sessions that can be written at the same time, because none
+    belongs to another.
+    """
     group: dict[str, session_import.SessionToImport] = {}
     for one in coming:
         needed = (one.recording.session, one.recording.forked_from, one.recording.parent)
@@ -251,9 +308,17 @@ def _group_unrelated(
         yield [*group.values()]
 
 
-def _is_at_gateway(held: session_import.SessionToImport, at_gateway: Sequence[facts.Recorded]) -> bool:
-    """Whether the newest reply that says something went through the gateway, or may be under way there."""
-    replies = [(one.time, one.fact) for one in held.made[-NEWEST:] if isinstance(one.fact, facts.ModelReplied)]
+def _is_at_gateway(
+    held: session_import.SessionToImport, at_gateway: Sequence[facts.Recorded]
+) -> bool:
+    """Whether the newest reply that says something went through the gateway, or may be
+    under way there.
+    """
+    replies = [
+        (one.time, one.fact)
+        for one in held.made[-NEWEST:]
+        if isinstance(one.fact, facts.ModelReplied)
+    ]
     newest = [one for one in replies if keys_of_reply(one[1])][-1:]
     said = [one for one in at_gateway if isinstance(one.fact, session_import.SAID)]
     if said and newest and not isinstance(said[-1].fact, facts.ModelReplied):
@@ -263,15 +328,23 @@ def _is_at_gateway(held: session_import.SessionToImport, at_gateway: Sequence[fa
 
 
 def stamps_at_last_import(imports: Sequence[facts.Recorded]) -> dict[str, tuple[int, int]]:
-    """Return the size and time that each imported file had, by its path. `imports`: oldest first."""
+    """Return the size and time that each imported file had, by its path. `imports`:
+    oldest first.
+    """
     return {
-        session_import.imported_path(recorded): (0, 0) if fact.undone else (fact.size, fact.modified)
+        session_import.imported_path(recorded): (0, 0)
+        if fact.undone
+        else (fact.size, fact.modified)
         for recorded, fact in _imports_once(imports)
     }
 
 
-def _imports_once(imports: Sequence[facts.Recorded]) -> Iterator[tuple[facts.Recorded, facts.BroughtIn]]:
-    """Yield each import once. A fork contains copies of these facts, but the session continues in the original."""
+def _imports_once(
+    imports: Sequence[facts.Recorded],
+) -> Iterator[tuple[facts.Recorded, facts.BroughtIn]]:
+    """Yield each import once. A fork contains copies of these facts, but the session
+    continues in the original.
+    """
     known = set[facts.Fact]()
     for recorded in imports:
         if isinstance(fact := recorded.fact, facts.BroughtIn) and fact.run and fact not in known:
@@ -280,7 +353,9 @@ def _imports_once(imports: Sequence[facts.Recorded]) -> Iterator[tuple[facts.Rec
 
 
 def stamp_of_history_file(file: Path) -> tuple[int, int]:
-    """Return the size and time that show whether a file has changed, including files beside a database."""
+    """Return the size and time that show whether a file has changed, including files
+    beside a database.
+    """
     size = modified = 0
     for name in (
         file,
@@ -299,7 +374,9 @@ def stamp_of_history_file(file: Path) -> tuple[int, int]:
 async def undo_import(
     workspace: StoredWorkspace, run: str, hold: session_import.Hold = lambda _: nullcontext()
 ) -> tuple[int, list[str]]:
-    """Undo an import: trash its new conversations and rewind the others. Returns how many, and what stays."""
+    """Undo an import: trash its new conversations and rewind the others. Returns how
+    many, and what stays.
+    """
     newest = {
         one.conversation: (one, one.fact)
         for one in await workspace.journal.facts_about_imports()
@@ -307,14 +384,19 @@ async def undo_import(
     }
     found = [one for one, fact in newest.values() if not fact.undone]
     if not found:
-        raise NotFound(f"There is no import {run} to undo.", remedy="To see all imports, run `conversation imports`.")
+        raise NotFound(
+            f"There is no import {run} to undo.",
+            remedy="To see all imports, run `conversation imports`.",
+        )
     count, stayed = 0, []
     for one in found:
         async with hold(one.conversation):
             if await _undo_imported_facts(workspace, one):
                 count += 1
             else:
-                stayed.append(f"Conversation {one.conversation} was kept because you continued it in Helix Desktop.")
+                stayed.append(
+                    f"Conversation {one.conversation} was kept because you continued it in Helix Desktop."
+                )
     return count, stayed
 
 
@@ -326,9 +408,14 @@ async def _undo_imported_facts(workspace: StoredWorkspace, brought: facts.Record
     ) or not isinstance(brought.fact, facts.BroughtIn):
         return False
     fact = brought.fact
-    change: facts.Fact = facts.ConversationChanged(trashed=True) if fact.first <= 1 else facts.Rewound(fact.first - 1)
+    change: facts.Fact = (
+        facts.ConversationChanged(trashed=True)
+        if fact.first <= 1
+        else facts.Rewound(fact.first - 1)
+    )
     await workspace.journal.append_imported_facts(
-        brought.conversation, [(0.0, change), (0.0, replace(fact, size=0, modified=0, undone=True, cost=0.0))]
+        brought.conversation,
+        [(0.0, change), (0.0, replace(fact, size=0, modified=0, undone=True, cost=0.0))],
     )
     return True
 
@@ -336,10 +423,18 @@ async def _undo_imported_facts(workspace: StoredWorkspace, brought: facts.Record
 async def find_recorded_conversations(
     workspace: StoredWorkspace, kinds: Collection[str] = (), before: float = math.inf
 ) -> list[str]:
-    """Return conversations imported from these programs, or from all, and their forks. `before`: last changed."""
+    """Return conversations imported from these programs, or from all, and their forks.
+    `before`: last changed.
+    """
     brought = await workspace.journal.facts_about_imports()
-    origins = ((one.conversation, one.fact.origin.kind) for one in brought if isinstance(one.fact, facts.BroughtIn))
-    found = {conversation for conversation, kind in origins if kind and (not kinds or kind in kinds)}
+    origins = (
+        (one.conversation, one.fact.origin.kind)
+        for one in brought
+        if isinstance(one.fact, facts.BroughtIn)
+    )
+    found = {
+        conversation for conversation, kind in origins if kind and (not kinds or kind in kinds)
+    }
     rows = await workspace.journal.list_conversations()
     while more := {row.id for row in rows if row.forked_from in found} - found:
         found |= more
@@ -347,9 +442,13 @@ async def find_recorded_conversations(
 
 
 async def list_import_runs(workspace: StoredWorkspace) -> list[tuple[str, int, bool]]:
-    """Return a workspace's imports, newest first: name, number of conversations, whether it was undone."""
+    """Return a workspace's imports, newest first: name, number of conversations,
+    whether it was undone.
+    """
     found: dict[str, dict[str, bool]] = {}
     for one in await workspace.journal.facts_about_imports():
         if isinstance(one.fact, facts.BroughtIn) and one.fact.run:
             found.setdefault(one.fact.run, {})[one.conversation] = one.fact.undone
-    return [(run, len(those), all(those.values())) for run, those in sorted(found.items(), reverse=True)]
+    return [
+        (run, len(those), all(those.values())) for run, those in sorted(found.items(), reverse=True)
+    ]

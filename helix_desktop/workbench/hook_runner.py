@@ -1,4 +1,6 @@
-"""Runs the hooks of a workspace, each in a process with a time limit, sandboxed like the model's commands."""
+"""Runs the hooks of a workspace, each in a process with a time limit, sandboxed like
+the model's commands.
+"""
 
 import asyncio
 import json
@@ -24,7 +26,10 @@ from helix_desktop.processes.running_command import RunningCommand, shell_comman
 from helix_desktop.processes.starter import PIPE, CommandAuthor, ProcessLaunch, ProcessPlace
 from helix_desktop.project import project_files as brought
 from helix_desktop.project import project_hooks
-from helix_desktop.project.hook_dependencies import runs_only_scripts_of_user, search_path_without_roots
+from helix_desktop.project.hook_dependencies import (
+    runs_only_scripts_of_user,
+    search_path_without_roots,
+)
 from helix_desktop.project.project_hooks import HookAnswer, ProjectHook, build_hook_from_item
 from helix_desktop.project.project_item import ProjectItem
 from helix_desktop.store.stored_workspace import StoredWorkspace
@@ -51,8 +56,12 @@ class HookRunner:
     _notes: dict[str, list[StandingNote]] = field(default_factory=dict)
     _count: int = 0
 
-    async def run_hooks_for_event(self, event: str, conversation: str, values: Mapping[str, Any]) -> HookOutcome:
-        """Run the hooks for an event that is no tool call. Returns whether it may go on, and what they say."""
+    async def run_hooks_for_event(
+        self, event: str, conversation: str, values: Mapping[str, Any]
+    ) -> HookOutcome:
+        """Run the hooks for an event that is no tool call. Returns whether it may go
+        on, and what they say.
+        """
         if not self._has_hooks_for(event):
             return HookOutcome()
         about = str(values.get("source") or values.get("trigger") or "")
@@ -61,25 +70,37 @@ class HookRunner:
         return HookOutcome(blocks, "\n".join(answer.says for answer in answers if answer.says))
 
     async def run_hooks_before_call(self, call: ToolCall, context: CallContext) -> None:
-        """Raises ActionRefused if a hook blocks the call, or lets the user be asked and the user refuses."""
+        """Raises ActionRefused if a hook blocks the call, or lets the user be asked and
+        the user refuses.
+        """
         answers = await self._run_hooks_of_call("PreToolUse", call, context)
         self._add_hook_notes(context.conversation, "PreToolUse", answers)
         for answer in answers:
             if answer.blocks:
-                raise ActionRefused(f"A hook blocked this call, so it was not run. {answer.blocks[:4_000]}")
+                raise ActionRefused(
+                    f"A hook blocked this call, so it was not run. {answer.blocks[:4_000]}"
+                )
         for answer in answers:
             if answer.asks:
                 await _ask_because_of_hook(call, context, answer.asks)
 
-    async def run_hooks_after_call(self, call: ToolCall, context: CallContext, outcome: CallOutcome) -> None:
-        """Run the hooks for a finished call. The model reads what they say with the next request."""
+    async def run_hooks_after_call(
+        self, call: ToolCall, context: CallContext, outcome: CallOutcome
+    ) -> None:
+        """Run the hooks for a finished call. The model reads what they say with the
+        next request.
+        """
         if not self._has_hooks_for("PostToolUse"):
             return
         shown = (
-            await self.kit.resources.cache.read_range(outcome.output.digest, 0, min(outcome.output.size, MOST_PRINTED))
+            await self.kit.resources.cache.read_range(
+                outcome.output.digest, 0, min(outcome.output.size, MOST_PRINTED)
+            )
         ).decode("utf-8", "replace")
         response = {"output": shown, "success": outcome.ok, "exit_code": outcome.exit_code}
-        answers = await self._run_hooks_of_call("PostToolUse", call, context, tool_response=response)
+        answers = await self._run_hooks_of_call(
+            "PostToolUse", call, context, tool_response=response
+        )
         said = [HookAnswer(says=answer.blocks or answer.says) for answer in answers]
         self._add_hook_notes(context.conversation, "PostToolUse", said)
 
@@ -91,18 +112,29 @@ class HookRunner:
         """Run hooks in the background when a question is asked or a handover begins."""
         match event:
             case QuestionAsked(conversation, _, question) if self._has_hooks_for("Notification"):
-                spawn(self.run_hooks_for_event("Notification", conversation, {"message": question.title}), name="hooks")
-            case FoldProgress(conversation, FoldKind.HANDOVER, why, done=False) if self._has_hooks_for("PreCompact"):
+                spawn(
+                    self.run_hooks_for_event(
+                        "Notification", conversation, {"message": question.title}
+                    ),
+                    name="hooks",
+                )
+            case FoldProgress(conversation, FoldKind.HANDOVER, why, done=False) if (
+                self._has_hooks_for("PreCompact")
+            ):
                 values = {"trigger": "auto", "custom_instructions": why}
                 spawn(self.run_hooks_for_event("PreCompact", conversation, values), name="hooks")
 
     def _has_hooks_for(self, event: str) -> bool:
-        return any(item.values.get("event") == event for item in self.project.now.items_in_force("hook"))
+        return any(
+            item.values.get("event") == event for item in self.project.now.items_in_force("hook")
+        )
 
     async def _run_hooks_of_call(
         self, event: str, call: ToolCall, context: CallContext, **more: Any
     ) -> list[HookAnswer]:
-        """Run hooks with the call as Claude Code names it. The user is asked about files that hooks changed."""
+        """Run hooks with the call as Claude Code names it. The user is asked about
+        files that hooks changed.
+        """
         if not self._has_hooks_for(event):
             return []
         given = parse_arguments(call.arguments) or {}
@@ -116,12 +148,21 @@ class HookRunner:
         return next(map(Path, self.workspace.settings.roots), brought.user_home())
 
     async def _run_all_hooks(
-        self, event: str, conversation: str, about: str, values: Mapping[str, Any], use: ToolResources | None = None
+        self,
+        event: str,
+        conversation: str,
+        about: str,
+        values: Mapping[str, Any],
+        use: ToolResources | None = None,
     ) -> list[HookAnswer]:
-        """Run all hooks for it at the same time. Autorun files that they changed are reverted, or asked about."""
+        """Run all hooks for it at the same time. Autorun files that they changed are
+        reverted, or asked about.
+        """
         found: list[tuple[ProjectItem, ProjectHook]] = []
         for item in self.project.now.items_in_force("hook"):
-            hook = build_hook_from_item(item, self._first_folder if item.own else item.path.parent.parent)
+            hook = build_hook_from_item(
+                item, self._first_folder if item.own else item.path.parent.parent
+            )
             if (
                 hook.event == event
                 and hook.matches_tool(about)
@@ -152,25 +193,38 @@ class HookRunner:
         return list(answers)
 
     async def _watch_files_before_hooks(self, use: ToolResources | None) -> CommandCheck:
-        """Read the autorun files before hooks run. Without `use`, background commands keep their own checks."""
+        """Read the autorun files before hooks run. Without `use`, background commands
+        keep their own checks.
+        """
         watched = (
-            await self.kit.commands.begin_command_check(use, outside=False, lasting=False) if use is not None else None
+            await self.kit.commands.begin_command_check(use, outside=False, lasting=False)
+            if use is not None
+            else None
         )
         return watched or await CommandCheck.begin_check(
-            self.kit.commands.guard or AutorunGuard(self.kit.resources.roots, self.kit.options.hidden)
+            self.kit.commands.guard
+            or AutorunGuard(self.kit.resources.roots, self.kit.options.hidden)
         )
 
     async def _run_hook_of_item(
-        self, item: ProjectItem, hook: ProjectHook, payload: Mapping[str, Any], watched: CommandCheck
+        self,
+        item: ProjectItem,
+        hook: ProjectHook,
+        payload: Mapping[str, Any],
+        watched: CommandCheck,
     ) -> HookAnswer:
         if self.kit.sandbox.kind is SandboxKind.NONE and not hook.is_of_user:
             return HookAnswer(note="this system has no sandbox, so hooks of a folder don't run.")
         try:
             now = await asyncio.to_thread(project_hooks.reread_hook, item, hook.folder)
             if now is None or now.content_sha256 != item.content_sha256:
-                return HookAnswer(note="it, or a file it names, was changed since you trusted it, so it did not run.")
+                return HookAnswer(
+                    note="it, or a file it names, was changed since you trusted it, so it did not run."
+                )
             where = brought.user_home(), self.kit.resources.roots.folders, hook.folder
-            if hook.is_of_user and not await asyncio.to_thread(runs_only_scripts_of_user, item.body, *where):
+            if hook.is_of_user and not await asyncio.to_thread(
+                runs_only_scripts_of_user, item.body, *where
+            ):
                 return HookAnswer(note="what it runs is no longer yours alone, so it did not run.")
             return await self._run_hook_process(hook, payload, watched)
         except TimeoutError:
@@ -187,7 +241,9 @@ class HookRunner:
             start = self._start_users_hook if hook.is_of_user else self._start_hook_in_sandbox
             command = await start(hook, _hook_environment(hook, payload), watched, given.fileno())
         try:
-            printed, complained, code = await wait_with_limit(_wait_for_hook_output(command), hook.seconds)
+            printed, complained, code = await wait_with_limit(
+                _wait_for_hook_output(command), hook.seconds
+            )
         finally:
             command.kill_process_tree()
             await asyncio.shield(command.kill_and_wait())
@@ -198,15 +254,24 @@ class HookRunner:
     async def _start_hook_in_sandbox(
         self, hook: ProjectHook, hook_variables: dict[str, str], watched: CommandCheck, stdin: int
     ) -> RunningCommand:
-        """Start it like a command of the model: the same files are protected, and the mode may forbid writing."""
+        """Start it like a command of the model: the same files are protected, and the
+        mode may forbid writing.
+        """
         is_read_only = self.kit.permissions.mode in (PermissionMode.READ_ONLY, PermissionMode.PLAN)
         sandbox = replace(self.kit.sandbox, read_only=is_read_only)
-        opened = await asyncio.to_thread(self.kit.commands.opened)  # What commands of the model see without asking.
+        opened = await asyncio.to_thread(
+            self.kit.commands.opened
+        )  # What commands of the model see without asking.
         opened = replace(opened, hidden=tuple(watched.guard.hidden_files))
         if sandbox.paths_left_visible(opened):
-            raise ActionRefused("The weaker sandbox, Landlock, cannot keep the hook from reading hidden files.")
+            raise ActionRefused(
+                "The weaker sandbox, Landlock, cannot keep the hook from reading hidden files."
+            )
         words, held = shell_command_line(hook.command), watched.guard.paths_to_hold_in_place()
-        environment = sandbox.build_environment(os.environ, network=False, free=False, opened=opened) | hook_variables
+        environment = (
+            sandbox.build_environment(os.environ, network=False, free=False, opened=opened)
+            | hook_variables
+        )
         launch = ProcessLaunch(
             CommandAuthor.TRUSTED,
             words,
@@ -222,13 +287,19 @@ class HookRunner:
     async def _start_users_hook(
         self, hook: ProjectHook, hook_variables: dict[str, str], _watched: CommandCheck, stdin: int
     ) -> RunningCommand:
-        """Start the user's own script as it is set. Programs in the workspace's folders are not searched for."""
-        environment = self.kit.sandbox.build_environment(os.environ, network=True, free=True) | hook_variables
+        """Start the user's own script as it is set. Programs in the workspace's folders
+        are not searched for.
+        """
+        environment = (
+            self.kit.sandbox.build_environment(os.environ, network=True, free=True) | hook_variables
+        )
         environment["PATH"] = search_path_without_roots(
             environment.get("PATH", os.defpath), self.kit.resources.roots.folders
         )
         words = shell_command_line(hook.command)
-        launch = ProcessLaunch(CommandAuthor.USER, words, hook.folder, environment, place=ProcessPlace.WATCHED)
+        launch = ProcessLaunch(
+            CommandAuthor.USER, words, hook.folder, environment, place=ProcessPlace.WATCHED
+        )
         wrap = partial(self.kit.sandbox.wrap_command, words, network=True, outside=True)
         return await RunningCommand.start_in_jail(launch, wrap, stdin=stdin, stderr=PIPE)
 
@@ -250,18 +321,26 @@ def _hook_environment(hook: ProjectHook, payload: Mapping[str, Any]) -> dict[str
     return {
         "CLAUDE_PROJECT_DIR": str(hook.folder),
         "CLAUDE_TOOL_NAME": str(payload.get("tool_name", "")),
-        "CLAUDE_TOOL_FILE_PATH": str(object_at(payload, "tool_input").get("file_path", "")).replace("\0", ""),
+        "CLAUDE_TOOL_FILE_PATH": str(object_at(payload, "tool_input").get("file_path", "")).replace(
+            "\0", ""
+        ),
     }
 
 
-async def _wait_for_hook_output(command: RunningCommand) -> tuple[str | None, str | None, int | None]:
+async def _wait_for_hook_output(
+    command: RunningCommand,
+) -> tuple[str | None, str | None, int | None]:
     """Return its output, error output and exit code. None for a stream with too much output."""
     process = command.process
-    said = await asyncio.gather(_read_hook_stream(command, process.stdout), _read_hook_stream(command, process.stderr))
+    said = await asyncio.gather(
+        _read_hook_stream(command, process.stdout), _read_hook_stream(command, process.stderr)
+    )
     return *said, None if None in said else await process.wait()
 
 
-async def _read_hook_stream(command: RunningCommand, stream: asyncio.StreamReader | None) -> str | None:
+async def _read_hook_stream(
+    command: RunningCommand, stream: asyncio.StreamReader | None
+) -> str | None:
     found = b""
     while stream is not None and (piece := await stream.read(1 << 14)):
         found += piece
@@ -273,7 +352,9 @@ async def _read_hook_stream(command: RunningCommand, stream: asyncio.StreamReade
 
 async def _ask_because_of_hook(call: ToolCall, context: CallContext, why: str) -> None:
     answer = await context.ask(
-        PermissionQuestion(call, f"A hook is asking about {call.name}", call.arguments, why[:300], ("once",))
+        PermissionQuestion(
+            call, f"A hook is asking about {call.name}", call.arguments, why[:300], ("once",)
+        )
     )
     if not answer.allowed:
         raise ActionRefused("The user denied this call, so it was not run.")

@@ -1,6 +1,7 @@
 """Ends the turns that a killed program left open, so that they do not stay open for ever.
 
-Only a process that has the workspace to itself may do so, because then no open turn runs on this computer.
+Only a process that has the workspace to itself may do so, because then no open turn
+runs on this computer.
 """
 
 from helix_desktop.engine.facts import TurnEnd, TurnEnded
@@ -10,7 +11,9 @@ from helix_desktop.workbench.open_workbench import Workbench
 
 
 async def end_interrupted_turn(session: Session) -> bool:
-    """Record that the last turn of an idle conversation was interrupted. Returns whether one was open."""
+    """Record that the last turn of an idle conversation was interrupted. Returns
+    whether one was open.
+    """
     if session.agent or not session.is_idle or not session.conversation.state.branch.turn.running:
         return False
     await session.conversation.append_facts(TurnEnded(TurnEnd.FAILED, CLOSED))
@@ -18,11 +21,18 @@ async def end_interrupted_turn(session: Session) -> bool:
 
 
 async def end_interrupted_turns(bench: Workbench, *, keep: str = "") -> list[str]:
-    """End open turns in the conversations of this computer, except in `keep`. Returns those that had one."""
+    """End open turns in the conversations of this computer, except in `keep`. Returns
+    those that had one.
+    """
     found = []
     for conversation in await bench.workspace.journal.conversations_with_open_turn():
         row = bench.conversation_row(conversation)
-        if conversation == keep or row is None or row.agent or bench.sharing.other_machine_of_last_write(conversation):
+        if (
+            conversation == keep
+            or row is None
+            or row.agent
+            or bench.sharing.other_machine_of_last_write(conversation)
+        ):
             continue  # Another program or computer may be running this turn.
         if await end_interrupted_turn(await bench.open_session(conversation)):
             found.append(conversation)

@@ -1,4 +1,6 @@
-"""The user's MCP servers in one workspace. Nothing of MCP is imported before the first one is configured."""
+"""The user's MCP servers in one workspace. Nothing of MCP is imported before the first
+one is configured.
+"""
 
 from __future__ import annotations
 
@@ -32,9 +34,13 @@ log = logging.getLogger(__name__)
 
 
 class WorkspaceMcpServers:
-    """The servers in the settings. `listeners` are called when a server's status or its tools change."""
+    """The servers in the settings. `listeners` are called when a server's status or its
+    tools change.
+    """
 
-    def __init__(self, workspace: StoredWorkspace, secrets: SecretStorage, spawn: TaskSpawner) -> None:
+    def __init__(
+        self, workspace: StoredWorkspace, secrets: SecretStorage, spawn: TaskSpawner
+    ) -> None:
         self.listeners: list[Callable[[], None]] = []
         self._workspace = workspace
         self._secrets = secrets
@@ -98,14 +104,23 @@ class WorkspaceMcpServers:
 
     async def switch_server_tool(self, name: str, tool: str, *, on: bool) -> None:
         await self._change_server_table(
-            name, lambda server: {"off": tuple(sorted({*server.off} - {tool} if on else {*server.off, tool}))}
+            name,
+            lambda server: {
+                "off": tuple(sorted({*server.off} - {tool} if on else {*server.off, tool}))
+            },
         )
 
     async def mark_tool_as_read_only(self, name: str, tool: str, *, reads: bool) -> None:
-        """Note that the user says whether a tool only reads. If so, it runs in plan mode as well."""
+        """Note that the user says whether a tool only reads. If so, it runs in plan
+        mode as well.
+        """
         await self._change_server_table(
             name,
-            lambda server: {"reading": tuple(sorted({*server.reading, tool} if reads else {*server.reading} - {tool}))},
+            lambda server: {
+                "reading": tuple(
+                    sorted({*server.reading, tool} if reads else {*server.reading} - {tool})
+                )
+            },
         )
 
     async def set_server_timeouts(self, name: str, **seconds: float) -> None:
@@ -115,18 +130,27 @@ class WorkspaceMcpServers:
     async def restart_server(self, name: str) -> None:
         (await self.find_server(name)).reconnect_now()
 
-    async def sign_in_at_server(self, name: str, page: Callable[[str], Awaitable[object]]) -> McpConnectionStatus:
-        """Sign in to a server: `page` opens the address that it names. Returns the server's status afterwards."""
+    async def sign_in_at_server(
+        self, name: str, page: Callable[[str], Awaitable[object]]
+    ) -> McpConnectionStatus:
+        """Sign in to a server: `page` opens the address that it names. Returns the
+        server's status afterwards.
+        """
         await self.apply_server_settings()
         from helix_desktop.mcp_client.hosted_server import McpConnectionState
 
         server = await self.find_server(name)
         if server.status.state is McpConnectionState.OFF:
-            raise InvalidInput(f"The MCP server {name} is turned off.", remedy="Turn the server on first.")
+            raise InvalidInput(
+                f"The MCP server {name} is turned off.", remedy="Turn the server on first."
+            )
 
         def is_sign_in_finished() -> bool:
             # If the settings have changed in the meantime, the server is no longer in the list.
-            return server.status.state is not McpConnectionState.STARTING or server not in self.running_servers
+            return (
+                server.status.state is not McpConnectionState.STARTING
+                or server not in self.running_servers
+            )
 
         await self._wait_until_true(is_sign_in_finished)
         if server.status.state is not McpConnectionState.READY and server in self.running_servers:
@@ -144,9 +168,13 @@ class WorkspaceMcpServers:
         finally:
             self.listeners.remove(news.set)
 
-    async def test_server_once(self, name: str) -> tuple[McpConnectionStatus, Sequence[McpServerTool], Sequence[str]]:
+    async def test_server_once(
+        self, name: str
+    ) -> tuple[McpConnectionStatus, Sequence[McpServerTool], Sequence[str]]:
         """Start a server once more for a test. Returns its status, tools and error output."""
-        return await (await self._require_host()).try_out_server(_config_of_server(self._workspace.settings, name))
+        return await (await self._require_host()).try_out_server(
+            _config_of_server(self._workspace.settings, name)
+        )
 
     async def aclose(self) -> None:
         if self._host is not None:
@@ -154,7 +182,9 @@ class WorkspaceMcpServers:
 
     async def _require_host(self) -> McpServerHost:
         if self._host is None:
-            host = await asyncio.to_thread(importlib.import_module, "helix_desktop.mcp_client.server_host")
+            host = await asyncio.to_thread(
+                importlib.import_module, "helix_desktop.mcp_client.server_host"
+            )
             needs = host.hosted_server.McpServerDependencies(
                 self._secrets.read_secret,
                 self._notify_server_listeners,
@@ -177,29 +207,39 @@ class WorkspaceMcpServers:
                 log.warning("the settings of MCP server %s cannot be read", name)
         return configs
 
-    async def _change_server_table(self, name: str, wanted: Callable[[ServerConfig], Mapping[str, Any]]) -> None:
+    async def _change_server_table(
+        self, name: str, wanted: Callable[[ServerConfig], Mapping[str, Any]]
+    ) -> None:
         """Change a server's table. `wanted` returns new values, given those in the file by then."""
         await self._require_host()
 
         def changed_server_keys(now: WorkspaceConfig) -> Mapping[str, Any]:
             before = _config_of_server(now, name)
-            return {f"mcp.{quote_key_part(name)}": replace(before, **wanted(before)).as_settings_table()}
+            return {
+                f"mcp.{quote_key_part(name)}": replace(before, **wanted(before)).as_settings_table()
+            }
 
         await asyncio.to_thread(self._workspace.change_settings, changed_server_keys)
         await self.apply_server_settings()
 
     async def _write_server_table(self, name: str, table: Mapping[str, Any] | None) -> None:
-        await asyncio.to_thread(self._workspace.change_settings, {f"mcp.{quote_key_part(name)}": table})
+        await asyncio.to_thread(
+            self._workspace.change_settings, {f"mcp.{quote_key_part(name)}": table}
+        )
 
     async def _store_server_secret(self, secret: McpSecret, value: str) -> None:
-        """Store it in the keyring or in the file that the user allowed, or else until the program ends."""
+        """Store it in the keyring or in the file that the user allowed, or else until
+        the program ends.
+        """
         try:
             await self._secrets.store_secret(secret, value)
         except NoUsableKeyring:
             await self._secrets.store_secret_at(secret, value, where=SecretKeeper.SESSION)
 
     def _approve_tool_description(self, tool: str, fingerprint: str) -> None:
-        self._workspace.change_settings(lambda now: {"permissions.approved": {**now.approved, tool: fingerprint}})
+        self._workspace.change_settings(
+            lambda now: {"permissions.approved": {**now.approved, tool: fingerprint}}
+        )
 
     def _notify_server_listeners(self) -> None:
         for listener in tuple(self.listeners):

@@ -1,4 +1,6 @@
-"""A workspace's models by role: named in its settings, described by the catalogue, connected on first use."""
+"""A workspace's models by role: named in its settings, described by the catalogue,
+connected on first use.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -54,7 +56,11 @@ class ChosenModel:
     async def stream_reply(self, request: Request) -> AsyncIterator[Delta]:
         key = await provider_catalog.find_provider_key(self.config, self.access.secrets)
         client = provider_catalog.connect_model_client(
-            self.config, self.info, key, connections=self.access.connections, clock=self.access.clock
+            self.config,
+            self.info,
+            key,
+            connections=self.access.connections,
+            clock=self.access.clock,
         )
         if isinstance(client, DemoModel):  # The demo reports no usage, so its tokens are counted.
             client = replace(client, count=self.access.tokens.count_tokens)
@@ -79,7 +85,9 @@ class WorkspaceModels:
         self._read = access.configured.change_stamp()
 
     def client_for_role(self, role: ModelRole) -> ModelClient | None:
-        """Return the model of a role. None: the main model takes its place. Raises only for the main model."""
+        """Return the model of a role. None: the main model takes its place. Raises only
+        for the main model.
+        """
         name = self._names().get(role, "")
         try:
             return self.model_by_name(name) if name else None
@@ -91,7 +99,10 @@ class WorkspaceModels:
     async def check_main_model(self) -> None:
         """Raise an error if the main model cannot be asked: it or its provider's key is missing."""
         if not (name := self._names().get(ModelRole.MAIN, "")):
-            raise UnknownModel("No model has been chosen.", remedy="To choose a model, run `helix-desktop model set`.")
+            raise UnknownModel(
+                "No model has been chosen.",
+                remedy="To choose a model, run `helix-desktop model set`.",
+            )
         config = self.model_by_name(name).config
         key = await provider_catalog.find_provider_key(config, self._access.secrets)
         provider_catalog.require_usable_key(config, key)
@@ -107,7 +118,9 @@ class WorkspaceModels:
         return self._known[name]
 
     def model_facts(self, main: str = "") -> tuple[ModelSet, ...]:
-        """Return facts about the models in use (`main`: another main one). Unknown names are skipped."""
+        """Return facts about the models in use (`main`: another main one). Unknown
+        names are skipped.
+        """
         found = []
         for role in ModelRole:
             name = (main if role is ModelRole.MAIN else "") or self._names().get(role, "")
@@ -116,7 +129,9 @@ class WorkspaceModels:
         return tuple(found)
 
     def list_known_model_names(self) -> list[str]:
-        """Return the chosen models, then those that the providers last reported, without asking them."""
+        """Return the chosen models, then those that the providers last reported,
+        without asking them.
+        """
         reported = (
             f"{config.name}/{model}"
             for config in self._access.configured.list_providers()
@@ -127,7 +142,9 @@ class WorkspaceModels:
     async def request_body_as_sent(
         self, session: Session, seq: int | None, request: Request, model: str
     ) -> tuple[str, Mapping[str, Any]]:
-        """Return a step's model and the body it was sent. `seq`: the reply, or None for the next request to `model`."""
+        """Return a step's model and the body it was sent. `seq`: the reply, or None for
+        the next request to `model`.
+        """
         reply = session.conversation.fact_at(seq) if seq is not None else None
         chosen = self.model_by_name(reply.model if isinstance(reply, ModelReplied) else model)
         return chosen.model_name, await asyncio.to_thread(

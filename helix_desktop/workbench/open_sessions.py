@@ -1,7 +1,8 @@
 """The open conversations of one workspace: one session for each at any time.
 
-A session that works, or has something waiting, stays open, and so do the last few idle ones and each one that somebody
-refers to, such as a window that shows it. The others are closed, and are opened again in milliseconds.
+A session that works, or has something waiting, stays open, and so do the last few idle
+ones and each one that somebody refers to, such as a window that shows it. The others
+are closed, and are opened again in milliseconds.
 """
 
 import asyncio

@@ -58,7 +58,11 @@ from helix_desktop.workbench.rules_and_skills import WorkspaceRulesAndSkills
 from helix_desktop.workbench.session_preparation import SessionPreparation
 from helix_desktop.workbench.shared_store_setup import WorkspaceSharingSetup
 from helix_desktop.workbench.slash_expansion import SlashCommands
-from helix_desktop.workbench.subagents import AgentRoles, SubagentRunner, report_of_interrupted_agent
+from helix_desktop.workbench.subagents import (
+    AgentRoles,
+    SubagentRunner,
+    report_of_interrupted_agent,
+)
 from helix_desktop.workbench.system_prompt_and_settings import build_system_prompt, model_of_role
 from helix_desktop.workbench.undo_and_change_list import FileChanges
 from helix_desktop.workbench.worker_claims import WorkerClaims
@@ -70,25 +74,32 @@ _open: "weakref.WeakKeyDictionary[StoredWorkspace, Workbench]" = weakref.WeakKey
 
 
 def workbench_of(workspace: StoredWorkspace) -> "Workbench | None":
-    """Return the program's workbench of the workspace, if any, so that commands use the same sessions."""
+    """Return the program's workbench of the workspace, if any, so that commands use the
+    same sessions.
+    """
     return _open.get(workspace)
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramDependencies:
-    """What all workbenches share. `closed`: the program's own folders, which no tool may enter.
-    `fetching`: whether agents are offered fetch_url. `instructions` returns the user's own, and runs
-    in a thread before each step. `machine`: this machine's name for others, if not its network name.
+    """What all workbenches share. `closed`: the program's own folders, which no tool
+    may enter. `fetching`: whether agents are offered fetch_url. `instructions` returns
+    the user's own, and runs in a thread before each step. `machine`: this machine's
+    name for others, if not its network name.
     """
 
     access: ModelAccess
     closed: tuple[Path, ...] = ()
-    sample: Path | None = None  # This folder is open even though it is inside a closed one (see `WorkspaceRoots`).
+    sample: Path | None = (
+        None  # This folder is open even though it is inside a closed one (see `WorkspaceRoots`).
+    )
     fetching: bool = False
     instructions: Callable[[], str] = str
     machine: str = ""
     acp_agents: Callable[[], str] = str  # Returns the setting that lists the user's foreign agents.
-    register_route: Callable[..., dict[str, Any] | None] = lambda *_: None  # Registers an agent at the gateway.
+    register_route: Callable[..., dict[str, Any] | None] = lambda *_: (
+        None
+    )  # Registers an agent at the gateway.
 
 
 class Workbench:
@@ -104,7 +115,9 @@ class Workbench:
         self.workspace = workspace
         self.kit = kit
         self.tasks = concurrency.OwnedTasks(workspace.name)
-        self.mcp_servers = WorkspaceMcpServers(workspace, shared.access.secrets, self.tasks.spawn_task)
+        self.mcp_servers = WorkspaceMcpServers(
+            workspace, shared.access.secrets, self.tasks.spawn_task
+        )
         self.project = WorkspaceRulesAndSkills(workspace)
         self.hooks = HookRunner(workspace, self.project, kit)
         self._rows = ConversationListRows(workspace.journal)
@@ -117,7 +130,10 @@ class Workbench:
         self._permissions = permissions
         self.sessions = OpenSessions()
         self.copies = RepositoryCopies(
-            self, lambda copy: _open_folder_tools(workspace, shared, permissions, copy.root_folders, copy)
+            self,
+            lambda copy: _open_folder_tools(
+                workspace, shared, permissions, copy.root_folders, copy
+            ),
         )
         self.workforce = SubagentRunner(
             AgentRoles(self.project),
@@ -128,7 +144,9 @@ class Workbench:
             self.copies.describe_copy_of_agent,
             self._rows,
         )
-        self._meters = ConversationMeters(self._rows, workspace.journal, self.sessions, self.tasks.spawn_task)
+        self._meters = ConversationMeters(
+            self._rows, workspace.journal, self.sessions, self.tasks.spawn_task
+        )
         self.sharing = WorkspaceSharing(self, shared.machine)
         self.sharing_setup = WorkspaceSharingSetup(workspace, shared.access.secrets)
         self._listeners: list[Listener] = []
@@ -139,17 +157,23 @@ class Workbench:
         self.file_changes = FileChanges(self)
         self.relay = ConversationRelay(workspace, self.token_counter, lambda: nullcontext(self))
         register_route = partial(shared.register_route, self)
-        self.acp = AcpConversations(shared.acp_agents, register_route, self.tasks.spawn_task, self.copies.tools_of_copy)
+        self.acp = AcpConversations(
+            shared.acp_agents, register_route, self.tasks.spawn_task, self.copies.tools_of_copy
+        )
         self.slash_commands = SlashCommands(
             self.project, self.mcp_servers, self.acp, workspace.cache, self.token_counter
         )
-        self._partial = PartialReplies(workspace.folder / "partial", self.tasks.spawn_task, self.sessions)
+        self._partial = PartialReplies(
+            workspace.folder / "partial", self.tasks.spawn_task, self.sessions
+        )
         workspace.cache.changed = self.size_limit.count_cache_size_soon
         workspace.content_forgetter = self.forget_content
         workspace.watch_settings(self.size_limit.count_cache_size_soon)
 
     @classmethod
-    async def open_workbench(cls, workspace: StoredWorkspace, shared: ProgramDependencies) -> "Workbench":
+    async def open_workbench(
+        cls, workspace: StoredWorkspace, shared: ProgramDependencies
+    ) -> "Workbench":
         """Prepare the tools and list the conversations."""
         permissions = system_prompt_and_settings.parse_permissions(workspace.settings)
         roots = [Path(root) for root in workspace.settings.roots]
@@ -162,10 +186,15 @@ class Workbench:
             await asyncio.to_thread(bench.copies.list_copies)
             bench.mcp_servers.start_configured_servers()
             bench.tasks.spawn_task(
-                asyncio.to_thread(shared.access.prepare_model_access), name="get ready for the first message"
+                asyncio.to_thread(shared.access.prepare_model_access),
+                name="get ready for the first message",
             )
-            bench.tasks.spawn_task(bench.file_changes.prepare_checkpoints(), name="the first checkpoint")
-            bench.tasks.spawn_task(bench.copies.record_interrupted_steps(), name="record steps in copies")
+            bench.tasks.spawn_task(
+                bench.file_changes.prepare_checkpoints(), name="the first checkpoint"
+            )
+            bench.tasks.spawn_task(
+                bench.copies.record_interrupted_steps(), name="record steps in copies"
+            )
             _open[workspace] = bench
             workspace.linked = bench.sharing.start_or_stop_with_link
             bench.sharing.start_or_stop_with_link()
@@ -177,7 +206,9 @@ class Workbench:
         return bench
 
     async def aclose(self) -> None:
-        """Stop what runs, in order: sessions, servers, agents, tasks, commands. The caller closes the workspace."""
+        """Stop what runs, in order: sessions, servers, agents, tasks, commands. The
+        caller closes the workspace.
+        """
         _open.pop(self.workspace, None)
         self.workspace.content_forgetter = self.workspace.forget_content
         self.workforce.close()
@@ -206,7 +237,9 @@ class Workbench:
 
     @property
     def allowed_folders(self) -> Sequence[Path]:
-        """Return where its tools may work: nowhere in an imported workspace until the user chooses."""
+        """Return where its tools may work: nowhere in an imported workspace until the
+        user chooses.
+        """
         return tuple(map(Path, self.workspace.settings.roots))
 
     @property
@@ -218,7 +251,9 @@ class Workbench:
     def list_conversations(self) -> Sequence[ConversationListRow]:
         """Return all conversations, last changed first. Those of sub-agents name their parent."""
         window = self._chosen_window_tokens()
-        return sorted((self._complete_row(row, window) for row in self._rows), key=lambda row: -row.updated)
+        return sorted(
+            (self._complete_row(row, window) for row in self._rows), key=lambda row: -row.updated
+        )
 
     def conversation_row(self, conversation: str) -> ConversationListRow | None:
         row = self._rows.find_row(conversation)
@@ -231,13 +266,17 @@ class Workbench:
         return 0
 
     def _complete_row(self, row: ConversationListRow, window: int) -> ConversationListRow:
-        """Add the machine that wrote there last, its copy, and the `window` of an idle one's next request."""
+        """Add the machine that wrote there last, its copy, and the `window` of an idle
+        one's next request.
+        """
         machine = self.sharing.other_machine_of_last_write(row.id)
         session = self.sessions.find_open_session(row.id)
         place = session.conversation.state.own_copy if session is not None else row.id
         copy = self.copies.labels.get(place, "")
         if machine or copy:
-            row = replace(row, machine=machine, copy=copy, overlaps=tuple(self.copies.overlaps.get(place, ())))
+            row = replace(
+                row, machine=machine, copy=copy, overlaps=tuple(self.copies.overlaps.get(place, ()))
+            )
         activity = session_events.ConversationActivity
         resting = session is None or session.running in (activity.IDLE, activity.FAILED)
         own = row.agent or row.id in self._instead
@@ -249,7 +288,9 @@ class Workbench:
         return lambda: self._listeners.remove(listener)
 
     async def open_session(self, conversation: str, *, writer: Writer | None = None) -> Session:
-        """`writer`: who writes its folds, given its main model, if a connected agent works in it."""
+        """`writer`: who writes its folds, given its main model, if a connected agent
+        works in it.
+        """
         if writer is not None:
             self._writers[conversation] = writer
         if self._rows.find_row(conversation) is None:
@@ -262,11 +303,16 @@ class Workbench:
                     self._apply_conversation_model(conversation, opened.state.own_model)
                 if not self.sharing.other_machine_writing(conversation):
                     await self._partial.recover_texts(
-                        opened, self.model_of_conversation(conversation), self.workspace.cache, self.token_counter
+                        opened,
+                        self.model_of_conversation(conversation),
+                        self.workspace.cache,
+                        self.token_counter,
                     )
                     await self._report_interrupted_agents(opened)
                 await self.copies.get_or_open_tools(opened.state.own_copy)
-                session = self._build_session(opened, allowed=self.workforce.roles.tools_of_role(opened.state))
+                session = self._build_session(
+                    opened, allowed=self.workforce.roles.tools_of_role(opened.state)
+                )
                 if len(session.all_facts) > MANY:
                     gc.freeze()  # These facts are long-lived, so garbage collection can skip them.
             self.sessions.keep_session_open(session)
@@ -279,9 +325,13 @@ class Workbench:
                 with suppress(NotFound):  # It was deleted for good.
                     opened = await Conversation.open(self.workspace.journal, agent)
                     model = self.model_of_conversation(agent)
-                    await self._partial.recover_texts(opened, model, self.workspace.cache, self.token_counter)
+                    await self._partial.recover_texts(
+                        opened, model, self.workspace.cache, self.token_counter
+                    )
                     report = report_of_interrupted_agent(opened)
-                    parts = tuple(with_text_tokens(part, self.token_counter) for part in report.parts)
+                    parts = tuple(
+                        with_text_tokens(part, self.token_counter) for part in report.parts
+                    )
                     await parent.append_facts(replace(report, parts=parts))
 
     async def start_conversation(
@@ -297,22 +347,33 @@ class Workbench:
         """`role`: the workspace's agent that works in it. `identity`: the id to use instead of a
         new one. `acp_agent`: the foreign agent that works in it.
         """
-        started = facts.ConversationStarted(title=title, parent=parent, agent=agent, role=role, acp_agent=acp_agent)
+        started = facts.ConversationStarted(
+            title=title, parent=parent, agent=agent, role=role, acp_agent=acp_agent
+        )
         return await self.open_session(await self._create_conversation(started, identity))
 
     async def start_users_conversation(self, identity: str = "", *, acp_agent: str = "") -> Session:
         """Start a conversation for the user, in a copy of the folders if the settings say so."""
         if self.workspace.settings.copies.get("always"):
-            return await self.start_conversation_in_copy(with_changes=True, identity=identity, acp_agent=acp_agent)
+            return await self.start_conversation_in_copy(
+                with_changes=True, identity=identity, acp_agent=acp_agent
+            )
         return await self.start_conversation(identity=identity, acp_agent=acp_agent)
 
     async def start_conversation_in_copy(
-        self, title: str = "", *, with_changes: bool = False, identity: str = "", acp_agent: str = ""
+        self,
+        title: str = "",
+        *,
+        with_changes: bool = False,
+        identity: str = "",
+        acp_agent: str = "",
     ) -> Session:
         new = identity or new_conversation_id()
         await self.copies.create_copy(new, with_changes=with_changes)
         return await self.open_session(
-            await self._create_conversation(facts.ConversationStarted(title, copy=new, acp_agent=acp_agent), new)
+            await self._create_conversation(
+                facts.ConversationStarted(title, copy=new, acp_agent=acp_agent), new
+            )
         )
 
     def file_changes_of(self, conversation: str) -> FileChanges:
@@ -321,7 +382,9 @@ class Workbench:
         return FileChanges(self, self.copies.tools_of_copy(copy)) if copy else self.file_changes
 
     async def open_draft_session(self) -> Session:
-        """Return a session without a stored conversation, to show what its first message would cost."""
+        """Return a session without a stored conversation, to show what its first
+        message would cost.
+        """
         session = self._build_session(Conversation(MemoryJournal(), "new", ConversationState()))
         session.conversation.listeners.clear()
         await self._predict_request_of(session)
@@ -337,10 +400,17 @@ class Workbench:
             session.preview_setup(await self._build_conversation_settings(session.conversation))
 
     async def fork_conversation(
-        self, conversation: str, last_seq: int = 0, *, agent: str = "", title: str = "", in_copy: bool = False
+        self,
+        conversation: str,
+        last_seq: int = 0,
+        *,
+        agent: str = "",
+        title: str = "",
+        in_copy: bool = False,
     ) -> Session:
-        """Fork a conversation after `last_seq` (0: its end). `agent`: who continues it, if not this
-        program. An empty `title` keeps the original's. `in_copy`: it works in a new copy of the folders.
+        """Fork a conversation after `last_seq` (0: its end). `agent`: who continues it,
+        if not this program. An empty `title` keeps the original's. `in_copy`: it works
+        in a new copy of the folders.
         """
         original = (await self.open_session(conversation)).conversation.state
         last, copy = original.seq, original.own_copy
@@ -352,10 +422,17 @@ class Workbench:
         await self.workspace.journal.fork_conversation(conversation, last_seq or last, new)
         if agent:
             await self.workspace.journal.append_to_journal(
-                new, [facts.ConversationStarted(forked_from=conversation, forked_at=last_seq or last, agent=agent)]
+                new,
+                [
+                    facts.ConversationStarted(
+                        forked_from=conversation, forked_at=last_seq or last, agent=agent
+                    )
+                ],
             )
         if folders != copy:
-            await self.workspace.journal.append_to_journal(new, [facts.ConversationChanged(copy=folders)])
+            await self.workspace.journal.append_to_journal(
+                new, [facts.ConversationChanged(copy=folders)]
+            )
         await self._meters.reread_rows_and_meters([new])
         session = await self.open_session(new)
         if not agent:
@@ -367,7 +444,9 @@ class Workbench:
         """Set one conversation's main model for good. An empty name means the workspace's again."""
         if name:
             self.models.model_by_name(name)
-        await (await self.open_session(conversation)).conversation.append_facts(facts.ConversationChanged(model=name))
+        await (await self.open_session(conversation)).conversation.append_facts(
+            facts.ConversationChanged(model=name)
+        )
         self._apply_conversation_model(conversation, name)
 
     def _apply_conversation_model(self, conversation: str, name: str) -> None:
@@ -380,42 +459,64 @@ class Workbench:
         """Return a conversation's facts, without opening a session if there is none."""
         session = self.sessions.find_open_session(conversation)
         return (
-            tuple(session.all_facts) if session is not None else await self.workspace.journal.read_facts(conversation)
+            tuple(session.all_facts)
+            if session is not None
+            else await self.workspace.journal.read_facts(conversation)
         )
 
-    async def _create_conversation(self, started: facts.ConversationStarted, identity: str = "") -> str:
+    async def _create_conversation(
+        self, started: facts.ConversationStarted, identity: str = ""
+    ) -> str:
         new = identity or new_conversation_id()
         if started.acp_agent:
-            started = replace(started, acp_agent=(await self.acp.find_agent(started.acp_agent))[0].name)
+            started = replace(
+                started, acp_agent=(await self.acp.find_agent(started.acp_agent))[0].name
+            )
         recorded = await self.workspace.journal.append_to_journal(new, [started])
         self._rows.add_new_row(new, started, recorded[0].time)
         return new
 
-    def _build_session(self, conversation: Conversation, *, depth: int = 0, allowed: Sequence[str] = ()) -> Session:
+    def _build_session(
+        self, conversation: Conversation, *, depth: int = 0, allowed: Sequence[str] = ()
+    ) -> Session:
         services = self._build_session_services(conversation, depth, allowed)
         conversation.listeners.append(self._on_event)
         return Session(conversation, services, ConversationFolding(conversation, services))
 
-    def _build_session_services(self, conversation: Conversation, depth: int, only: Sequence[str]) -> SessionServices:
+    def _build_session_services(
+        self, conversation: Conversation, depth: int, only: Sequence[str]
+    ) -> SessionServices:
         async def compact_stored_entry(digest: Digest, keep: str) -> str:
             roles = facts.ModelRole.FAST, facts.ModelRole.MAIN
-            client = next(filter(None, (self._model_client_for(conversation.id, role) for role in roles)), None)
+            client = next(
+                filter(None, (self._model_client_for(conversation.id, role) for role in roles)),
+                None,
+            )
             if client is None:
                 raise InvalidInput("No model is available to shorten the content.")
-            asking = (await self.open_session(conversation.id)).folding.spending.build_model_inquiry()
-            return await content_recall.compact_entry(self.workspace.cache, client, digest.hex, keep, asking)
+            asking = (
+                await self.open_session(conversation.id)
+            ).folding.spending.build_model_inquiry()
+            return await content_recall.compact_entry(
+                self.workspace.cache, client, digest.hex, keep, asking
+            )
 
         kit = self.copies.tools_of_copy(conversation.state.own_copy)
         toolbox = kit.build_toolbox(
             compact=compact_stored_entry,
             history=partial(
-                content_recall.recall_folded_messages, conversation.state, self.workspace.cache, self.token_counter
+                content_recall.recall_folded_messages,
+                conversation.state,
+                self.workspace.cache,
+                self.token_counter,
             ),
             start_child=self.workforce.delegate_to_agent,
             place=self.workforce.place_in_tree(conversation.id, depth),
             more=self.mcp_servers.list_offered_server_tools,
             allowed_tools=only,
-            on_demand=self.project.build_tools_on_demand(conversation, self.token_counter, self.kit.finder),
+            on_demand=self.project.build_tools_on_demand(
+                conversation, self.token_counter, self.kit.finder
+            ),
             others=(
                 *self.project.skill_tools(),
                 *self.planning.plan_tools(depth),
@@ -439,7 +540,8 @@ class Workbench:
             spawn=self.tasks.spawn_task,
             collect_file_changes=kit.collect_unfinished_changes,
             limits=lambda: self.claims.limit_conversation_cost(
-                conversation.id, system_prompt_and_settings.parse_turn_limits(self.workspace.settings.limits)
+                conversation.id,
+                system_prompt_and_settings.parse_turn_limits(self.workspace.settings.limits),
             ),
             spent=self._rows.cost_today_and_ever,
             agents_spent=partial(self.workforce.agents_spending, conversation.id),
@@ -448,7 +550,9 @@ class Workbench:
             else None,
         )
 
-    async def _run_event_hooks(self, event: str, conversation: str, values: Mapping[str, Any]) -> HookOutcome:
+    async def _run_event_hooks(
+        self, event: str, conversation: str, values: Mapping[str, Any]
+    ) -> HookOutcome:
         row = self._rows.find_row(conversation)
         if event == "Stop" and row is not None and row.parent:
             event = "SubagentStop"
@@ -460,25 +564,36 @@ class Workbench:
     async def request_as_sent(
         self, conversation: str, seq: int | None, request: Request
     ) -> tuple[str, Mapping[str, Any]]:
-        """Return a step's model and request as the provider gets it. `seq`: None for the next one."""
+        """Return a step's model and request as the provider gets it. `seq`: None for
+        the next one.
+        """
         return await self.models.request_body_as_sent(
-            await self.open_session(conversation), seq, request, self.model_of_conversation(conversation)
+            await self.open_session(conversation),
+            seq,
+            request,
+            self.model_of_conversation(conversation),
         )
 
     # --- Sessions of sub-agents
 
-    async def _create_subagent_session(self, started: facts.ConversationStarted, wish: Delegation) -> Session:
+    async def _create_subagent_session(
+        self, started: facts.ConversationStarted, wish: Delegation
+    ) -> Session:
         """Create a sub-agent's conversation, and a session with what was delegated and no more."""
         parent = self.sessions.find_open_session(wish.parent)
         copy, new = parent.conversation.state.own_copy if parent else "", new_conversation_id()
         if wish.isolated or self.workspace.settings.copies.get("always"):
             copy = (await self.copies.create_copy(new, with_changes=True, parent=copy)).id
         await self.copies.get_or_open_tools(copy)
-        async with self.sessions.opening:  # The conversation's tools must be limited before anybody opens it.
+        async with (
+            self.sessions.opening
+        ):  # The conversation's tools must be limited before anybody opens it.
             await self._create_conversation(replace(started, copy=copy), new)
             self.workforce.add_agent_to_tree(new, wish)
             if model := model_of_role(
-                self.workforce.roles.find_role_file(wish.role), self.workspace.settings.models, self.models
+                self.workforce.roles.find_role_file(wish.role),
+                self.workspace.settings.models,
+                self.models,
             ):
                 self._instead[new] = model
             conversation = await Conversation.open(self.workspace.journal, new)
@@ -496,7 +611,9 @@ class Workbench:
         report: history_imports.Report = ignore_progress,
         result: history_imports.ImportResult | None = None,
     ) -> history_imports.ImportResult:
-        """Import conversations, or what is new in them. If stopped, it leaves whole ones, named in `result`."""
+        """Import conversations, or what is new in them. If stopped, it leaves whole
+        ones, named in `result`.
+        """
         result = result or history_imports.ImportResult(history_imports.new_import_name())
         ahead = (await self.open_draft_session()).conversation.expected_state.settings
         work = history_imports.HistoryImport(
@@ -516,19 +633,25 @@ class Workbench:
     async def undo_import_run(self, run: str) -> tuple[int, list[str]]:
         found = {one.conversation for one in await self.workspace.journal.facts_about_imports()}
         try:
-            return await history_imports.undo_import(self.workspace, run, self.sessions.hold_conversation)
+            return await history_imports.undo_import(
+                self.workspace, run, self.sessions.hold_conversation
+            )
         finally:
             await self._meters.reread_rows_and_meters(found)
 
     # --- Conversations that other machines write too, and forgetting
 
     async def reread_replaced_conversation(self, conversation: str) -> None:
-        """Update the list after another machine created or continued a conversation that is not open here."""
+        """Update the list after another machine created or continued a conversation
+        that is not open here.
+        """
         await self._meters.reread_rows_and_meters([conversation])
         self._on_event(session_events.ConversationReplaced(conversation))
 
     async def move_to_branch(self, conversation: str, branch: str) -> None:
-        """Update the list after two machines wrote in a conversation: what was written here is now a branch."""
+        """Update the list after two machines wrote in a conversation: what was written
+        here is now a branch.
+        """
         await self._meters.reread_rows_and_meters([conversation, branch])
         self._on_event(session_events.ConversationReplaced(branch))
         await self.workspace.index.rebuild_in_background()
@@ -539,7 +662,11 @@ class Workbench:
         """Remove a text or entries from the whole workspace for good. Sessions are paused and
         read changed facts again. Raises ActionRefused while one of them works.
         """
-        async with self.workspace.pause_sharing(), self.sessions.opening, self.sessions.hold_all_sessions_still():
+        async with (
+            self.workspace.pause_sharing(),
+            self.sessions.opening,
+            self.sessions.hold_all_sessions_still(),
+        ):
             await asyncio.to_thread(self._partial.delete_all_partial_replies)
             tasks, left = await forget_text_in_tasks(self.workspace, text)
             purged = await self.workspace.forget_content(text=text, entries=entries, report=report)
@@ -547,7 +674,9 @@ class Workbench:
         return replace(purged, facts=purged.facts + tasks, elsewhere=(*purged.elsewhere, *left))
 
     async def empty_conversation_trash(self, ids_instead: Collection[str] = ()) -> EmptyTrashResult:
-        """Delete the trash, or only these, for good, with what only they use. Refused while a session works."""
+        """Delete the trash, or only these, for good, with what only they use. Refused
+        while a session works.
+        """
         async with self.sessions.opening, self.sessions.hold_all_sessions_still():
             emptied = await self.workspace.delete_conversations_for_good(ids_instead)
         self._rows.remove_conversation_rows(emptied.conversations)
@@ -559,29 +688,50 @@ class Workbench:
         """Remove from this disk those that the shared store has completely and nobody works in."""
         async with self.workspace.pause_sharing(), self.sessions.opening:
             idle = [
-                one for one in names if not self.sessions.find_open_session(one) and not self.claims.find_claim(one)
+                one
+                for one in names
+                if not self.sessions.find_open_session(one) and not self.claims.find_claim(one)
             ]
             self._rows.remove_conversation_rows(await self.workspace.release_conversations(idle))
 
     async def attach_content(self, name: str, content: bytes, media_type: str) -> facts.Attachment:
         """Store something that the user adds to a message."""
-        stored = await self.workspace.cache.store_content(content, EntryOrigin("user", name, media_type))
+        stored = await self.workspace.cache.store_content(
+            content, EntryOrigin("user", name, media_type)
+        )
         return facts.Attachment(name, stored, await self._count_stored_tokens(stored, content))
 
     async def count_sent_tokens(self, attachment: facts.Attachment) -> int:
-        """Return how many tokens are sent. Of an attachment that is too large, only an excerpt is sent."""
+        """Return how many tokens are sent. Of an attachment that is too large, only an
+        excerpt is sent.
+        """
         settings, tokens = self.workspace.settings, self.token_counter
-        chosen = policy_from_fact(system_prompt_and_settings.build_policy_fact(settings.preset, settings.policy))
-        main = next((model.window for model in self.models.model_facts() if model.role is facts.ModelRole.MAIN), 0)
+        chosen = policy_from_fact(
+            system_prompt_and_settings.build_policy_fact(settings.preset, settings.policy)
+        )
+        main = next(
+            (
+                model.window
+                for model in self.models.model_facts()
+                if model.role is facts.ModelRole.MAIN
+            ),
+            0,
+        )
         if attachment.tokens <= chosen.oversized_share * (main or chosen.window):
             return attachment.tokens
-        shown = await large_output_shortener.excerpt_attachment(self.workspace.cache, attachment, chosen)
+        shown = await large_output_shortener.excerpt_attachment(
+            self.workspace.cache, attachment, chosen
+        )
         return await asyncio.to_thread(tokens.count_tokens, shown)
 
     async def _count_stored_tokens(self, stored: facts.Stored, content: bytes) -> int:
         if not stored.media_type.startswith("text/"):
-            return 1_000  # Providers bill a picture as about this many tokens. Their usage reports correct the figure.
-        return await asyncio.to_thread(estimate_entry_tokens, stored.size, content, self.token_counter.count_tokens)
+            # Providers bill a picture as about this many tokens. Their usage reports
+            # correct the figure.
+            return 1_000
+        return await asyncio.to_thread(
+            estimate_entry_tokens, stored.size, content, self.token_counter.count_tokens
+        )
 
     async def complete_file_paths(self, prefix: str, limit: int = 20) -> Sequence[str]:
         """Return paths below the workspace's folder that contain `prefix`, shortest first."""
@@ -619,14 +769,18 @@ class Workbench:
             PermissionMode.ALLOW_ALL.value: "Allow everything",
         }
 
-    async def choose_context_policy(self, name: str, values: Mapping[str, Any] | None = None) -> None:
+    async def choose_context_policy(
+        self, name: str, values: Mapping[str, Any] | None = None
+    ) -> None:
         system_prompt_and_settings.build_policy_fact(name, values or {})
         await self.change_settings({"policy.preset": name, "policy.values": dict(values or {})})
 
     async def choose_model_for_role(self, name: str, role: str = "main") -> None:
         """Choose a `provider/model` for a role. An empty name leaves the role to the main model."""
         if role not in list(facts.ModelRole):
-            raise InvalidInput(f"{role!r} is not a model role. Available: {', '.join(facts.ModelRole)}.")
+            raise InvalidInput(
+                f"{role!r} is not a model role. Available: {', '.join(facts.ModelRole)}."
+            )
         if name:
             self.models.model_by_name(name)
         await self.change_settings({f"models.{role}": name or None})
@@ -654,7 +808,12 @@ class Workbench:
     @property
     def opening_notes(self) -> Sequence[str]:
         """Return sentences about what was repaired at opening, and about unknown settings."""
-        return (*self.workspace.notes, *self.workspace.settings.warnings, *self._wide, *self.copies.notes)
+        return (
+            *self.workspace.notes,
+            *self.workspace.settings.warnings,
+            *self._wide,
+            *self.copies.notes,
+        )
 
     def read_imported_proposals(self) -> str:
         """Return what an imported workspace asks to be allowed as TOML, or an empty string."""
@@ -662,17 +821,25 @@ class Workbench:
         return tomlkit.dumps(dict(proposed)).strip() if proposed else ""
 
     async def decide_imported_proposals(self, *, accept: bool) -> None:
-        """Apply the imported permissions, or discard them. Folders that are not on this machine are left out."""
+        """Apply the imported permissions, or discard them. Folders that are not on this
+        machine are left out.
+        """
         proposed = dict(self.workspace.settings.proposed) if accept else {}
         if "roots" in proposed:
             folders = map(str, proposed["roots"])
-            proposed["roots"] = await asyncio.to_thread(lambda: [one for one in folders if Path(one).is_dir()])
+            proposed["roots"] = await asyncio.to_thread(
+                lambda: [one for one in folders if Path(one).is_dir()]
+            )
         await self.change_settings({**proposed, "proposed": None})
 
     def _model_client_for(self, conversation: str, role: facts.ModelRole) -> ModelClient | None:
         if (writer := self._writers.get(conversation)) is not None:
             main = self.sessions.find_open_session(conversation)
-            chosen = main.conversation.state.settings.model_for_role(facts.ModelRole.MAIN) if main else None
+            chosen = (
+                main.conversation.state.settings.model_for_role(facts.ModelRole.MAIN)
+                if main
+                else None
+            )
             return writer(chosen.model if chosen else "") if role is facts.ModelRole.MAIN else None
         instead = self._instead.get(conversation)
         if instead and role is facts.ModelRole.MAIN:
@@ -698,14 +865,20 @@ class Workbench:
         return ConversationSetup(
             system_prompt_and_settings.system_prompt_for_role(system, role, tokens),
             system_prompt_and_settings.policy_of_role(role, settings.preset, settings.policy),
-            tuple(system_prompt_and_settings.apply_model_choices(model, settings) for model in models),
+            tuple(
+                system_prompt_and_settings.apply_model_choices(model, settings) for model in models
+            ),
             rules,
             (*notes, *self.planning.plan_mode_notes()),
         )
 
     def _build_system_prompt(self, settings: WorkspaceConfig, copy: str) -> facts.SystemSet:
         own = self._shared.instructions()
-        roots = list(map(str, self.copies.tools_of_copy(copy).resources.roots.folders)) if copy else settings.roots
+        roots = (
+            list(map(str, self.copies.tools_of_copy(copy).resources.roots.folders))
+            if copy
+            else settings.roots
+        )
         return build_system_prompt(self.name, roots, self.token_counter, own, settings.instructions)
 
     def _on_event(self, event: session_events.Event) -> None:
@@ -717,14 +890,23 @@ class Workbench:
             if isinstance(event.recorded.fact, facts.FilesChanged):
                 self.copies.tools_of_copy(own_copy).forget_recorded_change(event.recorded.fact)
                 if own_copy:
-                    self.tasks.spawn_task(self._update_rows_of_changed_copy(own_copy), name="find overlaps")
+                    self.tasks.spawn_task(
+                        self._update_rows_of_changed_copy(own_copy), name="find overlaps"
+                    )
             self.workforce.notify_after_step_of_agent(event.recorded)
             for above in (
-                self._rows.ids_above(event.recorded.conversation) if hasattr(event.recorded.fact, "usage") else ()
+                self._rows.ids_above(event.recorded.conversation)
+                if hasattr(event.recorded.fact, "usage")
+                else ()
             ):
-                self._on_event(session_events.MeterChanged(above))  # Its cost includes what was paid here.
+                self._on_event(
+                    session_events.MeterChanged(above)
+                )  # Its cost includes what was paid here.
         elif isinstance(
-            event, session_events.ActivityChanged | session_events.MessagesQueued | session_events.FoldProgress
+            event,
+            session_events.ActivityChanged
+            | session_events.MessagesQueued
+            | session_events.FoldProgress,
         ):
             if (session := self.sessions.find_open_session(event.conversation)) is not None:
                 self.sessions.keep_session_open(session)
@@ -739,7 +921,9 @@ class Workbench:
         """Show in the rows of all copies which of them have changed the same files."""
         await self.copies.refresh_changed_files(own_copy)
         for row in tuple(self._rows):
-            self._on_event(session_events.MeterChanged(row.id)) if row.id in self.copies.labels else None
+            self._on_event(
+                session_events.MeterChanged(row.id)
+            ) if row.id in self.copies.labels else None
 
 
 async def _open_folder_tools(
@@ -749,7 +933,9 @@ async def _open_folder_tools(
     roots: Sequence[Path],
     copy: FolderCopy | None = None,
 ) -> WorkspaceTools:
-    """Open the tools for these folders. `copy`: if they are of a copy, which also reads borrowed objects."""
+    """Open the tools for these folders. `copy`: if they are of a copy, which also reads
+    borrowed objects.
+    """
     objects = tuple(path for made in copy.repositories for path in made.objects) if copy else ()
 
     options = WorkspaceToolOptions(
@@ -757,7 +943,9 @@ async def _open_folder_tools(
         sample_folder=copy.folder if copy else shared.sample,
         offers_fetch=shared.fetching,
         caches=workspace.folder / "builds",
-        opened=lambda: CommandOpenings(workspace.settings.openings, (*workspace.settings.readable, *objects)),
+        opened=lambda: CommandOpenings(
+            workspace.settings.openings, (*workspace.settings.readable, *objects)
+        ),
         hidden=lambda: system_prompt_and_settings.parse_hidden_patterns(workspace.settings),
     )
     coverage = system_prompt_and_settings.parse_coverage(workspace.settings.changes)
@@ -767,7 +955,9 @@ async def _open_folder_tools(
         file=None if copy else workspace.folder / known_state_file.NAME,
         stores=workspace.folder,
         steps_file=(copy.folder if copy else workspace.folder) / interrupted_steps.NAME,
-        coverage=replace(coverage, off=False) if copy else coverage,  # Changes to a copy are found by its checkpoints.
+        coverage=replace(coverage, off=False)
+        if copy
+        else coverage,  # Changes to a copy are found by its checkpoints.
         closed=() if copy else shared.closed,
     )
 
@@ -775,7 +965,11 @@ async def _open_folder_tools(
         if (bench := workbench_of(workspace)) is not None:
             with suppress(NotFound):  # The conversation may have been deleted meanwhile.
                 there = (one.fact for one in await bench.read_conversation_facts(conversation))
-                same = (one for one in there if isinstance(one, facts.FilesChanged) and one.call == fact.call)
+                same = (
+                    one
+                    for one in there
+                    if isinstance(one, facts.FilesChanged) and one.call == fact.call
+                )
                 if all(one.difference.digest != fact.difference.digest for one in same):
                     await bench.file_changes.append_change_fact(conversation, fact)
 
@@ -783,7 +977,12 @@ async def _open_folder_tools(
     stores = (workspace.cache, workspace.index, shared.access.tokens)
     owner = concurrency.OwnedTasks(f"{workspace.name} commands")
     return await WorkspaceTools.open_workspace_tools(
-        roots, stores, permissions=permissions, spawn=owner.spawn_task, options=options, checkpoints=checkpoints
+        roots,
+        stores,
+        permissions=permissions,
+        spawn=owner.spawn_task,
+        options=options,
+        checkpoints=checkpoints,
     )
 
 

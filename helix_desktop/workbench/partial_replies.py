@@ -1,7 +1,8 @@
 """Saves every second what a model is writing and what commands print, so that a kill loses no more.
 
-Each streaming reply and each printing call has a small file, which is deleted once there is a fact instead.
-A file that is found when a conversation is opened is from a program that was killed, and becomes a fact then.
+Each streaming reply and each printing call has a small file, which is deleted once
+there is a fact instead. A file that is found when a conversation is opened is from a
+program that was killed, and becomes a fact then.
 """
 
 import asyncio
@@ -24,10 +25,10 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.workbench.open_sessions import OpenSessions
 
 EVERY = 1.0  # Seconds between two saves of a reply that is still arriving.
-MOST_PRINTED = 8_000  # Only so many characters at the end of what a running command has printed are saved.
-CUT_OFF = (
-    "\n[The program ended while this call ran.\nAbove is the end of what it had printed.\nCheck before repeating.]"
+MOST_PRINTED = (
+    8_000  # Only so many characters at the end of what a running command has printed are saved.
 )
+CUT_OFF = "\n[The program ended while this call ran.\nAbove is the end of what it had printed.\nCheck before repeating.]"
 
 
 @dataclass(slots=True)
@@ -41,7 +42,11 @@ class _StreamedReply:
     def shorten_to_end(self) -> None:
         """Keep only the end of an output, which may go on without end."""
         if self.characters > 2 * MOST_PRINTED:
-            self.pieces, self.written, self.characters = ["".join(self.pieces)[-MOST_PRINTED:]], 0, MOST_PRINTED
+            self.pieces, self.written, self.characters = (
+                ["".join(self.pieces)[-MOST_PRINTED:]],
+                0,
+                MOST_PRINTED,
+            )
 
 
 def _key_of_output(conversation: str, call: str) -> str:
@@ -86,12 +91,16 @@ class PartialReplies:
     def _drop_text(self, key: str) -> None:
         streaming_over = self._of.pop(key, None)
         if streaming_over is not None and streaming_over.is_saved:
-            self._spawn(asyncio.to_thread(self._delete_partial_reply, key), name="drop a partial reply")
+            self._spawn(
+                asyncio.to_thread(self._delete_partial_reply, key), name="drop a partial reply"
+            )
 
     async def recover_texts(
         self, conversation: Conversation, model: str, cache: ContentCache, tokens: TokenCounter
     ) -> None:
-        """Append what a killed program saved: an answer that was cut off, and the outputs of calls that still ran."""
+        """Append what a killed program saved: an answer that was cut off, and the
+        outputs of calls that still ran.
+        """
         await self._recover_cut_off_reply(conversation, model, tokens)
         for pending in tuple(conversation.state.branch.running_calls):
             key, call = _key_of_output(conversation.id, pending.id), pending.call
@@ -105,14 +114,20 @@ class PartialReplies:
             )
             await asyncio.to_thread(self._delete_partial_reply, key)
 
-    async def _recover_cut_off_reply(self, conversation: Conversation, model: str, tokens: TokenCounter) -> None:
+    async def _recover_cut_off_reply(
+        self, conversation: Conversation, model: str, tokens: TokenCounter
+    ) -> None:
         found = await asyncio.to_thread(self._read_partial_reply, conversation.id)
         if found is None:
             return
         after, text = found
         facts = conversation.state.facts
-        if text and not any(isinstance(each.fact, ModelReplied | TurnEnded | Rewound) for each in facts[after:]):
-            reply = ModelReplied((Text(text, tokens.count_tokens(text)),), model, Stop.CUT, saw=after)
+        if text and not any(
+            isinstance(each.fact, ModelReplied | TurnEnded | Rewound) for each in facts[after:]
+        ):
+            reply = ModelReplied(
+                (Text(text, tokens.count_tokens(text)),), model, Stop.CUT, saw=after
+            )
             await conversation.append_facts(reply)
         await asyncio.to_thread(self._delete_partial_reply, conversation.id)
 
@@ -124,23 +139,33 @@ class PartialReplies:
 
     async def _write_due_replies(self) -> None:
         try:
-            while behind := {name: each for name, each in self._of.items() if each.written < len(each.pieces)}:
+            while behind := {
+                name: each for name, each in self._of.items() if each.written < len(each.pieces)
+            }:
                 for name, streaming in behind.items():
                     streaming.written, streaming.is_saved = len(streaming.pieces), True
                     value = {"after": streaming.after, "text": "".join(streaming.pieces)}
                     await asyncio.to_thread(self._write_partial_reply, name, json.dumps(value))
-                    if self._of.get(name) is not streaming:  # The reply was recorded as a fact in the meantime.
+                    if (
+                        self._of.get(name) is not streaming
+                    ):  # The reply was recorded as a fact in the meantime.
                         await asyncio.to_thread(self._delete_partial_reply, name)
                 await asyncio.sleep(EVERY)
         except StoreFailed:
-            return  # The disk is full. The reply is still in memory, and the turn reports the error.
+            # The disk is full. The reply is still in memory, and the turn reports the
+            # error.
+            return
         finally:
             self._writing = False
 
     def _partial_reply_file(self, conversation: str) -> Path:
         """Return the file's path. Earlier versions accepted any text as an ID, which is hashed."""
         is_name = fact_encoding.CONVERSATION_ID.fullmatch(conversation)
-        name = conversation if is_name else hashlib.sha256(conversation.encode(errors="replace")).hexdigest()
+        name = (
+            conversation
+            if is_name
+            else hashlib.sha256(conversation.encode(errors="replace")).hexdigest()
+        )
         return self._folder / f"{name}.json"
 
     def _write_partial_reply(self, conversation: str, text: str) -> None:

@@ -6,7 +6,13 @@ from helix_desktop.engine.ports import PermissionQuestion
 from helix_desktop.engine.session_setup import StandingNote
 from helix_desktop.errors import ActionRefused, InvalidInput, RefusedByUser
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.tools.built_in_tool import BuiltInTool, ToolArguments, ToolOutput, ToolResources, declare_tool
+from helix_desktop.tools.built_in_tool import (
+    BuiltInTool,
+    ToolArguments,
+    ToolOutput,
+    ToolResources,
+    declare_tool,
+)
 from helix_desktop.tools.permission import PermissionMode
 from helix_desktop.tools.toolbox import WorkspacePermissions
 
@@ -23,7 +29,9 @@ _LONGEST = 100_000
 
 @dataclass(frozen=True, slots=True)
 class PlanMode:
-    """`choose` changes the mode. The plan itself is recorded with the answer (`engine/session.py`)."""
+    """`choose` changes the mode. The plan itself is recorded with the answer
+    (`engine/session.py`).
+    """
 
     permissions: WorkspacePermissions
     choose: Callable[[str], Awaitable[None]]

@@ -1,4 +1,6 @@
-"""Uses what the workspace's folders contain for agents: rules, skills and descriptions of agents."""
+"""Uses what the workspace's folders contain for agents: rules, skills and descriptions
+of agents.
+"""
 
 import asyncio
 import json
@@ -35,7 +37,9 @@ class UsedProjectItems:
     skills: dict[str, None] = field(default_factory=dict)
     read: int = 0
 
-    def update_from_facts(self, state: ConversationState, roots: Sequence[Path]) -> "UsedProjectItems":
+    def update_from_facts(
+        self, state: ConversationState, roots: Sequence[Path]
+    ) -> "UsedProjectItems":
         for recorded in state.facts[self.read :]:
             fact = recorded.fact
             if isinstance(fact, ModelReplied):
@@ -66,7 +70,9 @@ class UsedProjectItems:
 
 
 class WorkspaceRulesAndSkills:
-    """The rules and skills of one workspace. `now` was found last; `listeners` are called if that changes."""
+    """The rules and skills of one workspace. `now` was found last; `listeners` are
+    called if that changes.
+    """
 
     def __init__(self, workspace: StoredWorkspace) -> None:
         self.now = ProjectItems()
@@ -82,7 +88,9 @@ class WorkspaceRulesAndSkills:
             WorkspaceRoots.from_folders([Path(root) for root in settings.roots]),
             is_hidden_inside=lambda inside: hidden_files.matches_hidden_patterns(inside, patterns),
         )
-        return read_project_files(settings.roots, settings.trusted, settings.off, touched, roots.is_hidden_path)
+        return read_project_files(
+            settings.roots, settings.trusted, settings.off, touched, roots.is_hidden_path
+        )
 
     async def reread_project_folders(self) -> ProjectItems:
         """Read the folders in a thread, and call the listeners if something has changed."""
@@ -98,10 +106,15 @@ class WorkspaceRulesAndSkills:
     ) -> tuple[tuple[RulesSet, ...], tuple[StandingNote, ...]]:
         """Return the rules for a conversation's next request, and notes that hold from then on."""
         roots = [Path(root) for root in self._workspace.settings.roots]
-        used = self._used.setdefault(conversation, UsedProjectItems()).update_from_facts(state, roots)
+        used = self._used.setdefault(conversation, UsedProjectItems()).update_from_facts(
+            state, roots
+        )
         found = await self.reread_project_folders()
         rules = _rules_for_prompt(found, state, tokens)
-        notes = (*_notes_on_nested_rules(found, used.paths, state), *_notes_with_skill_texts(found, used.skills, state))
+        notes = (
+            *_notes_on_nested_rules(found, used.paths, state),
+            *_notes_with_skill_texts(found, used.skills, state),
+        )
         return rules, notes
 
     def skill_tools(self) -> tuple[built_in_tool.BuiltInTool, ...]:
@@ -113,36 +126,57 @@ class WorkspaceRulesAndSkills:
         item = (await self.reread_project_folders()).find_item("skill", args.text_argument("name"))
         if item is None:
             known = ", ".join(each.name for each in self.now.items_in_force("skill")) or "none"
-            raise NotFound(f"There is no skill {args.text_argument('name')[:80]!r}.", remedy=f"Available: {known}.")
+            raise NotFound(
+                f"There is no skill {args.text_argument('name')[:80]!r}.",
+                remedy=f"Available: {known}.",
+            )
         return built_in_tool.ToolOutput(
-            f"The instructions of {item.name} follow. Its files are in {item.path.parent}.", source=item.name
+            f"The instructions of {item.name} follow. Its files are in {item.path.parent}.",
+            source=item.name,
         )
 
     def list_usable_skills_and_agents(self) -> Sequence[SourceCatalogue]:
-        skills = [tools_on_demand.SourceSummary(item.name, item.about) for item in self._skills_for_agents()]
-        found = [
-            SourceCatalogue(f'Skills; read one with call_tool("{USE_SKILL}") before work it is for:', tuple(skills))
+        skills = [
+            tools_on_demand.SourceSummary(item.name, item.about)
+            for item in self._skills_for_agents()
         ]
-        agents = [tools_on_demand.SourceSummary(item.name, item.about) for item in self.now.items_in_force("agent")]
+        found = [
+            SourceCatalogue(
+                f'Skills; read one with call_tool("{USE_SKILL}") before work it is for:',
+                tuple(skills),
+            )
+        ]
+        agents = [
+            tools_on_demand.SourceSummary(item.name, item.about)
+            for item in self.now.items_in_force("agent")
+        ]
         found.append(SourceCatalogue("Agents to delegate to by name:", tuple(agents)))
         return found
 
     def searchable_skill_specs(self) -> Sequence[ToolSpec]:
         return [
             ToolSpec(
-                USE_SKILL, f"The skill {item.name}: {item.about}", json.dumps({"name": item.name}, ensure_ascii=False)
+                USE_SKILL,
+                f"The skill {item.name}: {item.about}",
+                json.dumps({"name": item.name}, ensure_ascii=False),
             )
             for item in self._skills_for_agents()
         ]
 
     def _skills_for_agents(self) -> list[ProjectItem]:
         skills = self.now.items_in_force("skill")
-        return [item for item in skills if str(item.values.get("disable-model-invocation", "")).lower() != "true"]
+        return [
+            item
+            for item in skills
+            if str(item.values.get("disable-model-invocation", "")).lower() != "true"
+        ]
 
     async def trust_items(self, *items: ProjectItem) -> None:
         """Trust these items with exactly the content that the user has seen."""
         agreed = {item.settings_key: item.content_sha256 for item in items}
-        await self._change_project_settings(lambda now: {"permissions.trusted": {**now.trusted, **agreed}})
+        await self._change_project_settings(
+            lambda now: {"permissions.trusted": {**now.trusted, **agreed}}
+        )
 
     async def switch_item(self, key: str, *, on: bool) -> None:
         """Turn an item on or off, whether it is trusted or not."""
@@ -157,7 +191,9 @@ class WorkspaceRulesAndSkills:
     def build_tools_on_demand(
         self, conversation: Conversation, tokens: TokenCounter, finder: tools_on_demand.ToolFinder
     ) -> OnDemandTools:
-        """Build them with the tokens that the conversation's policy and its model's window allow for tools."""
+        """Build them with the tokens that the conversation's policy and its model's
+        window allow for tools.
+        """
 
         def compute_tool_room() -> RequestHeadRoom:
             ahead = conversation.expected_state
@@ -175,15 +211,28 @@ class WorkspaceRulesAndSkills:
         )
 
 
-def _rules_for_prompt(found: ProjectItems, state: ConversationState, tokens: TokenCounter) -> tuple[RulesSet, ...]:
+def _rules_for_prompt(
+    found: ProjectItems, state: ConversationState, tokens: TokenCounter
+) -> tuple[RulesSet, ...]:
     """Return trusted rules files. One that has changed is used as it was when trusted."""
     holding = [item for item in found.items_in_force("rules") if not item.is_nested]
-    facts = [RulesSet(str(item.path), item.body, tokens.count_tokens(item.body)) for item in holding]
+    facts = [
+        RulesSet(str(item.path), item.body, tokens.count_tokens(item.body)) for item in holding
+    ]
     waiting = {
-        str(item.path) for item in found.items_of_kind("rules") if item.known and not item.trusted and not item.off
+        str(item.path)
+        for item in found.items_of_kind("rules")
+        if item.known and not item.trusted and not item.off
     }
     there = {fact.path for fact in facts} | waiting
-    return (*facts, *(RulesSet(known.path, "", 0) for _, known in state.settings.rules if known.path not in there))
+    return (
+        *facts,
+        *(
+            RulesSet(known.path, "", 0)
+            for _, known in state.settings.rules
+            if known.path not in there
+        ),
+    )
 
 
 def _notes_on_nested_rules(
@@ -204,14 +253,20 @@ def _notes_on_nested_rules(
     return notes + [StandingNote(by, "") for by in gone]
 
 
-def _notes_with_skill_texts(found: ProjectItems, used: Iterable[str], state: ConversationState) -> list[StandingNote]:
+def _notes_with_skill_texts(
+    found: ProjectItems, used: Iterable[str], state: ConversationState
+) -> list[StandingNote]:
     notes = []
     for name in used:
         item = found.find_item("skill", name)
         by = f"skill:{name}"
         if item is not None:
             where = f"Its files are in {item.path.parent}."
-            notes.append(StandingNote(by, f"[The skill {name}, word for word. {where}]\n\n{item.body}"))
-        elif by in state.branch.notes and not any(each.name == name for each in found.items_of_kind("skill")):
+            notes.append(
+                StandingNote(by, f"[The skill {name}, word for word. {where}]\n\n{item.body}")
+            )
+        elif by in state.branch.notes and not any(
+            each.name == name for each in found.items_of_kind("skill")
+        ):
             notes.append(StandingNote(by, ""))
     return notes

@@ -28,7 +28,12 @@ from helix_desktop.histories import foreign_sqlite, history_facts, history_readi
 from helix_desktop.histories.history_facts import FactDraft
 from helix_desktop.histories.history_rows import ReadingReport
 from helix_desktop.histories.pending_copies import path_of_copy
-from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession, message_texts, texts_to_count
+from helix_desktop.histories.recorded_session import (
+    RecordedMessage,
+    RecordedSession,
+    message_texts,
+    texts_to_count,
+)
 from helix_desktop.processes import starter
 from helix_desktop.processes.starter import DEVNULL, PIPE, open_process
 from helix_desktop.store.search_words import text_or_none
@@ -50,13 +55,20 @@ class SessionPreparation:
     # For a database file: the folders whose sessions to import. Without an entry, all are imported.
     wanted: Mapping[str, frozenset[str]] = field(default_factory=dict)
     copies: Path | None = None  # If this folder contains a copy of a file, the copy is read.
-    named: frozenset[Path] = frozenset()  # Files that the user named, so that it is told if one has no session.
+    named: frozenset[Path] = (
+        frozenset()
+    )  # Files that the user named, so that it is told if one has no session.
     settings: RequestSettings | None = None  # What a request contains besides the conversation.
 
-    def prepare_files(self, files: Sequence[FileToRead], tokens: TokenCounter, much: int = MUCH) -> Generator[Prepared]:
+    def prepare_files(
+        self, files: Sequence[FileToRead], tokens: TokenCounter, much: int = MUCH
+    ) -> Generator[Prepared]:
         """Yield what is in the files. If the other process ends early, the rest is read here."""
         finished = 0
-        if isinstance(tokens, token_counting.TiktokenCounter) and sum(stamp[0] for _, stamp in files) > much:
+        if (
+            isinstance(tokens, token_counting.TiktokenCounter)
+            and sum(stamp[0] for _, stamp in files) > much
+        ):
             with suppress(OSError, EOFError, pickle.UnpicklingError):
                 for one in self._prepare_in_another_process(files, tokens.name):
                     finished += isinstance(one, Path)
@@ -64,10 +76,16 @@ class SessionPreparation:
         for file, stamp in files[finished:]:
             yield from self.prepare_file(file, stamp, tokens)
 
-    def prepare_file(self, file: Path, stamp: tuple[int, int], tokens: TokenCounter) -> Iterator[Prepared]:
+    def prepare_file(
+        self, file: Path, stamp: tuple[int, int], tokens: TokenCounter
+    ) -> Iterator[Prepared]:
         told = ReadingReport()
-        read = history_reading.read_sessions(file, told, self.kinds.get(str(file), ""), self.copy_of_file(file))
-        if (folders := self.wanted.get(str(file))) and foreign_sqlite.is_sqlite_file(self.copy_of_file(file) or file):
+        read = history_reading.read_sessions(
+            file, told, self.kinds.get(str(file), ""), self.copy_of_file(file)
+        )
+        if (folders := self.wanted.get(str(file))) and foreign_sqlite.is_sqlite_file(
+            self.copy_of_file(file) or file
+        ):
             read = (one for one in read if one.folder in folders)
             stamp = (0, 0)  # No stamp, because the file's other sessions were not imported.
         try:
@@ -76,7 +94,10 @@ class SessionPreparation:
                 yield str(history_reading.no_session_error(file, told))
                 told = ReadingReport()
             while recording is not None:
-                prepared, recording = self._prepare_session(file, recording, tokens), next(read, None)
+                prepared, recording = (
+                    self._prepare_session(file, recording, tokens),
+                    next(read, None),
+                )
                 if isinstance(prepared, SessionToImport):
                     prepared = replace(prepared, is_damaged=told.is_damaged)
                     if recording is None:
@@ -93,11 +114,17 @@ class SessionPreparation:
         copy = path_of_copy(self.copies, file) if self.copies is not None else None
         return copy if copy is not None and copy.is_file() else None
 
-    def _prepare_session(self, file: Path, recording: RecordedSession, tokens: TokenCounter) -> Prepared:
+    def _prepare_session(
+        self, file: Path, recording: RecordedSession, tokens: TokenCounter
+    ) -> Prepared:
         try:
             if isinstance(tokens, token_counting.TiktokenCounter):
-                tokens.count_ahead(text for message in recording.messages for text in texts_to_count(message))
-            made = history_facts.draft_facts(recording, tokens, partial(conversation_id_of_session, recording.kind))
+                tokens.count_ahead(
+                    text for message in recording.messages for text in texts_to_count(message)
+                )
+            made = history_facts.draft_facts(
+                recording, tokens, partial(conversation_id_of_session, recording.kind)
+            )
             meter, keys = self._measure_session(made), _find_leaked_keys(recording)
         except Exception as error:  # noqa: BLE001 - the same for a session
             return _complaint_about_reading(recording.name, error)
@@ -110,9 +137,15 @@ class SessionPreparation:
         state = build_state(facts).with_settings(self.settings)
         return measure_window(state, context_policy.policy_from_fact(state.settings.policy))
 
-    def _prepare_in_another_process(self, files: Sequence[FileToRead], encoding: str) -> Iterator[Prepared]:
-        launch = starter.ProcessLaunch(starter.CommandAuthor.PROGRAM, starter.own_program_command(*COMMAND))
-        process = open_process(launch, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, pipe_bytes=PIPE_BYTES)
+    def _prepare_in_another_process(
+        self, files: Sequence[FileToRead], encoding: str
+    ) -> Iterator[Prepared]:
+        launch = starter.ProcessLaunch(
+            starter.CommandAuthor.PROGRAM, starter.own_program_command(*COMMAND)
+        )
+        process = open_process(
+            launch, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, pipe_bytes=PIPE_BYTES
+        )
         try:
             asked, told = cast("Any", process.stdin).buffer, cast("Any", process.stdout).buffer
             pickle.dump((self, files, encoding), asked)
@@ -143,7 +176,9 @@ def _without_texts(recording: RecordedSession) -> RecordedSession:
     """Return the outline of the session: the drafts contain the rest."""
     said = recording.messages
     outline = (
-        RecordedMessage(one.role, "", answers=one.answers, time=one.time, child=one.child, beside=one.beside)
+        RecordedMessage(
+            one.role, "", answers=one.answers, time=one.time, child=one.child, beside=one.beside
+        )
         for one in said
     )
     title = history_facts.title_of_recording(recording)
@@ -152,8 +187,14 @@ def _without_texts(recording: RecordedSession) -> RecordedSession:
 
 def _find_leaked_keys(recording: RecordedSession) -> list[tuple[int, str]]:
     """Return texts to be stored that look like keys, each with the number of its message."""
-    stored = [(at, text) for at, message in enumerate(recording.messages) for text in _texts_to_be_stored(message)]
-    stored += [(min(one.at, len(recording.messages) - 1), one.text) for one in recording.compactions]
+    stored = [
+        (at, text)
+        for at, message in enumerate(recording.messages)
+        for text in _texts_to_be_stored(message)
+    ]
+    stored += [
+        (min(one.at, len(recording.messages) - 1), one.text) for one in recording.compactions
+    ]
     return [(at, key) for at, text in stored for key in leaked_keys.find_keys(text)]
 
 

@@ -32,47 +32,76 @@ class WorkspaceSharingSetup:
         return len(await self._workspace.journal.list_conversations()), stored.entries, stored.size
 
     async def test_store_address(self, address: str) -> str:
-        """Describe the store at an address, or raise why it cannot be used. No workspace data is sent."""
+        """Describe the store at an address, or raise why it cannot be used. No
+        workspace data is sent.
+        """
         where = addresses.parse_store_address(address)
-        return await _probe_with_key(where, await _read_sealing_key(self._workspace.id, self._secrets), None)
+        return await _probe_with_key(
+            where, await _read_sealing_key(self._workspace.id, self._secrets), None
+        )
 
     async def start_sharing_at(self, address: str) -> None:
         await share_workspace(self._workspace, address, self._secrets)
 
     async def read_key_for_joining(self) -> str:
-        """Return the key that other machines need besides the address. NotFound if it is not shared from here."""
+        """Return the key that other machines need besides the address. NotFound if it
+        is not shared from here.
+        """
         if known := await self._secrets.read_secret(SharedStoreKey(self._workspace.id)):
             return known
-        raise NotFound("This workspace has no key: it is not shared from this computer.", remedy="Share the workspace.")
+        raise NotFound(
+            "This workspace has no key: it is not shared from this computer.",
+            remedy="Share the workspace.",
+        )
 
 
 async def share_workspace(
-    workspace: StoredWorkspace, address: str, secrets: SecretStorage, *, acknowledge: str = "", quota: int | None = None
+    workspace: StoredWorkspace,
+    address: str,
+    secrets: SecretStorage,
+    *,
+    acknowledge: str = "",
+    quota: int | None = None,
 ) -> str:
-    """Share a workspace from now on, with its old key or a new one. Both secrets are stored in the keyring.
+    """Share a workspace from now on, with its old key or a new one. Both secrets are
+    stored in the keyring.
 
     If it is shared there already, only the password changes. Returns a description of the store.
     """
     where = addresses.parse_store_address(address)
     if (other := workspace.settings.shared.get("url")) and other != where.url:
         raise InvalidInput(
-            f"{workspace.name} is already shared through {other}.", remedy="Stop sharing the workspace first."
+            f"{workspace.name} is already shared through {other}.",
+            remedy="Stop sharing the workspace first.",
         )
     key = await _read_sealing_key(workspace.id, secrets)
     about = await _probe_with_key(where, key, quota)
     await workspace_link.store_link_secrets(workspace.id, where, key, secrets)
     await workspace.stop_sharing()
-    changes = {"shared.url": where.url, "shared.acknowledge": acknowledge or "local", "shared.environment": None}
+    changes = {
+        "shared.url": where.url,
+        "shared.acknowledge": acknowledge or "local",
+        "shared.environment": None,
+    }
     await asyncio.to_thread(workspace.change_settings, changes)
     if link := workspace_link.link_workspace(workspace, secrets, environ={}):
-        with suppress(SharedStoreUnreachable):  # If this fails, the rows in use are announced later.
+        with suppress(
+            SharedStoreUnreachable
+        ):  # If this fails, the rows in use are announced later.
             await link.announce_used_rows()
     return about
 
 
-async def share_from_environment(workspace: StoredWorkspace, *, acknowledge: str = "", quota: int | None = None) -> str:
-    """Share through `HELIX_STORE` with `HELIX_STORE_KEY`, where others with this key find the workspace."""
-    where, key_ = (addresses.parse_store_address(os.environ[workspace_link.STORE]), workspace_link.read_store_key())
+async def share_from_environment(
+    workspace: StoredWorkspace, *, acknowledge: str = "", quota: int | None = None
+) -> str:
+    """Share through `HELIX_STORE` with `HELIX_STORE_KEY`, where others with this key
+    find the workspace.
+    """
+    where, key_ = (
+        addresses.parse_store_address(os.environ[workspace_link.STORE]),
+        workspace_link.read_store_key(),
+    )
     space = row_encryption.RowCipher(key_).space.hex()
     await asyncio.to_thread(workspace_link.check_only_one_in_space, workspace.folder, space)
     about = await _probe_with_key(where, key_, quota)
@@ -85,20 +114,31 @@ async def share_from_environment(workspace: StoredWorkspace, *, acknowledge: str
 
 
 async def join_shared_workspace(
-    workspaces: AllWorkspaces, address: str, key_text: str, name: str, folder: Path, secrets: SecretStorage | None
+    workspaces: AllWorkspaces,
+    address: str,
+    key_text: str,
+    name: str,
+    folder: Path,
+    secrets: SecretStorage | None,
 ) -> KnownWorkspace:
-    """Create a workspace for one that is shared there, or nothing if that fails. `secrets`: where to store the key."""
+    """Create a workspace for one that is shared there, or nothing if that fails.
+    `secrets`: where to store the key.
+    """
     where, key_ = addresses.parse_store_address(address), row_encryption.parse_key_line(key_text)
     await asyncio.to_thread(workspaces.check_usable_by_tools, folder)
     async with _connect_once(where, key_) as remote:
-        if not (await remote.fetch_usage()).rows and not await remote.run_in_thread(remote.engine.fetch_published_uses):
+        if not (await remote.fetch_usage()).rows and not await remote.run_in_thread(
+            remote.engine.fetch_published_uses
+        ):
             raise NotFound(
                 "No workspace is shared at this address with this key.",
                 remedy="Nothing was created. Check the address and the key.",
             )
     space = row_encryption.RowCipher(key_).space.hex()
     if secrets is None:
-        await asyncio.to_thread(workspace_link.check_only_one_in_space, workspaces.folder / "new", space)
+        await asyncio.to_thread(
+            workspace_link.check_only_one_in_space, workspaces.folder / "new", space
+        )
     known = await asyncio.to_thread(workspaces.create_stored_workspace, name, folder)
     try:
         changes = {"shared.url": where.url} if secrets else {"shared.environment": space}
@@ -106,7 +146,9 @@ async def join_shared_workspace(
             await workspace_link.store_link_secrets(known.id, where, key_, secrets)
         changes["shared.acknowledge"] = "local"
         await asyncio.to_thread(
-            workspace_settings.change_workspace_settings, known.folder / workspace_settings.NAME, changes
+            workspace_settings.change_workspace_settings,
+            known.folder / workspace_settings.NAME,
+            changes,
         )
     except HelixError:
         await asyncio.to_thread(workspaces.trash_workspace, known.id)
@@ -116,7 +158,9 @@ async def join_shared_workspace(
 
 
 async def unshare_workspace(workspace: StoredWorkspace) -> str:
-    """Stop sharing. What was sent stays there, and the key here. Returns a sentence if the store was not told."""
+    """Stop sharing. What was sent stays there, and the key here. Returns a sentence if
+    the store was not told.
+    """
     left = ""
     try:
         if workspace.link is not None:

@@ -29,20 +29,42 @@ class SlashCommands:
         cache: ContentCache,
         tokens: TokenCounter,
     ) -> None:
-        self._project, self._servers, self._acp, self._cache, self._tokens = project, servers, acp, cache, tokens
+        self._project, self._servers, self._acp, self._cache, self._tokens = (
+            project,
+            servers,
+            acp,
+            cache,
+            tokens,
+        )
 
     def list_slash_commands(self, conversation: str = "") -> Sequence[ProjectItem]:
         """Return all commands, without those that a foreign agent in `conversation` has itself."""
         prompts = [
-            ProjectItem("command", f"{each.server}:{each.name}", Path(each.server), "", "", each.about, trusted=True)
+            ProjectItem(
+                "command",
+                f"{each.server}:{each.name}",
+                Path(each.server),
+                "",
+                "",
+                each.about,
+                trusted=True,
+            )
             for each in self._servers.list_server_prompts()
         ]
-        own = (*self._project.now.items_in_force("command"), *self._project.now.items_in_force("skill"), *prompts)
+        own = (
+            *self._project.now.items_in_force("command"),
+            *self._project.now.items_in_force("skill"),
+            *prompts,
+        )
         known = self._acp.list_agent_commands(conversation)
         return [item for item in own if item.name not in known]
 
-    async def expand_command_message(self, session: Session, parts: tuple[UserPart, ...]) -> tuple[UserPart, ...]:
-        """Replace a command's name at the start of a message by its text. Return other messages unchanged."""
+    async def expand_command_message(
+        self, session: Session, parts: tuple[UserPart, ...]
+    ) -> tuple[UserPart, ...]:
+        """Replace a command's name at the start of a message by its text. Return other
+        messages unchanged.
+        """
         brought = await self._project.reread_project_folders()
         first = parts[0] if parts else None
         if not isinstance(first, Text) or not first.text.startswith("/"):
@@ -61,10 +83,15 @@ class SlashCommands:
                 values = _assign_prompt_arguments(offered.arguments, arguments)
                 server = await self._servers.find_server(offered.server)
                 said = await server.fetch_prompt_text(offered.name, values)
-                return (Text(f"[Prompt {offered.name} of the server {offered.server}]\n{said}"), *parts[1:])
+                return (
+                    Text(f"[Prompt {offered.name} of the server {offered.server}]\n{said}"),
+                    *parts[1:],
+                )
         return parts
 
-    async def _fill_command_prompt(self, name: str, prompt: CommandPrompt, session: Session) -> list[UserPart]:
+    async def _fill_command_prompt(
+        self, name: str, prompt: CommandPrompt, session: Session
+    ) -> list[UserPart]:
         async def run_prompt_tool(tool: ToolName, **values: str) -> CallOutcome:
             return await session.run_user_call(name, ToolCall("slash", tool, json.dumps(values)))
 
@@ -78,7 +105,9 @@ class SlashCommands:
             if done.ok:
                 text = await read_entry_beginning(self._cache, done.output, MOST_OUTPUT)
                 size, read = max(1, done.output.size), max(1, len(text.encode()))
-                found.append(Attachment(path, done.output, self._tokens.count_tokens(text) * size // read))
+                found.append(
+                    Attachment(path, done.output, self._tokens.count_tokens(text) * size // read)
+                )
         return found
 
 

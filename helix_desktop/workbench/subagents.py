@@ -1,4 +1,6 @@
-"""The sub-agents of a workspace: starts and stops them, and knows who delegated what and what it costs."""
+"""The sub-agents of a workspace: starts and stops them, and knows who delegated what
+and what it costs.
+"""
 
 import asyncio
 import time
@@ -31,12 +33,20 @@ from helix_desktop.project.agent_descriptions import agents_callable_by, tools_o
 from helix_desktop.project.project_item import ProjectItem
 from helix_desktop.resources import read_table
 from helix_desktop.tools import delegate_tool
-from helix_desktop.tools.built_in_tool import BuiltInTool, ToolArguments, ToolOutput, ToolResources, declare_tool
+from helix_desktop.tools.built_in_tool import (
+    BuiltInTool,
+    ToolArguments,
+    ToolOutput,
+    ToolResources,
+    declare_tool,
+)
 from helix_desktop.tools.delegate_tool import AgentPlace, AgentRole, Delegation, DelegationResult
 from helix_desktop.workbench.conversation_list_rows import ConversationListRows
 from helix_desktop.workbench.rules_and_skills import WorkspaceRulesAndSkills
 
-_CLAUDE_TOOLS = {name: tuple(ours.split()) for name, ours in read_table("agent_tools")["claude_code"].items()}
+_CLAUDE_TOOLS = {
+    name: tuple(ours.split()) for name, ours in read_table("agent_tools")["claude_code"].items()
+}
 IN_BACKGROUND = "works in the background"
 Ask = Callable[[PermissionQuestion], Awaitable[PermissionAnswer]]
 Open = Callable[[ConversationStarted, Delegation], Awaitable[Session]]
@@ -117,7 +127,9 @@ class SubagentRunner:
     rows: ConversationListRows
     listeners: list[Callable[[], None]] = field(default_factory=list)
     _teams: dict[str, AgentTeam] = field(default_factory=dict)
-    _roots: dict[str, str] = field(default_factory=dict)  # For each agent: the user's conversation at the top.
+    _roots: dict[str, str] = field(
+        default_factory=dict
+    )  # For each agent: the user's conversation at the top.
     _chains: dict[str, tuple[str, ...]] = field(default_factory=dict)
     _closed: bool = False
 
@@ -139,16 +151,28 @@ class SubagentRunner:
         """See `SessionServices.agents_spent`."""
         below, root = self.cost_of_agents_below(conversation), self._roots.get(conversation, "")
         turn = above.turns.cost_of_turn() if (above := self.find(root)) is not None else 0.0
-        return below, turn, *((self.cost_of_agents_below(root), self.limits().agents_cost) if root else (0.0, 0.0))
+        return (
+            below,
+            turn,
+            *((self.cost_of_agents_below(root), self.limits().agents_cost) if root else (0.0, 0.0)),
+        )
 
     def find_interrupted_agents(self, parent: ConversationState) -> list[str]:
-        """Return the agents in the background whose end was not reported, because the program ended before."""
+        """Return the agents in the background whose end was not reported, because the
+        program ended before.
+        """
         said = (r.fact for r in parent.facts if isinstance(r.fact, UserSaid))
         ended = (fact for fact in said if fact.by.startswith(("agent:", "interrupted:")))
-        reported = "\n".join(part.text for fact in ended for part in fact.parts if isinstance(part, Text))
+        reported = "\n".join(
+            part.text for fact in ended for part in fact.parts if isinstance(part, Text)
+        )
         results = [one.fact for one in parent.facts_on_path() if isinstance(one.fact, ToolReturned)]
-        begun = [result.child for result in results if result.child and IN_BACKGROUND in result.head]
-        return [agent for agent in begun if agent not in self._roots and f"({agent})" not in reported]
+        begun = [
+            result.child for result in results if result.child and IN_BACKGROUND in result.head
+        ]
+        return [
+            agent for agent in begun if agent not in self._roots and f"({agent})" not in reported
+        ]
 
     # --- Delegating work to a new agent
 
@@ -156,10 +180,15 @@ class SubagentRunner:
         """Run an agent to its end, or start one in the background."""
         team = self.team_of(order.parent)
         team.began = team.began or time.time()
-        self._check_limits(team, self.cost_of_agents_below(self._roots.get(order.parent, order.parent)))
+        self._check_limits(
+            team, self.cost_of_agents_below(self._roots.get(order.parent, order.parent))
+        )
         agent = await self._create_agent(order, team)
         if order.background:
-            self.spawn(self._run_in_background(agent, order, context.ask, team), name=f"agent {agent.agent_label}")
+            self.spawn(
+                self._run_in_background(agent, order, context.ask, team),
+                name=f"agent {agent.agent_label}",
+            )
             words = f"{agent.agent_label} {IN_BACKGROUND}; its id is {agent.id}. Its answer comes as a message."
             return DelegationResult(agent.id, words)
         async with self._lend_slot_while_waiting(team.agents.get(order.parent), team):
@@ -183,11 +212,15 @@ class SubagentRunner:
 
     async def _create_agent(self, order: Delegation, team: AgentTeam) -> DelegatedAgent:
         title = " ".join(order.task.split())[:60]
-        started = ConversationStarted(title=title, parent=order.parent, parent_call=order.call, role=order.role)
+        started = ConversationStarted(
+            title=title, parent=order.parent, parent_call=order.call, role=order.role
+        )
         stops = team.stops
         session = await self.open(started, order)
         state = "waiting" if stops == team.stops else "stopped"
-        agent = DelegatedAgent(session.id, order.parent, order.role, title, session, time.time(), state=state)
+        agent = DelegatedAgent(
+            session.id, order.parent, order.role, title, session, time.time(), state=state
+        )
         team.agents[agent.id] = agent
         self._notify_team_listeners()
         return agent
@@ -195,9 +228,14 @@ class SubagentRunner:
     def add_agent_to_tree(self, conversation: str, order: Delegation) -> None:
         """Add an agent to the tree, once its conversation has an id."""
         self._roots[conversation] = self._roots.get(order.parent, order.parent)
-        self._chains[conversation] = (*self._chains.get(order.parent, ()), *((order.role,) if order.role else ()))
+        self._chains[conversation] = (
+            *self._chains.get(order.parent, ()),
+            *((order.role,) if order.role else ()),
+        )
 
-    async def _run_in_background(self, agent: DelegatedAgent, order: Delegation, ask: Ask, team: AgentTeam) -> None:
+    async def _run_in_background(
+        self, agent: DelegatedAgent, order: Delegation, ask: Ask, team: AgentTeam
+    ) -> None:
         child = await self._run_agent(agent, order, ask, team)
         parent = self.find(order.parent)
         if parent is not None and not self._closed:
@@ -206,7 +244,9 @@ class SubagentRunner:
                 f"[{agent.agent_label} ({agent.id}) has finished. Its answer:]\n\n{child.answer}",
             )
 
-    async def _run_agent(self, agent: DelegatedAgent, order: Delegation, ask: Ask, team: AgentTeam) -> DelegationResult:
+    async def _run_agent(
+        self, agent: DelegatedAgent, order: Delegation, ask: Ask, team: AgentTeam
+    ) -> DelegationResult:
         try:
             async with self._occupy_working_slot(agent, team):
                 return await self._run_agent_turn(agent, order, ask, team)
@@ -248,7 +288,9 @@ class SubagentRunner:
         return DelegationResult(child.conversation, words, child.ok and not late)
 
     @asynccontextmanager
-    async def _occupy_working_slot(self, agent: DelegatedAgent, team: AgentTeam) -> AsyncIterator[None]:
+    async def _occupy_working_slot(
+        self, agent: DelegatedAgent, team: AgentTeam
+    ) -> AsyncIterator[None]:
         try:
             await self._wait_for_slot(agent, team)
             yield
@@ -256,7 +298,9 @@ class SubagentRunner:
             team.release_slots(1)
 
     @asynccontextmanager
-    async def _lend_slot_while_waiting(self, agent: DelegatedAgent | None, team: AgentTeam) -> AsyncIterator[None]:
+    async def _lend_slot_while_waiting(
+        self, agent: DelegatedAgent | None, team: AgentTeam
+    ) -> AsyncIterator[None]:
         """Free the agent's place while it waits for other agents."""
         if agent is None:
             yield
@@ -273,19 +317,28 @@ class SubagentRunner:
     async def _wait_for_slot(self, agent: DelegatedAgent, team: AgentTeam) -> None:
         """Wait for a free place in the tree. A stopped agent gets one at once, so it can end."""
         try:
-            while agent.state != "stopped" and not self._closed and team.working >= self.limits().agents_at_once:
+            while (
+                agent.state != "stopped"
+                and not self._closed
+                and team.working >= self.limits().agents_at_once
+            ):
                 await team.freed.wait()
         finally:
             team.working += 1
 
     def list_agent_rows(self, conversation: str) -> Sequence[SubagentRow]:
         """Return all agents below a conversation of the user's, in the order they began."""
-        return [self._build_agent_row(agent) for agent in self.team_of(conversation).agents.values()]
+        return [
+            self._build_agent_row(agent) for agent in self.team_of(conversation).agents.values()
+        ]
 
     def _build_agent_row(self, agent: DelegatedAgent) -> SubagentRow:
         meter, row = agent.session.context.next_request_meter(), self.rows.find_row(agent.id)
         state = "asking" if agent.session.running is ConversationActivity.ASKING else agent.state
-        seconds, cost = (agent.ended or time.time()) - agent.began, row.cost if row is not None else 0.0
+        seconds, cost = (
+            (agent.ended or time.time()) - agent.began,
+            row.cost if row is not None else 0.0,
+        )
         return SubagentRow(
             agent.id, agent.parent, agent.agent_label, agent.task, state, meter.used, meter.window, cost, seconds
         )  # fmt: skip
@@ -293,10 +346,19 @@ class SubagentRunner:
     def stop_agent(self, agent: str) -> None:
         """Stop an agent and all agents below it."""
         team = self.team_of(agent)
-        _end_agents([each for each in team.agents.values() if agent in (each.id, *self.rows.ids_above(each.id))], team)
+        _end_agents(
+            [
+                each
+                for each in team.agents.values()
+                if agent in (each.id, *self.rows.ids_above(each.id))
+            ],
+            team,
+        )
 
     def stop_all_agents(self, conversation: str) -> None:
-        """Stop all agents below a conversation, also those whose conversation is still being created."""
+        """Stop all agents below a conversation, also those whose conversation is still
+        being created.
+        """
         team = self.team_of(conversation)
         team.stops += 1
         _end_agents(team.agents.values(), team)
@@ -308,7 +370,9 @@ class SubagentRunner:
             _end_agents(team.agents.values(), team, CLOSED)
 
     def notify_after_step_of_agent(self, recorded: Recorded) -> None:
-        if recorded.conversation in self._roots and isinstance(recorded.fact, ModelReplied | TurnEnded):
+        if recorded.conversation in self._roots and isinstance(
+            recorded.fact, ModelReplied | TurnEnded
+        ):
             self._notify_team_listeners()
 
     def _notify_team_listeners(self) -> None:
@@ -325,13 +389,26 @@ class SubagentRunner:
     async def _run_message_agent(self, args: ToolArguments, use: ToolResources) -> ToolOutput:
         agent = self._require_own_agent(args.text_argument("agent"), use)
         if agent.ended:
-            raise ActionRefused(f"{agent.agent_label} has already finished.", remedy="Delegate the work again.")
-        agent.session.send_on_behalf("agent", f"[From the agent that delegated this:]\n\n{args.text_argument('text')}")
-        return ToolOutput(f"{agent.agent_label} reads it at its next step.", source=agent.agent_label)
+            raise ActionRefused(
+                f"{agent.agent_label} has already finished.", remedy="Delegate the work again."
+            )
+        agent.session.send_on_behalf(
+            "agent", f"[From the agent that delegated this:]\n\n{args.text_argument('text')}"
+        )
+        return ToolOutput(
+            f"{agent.agent_label} reads it at its next step.", source=agent.agent_label
+        )
 
     async def _run_list_agents(self, _: ToolArguments, use: ToolResources) -> ToolOutput:
-        own = [row for row in self.list_agent_rows(use.context.conversation) if row.parent == use.context.conversation]
-        lines = [f"{row.id} {row.name}: {row.state}, ${row.cost:.2f}, {row.seconds:.0f} s. {row.task}" for row in own]
+        own = [
+            row
+            for row in self.list_agent_rows(use.context.conversation)
+            if row.parent == use.context.conversation
+        ]
+        lines = [
+            f"{row.id} {row.name}: {row.state}, ${row.cost:.2f}, {row.seconds:.0f} s. {row.task}"
+            for row in own
+        ]
         return ToolOutput("\n".join(lines) or "No agent was delegated anything here.")
 
     async def _run_stop_agent(self, args: ToolArguments, use: ToolResources) -> ToolOutput:
@@ -381,19 +458,28 @@ def report_of_interrupted_agent(agent: Conversation) -> UserSaid:
     started = begun if isinstance(begun, ConversationStarted) else ConversationStarted()
     head = f"[{started.role or 'agent'} ({agent.id}) did not finish, because the program ended. What it did to files is still there."
     last = result_of_agent(agent).answer or "nothing"
-    text = f"{head} If its task is still needed, delegate the rest again. Its last words:]\n\n{last}"
+    text = (
+        f"{head} If its task is still needed, delegate the rest again. Its last words:]\n\n{last}"
+    )
     return UserSaid((Text(text),), steering=True, by=f"interrupted:{started.role or started.title}")
 
 
 def result_of_agent(conversation: Conversation) -> DelegationResult:
-    """Return a sub-agent's last answer, joined if it was cut by length, and whether its last turn finished."""
+    """Return a sub-agent's last answer, joined if it was cut by length, and whether its
+    last turn finished.
+    """
     facts = [recorded.fact for recorded in conversation.state.facts]
     ends = [fact for fact in facts if isinstance(fact, TurnEnded)]
     replies = [fact for fact in facts if isinstance(fact, ModelReplied)]
     first = len(replies) - 1
     while first > 0 and replies[first - 1].stop is Stop.LENGTH:
         first -= 1
-    words = [part.text for reply in replies[max(first, 0) :] for part in reply.parts if isinstance(part, Text)]
+    words = [
+        part.text
+        for reply in replies[max(first, 0) :]
+        for part in reply.parts
+        if isinstance(part, Text)
+    ]
     done = bool(ends) and ends[-1].reason is TurnEnd.DONE
     why = f"[It ended early: {ends[-1].reason.value}. {ends[-1].why}]" if ends and not done else ""
     return DelegationResult(conversation.id, f"{''.join(words)}\n{why}".strip(), done)

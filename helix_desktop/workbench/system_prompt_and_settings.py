@@ -1,4 +1,6 @@
-"""What a conversation depends on besides its messages: system prompt, policy, models, limits, permissions."""
+"""What a conversation depends on besides its messages: system prompt, policy, models,
+limits, permissions.
+"""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -21,7 +23,9 @@ from helix_desktop.tools.toolbox import WorkspacePermissions
 from helix_desktop.workbench.model_roles import WorkspaceModels
 
 OWN = "The user's own instructions, for every workspace:"
-OWN_HERE = "The user's own instructions for this workspace. Where they differ from others, follow these:"
+OWN_HERE = (
+    "The user's own instructions for this workspace. Where they differ from others, follow these:"
+)
 
 
 def build_system_prompt(
@@ -41,17 +45,23 @@ def apply_model_choices(model: ModelSet, settings: WorkspaceConfig) -> ModelSet:
     """Add what the user chose for the main model: its effort, temperature and top_p."""
     if model.role is not ModelRole.MAIN:
         return model
-    return replace(model, effort=settings.effort, temperature=settings.temperature, top_p=settings.top_p)
+    return replace(
+        model, effort=settings.effort, temperature=settings.temperature, top_p=settings.top_p
+    )
 
 
 def build_policy_fact(preset: str, values: Mapping[str, Any]) -> PolicySet:
     """Return the policy of the settings. Raises InvalidInput for a value that no policy has."""
     return (
-        context_policy.preset_policy(preset or context_policy.DEFAULT_PRESET).with_thresholds(values).to_policy_fact()
+        context_policy.preset_policy(preset or context_policy.DEFAULT_PRESET)
+        .with_thresholds(values)
+        .to_policy_fact()
     )
 
 
-def system_prompt_for_role(system: SystemSet, role: ProjectItem | None, tokens: TokenCounter) -> SystemSet:
+def system_prompt_for_role(
+    system: SystemSet, role: ProjectItem | None, tokens: TokenCounter
+) -> SystemSet:
     """Return the program's own prompt, followed by what an agent's file says about its work."""
     if role is None:
         return system
@@ -62,11 +72,19 @@ def system_prompt_for_role(system: SystemSet, role: ProjectItem | None, tokens: 
 def policy_of_role(role: ProjectItem | None, preset: str, values: Mapping[str, Any]) -> PolicySet:
     """Return the policy that an agent's file names, or else the one of the settings."""
     own = text_or_empty(role.values.get("policy")) if role is not None else ""
-    return build_policy_fact(own, {}) if own in context_policy.PRESETS else build_policy_fact(preset, values)
+    return (
+        build_policy_fact(own, {})
+        if own in context_policy.PRESETS
+        else build_policy_fact(preset, values)
+    )
 
 
-def model_of_role(role: ProjectItem | None, chosen: Mapping[str, str], models: WorkspaceModels) -> str:
-    """Return the model that an agent's file names, if it is configured. Empty: the model of its parent."""
+def model_of_role(
+    role: ProjectItem | None, chosen: Mapping[str, str], models: WorkspaceModels
+) -> str:
+    """Return the model that an agent's file names, if it is configured. Empty: the
+    model of its parent.
+    """
     said = text_or_empty(role.values.get("model")) if role is not None else ""
     if "/" in said:
         with suppress(HelixError):
@@ -100,14 +118,23 @@ def parse_permissions(settings: WorkspaceConfig) -> WorkspacePermissions:
     except ValueError:
         mode = PermissionMode.ASK
     return WorkspacePermissions(
-        mode=mode, rules=tuple(PermissionRule.parse_permission_rule(table) for table in settings.rules)
+        mode=mode,
+        rules=tuple(PermissionRule.parse_permission_rule(table) for table in settings.rules),
     )
 
 
-def describe_wide_rules_once(workspace: StoredWorkspace, permissions: WorkspacePermissions) -> tuple[str, ...]:
-    """Describe rules of older versions that also allow other programs, and save that they were shown."""
+def describe_wide_rules_once(
+    workspace: StoredWorkspace, permissions: WorkspacePermissions
+) -> tuple[str, ...]:
+    """Describe rules of older versions that also allow other programs, and save that
+    they were shown.
+    """
     shown = workspace.settings.shown
-    found = [rule.command for rule in permissions.rules if is_rule_too_wide(rule) and rule.command not in shown]
+    found = [
+        rule.command
+        for rule in permissions.rules
+        if is_rule_too_wide(rule) and rule.command not in shown
+    ]
     notes: list[str] = []
     for command in found:
         notes.append(  # noqa: PERF401 -- sentences are looked for in what is appended

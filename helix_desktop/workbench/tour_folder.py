@@ -11,12 +11,20 @@ def create_tour_folder(folder: Path) -> None:
     numbers = random.Random(1953)  # noqa: S311 - a sample, not a secret
     (folder / "src").mkdir(parents=True, exist_ok=True)
     (folder / "README.md").write_text(
-        "# Base pairs\n\nCounts base pairs in sequences. The table of samples is in samples.csv.\n", encoding="utf-8"
+        "# Base pairs\n\nCounts base pairs in sequences. The table of samples is in samples.csv.\n",
+        encoding="utf-8",
     )
-    functions = [f"def count_{name}(sequence):\n    return sequence.count({name!r})\n" for name in "ACGT"]
+    functions = [
+        f"def count_{name}(sequence):\n    return sequence.count({name!r})\n" for name in "ACGT"
+    ]
     (folder / "src" / "pairs.py").write_text("\n\n".join(functions), encoding="utf-8")
-    rows = ["sample,length,content"] + [f"s{i},{numbers.randint(200, 900)},{numbers.random():.3f}" for i in range(400)]
+    rows = ["sample,length,content"] + [
+        f"s{i},{numbers.randint(200, 900)},{numbers.random():.3f}" for i in range(400)
+    ]
     (folder / "samples.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
-    lines = [f"{i:05d} read {numbers.randint(1, 99999):05d} quality {numbers.randint(10, 40)}" for i in range(2_500)]
+    lines = [
+        f"{i:05d} read {numbers.randint(1, 99999):05d} quality {numbers.randint(10, 40)}"
+        for i in range(2_500)
+    ]
     lines[1_777] = "01777 ERROR adapter not trimmed in s177"
     (folder / "run.log").write_text("\n".join(lines) + "\n", encoding="utf-8")

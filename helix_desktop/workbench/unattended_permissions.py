@@ -12,7 +12,9 @@ LONGEST_PREVIEW = 2_000  # This many characters of what a task would do are kept
 
 @dataclass(frozen=True, slots=True)
 class UserAnswer:
-    """The user's answer to the question that a task waits for. It is given to the task as a permission."""
+    """The user's answer to the question that a task waits for. It is given to the task
+    as a permission.
+    """
 
     allowed: bool
     words: str = ""
@@ -25,7 +27,9 @@ class UserAnswer:
 def find_user_answer(permissions: Collection[str], why: str) -> PermissionAnswer | None:
     """Return the user's last answer to the question with this text."""
     digest = Digest.of_content(why.encode()).hex
-    for kind, asked, words in reversed([one.split(":", 2) for one in permissions if one.count(":") >= 2]):
+    for kind, asked, words in reversed(
+        [one.split(":", 2) for one in permissions if one.count(":") >= 2]
+    ):
         if kind in ("once", "denied") and asked == digest:
             return PermissionAnswer(kind == "once", words=words)
     return None

@@ -64,8 +64,12 @@ class FileChanges:
     def __init__(self, bench: FileChangesWorkbench, kit: WorkspaceTools | None = None) -> None:
         self._bench = bench
         self._kit = kit or bench.kit
-        self.git_repository = GitRepository(bench.models, lambda: self.workspace_checkpoints, bench.open_session)
-        self._differences = StepDifferences(bench.workspace.cache, lambda: self.workspace_checkpoints)
+        self.git_repository = GitRepository(
+            bench.models, lambda: self.workspace_checkpoints, bench.open_session
+        )
+        self._differences = StepDifferences(
+            bench.workspace.cache, lambda: self.workspace_checkpoints
+        )
 
     @property
     def workspace_checkpoints(self) -> Checkpoints:
@@ -76,7 +80,9 @@ class FileChanges:
     # --- Checkpoints of the folders
 
     async def prepare_checkpoints(self) -> None:
-        """Take the first checkpoint in the background, then remove contents that nothing needs any more."""
+        """Take the first checkpoint in the background, then remove contents that
+        nothing needs any more.
+        """
         checkpoints = self.workspace_checkpoints
         if checkpoints.folders.coverage.off:
             return
@@ -90,7 +96,9 @@ class FileChanges:
             atomic_files.write_file_atomically(swept, "")
 
     async def remove_unused_checkpoints(self) -> tuple[int, int]:
-        """Remove what no conversation or copy needs any more. Returns the numbers of entries and bytes."""
+        """Remove what no conversation or copy needs any more. Returns the numbers of
+        entries and bytes.
+        """
         if any((self._bench.workspace.folder / COPIES).glob("*")):
             return 0, 0
         named = self.workspace_checkpoints.folders.known_items().values()
@@ -111,13 +119,17 @@ class FileChanges:
 
     def apply_checkpoint_settings(self) -> None:
         if (wanted := self.coverage_in_settings) != self.workspace_checkpoints.folders.coverage:
-            self._bench.tasks.spawn_task(self.workspace_checkpoints.apply_coverage(wanted), name="cover other files")
+            self._bench.tasks.spawn_task(
+                self.workspace_checkpoints.apply_coverage(wanted), name="cover other files"
+            )
 
     @property
     def checkpoint_progress(self) -> CheckpointProgress:
         return self.workspace_checkpoints.progress
 
-    def watch_checkpoints(self, listener: Callable[[CheckpointProgress], object]) -> Callable[[], None]:
+    def watch_checkpoints(
+        self, listener: Callable[[CheckpointProgress], object]
+    ) -> Callable[[], None]:
         listeners = self.workspace_checkpoints.listeners
         listeners.append(listener)
         return lambda: listeners.remove(listener)
@@ -129,12 +141,18 @@ class FileChanges:
         ]
 
     async def largest_subfolders(self) -> Sequence[tuple[str, int, int]]:
-        """Return folders directly in the roots, largest first: name, files, bytes. No name: files in none."""
+        """Return folders directly in the roots, largest first: name, files, bytes. No
+        name: files in none.
+        """
         return await asyncio.to_thread(self.workspace_checkpoints.folders.largest_top_folders)
 
-    async def change_coverage(self, *, all_of_it: bool = False, leave_out: Sequence[str] | None = None) -> None:
+    async def change_coverage(
+        self, *, all_of_it: bool = False, leave_out: Sequence[str] | None = None
+    ) -> None:
         """Save which files checkpoints cover: all in spite of the limits, or by new rules."""
-        changes: dict[str, object] = {"changes.most_files": 0, "changes.most_bytes": 0} if all_of_it else {}
+        changes: dict[str, object] = (
+            {"changes.most_files": 0, "changes.most_bytes": 0} if all_of_it else {}
+        )
         if leave_out is not None:
             changes["changes.leave_out"] = list(leave_out)
         await self._bench.change_settings(changes)
@@ -142,7 +160,9 @@ class FileChanges:
     async def turns_with_changes(
         self, conversation: str, *, is_subagent: bool = False
     ) -> Sequence[turn_changes.TurnOfChanges]:
-        """Return the turns that changed files, with what their sub-agents changed, except in copies of their own."""
+        """Return the turns that changed files, with what their sub-agents changed,
+        except in copies of their own.
+        """
         found = []
         facts = await self._bench.read_conversation_facts(conversation)
         if is_subagent and any(getattr(one.fact, "copy", "") == conversation for one in facts[:1]):
@@ -171,7 +191,9 @@ class FileChanges:
     async def file_changes_of_steps(self, sources: Sequence[ChangeSource]) -> Sequence[FileChange]:
         found = []
         for source in sources:
-            with suppress(NotFound):  # Content of this step was forgotten, or removed to free space.
+            with suppress(
+                NotFound
+            ):  # Content of this step was forgotten, or removed to free space.
                 found.append((source, await self._differences.read_changes_of_step(source)))
         return await self._differences.with_line_counts(
             self._differences.join_differences(
@@ -180,14 +202,22 @@ class FileChanges:
             )
         )
 
-    async def changes_since_checkpoint(self, checkpoint: Digest, *, folders: bool = False) -> Sequence[FileChange]:
-        """Return what differs now from a checkpoint, whoever changed it. `folders`: also folders of changed files."""
+    async def changes_since_checkpoint(
+        self, checkpoint: Digest, *, folders: bool = False
+    ) -> Sequence[FileChange]:
+        """Return what differs now from a checkpoint, whoever changed it. `folders`:
+        also folders of changed files.
+        """
         before = await self.workspace_checkpoints.read_checkpoint_state(checkpoint)
         await self.workspace_checkpoints.check_for_changes()
-        changes = folder_state.compare_trees(before, self.workspace_checkpoints.folders.known_items())
+        changes = folder_state.compare_trees(
+            before, self.workspace_checkpoints.folders.known_items()
+        )
         found = [
             self._differences.build_file_change(change, (), broken=False)
-            for change in (changes if folders else folder_state.without_folders_beside_files(changes))
+            for change in (
+                changes if folders else folder_state.without_folders_beside_files(changes)
+            )
         ]
         return found if folders else await self._differences.with_line_counts(found)
 
@@ -210,7 +240,11 @@ class FileChanges:
         found = []
         for file in files:
             before, after = await self.contents_of_both_versions(file)
-            found.append(format_git_patch(file.place, (file.change.before, before), (file.change.after, after)))
+            found.append(
+                format_git_patch(
+                    file.place, (file.change.before, before), (file.change.after, after)
+                )
+            )
         return b"".join(found)
 
     async def kept_hunks_by_path(self, conversation: str) -> Mapping[str, frozenset[str]]:
@@ -227,8 +261,12 @@ class FileChanges:
 
     async def changes_with_folders(self, sources: Sequence[ChangeSource]) -> Sequence[FileChange]:
         """Return all that some steps changed, including folders, which must be undone together."""
-        found = [(source, await self._differences.read_changes_of_step(source)) for source in sources]
-        return self._differences.join_differences(await self._differences.without_foreign_lines(found), list)
+        found = [
+            (source, await self._differences.read_changes_of_step(source)) for source in sources
+        ]
+        return self._differences.join_differences(
+            await self._differences.without_foreign_lines(found), list
+        )
 
     async def undo_file_changes(
         self,
@@ -238,8 +276,9 @@ class FileChanges:
         choices: Mapping[str, str] = {},
         undoes: Sequence[int] = (),
     ) -> FileUndoResult:
-        """Restore files. `choices`, for those that others have changed since: "before", "merge" or "now"; without
-        a choice, the file is left alone. `undoes`: the facts that are undone, if the files do not name them.
+        """Restore files. `choices`, for those that others have changed since: "before",
+        "merge" or "now"; without a choice, the file is left alone. `undoes`: the facts
+        that are undone, if the files do not name them.
         """
         undoes = undoes or turn_changes.seqs_to_name_in_undo(
             (source for file in files for source in file.sources), conversation
@@ -254,7 +293,9 @@ class FileChanges:
                 case "before":
                     chosen[one.path] = one.before
                 case "merge" if (
-                    item := await change_restoring.merge_with_other_changes(self.workspace_checkpoints, one)
+                    item := await change_restoring.merge_with_other_changes(
+                        self.workspace_checkpoints, one
+                    )
                 ) is not None:
                     chosen[one.path] = item
                 case "merge":
@@ -262,44 +303,74 @@ class FileChanges:
                 case _:
                     left.append((one.path, "it was changed by somebody else since"))
         wanted = change_restoring.plan_restore_steps(planned, chosen)
-        wanted += await self._remove_emptied_folders(files, {step.path for step in wanted if step.target is None})
+        wanted += await self._remove_emptied_folders(
+            files, {step.path for step in wanted if step.target is None}
+        )
         already = [one for one in planned if one.how is turn_changes.UndoOutlook.ALREADY]
-        done = await change_restoring.restore_paths(self.workspace_checkpoints, wanted, already=already)
+        done = await change_restoring.restore_paths(
+            self.workspace_checkpoints, wanted, already=already
+        )
         if (seen := self._kit.resources.files_seen.get(conversation)) is not None:
-            for file, one in zip(files, planned, strict=True):  # The user's undo must not refuse the next write.
-                if one in already or (one.how is turn_changes.UndoOutlook.RESTORE and one.path in done.restored):
-                    seen.set_content_seen(self.path_on_disk(file), one.before and one.before.file_digest)
+            for file, one in zip(
+                files, planned, strict=True
+            ):  # The user's undo must not refuse the next write.
+                if one in already or (
+                    one.how is turn_changes.UndoOutlook.RESTORE and one.path in done.restored
+                ):
+                    seen.set_content_seen(
+                        self.path_on_disk(file), one.before and one.before.file_digest
+                    )
         undone = await self._record_undo(done, wanted, left, conversation, undoes)
-        return replace(undone, fact=None) if already else undone  # The steps were undone by an earlier fact.
+        return (
+            replace(undone, fact=None) if already else undone
+        )  # The steps were undone by an earlier fact.
 
     async def _remove_emptied_folders(
         self, files: Sequence[FileChange], removed: set[str]
     ) -> tuple[change_restoring.RestoreStep, ...]:
-        """Return the steps for folders that the agent created and that are empty without these `removed` paths."""
-        sources = dict.fromkeys(source for file in files if file.path_of_change in removed for source in file.sources)
-        created = [each for each in await self.changes_with_folders(tuple(sources)) if each.change.before is None]
+        """Return the steps for folders that the agent created and that are empty
+        without these `removed` paths.
+        """
+        sources = dict.fromkeys(
+            source for file in files if file.path_of_change in removed for source in file.sources
+        )
+        created = [
+            each
+            for each in await self.changes_with_folders(tuple(sources))
+            if each.change.before is None
+        ]
         known, steps = self.workspace_checkpoints.folders.known_items(), []
         remaining = known.keys() - removed if created else set()
-        for path in sorted((each.path_of_change for each in created), reverse=True):  # The deepest first.
+        for path in sorted(
+            (each.path_of_change for each in created), reverse=True
+        ):  # The deepest first.
             is_folder = path in remaining and known[path].kind is PathKind.FOLDER
             if is_folder and not any(each.startswith(f"{path}/") for each in remaining):
                 remaining.remove(path)
                 steps.append(change_restoring.RestoreStep(path, known[path], None))
         return tuple(steps)
 
-    async def undo_hunks(self, file: FileChange, ids: Sequence[str], *, conversation: str = "") -> FileUndoResult:
+    async def undo_hunks(
+        self, file: FileChange, ids: Sequence[str], *, conversation: str = ""
+    ) -> FileUndoResult:
         """Undo some hunks of a text. Later changes elsewhere in it stay."""
         await self.workspace_checkpoints.check_for_changes()
         now = self.workspace_checkpoints.folders.last_item_at(file.path_of_change)
         if file.change.after is None:  # If the file was deleted, its only hunk is the entire file.
             return await self.undo_file_changes([file], conversation=conversation)
         if now is None or now.kind is not PathKind.FILE:
-            raise ActionRefused(f"{file.place} is no longer a file.", remedy="Undo all changes to the file.")
+            raise ActionRefused(
+                f"{file.place} is no longer a file.", remedy="Undo all changes to the file."
+            )
         before, after = await self.contents_of_both_versions(file)
         current = await self.workspace_checkpoints.read_item_content(now)
-        chosen = [hunk for hunk in diff_hunks.find_hunks(before, after) if hunk.stable_id in set(ids)]
+        chosen = [
+            hunk for hunk in diff_hunks.find_hunks(before, after) if hunk.stable_id in set(ids)
+        ]
         content = await asyncio.to_thread(diff_hunks.revert_hunks, before, after, current, chosen)
-        target: TreeItem | None = await change_restoring.store_merged_version(self.workspace_checkpoints, content, now)
+        target: TreeItem | None = await change_restoring.store_merged_version(
+            self.workspace_checkpoints, content, now
+        )
         if not content and file.change.before is None:
             target = None
         wanted = [change_restoring.RestoreStep(file.path_of_change, now, target)]
@@ -324,17 +395,29 @@ class FileChanges:
         fact = None if result.fact is None else replace(result.fact, undoes=tuple(undoes))
         if fact is not None and conversation:
             turns, about = await self.turns_with_changes(conversation), set(undoes)
-            sources = [one for turn in turns for one in turn.sources if about & {one.seq, *one.fact.undoes}]
-            remains = await self.file_changes_of_steps([*sources, ChangeSource(conversation, 0, time.time(), fact)])
+            sources = [
+                one for turn in turns for one in turn.sources if about & {one.seq, *one.fact.undoes}
+            ]
+            remains = await self.file_changes_of_steps(
+                [*sources, ChangeSource(conversation, 0, time.time(), fact)]
+            )
             await self.append_change_fact(conversation, replace(fact, is_whole=not remains))
         names = tuple(place(path) for path in result.restored)
-        paths_left = tuple((place(path), why) for path, why in (*left_alone, *result.paths_left_alone))
+        paths_left = tuple(
+            (place(path), why) for path, why in (*left_alone, *result.paths_left_alone)
+        )
         restored = set(result.restored)
         steps = [(step.now, step.target) for step in wanted if step.path in restored]
         back = sum(target is not None and target.kind is not PathKind.FOLDER for _, target in steps)
-        deleted = sum(now is not None and now.kind is not PathKind.FOLDER for now, target in steps if target is None)
+        deleted = sum(
+            now is not None and now.kind is not PathKind.FOLDER
+            for now, target in steps
+            if target is None
+        )
         return FileUndoResult(names, paths_left, back, deleted, fact)
 
-    async def append_change_fact(self, conversation: str, fact: FilesChanged | ChangeKept) -> Sequence[Recorded]:
+    async def append_change_fact(
+        self, conversation: str, fact: FilesChanged | ChangeKept
+    ) -> Sequence[Recorded]:
         session = await self._bench.open_session(conversation)
         return await session.conversation.append_facts(fact)

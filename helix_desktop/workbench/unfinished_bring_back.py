@@ -1,7 +1,9 @@
-"""Remembers in a copy's folder what is about to be done to the user's files, until it is done and recorded.
+"""Remembers in a copy's folder what is about to be done to the user's files, until it
+is done and recorded.
 
-After a kill, the next start reads from it what was written, so that it can be undone. Nobody asks for the
-rest at that time, and the user may have worked on since, so no more is brought back then.
+After a kill, the next start reads from it what was written, so that it can be undone.
+Nobody asks for the rest at that time, and the user may have worked on since, so no more
+is brought back then.
 """
 
 import json
@@ -10,7 +12,13 @@ from dataclasses import asdict
 from pathlib import Path, PurePosixPath
 
 from helix_desktop import atomic_files
-from helix_desktop.engine.changes.folder_state import PathChange, PathKind, TreeItem, pack_item, unpack_item
+from helix_desktop.engine.changes.folder_state import (
+    PathChange,
+    PathKind,
+    TreeItem,
+    pack_item,
+    unpack_item,
+)
 from helix_desktop.engine.changes.turn_changes import PlannedUndo, UndoOutlook
 from helix_desktop.engine.facts import FilesChanged
 from helix_desktop.errors import HelixError
@@ -25,8 +33,9 @@ UNFINISHED = "unfinished.json"
 
 @dataclass(frozen=True, slots=True)
 class UnfinishedBringBack:
-    """`moves`: of a merge. The rest is of an apply: `steps` are written, and `taken` is what the user's folders then
-    have of the copy. `conversation` gets the fact, after its fact with the number `last_seq`.
+    """`moves`: of a merge. The rest is of an apply: `steps` are written, and `taken` is
+    what the user's folders then have of the copy. `conversation` gets the fact, after
+    its fact with the number `last_seq`.
     """
 
     moves: Sequence[BranchMove] = ()
@@ -37,10 +46,23 @@ class UnfinishedBringBack:
 
     def save_in_copy(self, folder: Path) -> None:
         moves = [asdict(move) for move in self.moves]
-        steps = [(step.path, pack_item(step.now).hex(), pack_item(step.target).hex()) for step in self.steps]
-        taken = [(path, pack_item(before).hex(), pack_item(after).hex()) for path, before, after in self.taken]
-        said = {"moves": moves, "conversation": self.conversation, "last_seq": self.last_seq, "steps": steps}
-        atomic_files.write_file_atomically(folder / UNFINISHED, json.dumps({**said, "taken": taken}), private=True)
+        steps = [
+            (step.path, pack_item(step.now).hex(), pack_item(step.target).hex())
+            for step in self.steps
+        ]
+        taken = [
+            (path, pack_item(before).hex(), pack_item(after).hex())
+            for path, before, after in self.taken
+        ]
+        said = {
+            "moves": moves,
+            "conversation": self.conversation,
+            "last_seq": self.last_seq,
+            "steps": steps,
+        }
+        atomic_files.write_file_atomically(
+            folder / UNFINISHED, json.dumps({**said, "taken": taken}), private=True
+        )
 
 
 def _unpack_text(packed: str) -> TreeItem | None:
@@ -48,12 +70,18 @@ def _unpack_text(packed: str) -> TreeItem | None:
 
 
 def read_unfinished_bring_back(folder: Path) -> UnfinishedBringBack | None:
-    """Return what was not finished in a copy. What cannot be read is nothing, as only a damaged disk makes it so."""
+    """Return what was not finished in a copy. What cannot be read is nothing, as only a
+    damaged disk makes it so.
+    """
     try:
         said = json.loads(atomic_files.read_small_file(folder / UNFINISHED, 64 << 20))
         said["moves"] = [BranchMove(**each) for each in said["moves"]]
-        said["steps"] = [RestoreStep(path, *map(_unpack_text, items)) for path, *items in said["steps"]]
-        said["taken"] = [PathChange(path, *map(_unpack_text, items)) for path, *items in said["taken"]]
+        said["steps"] = [
+            RestoreStep(path, *map(_unpack_text, items)) for path, *items in said["steps"]
+        ]
+        said["taken"] = [
+            PathChange(path, *map(_unpack_text, items)) for path, *items in said["taken"]
+        ]
         return UnfinishedBringBack(**said)
     except (OSError, HelixError, ValueError, KeyError, TypeError):
         return None
@@ -64,22 +92,32 @@ def forget_unfinished_bring_back(folder: Path) -> None:
 
 
 def folders_above(checkpoints: Checkpoints, steps: Iterable[RestoreStep]) -> list[RestoreStep]:
-    """Return steps that change nothing, so that the modes of these folders are known, which are writable meanwhile."""
+    """Return steps that change nothing, so that the modes of these folders are known,
+    which are writable meanwhile.
+    """
     paths = sorted({str(folder) for step in steps for folder in PurePosixPath(step.path).parents})
     found = [(path, checkpoints.folders.last_item_at(path)) for path in paths]
-    return [RestoreStep(path, item, item) for path, item in found if item is not None and item.kind is PathKind.FOLDER]
+    return [
+        RestoreStep(path, item, item)
+        for path, item in found
+        if item is not None and item.kind is PathKind.FOLDER
+    ]
 
 
 async def record_written_steps(
     checkpoints: Checkpoints, begun: UnfinishedBringBack
 ) -> tuple[FilesChanged | None, set[str]]:
-    """Return what was written before the kill as a fact, and the paths that were not. Modes of folders are corrected."""
+    """Return what was written before the kill as a fact, and the paths that were not.
+    Modes of folders are corrected.
+    """
     await checkpoints.ensure_first_check()
     await checkpoints.check_for_changes(thorough=True)
     written, modes, unwritten = list[PlannedUndo](), list[RestoreStep](), set[str]()
     for step in begun.steps:
         now, target = checkpoints.folders.last_item_at(step.path), step.target
-        is_folder = now is not None and target is not None and now.kind is target.kind is PathKind.FOLDER
+        is_folder = (
+            now is not None and target is not None and now.kind is target.kind is PathKind.FOLDER
+        )
         if now is not None and is_folder and now != target and now.mode == change_restoring.OPENED:
             modes.append(RestoreStep(step.path, now, target))
         elif now is None and step.now is not None and not change_restoring.can_swap_in_place(step):

@@ -1,4 +1,6 @@
-"""The conversations that a worker has claimed. Each step and call first checks that it still has them."""
+"""The conversations that a worker has claimed. Each step and call first checks that it
+still has them.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
@@ -14,9 +16,11 @@ from helix_desktop.tools.toolbox import CallHooks
 
 @dataclass(frozen=True, slots=True)
 class WorkerClaim:
-    """`ensure_may_act` waits until the worker may act, and raises StoreFailed if it never may again. `ensure_may_call`
-    also waits until others know of the next calls. `budget`: dollars for the conversation and its sub-agents, 0 for no limit.
-    `waiting`: the conversations in which a call waits for other tasks. `is_ending`: whether its turn was told to stop.
+    """`ensure_may_act` waits until the worker may act, and raises StoreFailed if it
+    never may again. `ensure_may_call` also waits until others know of the next calls.
+    `budget`: dollars for the conversation and its sub-agents, 0 for no limit.
+    `waiting`: the conversations in which a call waits for other tasks. `is_ending`:
+    whether its turn was told to stop.
     """
 
     ensure_may_act: Callable[[], Awaitable[None]]
@@ -28,7 +32,9 @@ class WorkerClaim:
 
 
 class WorkerClaims:
-    """Claims by conversation; sub-agents have that of their parent. Calls check the claim, then run `hooks`."""
+    """Claims by conversation; sub-agents have that of their parent. Calls check the
+    claim, then run `hooks`.
+    """
 
     def __init__(self, hooks: CallHooks, ids_above: Callable[[str], Sequence[str]]) -> None:
         self._hooks = hooks
@@ -74,5 +80,7 @@ class WorkerClaims:
             await claim.ensure_may_call()
         await self._hooks.run_hooks_before_call(call, context)
 
-    async def run_hooks_after_call(self, call: ToolCall, context: CallContext, outcome: CallOutcome) -> None:
+    async def run_hooks_after_call(
+        self, call: ToolCall, context: CallContext, outcome: CallOutcome
+    ) -> None:
         await self._hooks.run_hooks_after_call(call, context, outcome)

@@ -1,4 +1,6 @@
-"""The Debian package: the bundle under /usr/lib, with the system's own libraries as dependencies instead of copies."""
+"""The Debian package: the bundle under /usr/lib, with the system's own libraries as
+dependencies instead of copies.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +75,9 @@ def make(bundle: Path, version: str, day: str, dist: Path) -> Path:
     _control(root, version, architecture, depends)
     _stamp(root)
     package = dist / f"{NAME}_{version}_{architecture}.deb"
-    subprocess.run(["dpkg-deb", "--root-owner-group", "-Zxz", "--build", str(root), str(package)], check=True)
+    subprocess.run(
+        ["dpkg-deb", "--root-owner-group", "-Zxz", "--build", str(root), str(package)], check=True
+    )
     return package
 
 
@@ -93,8 +97,12 @@ def _lean_on_the_system(inside: Path, library: Path) -> str:
 
 def _glibc(files: list[Path]) -> str:
     """The newest version of the C library any file asks for."""
-    said = subprocess.run(["readelf", "-VW", *map(str, files)], capture_output=True, text=True, check=True).stdout
-    versions = {tuple(map(int, found.split("."))) for found in re.findall(r"GLIBC_(\d+\.\d+)", said)}
+    said = subprocess.run(
+        ["readelf", "-VW", *map(str, files)], capture_output=True, text=True, check=True
+    ).stdout
+    versions = {
+        tuple(map(int, found.split("."))) for found in re.findall(r"GLIBC_(\d+\.\d+)", said)
+    }
     return ".".join(map(str, max(versions)))
 
 
@@ -104,7 +112,9 @@ def _documents(share: Path, library: Path, version: str) -> None:
     licences = library / "LICENSES.txt"
     header = "Helix Desktop is free software under the Apache License, version 2.0: /usr/share/common-licenses/Apache-2.0\n\n"
     whose = "Copyright: 2026 The Helix Desktop authors\n\nIt is shipped with the following.\n\n"
-    (documents / "copyright").write_text(header + whose + licences.read_text(encoding="utf-8"), encoding="utf-8")
+    (documents / "copyright").write_text(
+        header + whose + licences.read_text(encoding="utf-8"), encoding="utf-8"
+    )
     licences.unlink()
     (library / "_internal/LICENSE").unlink(missing_ok=True)
     when = formatdate(int(os.environ["SOURCE_DATE_EPOCH"]), localtime=False)
@@ -122,12 +132,20 @@ def _control(root: Path, version: str, architecture: str, depends: str) -> None:
     control.mkdir()
     (control / "control").write_text(
         CONTROL.format(
-            name=NAME, version=version, architecture=architecture, maintainer=MAINTAINER, size=size, depends=depends
+            name=NAME,
+            version=version,
+            architecture=architecture,
+            maintainer=MAINTAINER,
+            size=size,
+            depends=depends,
         ),
         encoding="utf-8",
     )
     said = subprocess.run(
-        ["md5sum", *(str(path.relative_to(root)) for path in files)], cwd=root, capture_output=True, check=True
+        ["md5sum", *(str(path.relative_to(root)) for path in files)],
+        cwd=root,
+        capture_output=True,
+        check=True,
     )
     (control / "md5sums").write_bytes(said.stdout)
     control.chmod(0o755)
@@ -138,7 +156,9 @@ def _control(root: Path, version: str, architecture: str, depends: str) -> None:
 
 
 def _stamp(root: Path) -> None:
-    """One time for everything: dpkg-deb only makes later ones earlier, and a library is as old as its installation."""
+    """One time for everything: dpkg-deb only makes later ones earlier, and a library is
+    as old as its installation.
+    """
     epoch = int(os.environ["SOURCE_DATE_EPOCH"])
     for path in (root, *root.rglob("*")):
         os.utime(path, (epoch, epoch), follow_symlinks=False)

@@ -1,4 +1,6 @@
-"""The self-extracting installer for any distribution: for the user alone, without root, and out again."""
+"""The self-extracting installer for any distribution: for the user alone, without root,
+and out again.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ def make(bundle: Path, version: str, day: str, dist: Path) -> Path:
     tree.tidy(root, {root / "lib" / NAME, root / "lib/uninstall"})
     payload = _packed(root, int(os.environ["SOURCE_DATE_EPOCH"]))
     script = (HERE / "install.sh").read_text(encoding="utf-8").replace("@VERSION@", version)
-    head = script.replace("@SHA256@", hashlib.sha256(payload).hexdigest()).replace("@OFFSET@", BLANK)
+    head = script.replace("@SHA256@", hashlib.sha256(payload).hexdigest()).replace(
+        "@OFFSET@", BLANK
+    )
     head = head.replace(BLANK, f"{len(head.encode()) + 1:0{len(BLANK)}d}")
     target = dist / f"{NAME}-{version}-x86_64.run"
     target.write_bytes(head.encode() + payload)

@@ -13,7 +13,9 @@ COMPONENT = "io.github.helix_desktop.helix_desktop"
 
 def share(folder: Path, version: str, day: str) -> None:
     """Fill a `share` folder."""
-    _place(folder / "applications/helix-desktop.desktop", (HERE / "helix-desktop.desktop").read_bytes())
+    _place(
+        folder / "applications/helix-desktop.desktop", (HERE / "helix-desktop.desktop").read_bytes()
+    )
     metadata = _filled(HERE / "helix-desktop.metainfo.xml", version, day)
     _place(folder / f"metainfo/{COMPONENT}.metainfo.xml", metadata)
     manual = gzip.compress(_filled(HERE / "helix-desktop.1", version, day), 9, mtime=0)
@@ -25,7 +27,12 @@ def share(folder: Path, version: str, day: str) -> None:
 
 
 def _filled(template: Path, version: str, day: str) -> bytes:
-    return template.read_text(encoding="utf-8").replace("@VERSION@", version).replace("@DATE@", day).encode()
+    return (
+        template.read_text(encoding="utf-8")
+        .replace("@VERSION@", version)
+        .replace("@DATE@", day)
+        .encode()
+    )
 
 
 def _place(path: Path, content: bytes) -> None:

@@ -1,4 +1,6 @@
-"""The macOS app bundle and disk image, for the architecture it is built on. Built and tried on its own runner."""
+"""The macOS app bundle and disk image, for the architecture it is built on. Built and
+tried on its own runner.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,18 @@ def make(bundle: Path, version: str, dist: Path) -> list[Path]:
     image = dist / f"helix-desktop-{version}-macos-{platform.machine()}.dmg"
     image.unlink(missing_ok=True)
     subprocess.run(
-        ["hdiutil", "create", "-volname", NAME, "-srcfolder", str(WORK), "-format", "UDZO", str(image)], check=True
+        [
+            "hdiutil",
+            "create",
+            "-volname",
+            NAME,
+            "-srcfolder",
+            str(WORK),
+            "-format",
+            "UDZO",
+            str(image),
+        ],
+        check=True,
     )
     _notarise(image)
     return [image]
@@ -58,11 +71,15 @@ def _icon(target: Path) -> None:
     iconset = WORK / "helix.iconset"
     iconset.mkdir()
     for size in (16, 32, 128, 256):
-        shutil.copyfile(ROOT / f"resources/icons/helix-{size}.png", iconset / f"icon_{size}x{size}.png")
+        shutil.copyfile(
+            ROOT / f"resources/icons/helix-{size}.png", iconset / f"icon_{size}x{size}.png"
+        )
         double = ROOT / f"resources/icons/helix-{size * 2}.png"
         if double.exists():
             shutil.copyfile(double, iconset / f"icon_{size}x{size}@2x.png")
-    subprocess.run(["iconutil", "--convert", "icns", "--output", str(target), str(iconset)], check=True)
+    subprocess.run(
+        ["iconutil", "--convert", "icns", "--output", str(target), str(iconset)], check=True
+    )
     shutil.rmtree(iconset)
 
 
@@ -71,7 +88,9 @@ def _sign(app: Path) -> None:
     if not identity:
         print(f"{app.name}: signed for this machine alone (HELIX_APPLE_IDENTITY names no identity)")
     options = ["--options", "runtime", "--timestamp"] if identity else []
-    subprocess.run(["codesign", "--force", "--deep", *options, "--sign", identity or "-", str(app)], check=True)
+    subprocess.run(
+        ["codesign", "--force", "--deep", *options, "--sign", identity or "-", str(app)], check=True
+    )
 
 
 def _notarise(image: Path) -> None:

@@ -1,7 +1,8 @@
-"""The Windows installer, put together from the official embeddable Python and wheels; also on Linux, with makensis.
+"""The Windows installer, put together from the official embeddable Python and wheels;
+also on Linux, with makensis.
 
-`HELIX_WINDOWS_PYTHON` names the archive (python-3.12.x-embed-amd64.zip of python.org). What this has been tried with
-stands in the help pages.
+`HELIX_WINDOWS_PYTHON` names the archive (python-3.12.x-embed-amd64.zip of python.org).
+What this has been tried with stands in the help pages.
 """
 
 from __future__ import annotations
@@ -33,10 +34,16 @@ LEFT_OUT = (
 
 
 def make(version: str, epoch: int, dist: Path) -> list[Path]:
-    """Stage everything and compile the installer; nothing, with a line, where the archive or makensis is missing."""
+    """Stage everything and compile the installer; nothing, with a line, where the
+    archive or makensis is missing.
+    """
     archive = os.environ.get(ARCHIVE)
     if not archive or shutil.which("makensis") is None:
-        need = "makensis" if archive else f"{ARCHIVE}, the official embeddable Python {PYTHON} for amd64"
+        need = (
+            "makensis"
+            if archive
+            else f"{ARCHIVE}, the official embeddable Python {PYTHON} for amd64"
+        )
         print(f"The Windows installer is left out: it needs {need}.")
         return []
     shutil.rmtree(STAGE, ignore_errors=True)
@@ -62,7 +69,9 @@ def _stage(archive: Path) -> None:
         packed.extractall(STAGE / "python")
     for paths in (STAGE / "python").glob("python*._pth"):
         zipped = paths.with_suffix(".zip").name
-        paths.write_text(f"{zipped}\n.\n..\\lib\n", encoding="utf-8")  # isolated: no other Python's packages
+        paths.write_text(
+            f"{zipped}\n.\n..\\lib\n", encoding="utf-8"
+        )  # isolated: no other Python's packages
     _wheels(STAGE / "lib")
     for folder in ("helix_desktop", "resources"):
         ignored = shutil.ignore_patterns("__pycache__", "*.pyc")
@@ -89,12 +98,16 @@ def _wheels(folder: Path) -> None:
 
 
 def _launcher(target: Path, kind: str, python: str) -> None:
-    """A small program that starts a script with the Python beside it: pip's own, which reads what hangs on its end."""
+    """A small program that starts a script with the Python beside it: pip's own, which
+    reads what hangs on its end.
+    """
     template = Path(sysconfig.get_path("purelib"), "pip/_vendor/distlib", kind).read_bytes()
     script = io.BytesIO()
     with zipfile.ZipFile(script, "w") as packed:
         member = zipfile.ZipInfo("__main__.py", (1980, 1, 1, 0, 0, 0))
-        packed.writestr(member, "import sys\nfrom helix_desktop.cli import main\nsys.exit(main())\n")
+        packed.writestr(
+            member, "import sys\nfrom helix_desktop.cli import main\nsys.exit(main())\n"
+        )
     target.write_bytes(template + f"#!<launcher_dir>\\{python}\r\n".encode() + script.getvalue())
 
 
@@ -107,7 +120,9 @@ def _sign(target: Path) -> None:
     """Authenticode, by osslsigncode, where a certificate is given."""
     certificate = os.environ.get("HELIX_AUTHENTICODE_PFX")
     if not certificate:
-        print(f"{target.name}: no Authenticode signature (HELIX_AUTHENTICODE_PFX names no certificate)")
+        print(
+            f"{target.name}: no Authenticode signature (HELIX_AUTHENTICODE_PFX names no certificate)"
+        )
         return
     signed = target.with_suffix(".signed")
     secret = os.environ.get("HELIX_AUTHENTICODE_PASSWORD", "")

@@ -1,4 +1,6 @@
-"""Puts a folder on the user's PATH on Windows, or takes it off: `user_path.py add|remove FOLDER`."""
+"""Puts a folder on the user's PATH on Windows, or takes it off: `user_path.py
+add|remove FOLDER`.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ if sys.platform == "win32":
 
     def main() -> int:
         verb, folder = sys.argv[1:]
-        with winreg.OpenKey(winreg.HKEY_CURRENT_USER, "Environment", 0, winreg.KEY_ALL_ACCESS) as key:
+        with winreg.OpenKey(
+            winreg.HKEY_CURRENT_USER, "Environment", 0, winreg.KEY_ALL_ACCESS
+        ) as key:
             try:
                 before, kind = winreg.QueryValueEx(key, "Path")
             except FileNotFoundError:
@@ -20,7 +24,9 @@ if sys.platform == "win32":
                 parts.append(folder)
             winreg.SetValueEx(key, "Path", 0, kind, ";".join(parts))
         everybody, changed, unless_hung = 0xFFFF, 0x1A, 2
-        ctypes.windll.user32.SendMessageTimeoutW(everybody, changed, 0, "Environment", unless_hung, 2000, None)
+        ctypes.windll.user32.SendMessageTimeoutW(
+            everybody, changed, 0, "Environment", unless_hung, 2000, None
+        )
         return 0
 
     if __name__ == "__main__":

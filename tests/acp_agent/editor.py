@@ -1,4 +1,6 @@
-"""An editor as the official Python SDK makes one: it answers what an agent asks and keeps every update."""
+"""An editor as the official Python SDK makes one: it answers what an agent asks and
+keeps every update.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +28,13 @@ ROOT = Path(__file__).parents[2]
 
 
 class Editor:
-    """`buffers`: files that are open in it, with their text; `choice`: which of the options it takes (None: it waits for ever)."""
+    """`buffers`: files that are open in it, with their text; `choice`: which of the
+    options it takes (None: it waits for ever).
+    """
 
-    def __init__(self, buffers: dict[str, str] | None = None, choice: str | None = "once:0") -> None:
+    def __init__(
+        self, buffers: dict[str, str] | None = None, choice: str | None = "once:0"
+    ) -> None:
         self.buffers = buffers or {}
         self.choice = choice
         self.updates: list[Any] = []
@@ -37,18 +43,24 @@ class Editor:
     async def session_update(self, session_id: str, update: Any, **_: Any) -> None:
         self.updates.append(update)
 
-    async def request_permission(self, session_id: str, tool_call: Any, options: Any, **_: Any) -> Any:
+    async def request_permission(
+        self, session_id: str, tool_call: Any, options: Any, **_: Any
+    ) -> Any:
         self.asked.append((tool_call, options))
         if self.choice is None:
             await asyncio.Event().wait()
         if self.choice not in {option.option_id for option in options}:
             return RequestPermissionResponse(outcome=DeniedOutcome(outcome="cancelled"))
-        return RequestPermissionResponse(outcome=AllowedOutcome(outcome="selected", option_id=str(self.choice)))
+        return RequestPermissionResponse(
+            outcome=AllowedOutcome(outcome="selected", option_id=str(self.choice))
+        )
 
     async def read_text_file(self, session_id: str, path: str, **_: Any) -> ReadTextFileResponse:
         return ReadTextFileResponse(content=self.buffers.get(path) or Path(path).read_text())
 
-    async def create_elicitation(self, message: str, mode: Any, **_: Any) -> CreateElicitationResponse:
+    async def create_elicitation(
+        self, message: str, mode: Any, **_: Any
+    ) -> CreateElicitationResponse:
         raise NotImplementedError
 
     def on_connect(self, conn: Any) -> None:
@@ -62,7 +74,9 @@ class Editor:
 
 
 @asynccontextmanager
-async def started(editor: Editor, home: Path, folder: Path, *options: str) -> AsyncIterator[ClientSideConnection]:
+async def started(
+    editor: Editor, home: Path, folder: Path, *options: str
+) -> AsyncIterator[ClientSideConnection]:
     """The agent as an editor starts it: a process, on its standard streams."""
     command = [sys.executable, "-m", "helix_desktop", "--home", str(home), "acp", *options]
     env = {**os.environ, "PYTHONPATH": str(ROOT)}

@@ -15,7 +15,16 @@ from helix_desktop.acp_agent.conversation_updates import (
 )
 from helix_desktop.acp_agent.editor_conversation import EditorConversation
 from helix_desktop.concurrency import OwnedTasks
-from helix_desktop.engine.facts import Fact, Folded, FoldKind, PartRef, Stored, ToolCall, ToolReturned, UserSaid
+from helix_desktop.engine.facts import (
+    Fact,
+    Folded,
+    FoldKind,
+    PartRef,
+    Stored,
+    ToolCall,
+    ToolReturned,
+    UserSaid,
+)
 from helix_desktop.engine.ports import PermissionQuestion
 from helix_desktop.engine.session_events import ToolPrinted
 from helix_desktop.engine.sha256_digest import Digest
@@ -36,11 +45,14 @@ async def told(shown: ConversationUpdates, fact: Fact) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    "given", [None, 5, {}, {"clientCapabilities": "x"}, {"clientCapabilities": {"fs": 1, "_meta": []}}]
+    "given",
+    [None, 5, {}, {"clientCapabilities": "x"}, {"clientCapabilities": {"fs": 1, "_meta": []}}],
 )
 def test_what_a_client_announces_wrongly_it_cannot_do(given: Any) -> None:
     assert ClientAbilities.parse_initialize(given) == ClientAbilities()
-    assert ClientAbilities.parse_initialize({"clientCapabilities": ALL}) == ClientAbilities(True, True, True, True)
+    assert ClientAbilities.parse_initialize({"clientCapabilities": ALL}) == ClientAbilities(
+        True, True, True, True
+    )
 
 
 async def test_each_fold_is_told_to_clients_that_announce_it_and_to_no_others() -> None:
@@ -56,7 +68,9 @@ async def test_each_fold_is_told_to_clients_that_announce_it_and_to_no_others() 
 
 async def test_what_a_command_prints_goes_into_a_terminal_or_into_text() -> None:
     terminal = updates(terminal_output=True)
-    (ended,) = await told(terminal, RAN)  # of a conversation that is loaded: nothing was printed before
+    (ended,) = await told(
+        terminal, RAN
+    )  # of a conversation that is loaded: nothing was printed before
     assert ended.field_meta["terminal_output"]["data"] == "out"
     assert ended.field_meta["terminal_exit"]["exit_code"] == 2
     (printed,) = [one async for one in terminal.updates_of_event(ToolPrinted("c", "c1", "out"))]
@@ -94,7 +108,9 @@ class AnsweringClient:
         self.asked.append((method, params))
 
 
-async def test_a_form_of_a_server_is_filled_in_by_editors_that_show_forms(desks: Desks, folder: Any) -> None:
+async def test_a_form_of_a_server_is_filled_in_by_editors_that_show_forms(
+    desks: Desks, folder: Any
+) -> None:
     bench = await desks().create_workspace("w", folder)
     owner = OwnedTasks("test")
     question = PermissionQuestion(
@@ -126,7 +142,9 @@ async def test_an_editor_that_does_not_give_a_file_leaves_it_to_the_disk(
     bench = await desks().create_workspace("w", folder)
     owner = OwnedTasks("test")
     able = ClientAbilities(reads_files=True)
-    there = EditorConversation(bench, "c", able, cast(Any, AnsweringClient(answer)), owner.spawn_task)
+    there = EditorConversation(
+        bench, "c", able, cast(Any, AnsweringClient(answer)), owner.spawn_task
+    )
     assert await bench.kit.resources.editor_files["c"](folder / "README.md") is None
     there.close()
     assert bench.kit.resources.editor_files == {}

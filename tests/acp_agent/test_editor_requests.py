@@ -50,11 +50,20 @@ async def test_a_folder_that_has_no_workspace_gets_one_and_its_turns_are_those_o
             await agent.prompt(session_id=session.session_id, prompt=[text_block("hello")])
         chosen = await agent.set_config_option("model", session.session_id, "demo/demo")
         assert chosen is not None
-        assert [option.id for option in chosen.config_options] == ["mode", "model", "effort", "policy"]
-        answer = await agent.prompt(session_id=session.session_id, prompt=[text_block("read a.txt")])
+        assert [option.id for option in chosen.config_options] == [
+            "mode",
+            "model",
+            "effort",
+            "policy",
+        ]
+        answer = await agent.prompt(
+            session_id=session.session_id, prompt=[text_block("read a.txt")]
+        )
         assert answer.stop_reason == "end_turn"
         assert "unsaved" in editor.said()  # what the editor shows, not what is on the disk
-        statuses = [(update.tool_call_id, update.status) for update in editor.of_kind("tool_call_update")]
+        statuses = [
+            (update.tool_call_id, update.status) for update in editor.of_kind("tool_call_update")
+        ]
         assert [status for _, status in statuses] == ["in_progress", "completed"]
         assert editor.of_kind("tool_call")[0].locations[0].path == str(folder / "a.txt")
         assert editor.of_kind("usage_update")[-1].size == 32_000
@@ -65,20 +74,40 @@ async def test_a_folder_that_has_no_workspace_gets_one_and_its_turns_are_those_o
         assert (folder / "b.txt").read_text() == "text\n"
         (card, options) = editor.asked[0]
         assert card.title == "Create b.txt"
-        assert [option.option_id for option in options] == ["once:0", "conversation:0", "always:0", "deny"]
+        assert [option.option_id for option in options] == [
+            "once:0",
+            "conversation:0",
+            "always:0",
+            "deny",
+        ]
         diff = editor.of_kind("tool_call_update")[-1].content[0]
         assert (diff.path, diff.old_text, diff.new_text) == (str(folder / "b.txt"), None, "text\n")
         listed = await agent.list_sessions(cwd=str(folder))
         assert [one.session_id for one in listed.sessions] == [session.session_id]
-    assert await asyncio.to_thread(cli.main, ["--home", str(home), "conversation", "list", "-w", "project"]) == 0
+    assert (
+        await asyncio.to_thread(
+            cli.main, ["--home", str(home), "conversation", "list", "-w", "project"]
+        )
+        == 0
+    )
 
 
-async def test_sessions_are_loaded_forked_resumed_closed_and_put_into_the_trash(tmp_path: Path, folder: Path) -> None:
+async def test_sessions_are_loaded_forked_resumed_closed_and_put_into_the_trash(
+    tmp_path: Path, folder: Path
+) -> None:
     home = tmp_path / "home"
     assert (
-        await asyncio.to_thread(cli.main, ["--home", str(home), "workspace", "new", "w", "--folder", str(folder)]) == 0
+        await asyncio.to_thread(
+            cli.main, ["--home", str(home), "workspace", "new", "w", "--folder", str(folder)]
+        )
+        == 0
     )
-    assert await asyncio.to_thread(cli.main, ["--home", str(home), "model", "set", "-w", "w", "demo/demo"]) == 0
+    assert (
+        await asyncio.to_thread(
+            cli.main, ["--home", str(home), "model", "set", "-w", "w", "demo/demo"]
+        )
+        == 0
+    )
     editor = Editor()
     async with started(editor, home, folder) as agent:
         new = await agent.new_session(cwd=str(folder), mcp_servers=[])
@@ -89,7 +118,10 @@ async def test_sessions_are_loaded_forked_resumed_closed_and_put_into_the_trash(
             await agent.new_session(cwd="/", mcp_servers=[])
         with pytest.raises(RequestError, match="outside the folders"):
             await agent.load_session(
-                cwd=str(folder), session_id=new.session_id, mcp_servers=[], additional_directories=["/etc"]
+                cwd=str(folder),
+                session_id=new.session_id,
+                mcp_servers=[],
+                additional_directories=["/etc"],
             )
     editor = Editor()
     async with started(editor, home, folder) as agent:
@@ -101,7 +133,9 @@ async def test_sessions_are_loaded_forked_resumed_closed_and_put_into_the_trash(
         editor.updates.clear()
         await agent.resume_session(cwd=str(folder), session_id=fork.session_id)
         await agent.prompt(session_id=fork.session_id, prompt=[text_block("list")])
-        assert not editor.of_kind("user_message_chunk")  # what the editor sent itself is not sent back
+        assert not editor.of_kind(
+            "user_message_chunk"
+        )  # what the editor sent itself is not sent back
         await agent.close_session(session_id=fork.session_id)
         await agent._conn.send_request("session/delete", {"sessionId": fork.session_id})
         listed = await agent.list_sessions(cwd=str(folder))
@@ -110,22 +144,43 @@ async def test_sessions_are_loaded_forked_resumed_closed_and_put_into_the_trash(
             await agent.load_session(cwd=str(folder), session_id=fork.session_id, mcp_servers=[])
 
 
-async def test_thoughts_plans_terminals_pictures_and_files_go_both_ways(tmp_path: Path, folder: Path) -> None:
+async def test_thoughts_plans_terminals_pictures_and_files_go_both_ways(
+    tmp_path: Path, folder: Path
+) -> None:
     home, editor = tmp_path / "home", Editor()
-    todo = ("set_todo", {"items": [{"text": "look", "state": "doing"}, {"text": "tell", "state": "open"}]})
+    todo = (
+        "set_todo",
+        {"items": [{"text": "look", "state": "doing"}, {"text": "tell", "state": "open"}]},
+    )
     command = ("run_command", {"command": "echo printed"})
-    with ChatServer([reply(reasoning="hm, so", calls=[todo, command]), reply("done"), reply("seen")]) as server:
+    with ChatServer(
+        [reply(reasoning="hm, so", calls=[todo, command]), reply("done"), reply("seen")]
+    ) as server:
         base = ["--home", str(home)]
-        assert await asyncio.to_thread(cli.main, [*base, "provider", "add", "peer", "--base-url", server.base_url]) == 0
+        assert (
+            await asyncio.to_thread(
+                cli.main, [*base, "provider", "add", "peer", "--base-url", server.base_url]
+            )
+            == 0
+        )
         async with started(editor, home, folder) as agent:
             new = await agent.new_session(cwd=str(folder), mcp_servers=[])
             await agent.set_config_option("model", new.session_id, "peer/scripted")
             await agent.prompt(session_id=new.session_id, prompt=[text_block("go")])
-            thoughts = "".join(update.content.text for update in editor.of_kind("agent_thought_chunk"))
+            thoughts = "".join(
+                update.content.text for update in editor.of_kind("agent_thought_chunk")
+            )
             assert thoughts == "hm, so"
             entries = editor.of_kind("plan")[0].entries
-            assert [(one.content, one.status) for one in entries] == [("look", "in_progress"), ("tell", "pending")]
-            results = [update for update in editor.of_kind("tool_call_update") if update.status == "completed"]
+            assert [(one.content, one.status) for one in entries] == [
+                ("look", "in_progress"),
+                ("tell", "pending"),
+            ]
+            results = [
+                update
+                for update in editor.of_kind("tool_call_update")
+                if update.status == "completed"
+            ]
             assert "printed" in str(results)
             await agent.prompt(
                 session_id=new.session_id,
@@ -140,11 +195,15 @@ async def test_thoughts_plans_terminals_pictures_and_files_go_both_ways(tmp_path
             assert "a note" in sent
             assert f"[a.txt]({folder}/a.txt)" in sent
             with pytest.raises(RequestError, match="base64"):
-                await agent.prompt(session_id=new.session_id, prompt=[image_block("%%%", "image/png")])
+                await agent.prompt(
+                    session_id=new.session_id, prompt=[image_block("%%%", "image/png")]
+                )
             assert len(server.bodies) == 3
 
 
-async def test_a_turn_that_waits_for_a_silent_editor_is_cancelled_at_once(tmp_path: Path, folder: Path) -> None:
+async def test_a_turn_that_waits_for_a_silent_editor_is_cancelled_at_once(
+    tmp_path: Path, folder: Path
+) -> None:
     editor = Editor(choice=None)
     async with started(editor, tmp_path / "home", folder) as agent:
         new = await agent.new_session(cwd=str(folder), mcp_servers=[])
@@ -160,7 +219,9 @@ async def test_a_turn_that_waits_for_a_silent_editor_is_cancelled_at_once(tmp_pa
         assert not (folder / "c.txt").exists()
 
 
-async def test_a_conversation_of_an_editor_is_live_in_a_window_that_opens_later(tmp_path: Path, folder: Path) -> None:
+async def test_a_conversation_of_an_editor_is_live_in_a_window_that_opens_later(
+    tmp_path: Path, folder: Path
+) -> None:
     """The window gets the workspace, and the editor goes on in it without noticing."""
     editor, where = Editor(), program_folders.find_program_folders(tmp_path / "home")
     async with started(editor, tmp_path / "home", folder) as agent:
@@ -177,17 +238,23 @@ async def test_a_conversation_of_an_editor_is_live_in_a_window_that_opens_later(
             bench.subscribe_to_events(lambda event: heard.append(type(event).__name__))
             editor.updates.clear()
             async with asyncio.timeout(60):
-                while not await answered(agent, new.session_id):  # until the editor's process has found the window
+                while not await answered(
+                    agent, new.session_id
+                ):  # until the editor's process has found the window
                     await asyncio.sleep(0.05)
             assert "text" in (folder / "d.txt").read_text()
             assert "ReplyStreamed" in heard
             await agent.set_config_option("model", unused.session_id, "demo/demo")
-            answer = await agent.prompt(session_id=unused.session_id, prompt=[text_block("read a.txt")])
+            answer = await agent.prompt(
+                session_id=unused.session_id, prompt=[text_block("read a.txt")]
+            )
             assert answer.stop_reason == "end_turn"  # a panel that was opened before the window
             session = await bench.open_session(new.session_id)
             session.send_message((Text("read a.txt"),))
             await session.wait_until_idle()
-            while not editor.of_kind("user_message_chunk"):  # what is written in the window is shown in the editor
+            while not editor.of_kind(
+                "user_message_chunk"
+            ):  # what is written in the window is shown in the editor
                 await asyncio.sleep(0.01)
         finally:
             await window.aclose()
@@ -202,20 +269,35 @@ async def answered(agent: ClientSideConnection, session: str) -> bool:
     return True
 
 
-async def test_a_hostile_editor_gets_errors_and_the_program_ends_at_once(tmp_path: Path, folder: Path) -> None:
-    """Garbage, floods, wrong parameters for every method, and then silence in the middle of a line."""
+async def test_a_hostile_editor_gets_errors_and_the_program_ends_at_once(
+    tmp_path: Path, folder: Path
+) -> None:
+    """Garbage, floods, wrong parameters for every method, and then silence in the
+    middle of a line.
+    """
     command = [sys.executable, "-m", "helix_desktop", "--home", str(tmp_path / "home"), "acp"]
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     pipe = asyncio.subprocess.PIPE
-    agent = await asyncio.create_subprocess_exec(*command, cwd=folder, env=env, stdin=pipe, stdout=pipe)
+    agent = await asyncio.create_subprocess_exec(
+        *command, cwd=folder, env=env, stdin=pipe, stdout=pipe
+    )
     assert agent.stdin is not None
     assert agent.stdout is not None
     send, answers = agent.stdin.write, agent.stdout
 
     def ask(identity: object, method: str, **params: object) -> None:
-        send(json.dumps({"jsonrpc": "2.0", "id": identity, "method": method, "params": params}).encode() + b"\n")
+        send(
+            json.dumps(
+                {"jsonrpc": "2.0", "id": identity, "method": method, "params": params}
+            ).encode()
+            + b"\n"
+        )
 
-    send(b"\x00\xff not json\n" * 500 + b"[]\n{}\n" + b'{"jsonrpc":"2.0","method":"session/unknown"}\n' * 500)
+    send(
+        b"\x00\xff not json\n" * 500
+        + b"[]\n{}\n"
+        + b'{"jsonrpc":"2.0","method":"session/unknown"}\n' * 500
+    )
     send(b"x" * (LONGEST_MESSAGE + 1) + b"\n" + b"[" * 100_000 + b"\n")
     for identity in ('"0:["', '"0:1"', "{}", "null", "7"):  # answers to what nobody asked
         send(f'{{"jsonrpc":"2.0","id":{identity},"result":{{}}}}\n'.encode())
@@ -223,7 +305,17 @@ async def test_a_hostile_editor_gets_errors_and_the_program_ends_at_once(tmp_pat
     nowhere = ("/\0", "/\ud800", "/" + "x" * 100_000, "..", 5)
     for number, place in enumerate(nowhere):
         ask(f"nowhere {number}", "session/new", cwd=place, mcpServers=[])
-    methods = ("load", "resume", "fork", "prompt", "close", "delete", "set_mode", "set_config_option", "nonsense")
+    methods = (
+        "load",
+        "resume",
+        "fork",
+        "prompt",
+        "close",
+        "delete",
+        "set_mode",
+        "set_config_option",
+        "nonsense",
+    )
     wrong: tuple[dict[str, Any], ...] = (
         {},
         {"sessionId": 5},
@@ -232,15 +324,26 @@ async def test_a_hostile_editor_gets_errors_and_the_program_ends_at_once(tmp_pat
     )
     for number, method in itertools.product(range(len(wrong)), methods):
         ask(f"{method} {number}", f"session/{method}", cwd=str(folder), **wrong[number])
-    ask("outside", "session/load", cwd=str(folder), sessionId="../../etc", mcpServers=[], additionalDirectories=["/"])
+    ask(
+        "outside",
+        "session/load",
+        cwd=str(folder),
+        sessionId="../../etc",
+        mcpServers=[],
+        additionalDirectories=["/"],
+    )
     for number in range(300):
         ask(f"flood {number}", "session/list", cwd=str(folder))
     ask("last", "session/list", cwd=str(folder))
     found: dict[str, dict[str, Any]] = {}
     async with asyncio.timeout(60):
-        while len(found) < 4 + len(nowhere) + 4 * len(methods) + 300:  # those asked for, and "None" for what has no id
+        while (
+            len(found) < 4 + len(nowhere) + 4 * len(methods) + 300
+        ):  # those asked for, and "None" for what has no id
             answer = json.loads(await answers.readline())
-            if "method" not in answer:  # An answer, and not something that the session tells on its own.
+            if (
+                "method" not in answer
+            ):  # An answer, and not something that the session tells on its own.
                 found[str(answer.get("id"))] = answer
     errors = {name for name, answer in found.items() if "error" in answer}
     assert errors == {
@@ -249,11 +352,20 @@ async def test_a_hostile_editor_gets_errors_and_the_program_ends_at_once(tmp_pat
         *(f"nowhere {number}" for number in range(len(nowhere))),
         *(f"{method} {number}" for method in methods for number in range(4)),
     }
-    assert all(len(answer["error"]["message"]) < 600 for answer in found.values() if "error" in answer)
+    assert all(
+        len(answer["error"]["message"]) < 600 for answer in found.values() if "error" in answer
+    )
     session = found["new"]["result"]["sessionId"]
-    ask("model", "session/set_config_option", sessionId=session, configId="model", value="demo/demo")
+    ask(
+        "model", "session/set_config_option", sessionId=session, configId="model", value="demo/demo"
+    )
     ask("mode", "session/set_mode", sessionId=session, modeId="allow all")
-    ask("turn", "session/prompt", sessionId=session, prompt=[{"type": "text", "text": "run sleep 1000"}])
+    ask(
+        "turn",
+        "session/prompt",
+        sessionId=session,
+        prompt=[{"type": "text", "text": "run sleep 1000"}],
+    )
     async with asyncio.timeout(60):
         while b'"in_progress"' not in await answers.readline():
             pass

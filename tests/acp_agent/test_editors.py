@@ -1,7 +1,9 @@
-"""The agent with each editor's own messages, in the editor's order, as its public source or documentation has them.
+"""The agent with each editor's own messages, in the editor's order, as its public
+source or documentation has them.
 
-Zed: agent_servers/acp.rs. JetBrains and Qt Creator: their documentation, and the protocol's own examples. CodeCompanion: lua/codecompanion/acp.
-avante: lua/avante/libs/acp_client.lua. Emacs: acp.el and agent-shell.el.
+Zed: agent_servers/acp.rs. JetBrains and Qt Creator: their documentation, and the
+protocol's own examples. CodeCompanion: lua/codecompanion/acp. avante:
+lua/avante/libs/acp_client.lua. Emacs: acp.el and agent-shell.el.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ from tests.peers.chat_server import ChatServer, reply
 __all__ = ["folder"]
 FILES = {"readTextFile": True, "writeTextFile": True}
 ZED = {"fs": FILES, "terminal": True, "_meta": {"terminal_output": True, "terminal-auth": True}}
-# For each editor: what it says that it can do, what it sends besides a first turn, and how it stops one.
+# For each editor: what it says that it can do, what it sends besides a first turn, and
+# how it stops one.
 EDITORS: dict[str, tuple[dict[str, Any], tuple[str, ...], dict[str, Any]]] = {
     "Zed": (ZED, ("session/set_mode", "session/set_config_option", "session/list", "session/load", "session/resume"), {}),
     "JetBrains": ({"fs": FILES, "terminal": True}, ("session/set_mode", "session/load", "session/list"), {}),
@@ -38,7 +41,13 @@ EDITORS: dict[str, tuple[dict[str, Any], tuple[str, ...], dict[str, Any]]] = {
     ),
 }  # fmt: skip
 REPLIES = [
-    reply("I look.", calls=[("read_file", {"path": "a.txt"}), ("write_file", {"path": "b.txt", "content": "new\n"})]),
+    reply(
+        "I look.",
+        calls=[
+            ("read_file", {"path": "a.txt"}),
+            ("write_file", {"path": "b.txt", "content": "new\n"}),
+        ],
+    ),
     reply("done"),
     reply(calls=[("write_file", {"path": "c.txt", "content": "new\n"})]),
     *[reply("more")] * 4,
@@ -50,7 +59,9 @@ class RefusedByAgent(Exception):
 
 
 class RawEditor:
-    """Lines of JSON, and nothing of an SDK. It answers what it announced, and refuses the rest as the editors do."""
+    """Lines of JSON, and nothing of an SDK. It answers what it announced, and refuses
+    the rest as the editors do.
+    """
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdin is not None
@@ -63,8 +74,12 @@ class RawEditor:
     def send(self, **message: Any) -> None:
         self._sink.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
 
-    async def request(self, method: str, cancelled_with: dict[str, Any] | None = None, /, **params: Any) -> Any:
-        """The answer, with what arrives before it handled. `cancelled_with`: the turn is stopped at its question."""
+    async def request(
+        self, method: str, cancelled_with: dict[str, Any] | None = None, /, **params: Any
+    ) -> Any:
+        """The answer, with what arrives before it handled. `cancelled_with`: the turn
+        is stopped at its question.
+        """
         self._number += 1
         self.send(id=self._number, method=method, params=params)
         while True:
@@ -78,7 +93,10 @@ class RawEditor:
                 continue
             self.asked.append(message["method"])
             if message["method"] == "session/request_permission" and cancelled_with is not None:
-                self.send(method="session/cancel", params={"sessionId": params["sessionId"], **cancelled_with})
+                self.send(
+                    method="session/cancel",
+                    params={"sessionId": params["sessionId"], **cancelled_with},
+                )
                 self.send(id=message["id"], result={"outcome": {"outcome": "cancelled"}})
                 continue
             self._answer(message["id"], message["method"], message["params"])
@@ -92,7 +110,10 @@ class RawEditor:
     def _answer(self, identity: Any, method: str, params: dict[str, Any]) -> None:
         if method == "session/request_permission":
             chosen = next(each for each in params["options"] if each["kind"] == "allow_once")
-            self.send(id=identity, result={"outcome": {"outcome": "selected", "optionId": chosen["optionId"]}})
+            self.send(
+                id=identity,
+                result={"outcome": {"outcome": "selected", "optionId": chosen["optionId"]}},
+            )
         elif method == "fs/read_text_file" and Path(params["path"]).is_file():
             self.send(id=identity, result={"content": Path(params["path"]).read_text()})
         else:
@@ -103,7 +124,9 @@ class RawEditor:
 
 
 @pytest.mark.parametrize("name", EDITORS)
-async def test_an_editor_gets_an_answer_to_all_it_sends(tmp_path: Path, folder: Path, name: str) -> None:
+async def test_an_editor_gets_an_answer_to_all_it_sends(
+    tmp_path: Path, folder: Path, name: str
+) -> None:
     abilities, methods, stops_with = EDITORS[name]
     pipe = asyncio.subprocess.PIPE
     with ChatServer(REPLIES) as server:
@@ -115,14 +138,19 @@ async def test_an_editor_gets_an_answer_to_all_it_sends(tmp_path: Path, folder: 
         editor = RawEditor(process)
         here = {"cwd": str(folder), "mcpServers": []}
         can = await editor.request(
-            "initialize", protocolVersion=1, clientCapabilities=abilities, clientInfo={"name": name, "version": "1"}
+            "initialize",
+            protocolVersion=1,
+            clientCapabilities=abilities,
+            clientInfo={"name": name, "version": "1"},
         )
         if "authenticate" in methods:
             await editor.request("authenticate", methodId=can["authMethods"][0]["id"])
         session = (await editor.request("session/new", **here))["sessionId"]
         if "session/set_mode" in methods:
             await editor.request("session/set_mode", sessionId=session, modeId="ask")
-            said = await editor.refused_request("session/set_mode", sessionId=session, modeId="root")
+            said = await editor.refused_request(
+                "session/set_mode", sessionId=session, modeId="root"
+            )
             assert said == "mode has no choice root."
         if "session/set_config_option" in methods:
             chosen = {"configId": "model", "value": "peer/scripted"}
@@ -134,13 +162,21 @@ async def test_an_editor_gets_an_answer_to_all_it_sends(tmp_path: Path, folder: 
         assert (await editor.request("session/prompt", **words))["stopReason"] == "end_turn"
         assert (folder / "b.txt").read_text() == "new\n"
         assert {"fs/read_text_file", "session/request_permission"} <= set(editor.asked)
-        assert {"agent_message_chunk", "tool_call", "tool_call_update", "usage_update"} <= editor.kinds()
+        assert {
+            "agent_message_chunk",
+            "tool_call",
+            "tool_call_update",
+            "usage_update",
+        } <= editor.kinds()
         assert "compaction_update" not in editor.kinds()
-        assert (await editor.request("session/prompt", stops_with, **words))["stopReason"] == "cancelled"
+        assert (await editor.request("session/prompt", stops_with, **words))[
+            "stopReason"
+        ] == "cancelled"
         assert not (folder / "c.txt").exists()
         if "session/list" in methods:
             assert session in [
-                each["sessionId"] for each in (await editor.request("session/list", cwd=str(folder)))["sessions"]
+                each["sessionId"]
+                for each in (await editor.request("session/list", cwd=str(folder)))["sessions"]
             ]
         editor.updates.clear()
         if "session/load" in methods:

@@ -1,4 +1,6 @@
-"""The agent with the clients of both official SDKs, whose every method and notification goes over the line at least once."""
+"""The agent with the clients of both official SDKs, whose every method and notification
+goes over the line at least once.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,9 @@ def _typescript_sdk() -> Path | None:
     npm = shutil.which("npm")
     if npm is None or shutil.which("node") is None:
         return None
-    said = subprocess.run([npm, "root", "--global"], capture_output=True, text=True, check=False).stdout.strip()
+    said = subprocess.run(
+        [npm, "root", "--global"], capture_output=True, text=True, check=False
+    ).stdout.strip()
     sdk = Path(said) / "@agentclientprotocol" / "sdk"
     return sdk if (sdk / "dist" / "v1" / "unstable" / "acp.js").is_file() else None
 
@@ -85,7 +89,9 @@ async def run_client(*words: str | Path, folder: Path, given: bytes = b"") -> tu
     """What it printed, and its errors."""
     pipe = asyncio.subprocess.PIPE
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    client = await asyncio.create_subprocess_exec(*words, cwd=folder, env=env, stdin=pipe, stdout=pipe, stderr=pipe)
+    client = await asyncio.create_subprocess_exec(
+        *words, cwd=folder, env=env, stdin=pipe, stdout=pipe, stderr=pipe
+    )
     out, errors = await asyncio.wait_for(client.communicate(given), 100)
     return out.decode(), errors.decode()
 
@@ -94,24 +100,36 @@ def agent_words(home: Path) -> list[str]:
     return [sys.executable, "-m", "helix_desktop", "--home", str(home), "acp"]
 
 
-async def test_the_typescript_client_sends_and_receives_all_there_is(tmp_path: Path, folder: Path) -> None:
+async def test_the_typescript_client_sends_and_receives_all_there_is(
+    tmp_path: Path, folder: Path
+) -> None:
     sdk, home = await asyncio.to_thread(_typescript_sdk), tmp_path / "home"
     if sdk is None:
         pytest.skip("needs node and the SDK: npm install --global @agentclientprotocol/sdk")
     with ChatServer(REPLIES) as server:
         await create_workspace(home, folder, server.base_url)
-        out, errors = await run_client("node", CLIENT, sdk, folder, *agent_words(home), folder=folder)
+        out, errors = await run_client(
+            "node", CLIENT, sdk, folder, *agent_words(home), folder=folder
+        )
     assert errors == "", errors
     seen: dict[str, Any] = json.loads(out)
     assert seen["code"] == 0
     assert set(seen["sent"]) >= SENT
-    assert set(seen["asked"]) == {"session/request_permission", "fs/read_text_file", "elicitation/create"}
+    assert set(seen["asked"]) == {
+        "session/request_permission",
+        "fs/read_text_file",
+        "elicitation/create",
+    }
     assert set(seen["updates"]) == UPDATES
     assert seen["ends"] == ["end_turn", "end_turn", "cancelled"]
     assert (seen["listed"], seen["left"]) == (2, [True])
-    assert {"user_message_chunk", "agent_message_chunk", "agent_thought_chunk", "plan", "tool_call"} <= {
-        *seen["loaded"]
-    }
+    assert {
+        "user_message_chunk",
+        "agent_message_chunk",
+        "agent_thought_chunk",
+        "plan",
+        "tool_call",
+    } <= {*seen["loaded"]}
     assert [words[:20] for words in seen["errors"]] == [
         "Method not found",
         "There is no conversa",
@@ -119,6 +137,10 @@ async def test_the_typescript_client_sends_and_receives_all_there_is(tmp_path: P
     ]
     assert (folder / "b.txt").read_text() == "text\n"
     assert not (folder / "c.txt").exists()
-    results = [str(message["content"]) for message in server.bodies[-1]["messages"] if message["role"] == "tool"]
+    results = [
+        str(message["content"])
+        for message in server.bodies[-1]["messages"]
+        if message["role"] == "tool"
+    ]
     assert any("as the editor shows it" in text for text in results)
     assert any("accept name='Ada'" in text for text in results)

@@ -12,7 +12,9 @@ def test_a_reason_is_text_and_no_markdown_before_the_command() -> None:
     path = "notes\n\n```\nls -la\n```\n![](https://example.org/seen.png)<details>"
     why = f"other programs run the contents of {path}"
     card = _build_question_card(
-        PermissionQuestion(ToolCall("c", "run_command", "{}"), "Run\na command", "curl x | sh", why=why)
+        PermissionQuestion(
+            ToolCall("c", "run_command", "{}"), "Run\na command", "curl x | sh", why=why
+        )
     )
     assert card.content is not None
     text = card.content[0].content.text

@@ -28,7 +28,9 @@ class SwitchedEditor:
         self._loop = asyncio.get_running_loop()
         self._rest = b""
         switch = WorkspaceSwitch(serve, self._find, self._write)
-        self.running = asyncio.get_running_loop().create_task(switch.run_until_input_ends(self.sent.get))
+        self.running = asyncio.get_running_loop().create_task(
+            switch.run_until_input_ends(self.sent.get)
+        )
 
     def _find(self, folder: Path) -> str:
         if folder.name.startswith("none"):
@@ -41,7 +43,9 @@ class SwitchedEditor:
             self._loop.call_soon_threadsafe(self.got.put_nowait, json.loads(line))
 
     async def ask(self, method: str, identity: Any = 1, **params: Any) -> Any:
-        self.sent.put_nowait(encoded({"jsonrpc": "2.0", "id": identity, "method": method, "params": params}))
+        self.sent.put_nowait(
+            encoded({"jsonrpc": "2.0", "id": identity, "method": method, "params": params})
+        )
         return await asyncio.wait_for(self.got.get(), 100)
 
     async def end(self) -> None:
@@ -62,10 +66,14 @@ async def echo(workspace: str, line: WorkspacePipe) -> int:
         elif message["method"] == "session/ask":
             await line.write_output(encoded({"jsonrpc": "2.0", "id": 7, "method": "question"}))
             answer = json.loads(await line.read_input())
-            await line.write_output(encoded({"jsonrpc": "2.0", "id": message["id"], "result": answer}))
+            await line.write_output(
+                encoded({"jsonrpc": "2.0", "id": message["id"], "result": answer})
+            )
         else:
             result = {"sessionId": f"s-{workspace}", "greeted": True}
-            await line.write_output(encoded({"jsonrpc": "2.0", "id": message["id"], "result": result}))
+            await line.write_output(
+                encoded({"jsonrpc": "2.0", "id": message["id"], "result": result})
+            )
     return 0
 
 
@@ -73,10 +81,16 @@ async def test_each_message_goes_to_the_workspace_of_its_folder_or_session() -> 
     editor = SwitchedEditor(echo)
     assert (await editor.ask("initialize", protocolVersion=1))["result"]["protocolVersion"] == 1
     for name in ("one", "two"):
-        assert (await editor.ask("session/new", f"id-{name}", cwd=f"/{name}"))["result"]["sessionId"] == f"s-{name}"
+        assert (await editor.ask("session/new", f"id-{name}", cwd=f"/{name}"))["result"][
+            "sessionId"
+        ] == f"s-{name}"
     question = await editor.ask("session/ask", sessionId="s-two")
     editor.sent.put_nowait(encoded({"jsonrpc": "2.0", "id": question["id"], "result": "yes"}))
-    assert (await asyncio.wait_for(editor.got.get(), 100))["result"] == {"jsonrpc": "2.0", "id": 7, "result": "yes"}
+    assert (await asyncio.wait_for(editor.got.get(), 100))["result"] == {
+        "jsonrpc": "2.0",
+        "id": 7,
+        "result": "yes",
+    }
     await editor.end()
 
 
@@ -88,7 +102,10 @@ async def test_each_message_goes_to_the_workspace_of_its_folder_or_session() -> 
         (b"[" * 100_000 + b"\n", -32700),
         (b'{"id": 1, "method": 5}\n', -32700),
         (b"\xff\xfe\n", -32700),
-        (encoded({"id": 1, "method": "session/prompt", "params": {"sessionId": "nobody's"}}), -32602),
+        (
+            encoded({"id": 1, "method": "session/prompt", "params": {"sessionId": "nobody's"}}),
+            -32602,
+        ),
         (encoded({"id": 1, "method": "session/new", "params": {"cwd": "relative"}}), -32602),
         (encoded({"id": 1, "method": "session/new", "params": {"cwd": "/none"}}), -32602),
         (encoded({"id": 1, "method": "unknown/method"}), -32601),
@@ -97,11 +114,15 @@ async def test_each_message_goes_to_the_workspace_of_its_folder_or_session() -> 
         (encoded({"id": 1, "method": "session/new", "params": [1]}), -32602),
     ],
 )
-async def test_what_is_no_message_is_answered_with_an_error_and_the_next_one_is_served(line: bytes, code: int) -> None:
+async def test_what_is_no_message_is_answered_with_an_error_and_the_next_one_is_served(
+    line: bytes, code: int
+) -> None:
     editor = SwitchedEditor(echo)
     editor.sent.put_nowait(line)
     assert (await asyncio.wait_for(editor.got.get(), 100))["error"]["code"] == code
-    editor.sent.put_nowait(encoded({"method": "unknown/notification"}) + encoded({"id": "stray", "result": 1}) + b"\n")
+    editor.sent.put_nowait(
+        encoded({"method": "unknown/notification"}) + encoded({"id": "stray", "result": 1}) + b"\n"
+    )
     assert "result" in await editor.ask("session/new", cwd="/one")
     await editor.end()
 
@@ -125,9 +146,13 @@ async def test_a_flood_is_refused_beyond_what_may_wait(monkeypatch: pytest.Monke
 
     editor = SwitchedEditor(never)
     for number in range(20):
-        editor.sent.put_nowait(encoded({"id": number, "method": "session/new", "params": {"cwd": "/one"}}))
+        editor.sent.put_nowait(
+            encoded({"id": number, "method": "session/new", "params": {"cwd": "/one"}})
+        )
     refused = [await asyncio.wait_for(editor.got.get(), 100) for _ in range(15)]
-    assert {one["error"]["message"] for one in refused} == {"Too many requests are waiting for an answer."}
+    assert {one["error"]["message"] for one in refused} == {
+        "Too many requests are waiting for an answer."
+    }
     await editor.end()
 
 
@@ -147,7 +172,9 @@ async def test_a_workspace_that_moves_to_another_process_is_greeted_there_and_go
         return await echo(workspace, line)
 
     editor = SwitchedEditor(moving)
-    assert (await editor.ask("session/new", cwd="/one"))["error"]["message"] == "The running program was closed."
+    assert (await editor.ask("session/new", cwd="/one"))["error"][
+        "message"
+    ] == "The running program was closed."
     assert (await editor.ask("session/new", cwd="/one"))["result"]["greeted"]
     assert len(opened) == 2
     await editor.end()

@@ -49,7 +49,9 @@ def set_up_agents(tmp_path: Path) -> None:
     ProgramSettings(places.settings_file).change_setting(ACP_AGENTS, "\n".join(lines))
 
 
-async def run_turn(session: Session, text: str, answer: PermissionAnswer | None = None) -> TurnEnded:
+async def run_turn(
+    session: Session, text: str, answer: PermissionAnswer | None = None
+) -> TurnEnded:
     """Sends a message and waits for the end of its turn; questions are answered so, or refused."""
     asked: list[PermissionQuestion] = []
 
@@ -76,7 +78,10 @@ def facts_of(session: Session, kind: type[Any]) -> list[Any]:
 def said(session: Session) -> str:
     """All that the agent has said."""
     return "".join(
-        part.text for reply in facts_of(session, ModelReplied) for part in reply.parts if isinstance(part, Text)
+        part.text
+        for reply in facts_of(session, ModelReplied)
+        for part in reply.parts
+        if isinstance(part, Text)
     )
 
 
@@ -85,7 +90,12 @@ def outputs(session: Session) -> list[str]:
 
 
 def calls(session: Session) -> list[ToolCall]:
-    return [part for reply in facts_of(session, ModelReplied) for part in reply.parts if isinstance(part, ToolCall)]
+    return [
+        part
+        for reply in facts_of(session, ModelReplied)
+        for part in reply.parts
+        if isinstance(part, ToolCall)
+    ]
 
 
 __all__ += ["Fact"]

@@ -1,6 +1,8 @@
-"""An agent that does what the message says, word by word, with the standard library alone: well-behaved, hostile or dying.
+"""An agent that does what the message says, word by word, with the standard library
+alone: well-behaved, hostile or dying.
 
-Run as `python scripted_agent.py [no-load]`. It keeps what its sessions were told in the file that SCRIPTED_STATE names.
+Run as `python scripted_agent.py [no-load]`. It keeps what its sessions were told in the
+file that SCRIPTED_STATE names.
 """
 
 import json
@@ -57,13 +59,24 @@ def remember(session: str, text: str) -> None:
 
 def call(session: str, identity: str, /, **values: Any) -> None:
     update(
-        session, "tool_call", toolCallId=identity, **{"title": "work", "kind": "other", "status": "pending", **values}
+        session,
+        "tool_call",
+        toolCallId=identity,
+        **{"title": "work", "kind": "other", "status": "pending", **values},
     )
 
 
-def done(session: str, identity: str, text: str = "done", status: str = "completed", **values: Any) -> None:
+def done(
+    session: str, identity: str, text: str = "done", status: str = "completed", **values: Any
+) -> None:
     content = [{"type": "content", "content": {"type": "text", "text": text}}]
-    update(session, "tool_call_update", toolCallId=identity, status=status, **{"content": content, **values})
+    update(
+        session,
+        "tool_call_update",
+        toolCallId=identity,
+        status=status,
+        **{"content": content, **values},
+    )
 
 
 def act(session: str, words: list[str], prompt: list[Any]) -> None:  # noqa: C901, PLR0912, PLR0915 -- a script
@@ -78,9 +91,15 @@ def act(session: str, words: list[str], prompt: list[Any]) -> None:  # noqa: C90
                 "max_tokens": 9,
                 "messages": [{"role": "user", "content": " ".join(rest)}],
             }
-            asked["tools"] = [{"name": "work", "description": "Works", "input_schema": {"type": "object"}}]
+            asked["tools"] = [
+                {"name": "work", "description": "Works", "input_schema": {"type": "object"}}
+            ]
             given = {"content-type": "application/json", "authorization": "Bearer acp-proxy"}
-            given |= {"x-claude-code-session-id": session, "anthropic-version": "1", **provider.get("headers", {})}
+            given |= {
+                "x-claude-code-session-id": session,
+                "anthropic-version": "1",
+                **provider.get("headers", {}),
+            }
             address = f"{provider.get('baseUrl') or os.environ['SCRIPTED_PROVIDER']}/v1/messages"
             request = urllib.request.Request(address, json.dumps(asked).encode(), given)  # noqa: S310 -- the test's own
             with urllib.request.urlopen(request) as answer:  # noqa: S310 -- the test's own
@@ -88,7 +107,11 @@ def act(session: str, words: list[str], prompt: list[Any]) -> None:  # noqa: C90
         case ["think", *rest]:
             say(session, " ".join(rest), "agent_thought_chunk")
         case ["plan"]:
-            update(session, "plan", entries=[{"content": "one", "priority": "high", "status": "in_progress"}])
+            update(
+                session,
+                "plan",
+                entries=[{"content": "one", "priority": "high", "status": "in_progress"}],
+            )
         case ["work"]:
             say(session, "I begin. ")
             call(session, "a", rawInput={"path": "x"})
@@ -114,20 +137,31 @@ def act(session: str, words: list[str], prompt: list[Any]) -> None:  # noqa: C90
                 "title": f"{kind} {what}",
                 "kind": kind,
                 "rawInput": {key: what},
-                "content": [{"type": "diff", "path": what, "oldText": old, "newText": one + "\n"} for one in text],
+                "content": [
+                    {"type": "diff", "path": what, "oldText": old, "newText": one + "\n"}
+                    for one in text
+                ],
             }
             options = [
                 {"optionId": "yes", "name": "Yes", "kind": "allow_once"},
                 {"optionId": "no", "name": "No", "kind": "reject_once"},
             ]
-            answer = ask("session/request_permission", sessionId=session, toolCall=wanted, options=options)
+            answer = ask(
+                "session/request_permission", sessionId=session, toolCall=wanted, options=options
+            )
             if answer["outcome"]["outcome"] != "cancelled":
                 done(session, wanted["toolCallId"], json.dumps(answer))
             say(session, json.dumps(answer))
         case ["ask", method, *rest]:
             say(session, json.dumps(ask(method, sessionId=session, **json.loads(" ".join(rest)))))
         case ["begin", method, *rest]:
-            send({"id": "begun", "method": method, "params": {"sessionId": session, **json.loads(" ".join(rest))}})
+            send(
+                {
+                    "id": "begun",
+                    "method": method,
+                    "params": {"sessionId": session, **json.loads(" ".join(rest))},
+                }
+            )
         case ["tell", *rest]:
             update(session, "tool_call_update", **json.loads(" ".join(rest)))
         case ["await-file", path]:
@@ -139,7 +173,12 @@ def act(session: str, words: list[str], prompt: list[Any]) -> None:  # noqa: C90
         case ["read", path]:
             say(session, json.dumps(ask("fs/read_text_file", sessionId=session, path=path)))
         case ["write", path, text]:
-            say(session, json.dumps(ask("fs/write_text_file", sessionId=session, path=path, content=text + "\n")))
+            say(
+                session,
+                json.dumps(
+                    ask("fs/write_text_file", sessionId=session, path=path, content=text + "\n")
+                ),
+            )
         case ["run" | "run-shown-late" as how, *rest]:
             made = ask("terminal/create", sessionId=session, command=" ".join(rest))
             terminal = made["terminalId"]
@@ -158,26 +197,49 @@ def act(session: str, words: list[str], prompt: list[Any]) -> None:  # noqa: C90
             update(session, "tool_call_update", toolCallId="t", status="completed")
             say(session, json.dumps([ended, printed]))
         case ["run-in", place, *rest]:
-            made = ask("terminal/create", sessionId=session, command=" ".join(rest), cwd="" if place == "-" else place)
+            made = ask(
+                "terminal/create",
+                sessionId=session,
+                command=" ".join(rest),
+                cwd="" if place == "-" else place,
+            )
             ask("terminal/wait_for_exit", sessionId=session, terminalId=made["terminalId"])
-        case ["run-under-its-id", *rest]:  # A call of its own takes the id it was told of the terminal.
-            terminal = ask("terminal/create", sessionId=session, command=" ".join(rest))["terminalId"]
+        case [
+            "run-under-its-id",
+            *rest,
+        ]:  # A call of its own takes the id it was told of the terminal.
+            terminal = ask("terminal/create", sessionId=session, command=" ".join(rest))[
+                "terminalId"
+            ]
             call(session, terminal, title="mine", status="in_progress")
             done(session, terminal, "faked")
             ask("terminal/wait_for_exit", sessionId=session, terminalId=terminal)
             ask("terminal/release", sessionId=session, terminalId=terminal)
         case ["run-and-kill", *rest]:
             made = ask("terminal/create", sessionId=session, command=" ".join(rest))
-            while not ask("terminal/output", sessionId=session, terminalId=made["terminalId"])["output"]:
+            while not ask("terminal/output", sessionId=session, terminalId=made["terminalId"])[
+                "output"
+            ]:
                 time.sleep(0.01)
             ask("terminal/kill", sessionId=session, terminalId=made["terminalId"])
-            say(session, json.dumps(ask("terminal/output", sessionId=session, terminalId=made["terminalId"])))
+            say(
+                session,
+                json.dumps(
+                    ask("terminal/output", sessionId=session, terminalId=made["terminalId"])
+                ),
+            )
         case ["form"]:
             schema = {"type": "object", "properties": {"name": {"type": "string"}}}
             say(
                 session,
                 json.dumps(
-                    ask("elicitation/create", sessionId=session, mode="form", message="Who?", requestedSchema=schema)
+                    ask(
+                        "elicitation/create",
+                        sessionId=session,
+                        mode="form",
+                        message="Who?",
+                        requestedSchema=schema,
+                    )
                 ),
             )
         case ["last-words"]:  # what it is made of is gone, and the next prompt fails
@@ -198,7 +260,9 @@ def act(session: str, words: list[str], prompt: list[Any]) -> None:  # noqa: C90
             send({"method": "session/update", "params": []})
             send({"method": "other/note", "params": {}})
             say(session, json.dumps(ask("other/method")))
-            update(session, "tool_call_update", toolCallId=None, status="completed", content="no list")
+            update(
+                session, "tool_call_update", toolCallId=None, status="completed", content="no list"
+            )
         case ["flood"]:
             while True:
                 say(session, "flood " * 10)
@@ -209,8 +273,15 @@ def act(session: str, words: list[str], prompt: list[Any]) -> None:  # noqa: C90
             while True:
                 sys.stdout.write("x" * 65536)
         case ["requests", count, path, *same]:
-            asked = {"jsonrpc": "2.0", "method": "fs/read_text_file", "params": {"sessionId": session, "path": path}}
-            lines = [json.dumps({"id": "same" if same else f"m{number}", **asked}) for number in range(int(count))]
+            asked = {
+                "jsonrpc": "2.0",
+                "method": "fs/read_text_file",
+                "params": {"sessionId": session, "path": path},
+            }
+            lines = [
+                json.dumps({"id": "same" if same else f"m{number}", **asked})
+                for number in range(int(count))
+            ]
             sys.stdout.write("\n".join([*lines, ""]))
             sys.stdout.flush()
             time.sleep(3600)
@@ -233,7 +304,9 @@ def main() -> None:  # noqa: C901, PLR0912, PLR0915 -- a script
             case "initialize":
                 if "mute" in sys.argv:
                     time.sleep(3600)
-                more: dict[str, Any] = {"sessionCapabilities": {"resume": {}}} if "says-resume" in sys.argv else {}
+                more: dict[str, Any] = (
+                    {"sessionCapabilities": {"resume": {}}} if "says-resume" in sys.argv else {}
+                )
                 more |= {"providers": {}} if "routed" in sys.argv else {}
                 capable = {
                     **more,
@@ -259,7 +332,9 @@ def main() -> None:  # noqa: C901, PLR0912, PLR0915 -- a script
                 option = {"type": "boolean", "id": "web", "name": "Web", "currentValue": web}
                 result = {"sessionId": session, "modes": modes, "configOptions": [option]}
             case "session/resume":
-                send({"id": message["id"], "error": {"code": -32601, "message": "Method not found"}})
+                send(
+                    {"id": message["id"], "error": {"code": -32601, "message": "Method not found"}}
+                )
                 continue
             case "session/load":
                 say(session, "said long ago")
@@ -273,17 +348,33 @@ def main() -> None:  # noqa: C901, PLR0912, PLR0915 -- a script
             case "session/prompt":
                 if is_broken:
                     remember(session, "[failed]")
-                    send({"id": message["id"], "error": {"code": -32603, "message": "The process exited"}})
+                    send(
+                        {
+                            "id": message["id"],
+                            "error": {"code": -32603, "message": "The process exited"},
+                        }
+                    )
                     continue
                 text = "\n".join(part.get("text", "") for part in params["prompt"])
                 remember(session, text)
                 if "needs-login" in sys.argv:
-                    send({"id": message["id"], "error": {"code": -32000, "message": "Authentication required"}})
+                    send(
+                        {
+                            "id": message["id"],
+                            "error": {"code": -32000, "message": "Authentication required"},
+                        }
+                    )
                     continue
                 last = params["prompt"][-1].get("text", "")
                 for act_line in last.splitlines():
                     act(session, act_line.split(" "), params["prompt"])
-                update(session, "usage_update", used=10, size=50_000, cost={"amount": 0.25, "currency": "USD"})
+                update(
+                    session,
+                    "usage_update",
+                    used=10,
+                    size=50_000,
+                    cost={"amount": 0.25, "currency": "USD"},
+                )
                 result = {"stopReason": "end_turn", "usage": {"inputTokens": 7, "outputTokens": 3}}
             case _:
                 if "id" not in message:

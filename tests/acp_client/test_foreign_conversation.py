@@ -26,7 +26,12 @@ async def test_what_an_agent_says_thinks_plans_and_does_becomes_facts(bench: Wor
     ended = await run_turn(session, "think hmm\nplan\nwork")
     assert ended.reason is TurnEnd.DONE, ended
     first, last = facts_of(session, ModelReplied)
-    assert [type(part).__name__ for part in first.parts] == ["Reasoning", "Text", "ToolCall", "ToolCall"]
+    assert [type(part).__name__ for part in first.parts] == [
+        "Reasoning",
+        "Text",
+        "ToolCall",
+        "ToolCall",
+    ]
     assert first.parts[0] == Reasoning("hmm", first.parts[0].tokens)
     assert (first.stop, last.stop) == (Stop.CALLS, Stop.END)
     assert said(session) == "I begin. I am done."
@@ -51,7 +56,9 @@ async def test_a_turn_of_an_agent_that_dies_says_why_and_the_next_message_goes_o
     await run_turn(session, "say one")
     ended = await run_turn(session, "say two\ndie")
     assert ended.reason is TurnEnd.FAILED
-    assert ended.why.startswith("Script stopped working: it ended with exit code 3. It said: out of memory")
+    assert ended.why.startswith(
+        "Script stopped working: it ended with exit code 3. It said: out of memory"
+    )
     assert (await run_turn(session, "say three")).reason is TurnEnd.DONE
     assert said(session) == "onetwothree"
     told = [json.loads(line) for line in state_file.read_text().splitlines()]
@@ -59,7 +66,9 @@ async def test_a_turn_of_an_agent_that_dies_says_why_and_the_next_message_goes_o
     assert len({name for name, _ in told}) == 1
 
 
-async def test_an_agent_that_cannot_load_sessions_is_told_what_was_said(bench: Workbench, state_file: Path) -> None:
+async def test_an_agent_that_cannot_load_sessions_is_told_what_was_said(
+    bench: Workbench, state_file: Path
+) -> None:
     session = await bench.start_conversation(acp_agent="ScriptNoLoad")
     await run_turn(session, "say one\nwork")
     await run_turn(session, "die")
@@ -91,7 +100,9 @@ async def test_after_a_rewind_and_in_a_fork_the_agent_knows_only_what_is_there(
 
 
 @pytest.mark.parametrize("deed", ["hang", "deaf", "flood", "calls", "endless"])
-async def test_whatever_an_agent_does_it_is_stopped_in_under_two_seconds(bench: Workbench, deed: str) -> None:
+async def test_whatever_an_agent_does_it_is_stopped_in_under_two_seconds(
+    bench: Workbench, deed: str
+) -> None:
     session = await bench.start_conversation(acp_agent="Script")
     begun = asyncio.Event()
 
@@ -111,7 +122,10 @@ async def test_whatever_an_agent_does_it_is_stopped_in_under_two_seconds(bench: 
         "calls": "than a single turn can hold",
     }  # A fast agent reaches its limit before the stop.
     is_too_long = deed in limits and limits[deed] in session.turns.last_end.why
-    assert is_too_long or (session.turns.last_end.reason, session.turns.last_end.why) == (TurnEnd.STOPPED, "")
+    assert is_too_long or (session.turns.last_end.reason, session.turns.last_end.why) == (
+        TurnEnd.STOPPED,
+        "",
+    )
     assert said(session).startswith("begun")
     assert (await run_turn(session, "say again")).reason is TurnEnd.DONE
 
@@ -139,7 +153,9 @@ async def test_what_is_being_recorded_when_the_agent_is_stopped_is_kept(
     monkeypatch.setattr(turn_recording, "MOST_TEXT", 1_000)
     session = await bench.start_conversation(acp_agent="Script")
     begun = asyncio.Event()
-    session.subscribe_to_events(lambda event: begun.set() if isinstance(event, ReplyStreamed) else None)
+    session.subscribe_to_events(
+        lambda event: begun.set() if isinstance(event, ReplyStreamed) else None
+    )
     session.send_message((Text("say begun\nflood"),))
     await begun.wait()
     await asyncio.sleep(0.5)  # enough of the flood for a reply
@@ -148,7 +164,9 @@ async def test_what_is_being_recorded_when_the_agent_is_stopped_is_kept(
     assert said(session).startswith("begun")
 
 
-async def test_silence_ends_the_turn_with_a_sentence(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_silence_ends_the_turn_with_a_sentence(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(foreign_conversation, "SILENT_SECONDS", 0.5)
     session = await bench.start_conversation(acp_agent="Script")
     ended = await run_turn(session, "say begun\nhang")
@@ -197,7 +215,9 @@ async def test_requests_that_nobody_waits_for_take_no_memory(
     assert (ended.reason, why in ended.why) == (TurnEnd.FAILED, True), ended.why
 
 
-async def test_updates_are_measured_by_the_bytes_they_took(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_updates_are_measured_by_the_bytes_they_took(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(turn_recording, "MOST_IN_TURN", 5_000)
     session = await bench.start_conversation(acp_agent="Script")
     ended = await run_turn(session, "flood")
@@ -235,7 +255,9 @@ async def test_pictures_go_along_where_the_agent_sees_them(bench: Workbench) -> 
     assert "does not accept images" in blind.turns.last_end.why
 
 
-async def test_a_mode_is_chosen_before_the_session_and_in_it(bench: Workbench, state_file: Path) -> None:
+async def test_a_mode_is_chosen_before_the_session_and_in_it(
+    bench: Workbench, state_file: Path
+) -> None:
     session = await bench.start_conversation(acp_agent="Script")
     foreign = await bench.acp.open_conversation(session.conversation)
     await foreign.choose_agent_option(session.conversation, "mode", "auto")
@@ -254,13 +276,18 @@ async def test_idle_agents_beyond_a_few_are_ended_and_come_back(
     sessions = [await bench.start_conversation(acp_agent="Script") for _ in range(3)]
     for session in sessions:
         await run_turn(session, "say one")
-    running = [(await bench.acp.open_conversation(session.conversation)).has_running_process for session in sessions]
+    running = [
+        (await bench.acp.open_conversation(session.conversation)).has_running_process
+        for session in sessions
+    ]
     assert running == [False, True, True]
     assert (await run_turn(sessions[0], "say two")).reason is TurnEnd.DONE
     assert "[loaded]" in state_file.read_text()
 
 
-async def test_a_workspace_without_a_folder_says_what_is_missing(desks: Desks, tmp_path: Path) -> None:
+async def test_a_workspace_without_a_folder_says_what_is_missing(
+    desks: Desks, tmp_path: Path
+) -> None:
     set_up_agents(tmp_path)
     bench = await desks().create_workspace("w", None)
     session = await bench.start_conversation(acp_agent="Script")
@@ -296,7 +323,10 @@ async def test_a_command_that_both_know_goes_to_the_agent(bench: Workbench, fold
     await bench.project.reread_project_folders()
     await bench.project.trust_items(*bench.project.now.items)
     session = await bench.start_conversation(acp_agent="Script")
-    assert [item.name for item in bench.slash_commands.list_slash_commands(session.id)] == ["review", "ship"]
+    assert [item.name for item in bench.slash_commands.list_slash_commands(session.id)] == [
+        "review",
+        "ship",
+    ]
     await bench.acp.start_agent(session.conversation)
     await run_turn(session, "say one")
     assert bench.acp.list_agent_commands(session.id) == {"review": "Looks at the changes"}
@@ -304,7 +334,9 @@ async def test_a_command_that_both_know_goes_to_the_agent(bench: Workbench, fold
     assert [item.name for item in bench.slash_commands.list_slash_commands()] == ["review", "ship"]
 
 
-async def test_an_agent_that_died_between_two_messages_answers_the_second(bench: Workbench, state_file: Path) -> None:
+async def test_an_agent_that_died_between_two_messages_answers_the_second(
+    bench: Workbench, state_file: Path
+) -> None:
     session = await bench.start_conversation(acp_agent="Script")
     await run_turn(session, "say one\nlast-words")
     assert (await run_turn(session, "say two")).reason is TurnEnd.DONE
@@ -313,7 +345,9 @@ async def test_an_agent_that_died_between_two_messages_answers_the_second(bench:
     assert told == ["say one\nlast-words", "[failed]", "[loaded]", "say two"]
 
 
-async def test_an_agent_that_cannot_resume_as_it_said_loads_its_session(bench: Workbench, state_file: Path) -> None:
+async def test_an_agent_that_cannot_resume_as_it_said_loads_its_session(
+    bench: Workbench, state_file: Path
+) -> None:
     session = await bench.start_conversation(acp_agent="ScriptSaysResume")
     await run_turn(session, "say one\ndie")
     await run_turn(session, "say two")
@@ -336,4 +370,6 @@ async def test_what_was_chosen_for_an_agent_holds_after_a_restart(
     bench = await desks().open_workspace(bench.id)
     session = await bench.open_session(session.id)
     await run_turn(session, "say two")
-    assert (await bench.acp.open_conversation(session.conversation)).choices["mode"].current == "auto"
+    assert (await bench.acp.open_conversation(session.conversation)).choices[
+        "mode"
+    ].current == "auto"

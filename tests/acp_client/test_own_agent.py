@@ -1,4 +1,6 @@
-"""Our own agent, over its own command, as the foreign agent: both sides of the protocol are ours, and each checks the other."""
+"""Our own agent, over its own command, as the foreign agent: both sides of the protocol
+are ours, and each checks the other.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,16 @@ async def test_our_own_agent_works_as_a_foreign_one(
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     inner = str(tmp_path / "inner")
-    assert await asyncio.to_thread(cli.main, ["--home", inner, "workspace", "new", "w", "--folder", str(folder)]) == 0
-    assert await asyncio.to_thread(cli.main, ["--home", inner, "model", "set", "-w", "w", "demo/demo"]) == 0
+    assert (
+        await asyncio.to_thread(
+            cli.main, ["--home", inner, "workspace", "new", "w", "--folder", str(folder)]
+        )
+        == 0
+    )
+    assert (
+        await asyncio.to_thread(cli.main, ["--home", inner, "model", "set", "-w", "w", "demo/demo"])
+        == 0
+    )
     places = program_folders.find_program_folders(tmp_path / "home")
     places.settings_file.parent.mkdir(parents=True, exist_ok=True)
     line = f"Helix = {sys.executable} -m helix_desktop --home {inner} acp"

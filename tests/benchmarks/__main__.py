@@ -1,10 +1,13 @@
-"""`dev.py bench [NAME ...] [--json] [--html FILE] [--quick] [--traces DIR] [--keep]`: every benchmark, or those named.
+"""`dev.py bench [NAME ...] [--json] [--html FILE] [--quick] [--traces DIR] [--keep]`:
+every benchmark, or those named.
 
-Each is a module of this folder with a function `rows(*, quick)` (or a reading of what it says, in adapted.py), run in a
-process of its own, one after the other: nothing of one disturbs the next. A figure is the median of several runs of one
-process, with the least and the most of them, beside the peers' of the same runs.
+Each is a module of this folder with a function `rows(*, quick)` (or a reading of what
+it says, in adapted.py), run in a process of its own, one after the other: nothing of
+one disturbs the next. A figure is the median of several runs of one process, with the
+least and the most of them, beside the peers' of the same runs.
 
-`--keep` puts what was measured into tests/benchmarks/last.json and writes the figures page of the help anew.
+`--keep` puts what was measured into tests/benchmarks/last.json and writes the figures
+page of the help anew.
 """
 
 from __future__ import annotations
@@ -48,13 +51,19 @@ def main() -> int:
     found = {one.name: one for one in benchmarks()}
     arguments = _arguments(found)
     if unknown := set(arguments.names) - set(found):
-        sys.exit(f"There is no benchmark {', '.join(sorted(unknown))}. Available: {', '.join(found)}.")
+        sys.exit(
+            f"There is no benchmark {', '.join(sorted(unknown))}. Available: {', '.join(found)}."
+        )
     chosen = [one for one in found.values() if not arguments.names or one.name in arguments.names]
     if not arguments.json:
         sys.stdout.writelines(f"{name}: {value}\n" for name, value in machine.described().items())
     runs = [_run(one, arguments) for one in chosen if _possible(one, arguments)]
     if arguments.json:
-        print(json.dumps({"machine": machine.described(), "benchmarks": runs}, indent=1, ensure_ascii=False))
+        print(
+            json.dumps(
+                {"machine": machine.described(), "benchmarks": runs}, indent=1, ensure_ascii=False
+            )
+        )
     else:
         print(_summary(runs))
     if arguments.html:
@@ -68,7 +77,11 @@ def main() -> int:
 def benchmarks() -> list[Benchmark]:
     """Every module here with a function `rows`, and those whose output is read; by name."""
     found = [_of_module(path) for path in sorted(HERE.glob("*.py"))]
-    others = [_of_adapted(name, each) for name, each in adapted.ADAPTED.items() if (HERE / f"{name}.py").exists()]
+    others = [
+        _of_adapted(name, each)
+        for name, each in adapted.ADAPTED.items()
+        if (HERE / f"{name}.py").exists()
+    ]
     return sorted([*filter(None, found), *others], key=lambda one: one.name)
 
 
@@ -97,7 +110,12 @@ def _rows(text: str) -> list[Row]:
 def _of_adapted(name: str, one: adapted.Adapted) -> Benchmark:
     def command(arguments: argparse.Namespace) -> Sequence[str]:
         traces = ["--traces", str(arguments.traces)] if one.traces else []
-        return ["-m", f"tests.benchmarks.{name}", *(one.quick if arguments.quick else one.full), *traces]
+        return [
+            "-m",
+            f"tests.benchmarks.{name}",
+            *(one.quick if arguments.quick else one.full),
+            *traces,
+        ]
 
     return Benchmark(name, one.measures, command, one.read, one.screen, one.traces)
 
@@ -110,9 +128,15 @@ def _arguments(found: dict[str, Benchmark]) -> argparse.Namespace:
     parser.add_argument("names", nargs="*", metavar="NAME", help=told)
     parser.add_argument("--json", action="store_true", help="print one JSON value instead of text")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a page with plots as well")
-    parser.add_argument("--quick", action="store_true", help="smaller and shorter, for a first look")
-    parser.add_argument("--traces", type=Path, metavar="DIR", help="recorded sessions: every policy is run on each")
-    parser.add_argument("--keep", action="store_true", help="these are the figures of the help page from now on")
+    parser.add_argument(
+        "--quick", action="store_true", help="smaller and shorter, for a first look"
+    )
+    parser.add_argument(
+        "--traces", type=Path, metavar="DIR", help="recorded sessions: every policy is run on each"
+    )
+    parser.add_argument(
+        "--keep", action="store_true", help="these are the figures of the help page from now on"
+    )
     return parser.parse_args()
 
 
@@ -138,7 +162,10 @@ def _run(one: Benchmark, arguments: argparse.Namespace) -> dict[str, Any]:
     done = _ended(command)
     rows, failed = _read(one, done)
     if not arguments.json:
-        print("\n".join([*report.table(rows), *report.fit_lines(rows)]) if rows else failed, flush=True)
+        print(
+            "\n".join([*report.table(rows), *report.fit_lines(rows)]) if rows else failed,
+            flush=True,
+        )
     return {
         "name": one.name, "measures": one.measures, "machine": where, "seconds": time.monotonic() - begun, "failed": failed,
         "rows": [row.as_json() for row in rows],
@@ -164,20 +191,28 @@ def _ended(command: list[str]) -> subprocess.CompletedProcess[str]:
 
 
 def _read(one: Benchmark, done: subprocess.CompletedProcess[str]) -> tuple[list[Row], str]:
-    """The rows, and why there are none. A benchmark that gives rows and an exit code says with it what was not met."""
+    """The rows, and why there are none. A benchmark that gives rows and an exit code
+    says with it what was not met.
+    """
     try:
         rows = one.read(done.stdout)
     except (ValueError, KeyError, IndexError, TypeError) as error:
         ended = f"It ended with {done.returncode}, and what it said cannot be read ({type(error).__name__}: {error})."
         return [], f"{ended}\n{done.stdout[-1500:]}\n{done.stderr[-1500:]}"
-    return (rows, "") if rows else ([], f"It said nothing (exit {done.returncode}).\n{done.stderr[-1500:]}")
+    return (
+        (rows, "")
+        if rows
+        else ([], f"It said nothing (exit {done.returncode}).\n{done.stderr[-1500:]}")
+    )
 
 
 def _summary(runs: Sequence[dict[str, Any]]) -> str:
     """What was asked for and is not met, and what did not run."""
     rows = [(run["name"], Row.from_json(row)) for run in runs for row in run["rows"]]
     asked = [(name, row) for name, row in rows if row.met is not None]
-    lines = [f"\n{len(rows)} figures; {sum(bool(row.met) for _, row in asked)} of {len(asked)} asked-for ones are met."]
+    lines = [
+        f"\n{len(rows)} figures; {sum(bool(row.met) for _, row in asked)} of {len(asked)} asked-for ones are met."
+    ]
     lines += [
         f"not met: {name}: {row.name}: {row.ours.median:g} {row.unit} ({row.asked})"
         for name, row in asked

@@ -1,4 +1,6 @@
-"""Benchmarks that speak in their own form: what they say, read into rows, and what the issues ask of it."""
+"""Benchmarks that speak in their own form: what they say, read into rows, and what the
+issues ask of it.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from typing import Any
 
 from tests.benchmarks.row import Figure, Row
 
-HEADS_OF = "the system prompt and tools of "  # how the tables with another program's head are called
+HEADS_OF = (
+    "the system prompt and tools of "  # how the tables with another program's head are called
+)
 NAMED = "layered, where the agent knows the page"  # a row of the policies beside the others
 
 
@@ -30,14 +34,16 @@ def _json(text: str) -> Any:
     return json.loads(text[text.index("{") :])
 
 
-# --- the stores ------------------------------------------------------------------------------------------------------
+# --- the stores
 
 PUT_LIMIT, GET_LIMIT = 1.3, 1.5
 ROUNDS = 15  # of store_put, where nobody says otherwise
 
 
 def store_put(text: str) -> list[Row]:
-    """Ours beside its own parts and beside other stores; asked: at most 1.3 times its parts (put), 1.5 times (get), and faster than diskcache."""
+    """Ours beside its own parts and beside other stores; asked: at most 1.3 times its
+    parts (put), 1.5 times (get), and faster than diskcache.
+    """
     said = _json(text)
     rows = []
     for label, stores in said["stores"].items():
@@ -67,7 +73,9 @@ LIKE_FOR_LIKE = {"put": "diskcache with sync", "get": "diskcache with hash check
 
 
 def _beside_diskcache(what: str, ours: Figure, found: Mapping[str, Figure]) -> str:
-    """By itself diskcache leaves files to the system and checks nothing: said beside the one that does what ours does."""
+    """By itself diskcache leaves files to the system and checks nothing: said beside
+    the one that does what ours does.
+    """
     fair = LIKE_FOR_LIKE[what]
     said = f"{ours.median / found['diskcache'].median:.2f} × diskcache"
     return f"{said}, {ours.median / found[fair].median:.2f} × {fair}" if fair in found else said
@@ -93,23 +101,31 @@ def store_million(text: str) -> list[Row]:
     for name, value in said.items():
         figure = Figure(*value) if isinstance(value, list) else Figure(value, value, value)
         limit = (
-            next((limit for begin, limit in MILLION if name.startswith(begin)), None) if entries >= 1_000_000 else None
+            next((limit for begin, limit in MILLION if name.startswith(begin)), None)
+            if entries >= 1_000_000
+            else None
         )
         plain, _, unit = name.partition(" (")
         asked = "" if limit is None else f"< {limit:g} {unit.rstrip(')')}"
         met = None if limit is None else figure.median < limit
-        rows.append(Row(f"{plain}, {entries:,} entries", unit.rstrip(")"), figure, asked=asked, met=met))
+        rows.append(
+            Row(f"{plain}, {entries:,} entries", unit.rstrip(")"), figure, asked=asked, met=met)
+        )
     return rows
 
 
-# --- the window ------------------------------------------------------------------------------------------------------
+# --- the window
 
 FRAMES = re.compile(r"^  (.{24,34}?) +median +([\d.]+) +p99 +([\d.]+) +longest +([\d.]+) ms")
-HOSTILE = re.compile(r"^  (.{30}) +as a fact +([\d.]+) \(.*\) +streamed +([\d.]+) \(.*\) +scrolled +([\d.]+) \(.*\)$")
+HOSTILE = re.compile(
+    r"^  (.{30}) +as a fact +([\d.]+) \(.*\) +streamed +([\d.]+) \(.*\) +scrolled +([\d.]+) \(.*\)$"
+)
 
 
 def gui_transcript(text: str) -> list[Row]:
-    """Frames: ours is the 99th percentile, the least the median of all frames, the most the longest one."""
+    """Frames: ours is the 99th percentile, the least the median of all frames, the most
+    the longest one.
+    """
     return list(_transcript_rows(text))
 
 
@@ -120,7 +136,13 @@ def _transcript_rows(text: str) -> Iterator[Row]:
             messages = begun[1]
         elif shown := re.match(r"^  opened and painted in (\d+) ms", line):
             ms = float(shown[1])
-            yield Row(f"opened with {messages} messages", "ms", Figure(ms, ms, ms), asked="< 300 ms", met=ms < 300)
+            yield Row(
+                f"opened with {messages} messages",
+                "ms",
+                Figure(ms, ms, ms),
+                asked="< 300 ms",
+                met=ms < 300,
+            )
         elif grown := re.match(r"^  memory grew by (-?\d+) MB", line):
             mb = float(grown[1])
             asked = "< 150 MB" if messages == "10,000" else ""
@@ -136,14 +158,24 @@ def _transcript_rows(text: str) -> Iterator[Row]:
         elif bad := HOSTILE.match(line):
             taken = [float(each) for each in bad.groups()[1:]]
             figure = Figure(max(taken), min(taken), max(taken), 3)
-            yield Row(f"longest gap: {bad[1].strip()}", "ms", figure, asked="< 100 ms", met=max(taken) < 100)
+            yield Row(
+                f"longest gap: {bad[1].strip()}",
+                "ms",
+                figure,
+                asked="< 100 ms",
+                met=max(taken) < 100,
+            )
 
 
 def _frame(frame: re.Match[str], of: str) -> Row:
     median, p99, longest = (float(each) for each in frame.groups()[1:])
     figure = Figure(p99, median, longest, 100)
     return Row(
-        frame[1].strip() + of, "ms, p99 (median to longest in parentheses)", figure, asked="< 16 ms", met=p99 < 16
+        frame[1].strip() + of,
+        "ms, p99 (median to longest in parentheses)",
+        figure,
+        asked="< 16 ms",
+        met=p99 < 16,
     )
 
 
@@ -151,9 +183,19 @@ def gui_timeline(text: str) -> list[Row]:
     """The timeline of a very long conversation: how long until it is drawn, and its frames."""
     rows = []
     for line in text.splitlines():
-        if begun := re.match(r"^([\d,]+ steps, [\d,]+ folds).* \(longest gap ([\d.]+) ms\), drawn in (\d+) ms", line):
+        if begun := re.match(
+            r"^([\d,]+ steps, [\d,]+ folds).* \(longest gap ([\d.]+) ms\), drawn in (\d+) ms", line
+        ):
             gap, drawn = float(begun[2]), float(begun[3])
-            rows.append(Row(f"{begun[1]} drawn", "ms", Figure(drawn, drawn, drawn), asked="< 200 ms", met=drawn < 200))
+            rows.append(
+                Row(
+                    f"{begun[1]} drawn",
+                    "ms",
+                    Figure(drawn, drawn, drawn),
+                    asked="< 200 ms",
+                    met=drawn < 200,
+                )
+            )
             rows.append(
                 Row(
                     "longest event-loop gap while drawing",
@@ -195,7 +237,13 @@ def _cache_rows(text: str) -> Iterator[Row]:
             if ms:
                 taken = float(ms)
                 met = taken < limit if limit else None
-                yield Row(named, "ms", Figure(taken, taken, taken), asked=f"< {limit} ms" if limit else "", met=met)
+                yield Row(
+                    named,
+                    "ms",
+                    Figure(taken, taken, taken),
+                    asked=f"< {limit} ms" if limit else "",
+                    met=met,
+                )
             if gaps:
                 p99, longest = float(gaps[1]), float(gaps[2])
                 yield Row(
@@ -210,11 +258,13 @@ def _cache_rows(text: str) -> Iterator[Row]:
             yield Row("memory growth", "MB", Figure(mb, mb, mb), asked="< 80 MB", met=mb < 80)
 
 
-# --- policies --------------------------------------------------------------------------------------------------------
+# --- policies
 
 
 def policies(text: str) -> list[Row]:
-    """What `layered` is billed as a share of sending everything, recalls and head included, beside every other policy."""
+    """What `layered` is billed as a share of sending everything, recalls and head
+    included, beside every other policy.
+    """
     rows = []
     tables = _json(text)
     heads = {name: tables.pop(name) for name in list(tables) if name.startswith(HEADS_OF)}
@@ -226,11 +276,15 @@ def policies(text: str) -> list[Row]:
         ours = shares.pop("layered")
         others = {name: figure for name, figure in shares.items() if name != "no management"}
         cheapest = min(
-            figure.median for name, figure in others.items() if name not in {"helix", "observational", "none"}
+            figure.median
+            for name, figure in others.items()
+            if name not in {"helix", "observational", "none"}
         )
         kept = said["layered"]["retention_plain"]
         met = ours.median <= cheapest + 1e-9
-        note = f"plain retention {kept:.3f}, tokens sent {said['layered']['sent'] / whole['sent']:.3f}"
+        note = (
+            f"plain retention {kept:.3f}, tokens sent {said['layered']['sent'] / whole['sent']:.3f}"
+        )
         rows.append(
             Row(
                 f"bill with `layered` ({table})",
@@ -256,7 +310,11 @@ def _headed(name: str, said: Mapping[str, Any], whole: Mapping[str, Any]) -> Row
 
 
 def _retention(said: Mapping[str, Any]) -> Row:
-    kept = {name: Figure(*[one["retention_plain"]] * 3) for name, one in said.items() if name != "no management"}
+    kept = {
+        name: Figure(*[one["retention_plain"]] * 3)
+        for name, one in said.items()
+        if name != "no management"
+    }
     ours = kept.pop("layered")
     return Row("`layered`: plain retention", "", ours, kept, "≥ 0.90", ours.median >= 0.90)
 
@@ -271,7 +329,9 @@ def _part(one: Mapping[str, Any], name: str) -> float:
     return float(group["effective"] / group["none"]["billed"]) if group["sessions"] else 0.0
 
 
-def _asked_of_layered(one: Mapping[str, Any], named: Mapping[str, Any], whole: Mapping[str, Any]) -> list[Row]:
+def _asked_of_layered(
+    one: Mapping[str, Any], named: Mapping[str, Any], whole: Mapping[str, Any]
+) -> list[Row]:
     """What is asked of `layered` on the traces at their own prices, whatever others do."""
     limits: tuple[tuple[str, float, str, bool | None], ...] = (
         ("effective tokens, as a share of sending everything, if the agent knows which page to recall", _effective(named, whole), "≤ 0.42", _effective(named, whole) <= 0.42),

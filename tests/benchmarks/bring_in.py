@@ -1,6 +1,8 @@
-"""A gigabyte of histories: listed, brought in, found, brought in again; what it takes of memory and of the event loop meanwhile.
+"""A gigabyte of histories: listed, brought in, found, brought in again; what it takes
+of memory and of the event loop meanwhile.
 
-python -m tests.benchmarks.bring_in [--quick: 50 MB] [--size MB] [--traces DIR]      sessions of four agents made from the traces, each copy unlike the others
+python -m tests.benchmarks.bring_in [--quick: 50 MB] [--size MB] [--traces DIR]
+sessions of four agents made from the traces, each copy unlike the others
     [--folder DIR --seconds N]      in slices of so long, each run goes on where the last one was stopped; figures are those of all of them
 """
 
@@ -61,7 +63,9 @@ def rows(*, quick: bool, traces: Path = TRACES, size: int = SIZE) -> list[Row]:
 
 
 def slice_of(folder: Path, seconds: float, traces: Path, size: int) -> list[Row]:
-    """The files are written by the first run, which measures nothing; each further one goes on for so long."""
+    """The files are written by the first run, which measures nothing; each further one
+    goes on for so long.
+    """
     if not folder.exists():
         _written(folder / "home", size, traces)
         return []
@@ -86,7 +90,9 @@ async def _measured(base: Path, seconds: float | None = None) -> list[Row]:
     listed = time.perf_counter() - begun
     kept = base / "sums.json"
     sums = Sums(**json.loads(kept.read_text())) if kept.exists() else Sums()
-    workspaces = AllWorkspaces(base / "workspaces", count=(counter := TiktokenCounter()).count_tokens)
+    workspaces = AllWorkspaces(
+        base / "workspaces", count=(counter := TiktokenCounter()).count_tokens
+    )
     there = [one.id for one in workspaces.list_workspaces()]
     workspace = await workspaces.open_stored_workspace(
         there[0] if there else workspaces.create_stored_workspace("Big", base).id
@@ -100,7 +106,9 @@ async def _measured(base: Path, seconds: float | None = None) -> list[Row]:
     kept.write_text(json.dumps(asdict(sums)))
     if not whole:
         await workspace.aclose()
-        print(f"{sums.imported} of {len(files)} files in {sums.taken:.1f} s; run it again for the rest")
+        print(
+            f"{sums.imported} of {len(files)} files in {sums.taken:.1f} s; run it again for the rest"
+        )
         return []
     answers = [await _search(workspace) for _ in range(20)]
     begun = time.perf_counter()
@@ -136,9 +144,11 @@ async def _measured(base: Path, seconds: float | None = None) -> list[Row]:
 
 
 def _compared_with_parts(sums: Sums, files: list[Path], size: int) -> list[Row]:
-    """Times of what nobody can do without, in the same run: the files read, hashed, and all of their bytes counted as tokens.
+    """Times of what nobody can do without, in the same run: the files read, hashed, and
+    all of their bytes counted as tokens.
 
-    They are counted by the program's own counter, and by tiktoken with the expression it publishes, which takes longer.
+    They are counted by the program's own counter, and by tiktoken with the expression
+    it publishes, which takes longer.
     """
     counter, published = TiktokenCounter(), _published_encoding()
     counter.count_tokens("The vocabulary is there before anything is measured.")
@@ -167,13 +177,19 @@ def _published_encoding() -> tiktoken.Encoding:
     return tiktoken.Encoding(
         "published",
         pat_str=known.pattern.removeprefix("(?:").replace(r")|\s+(?!\S)", r"|\s+(?!\S)"),
-        mergeable_ranks={binascii.a2b_base64(token): int(rank) for token, rank in map(bytes.split, lines)},
+        mergeable_ranks={
+            binascii.a2b_base64(token): int(rank) for token, rank in map(bytes.split, lines)
+        },
         special_tokens=dict(known.special),
     )
 
 
 async def _import(
-    workspace: StoredWorkspace, counter: TiktokenCounter, files: list[Path], sums: Sums, seconds: float | None
+    workspace: StoredWorkspace,
+    counter: TiktokenCounter,
+    files: list[Path],
+    sums: Sums,
+    seconds: float | None,
 ) -> bool:
     """Bring in the files until the time is over; whether that was all."""
     memory, late = Highest(), Lateness()
@@ -241,11 +257,13 @@ def _resident() -> int:
         return int(file.read().split()[1]) * 4096
 
 
-# --- what is brought in -----------------------------------------------------------------------------------------------
+# --- what is brought in
 
 
 def _written(home: Path, size: int, traces: Path) -> None:
-    """Sessions of four agents by turns, in their own formats, until there are so many bytes. No text is in two of them."""
+    """Sessions of four agents by turns, in their own formats, until there are so many
+    bytes. No text is in two of them.
+    """
     recordings = [
         one
         for one in history_reading.read_history_files([traces]).recordings
@@ -260,8 +278,12 @@ def _written(home: Path, size: int, traces: Path) -> None:
         timed = tuple(replace(one, time=begun + at) for at, one in enumerate(messages))
         session = RecordedSession("", timed, folder=folder)
         # By rounds, so that each recording is in each format.
-        lines, inside = _in_format(AGENTS[(number + number // len(recordings)) % len(AGENTS)], session, identity, begun)
-        content = "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines).encode("utf-8", "replace")
+        lines, inside = _in_format(
+            AGENTS[(number + number // len(recordings)) % len(AGENTS)], session, identity, begun
+        )
+        content = "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines).encode(
+            "utf-8", "replace"
+        )
         file = home / inside
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(content)
@@ -276,29 +298,45 @@ def _varied(message: RecordedMessage, chance: random.Random, *, rare: bool) -> R
         return f"{chance.choice(WORDS)}-{chance.getrandbits(32):x}"
 
     if message.role == "tool":
-        text = "\n".join(f"{line} {chance.choice(WORDS)}" for line in message.text.splitlines()) + f" {mark()}"
+        text = (
+            "\n".join(f"{line} {chance.choice(WORDS)}" for line in message.text.splitlines())
+            + f" {mark()}"
+        )
         return replace(message, text=f"{text} needleinthehaystack" if rare else text)
     calls = tuple(
-        replace(one, arguments=json.dumps({**_object(one.arguments), "mark": mark()})) for one in message.calls
+        replace(one, arguments=json.dumps({**_object(one.arguments), "mark": mark()}))
+        for one in message.calls
     )
     text = f"{message.text} {mark()}" if message.text else ""
     parts: list[ReplyPart] = [ToolCall(one.id, one.name, one.arguments) for one in calls]
     parts = [Text(text), *parts] if text else parts
     return replace(
-        message, text=text, calls=calls, parts=tuple(parts), model="claude-sonnet-4-5" if calls else message.model
+        message,
+        text=text,
+        calls=calls,
+        parts=tuple(parts),
+        model="claude-sonnet-4-5" if calls else message.model,
     )
 
 
-def _in_format(agent: str, session: RecordedSession, identity: str, begun: float) -> tuple[Iterable[object], str]:
+def _in_format(
+    agent: str, session: RecordedSession, identity: str, begun: float
+) -> tuple[Iterable[object], str]:
     """The lines of the session, and its file below the home folder."""
     project = session.folder.rpartition("/")[2]
     match agent:
         case "claude":
             lines = claude_code_writer.build_claude_code_lines(session, identity)
-            return lines, f".claude/projects/{claude_code_writer.project_folder_name(session.folder)}/{identity}.jsonl"
+            return (
+                lines,
+                f".claude/projects/{claude_code_writer.project_folder_name(session.folder)}/{identity}.jsonl",
+            )
         case "codex":
             lines = codex_writer.build_codex_lines(session, identity, begun)
-            return lines, f".codex/sessions/{codex_writer.rollout_path_below_sessions(identity, begun)}"
+            return (
+                lines,
+                f".codex/sessions/{codex_writer.rollout_path_below_sessions(identity, begun)}",
+            )
         case "pi":
             lines = pi_writer.build_pi_lines(session, identity, begun)
             return (
@@ -306,7 +344,10 @@ def _in_format(agent: str, session: RecordedSession, identity: str, begun: float
                 f".pi/agent/sessions/{pi_writer.build_relative_pi_session_path(session.folder, identity, begun)}",
             )
     lines = gemini_cli_writer.build_gemini_lines(session, identity, begun)
-    return lines, f".gemini/tmp/{project}/chats/{gemini_cli_writer.gemini_file_name(identity, begun)}"
+    return (
+        lines,
+        f".gemini/tmp/{project}/chats/{gemini_cli_writer.gemini_file_name(identity, begun)}",
+    )
 
 
 def _object(text: str) -> dict[str, Any]:
@@ -332,7 +373,9 @@ def main() -> None:
         measured = rows(quick=arguments.quick, traces=arguments.traces, size=size)
     for row in measured:
         met = {None: "", True: "met", False: "NOT met"}[row.met]
-        print(f"{row.name:<28} {row.ours.median:>9,.2f} {row.unit:<3} {row.asked:>6} {met:<8} {row.note}")
+        print(
+            f"{row.name:<28} {row.ours.median:>9,.2f} {row.unit:<3} {row.asked:>6} {met:<8} {row.note}"
+        )
 
 
 if __name__ == "__main__":

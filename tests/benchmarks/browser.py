@@ -1,6 +1,8 @@
-"""What a program made of a browser costs before it does anything: Chromium with one empty page, as an application's window.
+"""What a program made of a browser costs before it does anything: Chromium with one
+empty page, as an application's window.
 
-An Electron program, which is this and more, cannot be had from the registries alone: its install step fetches a binary.
+An Electron program, which is this and more, cannot be had from the registries alone:
+its install step fetches a binary.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ def found() -> bool:
 
 
 def once(home: str) -> tuple[float, float]:
-    """Milliseconds to the first painted frame, and megabytes of all its processes, what they share counted once."""
+    """Milliseconds to the first painted frame, and megabytes of all its processes, what
+    they share counted once.
+    """
     heard: list[float] = []
 
     class Listening(BaseHTTPRequestHandler):
@@ -45,10 +49,19 @@ def once(home: str) -> tuple[float, float]:
     with HTTPServer(("127.0.0.1", 0), Listening) as server:
         server.timeout = 30
         address = f"--app=http://127.0.0.1:{server.server_port}/"
-        options = [f"--user-data-dir={home}", "--no-first-run", "--no-sandbox", "--window-size=1440,900", address]
+        options = [
+            f"--user-data-dir={home}",
+            "--no-first-run",
+            "--no-sandbox",
+            "--window-size=1440,900",
+            address,
+        ]
         begun = time.perf_counter()
         with subprocess.Popen(
-            ["chromium", *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+            ["chromium", *options],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
         ) as process:
             try:
                 while not heard and time.perf_counter() - begun < server.timeout:
@@ -67,7 +80,9 @@ def _family(eldest: int) -> Iterator[int]:
     parents: dict[int, int] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            parents[int(folder.name)] = int(
+                (folder / "stat").read_text().rpartition(")")[2].split()[1]
+            )
     for pid in parents:
         at = pid
         while at not in {0, eldest}:

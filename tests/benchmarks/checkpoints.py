@@ -1,4 +1,5 @@
-"""Checkpoints of a folder, in one run beside git on the same tree with a warm index: the first, unchanged ones, and their room.
+"""Checkpoints of a folder, in one run beside git on the same tree with a warm index:
+the first, unchanged ones, and their room.
 
 python -m tests.benchmarks.checkpoints [--quick] [FILES …]
 """
@@ -47,9 +48,14 @@ async def _measured(files: int) -> list[Row]:
         _git(folder, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "x")
         time.sleep(0.1)  # out of the clock's resolution
         known = AllWorkspaces(base / "home")
-        workspace = await known.open_stored_workspace(known.create_stored_workspace("bench", folder).id)
+        workspace = await known.open_stored_workspace(
+            known.create_stored_workspace("bench", folder).id
+        )
         checkpoints = Checkpoints(
-            [folder], workspace.cache, coverage=CheckpointCoverage(most_files=0), file=base / "known"
+            [folder],
+            workspace.cache,
+            coverage=CheckpointCoverage(most_files=0),
+            file=base / "known",
         )
         try:
             return await _rows(files, folder, checkpoints)
@@ -78,9 +84,30 @@ async def _rows(files: int, folder: Path, checkpoints: Checkpoints) -> list[Row]
     git = max(peers["git stash create"].median, peers["git add -A"].median)
     asked_first = "at most 5 s" if files == 20_000 else ""
     return [
-        Row(f"first checkpoint, {name}", "ms", Figure(first, first, first), {}, asked_first, first <= FIRST or None),
-        Row(f"unchanged by a walk, {name}", "ms", slow, peers, "at most 3 × git", slow.median <= UNCHANGED * git),
-        Row(f"unchanged with the watcher, {name}", "ms", quick, {}, "at most 20 ms", quick.median <= WATCHED),
+        Row(
+            f"first checkpoint, {name}",
+            "ms",
+            Figure(first, first, first),
+            {},
+            asked_first,
+            first <= FIRST or None,
+        ),
+        Row(
+            f"unchanged by a walk, {name}",
+            "ms",
+            slow,
+            peers,
+            "at most 3 × git",
+            slow.median <= UNCHANGED * git,
+        ),
+        Row(
+            f"unchanged with the watcher, {name}",
+            "ms",
+            quick,
+            {},
+            "at most 20 ms",
+            quick.median <= WATCHED,
+        ),
         *await _room(folder, checkpoints, name),
     ]
 
@@ -92,8 +119,9 @@ async def _took(checkpoints: Checkpoints, *, thorough: bool) -> float:
 
 
 async def _room(folder: Path, checkpoints: Checkpoints, name: str) -> list[Row]:
-    """What steps, each with five changed files, add to the store, as a share of their contents compressed by themselves: the values,
-    and with the keys and descriptions that every entry of the store has.
+    """What steps, each with five changed files, add to the store, as a share of their
+    contents compressed by themselves: the values, and with the keys and descriptions
+    that every entry of the store has.
     """
     chance = random.Random(5)
     packer = zstandard.ZstdCompressor(level=1)
@@ -107,7 +135,9 @@ async def _room(folder: Path, checkpoints: Checkpoints, name: str) -> list[Row]:
             alone += len(packer.compress(content))
         if window is not None:
             await checkpoints.end_step(window)
-    shares = [(after - old) / alone for after, old in zip(await _kept(checkpoints), before, strict=True)]
+    shares = [
+        (after - old) / alone for after, old in zip(await _kept(checkpoints), before, strict=True)
+    ]
     names = f"room of a step, {name}", f"the same with keys and descriptions, {name}"
     return [
         Row(words, "× compressed", Figure(share, share, share), {}, "at most 1.1", share <= ROOM)
@@ -142,7 +172,9 @@ def _timed(act: Callable[[], object]) -> float:
 
 
 def _git(folder: Path, *arguments: str) -> None:
-    subprocess.run(["git", "-c", "gc.auto=0", *arguments], cwd=folder, check=True, capture_output=True)
+    subprocess.run(
+        ["git", "-c", "gc.auto=0", *arguments], cwd=folder, check=True, capture_output=True
+    )
 
 
 def _fill(folder: Path, files: int) -> None:
@@ -155,12 +187,17 @@ def _fill(folder: Path, files: int) -> None:
 
 
 def _source(chance: random.Random, lines: int) -> bytes:
-    return b"".join(b"    value_%d = compute(%d, %r)\n" % (n, chance.randrange(10**6), b"name") for n in range(lines))
+    return b"".join(
+        b"    value_%d = compute(%d, %r)\n" % (n, chance.randrange(10**6), b"name")
+        for n in range(lines)
+    )
 
 
 if __name__ == "__main__":
     sizes = [int(each) for each in sys.argv[1:] if each.isdigit()]
-    told = [row for size in sizes for row in asyncio.run(_measured(size))] or rows(quick="--quick" in sys.argv)
+    told = [row for size in sizes for row in asyncio.run(_measured(size))] or rows(
+        quick="--quick" in sys.argv
+    )
     for row in told:
         peers = ", ".join(f"{name} {figure.median:.1f}" for name, figure in row.peers.items())
         print(

@@ -2,11 +2,13 @@
 
 python -m tests.benchmarks.claims tests/benchmarks/claims_sentences/*.jsonl [--traces DIR] [--quiet]
 
-Each file has a line per sentence: `{"session", "text", "honest", "kind", "false_part"}`. `session` is a recording below the
-folder of traces. It is imported as a user would, and the sentences stand in a fold of all of it.
+Each file has a line per sentence: `{"session", "text", "honest", "kind",
+"false_part"}`. `session` is a recording below the folder of traces. It is imported as a
+user would, and the sentences stand in a fold of all of it.
 
-The rules for figures were chosen on a to d, those for names on a to t, and the score for orders (`fit_order_weights.py`) is
-fitted to a to w: what this prints of them flatters. e to y (but m, which was written to fit to) were judged once before anybody
+The rules for figures were chosen on a to d, those for names on a to t, and the score
+for orders (`fit_order_weights.py`) is fitted to a to w: what this prints of them
+flatters. e to y (but m, which was written to fit to) were judged once before anybody
 read them. All have been read since.
 """
 
@@ -40,7 +42,9 @@ async def imported_history(path: Path) -> tuple[ConversationState, MemoryCache]:
         await cache.store_content(*content)
     # A compaction of its own would stand in the way of a fold of all of it.
     kept = [draft for draft in drafts if not isinstance(draft.fact, Folded)]
-    return build_state(Recorded("c", at, one.time, one.fact) for at, one in enumerate(kept, 1)), cache
+    return build_state(
+        Recorded("c", at, one.time, one.fact) for at, one in enumerate(kept, 1)
+    ), cache
 
 
 async def marked_sentences(path: Path, texts: list[str]) -> tuple[list[list[str]], float]:
@@ -51,12 +55,17 @@ async def marked_sentences(path: Path, texts: list[str]) -> tuple[list[list[str]
     begun = time.perf_counter()
     claims = await find_unsupported_claims_of_fold(state, fold, cache)
     took = time.perf_counter() - begun
-    return [[claim for claim in claims if claim.rpartition(" — ")[2] in text or claim in text] for text in texts], took
+    return [
+        [claim for claim in claims if claim.rpartition(" — ")[2] in text or claim in text]
+        for text in texts
+    ], took
 
 
 def read_samples(files: list[Path]) -> Iterator[dict[str, Any]]:
     for file in files:
-        yield from (json.loads(line) for line in file.read_text("utf-8").splitlines() if line.strip())
+        yield from (
+            json.loads(line) for line in file.read_text("utf-8").splitlines() if line.strip()
+        )
 
 
 def main() -> None:
@@ -80,9 +89,18 @@ def main() -> None:
             written[sample["kind"]] += 1
             marked[sample["kind"]] += bool(claims)
             if not chosen.quiet and bool(claims) is sample["honest"]:
-                print(sample["kind"], Path(session).stem[:30], "|", sample["text"], "|", claims or sample["false_part"])
+                print(
+                    sample["kind"],
+                    Path(session).stem[:30],
+                    "|",
+                    sample["text"],
+                    "|",
+                    claims or sample["false_part"],
+                )
     print(
-        *(f"{kind} {marked[kind]} of {written[kind]}" for kind in sorted(written)), f"slowest {slowest:.2f} s", sep=", "
+        *(f"{kind} {marked[kind]} of {written[kind]}" for kind in sorted(written)),
+        f"slowest {slowest:.2f} s",
+        sep=", ",
     )
 
 

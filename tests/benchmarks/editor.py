@@ -1,4 +1,5 @@
-"""How long an editor's prompt takes until its provider is asked, beside the same turn in the process of the window.
+"""How long an editor's prompt takes until its provider is asked, beside the same turn
+in the process of the window.
 
 python -m tests.benchmarks.editor [--quick]
 """

@@ -1,6 +1,8 @@
-"""The figures page of the help and the README's figures, both made from what `bench --keep` measured last.
+"""The figures page of the help and the README's figures, both made from what `bench
+--keep` measured last.
 
-python -m tests.benchmarks.figures      writes resources/help/figures.md and the marked block of README.md anew
+python -m tests.benchmarks.figures      writes resources/help/figures.md and the marked
+block of README.md anew
 """
 
 from __future__ import annotations
@@ -29,22 +31,31 @@ To repeat the measurements on this page and update it, run `python3 packaging/de
 
 
 def keep(runs: Sequence[dict[str, Any]], file: Path = LAST) -> None:
-    """These runs take the place of earlier ones of the same name, and the page and the README are written anew."""
-    kept = {run["name"]: run for run in last(file)} | {run["name"]: run for run in runs if not run["failed"]}
+    """These runs take the place of earlier ones of the same name, and the page and the
+    README are written anew.
+    """
+    kept = {run["name"]: run for run in last(file)} | {
+        run["name"]: run for run in runs if not run["failed"]
+    }
     file.write_text(
-        json.dumps([kept[name] for name in sorted(kept)], indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+        json.dumps([kept[name] for name in sorted(kept)], indent=1, ensure_ascii=False) + "\n",
+        encoding="utf-8",
     )
     write()
 
 
 def last(file: Path = LAST) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else []
+    found: list[dict[str, Any]] = (
+        json.loads(file.read_text(encoding="utf-8")) if file.exists() else []
+    )
     return found
 
 
 def page(runs: Sequence[dict[str, Any]]) -> str:
     """The figures page as Markdown."""
-    return "\n".join([HEAD, *_missed(runs), *(line for run in runs for line in _section(run))]) + "\n"
+    return (
+        "\n".join([HEAD, *_missed(runs), *(line for run in runs for line in _section(run))]) + "\n"
+    )
 
 
 def _section(run: dict[str, Any]) -> Iterator[str]:
@@ -53,9 +64,13 @@ def _section(run: dict[str, Any]) -> Iterator[str]:
     yield f"## {run['name']}\n\n{run['measures'][0].upper()}{run['measures'][1:]}.\n"
     yield "\n".join(report.markdown(rows))
     if growth := report.fit_lines(rows):
-        lines = (f"| {name} | {words} |" for name, _, words in (line.rpartition(": ") for line in growth))
+        lines = (
+            f"| {name} | {words} |" for name, _, words in (line.rpartition(": ") for line in growth)
+        )
         yield "\n".join(("\n| how costs grow | |\n|---|---|", *lines))
-    where = ", ".join(machine[name] for name in ("processor", "system", "python") if name in machine)
+    where = ", ".join(
+        machine[name] for name in ("processor", "system", "python") if name in machine
+    )
     load = f"load averages at the start {machine['load at the start']}"
     yield f"\nMeasured on {machine['date']} with Helix Desktop {machine['program']} on {where}, {machine['memory']} memory, {load}.\n"
 
@@ -73,9 +88,11 @@ def _missed(runs: Sequence[dict[str, Any]]) -> Iterator[str]:
         yield ""
 
 
-# --- the README ------------------------------------------------------------------------------------------------------
+# --- the README
 
-QUOTED = (  # benchmark, row, sentence; {× peer}: ours as a multiple of the peer; {range of peer}: from the least to the most; {percent less}: ours is a share
+# benchmark, row, sentence; {× peer}: ours as a multiple of the peer; {range of peer}:
+# from the least to the most; {percent less}: ours is a share
+QUOTED = (
     ("start", "first paint", "The window appears about as fast as an empty one: after {range of ours} ms, compared with {range of bare Qt window} ms."),
     ("start", "memory after start", "At the start, Helix Desktop uses {ours} MB of memory; an empty window uses {bare Qt window} MB."),
     ("view", "a step after 100,000 messages", "Long conversations stay fast: after 100,000 messages, Helix Desktop adds {ours} ms to each step."),
@@ -125,7 +142,11 @@ def _quote(row: Row, words: str) -> str:
 
 def block(text: str) -> str:
     """The marked block of a README, or nothing."""
-    return text[text.index(BEGIN) : text.index(END) + len(END)] if BEGIN in text and END in text else ""
+    return (
+        text[text.index(BEGIN) : text.index(END) + len(END)]
+        if BEGIN in text and END in text
+        else ""
+    )
 
 
 def write() -> None:

@@ -1,8 +1,10 @@
-"""Finding a tool among many: `python -m tests.benchmarks.finding [--metatool FOLDER] [--stable FOLDER]`.
+"""Finding a tool among many: `python -m tests.benchmarks.finding [--metatool FOLDER]
+[--stable FOLDER]`.
 
-How often the right tool is among the first five, beside plain BM25 over the same texts. The sets are public
-(HowieHwong/MetaTool, THUNLP-MT/StableToolBench): a folder with a copy of one is given, and nothing of them is kept here.
-What thousands of tools cost is measured in many_tools.py.
+How often the right tool is among the first five, beside plain BM25 over the same texts.
+The sets are public (HowieHwong/MetaTool, THUNLP-MT/StableToolBench): a folder with a
+copy of one is given, and nothing of them is kept here. What thousands of tools cost is
+measured in many_tools.py.
 """
 
 from __future__ import annotations
@@ -43,7 +45,10 @@ class Plain:
             weight = math.log(1 + (len(self.lengths) - len(places) + 0.5) / (len(places) + 0.5))
             for number, count in places:
                 scores[number] += (
-                    weight * count * 2.5 / (count + 1.5 * (0.25 + 0.75 * self.lengths[number] / self.mean))
+                    weight
+                    * count
+                    * 2.5
+                    / (count + 1.5 * (0.25 + 0.75 * self.lengths[number] / self.mean))
                 )
         return sorted(scores, key=lambda number: (-scores[number], number))[:limit]
 
@@ -58,34 +63,55 @@ def metatool(folder: Path) -> tuple[Texts, Questions]:
 
 
 def stable(folder: Path) -> tuple[Texts, Questions]:
-    """Every API any question of the set lists is a tool; right are those the question names as relevant."""
+    """Every API any question of the set lists is a tool; right are those the question
+    names as relevant.
+    """
     texts: dict[tuple[str, str], tuple[str, str]] = {}
     asked: list[tuple[str, list[tuple[str, str]]]] = []
     for file in sorted((folder / "solvable_queries" / "test_instruction").glob("*.json")):
         for one in json.loads(file.read_text()):
             for api in one["api_list"]:
-                parameters = [*api.get("required_parameters", ()), *api.get("optional_parameters", ())]
-                said = " ".join(f"{p.get('name', '')} {p.get('description', '')}" for p in parameters)
+                parameters = [
+                    *api.get("required_parameters", ()),
+                    *api.get("optional_parameters", ()),
+                ]
+                said = " ".join(
+                    f"{p.get('name', '')} {p.get('description', '')}" for p in parameters
+                )
                 key = (api["tool_name"], api["api_name"])
-                texts.setdefault(key, (f"{key[0]} {key[1]}", f"{api.get('api_description', '')} {said}"))
-            asked.append((one["query"], [(tool, name) for tool, name in one.get("relevant APIs", ())]))
+                texts.setdefault(
+                    key, (f"{key[0]} {key[1]}", f"{api.get('api_description', '')} {said}")
+                )
+            asked.append(
+                (one["query"], [(tool, name) for tool, name in one.get("relevant APIs", ())])
+            )
     at = {key: number for number, key in enumerate(texts)}
     return tuple(texts.values()), [
-        (query, frozenset(at[key] for key in keys if key in at)) for query, keys in asked if any(k in at for k in keys)
+        (query, frozenset(at[key] for key in keys if key in at))
+        for query, keys in asked
+        if any(k in at for k in keys)
     ]
 
 
 def recall(best: Callable[[str, int], Sequence[int]], questions: Questions) -> float:
     """The share of the right tools that are among the first five."""
-    return sum(len(right & set(best(said, FIRST))) / len(right) for said, right in questions) / len(questions)
+    return sum(len(right & set(best(said, FIRST))) / len(right) for said, right in questions) / len(
+        questions
+    )
 
 
 def compare(name: str, texts: Texts, questions: Questions) -> None:
     plain, ours = Plain(texts), TextRanking(texts)
     half = len(questions) // 2
     print(f"{name}: {len(texts)} tools, {len(questions)} questions")
-    for which, part in (("first half", questions[:half]), ("second half", questions[half:]), ("all", questions)):
-        print(f"  {which:11} plain BM25 {recall(plain.best, part):.3f}   ours {recall(ours.find_best_texts, part):.3f}")
+    for which, part in (
+        ("first half", questions[:half]),
+        ("second half", questions[half:]),
+        ("all", questions),
+    ):
+        print(
+            f"  {which:11} plain BM25 {recall(plain.best, part):.3f}   ours {recall(ours.find_best_texts, part):.3f}"
+        )
 
 
 def main() -> None:

@@ -1,10 +1,15 @@
-"""Fits the weights by which the search for invented orders scores a sentence (`engine/invented_order_score.py`).
+"""Fits the weights by which the search for invented orders scores a sentence
+(`engine/invented_order_score.py`).
 
-python -m tests.benchmarks.fit_order_weights tests/benchmarks/claims_sentences/[a-w].jsonl [--traces DIR] [--share .0135] [--write]
+python -m tests.benchmarks.fit_order_weights
+tests/benchmarks/claims_sentences/[a-w].jsonl [--traces DIR] [--share .0135] [--write]
 
-It is a logistic regression in two steps: first of the words alone, then of their score (which other sets gave) and of what was said.
-In one step, words that state orders outweigh what was said. Each sentence is also scored by weights that were fitted without its set,
-and without its session. The figures are for texts of the files, and a text counts as its worst sentence. The threshold is where `--share` of the honest ones would be marked.
+It is a logistic regression in two steps: first of the words alone, then of their score
+(which other sets gave) and of what was said. In one step, words that state orders
+outweigh what was said. Each sentence is also scored by weights that were fitted without
+its set, and without its session. The figures are for texts of the files, and a text
+counts as its worst sentence. The threshold is where `--share` of the honest ones would
+be marked.
 """
 
 from __future__ import annotations
@@ -23,7 +28,10 @@ from typing import Any
 from helix_desktop.engine.agent_findings import split_sentences
 from helix_desktop.engine.conversation_details import DetailSource
 from helix_desktop.engine.invented_order_score import SaidWords, stems_in_pieces, stems_of
-from helix_desktop.engine.span_text_and_detail_sources import read_detail_sources, sources_beside_messages
+from helix_desktop.engine.span_text_and_detail_sources import (
+    read_detail_sources,
+    sources_beside_messages,
+)
 from helix_desktop.engine.summary_claims import SourceTexts
 from helix_desktop.errors import InvalidInput
 from helix_desktop.resources import resources_folder
@@ -32,7 +40,10 @@ from tests.benchmarks.gateway import TRACES
 from tests.engine.claim_samples import SAMPLES
 
 ROUNDS, STEP = 15, 0.3
-WORD_SCALE, DECAY = 2.0, 10.0  # A word's weight may grow more easily than that of a share, as each is rare.
+WORD_SCALE, DECAY = (
+    2.0,
+    10.0,
+)  # A word's weight may grow more easily than that of a share, as each is rare.
 LEAST_SESSIONS = 6  # A word or pair of words of fewer sessions would stand for its session.
 INNER_FOLDS = 4
 TIMES = 6  # So often the samples of the tests count, as they say what an order is.
@@ -73,9 +84,14 @@ def read_sentences(files: Sequence[Path], traces: Path) -> list[ScoredSentence]:
             ]
         )
         orders = [text for kind in ("said order", "stated order") for text in sample.false[kind]]
-        texts = [(text, honest) for honest, those in ((True, sample.honest), (False, orders)) for text in those]
+        texts = [
+            (text, honest)
+            for honest, those in ((True, sample.honest), (False, orders))
+            for text in those
+        ]
         of_session = [
-            ("samples", 100 * name + at, {"text": text, "honest": honest}) for at, (text, honest) in enumerate(texts)
+            ("samples", 100 * name + at, {"text": text, "honest": honest})
+            for at, (text, honest) in enumerate(texts)
         ]
         rows += TIMES * list(_rows_of_session(f"sample {name}", of_session, sources))
     return rows
@@ -85,7 +101,9 @@ def _rows_of_session(
     session: str, samples: Sequence[tuple[str, int, Mapping[str, Any]]], sources: SourceTexts
 ) -> Iterator[ScoredSentence]:
     said = SaidWords(sources.said, sources.agreed, [sample["text"] for _, _, sample in samples])
-    known = stems_in_pieces(said.wanted, (line for text in sources.unpack_texts() for line in text.splitlines()))
+    known = stems_in_pieces(
+        said.wanted, (line for text in sources.unpack_texts() for line in text.splitlines())
+    )
     for group, at, sample in samples:
         sentences = split_sentences(sample["text"])
         if not sample["honest"]:  # Only one of its sentences is known to be false.
@@ -93,7 +111,9 @@ def _rows_of_session(
             shared = [len(invented & stems_of(one, every=True)) for one in sentences]
             sentences = [sentences[shared.index(max(shared))]]
         signs = (said.signs_of_invention(one, known) for one in sentences)
-        yield from (ScoredSentence((group, at), group, session, not sample["honest"], one) for one in signs)
+        yield from (
+            ScoredSentence((group, at), group, session, not sample["honest"], one) for one in signs
+        )
 
 
 async def _sources_of(path: Path) -> SourceTexts:
@@ -105,17 +125,33 @@ async def _sources_of(path: Path) -> SourceTexts:
 
 def fit_weights(rows: Sequence[ScoredSentence], kept: set[str]) -> dict[str, float]:
     """Return a weight for each sign, by steps that get smaller the more a weight has moved."""
-    numeric = [sign for sign in kept if any(row.signs.get(sign, 0.0) not in {0.0, 1.0} for row in rows)]
+    numeric = [
+        sign for sign in kept if any(row.signs.get(sign, 0.0) not in {0.0, 1.0} for row in rows)
+    ]
     spread = dict.fromkeys(kept, WORD_SCALE)
     for sign in numeric:
         values = [float(row.signs.get(sign, 0.0)) for row in rows]
         mean = sum(values) / len(values)
-        spread[sign] = 1 / (math.sqrt(sum((value - mean) ** 2 for value in values) / len(values)) or 1)
+        spread[sign] = 1 / (
+            math.sqrt(sum((value - mean) ** 2 for value in values) / len(values)) or 1
+        )
     scaled = [
-        ({sign: value * spread[sign] for sign, value in row.signs.items() if sign in kept and value}, row.false)
+        (
+            {
+                sign: value * spread[sign]
+                for sign, value in row.signs.items()
+                if sign in kept and value
+            },
+            row.false,
+        )
         for row in rows
     ]
-    weights, moved, bias, bias_moved = dict.fromkeys(kept, 0.0), dict.fromkeys(kept, 1e-6), 0.0, 1e-6
+    weights, moved, bias, bias_moved = (
+        dict.fromkeys(kept, 0.0),
+        dict.fromkeys(kept, 1e-6),
+        0.0,
+        1e-6,
+    )
     seen = Counter(sign for signs, _ in scaled for sign in signs)
     shuffled = random.Random(0)
     for _ in range(ROUNDS):
@@ -138,15 +174,24 @@ def fit_in_steps(rows: Sequence[ScoredSentence], kept: set[str]) -> dict[str, fl
     words, groups = kept - said, sorted({row.group for row in rows})
     second = list[ScoredSentence]()
     for fold in range(INNER_FOLDS):
-        others = fit_weights([row for row in rows if groups.index(row.group) % INNER_FOLDS != fold], words)
+        others = fit_weights(
+            [row for row in rows if groups.index(row.group) % INNER_FOLDS != fold], words
+        )
         of_fold = [row for row in rows if groups.index(row.group) % INNER_FOLDS == fold]
-        second += [replace(row, signs={**row.signs, "score": score_sentence(row, others)}) for row in of_fold]
+        second += [
+            replace(row, signs={**row.signs, "score": score_sentence(row, others)})
+            for row in of_fold
+        ]
     last, first = fit_weights(second, {*said, *STATED, "score"}), fit_weights(rows, words)
-    return {sign: last["score"] * first.get(sign, 0.0) + last.get(sign, 0.0) for sign in (*kept, "bias")}
+    return {
+        sign: last["score"] * first.get(sign, 0.0) + last.get(sign, 0.0) for sign in (*kept, "bias")
+    }
 
 
 def score_sentence(row: ScoredSentence, weights: Mapping[str, float]) -> float:
-    return weights["bias"] + sum(weights.get(sign, 0.0) * value for sign, value in row.signs.items())
+    return weights["bias"] + sum(
+        weights.get(sign, 0.0) * value for sign, value in row.signs.items()
+    )
 
 
 def score_texts(
@@ -178,7 +223,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("sentences", nargs="+", type=Path)
     parser.add_argument("--traces", type=Path, default=TRACES)
-    parser.add_argument("--share", type=float, default=0.0135, help="of honest texts that may be marked for an order")
+    parser.add_argument(
+        "--share",
+        type=float,
+        default=0.0135,
+        help="of honest texts that may be marked for an order",
+    )
     parser.add_argument("--write", action="store_true", help="write the weights into the resources")
     chosen = parser.parse_args()
     rows = read_sentences(chosen.sentences, chosen.traces)
@@ -195,15 +245,29 @@ def main() -> None:
     for name, scores in by.items():
         marks = [(share, threshold_for(scores, share)) for share in SHARES]
         false = [score for score, its in scores.values() if its]
-        found = (f"{sum(score > least for score in false) / len(false):.2f} at {share:.1%}" for share, least in marks)
-        print(f"{len(rows)} sentences, {len(kept)} signs, scored without their own {name}: of orders", *found)
+        found = (
+            f"{sum(score > least for score in false) / len(false):.2f} at {share:.1%}"
+            for share, least in marks
+        )
+        print(
+            f"{len(rows)} sentences, {len(kept)} signs, scored without their own {name}: of orders",
+            *found,
+        )
     weights = fit_in_steps(rows, kept)
     threshold = threshold_for(by["set"], chosen.share) - weights.pop("bias")
     if chosen.write:
-        kept_weights = {sign: round(weight, 2) for sign, weight in sorted(weights.items()) if abs(weight) >= 0.05}
+        kept_weights = {
+            sign: round(weight, 2)
+            for sign, weight in sorted(weights.items())
+            if abs(weight) >= 0.05
+        }
         path = resources_folder() / "order_weights.json"
         path.write_text(
-            json.dumps({"threshold": round(threshold, 2), **kept_weights}, indent=0, ensure_ascii=False) + "\n", "utf-8"
+            json.dumps(
+                {"threshold": round(threshold, 2), **kept_weights}, indent=0, ensure_ascii=False
+            )
+            + "\n",
+            "utf-8",
         )
 
 

@@ -1,6 +1,8 @@
-"""What lies beyond one machine: a fleet of 6,000 agents and 30,000 tasks a day, computed from measured sizes and rates.
+"""What lies beyond one machine: a fleet of 6,000 agents and 30,000 tasks a day,
+computed from measured sizes and rates.
 
-python -m tests.benchmarks.fleet [--traces DIR]      writes resources/help/fleet.md from SIZES below and the rates in last.json
+python -m tests.benchmarks.fleet [--traces DIR]      writes resources/help/fleet.md from
+SIZES below and the rates in last.json
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ PAGE = figures.ROOT / "resources" / "help" / "fleet.md"
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Of one task: what its recorded session came to. `compress_content`: zstd level 1, each output by itself."""
+    """Of one task: what its recorded session came to. `compress_content`: zstd level 1,
+    each output by itself.
+    """
 
     sessions: int
     outputs: float
@@ -36,7 +40,8 @@ class Sizes:
     packed: float
 
 
-# Measured on the recorded sessions of ../shared/traces (five public sets, 27 sessions, 3,118 messages).
+# Measured on the recorded sessions of ../shared/traces (five public sets, 27 sessions,
+# 3,118 messages).
 SIZES = Sizes(sessions=27, outputs=46.9, bytes=137_339, replies=62.7, median=425, packed=0.270)
 
 
@@ -46,14 +51,20 @@ def measured(folder: Path) -> Sizes:
     sizes: list[int] = []
     packed, zstd = 0, zstandard.ZstdCompressor(level=1)
     for file in sorted(folder.rglob("*.jsonl")):
-        messages = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
+        messages = [
+            json.loads(line)
+            for line in file.read_text(encoding="utf-8").splitlines()
+            if line.strip()
+        ]
         outputs = [_content(message) for message in messages if message.get("role") == "tool"]
         packed += sum(min(len(output), len(zstd.compress(output))) for output in outputs)
         sizes += map(len, outputs)
         replies = sum(message.get("role") == "assistant" for message in messages)
         each.append((len(outputs), sum(map(len, outputs)), replies))
     outputs_, bytes_, replies_ = (statistics.mean(column) for column in zip(*each, strict=True))
-    return Sizes(len(each), outputs_, bytes_, replies_, statistics.median(sizes), packed / sum(sizes))
+    return Sizes(
+        len(each), outputs_, bytes_, replies_, statistics.median(sizes), packed / sum(sizes)
+    )
 
 
 def _content(message: dict[str, object]) -> bytes:
@@ -64,7 +75,9 @@ def _content(message: dict[str, object]) -> bytes:
 def page(sizes: Sizes, rates: dict[str, Row]) -> str:
     """The page: the load, what was measured, and what follows."""
     puts = TASKS * sizes.outputs
-    gets = TASKS * sizes.replies * 2  # a step resolves what is new in its request; recalls come on top
+    gets = (
+        TASKS * sizes.replies * 2
+    )  # a step resolves what is new in its request; recalls come on top
     held = TASKS * sizes.bytes
     busy = BUSY_HOURS * 3600
     peak_puts, peak_gets = PEAK * puts / busy, PEAK * gets / busy
@@ -140,7 +153,8 @@ def _measured(rates: dict[str, Row]) -> str:
     """The figures of the benchmark `shared`, in sentences."""
     puts, read = rates.get("puts into PostgreSQL"), rates.get("local get in a shared workspace")
     middle, high = (
-        rates.get(f"time from an agent's put until the content is in PostgreSQL, {part}") for part in ("p50", "p99")
+        rates.get(f"time from an agent's put until the content is in PostgreSQL, {part}")
+        for part in ("p50", "p99")
     )
     if not (puts and read and middle and high):
         return "Not yet."
@@ -170,10 +184,16 @@ def _measured(rates: dict[str, Row]) -> str:
             rates[f"fetch 100 rows from a table of {size:,}"],
         )
         figures_ = (put.ours.median, put.ours.least, get.ours.median, get.ours.least)
-        lines.append(f"| {size:,} | " + " | ".join(f"{shown(figure)} ms" for figure in figures_) + " |")
-    grows = {name: line for name, line in fits(list(rates.values())).items() if name.startswith("shared")}
+        lines.append(
+            f"| {size:,} | " + " | ".join(f"{shown(figure)} ms" for figure in figures_) + " |"
+        )
+    grows = {
+        name: line for name, line in fits(list(rates.values())).items() if name.startswith("shared")
+    }
     done = {"put": "storing", "get": "reading"}
-    told = " and ".join(f"{line.slope:.2f} for {done[name.split()[1]]}" for name, line in grows.items())
+    told = " and ".join(
+        f"{line.slope:.2f} for {done[name.split()[1]]}" for name, line in grows.items()
+    )
     return "\n".join(
         [
             *lines,
@@ -191,8 +211,14 @@ def _paced(note: str) -> str:
 
 
 def _load() -> str:
-    found = [run["machine"]["load at the start"] for run in figures.last() if run["name"] == "shared"]
-    return f"other programs (load average {found[0].split()[0]} at the start)" if found else "nothing else"
+    found = [
+        run["machine"]["load at the start"] for run in figures.last() if run["name"] == "shared"
+    ]
+    return (
+        f"other programs (load average {found[0].split()[0]} at the start)"
+        if found
+        else "nothing else"
+    )
 
 
 def _follows(sizes: Sizes, rates: dict[str, Row]) -> str:
@@ -202,7 +228,11 @@ def _follows(sizes: Sizes, rates: dict[str, Row]) -> str:
         sizes.bytes / sizes.outputs * sizes.packed + 200
     )  # padding at most doubles; 200: what it is, and the key
     measured = rates.get("puts into PostgreSQL")
-    part = f" is {peak / measured.ours.median:.1%} of the rate measured with batches" if measured else " is small"
+    part = (
+        f" is {peak / measured.ours.median:.1%} of the rate measured with batches"
+        if measured
+        else " is small"
+    )
     return f"""The following statements are based on the figures above:
 
 - The shared store is fast enough for {AGENTS:,} agents. At the peak, {peak:.0f} entries are stored per second, which{part}{_agents(rates)}.
@@ -228,7 +258,9 @@ _CLIENTS = range(4)  # of tests/benchmarks/shared.py
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--traces", type=Path, help="recorded sessions to measure the sizes on")
     arguments = parser.parse_args()
     sizes = measured(arguments.traces) if arguments.traces else SIZES

@@ -2,15 +2,19 @@
 
     python -m tests.benchmarks.foresight --traces DIR [--window N]
 
-Each part of a session stands from when it comes to the last reply that uses something of it (an identifier, a path, a line, as
-in `replay/simulated_recalls.py`; of several parts that hold it, the newest). Where a recall costs less than carrying a part until it is used
-again, it goes and a passage of it comes back. Parts go at the moments that make the bill the smallest, found by trying all of
-them; going leaves no marker and no summary behind and costs nothing but writing again what stands after it. Outputs over 4,000
-tokens come as excerpts, and what is used of them is recalled, as in every policy compared. A real policy pays for markers and
-summaries, does not know what will be used, and keeps some text for nothing: no rule of this kind gets below this.
+Each part of a session stands from when it comes to the last reply that uses something
+of it (an identifier, a path, a line, as in `replay/simulated_recalls.py`; of several
+parts that hold it, the newest). Where a recall costs less than carrying a part until it
+is used again, it goes and a passage of it comes back. Parts go at the moments that make
+the bill the smallest, found by trying all of them; going leaves no marker and no
+summary behind and costs nothing but writing again what stands after it. Outputs over
+4,000 tokens come as excerpts, and what is used of them is recalled, as in every policy
+compared. A real policy pays for markers and summaries, does not know what will be used,
+and keeps some text for nothing: no rule of this kind gets below this.
 
-The first four columns are what no policy avoids: the head, each text once, the output. `carried_token_steps` is the rent of what is used
-again, `rewritten` what its going costs, `recalls` what comes back.
+The first four columns are what no policy avoids: the head, each text once, the output.
+`carried_token_steps` is the rent of what is used again, `rewritten` what its going
+costs, `recalls` what comes back.
 """
 
 from __future__ import annotations
@@ -41,7 +45,9 @@ PASSAGE = 500  # tokens a recall brings at the most
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Tokens that stand from the reply `begins` to the reply `ends`, both included. `fresh`: it comes from the session."""
+    """Tokens that stand from the reply `begins` to the reply `ends`, both included.
+    `fresh`: it comes from the session.
+    """
 
     tokens: int
     begins: int
@@ -63,11 +69,16 @@ class Bound:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--traces", type=Path, required=True)
     parser.add_argument("--window", type=int, default=128_000)
     arguments = parser.parse_args(argv)
-    counting, prices = RememberingCounter(token_counting.TiktokenCounter()), RelativePrices(0.1, 1.25, 5.0)
+    counting, prices = (
+        RememberingCounter(token_counting.TiktokenCounter()),
+        RelativePrices(0.1, 1.25, 5.0),
+    )
     recordings = policies.sessions(arguments.traces, 40_000, counting.count_tokens)
     bounds = [bound(each, prices, counting) for each in recordings]
     for one in bounds:
@@ -86,7 +97,9 @@ def whole(bounds: Sequence[Bound]) -> Bound:
     return Bound("all", bill, sum(one.plain for one in bounds))
 
 
-def bound(recording: RecordedSession, prices: RelativePrices, counting: RememberingCounter) -> Bound:
+def bound(
+    recording: RecordedSession, prices: RelativePrices, counting: RememberingCounter
+) -> Bound:
     """The least bill of one session."""
     replies = [message for message in recording.messages if message.role == "assistant"]
     pieces, head = needed(recording, prices, counting)
@@ -97,7 +110,8 @@ def bound(recording: RecordedSession, prices: RelativePrices, counting: Remember
     bill = {
         "head": prices.write * head + prices.read * head * (len(replies) - 1),
         "new": prices.write * sum(piece.tokens for piece in pieces if piece.fresh),
-        "output": prices.output * sum(count_output_tokens(reply, counting.count_tokens) for reply in replies),
+        "output": prices.output
+        * sum(count_output_tokens(reply, counting.count_tokens) for reply in replies),
         "carried": rent,
         "rewritten": rewritten,
         "recalls": prices.write * sum(piece.tokens for piece in again) + asking * rounds,
@@ -105,12 +119,18 @@ def bound(recording: RecordedSession, prices: RelativePrices, counting: Remember
     return Bound(
         recording.name,
         bill,
-        bill_without_folds(recording.messages, BillingLedger(prices, 0), counting.count_tokens).billed,
+        bill_without_folds(
+            recording.messages, BillingLedger(prices, 0), counting.count_tokens
+        ).billed,
     )
 
 
-def needed(recording: RecordedSession, prices: RelativePrices, counting: RememberingCounter) -> tuple[list[Piece], int]:
-    """What must stand and from when to when, in the order in which it comes, and the tokens of the head."""
+def needed(
+    recording: RecordedSession, prices: RelativePrices, counting: RememberingCounter
+) -> tuple[list[Piece], int]:
+    """What must stand and from when to when, in the order in which it comes, and the
+    tokens of the head.
+    """
     misses = MissedReferences(counting)
     newest: dict[str, int] = {}  # the part that holds it
     parts: list[Part] = []
@@ -130,11 +150,17 @@ def needed(recording: RecordedSession, prices: RelativePrices, counting: Remembe
         else:
             waiting.extend(made)
         misses.add_earlier_message(message)
-    pieces = [piece for part, at in zip(parts, used, strict=True) for piece in _stands(part, sorted(at), prices, head)]
+    pieces = [
+        piece
+        for part, at in zip(parts, used, strict=True)
+        for piece in _stands(part, sorted(at), prices, head)
+    ]
     return sorted(pieces, key=lambda piece: piece.begins), head
 
 
-def _comes(waiting: list[Part], parts: list[Part], used: list[set[int]], newest: dict[str, int]) -> None:
+def _comes(
+    waiting: list[Part], parts: list[Part], used: list[set[int]], newest: dict[str, int]
+) -> None:
     large = held_back(waiting)
     for part in waiting:
         newest.update(dict.fromkeys(part.uses, len(parts)))
@@ -143,7 +169,9 @@ def _comes(waiting: list[Part], parts: list[Part], used: list[set[int]], newest:
 
 
 def _stands(part: Part, used: Sequence[int], prices: RelativePrices, head: int) -> list[Piece]:
-    """A part from its coming to its last use, in pieces: between two uses it goes where bringing it back costs less."""
+    """A part from its coming to its last use, in pieces: between two uses it goes where
+    bringing it back costs less.
+    """
     begins = ends = part.step
     size, passage = part.tokens, min(part.tokens, PASSAGE)
     if part.form == "excerpt":
@@ -160,16 +188,27 @@ def _stands(part: Part, used: Sequence[int], prices: RelativePrices, head: int) 
 
 
 def scheduled(pieces: Sequence[Piece], steps: int, prices: RelativePrices) -> tuple[float, float]:
-    """Rent and rewriting with the best moments. A moment is just before a reply: there all goes that is needed no more."""
-    came = list(accumulate((sum(one.tokens for one in pieces if one.begins == at) for at in range(steps)), initial=0))
+    """Rent and rewriting with the best moments. A moment is just before a reply: there
+    all goes that is needed no more.
+    """
+    came = list(
+        accumulate(
+            (sum(one.tokens for one in pieces if one.begins == at) for at in range(steps)),
+            initial=0,
+        )
+    )
     rents = list(accumulate(came, initial=0))
-    alive = [sum(one.tokens for one in pieces if one.begins < at <= one.ends) for at in range(steps)]
+    alive = [
+        sum(one.tokens for one in pieces if one.begins < at <= one.ends) for at in range(steps)
+    ]
     least = [(0.0, 0.0, 0.0)]  # by moment: the sum, of it rent, of it rewriting
     for now in range(1, steps + 1):
         behind = _behind(pieces, now) if now < steps else [0] * now
         ways = []
         for before, (cost, rent, again) in enumerate(least):
-            more = prices.read * ((now - before) * (alive[before] - came[before]) + rents[now] - rents[before])
+            more = prices.read * (
+                (now - before) * (alive[before] - came[before]) + rents[now] - rents[before]
+            )
             write = (prices.write - prices.read) * behind[before]
             ways.append((cost + more + write, rent + more, again + write))
         least.append(min(ways))
@@ -177,7 +216,9 @@ def scheduled(pieces: Sequence[Piece], steps: int, prices: RelativePrices) -> tu
 
 
 def _behind(pieces: Sequence[Piece], now: int) -> list[int]:
-    """By the moment before: the tokens that stand behind the first piece that goes now, and stay."""
+    """By the moment before: the tokens that stand behind the first piece that goes now,
+    and stay.
+    """
     first = [len(pieces)] * now  # of those whose last reply is this one
     stays = [one.tokens if one.begins < now <= one.ends else 0 for one in pieces]
     after = [*accumulate(reversed(stays), initial=0)][::-1]

@@ -1,10 +1,13 @@
-"""Recorded sessions played by an HTTP client through the real endpoint, to a scripted provider that bills by itself.
+"""Recorded sessions played by an HTTP client through the real endpoint, to a scripted
+provider that bills by itself.
 
-The provider knows nothing of the engine: it bills from the bytes it receives, with a cache that finds a marked beginning at
-most 20 blocks before a mark, holds it five minutes and not under 1,024 tokens. Where the recorded reply uses what stands in
-none of these bytes, it first calls the recall that a marker names, as in a replay, round after round, and
-that is billed as well. Time goes ten seconds a step, for the program too: it goes by a clock that is set here, and the next step
-waits until it is at rest. So a run is like every other, however fast the machine is.
+The provider knows nothing of the engine: it bills from the bytes it receives, with a
+cache that finds a marked beginning at most 20 blocks before a mark, holds it five
+minutes and not under 1,024 tokens. Where the recorded reply uses what stands in none of
+these bytes, it first calls the recall that a marker names, as in a replay, round after
+round, and that is billed as well. Time goes ten seconds a step, for the program too: it
+goes by a clock that is set here, and the next step waits until it is at rest. So a run
+is like every other, however fast the machine is.
 """
 
 from __future__ import annotations
@@ -59,7 +62,9 @@ FOLDERS = ("pi-mono", "dgm-claude", "who-and-when")
 PEERS = Path(os.environ.get("HELIX_PEERS") or Path(tempfile.gettempdir(), "helix-peers"))
 TRACES = Path(os.environ.get("HELIX_TRACES", "../shared/traces"))
 _HASH = re.compile(r"\b[0-9a-f]{64}\b")
-_MARKED = re.compile(r'^\[CACHED\][^\n]*\n?[^\n]*$|^Names in it: .*$|\[CACHED\](?:[^"\\\n]|\\.)*', re.MULTILINE)
+_MARKED = re.compile(
+    r'^\[CACHED\][^\n]*\n?[^\n]*$|^Names in it: .*$|\[CACHED\](?:[^"\\\n]|\\.)*', re.MULTILINE
+)
 
 
 @dataclass
@@ -116,12 +121,16 @@ class Biller:
         spoken = self.tokens(output)
         self.bill.sent += total
         self.bill.requests += 1
-        self.bill.billed += read * READ + written * WRITE + (total - read - written) + spoken * OUTPUT
+        self.bill.billed += (
+            read * READ + written * WRITE + (total - read - written) + spoken * OUTPUT
+        )
         return {"input": total, "read": read, "write": written}
 
 
 def _blocks(body: Mapping[str, Json]) -> Iterator[tuple[str, bool]]:
-    """Everything a provider caches by, in its order: tools, system, the blocks of messages; and whether it is marked."""
+    """Everything a provider caches by, in its order: tools, system, the blocks of
+    messages; and whether it is marked.
+    """
     tools = body.get("tools") or []
     yield json.dumps(_bare(tools)), any("cache_control" in tool for tool in tools)
     system = body.get("system", "")
@@ -130,7 +139,10 @@ def _blocks(body: Mapping[str, Json]) -> Iterator[tuple[str, bool]]:
     for message in body["messages"]:
         content = message["content"]
         for block in [{"type": "text", "text": content}] if isinstance(content, str) else content:
-            yield f"{message['role']} {json.dumps(_bare(block), ensure_ascii=False)}", "cache_control" in block
+            yield (
+                f"{message['role']} {json.dumps(_bare(block), ensure_ascii=False)}",
+                "cache_control" in block,
+            )
 
 
 def _bare(value: Json) -> Json:
@@ -142,7 +154,9 @@ def _bare(value: Json) -> Json:
 class Playing:
     """One session: what the client says, and what the provider answers."""
 
-    def __init__(self, recording: RecordedSession, counter: TiktokenCounter, *, recalls: bool) -> None:
+    def __init__(
+        self, recording: RecordedSession, counter: TiktokenCounter, *, recalls: bool
+    ) -> None:
         self.between: Callable[[float], object] = lambda _: None  # the seconds so far
         self.recording = recording
         self.biller = Biller(counter.count_tokens)
@@ -154,7 +168,9 @@ class Playing:
         self._shown: dict[str, ViewBlock] = {}
         self._now = 0.0
         self._reply: RecordedMessage | None = None
-        self._rounds: list[list[RecalledPage]] | None = None  # of recalls, still to come before the reply
+        self._rounds: list[list[RecalledPage]] | None = (
+            None  # of recalls, still to come before the reply
+        )
         self._numbers = 0
         self._usage = threading.local()  # each request is answered in a thread of its own
 
@@ -179,7 +195,9 @@ class Playing:
             self._rounds = self._missed(texts, reply)
         if self._rounds:
             wanted = self._rounds.pop(0)
-            pages = [({"sha256": page.entry} if page.entry else {}) | dict(page.asked) for page in wanted]
+            pages = [
+                ({"sha256": page.entry} if page.entry else {}) | dict(page.asked) for page in wanted
+            ]
             before = self.biller.bill.billed
             self.biller.bill.recalls += len(pages)
             self._bill(body, json.dumps(pages))
@@ -198,16 +216,26 @@ class Playing:
     def _missed(self, texts: Sequence[str], reply: RecordedMessage) -> list[list[RecalledPage]]:
         """The rounds of recalls before a reply, by the rule of the replay."""
         blocks = [
-            self._shown.setdefault(text, ViewBlock(ContextKind.CONVERSATION, Role.USER, PartRef(1), Text(text), 0))
+            self._shown.setdefault(
+                text, ViewBlock(ContextKind.CONVERSATION, Role.USER, PartRef(1), Text(text), 0)
+            )
             for text in texts
         ]
         self._misses.set_shown_view(blocks, _plain)
-        missed = missing_from_view(self._misses.references_used_but_not_in_view(reply), map(_unescaped, texts))
+        missed = missing_from_view(
+            self._misses.references_used_but_not_in_view(reply), map(_unescaped, texts)
+        )
         if not missed:
             return []
         named = dict.fromkeys(found for text in texts for found in _HASH.findall(text))
-        entries = [build_shown_entry(name, self._texts[name], texts) for name in named if name in self._texts]
-        return group_by_round(self._misses.pages_to_recall(missed, reply, entries, texts, has_summary=False))
+        entries = [
+            build_shown_entry(name, self._texts[name], texts)
+            for name in named
+            if name in self._texts
+        ]
+        return group_by_round(
+            self._misses.pages_to_recall(missed, reply, entries, texts, has_summary=False)
+        )
 
     def _count_retention(self, texts: Sequence[str], reply: RecordedMessage) -> None:
         said = {
@@ -221,7 +249,9 @@ class Playing:
         self.biller.bill.standing += sum(any(name in names for names in stands) for name in known)
 
     def _document(self, body: Mapping[str, Json]) -> str:
-        """A handover of three thousand tokens in the right form, with rules and paths of what it read."""
+        """A handover of three thousand tokens in the right form, with rules and paths
+        of what it read.
+        """
         found: list[str] = []
         for text, _ in reversed(list(_blocks(body))[2:]):
             found += [
@@ -241,7 +271,8 @@ class Playing:
         )
         fill = "the work went on as it was asked and the rest of it is as it was said " * 22
         return "\n\n".join(
-            f"## {name}\n{fill}" + ("\n".join(found) if name == "Technical Details" else "") for name in sections
+            f"## {name}\n{fill}" + ("\n".join(found) if name == "Technical Details" else "")
+            for name in sections
         )
 
     # --- the client
@@ -256,12 +287,17 @@ class Playing:
             patience=600.0,
         )
         batch: list[tuple[str, str, str]] = []
-        waiting: list[tuple[str, str, str]] = []  # the client's id, the recorded id, the tool's name
+        waiting: list[
+            tuple[str, str, str]
+        ] = []  # the client's id, the recorded id, the tool's name
         for message in self.recording.messages:
             if message.role == "tool":
-                self._texts[hashlib.sha256(message.text.encode("utf-8", "surrogatepass")).hexdigest()] = message.text
+                self._texts[
+                    hashlib.sha256(message.text.encode("utf-8", "surrogatepass")).hexdigest()
+                ] = message.text
                 place = next(
-                    (at for at, (_, one, _) in enumerate(waiting) if one == message.answers), 0 if waiting else None
+                    (at for at, (_, one, _) in enumerate(waiting) if one == message.answers),
+                    0 if waiting else None,
                 )
                 if place is not None:
                     call, _, name = waiting.pop(place)
@@ -269,7 +305,9 @@ class Playing:
             elif message.role == "user":
                 self._close(agent, batch, waiting)
                 if agent.units and agent.units[-1]["role"] == "user":
-                    agent.units[-1]["content"].append({"type": "text", "text": message.text or "(nothing)"})
+                    agent.units[-1]["content"].append(
+                        {"type": "text", "text": message.text or "(nothing)"}
+                    )
                 else:
                     agent.say(message.text or "(nothing)")
             elif message.role == "assistant":
@@ -283,7 +321,9 @@ class Playing:
         for text in (message.text, *(call.arguments for call in message.calls)):
             self._earlier |= set(IDENTIFIER.findall(text))
 
-    def _close(self, agent: Agent, batch: list[tuple[str, str, str]], waiting: list[tuple[str, str, str]]) -> None:
+    def _close(
+        self, agent: Agent, batch: list[tuple[str, str, str]], waiting: list[tuple[str, str, str]]
+    ) -> None:
         batch += [(call, name, "(interrupted)") for call, _, name in waiting]
         waiting.clear()
         if batch:
@@ -301,7 +341,10 @@ class Playing:
         calls = agent.ask()
         self.biller.bill.waits.append(time.perf_counter() - began)
         self._reply = None
-        return [(mine, call.id, call.name) for (mine, _, _), call in zip(calls, message.calls, strict=False)]
+        return [
+            (mine, call.id, call.name)
+            for (mine, _, _), call in zip(calls, message.calls, strict=False)
+        ]
 
 
 def mark(units: list[Json]) -> None:
@@ -367,13 +410,18 @@ def rest(pid: int) -> None:
     looks = 0
     while looks < LOOKS:
         time.sleep(LOOK)
-        looks = 0 if _works(pid) or _works(os.getpid(), but=threading.get_native_id()) else looks + 1
+        looks = (
+            0 if _works(pid) or _works(os.getpid(), but=threading.get_native_id()) else looks + 1
+        )
 
 
 def _works(pid: int, but: int = 0) -> bool:
     for thread in Path(f"/proc/{pid}/task").iterdir():
         with suppress(OSError):  # it ended
-            if int(thread.name) != but and (thread / "stat").read_text("utf-8").rpartition(")")[2].split()[0] in "RD":
+            if (
+                int(thread.name) != but
+                and (thread / "stat").read_text("utf-8").rpartition(")")[2].split()[0] in "RD"
+            ):
                 return True
     return False
 
@@ -382,7 +430,10 @@ def _works(pid: int, but: int = 0) -> bool:
 def gateway(upstream: str, *more: str, clock: Clock | None = None) -> Iterator[tuple[str, int]]:
     """The real program on a home of its own: its address and its process."""
     with tempfile.TemporaryDirectory() as home:
-        by_clock = ["-c", "import sys; from tests.benchmarks.gateway import on_clock; on_clock(sys.argv.pop(1))"]
+        by_clock = [
+            "-c",
+            "import sys; from tests.benchmarks.gateway import on_clock; on_clock(sys.argv.pop(1))",
+        ]
         command = [
             sys.executable,
             *([*by_clock, str(clock.file)] if clock else ["-m", "helix_desktop"]),
@@ -407,15 +458,27 @@ def gateway(upstream: str, *more: str, clock: Clock | None = None) -> Iterator[t
 def long_sessions() -> list[RecordedSession]:
     """The long shared ones."""
     files = [
-        file for folder in FOLDERS for file in sorted((TRACES / folder).rglob("*.json*")) if file.stat().st_size >= LONG
+        file
+        for folder in FOLDERS
+        for file in sorted((TRACES / folder).rglob("*.json*"))
+        if file.stat().st_size >= LONG
     ]
-    return [recording for file in files for recording in history_reading.read_history_file(file).recordings]
+    return [
+        recording
+        for file in files
+        for recording in history_reading.read_history_file(file).recordings
+    ]
 
 
-def played(recording: RecordedSession, counter: TiktokenCounter, through: str = "") -> tuple[Bill, list[str]]:
+def played(
+    recording: RecordedSession, counter: TiktokenCounter, through: str = ""
+) -> tuple[Bill, list[str]]:
     """One session, and what was refused. `through`: ours, headroom or litellm."""
     playing = Playing(recording, counter, recalls=through == "ours")
-    with Provider(playing.script, usage=playing.usage) as provider, tempfile.TemporaryDirectory() as home:
+    with (
+        Provider(playing.script, usage=playing.usage) as provider,
+        tempfile.TemporaryDirectory() as home,
+    ):
         if not through:
             return playing.play(provider.url, session="s"), provider.refused
         clock = Clock(Path(home) / "clock")
@@ -435,16 +498,28 @@ def played(recording: RecordedSession, counter: TiktokenCounter, through: str = 
 def private_memory(pid: int) -> float:
     """MB a process holds by itself."""
     told = Path(f"/proc/{pid}/smaps_rollup").read_text("ascii")
-    return sum(int(line.split()[1]) for line in told.splitlines() if line.startswith(("Private", "Swap:"))) / 1024
+    return (
+        sum(
+            int(line.split()[1])
+            for line in told.splitlines()
+            if line.startswith(("Private", "Swap:"))
+        )
+        / 1024
+    )
 
 
-def beside(sessions: Sequence[RecordedSession], names: Sequence[str], results: Path | None = None) -> list[Row]:
-    """The same sessions through ours and through other proxies, one after the other, in one run. `results`: a file that every result is
-    added to; what it has already is not measured again, so that a long run may be made in several parts.
+def beside(
+    sessions: Sequence[RecordedSession], names: Sequence[str], results: Path | None = None
+) -> list[Row]:
+    """The same sessions through ours and through other proxies, one after the other, in
+    one run. `results`: a file that every result is added to; what it has already is not
+    measured again, so that a long run may be made in several parts.
     """
     counter, bills = TiktokenCounter(), dict[str, list[Bill]]()
     lines = results.read_text("utf-8").splitlines() if results and results.exists() else []
-    measured = {(found["session"], found["name"]): Bill(**found["bill"]) for found in map(json.loads, lines)}
+    measured = {
+        (found["session"], found["name"]): Bill(**found["bill"]) for found in map(json.loads, lines)
+    }
     for recording in sessions:
         for name in ("", *names):
             refused: list[str] = []
@@ -452,7 +527,12 @@ def beside(sessions: Sequence[RecordedSession], names: Sequence[str], results: P
                 bill, refused = played(recording, counter, name)
                 if results:
                     with results.open("a", encoding="utf-8") as file:
-                        file.write(json.dumps({"session": recording.name, "name": name, "bill": asdict(bill)}) + "\n")
+                        file.write(
+                            json.dumps(
+                                {"session": recording.name, "name": name, "bill": asdict(bill)}
+                            )
+                            + "\n"
+                        )
             bills.setdefault(name, []).append(bill)
             share, kept = bill.billed / bills[""][-1].billed, bill.standing / max(1, bill.used)
             wait = statistics.median(bill.waits) * 1e3
@@ -462,13 +542,18 @@ def beside(sessions: Sequence[RecordedSession], names: Sequence[str], results: P
                 file=sys.stderr,
             )
     direct = bills.pop("")
-    plain, bare = sum(bill.billed for bill in direct), statistics.median(wait for bill in direct for wait in bill.waits)
+    plain, bare = (
+        sum(bill.billed for bill in direct),
+        statistics.median(wait for bill in direct for wait in bill.waits),
+    )
     found: dict[str, dict[str, Figure]] = {}
     for name, each in bills.items():
         waits = [wait for bill in each for wait in bill.waits]
         told = {
             "billed, of no gateway": Figure.of([sum(bill.billed for bill in each) / plain]),
-            "in plain sight": Figure.of([sum(b.standing for b in each) / max(1, sum(b.used for b in each))]),
+            "in plain sight": Figure.of(
+                [sum(b.standing for b in each) / max(1, sum(b.used for b in each))]
+            ),
             "ms added to a reply": Figure.of([(statistics.median(waits) - bare) * 1e3]),
             "MB": Figure.of([bill.memory for bill in each]),
             "requests a second": Figure.of([len(waits) / sum(waits)]),
@@ -486,13 +571,19 @@ def rows(*, quick: bool = False) -> list[Row]:
     counter = TiktokenCounter()
     sessions = long_sessions()[: 2 if quick else None]
     if not sessions:
-        print(f"There are no recorded sessions in {TRACES}; HELIX_TRACES names their folder.", file=sys.stderr)
+        print(
+            f"There are no recorded sessions in {TRACES}; HELIX_TRACES names their folder.",
+            file=sys.stderr,
+        )
         return []
     ours = plain = recalled = 0.0
     sent = plain_sent = used = standing = recalls = refused = 0
     shares = []
     for recording in sessions:
-        (direct, _), (bill, complaints) = played(recording, counter), played(recording, counter, "ours")
+        (direct, _), (bill, complaints) = (
+            played(recording, counter),
+            played(recording, counter, "ours"),
+        )
         for why in complaints[:3]:
             print(f"refused: {recording.name}: {why}", file=sys.stderr)
         shares.append(bill.billed / direct.billed)
@@ -530,7 +621,13 @@ def rows(*, quick: bool = False) -> list[Row]:
             met=kept >= 0.89,
         ),
         Row("recalls", "calls", Figure.of([float(recalls)])),
-        Row("requests a strict provider refused", "requests", Figure.of([float(refused)]), asked="0", met=refused == 0),
+        Row(
+            "requests a strict provider refused",
+            "requests",
+            Figure.of([float(refused)]),
+            asked="0",
+            met=refused == 0,
+        ),
         *beside(sessions[:1] if quick else sessions, ("ours", *gateway_peers.PACKAGES)),
     ]
 
@@ -538,9 +635,13 @@ def rows(*, quick: bool = False) -> list[Row]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--beside", type=int, default=0, help="only so many sessions beside other proxies")
     parser.add_argument(
-        "--results", type=Path, help="with --beside: a file of results, so that the run can be continued"
+        "--beside", type=int, default=0, help="only so many sessions beside other proxies"
+    )
+    parser.add_argument(
+        "--results",
+        type=Path,
+        help="with --beside: a file of results, so that the run can be continued",
     )
     arguments = parser.parse_args()
     names = ("ours", *gateway_peers.PACKAGES)

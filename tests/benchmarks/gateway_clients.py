@@ -1,6 +1,8 @@
-"""The real agents from npm, each working through the gateway against a scripted provider. They take 1.3 GB and are installed first.
+"""The real agents from npm, each working through the gateway against a scripted
+provider. They take 1.3 GB and are installed first.
 
-HELIX_CLIENTS names the folder they are installed in, one folder each; without it a temporary one is used.
+HELIX_CLIENTS names the folder they are installed in, one folder each; without it a
+temporary one is used.
 """
 
 from __future__ import annotations
@@ -81,13 +83,17 @@ SUMMARY = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 FULL = 1_020_000  # tokens the provider says it got, so that the agent shortens its own history
-FULL_OF_CLAUDE, CLAUDE_WINDOW = 150_000, 100_000  # what fills its whole window it takes for an error
+FULL_OF_CLAUDE, CLAUDE_WINDOW = (
+    150_000,
+    100_000,
+)  # what fills its whole window it takes for an error
 LONGEST = 900.0  # seconds of one agent
 
 
 class Work:
-    """A model that runs commands with long outputs, two side by side now and then, recalls every fifth step, delegates once,
-    and says towards the end of a run that its window is full, until the agent has shortened its history.
+    """A model that runs commands with long outputs, two side by side now and then,
+    recalls every fifth step, delegates once, and says towards the end of a run that its
+    window is full, until the agent has shortened its history.
     """
 
     def __init__(self, name: str, steps: int) -> None:
@@ -110,7 +116,14 @@ class Work:
         messages = WIRE_MODULES[asked.protocol].parse_messages(asked.body)
         with self._lock:
             if DOCUMENT[0] in text[-6_000:]:
-                return [Says("\n\n".join(f"## {n}\nAll is well, and there is more to say about it." for n in DOCUMENT))]
+                return [
+                    Says(
+                        "\n\n".join(
+                            f"## {n}\nAll is well, and there is more to say about it."
+                            for n in DOCUMENT
+                        )
+                    )
+                ]
             if SUMMARY.search(_last_said(messages)) or _asks_for_text_alone(messages):
                 self.compacted, self._fills = self.compacted + 1, False
                 return [Says("<summary>All is well. The numbers were counted.</summary>")]
@@ -126,7 +139,9 @@ class Work:
         if sum(bool(message.pieces_of_kind(PieceKind.CALL)) for message in messages) >= 3:
             return [Says("It was counted three times.")]
         self.counted += 1
-        return [Calls(shell, _arguments(shell, f"seq {self.counted * 100} {self.counted * 100 + 3000}"))]
+        return [
+            Calls(shell, _arguments(shell, f"seq {self.counted * 100} {self.counted * 100 + 3000}"))
+        ]
 
     def _step(self, text: str, names: Sequence[str], shell: str) -> Sequence[Block]:
         self.done += 1
@@ -137,19 +152,32 @@ class Work:
             self._delegates, self.delegated = False, self.delegated + 1
             return [
                 Says("A part for another"),
-                Calls(delegate, json.loads(json.dumps(DELEGATES[delegate]).replace("{duty}", DUTY))),
+                Calls(
+                    delegate, json.loads(json.dumps(DELEGATES[delegate]).replace("{duty}", DUTY))
+                ),
             ]
         found = re.findall(r'recall_cached_content\(\\*"([0-9a-f]{64})', text)
         if self.done % 5 == 0 and found:
             self.recalls += 1
             return [
                 Thinks("I need it"),
-                Calls("recall_cached_content", {"sha256": found[self.recalls % len(found)], "lines": "1-20"}),
+                Calls(
+                    "recall_cached_content",
+                    {"sha256": found[self.recalls % len(found)], "lines": "1-20"},
+                ),
             ]
         number = self.done * 1000
-        call = Calls(shell, _arguments(shell, f"seq {number} {number + 3500}; echo step {self.done}"))
-        other = Calls(shell, _arguments(shell, f"seq {number} {number + 2500}; echo beside {self.done}"))
-        return [Says(f"step {self.done}"), call, other] if self.done % 7 == 0 else [Says(f"step {self.done}"), call]
+        call = Calls(
+            shell, _arguments(shell, f"seq {number} {number + 3500}; echo step {self.done}")
+        )
+        other = Calls(
+            shell, _arguments(shell, f"seq {number} {number + 2500}; echo beside {self.done}")
+        )
+        return (
+            [Says(f"step {self.done}"), call, other]
+            if self.done % 7 == 0
+            else [Says(f"step {self.done}"), call]
+        )
 
 
 def _last_said(messages: Sequence[Wired]) -> str:
@@ -164,7 +192,10 @@ def _last_said(messages: Sequence[Wired]) -> str:
 
 def _asks_for_text_alone(messages: Sequence[Wired]) -> bool:
     """Claude Code asks for its summary in the message with the last result."""
-    return any("Respond with TEXT ONLY" in piece.text for piece in messages[-1].pieces_of_kind(PieceKind.TEXT))
+    return any(
+        "Respond with TEXT ONLY" in piece.text
+        for piece in messages[-1].pieces_of_kind(PieceKind.TEXT)
+    )
 
 
 def _first_said(messages: Sequence[Wired]) -> list[Piece]:
@@ -176,11 +207,24 @@ def _first_said(messages: Sequence[Wired]) -> list[Piece]:
 def _names(body: dict[str, Any]) -> list[str]:
     tools = [
         *(body.get("tools") or []),
-        *(t for item in body.get("input") or [] if isinstance(item, dict) for t in item.get("tools", [])),
+        *(
+            t
+            for item in body.get("input") or []
+            if isinstance(item, dict)
+            for t in item.get("tools", [])
+        ),
     ]
     flat = [one for tool in tools for one in tool.get("functionDeclarations", [tool])]
-    inner = [f"{one['name']}/{each['name']}" for one in flat if one.get("type") == "namespace" for each in one["tools"]]
-    return [*(str(one.get("name") or one.get("function", {}).get("name", "")) for one in flat), *inner]
+    inner = [
+        f"{one['name']}/{each['name']}"
+        for one in flat
+        if one.get("type") == "namespace"
+        for each in one["tools"]
+    ]
+    return [
+        *(str(one.get("name") or one.get("function", {}).get("name", "")) for one in flat),
+        *inner,
+    ]
 
 
 def _arguments(shell: str, command: str) -> dict[str, Any]:
@@ -190,7 +234,11 @@ def _arguments(shell: str, command: str) -> dict[str, Any]:
         return {"commands": [command]}
     if shell == "exec_command":
         return {"cmd": command}
-    return {"command": ["bash", "-lc", command]} if shell == "shell" else {"command": command, "description": "numbers"}
+    return (
+        {"command": ["bash", "-lc", command]}
+        if shell == "shell"
+        else {"command": command, "description": "numbers"}
+    )
 
 
 def installed(folder: Path, name: str) -> Path:
@@ -198,7 +246,15 @@ def installed(folder: Path, name: str) -> Path:
     place = folder / name / "node_modules" / ".bin"
     if not (place / name).exists():
         packages = INSTALLED.get(name, (PACKAGES[name],))
-        command = ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(folder / name), *packages]
+        command = [
+            "npm",
+            "install",
+            "--no-audit",
+            "--no-fund",
+            "--prefix",
+            str(folder / name),
+            *packages,
+        ]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode or not (place / name).exists():
             raise RuntimeError(f"{PACKAGES[name]} cannot be installed: {done.stderr[-300:]}")
@@ -217,11 +273,17 @@ class Seen:
     @property
     def ours(self) -> list[str]:
         """Refusals of what the gateway had changed; others the agent had written so itself."""
-        return [why for why, asked in self.provider.refused_requests if b"recall_cached_content" in asked.raw]
+        return [
+            why
+            for why, asked in self.provider.refused_requests
+            if b"recall_cached_content" in asked.raw
+        ]
 
 
 def worked(folder: Path, name: str, steps: int) -> Seen:
-    """One agent that begins, goes on and shortens its history, is put back to where it was, and goes on from there."""
+    """One agent that begins, goes on and shortens its history, is put back to where it
+    was, and goes on from there.
+    """
     program = installed(folder, name)
     work = Work(name, steps)
     with (
@@ -239,7 +301,9 @@ def worked(folder: Path, name: str, steps: int) -> Seen:
         for number, most in enumerate(runs):
             work.begin(most, fills=number == 1)
             if number == 1:
-                shutil.copytree(home, f"{kept}/home", symlinks=True, ignore=shutil.ignore_patterns("helix"))
+                shutil.copytree(
+                    home, f"{kept}/home", symlinks=True, ignore=shutil.ignore_patterns("helix")
+                )
             elif number == 2:
                 _put_back(Path(home), Path(kept, "home"))
             _run(seen, name, program, Path(home), Path(place), goes_on=number > 0)
@@ -251,7 +315,9 @@ def _settings(name: str, home: Path) -> None:
     if name == "gemini":
         settings = home / ".gemini" / "settings.json"
         settings.parent.mkdir()
-        settings.write_text(json.dumps({"security": {"auth": {"selectedType": "gemini-api-key"}}}), "utf-8")
+        settings.write_text(
+            json.dumps({"security": {"auth": {"selectedType": "gemini-api-key"}}}), "utf-8"
+        )
 
 
 def _put_back(home: Path, kept: Path) -> None:
@@ -319,8 +385,9 @@ def _run(seen: Seen, name: str, program: Path, home: Path, place: Path, *, goes_
 
 
 def _converse(seen: Seen, program: Path, home: Path, place: Path, runs: Sequence[int]) -> None:
-    """Gemini CLI in one process that is told what to do as an editor tells it (ACP): what it writes down of a session has two
-    results for one call, and cannot be gone on with.
+    """Gemini CLI in one process that is told what to do as an editor tells it (ACP):
+    what it writes down of a session has two results for one call, and cannot be gone on
+    with.
     """
     process = started(
         seen.provider,
@@ -416,10 +483,14 @@ def _recalls(provider: Provider) -> dict[str, str]:
     for asked in provider.asked:
         if asked.protocol:
             pieces = [
-                piece for message in WIRE_MODULES[asked.protocol].parse_messages(asked.body) for piece in message.pieces
+                piece
+                for message in WIRE_MODULES[asked.protocol].parse_messages(asked.body)
+                for piece in message.pieces
             ]
             calls = {
-                p.id: json.loads(p.text)["sha256"] for p in pieces if p.kind is PieceKind.CALL and p.name == HIDDEN
+                p.id: json.loads(p.text)["sha256"]
+                for p in pieces
+                if p.kind is PieceKind.CALL and p.name == HIDDEN
             }
             for piece in pieces:
                 if piece.kind is PieceKind.RESULT and piece.id in calls:
@@ -428,7 +499,9 @@ def _recalls(provider: Provider) -> dict[str, str]:
 
 
 async def _contents(home: Path, digests: set[str]) -> dict[str, bytes]:
-    """From the workspace of the agent's folder. The gateway closes it a moment after the last agent has ended."""
+    """From the workspace of the agent's folder. The gateway closes it a moment after
+    the last agent has ended.
+    """
     workspaces = AllWorkspaces(program_folders.find_program_folders(home).workspaces_folder)
     known = next(one for one in workspaces.list_workspaces() if one.settings.roots)
     while True:
@@ -438,13 +511,18 @@ async def _contents(home: Path, digests: set[str]) -> dict[str, bytes]:
         except StoreBusy:
             await asyncio.sleep(0.1)
     try:
-        return {digest: await workspace.cache.read_content(Digest.from_hex(digest)) for digest in digests}
+        return {
+            digest: await workspace.cache.read_content(Digest.from_hex(digest))
+            for digest in digests
+        }
     finally:
         await workspace.aclose()
 
 
 def rows(*, quick: bool = False) -> list[Row]:
-    """For each agent the steps it made; it must end well, with nothing of ours refused and no recall seen by it."""
+    """For each agent the steps it made; it must end well, with nothing of ours refused
+    and no recall seen by it.
+    """
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(os.environ.get("HELIX_CLIENTS", temporary))
         steps = 20 if quick else 66
@@ -459,4 +537,11 @@ def _row(name: str, steps: int, seen: Seen) -> Row:
         f"{len(seen.ours)} refused of ours, {len(refused) - len(seen.ours)} of its own; {'; '.join(seen.wrong)}"
     )
     figure = Figure.of([float(work.done)])
-    return Row(f"{name}: steps", "steps", figure, asked=f"{steps} or more", met=well and work.done >= steps, note=note)
+    return Row(
+        f"{name}: steps",
+        "steps",
+        figure,
+        asked=f"{steps} or more",
+        met=well and work.done >= steps,
+        note=note,
+    )

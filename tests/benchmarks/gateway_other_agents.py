@@ -1,10 +1,12 @@
-"""Agents that `wrap` knows by their command and protocol only, each for twenty steps at a scripted provider.
+"""Agents that `wrap` knows by their command and protocol only, each for twenty steps at
+a scripted provider.
 
 python -m tests.benchmarks.gateway_other_agents FOLDER [--agent NAME] [--steps 20]
 
-FOLDER holds each agent's installation in a folder of its name: from npm, or an environment of Python. What an agent is given is what its
-manual says of a provider of one's own. An agent counts as seen when it made all its steps, nothing of ours was refused and no hidden call
-was shown to it.
+FOLDER holds each agent's installation in a folder of its name: from npm, or an
+environment of Python. What an agent is given is what its manual says of a provider of
+one's own. An agent counts as seen when it made all its steps, nothing of ours was
+refused and no hidden call was shown to it.
 """
 
 from __future__ import annotations
@@ -30,8 +32,9 @@ LONGEST = 100.0
 
 @dataclass(frozen=True)
 class OtherAgent:
-    """`command`: what `--command` is given. `files`: settings in the home, in which {url} is the gateway's address when `wrap` cannot
-    set one. `by_words`: it has no tools of the protocol, and its steps are words.
+    """`command`: what `--command` is given. `files`: settings in the home, in which
+    {url} is the gateway's address when `wrap` cannot set one. `by_words`: it has no
+    tools of the protocol, and its steps are words.
     """
 
     name: str
@@ -71,7 +74,9 @@ AGENTS = (
 
 
 class OtherWork(Work):
-    """As `Work`, and it counts which addresses are asked. An agent without tools is told that each step is done."""
+    """As `Work`, and it counts which addresses are asked. An agent without tools is
+    told that each step is done.
+    """
 
     def __init__(self, name: str, steps: int) -> None:
         super().__init__(name, steps)
@@ -84,7 +89,12 @@ class OtherWork(Work):
         own = [name for name in gateway_clients._names(asked.body) if "cached_content" not in name]
         if self.name == "aider" and not set(own) - {"recall_history"}:
             self.done += 1
-            return [Says(f"Step {self.done} is done. " + "The numbers were counted and nothing is left. " * 120)]
+            return [
+                Says(
+                    f"Step {self.done} is done. "
+                    + "The numbers were counted and nothing is left. " * 120
+                )
+            ]
         return super().script(asked)
 
 
@@ -111,11 +121,26 @@ def tried(folder: Path, agent: OtherAgent, steps: int) -> tuple[OtherWork, Provi
         }
         said = ""
         line = " && ".join([*(shlex.join(each) for each in agent.before), agent.command])
-        command = agent.command if not agent.before else shlex.join(["sh", "-c", f'{line} "$@"', agent.name])
-        wrap = [sys.executable, "-m", "helix_desktop", "--home", f"{home}/helix", "wrap", "--upstream", provider.url]
+        command = (
+            agent.command
+            if not agent.before
+            else shlex.join(["sh", "-c", f'{line} "$@"', agent.name])
+        )
+        wrap = [
+            sys.executable,
+            "-m",
+            "helix_desktop",
+            "--home",
+            f"{home}/helix",
+            "wrap",
+            "--upstream",
+            provider.url,
+        ]
         wrap += ["--command", command, "--protocol", agent.protocol, "--", *agent.given]
         own = (
-            None if not agent.by_words else "".join(f"do step {number}\n" for number in range(1, steps + 1)) + "/exit\n"
+            None
+            if not agent.by_words
+            else "".join(f"do step {number}\n" for number in range(1, steps + 1)) + "/exit\n"
         )
         with subprocess.Popen(wrap, cwd=place, env=variables, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:  # fmt: skip
             try:
@@ -134,11 +159,15 @@ def tried(folder: Path, agent: OtherAgent, steps: int) -> tuple[OtherWork, Provi
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", type=Path)
     parser.add_argument("--agent", choices=[one.name for one in AGENTS])
     parser.add_argument("--steps", type=int, default=20)
-    parser.add_argument("--tools", action="store_true", help="print the tools that the agent offers")
+    parser.add_argument(
+        "--tools", action="store_true", help="print the tools that the agent offers"
+    )
     arguments = parser.parse_args()
     for agent in AGENTS:
         if arguments.agent in (None, agent.name):

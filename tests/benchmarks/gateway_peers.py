@@ -1,6 +1,8 @@
-"""Other proxies an agent can be pointed at: headroom-ai's and LiteLLM's, each in an environment of its own that is made first.
+"""Other proxies an agent can be pointed at: headroom-ai's and LiteLLM's, each in an
+environment of its own that is made first.
 
-HELIX_PEERS names the folder of the environments; without it a temporary one is used (2 GB, some minutes).
+HELIX_PEERS names the folder of the environments; without it a temporary one is used (2
+GB, some minutes).
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ def program(folder: Path, name: str) -> Path:
 
 @contextmanager
 def running(folder: Path, name: str, upstream: str, home: Path) -> Iterator[tuple[str, int]]:
-    """The proxy before a provider: its address and its process. headroom without its model, which it would have to download."""
+    """The proxy before a provider: its address and its process. headroom without its
+    model, which it would have to download.
+    """
     with gateway_socket.listen_on_loopback(0) as sock:
         port = sock.getsockname()[1]
     if name == "headroom":
@@ -59,7 +63,14 @@ def running(folder: Path, name: str, upstream: str, home: Path) -> Iterator[tupl
             "litellm_settings": {"drop_params": True, "telemetry": False},
         }
         (home / "litellm.json").write_text(json.dumps(config), "utf-8")
-        options = ["--config", str(home / "litellm.json"), "--host", "127.0.0.1", "--port", str(port)]
+        options = [
+            "--config",
+            str(home / "litellm.json"),
+            "--host",
+            "127.0.0.1",
+            "--port",
+            str(port),
+        ]
     environment = {
         "PATH": os.environ["PATH"], "HOME": str(home), "NO_PROXY": "*", "HF_HUB_OFFLINE": "1", "HEADROOM_TELEMETRY": "off",
         "LITELLM_LOCAL_MODEL_COST_MAP": "True",

@@ -1,7 +1,9 @@
-"""What the gateway adds to a request: time to the first byte, memory, requests a second; beside a plain proxy.
+"""What the gateway adds to a request: time to the first byte, memory, requests a
+second; beside a plain proxy.
 
-A client sends one growing conversation to a provider that answers at once: directly, through a proxy of the same libraries
-that only passes bytes on, and through the real program. `parse and dump` is the least anything can take that reads a body.
+A client sends one growing conversation to a provider that answers at once: directly,
+through a proxy of the same libraries that only passes bytes on, and through the real
+program. `parse and dump` is the least anything can take that reads a body.
 """
 
 from __future__ import annotations
@@ -36,17 +38,25 @@ MANY = 10_000
 KINDS = ("output", "pictures", "messages")
 
 
-# --- what stands at the ends: each a process of its own ------------------------------------------------------------
+# --- what stands at the ends: each a process of its own
 
 
 async def provider(scope: Json, receive: Json, send: Json) -> None:
-    """Answers at once with one short call, as a stream of Anthropic's; a path with `slow` takes a second, an event each 5 ms."""
+    """Answers at once with one short call, as a stream of Anthropic's; a path with
+    `slow` takes a second, an event each 5 ms.
+    """
     if scope["type"] != "http":
         await _live(receive, send)
         return
     while (await receive()).get("more_body"):
         pass
-    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]})
+    await send(
+        {
+            "type": "http.response.start",
+            "status": 200,
+            "headers": [(b"content-type", b"text/event-stream")],
+        }
+    )
     number = time.monotonic_ns()
     block = {"type": "tool_use", "id": f"toolu_{number}", "name": "Bash", "input": {}}
     begin = {"type": "message", "role": "assistant", "id": f"msg_{number}", "model": "claude-sonnet-4-5", "content": [], "usage": {"input_tokens": 9, "output_tokens": 1}}  # fmt: skip
@@ -57,7 +67,14 @@ async def provider(scope: Json, receive: Json, send: Json) -> None:
             await asyncio.sleep(0.005)
     await _event(send, {"type": "content_block_start", "index": 0, "content_block": block})
     await _event(send, {"type": "content_block_stop", "index": 0})
-    await _event(send, {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 9}})
+    await _event(
+        send,
+        {
+            "type": "message_delta",
+            "delta": {"stop_reason": "tool_use"},
+            "usage": {"output_tokens": 9},
+        },
+    )
     await _event(send, {"type": "message_stop"})
     await send({"type": "http.response.body", "body": b"", "more_body": False})
 
@@ -85,10 +102,15 @@ def proxy(upstream: str) -> Any:
     async def passed(request: Request) -> StreamingResponse:
         headers = [(n, v) for n, v in request.headers.raw if n not in (b"host", b"content-length")]
         asked = client.build_request(
-            request.method, upstream + request.url.path, headers=headers, content=await request.body()
+            request.method,
+            upstream + request.url.path,
+            headers=headers,
+            content=await request.body(),
         )
         reply = await client.send(asked, stream=True)
-        return StreamingResponse(reply.aiter_raw(), reply.status_code, dict(reply.headers), background=None)
+        return StreamingResponse(
+            reply.aiter_raw(), reply.status_code, dict(reply.headers), background=None
+        )
 
     return Starlette(routes=[Route("/{path:path}", passed, methods=["POST", "GET"])])
 
@@ -117,17 +139,21 @@ def serve(what: str, upstream: str) -> None:
     sock.listen(256)
     print(f"http://127.0.0.1:{sock.getsockname()[1]}", flush=True)
     app = provider if what == "provider" else proxy(upstream)
-    uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, timeout_keep_alive=600)).run(sockets=[sock])
+    uvicorn.Server(
+        uvicorn.Config(app, log_config=None, access_log=False, timeout_keep_alive=600)
+    ).run(sockets=[sock])
 
 
-# --- a client ------------------------------------------------------------------------------------------------------
+# --- a client
 
 
 class Client:
     """One conversation, and a connection that stays."""
 
     def __init__(self, url: str, tokens: int, session: str = "speed") -> None:
-        self._at = http.client.HTTPConnection(urlsplit(url).netloc.partition(":")[0], urlsplit(url).port)
+        self._at = http.client.HTTPConnection(
+            urlsplit(url).netloc.partition(":")[0], urlsplit(url).port
+        )
         self._path = urlsplit(url).path
         self._session = session
         schema = {"type": "object", "properties": {"command": {"type": "string"}}}
@@ -136,7 +162,9 @@ class Client:
             "tools": [{"name": "Bash", "description": "run it", "input_schema": schema}], "messages": [],
         }  # fmt: skip
         self.messages: list[Json] = self.body["messages"]
-        self.messages.append({"role": "user", "content": [{"type": "text", "text": f"look around in {session}"}]})
+        self.messages.append(
+            {"role": "user", "content": [{"type": "text", "text": f"look around in {session}"}]}
+        )
         each = 800
         for number in range(tokens * LETTERS // (each + 200)):
             self.called(f"toolu_begin_{number}", _output(number, each))
@@ -151,7 +179,11 @@ class Client:
         """One request; the seconds until the first byte of its reply."""
         mark(self.messages)
         content = orjson.dumps(self.body)
-        headers = {"content-type": "application/json", "x-api-key": "k", "x-claude-code-session-id": self._session}
+        headers = {
+            "content-type": "application/json",
+            "x-api-key": "k",
+            "x-claude-code-session-id": self._session,
+        }
         began = time.perf_counter()
         self._at.request("POST", self._path + path, content, headers)
         reply = self._at.getresponse()
@@ -166,12 +198,15 @@ class Client:
 
 
 def _output(number: int, letters: int) -> str:
-    return (f"line {number}: the quick brown fox number {number * 7919}\n" * (letters // 45 + 1))[:letters]
+    return (f"line {number}: the quick brown fox number {number * 7919}\n" * (letters // 45 + 1))[
+        :letters
+    ]
 
 
 def waits(urls: Sequence[str], tokens: int, steps: int, pid: int) -> list[list[float]]:
-    """The seconds to the first byte at each address, the steps taken in turn; of each address the first request first. `pid`: the
-    gateway, which is left alone until it has recorded that one and folded what was due, as between steps of an agent.
+    """The seconds to the first byte at each address, the steps taken in turn; of each
+    address the first request first. `pid`: the gateway, which is left alone until it
+    has recorded that one and folded what was due, as between steps of an agent.
     """
     for url in urls:
         Client(url, 0, "before it is measured").step()
@@ -187,7 +222,7 @@ def waits(urls: Sequence[str], tokens: int, steps: int, pid: int) -> list[list[f
     return found
 
 
-# --- a large body beside a stream ----------------------------------------------------------------------------------
+# --- a large body beside a stream
 
 
 def large_body(kind: str, session: str) -> bytes:
@@ -209,7 +244,10 @@ def send(url: str, kind: str, count: int) -> None:
     at = http.client.HTTPConnection(urlsplit(url).netloc.partition(":")[0], urlsplit(url).port)
     for number in range(count):
         content = large_body(kind, f"large {kind} {number}")
-        headers = {"x-claude-code-session-id": f"large {kind} {number}", "content-type": "application/json"}
+        headers = {
+            "x-claude-code-session-id": f"large {kind} {number}",
+            "content-type": "application/json",
+        }
         print("sent", flush=True)
         for _ in range(2):
             began = time.perf_counter()
@@ -225,7 +263,10 @@ def delays(url: str, ends: Sequence[Any]) -> list[float]:
         at = http.client.HTTPConnection(urlsplit(url).netloc.partition(":")[0], urlsplit(url).port)
         body = Client(url, 0, "slow").body
         at.request(
-            "POST", urlsplit(url).path + "/slow/v1/messages", orjson.dumps(body), {"x-claude-code-session-id": "slow"}
+            "POST",
+            urlsplit(url).path + "/slow/v1/messages",
+            orjson.dumps(body),
+            {"x-claude-code-session-id": "slow"},
         )
         reply = at.getresponse()
         while line := reply.readline():
@@ -236,8 +277,19 @@ def delays(url: str, ends: Sequence[Any]) -> list[float]:
 
 
 def beside(url: str, kind: str, count: int) -> tuple[list[float], str]:
-    """How late the events of one client came while another sent large bodies, and what that one saw."""
-    command = [sys.executable, "-m", "tests.benchmarks.gateway_speed", "--send", kind, "--count", str(count), url]
+    """How late the events of one client came while another sent large bodies, and what
+    that one saw.
+    """
+    command = [
+        sys.executable,
+        "-m",
+        "tests.benchmarks.gateway_speed",
+        "--send",
+        kind,
+        "--count",
+        str(count),
+        url,
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         if process.stdout is None or process.stdout.readline() != "sent\n":
             raise RuntimeError("the sender did not begin")
@@ -245,7 +297,7 @@ def beside(url: str, kind: str, count: int) -> tuple[list[float], str]:
         return found, process.stdout.read()
 
 
-# --- many ----------------------------------------------------------------------------------------------------------
+# --- many
 
 
 def many(url: str, clients: int, steps: int) -> tuple[int, float]:
@@ -262,14 +314,18 @@ def many(url: str, clients: int, steps: int) -> tuple[int, float]:
 
 
 def growth(url: str, pid: int, requests: int) -> tuple[float, float]:
-    """MB that so many requests of one conversation add, and how many a second. The first ones make the process what it is."""
+    """MB that so many requests of one conversation add, and how many a second. The
+    first ones make the process what it is.
+    """
     client = Client(url, 0, "long")
     for _ in range(200):
         client.step()
     before, began = private_memory(pid), time.perf_counter()
     for _ in range(requests):
         client.step()
-        del client.messages[201:]  # it goes back, as an agent that tries again: its history stays short
+        del client.messages[
+            201:
+        ]  # it goes back, as an agent that tries again: its history stays short
     return private_memory(pid) - before, requests / (time.perf_counter() - began)
 
 
@@ -284,7 +340,9 @@ def first_bytes(steps: int, quick: bool) -> Iterator[Row]:
         upstream, _ = stack.enter_context(server("provider"))
         plain, _ = stack.enter_context(server("proxy", upstream))
         ours, pid = stack.enter_context(gateway(upstream))
-        _direct, bare, taken = (each[1:] for each in waits((upstream, plain, ours), SHORT, steps, pid))
+        _direct, bare, taken = (
+            each[1:] for each in waits((upstream, plain, ours), SHORT, steps, pid)
+        )
         ratio = median(taken) / median(bare)
         yield Row("first byte at 20,000 tokens", "ms", _ms(taken), {"plain proxy": _ms(bare)}, "at most 1.5 x the plain proxy", ratio <= 1.5, note=f"{ratio:.2f} x")  # fmt: skip
 
@@ -319,7 +377,12 @@ def many_requests(steps: int, quick: bool) -> Iterator[Row]:
         upstream, _ = stack.enter_context(server("provider"))
         ours, pid = stack.enter_context(gateway(upstream))
         done, each = many(ours, CLIENTS, 4 if quick else 20)
-        yield Row(f"{CLIENTS} clients at once", "requests a second", Figure.of([each]), note=f"{done} answered")
+        yield Row(
+            f"{CLIENTS} clients at once",
+            "requests a second",
+            Figure.of([each]),
+            note=f"{done} answered",
+        )
         more, each = growth(ours, pid, 300 if quick else MANY)
         yield Row("10,000 requests of one conversation", "MB more", Figure.of([more]), asked="at most 20", met=more <= 20, note=f"{each:.0f} requests a second")  # fmt: skip
 

@@ -1,6 +1,7 @@
 """How costs grow with size: the cache, the journal and the index with 1,000 to 1,000,000 entries.
 
-python -m tests.benchmarks.growth [--quick: to 100,000]      beside plyvel alone with the same keys; a fit of cost over size for each
+python -m tests.benchmarks.growth [--quick: to 100,000]      beside plyvel alone with
+the same keys; a fit of cost over size for each
 """
 
 from __future__ import annotations
@@ -77,7 +78,9 @@ async def _asked(workspace: StoredWorkspace, size: int) -> dict[str, Figure]:
     digests = [row.stored.digest for row in page]
 
     async def put() -> None:
-        await workspace.cache.store_content(f"{chance.random()} ".encode() * 25, EntryOrigin("shell", "make"))
+        await workspace.cache.store_content(
+            f"{chance.random()} ".encode() * 25, EntryOrigin("shell", "make")
+        )
 
     async def get() -> None:
         await workspace.cache.read_content(chance.choice(digests))
@@ -89,7 +92,8 @@ async def _asked(workspace: StoredWorkspace, size: int) -> dict[str, Figure]:
         "get": await _taken(get),
         "page": await _taken(lambda: workspace.index.entries_page(limit=100)),
         "middle": await _taken(
-            lambda: workspace.index.entries_page(sort=EntrySort.SIZE, offset=size // 2, limit=100), 15
+            lambda: workspace.index.entries_page(sort=EntrySort.SIZE, offset=size // 2, limit=100),
+            15,
         ),
         "search": await _taken(lambda: workspace.index.search_index("needle0"), 15),
         "put": await _taken(put),
@@ -106,7 +110,9 @@ async def _taken(work: Callable[[], Awaitable[object]], times: int = TIMES) -> F
         await work()
         taken.append(1e6 * (time.perf_counter() - begun))
     ordered = sorted(taken)
-    return Figure(statistics.median(taken), ordered[0], ordered[int(0.95 * (len(ordered) - 1))], times)
+    return Figure(
+        statistics.median(taken), ordered[0], ordered[int(0.95 * (len(ordered) - 1))], times
+    )
 
 
 def _plyvel(folder: Path, size: int) -> dict[str, Figure]:

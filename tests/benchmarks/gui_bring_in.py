@@ -1,6 +1,8 @@
-"""The real program while histories are brought in from its dialog: how long its window is held, frame after frame.
+"""The real program while histories are brought in from its dialog: how long its window
+is held, frame after frame.
 
-`python -m tests.benchmarks.gui_bring_in [megabytes]`, with a display (Xvfb) or offscreen. The page behind the dialog is painted
+`python -m tests.benchmarks.gui_bring_in [megabytes]`, with a display (Xvfb) or
+offscreen. The page behind the dialog is painted
 60 times a second meanwhile, as while an answer streams. A hold is the time from one turn of the event loop to the next.
 """
 
@@ -30,7 +32,9 @@ async def import_(run: WindowProgram, holds: Holds) -> None:
     window = run.window
     await opened(run, WORKSPACE)
     window.go_to_conversation(
-        next(row.id for row in window.workspace_conversation_rows() if row.title.startswith("A very"))
+        next(
+            row.id for row in window.workspace_conversation_rows() if row.title.startswith("A very")
+        )
     )
     await until(lambda: window.current_session is not None)
     window.window_actions["bring-in"].trigger()
@@ -60,7 +64,9 @@ def _tell(name: str, holds: Holds, seconds: float) -> None:
     for at, what in enumerate(("wall", "processor")):
         long = sorted(each[at] * 1000 for each in holds.taken)
         over = sum(each > FRAME * 1000 for each in long)
-        shares = ", ".join(f"p{share} {long[int(len(long) * share / 100)]:.1f}" for share in (50, 99, 99.9))
+        shares = ", ".join(
+            f"p{share} {long[int(len(long) * share / 100)]:.1f}" for share in (50, 99, 99.9)
+        )
         print(
             f"{name:24} {what:10} {shares}, longest {long[-1]:.1f} ms; over 16: {over} of {len(long)} in {seconds:.1f} s"
         )

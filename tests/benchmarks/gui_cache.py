@@ -1,5 +1,6 @@
-"""The cache page at a million entries, over the real catalogue and its thread: showing, sorting, filtering, scrolling,
-choosing all, copying hashes, memory; and a 200 MB entry in the real cache.
+"""The cache page at a million entries, over the real catalogue and its thread: showing,
+sorting, filtering, scrolling, choosing all, copying hashes, memory; and a 200 MB entry
+in the real cache.
 
 A gap is the time between two turns of the event loop: what an event that comes meanwhile waits for.
 Run it alone: `python -m tests.benchmarks.gui_cache [entries]`, with a display (Xvfb) or offscreen.
@@ -48,7 +49,11 @@ def fill(path: Path, entries: int) -> None:
     """An index file with so many rows, as the index would have made them."""
     connection = connect_database(path, StoreFailed, "index", synchronous="NORMAL")
     prepare_schema(
-        connection, index_file._SCHEMA, application=index_file.APPLICATION, version=index_file.VERSION, name="index"
+        connection,
+        index_file._SCHEMA,
+        application=index_file.APPLICATION,
+        version=index_file.VERSION,
+        name="index",
     )
     random.seed(2)
     tools = ("read_file", "run_command", "search", "fetch", "sub-agent")
@@ -57,14 +62,30 @@ def fill(path: Path, entries: int) -> None:
         digest = hashlib.sha256(str(number).encode()).digest()
         size = random.randrange(100, 400_000)
         source = f"src/part{number % 977}/file{number}.rs"
-        figures = (size, size // 4, size // 40, size // 4, 1.7e9 + number, number % 7, 0.0, number % 1000 == 0, 0)
+        figures = (
+            size,
+            size // 4,
+            size // 40,
+            size // 4,
+            1.7e9 + number,
+            number % 7,
+            0.0,
+            number % 1000 == 0,
+            0,
+        )
         return (number, digest, tools[number % 5], source, "text/plain", *figures)
 
-    kept = connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'index' AND sql NOT NULL").fetchall()
+    kept = connection.execute(
+        "SELECT name, sql FROM sqlite_master WHERE type = 'index' AND sql NOT NULL"
+    ).fetchall()
     for name, _ in kept:
-        connection.execute(f"DROP INDEX {name}")  # rows first, then their indices: ten times as fast
+        connection.execute(
+            f"DROP INDEX {name}"
+        )  # rows first, then their indices: ten times as fast
     with connection:
-        connection.executemany(f"INSERT INTO entries VALUES({','.join('?' * 14)})", map(row, range(1, entries + 1)))
+        connection.executemany(
+            f"INSERT INTO entries VALUES({','.join('?' * 14)})", map(row, range(1, entries + 1))
+        )
         connection.execute("INSERT OR IGNORE INTO sources SELECT DISTINCT source FROM entries")
     for sql in (sql for _, sql in kept):
         connection.execute(sql)
@@ -108,13 +129,16 @@ class Served(StandIn):
 
     async def pin_entry(self, digest: Digest, *, pinned: bool) -> None: ...
 
-    async def content_forgetter(self, *, text: str = "", entries: Sequence[Digest] = ()) -> ForgetResult:
+    async def content_forgetter(
+        self, *, text: str = "", entries: Sequence[Digest] = ()
+    ) -> ForgetResult:
         return ForgetResult((), 0, (), 0)
 
 
 class Gaps:
-    """Turns of the event loop, as a timer sees them: how long each took, and how long the window itself was busy in it
-    (processor time of its thread, which does not count what other programs took).
+    """Turns of the event loop, as a timer sees them: how long each took, and how long
+    the window itself was busy in it (processor time of its thread, which does not count
+    what other programs took).
     """
 
     def __init__(self) -> None:
@@ -228,7 +252,9 @@ async def scroll(page: CachePage, gaps: Gaps, there: Callable[[], bool]) -> None
         bar.setValue(random.randrange(bar.maximum()))
         taken.append(await until(there))
     ordered = sorted(taken)
-    print(f"  jumped anywhere: rows there in {ordered[30]:.0f} ms (median), {ordered[-1]:.0f} (longest), {gaps.told()}")
+    print(
+        f"  jumped anywhere: rows there in {ordered[30]:.0f} ms (median), {ordered[-1]:.0f} (longest), {gaps.told()}"
+    )
     gaps.begin()
     for _ in range(300):
         bar.setValue(bar.value() + 90)
@@ -241,12 +267,16 @@ async def choose_all(page: CachePage, gaps: Gaps) -> None:
     start = time.perf_counter()
     page.table.selectAll()
     await asyncio.sleep(0)
-    print(f"  all {page.table.selected_count:,} chosen in {1000 * (time.perf_counter() - start):.1f} ms")
+    print(
+        f"  all {page.table.selected_count:,} chosen in {1000 * (time.perf_counter() - start):.1f} ms"
+    )
     before = memory()
     QGuiApplication.clipboard().setText("")
     page.entry_actions.copy_selected_hashes()
     taken = await until(lambda: len(QGuiApplication.clipboard().text()) > 0, 300)
-    print(f"  their hashes copied in {taken:.0f} ms, {gaps.told()}, {memory() - before:.0f} MB for them")
+    print(
+        f"  their hashes copied in {taken:.0f} ms, {gaps.told()}, {memory() - before:.0f} MB for them"
+    )
     QGuiApplication.clipboard().setText("")
 
 
@@ -254,7 +284,9 @@ async def large_entry() -> None:
     """200 MB in the real cache: the first page, checked."""
     with tempfile.TemporaryDirectory(prefix="helix-bench-") as folder:
         cache = CacheFolder(Path(folder) / "cache")
-        block = b"".join(b"line %09d of a very long log, with some words in it\n" % i for i in range(20_000))
+        block = b"".join(
+            b"line %09d of a very long log, with some words in it\n" % i for i in range(20_000)
+        )
         incoming = cache.begin_incoming(EntryOrigin("run_command", "make", "text/plain"))
         for _ in range(200 * MEGABYTE // len(block)):
             incoming.write_piece(block)
@@ -283,9 +315,13 @@ async def large_entry() -> None:
         for _ in range(3):
             body.lines.show_text_lines([])
             gaps.begin()
-            body.show_entry_content(served, stored, EntryOrigin("run_command", "make", "text/plain"))
+            body.show_entry_content(
+                served, stored, EntryOrigin("run_command", "make", "text/plain")
+            )
             taken = await until(lambda: len(body.lines.viewed_lines) > 0)
-            print(f"a {stored.size / 1e6:.0f} MB entry: first page, checked, shown in {taken:.0f} ms, {gaps.told()}")
+            print(
+                f"a {stored.size / 1e6:.0f} MB entry: first page, checked, shown in {taken:.0f} ms, {gaps.told()}"
+            )
         served.stores.call_and_wait(cache.close)
         await served.index.aclose()
 

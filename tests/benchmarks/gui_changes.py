@@ -1,7 +1,9 @@
-"""The page of changes with 500 files and 50,000 changed lines: opened, scrolled, other files chosen; and one file of 25,000 lines.
+"""The page of changes with 500 files and 50,000 changed lines: opened, scrolled, other
+files chosen; and one file of 25,000 lines.
 
-A frame is a turn of the event loop, and what its thread worked in it, so that other programs do not count. Run it alone, with a display (Xvfb) or offscreen:
-python -m tests.benchmarks.gui_changes
+A frame is a turn of the event loop, and what its thread worked in it, so that other
+programs do not count. Run it alone, with a display (Xvfb) or offscreen: python -m
+tests.benchmarks.gui_changes
 """
 
 from __future__ import annotations
@@ -78,7 +80,16 @@ async def _measured(chosen: int) -> list[Row]:
         await until(lambda: bool(page.body.view._sheet.rows) and not running)
         page.grab()
         opened.append(1000 * (time.perf_counter() - began))
-    found = [Row(f"page of {FILES} files opened", "ms", Figure.of(opened), {}, f"< {OPEN} ms", max(opened) < OPEN)]
+    found = [
+        Row(
+            f"page of {FILES} files opened",
+            "ms",
+            Figure.of(opened),
+            {},
+            f"< {OPEN} ms",
+            max(opened) < OPEN,
+        )
+    ]
     for two in (False, True):
         page.body.view.show_columns(two=two)
         found.append(await _frames(page, chosen, "side by side" if two else "unified"))
@@ -105,7 +116,9 @@ async def _frames(page: ChangesPage, chosen: int, how: str) -> Row:
 
 
 async def _long(page: ChangesPage, changes: _Listed, running: set[asyncio.Task[Any]]) -> list[Row]:
-    """One long file, every second line of it another; the longest turn of the loop while it opens."""
+    """One long file, every second line of it another; the longest turn of the loop
+    while it opens.
+    """
     found = []
     for two in (False, True):
         changes.fill({"long.py": _versions(1, LONG)})
@@ -121,7 +134,13 @@ async def _long(page: ChangesPage, changes: _Listed, running: set[asyncio.Task[A
         how = "side by side" if two else "unified"
         found.append(Row(f"a file of {LONG:,} lines opened, {how}", "ms", Figure(took, took, took)))
         longest = max(gaps.all)
-        found.append(Row(f"the longest turn of the loop in it, {how}", "ms", Figure(longest, longest, longest)))
+        found.append(
+            Row(
+                f"the longest turn of the loop in it, {how}",
+                "ms",
+                Figure(longest, longest, longest),
+            )
+        )
     return found
 
 
@@ -135,10 +154,14 @@ def _versions(seed: int, lines: int) -> tuple[bytes, bytes]:
 
     before = [line(number) for number in range(lines)]
     every = 1 if lines == LINES else 2
-    after = [each.replace("(", "_of(", 1) if n % every == 0 else each for n, each in enumerate(before)]
+    after = [
+        each.replace("(", "_of(", 1) if n % every == 0 else each for n, each in enumerate(before)
+    ]
     return "\n".join(before).encode(), "\n".join(after).encode()
 
 
 if __name__ == "__main__":
     for row in rows():
-        print(f"{row.name}: {row.ours.median:.1f} ({row.ours.least:.1f}-{row.ours.most:.1f}) {row.unit} {row.asked}")
+        print(
+            f"{row.name}: {row.ours.median:.1f} ({row.ours.least:.1f}-{row.ours.most:.1f}) {row.unit} {row.asked}"
+        )

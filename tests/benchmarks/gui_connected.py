@@ -1,8 +1,11 @@
-"""The real program while a connected agent works in its workspace: how long its window is held, frame after frame.
+"""The real program while a connected agent works in its workspace: how long its window
+is held, frame after frame.
 
-`python -m tests.benchmarks.gui_connected [seconds] [--where]`, with a display (Xvfb) or offscreen. The gateway is a process of its own, its
-engine works in the window. The agent's conversation is open, and its page is painted 60 times a second. A hold is the time
-from one turn of the event loop to the next; `--where` says what was going on in the longest ones.
+`python -m tests.benchmarks.gui_connected [seconds] [--where]`, with a display (Xvfb) or
+offscreen. The gateway is a process of its own, its engine works in the window. The
+agent's conversation is open, and its page is painted 60 times a second. A hold is the
+time from one turn of the event loop to the next; `--where` says what was going on in
+the longest ones.
 """
 
 from __future__ import annotations
@@ -37,12 +40,16 @@ PAGES = ("chat", "timeline", "cache")
 
 
 def work(url: str, path: str, name: str) -> None:
-    """An agent that goes on until it is ended: outputs of 6 KB, each tenth of 60 KB, and a new session each 500 steps."""
+    """An agent that goes on until it is ended: outputs of 6 KB, each tenth of 60 KB,
+    and a new session each 500 steps.
+    """
     for session in range(1_000_000):
         client = Client(url, 0, f"{name} {session}")
         for step in range(500):
             client.step(path)
-            client.messages[-1]["content"][0]["content"] = _output(step, 60_000 if step % 10 == 9 else 6_000)
+            client.messages[-1]["content"][0]["content"] = _output(
+                step, 60_000 if step % 10 == 9 else 6_000
+            )
 
 
 def _is_listed(window: MainWindow, words: str) -> bool:
@@ -54,7 +61,9 @@ async def watch(run: WindowProgram, home: Path, upstream: str, seconds: int) -> 
     await opened(run, WORKSPACE)
     where = program_folders.find_program_folders(home / HOME)
     gateway = HeldRegistration(
-        where, wrapped_agent.command_of_this_program(where), GatewayRegistration("", upstream, workspace=WORKSPACE)
+        where,
+        wrapped_agent.command_of_this_program(where),
+        GatewayRegistration("", upstream, workspace=WORKSPACE),
     )
     url = (await asyncio.to_thread(gateway.__enter__)).addresses[0]
     frames = QTimer(window, interval=16, timerType=Qt.TimerType.PreciseTimer)
@@ -64,13 +73,22 @@ async def watch(run: WindowProgram, home: Path, upstream: str, seconds: int) -> 
     try:
         await holds.settled()
         await _measure(holds, "at rest", seconds // 4)
-        for path, pace in (("/slow/v1/messages", "a step a second"), ("/v1/messages", "step after step")):
-            with subprocess.Popen([sys.executable, "-m", __spec__.name, "--agent", url, path, pace]) as agent:
+        for path, pace in (
+            ("/slow/v1/messages", "a step a second"),
+            ("/v1/messages", "step after step"),
+        ):
+            with subprocess.Popen(
+                [sys.executable, "-m", __spec__.name, "--agent", url, path, pace]
+            ) as agent:
                 try:
                     await until(partial(_is_listed, window, pace))
                     for page in PAGES:
                         newest = max(
-                            (row for row in window.workspace_conversation_rows() if pace in row.title),
+                            (
+                                row
+                                for row in window.workspace_conversation_rows()
+                                if pace in row.title
+                            ),
                             key=lambda row: row.updated,
                         )
                         window.go_to_conversation(newest.id)
@@ -96,7 +114,10 @@ def main() -> int:
     if "--agent" in sys.argv:
         work(*sys.argv[-3:])
     seconds = next((int(each) for each in sys.argv[1:] if each.isdigit()), SECONDS)
-    with tempfile.TemporaryDirectory(prefix="helix-connected-") as folder, server("provider") as (upstream, _):
+    with (
+        tempfile.TemporaryDirectory(prefix="helix-connected-") as folder,
+        server("provider") as (upstream, _),
+    ):
         home = Path(folder)
         prepare(home, FACTS)
         return drive(home, lambda run: watch(run, home, upstream, seconds))

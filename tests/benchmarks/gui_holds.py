@@ -1,8 +1,10 @@
-"""The real program with a conversation of 100,000 facts: the longest time its window is held while each page is opened.
+"""The real program with a conversation of 100,000 facts: the longest time its window is
+held while each page is opened.
 
-A hold is the time from one turn of the event loop to the next: input, timers, layout and painting. Beside it stands what the
-processor gave to it. Run it alone: `python -m tests.benchmarks.gui_holds [facts] [--where]`; `--where` says what was going on in
-the longest ones.
+A hold is the time from one turn of the event loop to the next: input, timers, layout
+and painting. Beside it stands what the processor gave to it. Run it alone: `python -m
+tests.benchmarks.gui_holds [facts] [--where]`; `--where` says what was going on in the
+longest ones.
 """
 
 from __future__ import annotations
@@ -40,7 +42,9 @@ WORKSPACE = "long"
 
 @dataclass(slots=True)
 class Holds:
-    """`taken`: of each turn of the event loop, how long it was and what the processor gave to it, in seconds."""
+    """`taken`: of each turn of the event loop, how long it was and what the processor
+    gave to it, in seconds.
+    """
 
     where: bool = False
     taken: list[tuple[float, float]] = field(default_factory=list)
@@ -152,7 +156,9 @@ async def look_around(run: WindowProgram, holds: Holds) -> None:
     await opened(run, WORKSPACE)
     holds.begin()
     await holds.settled()
-    name = next(row.id for row in window.workspace_conversation_rows() if row.title.startswith("A very"))
+    name = next(
+        row.id for row in window.workspace_conversation_rows() if row.title.startswith("A very")
+    )
     other = next(row.id for row in window.workspace_conversation_rows() if row.id != name)
     view, inspector = window.chat.transcript.view, window.pages.inspector
 
@@ -166,7 +172,9 @@ async def look_around(run: WindowProgram, holds: Holds) -> None:
     def replies() -> list[int]:
         assert window.current_session is not None
         return [
-            each.seq for each in window.current_session.conversation.state.facts if isinstance(each.fact, ModelReplied)
+            each.seq
+            for each in window.current_session.conversation.state.facts
+            if isinstance(each.fact, ModelReplied)
         ]
 
     await holds.of("chat, opened from the disk", lambda: open_(name), lambda: is_open(name))
@@ -177,8 +185,16 @@ async def look_around(run: WindowProgram, holds: Holds) -> None:
     await holds.of("inspector hidden or shown", window.toggle_side_panel, lambda: True)
     await holds.of("inspector, the other way", window.toggle_side_panel, lambda: True)
     middle = replies()[len(replies()) // 2]
-    await holds.of("inspector, an earlier moment", lambda: window.showing.set_shown_moment(middle), lambda: True)
-    await holds.of("inspector, now", lambda: window.showing.set_shown_moment(None), lambda: inspector is not None)
+    await holds.of(
+        "inspector, an earlier moment",
+        lambda: window.showing.set_shown_moment(middle),
+        lambda: True,
+    )
+    await holds.of(
+        "inspector, now",
+        lambda: window.showing.set_shown_moment(None),
+        lambda: inspector is not None,
+    )
     for page in ("cache", "timeline", "changes", "chat", "timeline", "cache"):
         await holds.of(f"page {page}", lambda page=page: window.switch_to_page(page), lambda: True)  # type: ignore[misc]
     window.switch_to_page("chat")

@@ -1,4 +1,5 @@
-"""The timeline at 50,000 steps and 5,000 folds: read, drawn, zoomed, hovered over; the list scrolled.
+"""The timeline at 50,000 steps and 5,000 folds: read, drawn, zoomed, hovered over; the
+list scrolled.
 
 A frame is the time from an input event to the end of the paint it causes.
 Run it alone: `python -m tests.benchmarks.gui_timeline [steps]`, with a display (Xvfb) or offscreen.
@@ -48,7 +49,9 @@ from tests.gui.fake_desk import FakeSession, now
 
 
 def facts(steps: int) -> list[Recorded]:
-    """Steps with an output each; a handover after every hundred, a batch of markers after every twelve."""
+    """Steps with an output each; a handover after every hundred, a batch of markers
+    after every twelve.
+    """
     random.seed(3)
     told: list[Recorded] = []
     stored = Stored(Digest.of_content(b"output"), 18_900, 400)
@@ -63,7 +66,14 @@ def facts(steps: int) -> list[Recorded]:
     add(UserSaid((Text("go", 10),)))
     for step in range(steps):
         call = ToolCall(f"c{step}", "read_file", f'{{"path": "src/{step % 97}.rs"}}', 20)
-        add(ModelReplied((Text("next", 20), call), "m", Stop.CALLS, Usage(input=tokens, cache_read=tokens // 2)))
+        add(
+            ModelReplied(
+                (Text("next", 20), call),
+                "m",
+                Stop.CALLS,
+                Usage(input=tokens, cache_read=tokens // 2),
+            )
+        )
         outputs.append(add(ToolReturned(call.id, stored, 900)))
         tokens += 960
         if step % 100 == 99:
@@ -81,13 +91,17 @@ def facts(steps: int) -> list[Recorded]:
             tokens, outputs = 8_000, []
         elif step % 11 == 10:
             for seq in outputs[-8:]:
-                add(Folded(f"m{seq}", FoldKind.MARKER, PartRef(seq), "x", 30, 900, batch=f"b{step}"))
+                add(
+                    Folded(f"m{seq}", FoldKind.MARKER, PartRef(seq), "x", 30, 900, batch=f"b{step}")
+                )
             tokens -= 870 * len(outputs[-8:])
     return told
 
 
 class Quick(FakeSession):
-    """A session whose state is the facts alone: the timeline reads nothing else of it to be drawn."""
+    """A session whose state is the facts alone: the timeline reads nothing else of it
+    to be drawn.
+    """
 
     def __init__(self, told: list[Recorded]) -> None:
         super().__init__("c")
@@ -146,7 +160,9 @@ def main() -> None:
 
     def wheel(number: int) -> None:
         by = QPoint(0, 120 if number % 40 < 20 else -120)
-        event = QWheelEvent(middle, middle, QPoint(), by, no_button, no_key, Qt.ScrollPhase.NoScrollPhase, False)
+        event = QWheelEvent(
+            middle, middle, QPoint(), by, no_button, no_key, Qt.ScrollPhase.NoScrollPhase, False
+        )
         QApplication.sendEvent(chart, event)
 
     def hover(number: int) -> None:
@@ -168,7 +184,11 @@ def main() -> None:
     told(
         "a fold selected",
         frames(
-            app, 50, lambda n: page.list.select_fold_event(page.list.rows.items[n * 37 % len(page.list.rows.items)])
+            app,
+            50,
+            lambda n: page.list.select_fold_event(
+                page.list.rows.items[n * 37 % len(page.list.rows.items)]
+            ),
         ),
     )
 

@@ -1,8 +1,11 @@
-"""The chat at 10,000 and 100,000 messages: opening, scrolling, jumping, appending, streaming, hostile text, memory.
+"""The chat at 10,000 and 100,000 messages: opening, scrolling, jumping, appending,
+streaming, hostile text, memory.
 
-A frame is the time from an input event to the end of the paint it causes, and of what it leaves to be done at once. Beside it stands
-its time on the processor: what the program itself took, whatever else the machine did. Cycles are collected as in the program.
-Run it alone: `python -m tests.benchmarks.gui_transcript [messages ...]`, with a display (Xvfb) or offscreen.
+A frame is the time from an input event to the end of the paint it causes, and of what
+it leaves to be done at once. Beside it stands its time on the processor: what the
+program itself took, whatever else the machine did. Cycles are collected as in the
+program. Run it alone: `python -m tests.benchmarks.gui_transcript [messages ...]`, with
+a display (Xvfb) or offscreen.
 """
 
 from __future__ import annotations
@@ -38,7 +41,12 @@ from helix_desktop.engine.facts import (
     UserSaid,
 )
 from helix_desktop.engine.messages import TextDelta
-from helix_desktop.engine.session_events import ConversationActivity, Event, FactAppended, ReplyStreamed
+from helix_desktop.engine.session_events import (
+    ConversationActivity,
+    Event,
+    FactAppended,
+    ReplyStreamed,
+)
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.garbage_collection import GarbageCollector
@@ -91,7 +99,9 @@ def _drop(work: Coroutine[Any, Any, Any], *, name: str) -> Dropped:
 
 
 def conversation(messages: int) -> list[Recorded]:
-    """A session repeated: a question, some steps with tools, an answer. Counted are items of the chat."""
+    """A session repeated: a question, some steps with tools, an answer. Counted are
+    items of the chat.
+    """
     facts: list[Recorded] = []
     digest = Digest.of_content(b"output")
 
@@ -100,7 +110,17 @@ def conversation(messages: int) -> list[Recorded]:
 
     shown = 0
     while shown < messages:
-        add(UserSaid((Text("The guard must never be held across an await. Move the queue out first. " * 2, 40),)))
+        add(
+            UserSaid(
+                (
+                    Text(
+                        "The guard must never be held across an await. Move the queue out first. "
+                        * 2,
+                        40,
+                    ),
+                )
+            )
+        )
         for step in range(3):
             call = ToolCall(f"c{len(facts)}", "read_file", f'{{"path": "src/lock/table{step}.rs"}}')
             add(ModelReplied((Text(ANSWER[: 150 + 90 * step], 40), call), "m", Stop.CALLS))
@@ -137,8 +157,9 @@ class Trial:
             self.app.processEvents()
 
     def frames(self, times: int, act: Callable[[int], None]) -> list[Frame]:
-        """Each act with everything it causes at once. What is left for idle time runs in between, and where a slice of
-        that took longer than the act, the slice is the frame: an event that came then would have waited so long.
+        """Each act with everything it causes at once. What is left for idle time runs
+        in between, and where a slice of that took longer than the act, the slice is the
+        frame: an event that came then would have waited so long.
         """
         taken: list[Frame] = []
         for number in range(times):
@@ -154,7 +175,9 @@ class Trial:
         return taken
 
     def there(self) -> tuple[bool, float]:
-        """Whether words stand at the upper edge of the view, and the share of its height that is laid out."""
+        """Whether words stand at the upper edge of the view, and the share of its
+        height that is laid out.
+        """
         view = self.pane.view
         y, height = view.verticalScrollBar().value(), view.viewport().height()
         laid = 0.0
@@ -163,7 +186,9 @@ class Trial:
             known, top = view.column.existing_layout(index), view.column.content_top(index)
             end = top + (known.bottom_edge if known is not None and known.boxes else 0.0)
             ends.append(end)
-            laid += max(0.0, min(end, y + height) - max(view.column.heights.total_height_before(index), y))
+            laid += max(
+                0.0, min(end, y + height) - max(view.column.heights.total_height_before(index), y)
+            )
         return bool(ends) and ends[0] > y - 30, laid / height
 
     def wheel(self, by: int) -> None:
@@ -171,7 +196,14 @@ class Trial:
         middle = QPointF(view.rect().center())
         no_button, no_key = Qt.MouseButton.NoButton, Qt.KeyboardModifier.NoModifier
         event = QWheelEvent(
-            middle, middle, QPoint(), QPoint(0, by), no_button, no_key, Qt.ScrollPhase.NoScrollPhase, False
+            middle,
+            middle,
+            QPoint(),
+            QPoint(0, by),
+            no_button,
+            no_key,
+            Qt.ScrollPhase.NoScrollPhase,
+            False,
         )
         QApplication.sendEvent(view, event)
 
@@ -241,13 +273,17 @@ def hostile() -> None:
         "a line of 1 MB with spaces": "word " * 200_000,
         "50,000 brackets": "[" * 50_000,
         "50,000 nested brackets": "[" * 25_000 + "]" * 25_000,
-        "a table of 2,000 rows": "| a | b | c |\n|---|---|---|\n" + "| one | two | three |\n" * 2_000,
+        "a table of 2,000 rows": "| a | b | c |\n|---|---|---|\n"
+        + "| one | two | three |\n" * 2_000,
         "10,000 links": "[a](http://b.example/c) " * 10_000,
         "10,000 links, one per line": "[a](http://b.example/c)\n" * 10_000,
-        "ANSI codes, bidirectional text and zero-width characters": "\x1b[31mred\x1b[0m \u202edesrever\u200b " * 20_000,
+        "ANSI codes, bidirectional text and zero-width characters": "\x1b[31mred\x1b[0m \u202edesrever\u200b "
+        * 20_000,
         "a million spaces": " " * 1_000_000 + "x",
         "a million line breaks": "\n" * 1_000_000 + "x",
-        "a code block of 20,000 lines": "```python\n" + "x = call(1, 'two')  # three\n" * 20_000 + "```\n",
+        "a code block of 20,000 lines": "```python\n"
+        + "x = call(1, 'two')  # three\n" * 20_000
+        + "```\n",
         "a list of 5,000 items": "- one\n" * 5_000,
     }
     trial = Trial()
@@ -255,7 +291,9 @@ def hostile() -> None:
         "hostile text: the longest gap in ms (of the processor), as a fact and streamed in pieces of 20,000 characters"
     )
     for name, text in cases.items():
-        said: list[Event] = [FactAppended(Recorded("c", 1, 1e9, ModelReplied((Text(text),), "m", Stop.END)))]
+        said: list[Event] = [
+            FactAppended(Recorded("c", 1, 1e9, ModelReplied((Text(text),), "m", Stop.END)))
+        ]
 
         def show(number: int, said: list[Event] = said) -> None:
             if number == 0:
@@ -272,7 +310,10 @@ def hostile() -> None:
         streamed = _longest(trial.frames(len(pieces), stream))
         up = _longest(trial.frames(60, lambda _: trial.wheel(240)))
         figures = zip(("as a fact", "streamed", "scrolled"), (whole, streamed, up), strict=True)
-        print(f"  {name:30}" + "".join(f"   {way} {wall:6.1f} ({own:5.1f})" for way, (wall, own) in figures))
+        print(
+            f"  {name:30}"
+            + "".join(f"   {way} {wall:6.1f} ({own:5.1f})" for way, (wall, own) in figures)
+        )
 
 
 if __name__ == "__main__":

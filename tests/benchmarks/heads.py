@@ -1,7 +1,9 @@
-"""How large the system prompt and tool definitions are in a task's first request, compared with agents installed from npm.
+"""How large the system prompt and tool definitions are in a task's first request,
+compared with agents installed from npm.
 
-A scripted provider takes the requests, and the two are counted as JSON with o200k. HELIX_CLIENTS names the folder the agents are
-installed in, as for gateway_clients. They come through the gateway, whose own tools are left out.
+A scripted provider takes the requests, and the two are counted as JSON with o200k.
+HELIX_CLIENTS names the folder the agents are installed in, as for gateway_clients. They
+come through the gateway, whose own tools are left out.
 """
 
 from __future__ import annotations
@@ -24,7 +26,10 @@ from tests.benchmarks.row import Figure, Row
 from tests.peers.agent_provider import Asked, Provider, Says
 
 AGENTS: Mapping[str, tuple[str, Mapping[str, str]]] = {
-    "Claude Code": ("claude", {"ENABLE_TOOL_SEARCH": "false"}),  # as it is with an address that is not Anthropic's
+    "Claude Code": (
+        "claude",
+        {"ENABLE_TOOL_SEARCH": "false"},
+    ),  # as it is with an address that is not Anthropic's
     "Claude Code with tool search": ("claude", {"ENABLE_TOOL_SEARCH": "true"}),
     "Codex": ("codex", {}),
     "opencode": ("opencode", {}),
@@ -37,23 +42,48 @@ def rows(*, quick: bool = False) -> list[Row]:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(os.environ.get("HELIX_CLIENTS", temporary))
         peers = {
-            f"{label} {_version(folder, name)}": _agent(folder, name, own) for label, (name, own) in AGENTS.items()
+            f"{label} {_version(folder, name)}": _agent(folder, name, own)
+            for label, (name, own) in AGENTS.items()
         }
     ours = _ours()
     note = f"a replay bills {HEAD_TOKENS:,} tokens, without the JSON around the text and the cache marks"
-    return [Row("system prompt and tools", "tokens", ours, peers, "≤ 2,000", ours.median <= 2_000, note=note)]
+    return [
+        Row(
+            "system prompt and tools",
+            "tokens",
+            ours,
+            peers,
+            "≤ 2,000",
+            ours.median <= 2_000,
+            note=note,
+        )
+    ]
 
 
 def _ours() -> Figure:
     with _scripted() as (provider, home, place):
         own = {"KEY": "sk-of-the-benchmark", "PYTHONPATH": str(Path.cwd())}
         for command in (
-            ["provider", "add", "anthropic", "--base-url", f"{provider.url}/v1", "--variable", "KEY"],
+            [
+                "provider",
+                "add",
+                "anthropic",
+                "--base-url",
+                f"{provider.url}/v1",
+                "--variable",
+                "KEY",
+            ],
             ["workspace", "new", "Thesis", "--folder", str(place)],
             ["ask", "-m", "anthropic/claude-sonnet-4-5", "do the work"],
         ):
             program = [sys.executable, "-m", "helix_desktop", "--home", str(home)]
-            subprocess.run([*program, *command], cwd=place, env={**os.environ, **own}, check=True, capture_output=True)
+            subprocess.run(
+                [*program, *command],
+                cwd=place,
+                env={**os.environ, **own},
+                check=True,
+                capture_output=True,
+            )
         return _largest(provider)
 
 
@@ -61,7 +91,9 @@ def _agent(folder: Path, name: str, own: Mapping[str, str]) -> Figure:
     program = installed(folder, name)
     with _scripted() as (provider, home, place):
         none, pipe = subprocess.DEVNULL, subprocess.PIPE
-        with started(provider, name, program, home, place, BEGINS[name], own=own, stdin=none, stderr=pipe) as process:
+        with started(
+            provider, name, program, home, place, BEGINS[name], own=own, stdin=none, stderr=pipe
+        ) as process:
             process.communicate(timeout=300)
         return _largest(provider, RECALLS)
 
@@ -93,5 +125,7 @@ def _largest(provider: Provider, without: Collection[str] = ()) -> Figure:
 def _head(asked: Asked, without: Collection[str]) -> list[Any]:
     body = asked.body
     said = [body.get("system") or body.get("instructions") or ""]
-    said += [item for item in body.get("input") or [] if item.get("role") in ("developer", "system")]
+    said += [
+        item for item in body.get("input") or [] if item.get("role") in ("developer", "system")
+    ]
     return [*said, [tool for tool in body.get("tools") or [] if tool.get("name") not in without]]

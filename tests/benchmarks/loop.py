@@ -1,10 +1,13 @@
-"""How long the event loop of the real window is blocked while several things happen at once: 2,000 stream events per second, a command that prints 50 MB, a handover, and typing.
+"""How long the event loop of the real window is blocked while several things happen at
+once: 2,000 stream events per second, a command that prints 50 MB, a handover, and
+typing.
 
 python -m tests.benchmarks.loop [--quick]      needs a display
 
-A gap is the time between two turns of the event loop, less the millisecond the timer waits. The peer is a bare Qt window with the same timer and
-nothing to do, at the same time on the same machine: what it shows, the machine did. Each gap is also shown in processor time: what the
-program itself took, whatever else ran.
+A gap is the time between two turns of the event loop, less the millisecond the timer
+waits. The peer is a bare Qt window with the same timer and nothing to do, at the same
+time on the same machine: what it shows, the machine did. Each gap is also shown in
+processor time: what the program itself took, whatever else ran.
 """
 
 from __future__ import annotations
@@ -46,7 +49,9 @@ QTimer.singleShot(int(sys.argv[1]), app.quit); app.exec(); print(json.dumps(gaps
 
 
 class Gaps:
-    """Turns of the event loop as a timer sees them: in wall time, and in processor time of this thread."""
+    """Turns of the event loop as a timer sees them: in wall time, and in processor time
+    of this thread.
+    """
 
     def __init__(self) -> None:
         self.wall: list[float] = []
@@ -90,17 +95,25 @@ class Trial:
             await _said(talked, "tell me more")
         window.refresh_conversations()
         window.go_to_conversation(flooded.id)
-        await until(lambda: window.current_session is not None and window.current_session.id == flooded.id)
+        await until(
+            lambda: window.current_session is not None and window.current_session.id == flooded.id
+        )
         await asyncio.sleep(1)
         command = [sys.executable, "-c", BARE, str(1000 * (4 + self.events // 2000))]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=machine.environment()) as bare:
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, text=True, env=machine.environment()
+        ) as bare:
             await asyncio.sleep(1)
             await self._at_once(run, talked, printing, flooded)
             assert bare.stdout is not None
             self.bare = json.loads(await asyncio.to_thread(bare.stdout.read))
 
     async def _at_once(
-        self, run: window_program.WindowProgram, talked: Session, printing: Session, flooded: Session
+        self,
+        run: window_program.WindowProgram,
+        talked: Session,
+        printing: Session,
+        flooded: Session,
     ) -> None:
         self.gaps.begin()
         begun = time.perf_counter()
@@ -108,7 +121,9 @@ class Trial:
         printing.send_message((Text("print"),))
         folding = run._tasks.spawn_task(talked.fold_on_request(FoldKind.HANDOVER), name="fold")
         box = run.window.chat.composer.text
-        typing = QTimer(interval=100)  # outside of every coroutine: an event loop must not be entered twice
+        typing = QTimer(
+            interval=100
+        )  # outside of every coroutine: an event loop must not be entered twice
         typing.timeout.connect(lambda: self._type(box))
         await until(lambda: flooded.running is not ConversationActivity.IDLE)
         typing.start()
@@ -131,10 +146,13 @@ class Trial:
         replies = [one.fact for one in flooded.all_facts if isinstance(one.fact, ModelReplied)]
         text = "".join(part.text for part in replies[-1].parts if isinstance(part, Text))
         self.complete = text.split() == [f"w{number}" for number in range(self.events)]
-        outputs = [one.fact.output.size for one in printing.all_facts if isinstance(one.fact, ToolReturned)]
+        outputs = [
+            one.fact.output.size for one in printing.all_facts if isinstance(one.fact, ToolReturned)
+        ]
         self.printed = max(outputs, default=0) >= self.megabytes * 1_000_000
         self.folded = any(
-            isinstance(one.fact, Folded) and one.fact.kind is FoldKind.HANDOVER for one in talked.all_facts
+            isinstance(one.fact, Folded) and one.fact.kind is FoldKind.HANDOVER
+            for one in talked.all_facts
         )
 
 
@@ -161,7 +179,9 @@ def rows(*, quick: bool) -> list[Row]:
 
 def _rows(trial: Trial) -> list[Row]:
     done = f"text complete: {_yes(trial.complete)}; {trial.megabytes} MB stored: {_yes(trial.printed)}; handover written: {_yes(trial.folded)}"
-    wall, own, bare = (sorted(each) or [0.0] for each in (trial.gaps.wall, trial.gaps.own, trial.bare))
+    wall, own, bare = (
+        sorted(each) or [0.0] for each in (trial.gaps.wall, trial.gaps.own, trial.bare)
+    )
     behind = trial.seconds - trial.events / RATE
     peer = {"bare Qt window": Figure(_at(bare, 0.99), bare[0], bare[-1], len(bare))}
     longest = {"bare Qt window": Figure(bare[-1], bare[-1], bare[-1])}

@@ -1,4 +1,5 @@
-"""The scripted model of the loop benchmark, in a process of its own: 2,000 events a second, a command of 50 MB, a slow document.
+"""The scripted model of the loop benchmark, in a process of its own: 2,000 events a
+second, a command of 50 MB, a slow document.
 
 python -m tests.benchmarks.loop_server [EVENTS] [MEGABYTES]      prints its port
 """
@@ -42,13 +43,19 @@ class Flood(ChatServer):
         if "flood" in last:
             return self.flood()
         if "print" in last:
-            line = f"yes 'a line of a command that prints very much' | head -c {self.megabytes}000000"
+            line = (
+                f"yes 'a line of a command that prints very much' | head -c {self.megabytes}000000"
+            )
             return reply("I print.", calls=[("run_command", {"command": line})])
         return reply(" ".join(f"word{len(self.requests)}-{number}" for number in range(800)))
 
     def flood(self) -> Answer:
-        """Words numbered, so that a lost one is seen; the pace is the server's, not the sum of its pauses."""
-        texts = [f"w{number} " if number % 12 else f"w{number}\n\n" for number in range(self.events)]
+        """Words numbered, so that a lost one is seen; the pace is the server's, not the
+        sum of its pauses.
+        """
+        texts = [
+            f"w{number} " if number % 12 else f"w{number}\n\n" for number in range(self.events)
+        ]
         events = sse(*(chunk({"content": text}) for text in texts), chunk({}, "stop"), "[DONE]")
         batches = tuple(b"".join(events[at : at + BATCH]) for at in range(0, len(events), BATCH))
         return Answer(pieces=batches, headers=(PACED,))

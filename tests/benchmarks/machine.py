@@ -29,7 +29,9 @@ def described() -> dict[str, str]:
 
 
 def environment() -> dict[str, str]:
-    """For a benchmark's process: this checkout is imported, compiled as an installed program is, and nobody's keyring is asked."""
+    """For a benchmark's process: this checkout is imported, compiled as an installed
+    program is, and nobody's keyring is asked.
+    """
     root = Path(__file__).parents[2]
     compiled = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(root / ".venv/compiled")}
     return {
@@ -46,7 +48,9 @@ def memory(process: str = "self") -> float:
 
 
 def _commit() -> str:
-    said = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
+    said = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False
+    )
     return said.stdout.strip() or "no checkout"
 
 

@@ -1,8 +1,9 @@
 """9,000 tools of 60 real server processes: `python -m tests.benchmarks.many_tools [--servers 60]`.
 
-What they cost in front of a request, how long a search takes, and the bill of 40 calls of ten tools, in one run: with tools
-on demand, with an array of tools that grows with what was found, and with all definitions sent. A scripted provider speaks
-Anthropic's protocol and bills each request as it came in, by the cache marks it carries.
+What they cost in front of a request, how long a search takes, and the bill of 40 calls
+of ten tools, in one run: with tools on demand, with an array of tools that grows with
+what was found, and with all definitions sent. A scripted provider speaks Anthropic's
+protocol and bills each request as it came in, by the cache marks it carries.
 """
 
 from __future__ import annotations
@@ -37,7 +38,18 @@ from tests.peers.peer import Answer, Seen
 WINDOW = 4_000_000  # tokens: all definitions fit
 TOOLS, TIMES = 10, 4  # how many tools are used, and how often each
 READ, WRITE, OUT = 0.1, 1.25, 5.0  # prices as shares of the input price
-VERBS = ("create", "list", "update", "delete", "search", "export", "import", "archive", "share", "count")
+VERBS = (
+    "create",
+    "list",
+    "update",
+    "delete",
+    "search",
+    "export",
+    "import",
+    "archive",
+    "share",
+    "count",
+)
 THINGS = (
     "issue", "invoice", "contact", "ticket", "file", "event", "report", "order", "message", "customer", "task", "page", "user",
     "label", "payment",
@@ -71,10 +83,17 @@ class Growing(OnDemandTools):
         self.found: dict[str, ToolSpec] = {}
         finder = _Remembering(plain.finder, self.found)
         super().__init__(
-            plain.tokens, finder, plain.token_room, plain.specs_sent_before, plain.catalogues, plain.also_searchable
+            plain.tokens,
+            finder,
+            plain.token_room,
+            plain.specs_sent_before,
+            plain.catalogues,
+            plain.also_searchable,
         )
 
-    def definitions_to_send(self, foreign: Sequence[ToolSpec], rare: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
+    def definitions_to_send(
+        self, foreign: Sequence[ToolSpec], rare: Sequence[ToolSpec]
+    ) -> tuple[ToolSpec, ...]:
         return (*super().definitions_to_send(foreign, rare), *self.found.values())
 
 
@@ -123,7 +142,11 @@ def calls(*, searching: bool, wrapped: bool, servers: int) -> Iterator[Call]:
             yield "find_tools", {"query": f"{verb} {thing} in system {server}"}
         for time_ in range(TIMES):
             arguments = {"filter": f"{thing}s of week {time_}", "limit": time_ + 1}
-            yield ("call_tool", {"name": name, "arguments": arguments}) if wrapped else (name, arguments)
+            yield (
+                ("call_tool", {"name": name, "arguments": arguments})
+                if wrapped
+                else (name, arguments)
+            )
 
 
 async def ready(bench: Workbench, servers: int) -> None:
@@ -131,7 +154,10 @@ async def ready(bench: Workbench, servers: int) -> None:
     bench.mcp_servers.listeners.append(changed.set)
     async with asyncio.timeout(600):
         while (
-            sum(server.status.state is McpConnectionState.READY for server in bench.mcp_servers.running_servers)
+            sum(
+                server.status.state is McpConnectionState.READY
+                for server in bench.mcp_servers.running_servers
+            )
             < servers
         ):
             changed.clear()
@@ -144,7 +170,9 @@ async def run(base: Path, way: str, servers: int) -> None:
     where = program_folders.find_program_folders(base / "home")
     with Billing(made) as peer:
         desk = Workbenches(where, SecretStorage(where.key_file, environ={"A_KEY": "k"}))
-        desk.configured.save_provider(ProviderConfig("peer", "anthropic", base_url=peer.base_url, variable="A_KEY"))
+        desk.configured.save_provider(
+            ProviderConfig("peer", "anthropic", base_url=peer.base_url, variable="A_KEY")
+        )
         desk.configured.correct_model("peer", "scripted", {"window": WINDOW})
         bench = await desk.create_workspace("Many", base / "project")
         await bench.choose_model_for_role("peer/scripted")
@@ -166,7 +194,11 @@ async def run(base: Path, way: str, servers: int) -> None:
 def _config(base: Path, number: int) -> dict[str, object]:
     listing = base / f"{number}.json"
     listing.write_text(json.dumps(listed(number)))
-    return {"command": sys.executable, "args": [str(SCRIPT), "listed", str(listing)], "start_seconds": 300}
+    return {
+        "command": sys.executable,
+        "args": [str(SCRIPT), "listed", str(listing)],
+        "start_seconds": 300,
+    }
 
 
 def _told(way: str, session: Session, peer: Billing, begun: float) -> None:
@@ -175,8 +207,12 @@ def _told(way: str, session: Session, peer: Billing, begun: float) -> None:
     failed = sum(not one.ok for one in results)
     tokens = TiktokenCounter()
     last = offered[-1]
-    tools = [spec for spec in last.tools if spec.name in ("find_tools", "call_tool") or "__" in spec.name]
-    standing = sum(tokens.count_tokens(spec.name + spec.description + spec.schema) for spec in tools)
+    tools = [
+        spec for spec in last.tools if spec.name in ("find_tools", "call_tool") or "__" in spec.name
+    ]
+    standing = sum(
+        tokens.count_tokens(spec.name + spec.description + spec.schema) for spec in tools
+    )
     replies = [r.fact for r in session.all_facts if isinstance(r.fact, ModelReplied)]
     print(
         f"{way:10} bill {peer.bill:12,.0f}  steps {peer.steps}, {len(results)} calls, {failed} failed, {len(replies)} replies; servers "
@@ -203,7 +239,9 @@ async def _searches(bench: Workbench, conversation: Conversation) -> None:
         started = time.perf_counter()
         await finder.find_best_tools(question, 5, specs, lambda _: True)
         took.append((time.perf_counter() - started) * 1000)
-    print(f"           a search: median {statistics.median(took):.1f} ms, longest {max(took):.1f} ms of {len(took)}")
+    print(
+        f"           a search: median {statistics.median(took):.1f} ms, longest {max(took):.1f} ms of {len(took)}"
+    )
 
 
 def main() -> None:

@@ -1,4 +1,5 @@
-"""Details of recorded sessions, marked by a reader who has not seen the collector, beside what the collector finds.
+"""Details of recorded sessions, marked by a reader who has not seen the collector,
+beside what the collector finds.
 
     python -m tests.benchmarks.marked_details --traces DIR [--file FILE]           precision and recall
     python -m tests.benchmarks.marked_details --traces DIR --half N                only the sessions rules are chosen on (0) or judged on (1)
@@ -7,24 +8,29 @@
     python -m tests.benchmarks.marked_details --traces DIR --show N [--file FILE]  the text of cover N, with offsets
     python -m tests.benchmarks.marked_details --traces DIR --check [--file FILE]   whether each mark lies inside its text
 
-FILE (`marked_details.jsonl` beside this module) has one cover a line. The texts stay in the folder of the traces:
+FILE (`marked_details.jsonl` beside this module) has one cover a line. The texts stay in
+the folder of the traces:
 
     {"session": "<sha256 of the session's file>", "first": 24, "last": 35,
      "marks": [{"message": 24, "part": 0, "digest": "<sha256 of that text>", "start": 0, "end": 57, "kind": "rule"}]}
 
-`first` and `last` count the session's messages from 0, both included, as `replay` reads them. `part` 0 is the message's
-text, part n the arguments of its n-th call, as the file has them. `start` and `end` are offsets in characters of that
-part; `digest` is of its UTF-8 and guards against another version of the file. A cover nobody has marked has `null` for
-`marks`; one in which nothing is worth keeping has `[]`.
+`first` and `last` count the session's messages from 0, both included, as `replay` reads
+them. `part` 0 is the message's text, part n the arguments of its n-th call, as the file
+has them. `start` and `end` are offsets in characters of that part; `digest` is of its
+UTF-8 and guards against another version of the file. A cover nobody has marked has
+`null` for `marks`; one in which nothing is worth keeping has `[]`.
 
-What is to be marked, as short as it can be understood: `rule` (what the person demands, forbids or prefers), `decision`
-(what was agreed), `file` (the path of a file that was written, created, renamed or deleted, once for each), `failure` (the line
-that says why a command failed), `worked` (a command that proves something works), `todo` (a task still open), `lesson`
-(what solved a failure), `figure` (a number the person named as a limit or a goal).
+What is to be marked, as short as it can be understood: `rule` (what the person demands,
+forbids or prefers), `decision` (what was agreed), `file` (the path of a file that was
+written, created, renamed or deleted, once for each), `failure` (the line that says why
+a command failed), `worked` (a command that proves something works), `todo` (a task
+still open), `lesson` (what solved a failure), `figure` (a number the person named as a
+limit or a goal).
 
-A detail the collector calls critical meets a mark if one contains the other, or it has at least 0.6 of the mark's words.
-Precision is the share of critical details that meet a mark, recall the share of marks that are met. `in the entry` is the
-share of marks whose words stand in a row in the cache entry that a document names, in a detail of any kind.
+A detail the collector calls critical meets a mark if one contains the other, or it has
+at least 0.6 of the mark's words. Precision is the share of critical details that meet a
+mark, recall the share of marks that are met. `in the entry` is the share of marks whose
+words stand in a row in the cache entry that a document names, in a detail of any kind.
 """
 
 from __future__ import annotations
@@ -53,7 +59,9 @@ Sessions = Mapping[str, Sequence[RecordedMessage]]
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """`met`: details that meet a mark; `found`: marks that are met; `entered`: marks that stand in the entry."""
+    """`met`: details that meet a mark; `found`: marks that are met; `entered`: marks
+    that stand in the entry.
+    """
 
     details: int = 0
     met: int = 0
@@ -74,7 +82,9 @@ class Score:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--traces", type=Path, required=True)
     parser.add_argument("--file", type=Path, default=FILE)
     parser.add_argument("--covers", action="store_true")
@@ -82,7 +92,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--half", type=int, choices=(0, 1))
     parser.add_argument("--kinds", action="store_true")
-    parser.add_argument("--wrong", action="store_true", help="list what was missed and what was too much")
+    parser.add_argument(
+        "--wrong", action="store_true", help="list what was missed and what was too much"
+    )
     arguments = parser.parse_args(argv)
     sessions = read(arguments.traces)
     if arguments.covers:
@@ -98,22 +110,37 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.half is not None:
         marked = [cover for cover in marked if int(cover["session"][:8], 16) % 2 == arguments.half]
     if arguments.check:
-        texts = [marked_text(mark, sessions[cover["session"]]) for cover in marked for mark in cover["marks"]]
+        texts = [
+            marked_text(mark, sessions[cover["session"]])
+            for cover in marked
+            for mark in cover["marks"]
+        ]
         print(f"{len(marked)} covers marked, {len(texts)} marks, each inside its text")
         return 0
     score = sum((scored(cover, sessions, wrong=arguments.wrong) for cover in marked), Score())
     print(f"{len(marked)} covers marked, {score.marks} marks, {score.details} details")
-    for kind in sorted({mark["kind"] for cover in marked for mark in cover["marks"]}) if arguments.kinds else ():
-        of_kind = [{**cover, "marks": [mark for mark in cover["marks"] if mark["kind"] == kind]} for cover in marked]
+    for kind in (
+        sorted({mark["kind"] for cover in marked for mark in cover["marks"]})
+        if arguments.kinds
+        else ()
+    ):
+        of_kind = [
+            {**cover, "marks": [mark for mark in cover["marks"] if mark["kind"] == kind]}
+            for cover in marked
+        ]
         one = sum((scored(cover, sessions) for cover in of_kind), Score())
         print(f"{kind}: {one.found} of {one.marks} ({one.recall:.2f})")
     print(f"in the entry {score.entered / max(score.marks, 1):.3f}")
-    print(f"precision {score.precision:.3f} (asked for: ≥ 0.8), recall {score.recall:.3f} (asked for: ≥ 0.95)")
+    print(
+        f"precision {score.precision:.3f} (asked for: ≥ 0.8), recall {score.recall:.3f} (asked for: ≥ 0.95)"
+    )
     return 0 if score.precision >= 0.8 and score.recall >= 0.95 else 1
 
 
 def read(folder: Path) -> Sessions:
-    """Every session of the folder by the hash of its file; the same session in another form counts as another."""
+    """Every session of the folder by the hash of its file; the same session in another
+    form counts as another.
+    """
     found: dict[str, Sequence[RecordedMessage]] = {}
     for file in sorted(folder.rglob("*.jsonl")):
         try:
@@ -170,7 +197,14 @@ def scored(cover: Mapping[str, Any], sessions: Sessions, *, wrong: bool = False)
     missed = [mark for mark in marks if not any(meets(detail, mark) for detail in found)]
     extra = [detail for detail in found if not any(meets(detail, mark) for mark in marks)]
     if wrong:
-        print("\n".join([*(f"missed: {mark}" for mark in missed), *(f"extra: {one.kind} {one.text}" for one in extra)]))
+        print(
+            "\n".join(
+                [
+                    *(f"missed: {mark}" for mark in missed),
+                    *(f"extra: {one.kind} {one.text}" for one in extra),
+                ]
+            )
+        )
     entered = sum(_plain(mark) in entry for mark in marks)
     return Score(len(found), len(found) - len(extra), len(marks), len(marks) - len(missed), entered)
 
@@ -210,7 +244,9 @@ def sources(messages: Sequence[RecordedMessage]) -> Iterator[DetailSource]:
                 names[call.id] = call.name
                 yield DetailSource(seq, "call", call.arguments, call.name)
         elif message.role == "tool":
-            yield DetailSource(seq, "output", message.text, names.get(message.answers, ""), message.ok)
+            yield DetailSource(
+                seq, "output", message.text, names.get(message.answers, ""), message.ok
+            )
 
 
 if __name__ == "__main__":

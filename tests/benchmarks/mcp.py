@@ -1,12 +1,17 @@
-"""How long it takes an agent to recall content over MCP (stdio) with the official SDK's client: the program's own server, compared with the smallest possible server.
+"""How long it takes an agent to recall content over MCP (stdio) with the official SDK's
+client: the program's own server, compared with the smallest possible server.
 
-python -m tests.benchmarks.mcp [--quick]      1,000 recalls; the peers say a text of the same length back, from memory
+python -m tests.benchmarks.mcp [--quick]      1,000 recalls; the peers say a text of the
+same length back, from memory
 
-There are two smallest servers: a decorated function, as the SDK's first page has it, and the SDK's lower level, which checks no
-arguments and describes no answer. All three are started in turn, by the same interpreter with the same options; the first start of
-each is left out, as it reads files from the disk and compiles them. Then all three are open, and asked in turn, so that whatever
-else the machine does is shared by all. Every recall is of another entry. The workspace is indexed before, as one in use is, so their
-tokens are known; an entry that is not yet in the index has its tokens counted, which also reads the vocabulary, once.
+There are two smallest servers: a decorated function, as the SDK's first page has it,
+and the SDK's lower level, which checks no arguments and describes no answer. All three
+are started in turn, by the same interpreter with the same options; the first start of
+each is left out, as it reads files from the disk and compiles them. Then all three are
+open, and asked in turn, so that whatever else the machine does is shared by all. Every
+recall is of another entry. The workspace is indexed before, as one in use is, so their
+tokens are known; an entry that is not yet in the index has its tokens counted, which
+also reads the vocabulary, once.
 """
 
 from __future__ import annotations
@@ -65,10 +70,17 @@ OURS, DECORATED, LOWER = "ours", "smallest server", "lower level"
 async def _fill(home: Path, count: int) -> list[str]:
     """A workspace with so many entries; their hashes."""
     workspaces = AllWorkspaces(home / "workspaces", count=TiktokenCounter().count_tokens)
-    workspace = await workspaces.open_stored_workspace(workspaces.create_stored_workspace("Recalled").id)
+    workspace = await workspaces.open_stored_workspace(
+        workspaces.create_stored_workspace("Recalled").id
+    )
     chance = random.Random(1)
-    contents = ["\n".join(f"{n}: {chance.random()}" for n in range(SIZE // 24)).encode() for _ in range(count)]
-    stored = await workspace.cache.store_many([(each, EntryOrigin("shell", "make test")) for each in contents])
+    contents = [
+        "\n".join(f"{n}: {chance.random()}" for n in range(SIZE // 24)).encode()
+        for _ in range(count)
+    ]
+    stored = await workspace.cache.store_many(
+        [(each, EntryOrigin("shell", "make test")) for each in contents]
+    )
     await workspace.index.wait_until_indexed()
     await workspace.aclose()
     return [each.digest.hex for each in stored]
@@ -99,7 +111,10 @@ async def _measure(count: int) -> list[Row]:
                         answered[name].append(first)
                         recalled[name].append(1000 * (time.perf_counter() - start))
         async with AsyncExitStack() as opened:
-            clients = {name: await opened.enter_async_context(Client(server)) for name, server in servers.items()}
+            clients = {
+                name: await opened.enter_async_context(Client(server))
+                for name, server in servers.items()
+            }
             for client in clients.values():
                 await _recall(client, hashes[0])
             for digest in hashes[1:]:
@@ -123,7 +138,9 @@ async def _recall(client: Any, digest: str) -> float:
 def _row(name: str, taken: dict[str, list[float]], *, is_asked: bool = True, note: str = "") -> Row:
     figures = {each: Figure.of(times) for each, times in taken.items()}
     ours = figures.pop(OURS)
-    ratios = ", ".join(f"{ours.median / peer.median:.2f} times {each}" for each, peer in figures.items())
+    ratios = ", ".join(
+        f"{ours.median / peer.median:.2f} times {each}" for each, peer in figures.items()
+    )
     asked = f"≤ {LIMIT:g} times" if is_asked else ""
     met = ours.median <= LIMIT * figures[DECORATED].median if is_asked else None
     return Row(name, "ms", ours, figures, asked, met, note="; ".join(filter(None, (ratios, note))))
@@ -135,7 +152,9 @@ def rows(*, quick: bool) -> list[Row]:
 
 def main() -> int:
     found = rows(quick="--quick" in sys.argv)
-    sys.stdout.write("\n".join([*report.table(found), *(f"{row.name}: {row.note}" for row in found)]) + "\n")
+    sys.stdout.write(
+        "\n".join([*report.table(found), *(f"{row.name}: {row.note}" for row in found)]) + "\n"
+    )
     return 0
 
 

@@ -1,14 +1,20 @@
-"""How many of some mutants, drawn over the rooms that carry other people's words, their own tests notice.
+"""How many of some mutants, drawn over the rooms that carry other people's words, their
+own tests notice.
 
-python -m tests.benchmarks.mutant_draw SEED [COUNT]     one line for each mutant, the share at the end, then the survivors
+python -m tests.benchmarks.mutant_draw SEED [COUNT]     one line for each mutant, the
+share at the end, then the survivors
 
-A file is drawn by its size, a place in it by chance: a comparison, `and`, `or`, `not`, a number, what is returned, a call whose result
-nobody takes. It is tried on a copy, first with the tests that mirror the file, then with those of its room that name it: "noticed" and
-"near" say which of them did, and the share is given of both. A file without any test is drawn like the others: its mutants survive.
+A file is drawn by its size, a place in it by chance: a comparison, `and`, `or`, `not`,
+a number, what is returned, a call whose result nobody takes. It is tried on a copy,
+first with the tests that mirror the file, then with those of its room that name it:
+"noticed" and "near" say which of them did, and the share is given of both. A file
+without any test is drawn like the others: its mutants survive.
 
-A test that fails is run again without the mutant: one that fails then too (a busy machine, a test that is broken anyway) has noticed nothing,
-and the mutant is tried once more without all that do. Tests that do not end have noticed a mutant only if they end in a sixth of that time
-without it. Take a seed whose mutants nobody has seen; a benchmark, since 40 take half an hour of one core.
+A test that fails is run again without the mutant: one that fails then too (a busy
+machine, a test that is broken anyway) has noticed nothing, and the mutant is tried once
+more without all that do. Tests that do not end have noticed a mutant only if they end
+in a sixth of that time without it. Take a seed whose mutants nobody has seen; a
+benchmark, since 40 take half an hour of one core.
 """
 
 from __future__ import annotations
@@ -29,7 +35,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = "helix_desktop"
-ROOMS = ("gateway", "protocols", "histories", "store/shared", "tools/changes", "tools/permission.py")
+ROOMS = (
+    "gateway",
+    "protocols",
+    "histories",
+    "store/shared",
+    "tools/changes",
+    "tools/permission.py",
+)
 SMALLEST = 600  # In bytes. What is smaller has no mutants worth the draw.
 MOST_TESTS = 6  # Files of tests for one mutant.
 LONGEST_SECONDS = 300.0
@@ -87,15 +100,23 @@ def _files_of_room(room: Path) -> list[Path]:
 
 
 def _places_in(tree: ast.Module) -> list[ast.expr | ast.stmt]:
-    functions = (one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef))
+    functions = (
+        one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)
+    )
     inside = (node for function in functions for node in ast.walk(function))
-    return [node for node in inside if isinstance(node, ast.expr | ast.stmt) and _mistake_at(node) is not None]
+    return [
+        node
+        for node in inside
+        if isinstance(node, ast.expr | ast.stmt) and _mistake_at(node) is not None
+    ]
 
 
 def _mistake_at(node: ast.AST) -> str | None:  # noqa: PLR0911 -- one for each kind
     """What stands there instead; None where nothing is tried."""
     match node:
-        case ast.Compare(left=left, ops=[first, *more], comparators=right) if type(first) in COMPARED:
+        case ast.Compare(left=left, ops=[first, *more], comparators=right) if (
+            type(first) in COMPARED
+        ):
             return f"({ast.unparse(ast.Compare(left, [COMPARED[type(first)](), *more], right))})"
         case ast.BoolOp(op=joined, values=values):
             return f"({ast.unparse(ast.BoolOp(ast.And() if isinstance(joined, ast.Or) else ast.Or(), values))})"
@@ -112,18 +133,30 @@ def _mistake_at(node: ast.AST) -> str | None:  # noqa: PLR0911 -- one for each k
 
 def _mutant_at(path: Path, source: str, node: ast.expr | ast.stmt) -> Mutant:
     whole, lines = source.encode(), source.encode().splitlines(keepends=True)
-    ends = (node.lineno, node.col_offset), (node.end_lineno or node.lineno, node.end_col_offset or 0)
+    ends = (
+        (node.lineno, node.col_offset),
+        (node.end_lineno or node.lineno, node.end_col_offset or 0),
+    )
     begin, end = (sum(map(len, lines[: line - 1])) + column for line, column in ends)
     text = (whole[:begin] + (_mistake_at(node) or "").encode() + whole[end:]).decode()
-    return Mutant(path.relative_to(ROOT / PACKAGE).as_posix(), node.lineno, whole[begin:end].decode(), text)
+    return Mutant(
+        path.relative_to(ROOT / PACKAGE).as_posix(), node.lineno, whole[begin:end].decode(), text
+    )
 
 
 def tests_of_file(path: str) -> list[str]:
-    """The mirrored tests first, then those that are told to cover it, then those of the room that name it."""
+    """The mirrored tests first, then those that are told to cover it, then those of the
+    room that name it.
+    """
     mirrored = mirrored_tests(path)
     file, tests = Path(path), ROOT / "tests"
-    near = (f"tests/{one.relative_to(tests).as_posix()}" for one in sorted((tests / file.parts[0]).rglob("test_*.py")))
-    mirrored += [one for one in near if one not in mirrored and file.stem in (ROOT / one).read_text("utf-8")]
+    near = (
+        f"tests/{one.relative_to(tests).as_posix()}"
+        for one in sorted((tests / file.parts[0]).rglob("test_*.py"))
+    )
+    mirrored += [
+        one for one in near if one not in mirrored and file.stem in (ROOT / one).read_text("utf-8")
+    ]
     return mirrored[:MOST_TESTS]
 
 
@@ -134,7 +167,9 @@ def mirrored_tests(path: str) -> list[str]:
 
 
 def who_notices(mutant: Mutant, copy: Path) -> tuple[str, str]:
-    """Whether the mirrored tests notice it, those near them or none ("survives"), and which test failed."""
+    """Whether the mirrored tests notice it, those near them or none ("survives"), and
+    which test failed.
+    """
     mirrored = mirrored_tests(mutant.path)
     near = [one for one in tests_of_file(mutant.path) if one not in mirrored]
     for word, tests in (("noticed", mirrored), ("near", near)):
@@ -166,12 +201,25 @@ def _run_tests(
     copy: Path, tests: Sequence[str], left_out: Collection[str] = (), *, stops: bool = True
 ) -> tuple[frozenset[str], float]:
     """The tests that failed, the first alone if it `stops` there, and how long all took."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *(["-x"] if stops else []), *tests]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        *(["-x"] if stops else []),
+        *tests,
+    ]
     begun = time.monotonic()
     with subprocess.Popen(
         [*command, *(f"--deselect={one}" for one in left_out)],
         cwd=copy,
-        env={**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"},  # In processes they start as well.
+        env={
+            **os.environ,
+            "PYTHONPATH": str(copy),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        },  # In processes they start as well.
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -195,7 +243,12 @@ def main() -> int:
     words: list[str] = []
     with tempfile.TemporaryDirectory(prefix="helix-mutants-") as made:
         copy = Path(made) / "copy"
-        shutil.copytree(ROOT, copy, symlinks=True, ignore=shutil.ignore_patterns(".venv", ".git", ".*_cache", "dist"))
+        shutil.copytree(
+            ROOT,
+            copy,
+            symlinks=True,
+            ignore=shutil.ignore_patterns(".venv", ".git", ".*_cache", "dist"),
+        )
         for number, mutant in enumerate(
             tuple(draw_mutants(seed, count)), 1
         ):  # All at once: the files may be edited meanwhile.
@@ -205,7 +258,9 @@ def main() -> int:
             sys.stdout.write(f"{number:3} {word:8} {mutant.path}:{mutant.line} {was}  {test}\n")
             sys.stdout.flush()
     noticed, near = words.count("noticed"), words.count("near")
-    sys.stdout.write(f"{noticed} of {count} are noticed by the mirrored tests, {near} more by others of the room\n")
+    sys.stdout.write(
+        f"{noticed} of {count} are noticed by the mirrored tests, {near} more by others of the room\n"
+    )
     return 0
 
 

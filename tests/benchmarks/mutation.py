@@ -1,9 +1,11 @@
-"""How many one-line mistakes in the modules that carry the truth the tests notice: mutmut over engine/history and beside it.
+"""How many one-line mistakes in the modules that carry the truth the tests notice:
+mutmut over engine/history and beside it.
 
-python -m tests.benchmarks.mutation [MODULE ...]     goes on where the last run ended; judged survivors stand in JUDGED
+python -m tests.benchmarks.mutation [MODULE ...]     goes on where the last run ended;
+judged survivors stand in JUDGED
 
-What is mutated, and with which tests, is in pyproject.toml ([tool.mutmut]); results lie in mutants/. A benchmark: whole, it
-takes hours of one core.
+What is mutated, and with which tests, is in pyproject.toml ([tool.mutmut]); results lie
+in mutants/. A benchmark: whole, it takes hours of one core.
 """
 
 from __future__ import annotations
@@ -47,13 +49,21 @@ JUDGED: Mapping[str, str] = {  # a survivor, and why no test can or need catch i
 def rows(*, quick: bool) -> list[Row]:
     """The share that is caught, module by module."""
     run(QUICK if quick else ())
-    return [_row(module, counted) for module, counted in sorted(results().items()) if sum(counted.values())]
+    return [
+        _row(module, counted)
+        for module, counted in sorted(results().items())
+        if sum(counted.values())
+    ]
 
 
 def run(modules: Sequence[str]) -> None:
     """Test the mutants of these modules, all without any, that were not tested yet."""
     chosen = [f"{module}*" for module in modules]
-    subprocess.run([sys.executable, "-m", "mutmut", "run", "--max-children", "1", *chosen], cwd=ROOT, check=False)
+    subprocess.run(
+        [sys.executable, "-m", "mutmut", "run", "--max-children", "1", *chosen],
+        cwd=ROOT,
+        check=False,
+    )
 
 
 def results() -> dict[str, Counter[str]]:

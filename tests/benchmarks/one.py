@@ -1,4 +1,6 @@
-"""One benchmark in a process of its own: its rows as JSON, on the last line it says. `python -m tests.benchmarks.one NAME [quick]`."""
+"""One benchmark in a process of its own: its rows as JSON, on the last line it says.
+`python -m tests.benchmarks.one NAME [quick]`.
+"""
 
 from __future__ import annotations
 

@@ -1,10 +1,14 @@
-"""What public systems do with a full context, re-stated from their documentation on one price model.
+"""What public systems do with a full context, re-stated from their documentation on one
+price model.
 
-Figures made with these compare policies, not products: every policy gets the same sizes (a marker 60 tokens, an
-excerpt 560, a summary 3,000 written over the cached prefix), the same prices, the same head and the same sessions. What a
-reply uses and the context no longer shows is brought back and billed for all of them: where a policy keeps originals, by the rule
-of the replay and as this program's own tool hands it out, behind a marker by its hash and behind a summary by a search; else by the
-original call, made again. What the agent itself had said no call brings back: without originals it is lost, and not billed.
+Figures made with these compare policies, not products: every policy gets the same sizes
+(a marker 60 tokens, an excerpt 560, a summary 3,000 written over the cached prefix),
+the same prices, the same head and the same sessions. What a reply uses and the context
+no longer shows is brought back and billed for all of them: where a policy keeps
+originals, by the rule of the replay and as this program's own tool hands it out, behind
+a marker by its hash and behind a summary by a search; else by the original call, made
+again. What the agent itself had said no call brings back: without originals it is lost,
+and not billed.
 """
 
 from __future__ import annotations
@@ -30,12 +34,19 @@ from helix_desktop.replay.prompt_cache_billing import (
 )
 from helix_desktop.replay.replay_figures import ReplayFigures
 from helix_desktop.replay.retention import IDENTIFIER
-from helix_desktop.replay.simulated_recalls import MissedReferences, ShownEntry, group_by_round, missing_from_view
+from helix_desktop.replay.simulated_recalls import (
+    MissedReferences,
+    ShownEntry,
+    group_by_round,
+    missing_from_view,
+)
 
 MARKER, EXCERPT, SUMMARY, QUESTION = 60, 560, 3_000, 300
 SAID = 200  # characters of a call by which an agent tells what its output was
 CALL = 60  # tokens of a call made for a recall
-FOUND = 550  # tokens a search brings: the mean of this program's own on the ten sessions. It is taken to bring all that is missed
+# tokens a search brings: the mean of this program's own on the ten sessions. It is
+# taken to bring all that is missed
+FOUND = 550
 LARGE, LARGE_BATCH = 4_000, 12_000
 WHOLE, EXCERPTED, MARKED = "whole", "excerpt", "marker"
 
@@ -73,7 +84,9 @@ class Context:
     head: int = HEAD_TOKENS  # with the session's own system prompt, which always stands
     said: int = 0  # tokens the recorded agent says and thinks with its calls, in the mean
     named: Counter[str] = field(default_factory=Counter)
-    standing: Counter[str] = field(default_factory=Counter)  # what the parts that stand whole have to use
+    standing: Counter[str] = field(
+        default_factory=Counter
+    )  # what the parts that stand whole have to use
     gone: list[Part] = field(default_factory=list)
     folds: Counter[str] = field(default_factory=Counter)
     added: list[int] = field(default_factory=list)  # clearable tokens by step
@@ -117,7 +130,12 @@ class Context:
             self.gone.append(replace(part))
 
     def bring_back(
-        self, misses: MissedReferences, missed: set[str], reply: RecordedMessage, count: Count, at: float
+        self,
+        misses: MissedReferences,
+        missed: set[str],
+        reply: RecordedMessage,
+        count: Count,
+        at: float,
     ) -> None:
         """The pages that hold what is missed, asked for one after the other before the reply."""
         kept, call = [], ""
@@ -131,7 +149,11 @@ class Context:
         for named in (True, False):
             kind = [page for page in pages if (page.tool is not ToolName.RECALL_HISTORY) == named]
             for together in group_by_round(kind):
-                asked = [page for page in together if not page.seeks or not brought.issuperset(page.seeks)]
+                asked = [
+                    page
+                    for page in together
+                    if not page.seeks or not brought.issuperset(page.seeks)
+                ]
                 self._ask(len(asked), at)
                 for page in asked:
                     found = page.holds if page.entry else page.seeks
@@ -141,13 +163,17 @@ class Context:
                     self._recalled(part, count(page.text) if page.entry else FOUND)
 
     def _ask(self, calls: int, at: float) -> None:
-        """A request that is answered with so many calls, and with as many words as the agent says with a call."""
+        """A request that is answered with so many calls, and with as many words as the
+        agent says with a call.
+        """
         if calls:
             self.ledger.bill_recall(self.pieces(), CALL * calls + self.said, at, reason_of=self.why)
             self._recalled(Part("text", 0, frozenset(), 0, 0), self.said - CALL)
 
     def call_again(self, missed: set[str], at: float) -> None:
-        """The outputs that hold what is missed, by the same calls, in one request before the reply."""
+        """The outputs that hold what is missed, by the same calls, in one request
+        before the reply.
+        """
         found: list[Part] = []
         left = set(missed)
         while left:
@@ -162,7 +188,15 @@ class Context:
 
     def _recalled(self, part: Part, tokens: int) -> None:
         self.stands(
-            replace(part, tokens=tokens + CALL, step=self.step, turn=self.turn, form=WHOLE, paid=0.0, recalled=True)
+            replace(
+                part,
+                tokens=tokens + CALL,
+                step=self.step,
+                turn=self.turn,
+                form=WHOLE,
+                paid=0.0,
+                recalled=True,
+            )
         )
 
     def summarise(self, keep: Iterable[Part]) -> None:
@@ -189,17 +223,26 @@ class Policy:
 
 
 class Masking(Policy):
-    """Rolling masking of observations: outputs older than ten steps become markers, one after the other."""
+    """Rolling masking of observations: outputs older than ten steps become markers, one
+    after the other.
+    """
 
     def before_step(self, context: Context) -> None:
         for part in context.parts:
-            if part.kind == "output" and part.form == WHOLE and part.tokens > MARKER and context.step - part.step >= 10:
+            if (
+                part.kind == "output"
+                and part.form == WHOLE
+                and part.tokens > MARKER
+                and context.step - part.step >= 10
+            ):
                 context.shorten(part, MARKED, MARKER)
 
 
 @dataclass
 class Summary(Policy):
-    """A summary of everything where the window is nearly full, with the last tokens kept as they are."""
+    """A summary of everything where the window is nearly full, with the last tokens
+    kept as they are.
+    """
 
     share: float
     kept_tokens: int = 0
@@ -215,7 +258,9 @@ class Summary(Policy):
 
 
 class Observational(Policy):
-    """Excerpts on arrival; raw history beyond 30 % of the window becomes observations, the last steps stay."""
+    """Excerpts on arrival; raw history beyond 30 % of the window becomes observations,
+    the last steps stay.
+    """
 
     excerpts = True
     recalls = True
@@ -224,13 +269,19 @@ class Observational(Policy):
         raw = sum(part.tokens for part in context.parts if part.kind != "summary")
         if raw > 0.30 * context.window:
             context.summarise(
-                [part for part in context.parts if part.kind != "summary" and part.step > context.step - 8]
+                [
+                    part
+                    for part in context.parts
+                    if part.kind != "summary" and part.step > context.step - 8
+                ]
             )
 
 
 @dataclass
 class Design(Policy):
-    """The design's row: excerpts; clearing and handover when they pay, as its page on context states the rules."""
+    """The design's row: excerpts; clearing and handover when they pay, as its page on
+    context states the rules.
+    """
 
     tail: int = 8
     arguments: bool = True
@@ -251,8 +302,14 @@ class Design(Policy):
                 part.paid += price.read * part.tokens
         paid = sum(part.paid for part in context.parts)
         stays = sum(part.tokens for part in kept)
-        cost = price.read * context.tokens + price.write * (QUESTION + SUMMARY + stays) + price.output * SUMMARY
-        pays = paid >= cost and context.tokens >= min(self.floor_tokens, self.floor_share * context.window)
+        cost = (
+            price.read * context.tokens
+            + price.write * (QUESTION + SUMMARY + stays)
+            + price.output * SUMMARY
+        )
+        pays = paid >= cost and context.tokens >= min(
+            self.floor_tokens, self.floor_share * context.window
+        )
         if (pays or context.tokens > 0.85 * context.window) and len(context.parts) - len(kept) >= 6:
             context.summarise(kept)
             return True
@@ -261,19 +318,26 @@ class Design(Policy):
     def _tail_of(self, context: Context) -> Iterator[Part]:
         for part in context.parts:
             recent = part.step > context.step - self.tail
-            if part.kind != "summary" and (recent or (part.kind == "user" and part.turn == context.turn)):
+            if part.kind != "summary" and (
+                recent or (part.kind == "user" and part.turn == context.turn)
+            ):
                 yield part
 
     def _clear(self, context: Context) -> None:
         """From the start with the largest surplus over sqrt(2·b·A·g/a)."""
         price = context.prices
-        rewrite, growth = price.write - price.read, sum(context.added[-20:]) / max(1, len(context.added[-20:]))
+        rewrite, growth = (
+            price.write - price.read,
+            sum(context.added[-20:]) / max(1, len(context.added[-20:])),
+        )
         best, start, behind, freed = 0.0, None, 0, 0
         for index in range(len(context.parts) - 1, -1, -1):
             part = context.parts[index]
             if self._clearable(context, part):
                 freed += part.tokens - MARKER
-                needed = math.sqrt(2 * rewrite * behind * growth / price.read) if rewrite > 0 else 4_000
+                needed = (
+                    math.sqrt(2 * rewrite * behind * growth / price.read) if rewrite > 0 else 4_000
+                )
                 if freed - needed > best:
                     best, start = freed - needed, index
             behind += part.tokens
@@ -295,9 +359,13 @@ PEERS: Mapping[str, Callable[[], Policy]] = {
     "summary at 80%, 15,000 tokens kept": lambda: Summary(0.80, 15_000),
     "summary at 90%": lambda: Summary(0.90),
     "excerpts, observations at 30%": Observational,
-    "excerpts, 4 recent steps unfolded, handover from 30%": lambda: Design(4, arguments=False, floor_tokens=10**9),
+    "excerpts, 4 recent steps unfolded, handover from 30%": lambda: Design(
+        4, arguments=False, floor_tokens=10**9
+    ),
     "simplified `layered`": Design,
-    "simplified `layered`, handover from 64,000 tokens": lambda: Design(floor_tokens=64_000, floor_share=0.5),
+    "simplified `layered`, handover from 64,000 tokens": lambda: Design(
+        floor_tokens=64_000, floor_share=0.5
+    ),
 }
 
 
@@ -309,7 +377,9 @@ def play(
     count: Count,
     head: int = HEAD_TOKENS,
 ) -> ReplayFigures:
-    """One session under a policy. Without one it is not stopped at the window, so that shares have a whole."""
+    """One session under a policy. Without one it is not stopped at the window, so that
+    shares have a whole.
+    """
     said = [count(one.text) + count(one.reasoning) for one in recording.messages if one.calls]
     mean = round(sum(said) / len(said)) if said else 0
     context = Context(window, prices, BillingLedger(prices, window), head=head, said=mean)
@@ -326,13 +396,21 @@ def play(
             known = _names(message_texts(message)) & earlier
             used += len(known)
             standing += sum(context.named[each] > 0 for each in known)
-            missed = {one for one in misses.session_references_used_by(message) if context.standing[one] <= 0}
-            missed = missing_from_view(missed, (part.text for part in context.parts if part.form == WHOLE))
+            missed = {
+                one
+                for one in misses.session_references_used_by(message)
+                if context.standing[one] <= 0
+            }
+            missed = missing_from_view(
+                missed, (part.text for part in context.parts if part.form == WHOLE)
+            )
             if missed and policy.recalls:
                 context.bring_back(misses, missed, message, count, now)
             elif missed:
                 context.call_again(missed, now)
-            context.ledger.bill_step(context.pieces(), count_output_tokens(message, count), now, context.why)
+            context.ledger.bill_step(
+                context.pieces(), count_output_tokens(message, count), now, context.why
+            )
             context.step += 1
         context.turn += message.role == "user"
         if message.role == "system":
@@ -359,7 +437,8 @@ def _arrive(context: Context, policy: Policy, parts: list[Part]) -> None:
             context.shorten(part, EXCERPTED, EXCERPT)
     outputs = sum(max(0, part.tokens - MARKER) for part in parts if part.kind == "output")
     context.added.append(
-        outputs + sum(part.tokens - MARKER for part in parts if part.kind == "call" and part.tokens > 1_000)
+        outputs
+        + sum(part.tokens - MARKER for part in parts if part.kind == "call" and part.tokens > 1_000)
     )
 
 
@@ -367,7 +446,9 @@ def held_back(parts: list[Part]) -> list[Part]:
     """Outputs that are large, and the largest of the others while together they are too large."""
     outputs = [part for part in parts if part.kind == "output"]
     large = [part for part in outputs if part.tokens > LARGE]
-    others = sorted((part for part in outputs if part.tokens <= LARGE), key=lambda part: -part.tokens)
+    others = sorted(
+        (part for part in outputs if part.tokens <= LARGE), key=lambda part: -part.tokens
+    )
     total = sum(part.tokens for part in others)
     for part in others:
         if total > LARGE_BATCH and part.tokens > EXCERPT:
@@ -376,13 +457,19 @@ def held_back(parts: list[Part]) -> list[Part]:
     return large
 
 
-def parts_of(message: RecordedMessage, step: int, turn: int, count: Count, misses: MissedReferences) -> Iterator[Part]:
+def parts_of(
+    message: RecordedMessage, step: int, turn: int, count: Count, misses: MissedReferences
+) -> Iterator[Part]:
     """A message as it comes."""
     kind = {"assistant": "text", "tool": "output"}.get(message.role, "user")
     said = [(kind, message.text, count(message.text) + MESSAGE_TOKENS)]
-    said += [("call", call.arguments, count(call.name) + count(call.arguments)) for call in message.calls]
+    said += [
+        ("call", call.arguments, count(call.name) + count(call.arguments)) for call in message.calls
+    ]
     for kind, text, tokens in said:
-        yield Part(kind, tokens, _names([text]), step, turn, uses=misses.references_in(text), text=text)
+        yield Part(
+            kind, tokens, _names([text]), step, turn, uses=misses.references_in(text), text=text
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,6 @@
-"""Plots as SVG, without anything but text: lines over size for a series, bars where ours stands beside peers."""
+"""Plots as SVG, without anything but text: lines over size for a series, bars where
+ours stands beside peers.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,16 @@ def of(rows: Sequence[Row]) -> str:
     for row in rows:
         if row.series and row.at > 0:
             series.setdefault(row.series, []).append(row)
-    lines = [_lines(name, sorted(each, key=lambda row: row.at)) for name, each in series.items() if len(each) > 1]
-    bars = [_bars(row) for row in rows if row.peers and not (row.series and len(series.get(row.series, ())) > 1)]
+    lines = [
+        _lines(name, sorted(each, key=lambda row: row.at))
+        for name, each in series.items()
+        if len(each) > 1
+    ]
+    bars = [
+        _bars(row)
+        for row in rows
+        if row.peers and not (row.series and len(series.get(row.series, ())) > 1)
+    ]
     return "".join(lines + bars)
 
 
@@ -31,7 +41,11 @@ def _lines(name: str, rows: Sequence[Row]) -> str:
         for peer, figure in row.peers.items():
             curves.setdefault(peer, []).append((row.at, figure))
     values = [
-        f for curve in curves.values() for _, each in curve for f in (each.least, each.median, each.most) if f > 0
+        f
+        for curve in curves.values()
+        for _, each in curve
+        for f in (each.least, each.median, each.most)
+        if f > 0
     ]
     if not values:
         return ""
@@ -43,13 +57,24 @@ def _lines(name: str, rows: Sequence[Row]) -> str:
         up = (math.log10(max(y, 10**low)) - low) / ((high - low) or 1)
         return LEFT + across * (WIDE - LEFT - 90), HIGH - BELOW - up * (HIGH - BELOW - 12)
 
-    drawn = [_grid(place(rows[0].at, 10.0**power)[1], f"{10.0**power:g}") for power in range(low, high + 1)]
+    drawn = [
+        _grid(place(rows[0].at, 10.0**power)[1], f"{10.0**power:g}")
+        for power in range(low, high + 1)
+    ]
     drawn += [
-        f'<text x="{place(row.at, 1)[0]:.0f}" y="{HIGH - 16}" text-anchor="middle">{row.at:,.0f}</text>' for row in rows
+        f'<text x="{place(row.at, 1)[0]:.0f}" y="{HIGH - 16}" text-anchor="middle">{row.at:,.0f}</text>'
+        for row in rows
     ]
     for (label, curve), colour in zip(curves.items(), (OURS, *OTHERS), strict=False):
         drawn.append(
-            _curve(label, [(*place(x, f.median), place(x, f.least)[1], place(x, f.most)[1]) for x, f in curve], colour)
+            _curve(
+                label,
+                [
+                    (*place(x, f.median), place(x, f.least)[1], place(x, f.most)[1])
+                    for x, f in curve
+                ],
+                colour,
+            )
         )
     return _figure("".join(drawn), HIGH, f"{name}, {rows[0].unit}, over size")
 

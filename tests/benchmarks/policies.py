@@ -1,12 +1,16 @@
-"""The four policies of the program beside what public systems do, on recorded sessions under several price tables.
+"""The four policies of the program beside what public systems do, on recorded sessions
+under several price tables.
 
     python -m tests.benchmarks.policies --traces DIR [--window N] [--least TOKENS] [--json] [--sessions]
 
-Every policy of the program runs through the real engine; the others are re-stated in `peer_policies`. Shares are of
-sending everything every time, and the bill is with the head and with recalls, for which an agent must search. Sessions shorter than
-`--least` tokens are left out: nothing must be saved there. `--sessions`: `layered` on every session of the folder, beside the
-cheapest other policy that retains as much, and both halves: constants are chosen on the first and judged on the second.
-`halves` says how they are drawn. The intervals are of 2,000 draws of as many sessions with putting back (90 %), always the same.
+Every policy of the program runs through the real engine; the others are re-stated in
+`peer_policies`. Shares are of sending everything every time, and the bill is with the
+head and with recalls, for which an agent must search. Sessions shorter than `--least`
+tokens are left out: nothing must be saved there. `--sessions`: `layered` on every
+session of the folder, beside the cheapest other policy that retains as much, and both
+halves: constants are chosen on the first and judged on the second. `halves` says how
+they are drawn. The intervals are of 2,000 draws of as many sessions with putting back
+(90 %), always the same.
 """
 
 from __future__ import annotations
@@ -50,7 +54,9 @@ HEADED = (
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--traces", type=Path, required=True, help="a folder of recorded sessions")
     parser.add_argument("--window", type=int, default=128_000)
     parser.add_argument("--least", type=int, default=40_000, help="tokens a session must have")
@@ -62,16 +68,30 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("\n".join(beside(every_session(arguments.traces), arguments.window, counting)))
         return 0
     recordings = sessions(arguments.traces, arguments.least, counting.count_tokens)
-    tables = {name: table(recordings, arguments.window, prices, counting) for name, prices in TABLES.items()}
+    tables = {
+        name: table(recordings, arguments.window, prices, counting)
+        for name, prices in TABLES.items()
+    }
     usual, prices = next(iter(TABLES.items()))
-    terms = ReplayTerms(context_policy.preset_policy("layered"), arguments.window, prices, recalls=RecallMode.NAMED)
-    tables[usual][NAMED] = sum_figures([replay_recording(recording, terms, counting) for recording in recordings])
+    terms = ReplayTerms(
+        context_policy.preset_policy("layered"), arguments.window, prices, recalls=RecallMode.NAMED
+    )
+    tables[usual][NAMED] = sum_figures(
+        [replay_recording(recording, terms, counting) for recording in recordings]
+    )
     if arguments.json:
         tables |= {
             f"{HEADS_OF}{label}": headed(recordings, arguments.window, head, counting)
             for label, head in heads().items()
         }
-        print(json.dumps({name: {row: made.as_json() for row, made in rows.items()} for name, rows in tables.items()}))
+        print(
+            json.dumps(
+                {
+                    name: {row: made.as_json() for row, made in rows.items()}
+                    for name, rows in tables.items()
+                }
+            )
+        )
         return 0
     print(f"{len(recordings)} sessions, window {arguments.window:,}")
     for name, rows in tables.items():
@@ -81,7 +101,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def sessions(folder: Path, least: int, count: Callable[[str], int]) -> list[RecordedSession]:
-    """The sessions of the folder that are long enough; of the folders of the traces, where these are there."""
+    """The sessions of the folder that are long enough; of the folders of the traces,
+    where these are there.
+    """
     folders = [folder / name for name in FOLDERS if (folder / name).is_dir()] or [folder]
     found = history_reading.read_history_files(folders).recordings
     return [one for one in found if length(one, count) >= least]
@@ -89,25 +111,40 @@ def sessions(folder: Path, least: int, count: Callable[[str], int]) -> list[Reco
 
 def length(recording: RecordedSession, count: Callable[[str], int]) -> int:
     """All tokens of a session."""
-    return sum(tokens for message in recording.messages for _, tokens in pieces_of_recorded_message(message, count))
+    return sum(
+        tokens
+        for message in recording.messages
+        for _, tokens in pieces_of_recorded_message(message, count)
+    )
 
 
 def table(
-    recordings: Sequence[RecordedSession], window: int, prices: RelativePrices, counting: RememberingCounter
+    recordings: Sequence[RecordedSession],
+    window: int,
+    prices: RelativePrices,
+    counting: RememberingCounter,
 ) -> dict[str, ReplayFigures]:
     """The total of every policy, by name."""
     rows: dict[str, ReplayFigures] = {}
     for name in OURS:
-        terms = ReplayTerms(context_policy.preset_policy(name), window, prices, recalls=RecallMode.SEARCHED)
-        rows[name] = sum_figures([replay_recording(recording, terms, counting) for recording in recordings])
+        terms = ReplayTerms(
+            context_policy.preset_policy(name), window, prices, recalls=RecallMode.SEARCHED
+        )
+        rows[name] = sum_figures(
+            [replay_recording(recording, terms, counting) for recording in recordings]
+        )
         print(f"{name} done", file=sys.stderr)
     for name, peer in PEERS.items():
-        rows[name] = sum_figures([play(each, peer(), window, prices, counting.count_tokens) for each in recordings])
+        rows[name] = sum_figures(
+            [play(each, peer(), window, prices, counting.count_tokens) for each in recordings]
+        )
     return rows
 
 
 def heads() -> dict[str, int]:
-    """The tokens that other agents send in front of every request, as the benchmark `heads` measured them last."""
+    """The tokens that other agents send in front of every request, as the benchmark
+    `heads` measured them last.
+    """
     rows = [Row.from_json(row) for run in last() if run["name"] == "heads" for row in run["rows"]]
     return {name: int(figure.median) for row in rows for name, figure in row.peers.items()}
 
@@ -115,13 +152,26 @@ def heads() -> dict[str, int]:
 def headed(
     recordings: Sequence[RecordedSession], window: int, head: int, counting: RememberingCounter
 ) -> dict[str, ReplayFigures]:
-    """`layered` and what agents do with a full context, with the head of one of them, at the usual prices."""
+    """`layered` and what agents do with a full context, with the head of one of them,
+    at the usual prices.
+    """
     prices = next(iter(TABLES.values()))
-    terms = ReplayTerms(context_policy.preset_policy("layered"), window, prices, head=head, recalls=RecallMode.SEARCHED)
-    rows = {"layered": sum_figures([replay_recording(each, terms, counting) for each in recordings])}
+    terms = ReplayTerms(
+        context_policy.preset_policy("layered"),
+        window,
+        prices,
+        head=head,
+        recalls=RecallMode.SEARCHED,
+    )
+    rows = {
+        "layered": sum_figures([replay_recording(each, terms, counting) for each in recordings])
+    }
     for name in HEADED:
         rows[name] = sum_figures(
-            [play(each, PEERS[name](), window, prices, counting.count_tokens, head) for each in recordings]
+            [
+                play(each, PEERS[name](), window, prices, counting.count_tokens, head)
+                for each in recordings
+            ]
         )
     return rows
 
@@ -143,47 +193,67 @@ def lines(rows: Mapping[str, ReplayFigures]) -> list[str]:
 
 def every_session(folder: Path) -> list[RecordedSession]:
     """All sessions of the traces, each once: `native` has some of them in another form."""
-    folders = [each for each in sorted(folder.iterdir()) if each.is_dir() and each.name != "native"] or [folder]
+    folders = [
+        each for each in sorted(folder.iterdir()) if each.is_dir() and each.name != "native"
+    ] or [folder]
     return list(history_reading.read_history_files(folders).recordings)
 
 
 def halves(figures: Sequence[ReplayFigures], seed: int = 18) -> dict[str, int]:
     """0 for the half constants are chosen on, 1 for the half they are judged on, by name.
 
-    Those that fit the window and those that overflow it apart, from the longest to the shortest: of each pair a number
-    drawn from the seed says which goes where.
+    Those that fit the window and those that overflow it apart, from the longest to the
+    shortest: of each pair a number drawn from the seed says which goes where.
     """
     numbers = random.Random(seed)
     found: dict[str, int] = {}
     for fits in (True, False):
-        group = sorted((one for one in figures if one.fits_window == fits), key=lambda one: (-one.plain_peak, one.name))
+        group = sorted(
+            (one for one in figures if one.fits_window == fits),
+            key=lambda one: (-one.plain_peak, one.name),
+        )
         for at in range(0, len(group), 2):
             first = numbers.randrange(2)
             found |= {one.name: (first + place) % 2 for place, one in enumerate(group[at : at + 2])}
     return found
 
 
-def beside(recordings: Sequence[RecordedSession], window: int, counting: RememberingCounter) -> list[str]:
-    """Each session under `layered`, the cheapest peer that retains as much, and both halves with their intervals."""
+def beside(
+    recordings: Sequence[RecordedSession], window: int, counting: RememberingCounter
+) -> list[str]:
+    """Each session under `layered`, the cheapest peer that retains as much, and both
+    halves with their intervals.
+    """
     prices = TABLES["cache read 0.1, write 1.25"]
-    terms = ReplayTerms(context_policy.preset_policy("layered"), window, prices, recalls=RecallMode.SEARCHED)
+    terms = ReplayTerms(
+        context_policy.preset_policy("layered"), window, prices, recalls=RecallMode.SEARCHED
+    )
     ours = [replay_recording(each, terms, counting) for each in recordings]
     half = halves(ours)
     return [
-        *(_row(each, one, half[one.name], counting) for each, one in zip(recordings, ours, strict=True)),
+        *(
+            _row(each, one, half[one.name], counting)
+            for each, one in zip(recordings, ours, strict=True)
+        ),
         *(_half(number, [one for one in ours if half[one.name] == number]) for number in (0, 1)),
         _half(2, ours),
         _splits(ours),
     ]
 
 
-def _row(recording: RecordedSession, ours: ReplayFigures, half: int, counting: RememberingCounter) -> str:
+def _row(
+    recording: RecordedSession, ours: ReplayFigures, half: int, counting: RememberingCounter
+) -> str:
     prices = TABLES["cache read 0.1, write 1.25"]
-    peers = {name: play(recording, peer(), ours.window, prices, counting.count_tokens) for name, peer in PEERS.items()}
+    peers = {
+        name: play(recording, peer(), ours.window, prices, counting.count_tokens)
+        for name, peer in PEERS.items()
+    }
     able = {
         name: one
         for name, one in peers.items()
-        if one.share_of_names_outside_markers >= ours.share_of_names_outside_markers and one.peak <= ours.window
+        if one.share_of_names_outside_markers >= ours.share_of_names_outside_markers
+        and one.peak <= ours.window
     }
     cheapest = min(able, key=lambda name: able[name].billed_with_recalls, default="")
     dearer = (
@@ -213,9 +283,14 @@ def _splits(figures: Sequence[ReplayFigures], seeds: int = 2_000) -> str:
     apart = []
     for seed in range(seeds):
         half = halves(figures, seed)
-        first, second = (sum_figures([one for one in figures if half[one.name] == number]) for number in (0, 1))
+        first, second = (
+            sum_figures([one for one in figures if half[one.name] == number]) for number in (0, 1)
+        )
         apart.append(
-            abs(first.billed_with_recalls / first.plain_billed - second.billed_with_recalls / second.plain_billed)
+            abs(
+                first.billed_with_recalls / first.plain_billed
+                - second.billed_with_recalls / second.plain_billed
+            )
         )
     apart.sort()
     near = sum(one <= 0.05 for one in apart)
@@ -228,14 +303,18 @@ def interval(figures: Sequence[ReplayFigures], draws: int = 2_000) -> tuple[floa
     shares = []
     for _ in range(draws):
         drawn = numbers.choices(figures, k=len(figures))
-        shares.append(sum(one.billed_with_recalls for one in drawn) / sum(one.plain_billed for one in drawn))
+        shares.append(
+            sum(one.billed_with_recalls for one in drawn) / sum(one.plain_billed for one in drawn)
+        )
     shares.sort()
     return shares[draws // 20], shares[-draws // 20]
 
 
 def never_dearer(rows: Mapping[str, ReplayFigures]) -> bool:
     """Whether `layered` is billed no more than any other policy."""
-    return all(rows["layered"].billed_with_recalls <= rows[name].billed_with_recalls for name in PEERS)
+    return all(
+        rows["layered"].billed_with_recalls <= rows[name].billed_with_recalls for name in PEERS
+    )
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
-"""Try a client against any server that speaks a provider's protocol, and time it. Nobody's verdict but the figures'.
+"""Try a client against any server that speaks a provider's protocol, and time it.
+Nobody's verdict but the figures'.
 
     python -m tests.benchmarks.providers KIND BASE_URL MODEL [KEY]
 
-Asks for text, then offers a tool, runs what was called, and gives the result back; prints what came and how fast.
+Asks for text, then offers a tool, runs what was called, and gives the result back;
+prints what came and how fast.
 """
 
 from __future__ import annotations
@@ -13,7 +15,15 @@ import time
 from contextlib import aclosing
 
 from helix_desktop.engine.facts import Text, ToolCall, ToolSpec
-from helix_desktop.engine.messages import Delta, Message, Reply, Request, RetryDelay, Role, ToolResult
+from helix_desktop.engine.messages import (
+    Delta,
+    Message,
+    Reply,
+    Request,
+    RetryDelay,
+    Role,
+    ToolResult,
+)
 from helix_desktop.engine.ports import ModelClient
 from helix_desktop.errors import HelixError
 from helix_desktop.providers import model_listing
@@ -21,13 +31,21 @@ from helix_desktop.providers.http_transport import ProviderConnections, Provider
 from helix_desktop.providers.provider_catalog import ProviderConfig, connect_model_client
 
 TOOL = ToolSpec(
-    "read_file", "Read a file.", '{"type":"object","properties":{"path":{"type":"string"}},"required":["path"]}'
+    "read_file",
+    "Read a file.",
+    '{"type":"object","properties":{"path":{"type":"string"}},"required":["path"]}',
 )
 
 
 def main(kind: str, base_url: str, model: str, key: str | None = None) -> int:
     return asyncio.run(
-        _all(ProviderConfig("server", kind, base_url, patience=ProviderPatience(first_byte=60, silence=20)), model, key)
+        _all(
+            ProviderConfig(
+                "server", kind, base_url, patience=ProviderPatience(first_byte=60, silence=20)
+            ),
+            model,
+            key,
+        )
     )
 
 
@@ -38,13 +56,21 @@ async def _all(config: ProviderConfig, model: str, key: str | None) -> int:
         client = connect_model_client(config, model, key, connections=connections)
         plain = Request(model, "Be brief.", (_user("Hello"),), max_output=512)
         await _ask("text", client, plain)
-        offered = Request(model, "Be brief.", (_user("Read the file a.txt"),), (TOOL,), max_output=512)
+        offered = Request(
+            model, "Be brief.", (_user("Read the file a.txt"),), (TOOL,), max_output=512
+        )
         reply = await _ask("a call", client, offered)
         calls = [part for part in reply.parts if isinstance(part, ToolCall)] if reply else []
         if reply and calls:
             results = tuple(ToolResult(call.id, "the content of a.txt") for call in calls)
-            messages = (*offered.messages, Message(Role.ASSISTANT, reply.parts), Message(Role.USER, results))
-            await _ask("its result", client, Request(model, "Be brief.", messages, (TOOL,), max_output=512))
+            messages = (
+                *offered.messages,
+                Message(Role.ASSISTANT, reply.parts),
+                Message(Role.USER, results),
+            )
+            await _ask(
+                "its result", client, Request(model, "Be brief.", messages, (TOOL,), max_output=512)
+            )
         await _ask("text again, warm", client, plain)
     finally:
         await connections.aclose()
@@ -78,7 +104,9 @@ async def _ask(name: str, client: ModelClient, request: Request) -> Reply | None
     assert isinstance(last, Reply)
     seconds = time.perf_counter() - started
     said = " ".join(
-        part.text if isinstance(part, Text) else f"{type(part).__name__}({getattr(part, 'arguments', '')})"
+        part.text
+        if isinstance(part, Text)
+        else f"{type(part).__name__}({getattr(part, 'arguments', '')})"
         for part in last.parts
     )
     print(

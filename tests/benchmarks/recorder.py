@@ -1,10 +1,14 @@
-"""A gigabyte of new history through the recorder itself: from `recorder on` until it rests, beside reading, hashing and counting.
+"""A gigabyte of new history through the recorder itself: from `recorder on` until it
+rests, beside reading, hashing and counting.
 
-python -m tests.benchmarks.recorder FOLDER [--size MB] [--runs N] [--recent] [--window]      FOLDER: made by the first run
+python -m tests.benchmarks.recorder FOLDER [--size MB] [--runs N] [--recent] [--window]
+FOLDER: made by the first run
 
-Each run has a home of its own for the program and is followed by the parts nobody can do without, in the same minute. `--recent`:
-the files have just been written, so that the recorder copies them first. `--window`: the real window is open beside it, with a
-page painted 60 times a second, and what is told is how long a frame takes. It needs a display (Xvfb) or offscreen.
+Each run has a home of its own for the program and is followed by the parts nobody can
+do without, in the same minute. `--recent`: the files have just been written, so that
+the recorder copies them first. `--window`: the real window is open beside it, with a
+page painted 60 times a second, and what is told is how long a frame takes. It needs a
+display (Xvfb) or offscreen.
 """
 
 from __future__ import annotations
@@ -54,10 +58,15 @@ class RecorderWatch:
 
     def rests(self) -> float:
         """When the last import ended, or 0 while there is work."""
-        status = asyncio.run(ask_resident(program_folders.find_program_folders(self._home), "status")) or {}
+        status = (
+            asyncio.run(ask_resident(program_folders.find_program_folders(self._home), "status"))
+            or {}
+        )
         before = sum(self.processor.values())
         self._look(status["pid"])
-        if sum(self.processor.values()) - before > 0.02 or any(files for *_, files in os.walk(self._home / "recorder")):
+        if sum(self.processor.values()) - before > 0.02 or any(
+            files for *_, files in os.walk(self._home / "recorder")
+        ):
             self._worked = time.time()
         last: float = status["recorder"]["last_import"]
         return last if last and time.time() - self._worked > REST else 0.0
@@ -131,7 +140,9 @@ def run_once(histories: Path, facts: Mapping[str, Any]) -> float:
         taken, watch = recorded(home, histories, time.time())
         there = stop(home, histories)
     alone, processor = parts(histories)
-    work = ", ".join(f"{one:.1f}" for one in sorted(watch.processor.values(), reverse=True) if one > 1)
+    work = ", ".join(
+        f"{one:.1f}" for one in sorted(watch.processor.values(), reverse=True) if one > 1
+    )
     print(
         f"{taken:.1f} s to rest, parts {alone:.1f} s: {taken / alone:.2f} times (asked 1.5). Processor {work} s, parts {processor:.1f}; "
         f"memory at most {max(watch.memory.values()):.0f} MB in one process; {there} of {facts['files']} conversations; load {load:.1f}",
@@ -196,7 +207,9 @@ def main() -> int:
     for file in found:
         os.utime(file, (written, written))
     facts = {"files": len(found), "bytes": sum(one.stat().st_size for one in found)}
-    print(f"{facts['bytes'] / 1e6:,.0f} MB in {facts['files']} files{', just written' if arguments.recent else ''}")
+    print(
+        f"{facts['bytes'] / 1e6:,.0f} MB in {facts['files']} files{', just written' if arguments.recent else ''}"
+    )
     if arguments.window:
         return run_beside_window(histories, facts)
     times = [run_once(histories, facts) for _ in range(arguments.runs)]

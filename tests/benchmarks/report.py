@@ -57,7 +57,9 @@ def markdown(rows: Sequence[Row]) -> list[str]:
     lines.append("|---|" + "---:|" * (len(peers) + 1) + "---|")
     for row in rows:
         cells = [_figure(row.peers[name]) if name in row.peers else "" for name in peers]
-        asked = " — ".join(filter(None, (row.asked, verdict(row).replace("NOT MET", "**not met**"), row.note)))
+        asked = " — ".join(
+            filter(None, (row.asked, verdict(row).replace("NOT MET", "**not met**"), row.note))
+        )
         lines.append("| " + " | ".join([label(row), _figure(row.ours), *cells, asked]) + " |")
     return lines
 

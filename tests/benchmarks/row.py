@@ -1,4 +1,6 @@
-"""What a benchmark says: rows of figures, each of several runs and beside its peers' of the same run."""
+"""What a benchmark says: rows of figures, each of several runs and beside its peers' of
+the same run.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +27,11 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """`asked`: the figure an issue asks for, in its words; `met`: whether it is (None: nothing is asked).
+    """`asked`: the figure an issue asks for, in its words; `met`: whether it is (None:
+    nothing is asked).
 
-    Rows of one `series` differ by `at` (a size) alone: they are drawn as a line, and a fit is made of them.
+    Rows of one `series` differ by `at` (a size) alone: they are drawn as a line, and a
+    fit is made of them.
     """
 
     name: str
@@ -51,7 +55,9 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """cost = factor * size ** slope: 0 costs the same at any size, 1 grows with it. `share`: what of the spread it explains."""
+    """cost = factor * size ** slope: 0 costs the same at any size, 1 grows with it.
+    `share`: what of the spread it explains.
+    """
 
     slope: float
     factor: float
@@ -59,7 +65,9 @@ class Fit:
 
 
 def fit(points: Sequence[tuple[float, float]]) -> Fit:
-    """The straight line through the logarithms of size and cost; two points at least, all above zero."""
+    """The straight line through the logarithms of size and cost; two points at least,
+    all above zero.
+    """
     xs, ys = [math.log(x) for x, _ in points], [math.log(y) for _, y in points]
     line = statistics.linear_regression(xs, ys)
     middle = statistics.mean(ys)

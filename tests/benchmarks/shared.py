@@ -1,11 +1,14 @@
-"""How fast a shared store on PostgreSQL is: writes compared with pgbench, local reads compared with a workspace that is not shared, and the writes of a fleet of agents.
+"""How fast a shared store on PostgreSQL is: writes compared with pgbench, local reads
+compared with a workspace that is not shared, and the writes of a fleet of agents.
 
     python -m tests.benchmarks.shared [--rows 10000000] [--agents 200] [--seconds 5] [--rounds 3]
 
-The server is one's own, with its usual durable settings. `pgbench` runs the same statement, prepared, with as many rows in a batch and
-as many connections, in turns with ours; it makes only names, keys and bodies are constants, and it seals nothing. The agents have a
-LevelDB and a connection each, put at random moments, and count a put as done when the server has it. For growth the table is
-filled by the server itself, then batches are put and rows fetched as at any other time.
+The server is one's own, with its usual durable settings. `pgbench` runs the same
+statement, prepared, with as many rows in a batch and as many connections, in turns with
+ours; it makes only names, keys and bodies are constants, and it seals nothing. The
+agents have a LevelDB and a connection each, put at random moments, and count a put as
+done when the server has it. For growth the table is filled by the server itself, then
+batches are put and rows fetched as at any other time.
 """
 
 from __future__ import annotations
@@ -45,7 +48,9 @@ BATCH, CONNECTIONS = 100, 4
 SMALL = 300  # bytes of an entry, packed: the median of the recorded sessions is 425 as it comes
 ABOUT = EntryOrigin("shell", "make test")
 EACH = 10  # puts of an agent
-MEAN = 0.8  # seconds between two: 200 agents then put as many a second as a fleet of 6,000 at its peak
+MEAN = (
+    0.8  # seconds between two: 200 agents then put as many a second as a fleet of 6,000 at its peak
+)
 
 
 @contextmanager
@@ -61,9 +66,21 @@ def server() -> Iterator[postgres.Server]:
 
 
 def ours(url: str, seconds: float) -> float:
-    """Rows a second, sealed and put by as many machines as there are connections: a process each."""
-    command = [sys.executable, "-m", "tests.benchmarks.shared", "--put-into", url, "--seconds", str(seconds)]
-    each = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(CONNECTIONS)]
+    """Rows a second, sealed and put by as many machines as there are connections: a
+    process each.
+    """
+    command = [
+        sys.executable,
+        "-m",
+        "tests.benchmarks.shared",
+        "--put-into",
+        url,
+        "--seconds",
+        str(seconds),
+    ]
+    each = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(CONNECTIONS)
+    ]
     return sum(float(one.communicate()[0]) for one in each)
 
 
@@ -83,7 +100,9 @@ def put_alone(url: str, seconds: float) -> float:
 
 
 def pgbench(one: postgres.Server, seconds: float) -> float:
-    """The same statement with the batch as its parameters; only the names are made by the server, as each must be new."""
+    """The same statement with the batch as its parameters; only the names are made by
+    the server, as each must be new.
+    """
     names = (
         "ARRAY(SELECT sha256(convert_to(random()::text || g || :client_id, 'UTF8'))"  # noqa: S608 - our own numbers
         f" FROM generate_series(1, {BATCH}) AS g)"
@@ -154,7 +173,8 @@ async def reads(rounds: int) -> Row:
         digests = {}
         for one in (alone, sharing):
             digests[one] = [
-                (await one.cache.store_content(b"%d" % number * 500, ABOUT)).digest for number in range(200)
+                (await one.cache.store_content(b"%d" % number * 500, ABOUT)).digest
+                for number in range(200)
             ]
         taken: dict[str, list[float]] = {"alone": [], "sharing": []}
         for _ in range(rounds * 5):
@@ -182,7 +202,9 @@ class Agent:
         self._chance = random.Random(number)
         self._thread = StoreThread(f"agent-{number}")
         self._folder = folder
-        self._remote = AsyncRowStore(store_address.open_row_store(store_address.parse_store_address(url), seal.space))
+        self._remote = AsyncRowStore(
+            store_address.open_row_store(store_address.parse_store_address(url), seal.space)
+        )
         self._seal = seal
         self.taken: list[float] = []
         self.digests: list[Digest] = []
@@ -196,7 +218,9 @@ class Agent:
         for _ in range(EACH):
             size = min(200_000, int(425 * self._chance.paretovariate(0.8) / 2))
             begun = time.perf_counter()
-            stored = await self._thread.run_work(put_whole, cache, self._chance.randbytes(size), ABOUT)
+            stored = await self._thread.run_work(
+                put_whole, cache, self._chance.randbytes(size), ABOUT
+            )
             reached = await content.send_next_entries(reached)
             self.taken.append((time.perf_counter() - begun) * 1000)
             self.digests.append(stored.digest)
@@ -212,12 +236,20 @@ async def fleet(url: str, agents: int) -> list[Row]:
         all_of = [Agent(Path(folder) / str(number), url, seal, number) for number in range(agents)]
         owner = concurrency.OwnedTasks("fleet")
         begun = time.perf_counter()
-        await asyncio.gather(*(owner.spawn_task(one.run(), name=f"agent {at}") for at, one in enumerate(all_of)))
+        await asyncio.gather(
+            *(owner.spawn_task(one.run(), name=f"agent {at}") for at, one in enumerate(all_of))
+        )
         seconds = time.perf_counter() - begun
     taken = sorted(one for agent in all_of for one in agent.taken)
     engine = store_address.open_row_store(store_address.parse_store_address(url), seal.space)
-    names = [content_transfer.entry_row_name(seal, digest) for agent in all_of for digest in agent.digests]
-    lost = sum(len(engine.find_missing_rows(names[at : at + 500])) for at in range(0, len(names), 500))
+    names = [
+        content_transfer.entry_row_name(seal, digest)
+        for agent in all_of
+        for digest in agent.digests
+    ]
+    lost = sum(
+        len(engine.find_missing_rows(names[at : at + 500])) for at in range(0, len(names), 500)
+    )
     engine.close()
     rate = len(taken) / seconds
     note = f"{agents} agents, {len(taken):,} puts, {rate:.0f} per second; lost: {lost}"
@@ -264,17 +296,25 @@ def _at(engine: PostgresRowStore, seal: RowCipher, size: int, rounds: int) -> li
     put, get = [], []
     chance = random.Random(size)
     for _ in range(rounds * 20):
-        rows = {name: seal.encrypt_row(name, bytes(SMALL)) for name in (secrets.token_bytes(32) for _ in range(BATCH))}
+        rows = {
+            name: seal.encrypt_row(name, bytes(SMALL))
+            for name in (secrets.token_bytes(32) for _ in range(BATCH))
+        }
         begun = time.perf_counter()
         engine.store_rows(rows)
         put.append((time.perf_counter() - begun) * 1000)
-        names = [Digest.of_content(chance.randrange(1, size).to_bytes(8, "big")).raw for _ in range(BATCH)]
+        names = [
+            Digest.of_content(chance.randrange(1, size).to_bytes(8, "big")).raw
+            for _ in range(BATCH)
+        ]
         begun = time.perf_counter()
         engine.fetch_rows(names)
         get.append((time.perf_counter() - begun) * 1000)
     note = "rows of 512 bytes"
     return [
-        Row(f"{what} a table of {size:,}", "ms", Figure.of(times), series=series, at=size, note=note)
+        Row(
+            f"{what} a table of {size:,}", "ms", Figure.of(times), series=series, at=size, note=note
+        )
         for what, series, times in (
             (f"put of {BATCH} rows into", "shared put", put),
             (f"get of {BATCH} rows from", "shared get", get),
@@ -285,7 +325,9 @@ def _at(engine: PostgresRowStore, seal: RowCipher, size: int, rounds: int) -> li
 def rows(*, quick: bool) -> list[Row]:
     if postgres.why_not():
         return []
-    return measured(100_000 if quick else 1_000_000, 40 if quick else 200, 2 if quick else 5, 2 if quick else 3)
+    return measured(
+        100_000 if quick else 1_000_000, 40 if quick else 200, 2 if quick else 5, 2 if quick else 3
+    )
 
 
 def measured(most: int, agents: int, seconds: float, rounds: int) -> list[Row]:

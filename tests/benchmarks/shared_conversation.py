@@ -1,8 +1,10 @@
-"""A conversation of 20,000 facts is continued on a second machine: fetched whole, opened, taken over, and the first fact written there.
+"""A conversation of 20,000 facts is continued on a second machine: fetched whole,
+opened, taken over, and the first fact written there.
 
 python -m tests.benchmarks.shared_conversation [--quick: 2,000 facts]      needs PostgreSQL
 
-The second machine has nothing of it at the beginning; then the first one, which has read live, takes it back.
+The second machine has nothing of it at the beginning; then the first one, which has
+read live, takes it back.
 """
 
 from __future__ import annotations
@@ -86,13 +88,17 @@ async def _measured(url: str, count: int) -> tuple[float, float, float]:
     return whole, fetched, live
 
 
-async def _machine(name: str, url: str, folder: Path, seal: RowCipher) -> tuple[ConversationSync, JournalFile]:
+async def _machine(
+    name: str, url: str, folder: Path, seal: RowCipher
+) -> tuple[ConversationSync, JournalFile]:
     thread = StoreThread(name)
     journal = await thread.run_work(JournalFile, folder / f"{name}.sqlite3")
     engine = PostgresRowStore(url, seal.space)
     steps = await thread.run_work(SyncState, journal)
     heads = PostgresHeads(engine, seal.space)
-    return ConversationSync(journal, thread, steps, AsyncRowStore(engine), heads, seal, name), journal
+    return ConversationSync(
+        journal, thread, steps, AsyncRowStore(engine), heads, seal, name
+    ), journal
 
 
 async def _continued(machine: ConversationSync, file: JournalFile) -> None:
@@ -111,12 +117,25 @@ def _facts(count: int) -> list[Fact]:
     while len(found) < count:
         number += 1
         if number % 20 == 1:
-            found.append(UserSaid((Text(f"Now look at module {number} and say what it does. " * 4, 48),)))
-        call = ToolCall(f"call-{number}", "read_file", json.dumps({"path": f"src/module_{number}.py"}), 20)
-        found.append(ModelReplied((Text(f"I read module {number} first. " * 8, 64), call), "demo/demo", Stop.CALLS))
+            found.append(
+                UserSaid((Text(f"Now look at module {number} and say what it does. " * 4, 48),))
+            )
+        call = ToolCall(
+            f"call-{number}", "read_file", json.dumps({"path": f"src/module_{number}.py"}), 20
+        )
+        found.append(
+            ModelReplied(
+                (Text(f"I read module {number} first. " * 8, 64), call), "demo/demo", Stop.CALLS
+            )
+        )
         digest = Digest.of_content(f"content {number}".encode())
         found.append(
-            ToolReturned(f"call-{number}", Stored(digest, 4_000, 100), 900, head=f"def f{number}(): pass\n" * 40)
+            ToolReturned(
+                f"call-{number}",
+                Stored(digest, 4_000, 100),
+                900,
+                head=f"def f{number}(): pass\n" * 40,
+            )
         )
     return found[:count]
 
@@ -125,7 +144,9 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true")
     for row in rows(quick=parser.parse_args().quick):
-        print(f"{row.name}: {row.ours.median:.2f} {row.unit} ({row.ours.least:.2f} to {row.ours.most:.2f})")
+        print(
+            f"{row.name}: {row.ours.median:.2f} {row.unit} ({row.ours.least:.2f} to {row.ours.most:.2f})"
+        )
     return 0
 
 

@@ -1,9 +1,12 @@
-"""What the call that a marker shows brings: how many entries come back whole, with how many tokens and extra requests.
+"""What the call that a marker shows brings: how many entries come back whole, with how
+many tokens and extra requests.
 
     python -m tests.benchmarks.shown_recalls --traces DIR [--window N]
 
-An agent calls `recall_cached_content("HASH")` for every entry that a reply of the recorded sessions needs and the view names, and
-follows the way on until it has what it needs. Beside it: pages of 1,400 tokens from the beginning on, as the program gave them before.
+An agent calls `recall_cached_content("HASH")` for every entry that a reply of the
+recorded sessions needs and the view names, and follows the way on until it has what it
+needs. Beside it: pages of 1,400 tokens from the beginning on, as the program gave them
+before.
 """
 
 from __future__ import annotations
@@ -23,7 +26,12 @@ from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.histories.recorded_session import RecordedSession
 from helix_desktop.replay import simulated_clock
-from helix_desktop.replay.session_player import RememberingCounter, ReplayStores, ReplayTerms, SessionPlayer
+from helix_desktop.replay.session_player import (
+    RememberingCounter,
+    ReplayStores,
+    ReplayTerms,
+    SessionPlayer,
+)
 from helix_desktop.replay.simulated_recalls import RecalledPage, RecallMode
 from helix_desktop.store.in_memory_stores import MemoryCache, MemoryIndex, MemoryJournal
 from tests.benchmarks import policies
@@ -48,7 +56,9 @@ class ShownRecallsPlayer(SessionPlayer):
 
     async def _play_recalls(self, request: Request, pages: Sequence[RecalledPage]) -> Request:
         needed = {
-            page.entry: page.seeks for page in pages if page.entry and page.tool is ToolName.RECALL and page.holds
+            page.entry: page.seeks
+            for page in pages
+            if page.entry and page.tool is ToolName.RECALL and page.holds
         }
         for entry, seeks in needed.items():
             here = self._conversation
@@ -62,15 +72,23 @@ class ShownRecallsPlayer(SessionPlayer):
         said: list[str] = []
         lines = ""
         while not said or (lines and not all(one in "\n".join(said) for one in seeks)):
-            said.append(await content_recall.recall_entry(cache, counting, entry, lines=lines, whole_tokens=whole))
+            said.append(
+                await content_recall.recall_entry(
+                    cache, counting, entry, lines=lines, whole_tokens=whole
+                )
+            )
             more = _WAY_ON.search(said[-1])
             if not lines and more is None:
                 return ShownRecall(whole=True, calls=1, tokens=counting.count_tokens(said[0]))
             lines = more[1] if more else ""
-        return ShownRecall(whole=False, calls=len(said), tokens=sum(map(counting.count_tokens, said)))
+        return ShownRecall(
+            whole=False, calls=len(said), tokens=sum(map(counting.count_tokens, said))
+        )
 
     async def _recall_in_pages(self, entry: str, seeks: frozenset[str]) -> ShownRecall:
-        text = (await self._stores.cache.read_content(Digest.from_hex(entry))).decode("utf-8", "replace")
+        text = (await self._stores.cache.read_content(Digest.from_hex(entry))).decode(
+            "utf-8", "replace"
+        )
         lines, shown, first, tokens, calls = text.removesuffix("\n").split("\n"), "", 1, 0, 0
         while first <= len(lines) and (not calls or not all(one in shown for one in seeks)):
             page, last = content_recall.cut_to_page_with_last_line_number(
@@ -111,14 +129,20 @@ def line(name: str, found: Sequence[ShownRecall]) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--traces", type=Path, required=True)
     parser.add_argument("--window", type=int, default=128_000)
     arguments = parser.parse_args(argv)
     counting = RememberingCounter(token_counting.TiktokenCounter())
-    terms = ReplayTerms(context_policy.preset_policy("layered"), arguments.window, RelativePrices(0.1, 1.25, 5.0))
+    terms = ReplayTerms(
+        context_policy.preset_policy("layered"), arguments.window, RelativePrices(0.1, 1.25, 5.0)
+    )
     terms = replace(terms, recalls=RecallMode.SEARCHED)
-    found = [collect_recalls(each, terms, counting) for each in policies.every_session(arguments.traces)]
+    found = [
+        collect_recalls(each, terms, counting) for each in policies.every_session(arguments.traces)
+    ]
     print(line("pages of 1,400 tokens", [one for before, _ in found for one in before]))
     print(line("as the tool gives it", [one for _, after in found for one in after]))
     return 0

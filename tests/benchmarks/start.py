@@ -1,10 +1,12 @@
-"""How long it takes from process start to a painted window, and how much memory is used then, compared with a bare Qt window and an empty browser
+"""How long it takes from process start to a painted window, and how much memory is used
+then, compared with a bare Qt window and an empty browser
 
 (where there is one), and to the furnished window.
 
     python -m tests.benchmarks.start [--quick]      needs a display
 
-Started as a desktop starts it, through the command line. Warm: the first start of each is not counted. All starts alternate, so that they meet the same machine.
+Started as a desktop starts it, through the command line. Warm: the first start of each
+is not counted. All starts alternate, so that they meet the same machine.
 """
 
 from __future__ import annotations
@@ -56,7 +58,14 @@ FIRST, MEMORY = 400.0, 130.0  # ms, MB: asked for
 
 def once(code: str, home: str) -> tuple[float, float, float]:
     env = {**machine.environment(), "HELIX_HOME": home}
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env, timeout=60)
+    said = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=env,
+        timeout=60,
+    )
     first, second, memory = map(float, said.stdout.split())
     return first, second, memory
 
@@ -81,7 +90,9 @@ def rows(*, quick: bool) -> list[Row]:
     return [
         Row("first paint", "ms", first, peers[0], f"< {FIRST:g} ms warm", first.median < FIRST),
         Row("window complete, stores still opening", "ms", furnished, peers[1]),
-        Row("memory after start", "MB", memory, peers[2], f"< {MEMORY:g} MB", memory.median < MEMORY),
+        Row(
+            "memory after start", "MB", memory, peers[2], f"< {MEMORY:g} MB", memory.median < MEMORY
+        ),
     ]
 
 

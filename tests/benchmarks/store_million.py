@@ -1,6 +1,8 @@
-"""A workspace with a million entries: open, list, sort, filter, scroll, search, and make the index rebuilt from scratch.
+"""A workspace with a million entries: open, list, sort, filter, scroll, search, and
+make the index rebuilt from scratch.
 
-python -m tests.benchmarks.store_million [--entries 1000000] [--folder DIR]      (a folder is kept, and used again)
+python -m tests.benchmarks.store_million [--entries 1000000] [--folder DIR]      (a
+folder is kept, and used again)
 """
 
 from __future__ import annotations
@@ -36,9 +38,15 @@ def fill(folder: Path, entries: int) -> float:
     cache, journal = CacheFolder(folder / "cache"), JournalFile(folder / "journal.sqlite3")
     started = time.perf_counter()
     for first in range(0, entries, BATCH):
-        staged = [_staged(cache, chance, number) for number in range(first, min(first + BATCH, entries))]
+        staged = [
+            _staged(cache, chance, number) for number in range(first, min(first + BATCH, entries))
+        ]
         cache.commit_staged(staged)
-        used = [ToolReturned(str(first), each.record.stored_reference, 40) for each in staged if chance.random() < 0.9]
+        used = [
+            ToolReturned(str(first), each.record.stored_reference, 40)
+            for each in staged
+            if chance.random() < 0.9
+        ]
         journal.append_all_or_nothing(f"c{first // 20_000}", used)
     cache.close()
     journal.close()
@@ -48,8 +56,11 @@ def fill(folder: Path, entries: int) -> float:
 def _staged(cache: CacheFolder, chance: random.Random, number: int) -> StagedEntry:
     words = " ".join(f"w{chance.randrange(20_000)}" for _ in range(chance.randrange(10, 100)))
     rare = f" needle{number}" if number % 1000 == 0 else ""
-    source = f"src/module_{chance.randrange(200)}/file_{number % 997}.py"  # 200,000 of them: files are read again
-    return cache.stage_content(f"{number}: {words}{rare}\n".encode(), EntryOrigin(chance.choice(TOOLS), source))
+    # 200,000 of them: files are read again
+    source = f"src/module_{chance.randrange(200)}/file_{number % 997}.py"
+    return cache.stage_content(
+        f"{number}: {words}{rare}\n".encode(), EntryOrigin(chance.choice(TOOLS), source)
+    )
 
 
 def memory() -> int:
@@ -57,7 +68,9 @@ def memory() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-async def timed(work: Callable[[], Awaitable[object]], times: int = 7) -> tuple[float, float, float]:
+async def timed(
+    work: Callable[[], Awaitable[object]], times: int = 7
+) -> tuple[float, float, float]:
     """Milliseconds: the median, the least and the most."""
     taken = []
     for _ in range(times):
@@ -97,7 +110,9 @@ async def measure(workspaces: AllWorkspaces, name: str, entries: int) -> dict[st
     figures["progress reports"] = len(marks)
     await workspace.aclose()
     packed = sum(path.stat().st_size for path in (workspace.folder / "cache").iterdir())
-    figures["index, in packed content"] = (workspace.folder / "index.sqlite3").stat().st_size / packed
+    figures["index, in packed content"] = (
+        workspace.folder / "index.sqlite3"
+    ).stat().st_size / packed
     before = memory()
     started = time.perf_counter()
     workspace = await workspaces.open_stored_workspace(name)
@@ -116,7 +131,9 @@ async def questions(workspace: StoredWorkspace, entries: int, figures: dict[str,
     for sort in EntrySort:
         for descending in (True, False):
             name = f"sort by {sort}, {'descending' if descending else 'ascending'} (ms)"
-            figures[name] = await timed(partial(index.entries_page, sort=sort, descending=descending))
+            figures[name] = await timed(
+                partial(index.entries_page, sort=sort, descending=descending)
+            )
     filters = {
         "tool": EntryFilter(tool="fetch"),
         "conversation": EntryFilter(conversation="c3"),
@@ -131,7 +148,9 @@ async def questions(workspace: StoredWorkspace, entries: int, figures: dict[str,
         figures[f"filter by {name}, sorted by size (ms)"] = await timed(
             partial(index.entries_page, chosen, sort=EntrySort.SIZE)
         )
-        figures[f"count after filtering by {name} (ms)"] = await timed(partial(index.count_entries, chosen))
+        figures[f"count after filtering by {name} (ms)"] = await timed(
+            partial(index.count_entries, chosen)
+        )
     places = [int(entries * part) for part in (0.1, 0.5, 0.77, 0.999)]
     for sort in (EntrySort.TIME, EntrySort.SIZE, EntrySort.SOURCE):
         await index.entries_page(sort=sort)
@@ -144,8 +163,12 @@ async def questions(workspace: StoredWorkspace, entries: int, figures: dict[str,
     figures["statistics (ms)"] = await timed(index.compute_figures, 3)
     figures["search for a rare word (ms)"] = await timed(lambda: index.search_index("needle3000"))
     figures["search for two words (ms)"] = await timed(lambda: index.search_index("w77 w4711"))
-    figures["search for a word in 0.5% of the entries (ms)"] = await timed(lambda: index.search_index("w77"))
-    taken = sorted([(await timed(partial(index.search_index, asked), 1))[0] for asked in queries(1000)])
+    figures["search for a word in 0.5% of the entries (ms)"] = await timed(
+        lambda: index.search_index("w77")
+    )
+    taken = sorted(
+        [(await timed(partial(index.search_index, asked), 1))[0] for asked in queries(1000)]
+    )
     figures["1,000 searches: median, 99th, longest (ms)"] = (taken[500], taken[990], taken[-1])
     figures["longest gap in the event loop while sorting and scrolling (ms)"] = await longest_gap(
         index.entries_page(sort=EntrySort.TOKENS, offset=entries // 2)
@@ -153,7 +176,9 @@ async def questions(workspace: StoredWorkspace, entries: int, figures: dict[str,
 
 
 def queries(count: int) -> list[str]:
-    """What people and agents search for: one to four words, some of them almost everywhere, files, and what is nowhere."""
+    """What people and agents search for: one to four words, some of them almost
+    everywhere, files, and what is nowhere.
+    """
     chance = random.Random(2)
     kinds: list[Callable[[], str]] = [
         lambda: f"w{chance.randrange(20_000)}",
@@ -178,7 +203,9 @@ def _figure(value: object) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--entries", type=int, default=1_000_000)
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--json", action="store_true")

@@ -2,16 +2,20 @@
 
     python -m tests.benchmarks.store_put [--rounds 15] [--json]
 
-Each round does the same puts with each store, in an order that changes; each figure is the median over rounds of the
-median put of a round, in microseconds, with the least and the most of the rounds. `parts` is what ours cannot do without, measured in the same
-rounds: SHA-256, zstd level 1 and plyvel's own synced put of the compressed bytes; for a get, plyvel's get, zstd and SHA-256.
-Every store syncs each put, but for one: `diskcache` lets SQLite sync its database and leaves the file of a larger value to the
-system, so that a power cut may lose it; `diskcache with sync` is what it takes to put that right. lmdb and the files keep the bytes
-as they are, and so does diskcache; sqlite gets them packed with zstd-1.
+Each round does the same puts with each store, in an order that changes; each figure is
+the median over rounds of the median put of a round, in microseconds, with the least and
+the most of the rounds. `parts` is what ours cannot do without, measured in the same
+rounds: SHA-256, zstd level 1 and plyvel's own synced put of the compressed bytes; for a
+get, plyvel's get, zstd and SHA-256. Every store syncs each put, but for one:
+`diskcache` lets SQLite sync its database and leaves the file of a larger value to the
+system, so that a power cut may lose it; `diskcache with sync` is what it takes to put
+that right. lmdb and the files keep the bytes as they are, and so does diskcache; sqlite
+gets them packed with zstd-1.
 
-Ours is the only one that proves on every get that what it gives out is what was put. SHA-256 alone of 32 KB or a megabyte, a part
-of every get of ours, takes longer than an unchecked read of a file in memory, as diskcache does it. `diskcache with hash check` gets like
-for like, but for the unpacking: it takes four times the room.
+Ours is the only one that proves on every get that what it gives out is what was put.
+SHA-256 alone of 32 KB or a megabyte, a part of every get of ours, takes longer than an
+unchecked read of a file in memory, as diskcache does it. `diskcache with hash check`
+gets like for like, but for the unpacking: it takes four times the room.
 """
 
 from __future__ import annotations
@@ -62,7 +66,11 @@ def ours(folder: Path) -> Iterator[tuple[Put, Get]]:
 @contextmanager
 def parts(folder: Path) -> Iterator[tuple[Put, Get]]:
     database = plyvel.DB(
-        str(folder), create_if_missing=True, compression=None, bloom_filter_bits=10, write_buffer_size=4 << 20
+        str(folder),
+        create_if_missing=True,
+        compression=None,
+        bloom_filter_bits=10,
+        write_buffer_size=4 << 20,
     )
     pack, unpack = zstandard.ZstdCompressor(level=1), zstandard.ZstdDecompressor()
 
@@ -97,7 +105,9 @@ def sqlite(folder: Path) -> Iterator[tuple[Put, Get]]:
             connection.execute("INSERT OR REPLACE INTO blobs VALUES(?, ?)", values)
 
         def get(digest: bytes) -> bytes:
-            row = connection.execute("SELECT content FROM blobs WHERE digest = ?", (digest,)).fetchone()
+            row = connection.execute(
+                "SELECT content FROM blobs WHERE digest = ?", (digest,)
+            ).fetchone()
             return unpack.decompress(row[0])
 
         yield put, get
@@ -121,7 +131,10 @@ def lmdb_alone(folder: Path) -> Iterator[tuple[Put, Get]]:
 @contextmanager
 def disk_cache(folder: Path) -> Iterator[tuple[Put, Get]]:
     cache = diskcache.Cache(str(folder), sqlite_synchronous=2, size_limit=8 << 30)
-    yield lambda c: void(cache.set(hashlib.sha256(c).digest(), c)), lambda digest: bytes(cache[digest])
+    yield (
+        lambda c: void(cache.set(hashlib.sha256(c).digest(), c)),
+        lambda digest: bytes(cache[digest]),
+    )
     cache.close()
 
 
@@ -141,14 +154,21 @@ def disk_cache_checked(folder: Path) -> Iterator[tuple[Put, Get]]:
 
 @contextmanager
 def disk_cache_synced(folder: Path) -> Iterator[tuple[Put, Get]]:
-    """What it put is on the disk when it returns, as with ours: a value in a file of its own as well, and that file's name."""
+    """What it put is on the disk when it returns, as with ours: a value in a file of
+    its own as well, and that file's name.
+    """
     cache = diskcache.Cache(str(folder), sqlite_synchronous=2, size_limit=8 << 30, disk=SyncedDisk)
-    yield lambda c: void(cache.set(hashlib.sha256(c).digest(), c)), lambda digest: bytes(cache[digest])
+    yield (
+        lambda c: void(cache.set(hashlib.sha256(c).digest(), c)),
+        lambda digest: bytes(cache[digest]),
+    )
     cache.close()
 
 
 class SyncedDisk(diskcache.Disk):  # type: ignore[misc]  # diskcache has no types
-    """diskcache's files, and the folders it makes for them, synced before its database names them."""
+    """diskcache's files, and the folders it makes for them, synced before its database
+    names them.
+    """
 
     def store(self, value: Any, read: bool, key: Any = diskcache.UNKNOWN) -> Any:
         stored = super().store(value, read, key)
@@ -198,7 +218,9 @@ STORES = {
 
 
 def contents(size: int, count: int, chance: random.Random) -> list[bytes]:
-    """Text as tools print it: paths, numbers and words that repeat, so that it packs about four to one."""
+    """Text as tools print it: paths, numbers and words that repeat, so that it packs
+    about four to one.
+    """
     words = [chance.randbytes(chance.randrange(2, 6)).hex() for _ in range(300)]
     found = []
     for _ in range(count):
@@ -241,7 +263,9 @@ def _round(
     chance: random.Random,
     taken: dict[str, dict[str, list[float]]],
 ) -> None:
-    """Content by content, each store in turn, so that whatever else the machine does is shared by all."""
+    """Content by content, each store in turn, so that whatever else the machine does is
+    shared by all.
+    """
     puts: dict[str, list[float]] = {name: [] for name in calls}
     gets: dict[str, list[float]] = {name: [] for name in calls}
     names = list(calls)
@@ -266,21 +290,29 @@ def _round(
 
 
 async def through_the_port(rounds: int) -> dict[str, float]:
-    """The same put as the program calls it, a coroutine over the store's thread: alone, and sixteen at once."""
+    """The same put as the program calls it, a coroutine over the store's thread: alone,
+    and sixteen at once.
+    """
     base = Path(tempfile.mkdtemp(prefix="helix-put-"))
     chance = random.Random(2)
     figures = {}
     try:
         workspaces = AllWorkspaces(base)
-        workspace = await workspaces.open_stored_workspace(workspaces.create_stored_workspace("bench").id)
+        workspace = await workspaces.open_stored_workspace(
+            workspaces.create_stored_workspace("bench").id
+        )
         for together in (1, 16):
             taken = []
             for _ in range(rounds * 4):
                 batch = contents(2_000, together, chance)
                 started = time.perf_counter()
-                await asyncio.gather(*(workspace.cache.store_content(content, ABOUT) for content in batch))
+                await asyncio.gather(
+                    *(workspace.cache.store_content(content, ABOUT) for content in batch)
+                )
                 taken.append((time.perf_counter() - started) * 1e6 / together)
-            figures[f"put of 2 KB through the async interface, {together} at once"] = statistics.median(taken)
+            figures[f"put of 2 KB through the async interface, {together} at once"] = (
+                statistics.median(taken)
+            )
         await workspace.aclose()
     finally:
         shutil.rmtree(base)
@@ -304,7 +336,9 @@ def shown(figures: dict[str, dict[str, dict[str, tuple[float, float, float]]]]) 
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()

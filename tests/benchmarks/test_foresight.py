@@ -1,4 +1,6 @@
-"""The least bill of a policy that knew what will be used: the best moments, and never above what policies cost."""
+"""The least bill of a policy that knew what will be used: the best moments, and never
+above what policies cost.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ STEPS = 6
 
 
 def priced(pieces: list[Piece], moments: tuple[int, ...]) -> float:
-    """Rent and rewriting where what is needed no more goes at these moments, reckoned step by step."""
+    """Rent and rewriting where what is needed no more goes at these moments, reckoned
+    step by step.
+    """
     cost, standing = 0.0, list[Piece]()
     for now in range(STEPS):
         if now in moments:
@@ -51,4 +55,7 @@ def test_no_policy_of_others_costs_less(seed: int) -> None:
     recording, counting = long_session(seed, 25), RememberingCounter(Words())
     least = sum(foresight.bound(recording, PRICES, counting).bill.values())
     for name, peer in PEERS.items():
-        assert play(recording, peer(), 128_000, PRICES, counting.count_tokens).billed_with_recalls >= least, name
+        assert (
+            play(recording, peer(), 128_000, PRICES, counting.count_tokens).billed_with_recalls
+            >= least
+        ), name

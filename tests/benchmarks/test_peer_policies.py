@@ -21,12 +21,21 @@ def session() -> RecordedSession:
     for step in range(30):
         text = LINE if step in (0, 29) else f"another line of the file, number {step}"
         call = ToolCall(f"c{step}", "write", json.dumps({"content": text}))
-        said += [RecordedMessage("assistant", "", (call,)), RecordedMessage("tool", "word " * 900, answers=call.id)]
+        said += [
+            RecordedMessage("assistant", "", (call,)),
+            RecordedMessage("tool", "word " * 900, answers=call.id),
+        ]
     return RecordedSession("session", tuple(said))
 
 
 def played(policy: Policy) -> ReplayFigures:
-    return play(session(), policy, 10_000, RelativePrices(0.1, 1.25, 5.0), RememberingCounter(Words()).count_tokens)
+    return play(
+        session(),
+        policy,
+        10_000,
+        RelativePrices(0.1, 1.25, 5.0),
+        RememberingCounter(Words()).count_tokens,
+    )
 
 
 def test_what_the_agent_wrote_is_searched_for_behind_a_summary() -> None:

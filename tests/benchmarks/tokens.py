@@ -1,4 +1,6 @@
-"""How long it takes to count tokens, compared with plain tiktoken on the same texts in the same run. Loading time, memory and accuracy on texts that other counters count wrongly were also measured.
+"""How long it takes to count tokens, compared with plain tiktoken on the same texts in
+the same run. Loading time, memory and accuracy on texts that other counters count
+wrongly were also measured.
 
 python -m tests.benchmarks.tokens [--quick]
 """
@@ -20,17 +22,27 @@ SOURCES = Path(__file__).resolve().parent.parent.parent / "helix_desktop"
 
 
 def texts() -> dict[str, str]:
-    """The program's own source, a log, and text without a blank: of two million characters in all."""
-    code = "\n".join(path.read_text(encoding="utf-8") for path in sorted(SOURCES.rglob("*.py")))[:700_000]
+    """The program's own source, a log, and text without a blank: of two million
+    characters in all.
+    """
+    code = "\n".join(path.read_text(encoding="utf-8") for path in sorted(SOURCES.rglob("*.py")))[
+        :700_000
+    ]
     log = "".join(
         f"2026-11-20T08:{n % 60:02d}:{n % 59:02d} worker[{n}] GET /api/items/{n * 7919} 200 {n % 97} ms\n"
         for n in range(12_000)
     )
-    return {"code": code, "a log": log[:700_000], "Chinese": "上下文窗口不再是障碍，历史记录只增不减。" * 30_000}
+    return {
+        "code": code,
+        "a log": log[:700_000],
+        "Chinese": "上下文窗口不再是障碍，历史记录只增不减。" * 30_000,
+    }
 
 
 def rows(*, quick: bool) -> list[Row]:
-    """Ours beside tiktoken on the same texts in turn; asked: at least three quarters of its speed, and the same count."""
+    """Ours beside tiktoken on the same texts in turn; asked: at least three quarters of
+    its speed, and the same count.
+    """
     before = machine.memory()
     begun = time.perf_counter()
     counter = TiktokenCounter()
@@ -38,10 +50,19 @@ def rows(*, quick: bool) -> list[Row]:
     loaded = 1000 * (time.perf_counter() - begun)
     grown = machine.memory() - before
     alone = _alone(counter)
-    made = [_single("loading the vocabulary", "ms", loaded), _single("memory used by the vocabulary", "MB", grown)]
-    made += [_beside(name, text, counter, alone, 2 if quick else 5) for name, text in texts().items()]
+    made = [
+        _single("loading the vocabulary", "ms", loaded),
+        _single("memory used by the vocabulary", "MB", grown),
+    ]
+    made += [
+        _beside(name, text, counter, alone, 2 if quick else 5) for name, text in texts().items()
+    ]
     made.append(
-        _single("counting a million spaces", "ms", _milliseconds(lambda: counter.count_tokens(" " * 1_000_000)))
+        _single(
+            "counting a million spaces",
+            "ms",
+            _milliseconds(lambda: counter.count_tokens(" " * 1_000_000)),
+        )
     )
     if not quick:
         made.append(
@@ -58,7 +79,9 @@ def _single(name: str, unit: str, value: float) -> Row:
     return Row(name, unit, Figure(value, value, value))
 
 
-def _beside(name: str, text: str, counter: TiktokenCounter, alone: tiktoken.Encoding, rounds: int) -> Row:
+def _beside(
+    name: str, text: str, counter: TiktokenCounter, alone: tiktoken.Encoding, rounds: int
+) -> Row:
     ours, theirs = [], []
     for number in range(rounds):
         ours.append(_speed(f"{number} {text}", counter.count_tokens))
@@ -67,7 +90,15 @@ def _beside(name: str, text: str, counter: TiktokenCounter, alone: tiktoken.Enco
     off = (counted - exact) / exact
     enough = Figure.of(ours).median >= 0.75 * Figure.of(theirs).median and abs(off) < 0.001
     asked, note = "≥ 0.75 × tiktoken, off by < 0.1%", f"{off:+.5%} tokens"
-    return Row(f"counting {name}", "MB/s", Figure.of(ours), {"tiktoken": Figure.of(theirs)}, asked, enough, note=note)
+    return Row(
+        f"counting {name}",
+        "MB/s",
+        Figure.of(ours),
+        {"tiktoken": Figure.of(theirs)},
+        asked,
+        enough,
+        note=note,
+    )
 
 
 def _speed(text: str, count: Callable[[str], int]) -> float:
@@ -84,7 +115,9 @@ def _alone(counter: TiktokenCounter) -> tiktoken.Encoding:
     return tiktoken.Encoding(
         "alone",
         pat_str=loaded._pat_str,
-        mergeable_ranks={word: loaded.encode_single_token(word) for word in loaded.token_byte_values()},
+        mergeable_ranks={
+            word: loaded.encode_single_token(word) for word in loaded.token_byte_values()
+        },
         special_tokens=loaded._special_tokens,
     )
 

@@ -1,6 +1,9 @@
-"""How much processor time one more step takes as a conversation grows: recording the step, computing what is sent to the model, updating the meter, and making the folds that are due.
+"""How much processor time one more step takes as a conversation grows: recording the
+step, computing what is sent to the model, updating the meter, and making the folds that
+are due.
 
-python -m tests.benchmarks.view [--quick]      1,000, 10,000 and 100,000 messages, beside computing the view from scratch
+python -m tests.benchmarks.view [--quick]      1,000, 10,000 and 100,000 messages,
+beside computing the view from scratch
 """
 
 from __future__ import annotations
@@ -26,7 +29,9 @@ MOMENTS = 100
 
 
 def conversation(messages: int) -> Talk:
-    """Turns of one question and eight steps; a handover every hundred turns, so that the view stays of one size."""
+    """Turns of one question and eight steps; a handover every hundred turns, so that
+    the view stays of one size.
+    """
     talk, turns, covered = Talk(), 0, 0
     while talk.state.seq < messages:
         talk.user(f"question {turns}")
@@ -43,7 +48,9 @@ def conversation(messages: int) -> Talk:
 
 
 def rows(*, quick: bool) -> list[Row]:
-    """Every part of a step, at every length; asked: its 99th percentile under 5 ms, and no more than twice that at 100,000."""
+    """Every part of a step, at every length; asked: its 99th percentile under 5 ms, and
+    no more than twice that at 100,000.
+    """
     made: list[Row] = []
     lengths = LENGTHS[:2] if quick else LENGTHS
     for length in lengths:
@@ -68,13 +75,17 @@ def _rows_at(length: int) -> list[Row]:
         parts = {
             "recording the facts of a step": _milliseconds(partial(talk.step, f"new{number}")),
             "computing the view": _milliseconds(talk.view),
-            "updating the meter": _milliseconds(lambda: context_usage.measure_window(talk.state, RULES)),
+            "updating the meter": _milliseconds(
+                lambda: context_usage.measure_window(talk.state, RULES)
+            ),
             "running the strategies that are due": _milliseconds(lambda: due(talk)),
         }
         parts[""] = sum(parts.values())
         for name, value in parts.items():
             taken[name].append(value)
-    nothing = Figure.of([_milliseconds(lambda: view.build_state(talk.facts).get_view()) for _ in range(3)])
+    nothing = Figure.of(
+        [_milliseconds(lambda: view.build_state(talk.facts).get_view()) for _ in range(3)]
+    )
     whole = taken.pop("")
     p99 = sorted(whole)[int(0.99 * (len(whole) - 1))]
     limit = 5.0 if length <= 10_000 else 10.0
@@ -92,7 +103,8 @@ def _rows_at(length: int) -> list[Row]:
 
 def _past(talk: Talk, length: int) -> Row:
     """Any earlier moment: its view, and the request it was."""
-    gc.freeze()  # the window collects on its own thread, when nothing waits (gui/garbage_collection.py)
+    # The window collects on its own thread when nothing waits: see garbage_collection.
+    gc.freeze()
     chosen = random.Random(length)
     seqs = [chosen.randrange(1, talk.state.seq) for _ in range(MOMENTS)]
     taken = [_milliseconds(partial(_request_at, talk, seq)) for seq in seqs]
@@ -112,7 +124,12 @@ RULES = context_policy.preset_policy("layered")
 
 def due(talk: Talk) -> object:
     """Every strategy asked once, as the program asks before a step."""
-    now = FoldSituation(talk.state, RULES, context_usage.measure_window(talk.state, RULES), talk.state.time_of_moment)
+    now = FoldSituation(
+        talk.state,
+        RULES,
+        context_usage.measure_window(talk.state, RULES),
+        talk.state.time_of_moment,
+    )
     return [
         markers.find_due_clearing(now),
         handover.find_due_handover(now),
@@ -122,7 +139,9 @@ def due(talk: Talk) -> object:
 
 
 def _milliseconds(work: Callable[[], object]) -> float:
-    """Of this thread: it computes and waits for nothing, and what other programs took meanwhile is none of its cost."""
+    """Of this thread: it computes and waits for nothing, and what other programs took
+    meanwhile is none of its cost.
+    """
     begun = time.thread_time()
     work()
     return 1e3 * (time.thread_time() - begun)

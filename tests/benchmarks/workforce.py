@@ -1,8 +1,11 @@
-"""200 agents in a tree of depth 3 against a scripted model: `python -m tests.benchmarks.workforce [--window]`.
+"""200 agents in a tree of depth 3 against a scripted model: `python -m
+tests.benchmarks.workforce [--window]`.
 
-Whether the limit of their number holds exactly, how long it takes until all have stopped, what is left after quitting, whether
-anything of one agent is in another's context but its result, memory, and how long the event loop was held. `--window`: in the
-real window with the agents panel open, where the turns of Qt's event loop are measured; needs a display.
+Whether the limit of their number holds exactly, how long it takes until all have
+stopped, what is left after quitting, whether anything of one agent is in another's
+context but its result, memory, and how long the event loop was held. `--window`: in the
+real window with the agents panel open, where the turns of Qt's event loop are measured;
+needs a display.
 """
 
 from __future__ import annotations
@@ -35,13 +38,21 @@ NUMBER = 200
 
 def delegates(tasks: list[str]) -> Reply:
     made = [part for task in tasks for part in calls("delegate", task=task).parts]
-    return Reply(tuple(replace(p, id=f"d{n}") for n, p in enumerate(made) if isinstance(p, ToolCall)), Stop.CALLS)
+    return Reply(
+        tuple(replace(p, id=f"d{n}") for n, p in enumerate(made) if isinstance(p, ToolCall)),
+        Stop.CALLS,
+    )
 
 
 def plant(team: Team) -> None:
-    """A tree that would have more agents than there may be, whose leaves work until they are stopped."""
+    """A tree that would have more agents than there may be, whose leaves work until
+    they are stopped.
+    """
     team.hold = asyncio.Event()
-    top, middle = [f"TOP-{n}-" for n in range(5)], [f"MIDDLE-{n}.{m}-" for n in range(5) for m in range(6)]
+    top, middle = (
+        [f"TOP-{n}-" for n in range(5)],
+        [f"MIDDLE-{n}.{m}-" for n in range(5) for m in range(6)],
+    )
     leaves = [f"LEAF-{n}-" for n in range(30 * 7)]
     team.answers = {"ROOT": [delegates(top)], "LEAF": []}
     team.answers |= {task: [delegates(middle[n * 6 : n * 6 + 6])] for n, task in enumerate(top)}
@@ -80,7 +91,9 @@ async def main() -> None:
         watching = asyncio.ensure_future(watch())  # noqa: TID251
         started = time.perf_counter()
         session.send_message((Text("ROOT"),))
-        while len(bench.workforce.list_agent_rows(session.id)) < NUMBER or team.working < NUMBER - 35:
+        while (
+            len(bench.workforce.list_agent_rows(session.id)) < NUMBER or team.working < NUMBER - 35
+        ):
             await asyncio.sleep(0.01)
         print(
             f"{len(bench.workforce.list_agent_rows(session.id))} agents of {5 + 30 + 210} wanted began in {time.perf_counter() - started:.1f} s"
@@ -97,13 +110,17 @@ async def main() -> None:
         print(f"no request runs any more after {time.perf_counter() - started:.3f} s")
         await session.wait_until_idle()
         while team.working or any(
-            row.state in ("working", "waiting", "asking") for row in bench.workforce.list_agent_rows(session.id)
+            row.state in ("working", "waiting", "asking")
+            for row in bench.workforce.list_agent_rows(session.id)
         ):
             await asyncio.sleep(0.005)
         print(
             f"all recorded after {time.perf_counter() - started:.2f} s; started in all: {bench.workforce.team_of(session.id).started_count}"
         )
-        print("states:", dict(Counter(row.state for row in bench.workforce.list_agent_rows(session.id))))
+        print(
+            "states:",
+            dict(Counter(row.state for row in bench.workforce.list_agent_rows(session.id))),
+        )
         done = True
         await watching
         await desk.aclose()
@@ -115,11 +132,18 @@ def _contexts(team: Team) -> None:
     """Whether a request holds a task of another branch of the tree."""
     strange = 0
     for request in team.requests:
-        said = "\n".join(getattr(part, "text", "") for message in request.messages for part in message.parts)
+        said = "\n".join(
+            getattr(part, "text", "") for message in request.messages for part in message.parts
+        )
         own = [word for word in ("TOP-", "MIDDLE-", "LEAF-") if word in said.partition("\n")[0]]
-        first = next((getattr(part, "text", "") for message in request.messages for part in message.parts), "")
+        first = next(
+            (getattr(part, "text", "") for message in request.messages for part in message.parts),
+            "",
+        )
         strange += "LEAF-" in first and ("TOP-" in said or "MIDDLE-" in said or len(own) > 1)
-    print(f"{len(team.requests)} requests; {strange} of agents with something of another agent in them")
+    print(
+        f"{len(team.requests)} requests; {strange} of agents with something of another agent in them"
+    )
 
 
 async def in_window(run: WindowProgram) -> None:
@@ -130,14 +154,22 @@ async def in_window(run: WindowProgram) -> None:
     await opened(run, "Agents")
     bench = window.current_workbench
     assert isinstance(bench, Workbench)
-    await bench.change_settings({"limits.agents": NUMBER, "limits.agents_depth": 3, "limits.agents_at_once": NUMBER})
+    await bench.change_settings(
+        {"limits.agents": NUMBER, "limits.agents_depth": 3, "limits.agents_at_once": NUMBER}
+    )
     session = await bench.start_conversation()
     window.refresh_conversations()
     window.go_to_conversation(session.id)
-    await until(lambda: window.current_session is not None and window.current_session.id == session.id)
+    await until(
+        lambda: window.current_session is not None and window.current_session.id == session.id
+    )
     window.window_actions["agents"].trigger()
-    await until(lambda: any(isinstance(each, SubagentsDialog) for each in QApplication.topLevelWidgets()))
-    dialog = next(each for each in QApplication.topLevelWidgets() if isinstance(each, SubagentsDialog))
+    await until(
+        lambda: any(isinstance(each, SubagentsDialog) for each in QApplication.topLevelWidgets())
+    )
+    dialog = next(
+        each for each in QApplication.topLevelWidgets() if isinstance(each, SubagentsDialog)
+    )
     plant(team)
     before, gaps = memory(), [Gaps() for _ in range(3)]
     await asyncio.sleep(2)
@@ -160,7 +192,9 @@ async def in_window(run: WindowProgram) -> None:
     print(f"all stopped after {time.perf_counter() - started:.2f} s")
     session.stop_turn()
     await session.wait_until_idle()
-    for name, each in zip(("while they begin", "while they work", "while they are stopped"), gaps, strict=True):
+    for name, each in zip(
+        ("while they begin", "while they work", "while they are stopped"), gaps, strict=True
+    ):
         for how, values in (("wall", sorted(each.wall)), ("own processor time", sorted(each.own))):
             print(
                 f"{name}, {how}: p99 {values[len(values) * 99 // 100]:.1f}, longest {values[-1]:.1f} ms of {len(values)}"

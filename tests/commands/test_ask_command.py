@@ -49,7 +49,9 @@ def ask(*words: str) -> int:
     return cli.main(["ask", "--model", "demo/demo", *words])
 
 
-def test_the_answer_is_streamed_to_standard_output(workspace: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_answer_is_streamed_to_standard_output(
+    workspace: str, capfd: pytest.CaptureFixture[str]
+) -> None:
     capfd.readouterr()
     assert ask("--workspace", workspace, "read a.txt") == 0
     out, err = capfd.readouterr()
@@ -91,7 +93,12 @@ def test_a_command_that_is_unknown_or_not_trusted_is_not_sent_as_text(
     assert "There is no command or skill /greeet. Nothing was sent." in capfd.readouterr().err
     assert cli.main(["conversation", "list", "-w", workspace, "--json"]) == 0
     assert json.loads(capfd.readouterr().out) == []
-    for text in ("/etc/hosts is what?", "/tmp what is in there?", "/ what is in there?", " /greet as text"):
+    for text in (
+        "/etc/hosts is what?",
+        "/tmp what is in there?",
+        "/ what is in there?",
+        " /greet as text",
+    ):
         assert ask("-w", workspace, text) == 0
 
 
@@ -102,7 +109,9 @@ def test_facts_are_lines_of_json_and_the_conversation_can_be_continued(
     assert ask("--json", "hello") == 0  # the workspace of this folder
     lines = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
     assert [line["fact"] for line in lines][-1] == "TurnEnded"
-    assert [line["seq"] for line in lines] == list(range(lines[0]["seq"], lines[0]["seq"] + len(lines)))
+    assert [line["seq"] for line in lines] == list(
+        range(lines[0]["seq"], lines[0]["seq"] + len(lines))
+    )
     assert ask("--json", "--conversation", lines[0]["conversation"], "hello again") == 0
     more = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
     assert more[0]["seq"] == lines[-1]["seq"] + 1
@@ -130,10 +139,18 @@ def test_what_was_not_allowed_is_refused_and_what_was_is_done(
         (["ask", "hello"], 2, "No model has been chosen"),
         (["ask", "-w", "Elsewhere", "hello"], 1, "There is no workspace Elsewhere"),
         (["ask", "--model", "nonsense", "hello"], 1, "is not a valid model name"),
-        (["ask", "--conversation", "none", "hello"], 1, "There is no conversation with an ID that begins with none"),
+        (
+            ["ask", "--conversation", "none", "hello"],
+            1,
+            "There is no conversation with an ID that begins with none",
+        ),
         (["ask", "  "], 2, "The message is empty"),
         (["ask"], 2, "TEXT"),
-        (["ask", "--model", "demo", "--allow", "nosuch", "hello"], 2, "There is no nosuch to allow. Use edits,"),
+        (
+            ["ask", "--model", "demo", "--allow", "nosuch", "hello"],
+            2,
+            "There is no nosuch to allow. Use edits,",
+        ),
     ],
 )
 def test_wrong_use_is_a_sentence(
@@ -152,7 +169,9 @@ def test_wrong_use_is_a_sentence(
     assert json.loads(capfd.readouterr().out) == []  # nothing is begun in vain
 
 
-def test_a_title_several_have_is_answered_with_their_ids(workspace: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_title_several_have_is_answered_with_their_ids(
+    workspace: str, capfd: pytest.CaptureFixture[str]
+) -> None:
     assert [ask("--workspace", workspace, "hello") for _ in range(2)] == [0, 0]
     capfd.readouterr()
     assert cli.main(["conversation", "list", "-w", workspace, "--json"]) == 0
@@ -171,7 +190,9 @@ def test_json_is_what_the_help_says(capfd: pytest.CaptureFixture[str]) -> None:
     assert "--json print every record of the turn as a line of JSON" in said
 
 
-def test_the_built_in_model_goes_by_its_name_alone(workspace: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_built_in_model_goes_by_its_name_alone(
+    workspace: str, capfd: pytest.CaptureFixture[str]
+) -> None:
     assert cli.main(["ask", "--model", "demo", "read a.txt"]) == 0
     assert "alpha" in capfd.readouterr().out
 
@@ -189,8 +210,14 @@ async def test_beside_an_open_program_it_works_on_the_same_sessions(workspace: s
     heard: list[Event] = []
     bench.subscribe_to_events(heard.append)
     try:
-        code = await asyncio.to_thread(cli.main, ["ask", "--workspace", workspace, "hello from outside"])
-        said = [e.recorded.fact for e in heard if isinstance(e, FactAppended) and isinstance(e.recorded.fact, UserSaid)]
+        code = await asyncio.to_thread(
+            cli.main, ["ask", "--workspace", workspace, "hello from outside"]
+        )
+        said = [
+            e.recorded.fact
+            for e in heard
+            if isinstance(e, FactAppended) and isinstance(e.recorded.fact, UserSaid)
+        ]
         assert code == 0
         assert len(said) == 1
         assert [row.title for row in bench.list_conversations()] == ["hello from outside"]
@@ -202,11 +229,20 @@ async def test_beside_an_open_program_it_works_on_the_same_sessions(workspace: s
 async def test_a_message_that_waits_for_another_turn_gets_its_own_answer(
     workspace: str, capfd: pytest.CaptureFixture[str], *, is_first_stopped: bool
 ) -> None:
-    """The answer to the window's message was printed, and `--allow all` answered the question shown there."""
+    """The answer to the window's message was printed, and `--allow all` answered the
+    question shown there.
+    """
     where = program_folders.find_program_folders()
     call = ("write_file", json.dumps({"path": "new.txt", "content": "x"}))
-    with ChatServer([reply("first", calls=[call]), reply("ended the first"), reply("answered the second")]) as server:
-        assert await asyncio.to_thread(cli.main, ["provider", "add", "peer", "--base-url", server.base_url]) == 0
+    with ChatServer(
+        [reply("first", calls=[call]), reply("ended the first"), reply("answered the second")]
+    ) as server:
+        assert (
+            await asyncio.to_thread(
+                cli.main, ["provider", "add", "peer", "--base-url", server.base_url]
+            )
+            == 0
+        )
         desk = Workbenches(
             where,
             SecretStorage(where.key_file),
@@ -230,7 +266,9 @@ async def test_a_message_that_waits_for_another_turn_gets_its_own_answer(
                 assert await asked == 1
                 assert not session.queue
             else:
-                session.answer_question(question.number, PermissionAnswer(allowed=False, words="not now"))
+                session.answer_question(
+                    question.number, PermissionAnswer(allowed=False, words="not now")
+                )
                 assert await asked == 0
         finally:
             await desk.aclose()
@@ -255,13 +293,24 @@ def test_what_a_model_says_gives_a_terminal_no_orders_and_reasons_end_once(
         assert capfd.readouterr().err.endswith("No key was sent. Enter a key for this provider.\n")
 
 
-def test_a_key_in_the_file_the_user_allowed_is_used(workspace: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_in_the_file_the_user_allowed_is_used(
+    workspace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     where = program_folders.find_program_folders()
     where.settings_file.parent.mkdir(parents=True, exist_ok=True)
     where.settings_file.write_text("[keys]\nfile = true\n")
     monkeypatch.setattr("sys.stdin", io.StringIO("sk-kept-in-a-file-0123\n"))
     with ChatServer([reply("hello")]) as server:
-        adding = ["provider", "add", "peer", "--base-url", server.base_url, "--key", "--keep", "file"]
+        adding = [
+            "provider",
+            "add",
+            "peer",
+            "--base-url",
+            server.base_url,
+            "--key",
+            "--keep",
+            "file",
+        ]
         assert cli.main(adding) == 0
         assert cli.main(["ask", "-m", "peer/scripted", "hello"]) == 0
         assert server.requests[-1].headers["authorization"] == "Bearer sk-kept-in-a-file-0123"
@@ -287,14 +336,20 @@ async def test_a_turn_whose_end_found_no_room_ends_all_the_same() -> None:
         ({"all"}, "write_file", "runs_later", True),
     ],
 )
-def test_what_is_allowed_apart_needs_its_own_name(allowed: set[str], name: str, apart: str, *, expected: bool) -> None:
+def test_what_is_allowed_apart_needs_its_own_name(
+    allowed: set[str], name: str, apart: str, *, expected: bool
+) -> None:
     telling = TurnPrinter(cast(Session, None), frozenset(allowed), as_lines=False)
-    answer = telling.answer_by_allowed_names(PermissionQuestion(ToolCall("1", name, "{}"), "", "", apart=apart))
+    answer = telling.answer_by_allowed_names(
+        PermissionQuestion(ToolCall("1", name, "{}"), "", "", apart=apart)
+    )
     assert answer.allowed is expected
     assert telling.refused == ([] if expected else [apart])
 
 
-def test_each_wait_is_told_on_standard_error(workspace: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_each_wait_is_told_on_standard_error(
+    workspace: str, capfd: pytest.CaptureFixture[str]
+) -> None:
     """A server in trouble meant two minutes of silence."""
     busy = refused(503, "overloaded", retry_after=0)
     with ChatServer([busy, busy, reply("here at last")]) as server:
@@ -324,9 +379,20 @@ def killed(workspace: str, capfd: pytest.CaptureFixture[str]) -> Iterator[tuple[
     call = ("run_command", json.dumps({"command": "sleep 600"}))
     with ChatServer([reply("working", calls=[call]), reply("done"), reply("done again")]) as server:
         assert cli.main(["provider", "add", "peer", "--base-url", server.base_url]) == 0
-        words = ["--json", "--allow", "commands", "--allow", "outside_sandbox", "-m", "peer/scripted", "wait long"]
+        words = [
+            "--json",
+            "--allow",
+            "commands",
+            "--allow",
+            "outside_sandbox",
+            "-m",
+            "peer/scripted",
+            "wait long",
+        ]
         asked = [sys.executable, "-m", "helix_desktop", "ask", *words]
-        with subprocess.Popen(asked, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        with subprocess.Popen(
+            asked, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        ) as process:
             assert process.stdout is not None
             line = next(line for line in process.stdout if '"ModelReplied"' in line)
             process.kill()
@@ -340,7 +406,9 @@ def test_a_turn_whose_command_was_killed_is_ended_by_the_next_one(
     conversation, _ = killed
     assert cli.main(["ask", "--json", "-m", "peer/scripted", "something else"]) == 0
     out, err = capfd.readouterr()
-    line = next(line for line in err.splitlines() if "--resume" in line).partition("run: helix-desktop ")[2]
+    line = next(line for line in err.splitlines() if "--resume" in line).partition(
+        "run: helix-desktop "
+    )[2]
     assert line.startswith("ask -w ")
     assert line.endswith(f" -c {conversation} --resume")
     assert conversation not in out

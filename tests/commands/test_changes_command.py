@@ -53,9 +53,17 @@ def test_list_says_which_turn_changed_what(helix: Helix, project: Path) -> None:
     said = json.loads(out)
     assert code == 0
     assert [(turn["turn"], turn["message"]) for turn in said["turns"]] == [(1, "Change it")]
-    files = {file["path"]: (file["change"], file["added"], file["removed"]) for file in said["turns"][0]["files"]}
+    files = {
+        file["path"]: (file["change"], file["added"], file["removed"])
+        for file in said["turns"][0]["files"]
+    }
     renamed = {"name": ("added", 0, 0), "old name": ("deleted", 0, 0)}
-    assert files == {"a.txt": ("changed", 1, 1), "gone": ("deleted", 0, 1), "new/b": ("added", 1, 0), **renamed}
+    assert files == {
+        "a.txt": ("changed", 1, 1),
+        "gone": ("deleted", 0, 1),
+        "new/b": ("added", 1, 0),
+        **renamed,
+    }
     lines = helix("changes", "list", "-w", "Work")[1].splitlines()
     assert [line.split(None, 3)[3] for line in lines if "name" in line] == [
         "name (was old name)",
@@ -77,7 +85,9 @@ def test_show_is_a_patch_that_git_takes_back(helix: Helix, project: Path) -> Non
     assert not (project / "new" / "b").exists()
 
 
-def test_restore_asks_for_yes_and_leaves_what_was_changed_since(helix: Helix, project: Path) -> None:
+def test_restore_asks_for_yes_and_leaves_what_was_changed_since(
+    helix: Helix, project: Path
+) -> None:
     (project / "a.txt").write_text("mine\n")
     code, out, err = helix("changes", "restore", "-w", "Work")
     assert code != 0
@@ -91,7 +101,9 @@ def test_restore_asks_for_yes_and_leaves_what_was_changed_since(helix: Helix, pr
     assert not (project / "new").exists()
 
 
-def test_restore_asks_on_a_terminal(helix: Helix, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_restore_asks_on_a_terminal(
+    helix: Helix, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO())
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
     monkeypatch.setattr("builtins.input", lambda _: "n")
@@ -113,12 +125,18 @@ def test_nothing_to_do_is_said_for_what_it_is(helix: Helix, project: Path) -> No
         assert (code, out) == (1, "")
         assert "No change of a.text can be shown or undone here." in err
         code, _, err = helix("changes", verb, "-w", "Work", "--turn", "abc")
-        assert (code, "There is no turn abc. Enter the number of a turn, or `last`." in err) == (2, True)
+        assert (code, "There is no turn abc. Enter the number of a turn, or `last`." in err) == (
+            2,
+            True,
+        )
     asyncio.run(talk_without_changes())
     code, out, err = helix("changes", "restore", "-w", "Work")
     assert (code, out, err) == (0, "There is nothing to restore.\n", "")
     assert helix("changes", "show", "-w", "Work") == (0, "", "")
-    assert helix("changes", "list", "-w", "Work")[1] == "No changes to files were recorded in Only \ufffd[2Jwords.\n"
+    assert (
+        helix("changes", "list", "-w", "Work")[1]
+        == "No changes to files were recorded in Only \ufffd[2Jwords.\n"
+    )
 
 
 async def talk_without_changes() -> None:

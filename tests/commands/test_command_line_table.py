@@ -1,4 +1,6 @@
-"""`resources/command_line.json` repeats values that the program declares elsewhere: they must be the same."""
+"""`resources/command_line.json` repeats values that the program declares elsewhere:
+they must be the same.
+"""
 
 from collections.abc import Iterable
 
@@ -21,7 +23,9 @@ from helix_desktop.store.fleet_tasks import FleetTaskState
         ("replay", "--stand-in KIND", KINDS),
     ],
 )
-def test_an_option_offers_the_values_that_the_program_knows(command: str, option: str, values: Iterable[str]) -> None:
+def test_an_option_offers_the_values_that_the_program_knows(
+    command: str, option: str, values: Iterable[str]
+) -> None:
     given = options_of_command(command)[option]
     assert given is not None
     assert not isinstance(given, str)
@@ -31,7 +35,9 @@ def test_an_option_offers_the_values_that_the_program_knows(command: str, option
 def test_a_model_can_be_chosen_for_each_role_and_its_figures_can_be_overridden() -> None:
     options = options_of_command("model set")
     assert f"--role {'|'.join(ModelRole)}" in options
-    assert [f"--{name.replace('_', '-')} N" for name in FIGURES] == [name for name in options if name.endswith(" N")]
+    assert [f"--{name.replace('_', '-')} N" for name in FIGURES] == [
+        name for name in options if name.endswith(" N")
+    ]
 
 
 def test_a_conversation_can_be_restored_for_each_agent() -> None:

@@ -47,7 +47,9 @@ def workspace(tmp_path: Path) -> str:
         answer = ModelReplied((Text("I looked at all of it", 60),), "m", Stop.END)
         again = UserSaid((Text("and now?", 5),))
         folded = Folded("handover-1", FoldKind.HANDOVER, Span(2, 3), "what was done", 20, 100)
-        await opened.journal.append_to_journal("abc-1", [ConversationStarted("Looking"), said, answer, again, folded])
+        await opened.journal.append_to_journal(
+            "abc-1", [ConversationStarted("Looking"), said, answer, again, folded]
+        )
         await opened.journal.append_to_journal("abd-2", [ConversationStarted("Other")])
         await opened.aclose()
 
@@ -57,20 +59,32 @@ def workspace(tmp_path: Path) -> str:
 
 def test_conversations_are_listed(helix: Helix, workspace: str) -> None:
     _, out, _ = helix("conversation", "list", "-w", "Work")
-    assert {line.split()[0]: line.split()[-1] for line in out.splitlines()} == {"abc-1": "Looking", "abd-2": "Other"}
+    assert {line.split()[0]: line.split()[-1] for line in out.splitlines()} == {
+        "abc-1": "Looking",
+        "abd-2": "Other",
+    }
     _, out, _ = helix("conversation", "list", "-w", "Work", "--json")
     assert {row["title"] for row in json.loads(out)} == {"Looking", "Other"}
 
 
 def test_a_sub_agent_is_marked_in_the_list(helix: Helix, workspace: str) -> None:
-    asyncio.run(append(workspace, "child-3", ConversationStarted("Count them", parent="abc-1", parent_call="1")))
+    asyncio.run(
+        append(
+            workspace, "child-3", ConversationStarted("Count them", parent="abc-1", parent_call="1")
+        )
+    )
     _, out, _ = helix("conversation", "list", "-w", "Work")
     (line,) = [line for line in out.splitlines() if line.startswith("child-3")]
     assert line.endswith("Count them  (sub-agent)")
 
 
-def test_an_imported_branch_names_its_agent_too(helix: Helix, workspace: str, tmp_path: Path) -> None:
-    branch = [written.claude_said(20, 6, "another way"), written.claude_reply(21, 20, "m9", written.text("Yes."))]
+def test_an_imported_branch_names_its_agent_too(
+    helix: Helix, workspace: str, tmp_path: Path
+) -> None:
+    branch = [
+        written.claude_said(20, 6, "another way"),
+        written.claude_reply(21, 20, "m9", written.text("Yes.")),
+    ]
     path = written.lines(tmp_path / "s.jsonl", [*written.claude_session(), *branch])
     assert helix("conversation", "import", "-w", "Work", str(path))[0] == 0
     listed = json.loads(helix("conversation", "list", "-w", "Work", "--json")[1])
@@ -98,7 +112,9 @@ def test_what_is_not_there_is_a_sentence(helix: Helix, workspace: str, begins: s
     assert (out, bool(err.strip())) == ("", True)
 
 
-def test_a_conversation_is_deleted_for_good_when_that_is_confirmed(helix: Helix, workspace: str) -> None:
+def test_a_conversation_is_deleted_for_good_when_that_is_confirmed(
+    helix: Helix, workspace: str
+) -> None:
     code, out, err = helix("conversation", "delete", "-w", "Work", "abc")
     assert (code, out.split()[-1], err) == (1, "Looking", NOT_CONFIRMED)
     assert helix("conversation", "delete", "-w", "Work", "abc", "--yes")[0] == 0
@@ -108,7 +124,9 @@ def test_a_conversation_is_deleted_for_good_when_that_is_confirmed(helix: Helix,
     assert (code != 0, "No conversation was chosen" in err) == (True, True)
 
 
-def test_what_was_recorded_is_forgotten_by_agent_time_and_folder(helix: Helix, workspace: str, tmp_path: Path) -> None:
+def test_what_was_recorded_is_forgotten_by_agent_time_and_folder(
+    helix: Helix, workspace: str, tmp_path: Path
+) -> None:
     codex, claude = written.codex(tmp_path / "one"), written.claude(tmp_path / "two")
     assert helix("conversation", "import", "-w", "Work", str(codex), str(claude))[0] == 0
 
@@ -118,10 +136,17 @@ def test_what_was_recorded_is_forgotten_by_agent_time_and_folder(helix: Helix, w
 
     both = left()
     assert len(both) == 2
-    for choice in (["--before", "2020-01-01"], ["--folder", str(tmp_path / "elsewhere")], ["--agent", "goose"]):
+    for choice in (
+        ["--before", "2020-01-01"],
+        ["--folder", str(tmp_path / "elsewhere")],
+        ["--agent", "goose"],
+    ):
         assert helix("recorder", "forget", *choice, "--yes")[0] == 0
         assert left() == both
-    assert helix("recorder", "forget", "--agent", "Claude Code", "--folder", str(tmp_path), "--yes")[0] == 0
+    assert (
+        helix("recorder", "forget", "--agent", "Claude Code", "--folder", str(tmp_path), "--yes")[0]
+        == 0
+    )
     assert len(left()) == 1
     code, _, err = helix("recorder", "forget", "--agent", "nobody", "--yes")
     assert (code != 0, "no agent named nobody" in err) == (True, True)
@@ -137,7 +162,11 @@ def test_a_session_file_is_named_as_one_and_said_to_be_one(
     restore = ("conversation", "restore", "-w", "Work", "abc-1", "--to")
     for name in ("goose", "cluade"):
         code, out, err = helix(*restore, name)
-        assert (code, out, f"There is no agent named {name} to continue in." in err) == (2, "", True)
+        assert (code, out, f"There is no agent named {name} to continue in." in err) == (
+            2,
+            "",
+            True,
+        )
         assert f"or a file such as ./{name}." in err
     assert not {"goose", "cluade"}.intersection(each.name for each in tmp_path.iterdir())
     code, out, _ = helix(*restore, "./goose")
@@ -150,7 +179,11 @@ def test_a_session_file_is_named_as_one_and_said_to_be_one(
         "agent", "session", "path", "folder", "original", "messages", "compactions", "left_out_reasoning",
         "left_out_context", "calls_as_text", "folded", "fits", "version",
     }  # fmt: skip
-    assert (told["agent"], told["path"], told["original"]) == ("claude", str(tmp_path / "second"), False)
+    assert (told["agent"], told["path"], told["original"]) == (
+        "claude",
+        str(tmp_path / "second"),
+        False,
+    )
     code, _, err = helix(*restore, "./third", "--before-compaction", "0")
     assert (code, "is not a number from 1" in err) == (2, True)
     assert not (tmp_path / "third").exists()
@@ -169,12 +202,20 @@ def test_what_was_said_is_found_in_its_conversation(helix: Helix, workspace: str
     assert (code, err) == (0, "")
     assert "abc-1  [3]  Looking\n    I looked at all of it\n" in out
     (found,) = json.loads(helix("conversation", "search", "-w", "Work", "pelican", "--json")[1])
-    assert (found["conversation"], found["title"], found["seq"]) == ("tools", "Fix the pelican page", 4)
+    assert (found["conversation"], found["title"], found["seq"]) == (
+        "tools",
+        "Fix the pelican page",
+        4,
+    )
     assert (found["tool"], found["source"]) == ("Bash", "cat birds")
     said = helix("conversation", "search", "-w", "Work", "looked", "by:user")
     assert said == (0, "abc-1  [2]  Looking\n    please look\n", "")
     code, out, err = helix("conversation", "search", "-w", "Work", "nowhere")
-    assert (code, out, err) == (1, "", "Nothing in this workspace's conversations contains 'nowhere'.\n")
+    assert (code, out, err) == (
+        1,
+        "",
+        "Nothing in this workspace's conversations contains 'nowhere'.\n",
+    )
     assert helix("conversation", "search", "-w", "Work")[0] == 2
     code, out, err = helix("conversation", "search", "-w", "Work", "before:banana")
     assert (code > 1, out, "“banana” is not a date" in err) == (True, "", True)
@@ -208,7 +249,9 @@ def test_a_conversation_is_shown_in_pages(helix: Helix, workspace: str) -> None:
 def test_an_output_that_was_forgotten_is_said_to_be(helix: Helix, workspace: str) -> None:
     """It named a command that answered that there is no such entry."""
     asyncio.run(work_with_tools(workspace))
-    name = json.loads(helix("conversation", "show", "-w", "Work", "tools", "--json")[1])[2]["text"].split()[-1]
+    name = json.loads(helix("conversation", "show", "-w", "Work", "tools", "--json")[1])[2][
+        "text"
+    ].split()[-1]
     assert helix("forget", "-w", "Work", name, "--yes")[0] == 0
     shown = json.loads(helix("conversation", "show", "-w", "Work", "tools", "--json")[1])
     assert [one["text"] for one in shown if one["by"] == "tool"] == [
@@ -226,10 +269,14 @@ async def append(workspace: str, conversation: str, *added: Fact) -> None:
 async def work_with_tools(workspace: str) -> None:
     known = workspace_access.open_all_workspaces(program_folders.find_program_folders())
     opened = await known.open_stored_workspace(workspace)
-    stored = await opened.cache.store_content(b"the pelican, \x1b[2J big"[:19], EntryOrigin("Bash", "cat birds"))
+    stored = await opened.cache.store_content(
+        b"the pelican, \x1b[2J big"[:19], EntryOrigin("Bash", "cat birds")
+    )
     await opened.aclose()
     output = ToolReturned("1", Stored(stored.digest, stored.size), 4)
-    call = ModelReplied((Text("I look.", 2), ToolCall("1", "Bash", '{"command": "cat birds"}')), "m", Stop.CALLS)
+    call = ModelReplied(
+        (Text("I look.", 2), ToolCall("1", "Bash", '{"command": "cat birds"}')), "m", Stop.CALLS
+    )
     said = UserSaid((Text("Where is the page?", 5),))
     end = ModelReplied((Text("It is there.", 3),), "m", Stop.END)
     started = ConversationStarted("Fix the pelican page", agent="Claude Code")
@@ -240,8 +287,16 @@ def test_edits_of_an_agent_that_nobody_follows_are_listed(helix: Helix, workspac
     asyncio.run(work_with_tools(workspace))
     edits = [
         ("2", "Write", '{"file_path": "/w/new.md", "content": "x"}'),
-        ("3", "Edit", '{"file_path": "/w/a.md", "old_string": "a", "new_string": "b", "replace_all": true}'),
-        ("4", "exec_command", json.dumps({"cmd": "apply_patch <<E\n*** Add File: b c.md\n+x\n*** Delete File: d\nE"})),
+        (
+            "3",
+            "Edit",
+            '{"file_path": "/w/a.md", "old_string": "a", "new_string": "b", "replace_all": true}',
+        ),
+        (
+            "4",
+            "exec_command",
+            json.dumps({"cmd": "apply_patch <<E\n*** Add File: b c.md\n+x\n*** Delete File: d\nE"}),
+        ),
         ("5", "apply_patch", "*** Begin Patch\n*** Update File: e.py\n-x\n*** End Patch"),
         ("6", "Write", '{"file_path": "/w/failed", "content": "x"}'),
         ("7", "Read", '{"file_path": "/w/read"}'),
@@ -266,9 +321,16 @@ def test_edits_of_an_agent_that_nobody_follows_are_listed(helix: Helix, workspac
     assert helix("changes", "list", "-w", "Work", "-c", "abc-1")[2] == ""
 
 
-async def test_a_title_means_the_conversation_that_is_listed_and_not_its_copy_in_the_archive() -> None:
-    """Each wrapped conversation was called ambiguous, as the recorder's copy of it is in the archive."""
-    rows = [StoredConversation("a1", 1, 0.0, 0.0, title="fee"), StoredConversation("b1", 1, 0.0, 0.0, title="fee")]
+async def test_a_title_means_the_conversation_that_is_listed_and_not_its_copy_in_the_archive() -> (
+    None
+):
+    """Each wrapped conversation was called ambiguous, as the recorder's copy of it is
+    in the archive.
+    """
+    rows = [
+        StoredConversation("a1", 1, 0.0, 0.0, title="fee"),
+        StoredConversation("b1", 1, 0.0, 0.0, title="fee"),
+    ]
 
     async def list_conversations() -> list[StoredConversation]:
         return rows

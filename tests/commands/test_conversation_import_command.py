@@ -30,7 +30,9 @@ Helix = Callable[..., Ran]
 
 
 @pytest.fixture
-def helix(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Helix:
+def helix(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Helix:
     monkeypatch.setenv("HOME", str(tmp_path / "me"))
     for name in (
         "CLAUDE_CONFIG_DIR",
@@ -41,9 +43,9 @@ def helix(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tm
         "PI_CODING_AGENT_DIR",
     ):
         monkeypatch.delenv(name, raising=False)
-    workspace_access.open_all_workspaces(program_folders.find_program_folders()).create_stored_workspace(
-        "Work", tmp_path
-    )
+    workspace_access.open_all_workspaces(
+        program_folders.find_program_folders()
+    ).create_stored_workspace("Work", tmp_path)
 
     def run(*arguments: object) -> Ran:
         code = cli.main([str(argument) for argument in arguments])
@@ -75,26 +77,35 @@ def test_what_is_found_is_brought_in_once_and_taken_back(helix: Helix, tmp_path:
     assert back == {"undone": 2, "stayed": []}
 
 
-def test_complaints_name_the_lines_and_a_key_is_masked_and_forgotten(helix: Helix, tmp_path: Path) -> None:
+def test_complaints_name_the_lines_and_a_key_is_masked_and_forgotten(
+    helix: Helix, tmp_path: Path
+) -> None:
     key = "sk-" + "ant-api03-" + "aB3" * 10
     path = written.lines(
-        tmp_path / "s.jsonl", [{"role": "user", "content": f"use {key}"}, {"role": "assistant", "content": "ok"}]
+        tmp_path / "s.jsonl",
+        [{"role": "user", "content": f"use {key}"}, {"role": "assistant", "content": "ok"}],
     )
     path.write_text(path.read_text() + "{broken\n")
-    code, out, err = helix("conversation", "import", "-w", "Work", path, "--from", "openai", "--forget-keys")
+    code, out, err = helix(
+        "conversation", "import", "-w", "Work", path, "--from", "openai", "--forget-keys"
+    )
     assert code == 0
     assert "line 3" in err
     assert key not in out + err
     assert "(forgotten)" in out
     places_ = program_folders.find_program_folders()
-    held = [file for root in (places_.data, places_.logs) for file in root.rglob("*") if file.is_file()]
+    held = [
+        file for root in (places_.data, places_.logs) for file in root.rglob("*") if file.is_file()
+    ]
     assert held
     assert [file for file in held if key.encode() in file.read_bytes()] == []
 
 
 def test_an_export_is_one_line_for_each_message(helix: Helix, tmp_path: Path) -> None:
     written.lines(tmp_path / "s.jsonl", written.claude_session())
-    imported = told(helix("conversation", "import", "-w", "Work", tmp_path / "s.jsonl", "--json"))["imported"]
+    imported = told(helix("conversation", "import", "-w", "Work", tmp_path / "s.jsonl", "--json"))[
+        "imported"
+    ]
     assert isinstance(imported, list)
     _, out, _ = helix("conversation", "export", "-w", "Work", imported[0]["id"][:6])
     roles = [json.loads(line)["role"] for line in out.splitlines()]
@@ -105,7 +116,8 @@ def test_an_export_is_one_line_for_each_message(helix: Helix, tmp_path: Path) ->
 async def test_an_import_gives_way_to_an_agent_at_the_gateway_and_goes_on_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gateway_ends: bool
 ) -> None:
-    """Before, each request waited five seconds while an import had the workspace open, and was not recorded.
+    """Before, each request waited five seconds while an import had the workspace open,
+    and was not recorded.
 
     If the gateway ends before the import is done, it goes on by itself.
     """
@@ -118,10 +130,23 @@ async def test_an_import_gives_way_to_an_agent_at_the_gateway_and_goes_on_there(
         said = f"Number {number}" if number else f"use {key}"
         messages = [{"role": "user", "content": said}, {"role": "assistant", "content": "ok"}]
         written.lines(tmp_path / "old" / f"{number}.jsonl", messages)
-    argv = ["conversation", "import", "-w", "Work", str(tmp_path / "old"), "--from", "openai", "--json"]
+    argv = [
+        "conversation",
+        "import",
+        "-w",
+        "Work",
+        str(tmp_path / "old"),
+        "--from",
+        "openai",
+        "--json",
+    ]
     arguments: Namespace = commands.build_command_line_parser(argv).parse_args(argv)
     arguments.argv, arguments.places = argv, where
-    asked, prepare, serves = threading.Event(), SessionPreparation.prepare_file, RemoteAgentConversations.serves_agents
+    asked, prepare, serves = (
+        threading.Event(),
+        SessionPreparation.prepare_file,
+        RemoteAgentConversations.serves_agents,
+    )
     reached, loop = asyncio.Event(), asyncio.get_running_loop()
 
     def wait_at_the_fourth(self: SessionPreparation, file: Path, *rest: object) -> Iterator[object]:
@@ -142,15 +167,21 @@ async def test_an_import_gives_way_to_an_agent_at_the_gateway_and_goes_on_there(
     monkeypatch.setattr(history_imports, "TOGETHER", 0)
     monkeypatch.setattr(running_instance, "GIVEN_WAY_SECONDS", 0.3)
     monkeypatch.setattr(workspace_access, "LASTING_PATIENCE", 0.0)
-    gateway = GatewayWorkspaces(where, "", lambda one: workspace_access.listen_for_commands(one, where), _nobody)
+    gateway = GatewayWorkspaces(
+        where, "", lambda one: workspace_access.listen_for_commands(one, where), _nobody
+    )
     console, tasks = CollectingConsole(), OwnedTasks("an import")
-    importing = tasks.spawn_task(workspace_access.run_here_or_at_owner(arguments, name, console), name="import")
+    importing = tasks.spawn_task(
+        workspace_access.run_here_or_at_owner(arguments, name, console), name="import"
+    )
     try:
         while not (where.run / f"{name}.sock").exists():
             await asyncio.sleep(0)
         async with gateway.hold_workspace_open(name) as room:
             assert len(await room._bench.workspace.journal.list_conversations()) < 6  # type: ignore[attr-defined]
-            assert await (reached.wait() if gateway_ends else importing) == gateway_ends, console.complaint
+            assert await (reached.wait() if gateway_ends else importing) == gateway_ends, (
+                console.complaint
+            )
         await gateway.aclose()
         assert await importing == 0, console.complaint
     finally:
@@ -164,7 +195,9 @@ async def test_an_import_gives_way_to_an_agent_at_the_gateway_and_goes_on_there(
 
 def test_a_title_that_orders_the_terminal_about_is_only_shown(helix: Helix, tmp_path: Path) -> None:
     said = written.claude_said(1, None, "Look\x1b]52;c;cm0=\x07 here")
-    written.lines(tmp_path / "s.jsonl", [said, written.claude_reply(2, 1, "m", written.text("I look."))])
+    written.lines(
+        tmp_path / "s.jsonl", [said, written.claude_reply(2, 1, "m", written.text("I look."))]
+    )
     for command in (["import", "-w", "Work", tmp_path / "s.jsonl"], ["list", "-w", "Work"]):
         code, out, _ = helix("conversation", *command)
         assert (code, "Look\ufffd]52;c;cm0=\ufffd here" in out) == (0, True)
@@ -179,7 +212,9 @@ def test_an_unknown_format_is_refused_once_before_anything_is_read(
     assert capfd.readouterr().err.count("foo") == 1
 
 
-@pytest.mark.parametrize("content", [b"", b"import os\n" * 40, bytes(range(256)) * 9, b'{"a": 1}', b"[1, 2]"])
+@pytest.mark.parametrize(
+    "content", [b"", b"import os\n" * 40, bytes(range(256)) * 9, b'{"a": 1}', b"[1, 2]"]
+)
 def test_a_named_file_that_is_no_conversation_is_said_once_and_fails(
     helix: Helix, tmp_path: Path, content: bytes
 ) -> None:
@@ -191,12 +226,18 @@ def test_a_named_file_that_is_no_conversation_is_said_once_and_fails(
     assert helix("conversation", "import", "-w", "Work", file, "--json")[0] == 1
     good = written.lines(tmp_path / "s.jsonl", written.claude_session())
     assert helix("conversation", "import", "-w", "Work", good)[0] == 0
-    assert helix("conversation", "import", "-w", "Work", good)[0] == 0, "what had already been imported is no failure"
+    assert helix("conversation", "import", "-w", "Work", good)[0] == 0, (
+        "what had already been imported is no failure"
+    )
 
 
-def test_what_is_only_found_and_holds_no_conversation_is_no_failure(helix: Helix, tmp_path: Path) -> None:
+def test_what_is_only_found_and_holds_no_conversation_is_no_failure(
+    helix: Helix, tmp_path: Path
+) -> None:
     assert helix("conversation", "import", "-w", "Work")[0] == 0
-    begun = written.lines(tmp_path / "me" / ".claude" / "projects" / "-p" / "s.jsonl", written.claude_session()[:1])
+    begun = written.lines(
+        tmp_path / "me" / ".claude" / "projects" / "-p" / "s.jsonl", written.claude_session()[:1]
+    )
     code, _, err = helix("conversation", "import", "-w", "Work")
     assert (code, err.strip()) == (0, f"{begun} was left out because it contains no reply.")
 
@@ -207,16 +248,19 @@ def test_lines_that_are_no_messages_are_counted_in_one_sentence_and_listed_as_js
     files = []
     for name in ("a", "b", "c"):
         rows = [{**row, "sessionId": name} for row in written.claude_session()]
-        files.append(written.lines(tmp_path / f"{name}.jsonl", [*rows, {"type": "queue-operation"}]))
+        files.append(
+            written.lines(tmp_path / f"{name}.jsonl", [*rows, {"type": "queue-operation"}])
+        )
     code, _, err = helix("conversation", "import", "-w", "Work", *files)
     assert (code, len(err.splitlines()), "in 3 files, are kept" in err) == (0, 1, True)
     for file in files:
         file.write_bytes(file.read_bytes() + b'{"type": "last-prompt"}\n')
     result = told(helix("conversation", "import", "-w", "Work", *files, "--json"))
     assert isinstance(complaints := result["complaints"], list)
-    assert [f"{file}: these lines are not part" in one for file, one in zip(files, complaints, strict=True)] == [
-        True
-    ] * 3
+    assert [
+        f"{file}: these lines are not part" in one
+        for file, one in zip(files, complaints, strict=True)
+    ] == [True] * 3
 
 
 def test_a_path_that_is_not_there_is_said(helix: Helix, tmp_path: Path) -> None:
@@ -228,9 +272,9 @@ def test_a_path_that_is_not_there_is_said(helix: Helix, tmp_path: Path) -> None:
 def test_a_watch_tells_what_comes_and_at_the_end_what_came(tmp_path: Path) -> None:
     path = written.lines(tmp_path / "s.jsonl", written.claude_session()[:6])
     home = tmp_path / "home"
-    workspace_access.open_all_workspaces(program_folders.find_program_folders(home)).create_stored_workspace(
-        "Work", tmp_path
-    )
+    workspace_access.open_all_workspaces(
+        program_folders.find_program_folders(home)
+    ).create_stored_workspace("Work", tmp_path)
     command = [sys.executable, "-m", "helix_desktop", "--home", str(home), "conversation", "import", "-w", "Work", str(path), "--watch"]  # fmt: skip
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watching:
         try:

@@ -1,4 +1,6 @@
-"""`cost`: a connected agent's requests through a real gateway, billed by their bytes, and an imported history."""
+"""`cost`: a connected agent's requests through a real gateway, billed by their bytes,
+and an imported history.
+"""
 
 from __future__ import annotations
 
@@ -30,14 +32,23 @@ from tests.peers.anthropic_billing import Cache
 Json = Any
 MARK = {"cache_control": {"type": "ephemeral"}}
 PLAIN = {"read from the cache", "first time", "new content", "reply", "not cacheable"}
-PRICE = {"input": 3.0, "read": 0.3, "write": 3.75, "output": 15.0}  # of claude-sonnet-4-5, dollars per million tokens
+PRICE = {
+    "input": 3.0,
+    "read": 0.3,
+    "write": 3.75,
+    "output": 15.0,
+}  # of claude-sonnet-4-5, dollars per million tokens
 
 
 class Client(Agent):
     """Sends its tools and marks its prompt and its last message, as Claude Code does."""
 
     tools: Sequence[Json] = tuple(
-        {"name": name, "description": f"It can {name}. " * 120, "input_schema": {"type": "object", "required": []}}
+        {
+            "name": name,
+            "description": f"It can {name}. " * 120,
+            "input_schema": {"type": "object", "required": []},
+        }
         for name in (TOOL, "Read")
     )
     prompt = "You are an agent. " * 400
@@ -63,7 +74,9 @@ class Client(Agent):
     def go_on(self, steps: int) -> None:
         for _ in range(steps):
             found = self.ask()
-            self.results([(call, name, f"a line that {call} found\n" * 150) for call, name, _ in found])
+            self.results(
+                [(call, name, f"a line that {call} found\n" * 150) for call, name, _ in found]
+            )
 
 
 class Trial:
@@ -74,7 +87,9 @@ class Trial:
         self.paid: list[float] = []
         self.later = 0.0
         monkeypatch.setattr(
-            JournalFile.__init__, "__kwdefaults__", {**(JournalFile.__init__.__kwdefaults__ or {}), "now": self.now}
+            JournalFile.__init__,
+            "__kwdefaults__",
+            {**(JournalFile.__init__.__kwdefaults__ or {}), "now": self.now},
         )
 
     def now(self) -> float:
@@ -84,7 +99,13 @@ class Trial:
         cache = self.caches.setdefault(asked.body["model"], Cache(life=300))
         fresh, read, write = cache.bill(asked.body, self.now()).values()
         self.paid.append(
-            (fresh * PRICE["input"] + read * PRICE["read"] + write * PRICE["write"] + 10 * PRICE["output"]) / 1e6
+            (
+                fresh * PRICE["input"]
+                + read * PRICE["read"]
+                + write * PRICE["write"]
+                + 10 * PRICE["output"]
+            )
+            / 1e6
         )
         return {"input": fresh + read + write, "read": read, "write": write}
 
@@ -96,7 +117,10 @@ class Trial:
 
     @staticmethod
     def add_tool(client: Client) -> None:
-        client.tools = (*client.tools, {"name": "Write", "description": "It writes.", "input_schema": {}})
+        client.tools = (
+            *client.tools,
+            {"name": "Write", "description": "It writes.", "input_schema": {}},
+        )
 
     @staticmethod
     def reorder(client: Client) -> None:
@@ -127,8 +151,19 @@ INJECTED: dict[str, Callable[[Trial, Client], None]] = {
 
 
 def explained(home: Path, helix: Helix) -> list[Json]:
-    [row] = json.loads(helix("--home", home, "conversation", "list", "-w", workspace_of(home, helix), "--json")[1])
-    code, out, _ = helix("--home", home, "cost", "-w", workspace_of(home, helix), "--conversation", row["id"], "--json")
+    [row] = json.loads(
+        helix("--home", home, "conversation", "list", "-w", workspace_of(home, helix), "--json")[1]
+    )
+    code, out, _ = helix(
+        "--home",
+        home,
+        "cost",
+        "-w",
+        workspace_of(home, helix),
+        "--conversation",
+        row["id"],
+        "--json",
+    )
     assert code == 0
     value = json.loads(out)
     assert value.keys() == {"requests", "agents"}
@@ -155,7 +190,9 @@ def working(home: Path, trial: Trial, session: str = "") -> Iterator[tuple[Provi
         yield provider, Client("anthropic", url, session=session)
 
 
-def play(home: Path, trial: Trial, causes: Sequence[str], agent: str = "", session: str = "s") -> None:
+def play(
+    home: Path, trial: Trial, causes: Sequence[str], agent: str = "", session: str = "s"
+) -> None:
     with working(home, trial, session=session) as (provider, client):
         client.headers = {"x-helix-agent": agent}
         client.say("Go on until it is done.")
@@ -223,12 +260,29 @@ def test_an_edit_of_an_agent_that_names_no_conversation_is_an_edit_though_a_fork
         Trial.edit(client)
         client.go_on(2)
     rows = json.loads(
-        helix("--home", tmp_path, "conversation", "list", "-w", workspace_of(tmp_path, helix), "--json")[1]
+        helix(
+            "--home",
+            tmp_path,
+            "conversation",
+            "list",
+            "-w",
+            workspace_of(tmp_path, helix),
+            "--json",
+        )[1]
     )
     assert len(rows) == 2
     by_conversation = [
         json.loads(
-            helix("--home", tmp_path, "cost", "-w", workspace_of(tmp_path, helix), "-c", row["id"], "--json")[1]
+            helix(
+                "--home",
+                tmp_path,
+                "cost",
+                "-w",
+                workspace_of(tmp_path, helix),
+                "-c",
+                row["id"],
+                "--json",
+            )[1]
         )["requests"]
         for row in rows
     ]
@@ -273,25 +327,40 @@ def test_a_request_beside_the_conversation_is_paid_in_it(
 ) -> None:
     trial = Trial(monkeypatch)
     words = [{"type": "text", "text": "a title? " * 90}]
-    asks = {"model": "claude-haiku-4-5", "max_tokens": 100, "messages": [{"role": "user", "content": words}]}
+    asks = {
+        "model": "claude-haiku-4-5",
+        "max_tokens": 100,
+        "messages": [{"role": "user", "content": words}],
+    }
     with working(tmp_path, trial, session="s") as (provider, client):
         client.say("Go on until it is done.")
         client.go_on(2)
         asked = json.dumps(asks)
         for session in ("s", "nobody's"):
             headers = {"x-api-key": "k", "x-claude-code-session-id": session}
-            assert httpx.post(client.url + "/v1/messages", content=asked, headers=headers).status_code == 200
+            assert (
+                httpx.post(client.url + "/v1/messages", content=asked, headers=headers).status_code
+                == 200
+            )
             assert provider.asked[-1].raw == asked.encode()
         client.go_on(1)
     requests = explained(tmp_path, helix)
     assert len(requests) == 4
-    [beside] = [one for one in requests if "request beside the steps: other" in {c["cause"] for c in one["causes"]}]
+    [beside] = [
+        one
+        for one in requests
+        if "request beside the steps: other" in {c["cause"] for c in one["causes"]}
+    ]
     first, second, title, _, third = trial.paid
-    assert sum(one["cost"] for one in requests) == pytest.approx(first + second + title / 3 + third, abs=1e-6)
+    assert sum(one["cost"] for one in requests) == pytest.approx(
+        first + second + title / 3 + third, abs=1e-6
+    )
     assert beside["cost"] == pytest.approx(title / 3, abs=1e-6), "of Haiku, which costs a third"
 
 
-def test_sums_by_day_agent_model_and_cause(tmp_path: Path, helix: Helix, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sums_by_day_agent_model_and_cause(
+    tmp_path: Path, helix: Helix, monkeypatch: pytest.MonkeyPatch
+) -> None:
     trial = Trial(monkeypatch)
     play(tmp_path, trial, ["time ran out"])
     name = workspace_of(tmp_path, helix)
@@ -321,7 +390,10 @@ def test_a_request_of_a_model_without_a_known_price_says_so_instead_of_nothing_t
 
 def test_a_workspace_without_requests_says_so(tmp_path: Path, helix: Helix) -> None:
     helix("workspace", "new", "Thesis", "--folder", str(tmp_path))
-    assert helix("cost", "-w", "Thesis")[:2] == (0, "No request has been recorded in this workspace.\n")
+    assert helix("cost", "-w", "Thesis")[:2] == (
+        0,
+        "No request has been recorded in this workspace.\n",
+    )
     assert json.loads(helix("cost", "-w", "Thesis", "--json")[1]) == {
         "days": [],
         "agents": [],
@@ -355,7 +427,8 @@ def test_a_request_that_the_agent_s_own_history_has_too_is_counted_once(
     listed = json.loads(helix("--home", tmp_path, "conversation", "list", "-w", name, "--json")[1])
     assert [one["agent"] for one in listed] == ["Claude Code"] * 2
     assert (
-        "Go on until it is done.  (Claude Code)\n" in helix("--home", tmp_path, "conversation", "list", "-w", name)[1]
+        "Go on until it is done.  (Claude Code)\n"
+        in helix("--home", tmp_path, "conversation", "list", "-w", name)[1]
     )
     sums = json.loads(helix("--home", tmp_path, "cost", "-w", name, "--json")[1])
     assert [one["model"] for one in sums["models"]] == ["claude-sonnet-4-5"]
@@ -364,8 +437,12 @@ def test_a_request_that_the_agent_s_own_history_has_too_is_counted_once(
     assert [one["agent"] for one in sums["agents"]] == ["Claude Code"]
 
 
-def test_a_reply_that_was_read_while_it_was_written_is_paid_once(tmp_path: Path, helix: Helix) -> None:
-    """Claude Code writes a line for each part of a reply, and the recorder reads the file in between."""
+def test_a_reply_that_was_read_while_it_was_written_is_paid_once(
+    tmp_path: Path, helix: Helix
+) -> None:
+    """Claude Code writes a line for each part of a reply, and the recorder reads the
+    file in between.
+    """
     helix("workspace", "new", "Work", "--folder", str(tmp_path))
     session = written.claude_session()
     for count in (2, 3, 4, 5, 6, 7, 8):
@@ -376,8 +453,12 @@ def test_a_reply_that_was_read_while_it_was_written_is_paid_once(tmp_path: Path,
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_request_counts_once_however_often_its_session_was_copied(tmp_path: Path, helix: Helix, seed: int) -> None:
-    """A session of $190 that was restored once was $381: the copy has the same requests with the same times."""
+def test_a_request_counts_once_however_often_its_session_was_copied(
+    tmp_path: Path, helix: Helix, seed: int
+) -> None:
+    """A session of $190 that was restored once was $381: the copy has the same requests
+    with the same times.
+    """
     random = Random(seed)
     helix("workspace", "new", "Work", "--folder", str(tmp_path))
     paid: dict[str, int] = {}
@@ -386,23 +467,35 @@ def test_a_request_counts_once_however_often_its_session_was_copied(tmp_path: Pa
     def ask(number: int, parent: int, agent: str) -> Json:
         usage = {"input_tokens": random.randint(1, 9_000), "output_tokens": random.randint(1, 900)}
         paid[agent] = paid.get(agent, 0) + usage["input_tokens"]
-        reply = written.claude_reply(number, parent, f"m{next(clock)}", written.text(f"answer {random.random()}"))
+        reply = written.claude_reply(
+            number, parent, f"m{next(clock)}", written.text(f"answer {random.random()}")
+        )
         reply["timestamp"] = datetime.fromtimestamp(1.78e9 + 0.789 * next(clock), UTC).isoformat()
         reply["message"]["usage"] = usage
         return reply
 
     def save_and_import(session: str, values: Sequence[Json]) -> None:
-        path = written.lines(tmp_path / f"{session}.jsonl", [{**line, "sessionId": session} for line in values])
+        path = written.lines(
+            tmp_path / f"{session}.jsonl", [{**line, "sessionId": session} for line in values]
+        )
         assert helix("conversation", "import", str(path), "-w", "Work")[0] == 0
 
     codex = written.codex(tmp_path / "codex")
     spent = {"input_tokens": 700, "output_tokens": 50}
     event = {"type": "token_count", "info": {"last_token_usage": spent}}
     with codex.open("a", encoding="utf-8") as file:
-        file.write(json.dumps({"timestamp": "2026-01-02T03:04:10Z", "type": "event_msg", "payload": event}) + "\n")
+        file.write(
+            json.dumps({"timestamp": "2026-01-02T03:04:10Z", "type": "event_msg", "payload": event})
+            + "\n"
+        )
     assert helix("conversation", "import", str(codex), "-w", "Work")[0] == 0
     paid["Codex"] = 700
-    sessions = {"s0": [written.claude_said(1, None, "go"), *(ask(n, n - 1, "Claude Code") for n in range(2, 6))]}
+    sessions = {
+        "s0": [
+            written.claude_said(1, None, "go"),
+            *(ask(n, n - 1, "Claude Code") for n in range(2, 6)),
+        ]
+    }
     save_and_import("s0", sessions["s0"])
     for step in range(6):
         name = random.choice([*sessions])
@@ -411,21 +504,31 @@ def test_a_request_counts_once_however_often_its_session_was_copied(tmp_path: Pa
             case "restore":
                 made = tmp_path / f"restored{step}.jsonl"
                 chosen = random.choice(listed)["id"]
-                code, _, err = helix("conversation", "restore", "-w", "Work", chosen, "--to", str(made))
+                code, _, err = helix(
+                    "conversation", "restore", "-w", "Work", chosen, "--to", str(made)
+                )
                 assert code == 0, err
                 assert helix("conversation", "import", str(made), "-w", "Work")[0] == 0
             case "copy":
                 save_and_import(f"copy{step}", sessions[name])
             case "cut":
-                save_and_import(f"cut{step}", sessions[name][: random.randint(2, len(sessions[name]))])
+                save_and_import(
+                    f"cut{step}", sessions[name][: random.randint(2, len(sessions[name]))]
+                )
             case "again":
                 save_and_import(name, sessions[name])
             case "continue":
-                sessions[f"on{step}"] = [*sessions[name], ask(90 + step, len(sessions[name]), "Claude Code")]
+                sessions[f"on{step}"] = [
+                    *sessions[name],
+                    ask(90 + step, len(sessions[name]), "Claude Code"),
+                ]
                 save_and_import(f"on{step}", sessions[f"on{step}"])
     for row in json.loads(helix("conversation", "list", "-w", "Work", "--json")[1]):
         code, _, err = helix("conversation", "restore", "-w", "Work", row["id"], "--to", str(tmp_path / f"{row['id']}.jsonl"))  # fmt: skip
-        assert helix("conversation", "import", str(tmp_path / f"{row['id']}.jsonl"), "-w", "Work")[0] == 0, err
+        assert (
+            helix("conversation", "import", str(tmp_path / f"{row['id']}.jsonl"), "-w", "Work")[0]
+            == 0
+        ), err
     sums = json.loads(helix("cost", "-w", "Work", "--json")[1])
     assert {one["agent"]: one["tokens"] for one in sums["agents"]} == paid
 
@@ -460,17 +563,36 @@ async def test_what_is_asked_here_in_an_agent_s_conversation_is_not_booked_on_th
     fork = facts.ConversationStarted(forked_from="wrapped", forked_at=3)
 
     def reply(tokens: int, request: Digest | None = None) -> facts.ModelReplied:
-        return facts.ModelReplied((facts.Text("a"),), "m", facts.Stop.END, facts.Usage(tokens), request=request)
+        return facts.ModelReplied(
+            (facts.Text("a"),), "m", facts.Stop.END, facts.Usage(tokens), request=request
+        )
 
     ours = reply(1, Digest.of_content(b"asked"))
     held = {
         "wrapped": (named, facts.UserSaid(()), reply(10)),
         "fork of it": (named, facts.UserSaid(()), reply(10), fork, facts.UserSaid(()), ours),
-        "fork without digests": (named, facts.UserSaid(()), reply(10), fork, facts.UserSaid(()), reply(2)),
-        "imported": (facts.UserSaid(()), reply(100), brought, facts.UserSaid(()), replace(ours, usage=facts.Usage(4))),
+        "fork without digests": (
+            named,
+            facts.UserSaid(()),
+            reply(10),
+            fork,
+            facts.UserSaid(()),
+            reply(2),
+        ),
+        "imported": (
+            facts.UserSaid(()),
+            reply(100),
+            brought,
+            facts.UserSaid(()),
+            replace(ours, usage=facts.Usage(4)),
+        ),
     }
     peer: Any = HeldFacts(held)
     workspace: Any = SimpleNamespace(journal=peer)
     await cost_command.print_costs(Namespace(conversation="", json=True), workspace, peer)
     agents = json.loads(peer.printed)["agents"]
-    assert {one["agent"]: one["tokens"] for one in agents} == {"Claude Code": 10, "Codex": 100, "Helix Desktop": 7}
+    assert {one["agent"]: one["tokens"] for one in agents} == {
+        "Claude Code": 10,
+        "Codex": 100,
+        "Helix Desktop": 7,
+    }

@@ -35,7 +35,11 @@ def workspace(tmp_path: Path) -> Path:
 
 
 def holding(folder: Path) -> list[Path]:
-    return [path for path in folder.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()]
+    return [
+        path
+        for path in folder.rglob("*")
+        if path.is_file() and SECRET.encode() in path.read_bytes()
+    ]
 
 
 def test_a_text_goes_from_entries_and_conversations(
@@ -72,15 +76,21 @@ def test_an_entry_goes_by_its_hash(helix: Helix, workspace: Path) -> None:
     assert err
 
 
-@pytest.mark.parametrize("arguments", [(), ("--yes",), ("ffff0000", "--yes"), ("--text", "abc", "--yes")])
-def test_what_cannot_be_is_a_sentence(helix: Helix, workspace: Path, arguments: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "arguments", [(), ("--yes",), ("ffff0000", "--yes"), ("--text", "abc", "--yes")]
+)
+def test_what_cannot_be_is_a_sentence(
+    helix: Helix, workspace: Path, arguments: tuple[str, ...]
+) -> None:
     code, out, err = helix("forget", "-w", "Work", *arguments)
     assert code in (1, 2)
     assert out == ""
     assert err.strip()
 
 
-def test_an_empty_input_is_nothing_to_forget(helix: Helix, workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_empty_input_is_nothing_to_forget(
+    helix: Helix, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"\n")))
     assert helix("forget", "-w", "Work", "--text", "-", "--yes") == (
         2,
@@ -92,7 +102,10 @@ def test_an_empty_input_is_nothing_to_forget(helix: Helix, workspace: Path, monk
 def test_what_would_go_is_said_first(helix: Helix, workspace: Path) -> None:
     code, out, err = helix("forget", "-w", "Work", "--text", SECRET)
     assert (code, err) == (1, NOT_CONFIRMED)
-    assert out == "This would remove 1 entry (26 bytes), and change 1 fact in 1 conversation, and backups.\n"
+    assert (
+        out
+        == "This would remove 1 entry (26 bytes), and change 1 fact in 1 conversation, and backups.\n"
+    )
     code, out, _ = helix("forget", "-w", "Work", "--text", SECRET, "--json")
     would = json.loads(out)["would_remove"]
     assert (code, would["bytes"], would["facts"], would["conversations"]) == (1, 26, 1, ["c1"])

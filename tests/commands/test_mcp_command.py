@@ -30,7 +30,9 @@ def made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
     return base
 
 
-def test_the_configuration_is_shown_for_every_program(made: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_configuration_is_shown_for_every_program(
+    made: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert cli.main([*made, "mcp", "install", "--workspace", "w", "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert [one["client"] for one in shown] == [
@@ -65,17 +67,27 @@ def test_it_is_written_only_when_asked_and_only_for_one_program(
 
 
 def test_the_servers_of_two_workspaces_stand_side_by_side_in_settings_for_all_folders(
-    made: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    made: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """The second one replaced the first without a word, because both had one name in Codex's only file."""
+    """The second one replaced the first without a word, because both had one name in
+    Codex's only file.
+    """
     monkeypatch.setenv("CODEX_HOME", str(tmp_path / "codex"))
     (tmp_path / "codex").mkdir()
     capsys.readouterr()
     assert cli.main([*made, "workspace", "new", "other", "--folder", str(tmp_path), "--json"]) == 0
     other = json.loads(capsys.readouterr().out)["id"]
     for workspace in ("w", "other"):
-        assert cli.main([*made, "mcp", "install", "-w", workspace, "--client", "codex", "--write"]) == 0
-    servers = tomlkit.parse((tmp_path / "codex" / "config.toml").read_text()).unwrap()["mcp_servers"]
+        assert (
+            cli.main([*made, "mcp", "install", "-w", workspace, "--client", "codex", "--write"])
+            == 0
+        )
+    servers = tomlkit.parse((tmp_path / "codex" / "config.toml").read_text()).unwrap()[
+        "mcp_servers"
+    ]
     assert len({one["args"][-1] for one in servers.values()}) == 2
     assert f"helix-{other}" in servers, "`conversation restore --mcp` adds it under the same name"
 
@@ -91,7 +103,10 @@ def test_a_home_named_by_the_environment_is_in_the_configuration(
 
 
 def test_what_lies_in_the_folder_of_the_other_program_is_not_run(
-    made: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    made: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """It starts the server in the user's folder, where a file may be called like a module."""
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -99,7 +114,9 @@ def test_what_lies_in_the_folder_of_the_other_program_is_not_run(
     (entry,) = (one["entry"] for one in json.loads(capsys.readouterr().out))
     (tmp_path / "http.py").write_text("raise SystemExit('a file of the folder was run')")
     started = [entry["command"], *entry["args"]]
-    ran = subprocess.run(started, cwd=tmp_path, input=b"", capture_output=True, check=False, timeout=60)
+    ran = subprocess.run(
+        started, cwd=tmp_path, input=b"", capture_output=True, check=False, timeout=60
+    )
     assert (ran.returncode, ran.stderr) == (0, b"")
 
 
@@ -116,24 +133,40 @@ async def test_an_agent_uses_the_workspace_over_stdio(made: list[str], tmp_path:
     program = [sys.executable, "-m", "helix_desktop", *made]
     (tmp_path / "log").write_text("one\nneedle\n")
     put = subprocess.run(
-        [*program, "cache", "put", "-w", "w", str(tmp_path / "log")], capture_output=True, text=True, check=True
+        [*program, "cache", "put", "-w", "w", str(tmp_path / "log")],
+        capture_output=True,
+        text=True,
+        check=True,
     )
-    server = mcp.StdioServerParameters(command=program[0], args=[*program[1:], "mcp", "--workspace", "w"])
+    server = mcp.StdioServerParameters(
+        command=program[0], args=[*program[1:], "mcp", "--workspace", "w"]
+    )
     async with mcp.Client(server, cache=None) as client:
-        recalled = await client.call_tool("recall_cached_content", {"sha256": put.stdout.strip(), "grep": "need"})
+        recalled = await client.call_tool(
+            "recall_cached_content", {"sha256": put.stdout.strip(), "grep": "need"}
+        )
         assert recalled.structured_content["text"] == "2: needle"
-        hits = (await client.call_tool("search_cached_content", {"query": "needle"})).structured_content["hits"]
+        hits = (
+            await client.call_tool("search_cached_content", {"query": "needle"})
+        ).structured_content["hits"]
         assert [hit["sha256"] for hit in hits] == [put.stdout.strip()]
-        refused = await client.call_tool("compact_cached_content", {"sha256": put.stdout.strip(), "keep": "x"})
+        refused = await client.call_tool(
+            "compact_cached_content", {"sha256": put.stdout.strip(), "keep": "x"}
+        )
         assert refused.is_error
         assert "This workspace has no model" in str(refused.content)
 
 
 async def test_another_agent_gives_tasks_and_sees_what_came_of_them(made: list[str]) -> None:
     program = [sys.executable, "-m", "helix_desktop", *made]
-    server = mcp.StdioServerParameters(command=program[0], args=[*program[1:], "mcp", "--workspace", "w"])
+    server = mcp.StdioServerParameters(
+        command=program[0], args=[*program[1:], "mcp", "--workspace", "w"]
+    )
     async with mcp.Client(server, cache=None) as client:
-        given = [await client.call_tool("add_task", {"text": text, "key": "k"}) for text in ("-", "- again")]
+        given = [
+            await client.call_tool("add_task", {"text": text, "key": "k"})
+            for text in ("-", "- again")
+        ]
         (task,) = {one.structured_content["task"] for one in given}
         shown = (await client.call_tool("show_tasks", {})).structured_content["tasks"]
         assert [(one["id"], one["state"], one["text"]) for one in shown] == [(task, "waiting", "-")]
@@ -142,12 +175,16 @@ async def test_another_agent_gives_tasks_and_sees_what_came_of_them(made: list[s
         unknown = await client.call_tool("show_tasks", {"tasks": ["ffff"]})
         assert unknown.is_error
         assert "There is no task ffff" in str(unknown.content)
-        await asyncio.to_thread(subprocess.run, [*program, "task", "cancel", "-w", "w", task], check=True)
+        await asyncio.to_thread(
+            subprocess.run, [*program, "task", "cancel", "-w", "w", task], check=True
+        )
         ended = await client.call_tool("show_tasks", {"tasks": [task], "wait_seconds": 60})
         assert ended.structured_content["tasks"][0]["state"] == "cancelled"
 
 
-async def test_the_sessions_of_ended_servers_are_kept_while_another_server_is_open(tmp_path: Path) -> None:
+async def test_the_sessions_of_ended_servers_are_kept_while_another_server_is_open(
+    tmp_path: Path,
+) -> None:
     """A window that runs for weeks sees thousands of servers start and end."""
     where = program_folders.find_program_folders(tmp_path / "home")
     known = AllWorkspaces(where.workspaces_folder).create_stored_workspace("w", tmp_path)

@@ -18,7 +18,9 @@ def rules(tmp_path: Path) -> Path:
     folder.mkdir()
     path = folder / "AGENTS.md"
     path.write_text("Never push.\u202e")
-    workspace_access.open_all_workspaces(program_folders.find_program_folders()).create_stored_workspace("Work", folder)
+    workspace_access.open_all_workspaces(
+        program_folders.find_program_folders()
+    ).create_stored_workspace("Work", folder)
     return path
 
 

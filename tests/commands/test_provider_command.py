@@ -94,7 +94,12 @@ def test_add_list_test_remove(helix: Helix, ring: MemoryKeyring) -> None:
     with ChatServer([reply("ready")]) as server:
         assert added(helix, server).code == 0
         (work, demo) = helix("provider", "list", "--json").json
-        assert (work["name"], work["base_url"], work["key"], demo["name"]) == ("work", server.base_url, "", "demo")
+        assert (work["name"], work["base_url"], work["key"], demo["name"]) == (
+            "work",
+            server.base_url,
+            "",
+            "demo",
+        )
         tested = helix("provider", "test", "work", "--model", "scripted", "--json").json
         assert (tested["models"], tested["said"]) == (1, "ready")
         assert helix("provider", "remove", "work").code == 0
@@ -102,7 +107,9 @@ def test_add_list_test_remove(helix: Helix, ring: MemoryKeyring) -> None:
         assert helix("provider", "remove", "work").code == 1
 
 
-def test_a_key_comes_from_standard_input_and_goes_to_the_keyring_alone(helix: Helix, ring: MemoryKeyring) -> None:
+def test_a_key_comes_from_standard_input_and_goes_to_the_keyring_alone(
+    helix: Helix, ring: MemoryKeyring
+) -> None:
     with ChatServer([reply("ready")]) as server:
         said = added(helix, server, "--key", typed=f"{KEY}\n")
         assert "key in the system's keyring" in said.out
@@ -115,11 +122,19 @@ def test_a_key_comes_from_standard_input_and_goes_to_the_keyring_alone(helix: He
 
 def test_the_planted_key_is_in_no_file_and_no_output(helix: Helix, ring: MemoryKeyring) -> None:
     """Set, used, refused by a provider that quotes it, listed, diagnosed: it is nowhere."""
-    quoting = refused(401, f"Incorrect API key provided: {KEY}. You can find yours…", code="invalid_api_key")
+    quoting = refused(
+        401, f"Incorrect API key provided: {KEY}. You can find yours…", code="invalid_api_key"
+    )
     with ChatServer([reply("ready"), quoting]) as server:
         outputs = [added(helix, server, "--key", typed=f"{KEY}\n")]
-        outputs += [helix("provider", "test", "work", "--model", "scripted", "--json") for _ in range(2)]
-        outputs += [helix("model", "list"), helix("provider", "list"), helix("doctor", "--output", "diagnostics.json")]
+        outputs += [
+            helix("provider", "test", "work", "--model", "scripted", "--json") for _ in range(2)
+        ]
+        outputs += [
+            helix("model", "list"),
+            helix("provider", "list"),
+            helix("doctor", "--output", "diagnostics.json"),
+        ]
         home = program_folders.find_program_folders()
     Path("diagnostics.json").unlink()
     assert (outputs[1].code, outputs[2].code) == (0, 1)
@@ -127,7 +142,11 @@ def test_the_planted_key_is_in_no_file_and_no_output(helix: Helix, ring: MemoryK
     assert not any(KEY in said.out + said.err for said in outputs)
     files = [file for file in home.config.rglob("*") if file.is_file()]
     assert home.providers_file in files
-    assert not [file for file in files if KEY.encode() in file.read_bytes() or KEY[3:15].encode() in file.read_bytes()]
+    assert not [
+        file
+        for file in files
+        if KEY.encode() in file.read_bytes() or KEY[3:15].encode() in file.read_bytes()
+    ]
 
 
 def test_without_a_keyring_nothing_is_written_and_the_choices_are_said(helix: Helix) -> None:
@@ -144,12 +163,19 @@ def test_a_file_keeps_a_key_only_with_consent(helix: Helix) -> None:
         said = added(helix, server, "--key", "--keep", "file", typed=KEY)
         assert (said.code, f"under [keys] in {where.settings_file}." in said.err) == (1, True)
         assert not where.key_file.exists()
-        program_settings.ProgramSettings(where.settings_file).change_setting(program_settings.KEYS_IN_FILE, value=True)
-        assert "a file that only you can read" in added(helix, server, "--key", "--keep", "file", typed=KEY).out
+        program_settings.ProgramSettings(where.settings_file).change_setting(
+            program_settings.KEYS_IN_FILE, value=True
+        )
+        assert (
+            "a file that only you can read"
+            in added(helix, server, "--key", "--keep", "file", typed=KEY).out
+        )
     assert where.key_file.stat().st_mode & 0o077 == 0
 
 
-def test_a_key_in_the_environment_is_enough(helix: Helix, ring: MemoryKeyring, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_in_the_environment_is_enough(
+    helix: Helix, ring: MemoryKeyring, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     openai = helix("provider", "list", "--json").json[0]
     assert (openai["name"], openai["key"]) == ("openai", "an environment variable")
@@ -165,7 +191,10 @@ def test_the_address_that_the_environment_names_is_used(
         assert f"Using the address {server.base_url} from OPENAI_BASE_URL." in said.err
         assert helix("provider", "test", "openai").code == 0
         assert server.requests[-1].headers["authorization"] == f"Bearer {KEY}"
-        assert "Using" not in helix("provider", "add", "openai", "--base-url", "https://api.openai.com/v1").err
+        assert (
+            "Using"
+            not in helix("provider", "add", "openai", "--base-url", "https://api.openai.com/v1").err
+        )
         refused = helix("provider", "test", "openai")
     assert (refused.code, KEY in refused.err) == (1, False)
     assert "The key in OPENAI_API_KEY is for 127.0.0.1" in refused.err
@@ -179,7 +208,15 @@ def test_no_key_is_sent_while_an_address_is_checked(helix: Helix, ring: MemoryKe
 
 def test_azure_as_it_is_set_up(helix: Helix, ring: MemoryKeyring) -> None:
     with ChatServer() as server:
-        more = ("--key", "--key-header", "api-key", "--query", "api-version=2024-10-21", "--header", "x-team=7")
+        more = (
+            "--key",
+            "--key-header",
+            "api-key",
+            "--query",
+            "api-version=2024-10-21",
+            "--header",
+            "x-team=7",
+        )
         added(helix, server, *more, typed=KEY)
         helix("provider", "test", "work")
         seen = server.requests[1]
@@ -195,18 +232,38 @@ def test_azure_as_it_is_set_up(helix: Helix, ring: MemoryKeyring) -> None:
     [
         (("add", "work"), "", 2, "specify its address"),
         (("add", "work", "--base-url", "nowhere"), "", 2, "must start with https"),
-        (("add", "work", "--base-url", "https://x.org", "--kind", "odd"), "", 2, "Unknown provider type"),
+        (
+            ("add", "work", "--base-url", "https://x.org", "--kind", "odd"),
+            "",
+            2,
+            "Unknown provider type",
+        ),
         (("add", "work", "--base-url", "https://me:pw@x.org"), "", 2, "contains a password"),
         (("add", "work", "--base-url", "https://x.org", "--header", "x"), "", 2, "NAME=VALUE"),
-        (("add", "work", "--base-url", "http://127.0.0.1:9", "--key"), "\n", 2, "No key was entered"),
-        (("add", "work", "--base-url", "http://127.0.0.1:9", "--key"), "\n", 2, "connection refused"),
+        (
+            ("add", "work", "--base-url", "http://127.0.0.1:9", "--key"),
+            "\n",
+            2,
+            "No key was entered",
+        ),
+        (
+            ("add", "work", "--base-url", "http://127.0.0.1:9", "--key"),
+            "\n",
+            2,
+            "connection refused",
+        ),
         (
             ("add", "work", "--base-url", "http://llm.example.org", "--key"),
             KEY,
             2,
             "anyone on the network could read it",
         ),
-        (("add", "work", "--base-url", "http://127.0.0.1:9", "--key"), "a b\n", 1, "cannot be part of a key"),
+        (
+            ("add", "work", "--base-url", "http://127.0.0.1:9", "--key"),
+            "a b\n",
+            1,
+            "cannot be part of a key",
+        ),
         (("add", "A B", "--base-url", "https://x.org"), "", 2, "not a valid provider name"),
         (("test", "nobody"), "", 1, "There is no provider"),
         (("test", "openai"), "", 1, "There is no key for openai"),
@@ -232,7 +289,12 @@ def test_changing_an_address_keeps_the_rest(helix: Helix, ring: MemoryKeyring) -
         added(helix, server, "--variable", "WORK_KEY", "--header", "x-team=7")
         helix("provider", "add", "work", "--base-url", other.base_url)
         text = program_folders.find_program_folders().providers_file.read_text()
-    assert ("WORK_KEY" in text, "x-team" in text, other.base_url in text, server.base_url in text) == (
+    assert (
+        "WORK_KEY" in text,
+        "x-team" in text,
+        other.base_url in text,
+        server.base_url in text,
+    ) == (
         True,
         True,
         True,

@@ -1,4 +1,6 @@
-"""`recorder`: what its status says before anything was recorded, what is left out, and what `forget` says."""
+"""`recorder`: what its status says before anything was recorded, what is left out, and
+what `forget` says.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,11 @@ import pytest
 
 from helix_desktop import program_folders
 from helix_desktop.commands import build_command_line_parser, recorder_command
-from helix_desktop.program_settings import RECORDER_WITHOUT_AGENTS, RECORDER_WITHOUT_FOLDERS, ProgramSettings
+from helix_desktop.program_settings import (
+    RECORDER_WITHOUT_AGENTS,
+    RECORDER_WITHOUT_FOLDERS,
+    ProgramSettings,
+)
 from helix_desktop.resident import history_recorder
 from tests.commands.conftest import NOT_CONFIRMED, Helix
 from tests.histories import written
@@ -21,10 +27,14 @@ def test_the_status_says_whether_there_is_anything_to_read(
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("CLAUDE_CONFIG_DIR", raising=False)
     said = helix("recorder", "status")[1]
-    assert said.startswith("The recorder is off. No conversations from other programs were found on this computer.\n")
+    assert said.startswith(
+        "The recorder is off. No conversations from other programs were found on this computer.\n"
+    )
     (tmp_path / ".claude" / "projects").mkdir(parents=True)
     said = helix("recorder", "status")[1]
-    assert said.startswith(f"The recorder is off. It would read:\n- claude-code: {tmp_path}/.claude/projects\n")
+    assert said.startswith(
+        f"The recorder is off. It would read:\n- claude-code: {tmp_path}/.claude/projects\n"
+    )
 
 
 def test_what_is_left_out_stays_left_out_until_it_is_named_again(
@@ -37,12 +47,17 @@ def test_what_is_left_out_stays_left_out_until_it_is_named_again(
 
     def turn_on(*words: str) -> tuple[list[str], list[str]]:
         given = ["recorder", "on", *words]
-        recorder_command.change_exclusions(build_command_line_parser(given).parse_args(given), settings)
+        recorder_command.change_exclusions(
+            build_command_line_parser(given).parse_args(given), settings
+        )
         status = json.loads(helix("recorder", "status", "--json")[1])
         return status["without_agents"], status["without_folders"]
 
     private, other = str(tmp_path / "private"), str(tmp_path / "other")
-    assert turn_on("--without-agent", "goose", "--without-folder", "~/private") == (["goose"], [private])
+    assert turn_on("--without-agent", "goose", "--without-folder", "~/private") == (
+        ["goose"],
+        [private],
+    )
     assert turn_on("--without-folder", "private/../other", "--without-agent", "Codex") == (
         ["goose", "codex"],
         [private, other],
@@ -50,20 +65,33 @@ def test_what_is_left_out_stays_left_out_until_it_is_named_again(
     assert turn_on() == (["goose", "codex"], [private, other])
     said = helix("recorder", "status")[1]
     assert "- not recorded: conversations with goose\n" in said
-    assert f"- not recorded: work in {private}\n- not recorded: work in {other} (no such folder)\n" in said
+    assert (
+        f"- not recorded: work in {private}\n- not recorded: work in {other} (no such folder)\n"
+        in said
+    )
     assert turn_on("--with-agent", "goose", "--with-folder", "other") == (["codex"], [private])
     settings.change_setting(RECORDER_WITHOUT_AGENTS, "Claude Code\ncodex")
-    assert turn_on("--with-agent", "claude-code") == (["codex"], [private]), "as the window writes it"
+    assert turn_on("--with-agent", "claude-code") == (["codex"], [private]), (
+        "as the window writes it"
+    )
     settings.change_setting(RECORDER_WITHOUT_FOLDERS, "proj")
-    assert "- not recorded: work in proj\n" in helix("recorder", "status")[1], "it leaves out each folder of that name"
+    assert "- not recorded: work in proj\n" in helix("recorder", "status")[1], (
+        "it leaves out each folder of that name"
+    )
 
 
-def test_a_folder_that_is_left_out_without_its_full_path_is_left_out_wherever_it_is(tmp_path: Path) -> None:
-    """Which folder is meant depended on where the recorder was started: after a login it left nothing out."""
+def test_a_folder_that_is_left_out_without_its_full_path_is_left_out_wherever_it_is(
+    tmp_path: Path,
+) -> None:
+    """Which folder is meant depended on where the recorder was started: after a login
+    it left nothing out.
+    """
     inside = tmp_path / "proj" / "deep"
     assert recorder_command.is_folder_within(str(inside), ["proj"])
     assert recorder_command.is_folder_within(str(inside), [str(tmp_path / "proj")])
-    assert not recorder_command.is_folder_within(str(inside), ["roj", "other", "deep/proj", str(inside / "x")])
+    assert not recorder_command.is_folder_within(
+        str(inside), ["roj", "other", "deep/proj", str(inside / "x")]
+    )
 
 
 def test_who_changes_what_is_left_out_is_told_what_becomes_of_older_conversations(
@@ -103,7 +131,14 @@ def test_forget_answers_once_for_all_workspaces(tmp_path: Path, helix: Helix) ->
     code, out, _ = helix("recorder", "forget", "--folder", tmp_path / "nowhere", "--yes")
     assert (code, out) == (0, "Removed 0 conversations and 0 entries (0 bytes).\n")
     code, out, _ = helix(
-        "recorder", "forget", "--yes", "--json", "--agent", "codex", "--folder", tmp_path / "Empty/../Work"
+        "recorder",
+        "forget",
+        "--yes",
+        "--json",
+        "--agent",
+        "codex",
+        "--folder",
+        tmp_path / "Empty/../Work",
     )
     assert (code, len(json.loads(out)["conversations"])) == (0, 1)
     code, out, _ = helix("recorder", "forget", "--yes")
@@ -115,7 +150,9 @@ def test_forget_answers_once_for_all_workspaces(tmp_path: Path, helix: Helix) ->
 def test_the_conversations_of_all_agents_are_imported_together(
     tmp_path: Path, helix: Helix, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each import opens the workspace, and a large one starts a process: one for each agent made 1 GB a quarter slower."""
+    """Each import opens the workspace, and a large one starts a process: one for each
+    agent made 1 GB a quarter slower.
+    """
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "PI_CODING_AGENT_DIR"):
         monkeypatch.delenv(name, raising=False)
@@ -125,9 +162,13 @@ def test_the_conversations_of_all_agents_are_imported_together(
         written.pi(tmp_path / ".pi" / "agent"),
     ]
     where = program_folders.find_program_folders()
-    commands = list(recorder_command._group_imports_by_workspace(where, files, tmp_path / "no-copies", set()))
+    commands = list(
+        recorder_command._group_imports_by_workspace(where, files, tmp_path / "no-copies", set())
+    )
     assert [words[:3] for _, words in commands] == [[str(file) for file in files]]
-    answer = recorder_command._answer_import_request(where, {"files": [str(file) for file in files]}, set())
+    answer = recorder_command._answer_import_request(
+        where, {"files": [str(file) for file in files]}, set()
+    )
     assert answer == {"imported": 3, "trouble": "", "damaged": [], "keys": []}
     rows = files[0].read_bytes().splitlines(keepends=True)
     files[0].write_bytes(b"".join([b"\0" * 9 + b"\n", *rows[1:3], b"\0" * 9 + b"\n", *rows[4:]]))
@@ -175,11 +216,18 @@ def test_keys_in_a_recorded_conversation_are_named_in_shortened_form(
     assert again["keys"] == [], "it is named once"
 
 
-def test_copies_that_could_never_be_imported_go_with_forgetting(tmp_path: Path, helix: Helix) -> None:
-    """They crashed the import three times, were set aside, and stayed with what was to be forgotten."""
+def test_copies_that_could_never_be_imported_go_with_forgetting(
+    tmp_path: Path, helix: Helix
+) -> None:
+    """They crashed the import three times, were set aside, and stayed with what was to
+    be forgotten.
+    """
     assert helix("workspace", "new", "Work", "--folder", tmp_path)[0] == 0
     pending = history_recorder.folder_of_pending_copies(program_folders.find_program_folders())
-    with_text, without = pending / "1.failed" / "home" / "a.jsonl", pending / "2.failed" / "home" / "b.jsonl"
+    with_text, without = (
+        pending / "1.failed" / "home" / "a.jsonl",
+        pending / "2.failed" / "home" / "b.jsonl",
+    )
     for file, text in ((with_text, "the-old-password-77"), (without, "nothing")):
         file.parent.mkdir(parents=True)
         file.write_text(f'{{"text": "{text}"}}\n', "utf-8")

@@ -12,13 +12,27 @@ from helix_desktop import cli
 
 
 def session(folder: Path, name: str = "a.jsonl", *, steps: int = 6) -> Path:
-    lines: list[Mapping[str, object]] = [{"role": "user", "content": "You must never touch golden.json. Begin."}]
+    lines: list[Mapping[str, object]] = [
+        {"role": "user", "content": "You must never touch golden.json. Begin."}
+    ]
     for number in range(steps):
-        call = {"id": f"c{number}", "function": {"name": "read", "arguments": '{"path": "src/module_file.py"}'}}
+        call = {
+            "id": f"c{number}",
+            "function": {"name": "read", "arguments": '{"path": "src/module_file.py"}'},
+        }
         lines.append({"role": "assistant", "content": f"Step {number}", "tool_calls": [call]})
-        lines.append({"role": "tool", "tool_call_id": f"c{number}", "content": "some_long_identifier = 1\n" * 900})
+        lines.append(
+            {
+                "role": "tool",
+                "tool_call_id": f"c{number}",
+                "content": "some_long_identifier = 1\n" * 900,
+            }
+        )
     path = folder / name
-    path.write_text("\n".join(map(json.dumps, [*lines, {"role": "assistant", "content": "Done."}])), encoding="utf-8")
+    path.write_text(
+        "\n".join(map(json.dumps, [*lines, {"role": "assistant", "content": "Done."}])),
+        encoding="utf-8",
+    )
     return path
 
 
@@ -26,7 +40,9 @@ def run(*arguments: object) -> int:
     return cli.main(["replay", *map(str, arguments)])
 
 
-def test_one_line_per_session_and_a_total(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_line_per_session_and_a_total(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     session(tmp_path)
     session(tmp_path, "b.jsonl")
     assert run(tmp_path) == 0
@@ -39,7 +55,9 @@ def test_one_line_per_session_and_a_total(tmp_path: Path, capsys: pytest.Capture
     assert "layered 2/2 b.jsonl: 14 messages" in said.err
 
 
-def test_json_has_the_shape_that_is_promised(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_has_the_shape_that_is_promised(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(session(tmp_path), "--json", "--policy", "helix", "--window", "200000") == 0
     value = json.loads(capsys.readouterr().out)
     assert (value["policy"], value["window"]) == ("helix", 200_000)
@@ -55,9 +73,21 @@ def test_policies_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert policies["layered"]["total"]["sent"] <= policies["none"]["total"]["sent"]
 
 
-def test_thresholds_and_prices_can_be_set(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_thresholds_and_prices_can_be_set(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = session(tmp_path)
-    assert run(path, "--json", "--set", "admission_tokens=60000", "--set", "admission_batch_tokens=60000") == 0
+    assert (
+        run(
+            path,
+            "--json",
+            "--set",
+            "admission_tokens=60000",
+            "--set",
+            "admission_batch_tokens=60000",
+        )
+        == 0
+    )
     usual = json.loads(capsys.readouterr().out)["total"]
     assert run(path, "--json", "--set", "admission=off", "--cache-read", "0.5") == 0
     dear = json.loads(capsys.readouterr().out)["total"]
@@ -67,7 +97,9 @@ def test_thresholds_and_prices_can_be_set(tmp_path: Path, capsys: pytest.Capture
     assert json.loads(capsys.readouterr().out)["total"]["billed"] == dear["billed"]
 
 
-def test_bad_lines_are_named_and_the_rest_is_played(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_lines_are_named_and_the_rest_is_played(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = session(tmp_path)
     path.write_text(path.read_text(encoding="utf-8") + "\n{oops\n", encoding="utf-8")
     assert run(path) == 0
@@ -90,7 +122,8 @@ def test_wrong_use_is_refused_in_a_sentence(
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--window", "many"], ["--window", "5"], ["--cache-read", "-1"], ["--stand-in", "drunk"]]
+    "arguments",
+    [["--window", "many"], ["--window", "5"], ["--cache-read", "-1"], ["--stand-in", "drunk"]],
 )
 def test_arguments_that_cannot_be_are_refused(tmp_path: Path, arguments: list[str]) -> None:
     with pytest.raises(SystemExit) as ended:

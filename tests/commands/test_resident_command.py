@@ -50,7 +50,9 @@ def claude_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         port = free.getsockname()[1]
     agent = known_agents.find_known_agent("claude")
     change = address_in_agent_settings.plan_address_install(agent, port, tmp_path, {})
-    address_in_agent_settings.install_address(change, find_program_folders(tmp_path / "helix").config)
+    address_in_agent_settings.install_address(
+        change, find_program_folders(tmp_path / "helix").config
+    )
     return str(json.loads(change.file.read_text("utf-8"))["env"]["ANTHROPIC_BASE_URL"])
 
 
@@ -66,25 +68,40 @@ def test_a_stopped_resident_names_who_gets_no_answers_and_how_to_start_it(
     assert helix(*home, "start")[0] == 0
     assert wrapped_agent.fetch_gateway_status(claude_address, 100) == {"figures": []}
     code, out, _ = helix(*home, "stop")
-    assert (code, out.splitlines()[0]) == (0, "The background process was stopped. Until it runs again:")
+    assert (code, out.splitlines()[0]) == (
+        0,
+        "The background process was stopped. Until it runs again:",
+    )
     assert "- Claude Code gets no answers" in out
 
 
-def test_a_stopped_resident_says_that_nothing_is_recorded_and_no_task_is_added(helix: Helix, tmp_path: Path) -> None:
+def test_a_stopped_resident_says_that_nothing_is_recorded_and_no_task_is_added(
+    helix: Helix, tmp_path: Path
+) -> None:
     where = find_program_folders(tmp_path)
     home = ("--home", tmp_path, "resident")
-    assert helix(*home)[1] == "The background process is not running. It starts when it is needed.\n"
+    assert (
+        helix(*home)[1] == "The background process is not running. It starts when it is needed.\n"
+    )
     ProgramSettings(where.settings_file).change_setting(RECORDER, value=True)
     wanted = schedules.build_schedule("W", "look", "08:00", "Europe/Berlin", schedules.WEEKDAYS)
     schedules.write_schedules(where.data, [wanted])
-    assert helix(*home)[1].splitlines()[1:3] == ["- No conversation is recorded.", "- No schedule adds a task."]
+    assert helix(*home)[1].splitlines()[1:3] == [
+        "- No conversation is recorded.",
+        "- No schedule adds a task.",
+    ]
     assert helix(*home, "status", "--json")[1] == "null\n"
 
 
-def test_the_status_says_why_agents_were_disconnected(helix: Helix, tmp_path: Path, claude_address: str) -> None:
+def test_the_status_says_why_agents_were_disconnected(
+    helix: Helix, tmp_path: Path, claude_address: str
+) -> None:
     port = int(claude_address.partition("/t/")[0].rpartition(":")[2])
     with socket.create_server(("127.0.0.1", port)):
         code, out, _ = helix("--home", tmp_path / "helix", "resident", "start")
     assert not code
-    assert "The gateway's port is in use by another program, so Claude Code no longer uses the gateway." in out
+    assert (
+        "The gateway's port is in use by another program, so Claude Code no longer uses the gateway."
+        in out
+    )
     helix("--home", tmp_path / "helix", "resident", "stop")

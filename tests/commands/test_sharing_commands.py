@@ -49,17 +49,19 @@ def helix(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.fixture
 def homes(tmp_path: Path) -> tuple[Path, Path]:
-    """Two homes whose users let keys be kept in a file, each with a folder beside it; the first has a workspace."""
+    """Two homes whose users let keys be kept in a file, each with a folder beside it;
+    the first has a workspace.
+    """
     found = tmp_path / "here", tmp_path / "there"
     for home in found:
         home.mkdir()
         work_of(home).mkdir(parents=True)
-        program_settings.ProgramSettings(program_folders.find_program_folders(home).settings_file).change_setting(
-            program_settings.KEYS_IN_FILE, value=True
-        )
-    workspace_access.open_all_workspaces(program_folders.find_program_folders(found[0])).create_stored_workspace(
-        "Work", work_of(found[0])
-    )
+        program_settings.ProgramSettings(
+            program_folders.find_program_folders(home).settings_file
+        ).change_setting(program_settings.KEYS_IN_FILE, value=True)
+    workspace_access.open_all_workspaces(
+        program_folders.find_program_folders(found[0])
+    ).create_stored_workspace("Work", work_of(found[0]))
     return found
 
 
@@ -73,7 +75,9 @@ def work_of(home: Path) -> Path:
 
 def put(home: Path, content: bytes) -> str:
     async def put() -> str:
-        workspaces = workspace_access.open_all_workspaces(program_folders.find_program_folders(home))
+        workspaces = workspace_access.open_all_workspaces(
+            program_folders.find_program_folders(home)
+        )
         opened = await workspaces.open_stored_workspace(workspaces.list_workspaces()[0].id)
         stored = await opened.cache.store_content(content, EntryOrigin("shell"))
         await opened.aclose()
@@ -92,18 +96,27 @@ def test_what_is_shared_from_one_home_is_read_in_another(
     code, out, err = helix("--home", here, "workspace", "share", "Work", "--to", server.url)
     assert (code, out) == (1, "")
     assert "22 bytes of content" in err
-    code, out, err = helix("--home", here, "workspace", "share", "Work", "--to", server.url, "--yes")
+    code, out, err = helix(
+        "--home", here, "workspace", "share", "Work", "--to", server.url, "--yes"
+    )
     assert (code, err) == (0, "")
     assert "PostgreSQL" in out
-    again = helix("--home", here, "workspace", "share", "Work", "--to", "-", "--yes", typed=f"{server.url}\n")
+    again = helix(
+        "--home", here, "workspace", "share", "Work", "--to", "-", "--yes", typed=f"{server.url}\n"
+    )
     assert again[0] == 0  # a new password
     elsewhere = server.url.replace("127.0.0.1", "localhost")
-    assert "already shared" in helix("--home", here, "workspace", "share", "Work", "--to", elsewhere, "--yes")[2]
+    assert (
+        "already shared"
+        in helix("--home", here, "workspace", "share", "Work", "--to", elsewhere, "--yes")[2]
+    )
     key = helix("--home", here, "workspace", "share", "Work", "--show-key")[1]
     assert key.startswith("helix1-")
     assert key.strip() not in out
     typed = f"{server.url}\n{key}"  # Everybody on the computer can read a command line.
-    code, out, err = helix("--home", there, "workspace", "join", "-", "--folder", work_of(there), typed=typed)
+    code, out, err = helix(
+        "--home", there, "workspace", "join", "-", "--folder", work_of(there), typed=typed
+    )
     assert (code, err) == (0, "")
     code, out, _ = helix("--home", there, "cache", "get", "-w", "work", digest)
     assert (code, out) == (0, "from the first machine")
@@ -111,10 +124,15 @@ def test_what_is_shared_from_one_home_is_read_in_another(
     figures = json.loads(out)
     assert (figures["waiting"], figures["rows"], figures["trouble"]) == (0, 1, "")
     later = put(here, b"later")
-    assert json.loads(helix("--home", here, "workspace", "status", "Work", "--json")[1])["waiting"] == 1
+    assert (
+        json.loads(helix("--home", here, "workspace", "status", "Work", "--json")[1])["waiting"]
+        == 1
+    )
     assert helix("--home", here, "workspace", "sync", "Work")[:2] == (0, "In sync.\n")
     assert helix("--home", there, "cache", "get", "-w", "work", later)[1] == "later"
-    code, out, err = helix("--home", here, "workspace", "sync", "Work", "--check", "--collect", "--json")
+    code, out, err = helix(
+        "--home", here, "workspace", "sync", "Work", "--check", "--collect", "--json"
+    )
     assert json.loads(out)["checked"] == 2
     assert helix("--home", here, "workspace", "unshare", "Work")[0] == 1
     assert helix("--home", here, "workspace", "unshare", "Work", "--yes", "--forget-key")[0] == 0
@@ -131,9 +149,13 @@ def test_facts_that_wait_are_counted_too(
     here = homes[0]
     assert helix("--home", here, "workspace", "share", "Work", "--to", server.url, "--yes")[0] == 0
     assert helix("--home", here, "ask", "-w", "Work", "-m", "demo", "hello")[0] == 0
-    waiting = json.loads(helix("--home", here, "workspace", "status", "Work", "--json")[1])["facts_waiting"]
+    waiting = json.loads(helix("--home", here, "workspace", "status", "Work", "--json")[1])[
+        "facts_waiting"
+    ]
     assert (
-        waiting == 0 or f"{waiting} facts of conversations" in helix("--home", here, "workspace", "status", "Work")[1]
+        waiting == 0
+        or f"{waiting} facts of conversations"
+        in helix("--home", here, "workspace", "status", "Work")[1]
     )
     assert helix("--home", here, "workspace", "sync", "Work")[1] == "In sync.\n"
 
@@ -142,7 +164,15 @@ def test_what_is_not_installed_is_said_before_the_question(
     helix: Helix, homes: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    code, _, err = helix("--home", homes[0], "workspace", "share", "Work", "--to", "postgresql://me@127.0.0.1:1/helix")
+    code, _, err = helix(
+        "--home",
+        homes[0],
+        "workspace",
+        "share",
+        "Work",
+        "--to",
+        "postgresql://me@127.0.0.1:1/helix",
+    )
     assert (code, "psycopg" in err, "would be" in err) == (1, True, False)
 
 
@@ -163,14 +193,33 @@ def test_a_wrong_address_key_or_store_changes_nothing(
     assert helix("--home", here, "workspace", "share", "Work", "--show-key")[0] == 1
     wrong = ["", "helix1-abc", "helix1-" + "a" * 52 + "0000"]
     for key in wrong:
-        assert helix("--home", there, "workspace", "join", server.url, "--folder", work_of(there), typed=key)[0] == 2
+        assert (
+            helix(
+                "--home",
+                there,
+                "workspace",
+                "join",
+                server.url,
+                "--folder",
+                work_of(there),
+                typed=key,
+            )[0]
+            == 2
+        )
     from helix_desktop.store.shared import row_encryption
 
     unknown = row_encryption.format_key_line(row_encryption.new_workspace_key())
-    code, _, err = helix("--home", there, "workspace", "join", server.url, "--folder", work_of(there), typed=unknown)
+    code, _, err = helix(
+        "--home", there, "workspace", "join", server.url, "--folder", work_of(there), typed=unknown
+    )
     assert code == 1
     assert "No workspace is shared at this address with this key" in err
-    assert workspace_access.open_all_workspaces(program_folders.find_program_folders(there)).list_workspaces() == ()
+    assert (
+        workspace_access.open_all_workspaces(
+            program_folders.find_program_folders(there)
+        ).list_workspaces()
+        == ()
+    )
 
 
 def test_a_machine_without_a_desktop_gets_store_and_key_from_its_environment(
@@ -188,7 +237,10 @@ def test_a_machine_without_a_desktop_gets_store_and_key_from_its_environment(
     join = ("workspace", "join", "--folder", work_of(there), "--name", "Agent")
     assert helix("--home", there, *join)[0] == 0
     code, _, err = helix("--home", there, *join)
-    assert (code, "Agent on this computer is already shared with the key in HELIX_STORE_KEY" in err) == (1, True)
+    assert (
+        code,
+        "Agent on this computer is already shared with the key in HELIX_STORE_KEY" in err,
+    ) == (1, True)
     assert [known.name for known in known_at(there).list_workspaces()] == ["Agent"]
     assert helix("--home", there, "cache", "get", "-w", "Agent", digest)[1] == "for the fleet"
 
@@ -198,11 +250,23 @@ def test_a_folder_of_the_programs_own_is_refused_before_anything_is_asked(
 ) -> None:
     """Tools refuse to enter it: the workspace that was joined there could do nothing."""
     (homes[1] / "inside").mkdir()
-    where = ("workspace", "join", "postgresql://me:secret@127.0.0.1:1/helix", "--folder", homes[1] / "inside")
-    code, _, said = helix("--home", homes[1], *where, typed=row_encryption.format_key_line(bytes(32)))
+    where = (
+        "workspace",
+        "join",
+        "postgresql://me:secret@127.0.0.1:1/helix",
+        "--folder",
+        homes[1] / "inside",
+    )
+    code, _, said = helix(
+        "--home", homes[1], *where, typed=row_encryption.format_key_line(bytes(32))
+    )
     assert code == 1
-    assert "belongs to Helix Desktop, so tools cannot use it. Choose another folder." in " ".join(said.split())
-    assert not workspace_access.open_all_workspaces(program_folders.find_program_folders(homes[1])).list_workspaces()
+    assert "belongs to Helix Desktop, so tools cannot use it. Choose another folder." in " ".join(
+        said.split()
+    )
+    assert not workspace_access.open_all_workspaces(
+        program_folders.find_program_folders(homes[1])
+    ).list_workspaces()
 
 
 def test_without_a_keyring_nothing_is_shared(
@@ -211,9 +275,9 @@ def test_without_a_keyring_nothing_is_shared(
     server: postgres.Server,  # noqa: F811
 ) -> None:
     here = homes[0]
-    program_settings.ProgramSettings(program_folders.find_program_folders(here).settings_file).change_setting(
-        program_settings.KEYS_IN_FILE, value=False
-    )
+    program_settings.ProgramSettings(
+        program_folders.find_program_folders(here).settings_file
+    ).change_setting(program_settings.KEYS_IN_FILE, value=False)
     code, _, err = helix("--home", here, "workspace", "share", "Work", "--to", server.url, "--yes")
     assert code == 1
     assert "Nothing was shared" in err
@@ -221,17 +285,33 @@ def test_without_a_keyring_nothing_is_shared(
     assert helix("--home", here, "workspace", "status", "Work")[0] == 1
 
 
-def test_joining_a_store_that_does_not_answer_creates_nothing(helix: Helix, homes: tuple[Path, Path]) -> None:
-    where = ("workspace", "join", "postgresql://me:secret@127.0.0.1:1/helix", "--folder", work_of(homes[1]))
-    code, _, said = helix("--home", homes[1], *where, typed=row_encryption.format_key_line(bytes(32)))
+def test_joining_a_store_that_does_not_answer_creates_nothing(
+    helix: Helix, homes: tuple[Path, Path]
+) -> None:
+    where = (
+        "workspace",
+        "join",
+        "postgresql://me:secret@127.0.0.1:1/helix",
+        "--folder",
+        work_of(homes[1]),
+    )
+    code, _, said = helix(
+        "--home", homes[1], *where, typed=row_encryption.format_key_line(bytes(32))
+    )
     assert code == 1
     assert "Nothing was changed" in said
     assert "secret" not in said
-    assert not workspace_access.open_all_workspaces(program_folders.find_program_folders(homes[1])).list_workspaces()
+    assert not workspace_access.open_all_workspaces(
+        program_folders.find_program_folders(homes[1])
+    ).list_workspaces()
 
 
 @pytest.fixture
-def shared(helix: Helix, homes: tuple[Path, Path], server: postgres.Server) -> tuple[Path, Path, str]:  # noqa: F811
+def shared(
+    helix: Helix,
+    homes: tuple[Path, Path],
+    server: postgres.Server,  # noqa: F811
+) -> tuple[Path, Path, str]:
     """Two homes that share a workspace, called Work in both, and its key."""
     here, there = homes
     assert helix("--home", here, "workspace", "share", "Work", "--to", server.url, "--yes")[0] == 0
@@ -251,7 +331,9 @@ def turns(helix: Helix, home: Path) -> dict[str, int]:
     assert helix("--home", home, "workspace", "sync", "Work")[:2] == (0, "In sync.\n")
 
     async def read() -> dict[str, int]:
-        workspaces = workspace_access.open_all_workspaces(program_folders.find_program_folders(home))
+        workspaces = workspace_access.open_all_workspaces(
+            program_folders.find_program_folders(home)
+        )
         opened = await workspaces.open_stored_workspace(workspaces.list_workspaces()[0].id)
         found = {row.id: row.turns for row in await opened.journal.list_conversations()}
         await opened.aclose()
@@ -260,7 +342,9 @@ def turns(helix: Helix, home: Path) -> dict[str, int]:
     return asyncio.run(read())
 
 
-def test_two_homes_that_take_turns_write_one_conversation(helix: Helix, shared: tuple[Path, Path, str]) -> None:
+def test_two_homes_that_take_turns_write_one_conversation(
+    helix: Helix, shared: tuple[Path, Path, str]
+) -> None:
     here, there, _ = shared
     _, facts, _ = ask(helix, here, "hello")
     conversation = facts[0]["conversation"]
@@ -284,7 +368,10 @@ class Laptop:
 
     def hold(self, seconds: float) -> None:
         (head,) = self._heads.fetch_heads([self._name])
-        contents = replace(fact_segments.decode_head(self._seal.decrypt_row(self._name, head.sealed)), machine="laptop")
+        contents = replace(
+            fact_segments.decode_head(self._seal.decrypt_row(self._name, head.sealed)),
+            machine="laptop",
+        )
         sealed = self._seal.encrypt_row(self._name, fact_segments.encode_head(contents))
         move = HeadUpdate(self._name, head.version, b"l" * 16, sealed, seconds, force=True)
         assert self._heads.update_heads([move])[0][0]
@@ -293,9 +380,9 @@ class Laptop:
         """As a disk might."""
         (head,) = self._heads.fetch_heads([self._name])
         sealed = head.sealed[:-1] + bytes([head.sealed[-1] ^ 1])
-        assert self._heads.update_heads([HeadUpdate(self._name, head.version, b"l" * 16, sealed, 0.0, force=True)])[0][
-            0
-        ]
+        assert self._heads.update_heads(
+            [HeadUpdate(self._name, head.version, b"l" * 16, sealed, 0.0, force=True)]
+        )[0][0]
 
     def close(self) -> None:
         self._engine.close()
@@ -315,7 +402,10 @@ def laptop(
 
 
 def test_a_conversation_that_another_machine_works_in_is_not_split(
-    helix: Helix, shared: tuple[Path, Path, str], laptop: tuple[Laptop, str], monkeypatch: pytest.MonkeyPatch
+    helix: Helix,
+    shared: tuple[Path, Path, str],
+    laptop: tuple[Laptop, str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     here, _, _ = shared
     other, conversation = laptop
@@ -344,7 +434,9 @@ def test_a_conversation_that_another_machine_works_in_is_not_split(
     assert sorted(turns(helix, here).values()) == [2, 2]
 
 
-def test_a_damaged_head_is_an_error(helix: Helix, shared: tuple[Path, Path, str], laptop: tuple[Laptop, str]) -> None:
+def test_a_damaged_head_is_an_error(
+    helix: Helix, shared: tuple[Path, Path, str], laptop: tuple[Laptop, str]
+) -> None:
     here, there, _ = shared
     other, conversation = laptop
     assert turns(helix, there) == {conversation: 1}
@@ -357,7 +449,12 @@ def test_a_damaged_head_is_an_error(helix: Helix, shared: tuple[Path, Path, str]
 
 
 @pytest.fixture
-def fleet(helix: Helix, homes: tuple[Path, Path], server: postgres.Server, monkeypatch: pytest.MonkeyPatch) -> Path:  # noqa: F811
+def fleet(
+    helix: Helix,
+    homes: tuple[Path, Path],
+    server: postgres.Server,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> Path:
     """A home whose workspace is shared by the environment alone, with a key of its own."""
     home = homes[0]
     code, key, err = helix("workspace", "new-key")
@@ -379,7 +476,10 @@ def test_a_fleet_begins_with_a_key_made_on_the_command_line(
     assert (code, "Work is not shared through HELIX_STORE" in err) == (1, True)
     code, out, err = helix("--home", fleet, "workspace", "share", "Work", "--yes")
     assert (code, err) == (0, "")
-    assert "helix-desktop workspace join --folder DIR\nSet HELIX_STORE and HELIX_STORE_KEY there, too." in out
+    assert (
+        "helix-desktop workspace join --folder DIR\nSet HELIX_STORE and HELIX_STORE_KEY there, too."
+        in out
+    )
     digest = put(fleet, b"for the fleet")
     assert helix("--home", fleet, "workspace", "sync", "Work")[:2] == (0, "In sync.\n")
     known_at(homes[1]).create_stored_workspace("Agent", work_of(homes[1]))
@@ -413,8 +513,22 @@ def test_the_environment_shares_only_the_workspace_that_was_shared_with_it(
     assert helix("--home", fleet, "workspace", "sync", "Work")[:2] == (0, "In sync.\n")
     code, _, err = helix("--home", fleet, "workspace", "share", "Private", "--yes")
     assert (code, "Work on this computer is already shared with the key" in err) == (1, True)
-    assert helix("--home", homes[1], "workspace", "join", "--folder", work_of(homes[1]), "--name", "Agent")[0] == 0
-    assert questions(homes[1], "Agent") == ["for the team"], "what was shared is there when `join` returns"
+    assert (
+        helix(
+            "--home",
+            homes[1],
+            "workspace",
+            "join",
+            "--folder",
+            work_of(homes[1]),
+            "--name",
+            "Agent",
+        )[0]
+        == 0
+    )
+    assert questions(homes[1], "Agent") == ["for the team"], (
+        "what was shared is there when `join` returns"
+    )
     assert questions(fleet, "Private") == ["my illness"]
 
 
@@ -429,22 +543,34 @@ def test_what_is_no_longer_shared_is_not_shared_by_the_next_command(
     assert questions(homes[1], "Agent") == []
 
 
-def test_a_workspace_that_an_earlier_version_shared_through_the_environment_goes_on(helix: Helix, fleet: Path) -> None:
-    """It says nothing of it. Where two were poured into one, nothing more is sent before one of them is taken out."""
+def test_a_workspace_that_an_earlier_version_shared_through_the_environment_goes_on(
+    helix: Helix, fleet: Path
+) -> None:
+    """It says nothing of it. Where two were poured into one, nothing more is sent
+    before one of them is taken out.
+    """
     assert helix("--home", fleet, "workspace", "share", "Work", "--yes")[0] == 0
-    work, private = known_at(fleet).find_known_workspace("Work"), known_at(fleet).create_stored_workspace("Private")
+    work, private = (
+        known_at(fleet).find_known_workspace("Work"),
+        known_at(fleet).create_stored_workspace("Private"),
+    )
     change_workspace_settings(work.folder / NAME, {"shared": None})
     assert helix("--home", fleet, "workspace", "sync", "Work")[:2] == (0, "In sync.\n")
     shutil.copy(work.folder / PROGRESS_FILE, private.folder)
     for one, other in (("Work", "Private"), ("Private", "Work")):
         code, _, err = helix("--home", fleet, "ask", "-w", one, "-m", "demo", "hello")
-        assert (code, f"{other} on this computer is already shared with the key" in err) == (1, True)
+        assert (code, f"{other} on this computer is already shared with the key" in err) == (
+            1,
+            True,
+        )
     assert helix("--home", fleet, "workspace", "unshare", "Private", "--yes")[0] == 0
     assert helix("--home", fleet, "workspace", "sync", "Work")[:2] == (0, "In sync.\n")
     assert helix("--home", fleet, "workspace", "sync", "Private")[0] == 1
 
 
-def test_a_wrong_key_in_the_environment_is_an_error(helix: Helix, fleet: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_key_in_the_environment_is_an_error(
+    helix: Helix, fleet: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert helix("--home", fleet, "workspace", "share", "Work", "--yes")[0] == 0
     assert helix("--home", fleet, "workspace", "sync", "Work")[:2] == (0, "In sync.\n")
     monkeypatch.setenv("HELIX_STORE_KEY", helix("workspace", "new-key")[1].strip())
@@ -477,7 +603,9 @@ def test_facts_that_still_wait_after_a_sync_are_no_success(
     other.hold(600.0)
 
     async def write() -> None:
-        workspaces = workspace_access.open_all_workspaces(program_folders.find_program_folders(here))
+        workspaces = workspace_access.open_all_workspaces(
+            program_folders.find_program_folders(here)
+        )
         opened = await workspaces.open_stored_workspace(workspaces.list_workspaces()[0].id)
         await opened.journal.append_to_journal(conversation, [ConversationChanged(title="Mine")])
         await opened.aclose()
@@ -486,4 +614,7 @@ def test_facts_that_still_wait_after_a_sync_are_no_success(
     code, out, _ = helix("--home", here, "workspace", "sync", "Work")
     assert code == 1
     assert "1 fact of conversations" in out
-    assert json.loads(helix("--home", here, "workspace", "sync", "Work", "--json")[1])["facts_waiting"] == 1
+    assert (
+        json.loads(helix("--home", here, "workspace", "sync", "Work", "--json")[1])["facts_waiting"]
+        == 1
+    )

@@ -1,4 +1,6 @@
-"""`task`, `worker` and `fleet` as they are given in a terminal, on one computer without a server."""
+"""`task`, `worker` and `fleet` as they are given in a terminal, on one computer without
+a server.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,10 @@ def test_a_worker_whose_name_orders_the_terminal_about_is_only_shown(
     task = add(helix, "say here")
     (file,) = tmp_path.rglob("tasks.sqlite3")
     with closing(sqlite3.connect(file)) as there, there:
-        there.execute("UPDATE tasks SET state = 'running', until = 1e12, worker = ?", ("\x1b]52;c;cm0=\x07laptop",))
+        there.execute(
+            "UPDATE tasks SET state = 'running', until = 1e12, worker = ?",
+            ("\x1b]52;c;cm0=\x07laptop",),
+        )
     for command in (["task", "show", "-w", "Here", task], ["fleet", "status", "-w", "Here"]):
         out = helix(*command)[1]
         assert "\x1b" not in out
@@ -130,12 +135,16 @@ def test_tasks_come_from_files_and_standard_input_and_a_wrong_line_adds_none(
     workspace: Path, tmp_path: Path, helix: Helix, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "tasks"
-    file.write_text('say one\n\n{"text": "say two", "priority": 3, "key": "two", "allow": ["edits"]}\n')
+    file.write_text(
+        'say one\n\n{"text": "say two", "priority": 3, "key": "two", "allow": ["edits"]}\n'
+    )
     ids = add(helix, "--file", str(file)).splitlines()
     assert len(ids) == 2
     assert [show(helix, task)["text"] for task in ids] == ["say one", "say two"]
     assert (show(helix, ids[1])["priority"], show(helix, ids[1])["allow"]) == (3, ["edits"])
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"\n".join(b"say %d" % n for n in range(1000)))))
+    monkeypatch.setattr(
+        "sys.stdin", io.TextIOWrapper(io.BytesIO(b"\n".join(b"say %d" % n for n in range(1000))))
+    )
     assert len(add(helix, "-").splitlines()) == 1000
     for wrong, said in (
         ('{"text": 1, "texts": 2}', "no field texts"),
@@ -156,12 +165,21 @@ def test_tasks_come_from_files_and_standard_input_and_a_wrong_line_adds_none(
     assert states["waiting"] == 1002
 
 
-def test_lines_name_other_lines_by_their_keys(workspace: Path, helix: Helix, tmp_path: Path) -> None:
-    lines = [{"text": "say\u2028two", "key": "two", "after": ["one"]}, {"text": "say one", "key": "one"}]
-    (tmp_path / "tasks").write_text("\ufeff" + "\n".join(json.dumps(line, ensure_ascii=False) for line in lines))
+def test_lines_name_other_lines_by_their_keys(
+    workspace: Path, helix: Helix, tmp_path: Path
+) -> None:
+    lines = [
+        {"text": "say\u2028two", "key": "two", "after": ["one"]},
+        {"text": "say one", "key": "one"},
+    ]
+    (tmp_path / "tasks").write_text(
+        "\ufeff" + "\n".join(json.dumps(line, ensure_ascii=False) for line in lines)
+    )
     two, one = add(helix, "--file", str(tmp_path / "tasks")).splitlines()
     assert add(helix, "say three", "--after", "two", "--key", "three")
-    assert add(helix, "say one", "--key", "one", "--after", "three") == one  # known, and waits for nothing new
+    assert (
+        add(helix, "say one", "--key", "one", "--after", "three") == one
+    )  # known, and waits for nothing new
     assert [task["id"] for task in work(helix)][:2] == [one, two]
     (tmp_path / "tasks").write_text(
         '{"text": "a", "key": "a", "after": ["b"]}\n{"text": "b", "key": "b", "after": ["a"]}'
@@ -169,12 +187,17 @@ def test_lines_name_other_lines_by_their_keys(workspace: Path, helix: Helix, tmp
     code, _, err = helix("task", "add", "-w", "Here", "--file", tmp_path / "tasks")
     assert (code, "depend on each other in a circle" in err) == (2, True)
     (tmp_path / "tasks").write_bytes(b"\xff\xfe")
-    assert "not valid UTF-8 text" in helix("task", "add", "-w", "Here", "--file", tmp_path / "tasks")[2]
+    assert (
+        "not valid UTF-8 text"
+        in helix("task", "add", "-w", "Here", "--file", tmp_path / "tasks")[2]
+    )
     (tmp_path / "tasks").write_bytes(b"")
     assert add(helix, "--file", str(tmp_path / "tasks")) == ""
 
 
-def test_the_order_is_by_need_and_what_cannot_be_done_is_said(workspace: Path, helix: Helix) -> None:
+def test_the_order_is_by_need_and_what_cannot_be_done_is_said(
+    workspace: Path, helix: Helix
+) -> None:
     first = add(helix, "say first")
     second = add(helix, "say second", "--after", first)
     third = add(helix, "say third", "--after", second, "--priority", "9", "--model", "none/such")
@@ -202,7 +225,10 @@ def test_the_fleet_of_all_workspaces_is_shown_and_stopped_at_once(
     first, second = add(helix, "say a"), add(helix, "say b")
     assert helix("task", "add", "-w", "There", "say c")[0] == 0
     whole = fleet(helix, "status")
-    assert (whole["tasks"]["waiting"], [one["name"] for one in whole["workspaces"]]) == (3, ["Here", "There"])
+    assert (whole["tasks"]["waiting"], [one["name"] for one in whole["workspaces"]]) == (
+        3,
+        ["Here", "There"],
+    )
     assert "Here: 2 waiting" in helix("fleet", "status")[1]
     assert fleet(helix, "stop", first, "-w", "Here")["changed"] == [first]
     fleet(helix, "stop", second)
@@ -223,7 +249,9 @@ def test_a_budget_is_set_shown_and_lifted(workspace: Path, helix: Helix) -> None
     }
     fleet(helix, "budget", "1", "--agent", "reader")
     assert "budget (agent reader): $0.00 of $1.00" in helix("fleet", "status")[1]
-    assert fleet(helix, "budget", "0", "--per", "day", "-w", "Here")["budgets"].keys() == {"agent reader"}
+    assert fleet(helix, "budget", "0", "--per", "day", "-w", "Here")["budgets"].keys() == {
+        "agent reader"
+    }
     assert helix("fleet", "budget", "nan")[0] == 2
     assert helix("fleet", "budget", "1", "--per", "fleet", "-w", "Here")[0] == 2
 
@@ -241,12 +269,17 @@ def test_a_budget_is_set_shown_and_lifted(workspace: Path, helix: Helix) -> None
         (("add", "-w", "Here", "x", "--budget", "nan"), "0 dollars or more"),
         (("add", "-w", "Here", "x", "--budget", "inf"), "0 dollars or more"),
         (("add", "-w", "Here", "x", "--priority", "99999999999999999999"), "A priority is"),
-        (("add", "-w", "Here", "x", "--allow", "edit"), "There is no edit to allow. Use edits, commands, all,"),
+        (
+            ("add", "-w", "Here", "x", "--allow", "edit"),
+            "There is no edit to allow. Use edits, commands, all,",
+        ),
         (("list", "-w", "Here", "--most", "-1"), "1 or greater"),
         (("show", "-w", "Here", "nonsense!"), "is not the ID"),
     ],
 )
-def test_wrong_use_is_a_sentence(workspace: Path, helix: Helix, words: tuple[str, ...], said: str) -> None:
+def test_wrong_use_is_a_sentence(
+    workspace: Path, helix: Helix, words: tuple[str, ...], said: str
+) -> None:
     code, out, err = helix("task", *words)
     assert code in (1, 2)
     assert said in err
@@ -254,7 +287,9 @@ def test_wrong_use_is_a_sentence(workspace: Path, helix: Helix, words: tuple[str
     assert json.loads(helix("task", "list", "-w", "Here", "--json")[1]) == []
 
 
-def test_a_text_in_the_place_of_a_list_is_refused(workspace: Path, helix: Helix, tmp_path: Path) -> None:
+def test_a_text_in_the_place_of_a_list_is_refused(
+    workspace: Path, helix: Helix, tmp_path: Path
+) -> None:
     for name in ("after", "allow"):
         (tmp_path / "tasks").write_text(json.dumps({"text": "x", name: "edits"}))
         code, out, err = helix("task", "add", "-w", "Here", "--file", str(tmp_path / "tasks"))
@@ -262,18 +297,30 @@ def test_a_text_in_the_place_of_a_list_is_refused(workspace: Path, helix: Helix,
         assert "Nothing was added" in err
 
 
-def test_nothing_of_the_engine_of_tasks_is_loaded_before_a_task_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if "fleet_task_files" in name or "fleet_worker" in name]:
+def test_nothing_of_the_engine_of_tasks_is_loaded_before_a_task_is_wanted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in [
+        name for name in sys.modules if "fleet_task_files" in name or "fleet_worker" in name
+    ]:
         monkeypatch.delitem(sys.modules, name)
     with pytest.raises(SystemExit):
         cli.main(["task", "--help"])
-    assert not [name for name in sys.modules if "fleet_task_files" in name or "fleet_worker" in name]
+    assert not [
+        name for name in sys.modules if "fleet_task_files" in name or "fleet_worker" in name
+    ]
 
 
-def test_a_forgotten_text_is_in_no_task_and_in_no_file(helix: Helix, workspace: Path, tmp_path: Path) -> None:
+def test_a_forgotten_text_is_in_no_task_and_in_no_file(
+    helix: Helix, workspace: Path, tmp_path: Path
+) -> None:
     task = add(helix, "print the pin hunter2hunter2")
     code, out, err = helix("forget", "-w", "Here", "--text", "hunter2hunter2", "--yes")
     assert (code, err) == (0, "")
     assert "Changed 1 fact" in out
     assert "hunter2" not in helix("task", "show", "-w", "Here", task)[1]
-    assert not [path for path in tmp_path.rglob("*") if path.is_file() and b"hunter2hunter2" in path.read_bytes()]
+    assert not [
+        path
+        for path in tmp_path.rglob("*")
+        if path.is_file() and b"hunter2hunter2" in path.read_bytes()
+    ]

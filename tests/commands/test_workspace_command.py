@@ -35,10 +35,14 @@ def test_a_workspace_is_found_by_its_folder_however_that_was_named(
     made = helix("workspace", "new", "Link", "--folder", tmp_path / "link")[1].strip()
     monkeypatch.chdir(tmp_path / "x")
     assert helix("conversation", "list")[0] == 0
-    roots = {one["name"]: one["roots"] for one in json.loads(helix("workspace", "list", "--json")[1])}
+    roots = {
+        one["name"]: one["roots"] for one in json.loads(helix("workspace", "list", "--json")[1])
+    }
     assert roots == {"Up": [str(tmp_path / "x")], "Link": [str(tmp_path / "other")]}
     settings = program_folders.find_program_folders().workspaces_folder / made / "workspace.toml"
-    settings.write_text(settings.read_text().replace(str(tmp_path / "other"), f"{tmp_path}/x/../other"))
+    settings.write_text(
+        settings.read_text().replace(str(tmp_path / "other"), f"{tmp_path}/x/../other")
+    )
     monkeypatch.chdir(tmp_path / "other")
     assert helix("conversation", "list")[0] == 0  # as earlier versions stored it
 
@@ -62,7 +66,10 @@ def test_an_export_says_where_it_is_or_goes_to_standard_output(
     capfdbinary.readouterr()
     assert cli.main(["workspace", "export", "Work", "work.helix"]) == 0
     size = (tmp_path / "work.helix").stat().st_size
-    assert capfdbinary.readouterr().out.decode() == f"Work was written to work.helix ({size:,} bytes).\n"
+    assert (
+        capfdbinary.readouterr().out.decode()
+        == f"Work was written to work.helix ({size:,} bytes).\n"
+    )
     for more in ([], ["--json"]):
         assert cli.main(["workspace", "export", "Work", "-", *more]) == 0
         (tmp_path / "piped.helix").write_bytes(capfdbinary.readouterr().out)
@@ -71,24 +78,44 @@ def test_an_export_says_where_it_is_or_goes_to_standard_output(
     assert not (tmp_path / "-").exists()
 
 
-def test_what_an_imported_file_asks_for_is_shown_and_a_folder_can_be_given(tmp_path: Path, helix: Helix) -> None:
+def test_what_an_imported_file_asks_for_is_shown_and_a_folder_can_be_given(
+    tmp_path: Path, helix: Helix
+) -> None:
     (tmp_path / "one").mkdir()
     (tmp_path / "two").mkdir()
     made = helix("workspace", "new", "Work", "--folder", tmp_path / "one")[1].strip()
     assert helix("workspace", "export", made, tmp_path / "work.helix")[0] == 0
-    code, _, err = helix("workspace", "import", tmp_path / "work.helix", "--name", "Again", "--folder", tmp_path / "no")
+    code, _, err = helix(
+        "workspace",
+        "import",
+        tmp_path / "work.helix",
+        "--name",
+        "Again",
+        "--folder",
+        tmp_path / "no",
+    )
     assert (code, err.startswith(f"{tmp_path}/no is not a folder.")) == (1, True)
     code, _, err = helix(
-        "workspace", "import", tmp_path / "work.helix", "--name", "Again", "--folder", tmp_path / "two"
+        "workspace",
+        "import",
+        tmp_path / "work.helix",
+        "--name",
+        "Again",
+        "--folder",
+        tmp_path / "two",
     )
     assert code == 0
     assert "To agree, open the workspace in the window:" in err
     assert f'roots = ["{tmp_path}/one"]' in err
-    roots = {one["name"]: one["roots"] for one in json.loads(helix("workspace", "list", "--json")[1])}
+    roots = {
+        one["name"]: one["roots"] for one in json.loads(helix("workspace", "list", "--json")[1])
+    }
     assert roots == {"Work": [f"{tmp_path}/one"], "Again": [f"{tmp_path}/two"]}
 
 
-def test_a_folder_with_a_line_end_takes_one_line_and_a_colour_is_one(tmp_path: Path, helix: Helix) -> None:
+def test_a_folder_with_a_line_end_takes_one_line_and_a_colour_is_one(
+    tmp_path: Path, helix: Helix
+) -> None:
     (tmp_path / "a\nb").mkdir()
     made = helix("workspace", "new", "Work", "--folder", tmp_path / "a\nb")[1].strip()
     assert helix("workspace", "list")[1].count("\n") == 1
@@ -100,7 +127,10 @@ def test_a_folder_with_a_line_end_takes_one_line_and_a_colour_is_one(tmp_path: P
 
 def test_what_a_verb_does_not_know_leads_to_its_own_help(helix: Helix) -> None:
     code, _, err = helix("workspace", "list", "--trashed")
-    assert (code, err) == (2, "Unrecognized arguments: --trashed. See helix-desktop workspace list --help.\n")
+    assert (code, err) == (
+        2,
+        "Unrecognized arguments: --trashed. See helix-desktop workspace list --help.\n",
+    )
     assert (
         "; instead of delete, use the command trash. See helix-desktop workspace --help."
         in helix("workspace", "delete", "Work")[2]

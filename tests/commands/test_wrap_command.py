@@ -26,13 +26,28 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize(
     "words",
-    ["--yes", "--upstream=http://x", "--dry-run", "--workspace", "-w W", "-wW", "--json", "--home H", "-w W -- exec"],
+    [
+        "--yes",
+        "--upstream=http://x",
+        "--dry-run",
+        "--workspace",
+        "-w W",
+        "-wW",
+        "--json",
+        "--home H",
+        "-w W -- exec",
+    ],
 )
 @pytest.mark.parametrize("first", [[], ["--dry-run"]])
-def test_an_option_of_ours_behind_the_agents_name_is_refused(words: str, first: list[str], helix: Helix) -> None:
+def test_an_option_of_ours_behind_the_agents_name_is_refused(
+    words: str, first: list[str], helix: Helix
+) -> None:
     code, *told = helix("wrap", *first, "codex", *words.split())
     assert code == 2
-    assert f"{words.partition(' ')[0]} comes after the agent's name. Nothing was started." in "".join(told)
+    assert (
+        f"{words.partition(' ')[0]} comes after the agent's name. Nothing was started."
+        in "".join(told)
+    )
 
 
 def test_what_only_begins_like_an_option_of_ours_is_the_agents(helix: Helix) -> None:
@@ -48,28 +63,40 @@ def test_a_dry_run_says_where_requests_would_go_and_why(home: Path, helix: Helix
         "",
     )
     (home / ".claude").mkdir()
-    (home / ".claude" / "settings.json").write_text('{"env": {"ANTHROPIC_BASE_URL": "https://llm.example"}}')
+    (home / ".claude" / "settings.json").write_text(
+        '{"env": {"ANTHROPIC_BASE_URL": "https://llm.example"}}'
+    )
     (home / ".claude" / ".credentials.json").write_text('{"claudeAiOauth": {}, "x": 1}')
     _, *told = helix("wrap", "--dry-run", "claude")
-    assert f"to https://llm.example, as ANTHROPIC_BASE_URL in {home}/.claude/settings.json, line 1 says" in "".join(
-        told
+    assert (
+        f"to https://llm.example, as ANTHROPIC_BASE_URL in {home}/.claude/settings.json, line 1 says"
+        in "".join(told)
     )
     _, *told = helix("wrap", "--dry-run", "--upstream", "http://other.example", "claude")
     assert "http://other.example, as --upstream says" in "".join(told)
-    (home / ".claude" / ".credentials.json").write_text('{"claudeAiOauth": {"accessToken": "a-secret"}}')
+    (home / ".claude" / ".credentials.json").write_text(
+        '{"claudeAiOauth": {"accessToken": "a-secret"}}'
+    )
     _, *told = helix("wrap", "--dry-run", "claude")
     assert "recording, not folding" in "".join(told)
     assert "a-secret" not in "".join(told)
 
 
-def test_one_json_value_is_printed_instead_of_text(helix: Helix, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_json_value_is_printed_instead_of_text(
+    helix: Helix, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def answer(*_request: object, **_more: object) -> dict[str, int]:
         return {"port": 4356}
 
     monkeypatch.setattr(agent_connecting, "ask_resident", answer)
     code, out, _ = helix("wrap", "--dry-run", "--json", "claude")
-    assert (code, json.loads(out)) == (0, [{"agent": "claude", "provider": "", "address": "", "source": ""}])
-    code, out, _ = helix("wrap", "--dry-run", "--json", "--upstream", "http://other.example", "claude")
+    assert (code, json.loads(out)) == (
+        0,
+        [{"agent": "claude", "provider": "", "address": "", "source": ""}],
+    )
+    code, out, _ = helix(
+        "wrap", "--dry-run", "--json", "--upstream", "http://other.example", "claude"
+    )
     (route,) = json.loads(out)
     assert (code, route["address"], route["source"]) == (0, "http://other.example", "--upstream")
     code, out, err = helix("wrap", "--install", "--json", "claude")
@@ -83,16 +110,27 @@ def test_one_json_value_is_printed_instead_of_text(helix: Helix, monkeypatch: py
     assert (code, json.loads(out)["written"]) == (0, True)
 
 
-def test_any_agent_is_started_by_its_command(home: Path, helix: Helix, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_any_agent_is_started_by_its_command(
+    home: Path, helix: Helix, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     monkeypatch.setenv("OPENAI_API_BASE", "https://llm.example/v1")
-    code, *told = helix("wrap", "--dry-run", "--command", "qwen --yolo", "--protocol", "openai", "--", "-p", "hi")
+    code, *told = helix(
+        "wrap", "--dry-run", "--command", "qwen --yolo", "--protocol", "openai", "--", "-p", "hi"
+    )
     assert not code
-    assert "qwen, requests: to https://llm.example/v1, as OPENAI_API_BASE in the environment says." in "".join(told)
+    assert (
+        "qwen, requests: to https://llm.example/v1, as OPENAI_API_BASE in the environment says."
+        in "".join(told)
+    )
     for line in (["--command", "qwen"], ["--command", "'qwen", "--protocol", "openai"], [], ["--command", "qwen", "--protocol", "openai", "claude"]):  # fmt: skip
         code, *told = helix("wrap", "--dry-run", *line)
         assert code
-        assert "wrap " in "".join(told) or "--protocol anthropic" in "".join(told) or "in a shell" in "".join(told)
+        assert (
+            "wrap " in "".join(told)
+            or "--protocol anthropic" in "".join(told)
+            or "in a shell" in "".join(told)
+        )
     code, *told = helix("wrap", "--install", "--command", "qwen", "--protocol", "openai")
     assert code
     assert "known agents only" in "".join(told)
@@ -108,7 +146,9 @@ def test_any_agent_is_started_by_its_command(home: Path, helix: Helix, monkeypat
         ("qwen --url {url}", "qwen"),
     ],
 )
-def test_an_agent_is_called_after_the_program_that_runs(home: Path, helix: Helix, line: str, name: str) -> None:
+def test_an_agent_is_called_after_the_program_that_runs(
+    home: Path, helix: Helix, line: str, name: str
+) -> None:
     _, *told = helix("wrap", "--dry-run", "--command", line, "--protocol", "openai")
     assert f"{name}, requests: to " in "".join(told)
 
@@ -140,11 +180,16 @@ def test_nothing_is_created_for_an_agent_that_is_not_installed(
     "address",
     ["localhost:1234", "htp://localhost:1234", "http:/localhost", "http://", "http://exa mple", "http://127.0.0.1:99999", "http://a:b@host"],
 )  # fmt: skip
-def test_an_upstream_with_a_typing_error_is_refused_before_anything_starts(helix: Helix, address: str) -> None:
+def test_an_upstream_with_a_typing_error_is_refused_before_anything_starts(
+    helix: Helix, address: str
+) -> None:
     for command in ("wrap", "gateway"):
         rest = ("claude",) if command == "wrap" else ()
         code, *told = helix(command, "--upstream", address, *rest)
-        assert (code, f"{address} is not the address of a provider. For example:" in "".join(told)) == (2, True)
+        assert (
+            code,
+            f"{address} is not the address of a provider. For example:" in "".join(told),
+        ) == (2, True)
 
 
 def test_a_protocol_of_a_known_agent_is_refused(helix: Helix) -> None:
@@ -163,14 +208,18 @@ def test_uninstall_says_that_a_file_made_for_the_address_is_gone(home: Path, hel
     assert not (home / ".claude" / "settings.json").exists()
 
 
-def test_an_agent_that_is_connected_is_said_to_be_so_before_anything_is_shown(home: Path, helix: Helix) -> None:
+def test_an_agent_that_is_connected_is_said_to_be_so_before_anything_is_shown(
+    home: Path, helix: Helix
+) -> None:
     where, agent = find_program_folders(home / "helix"), find_known_agent("claude")
     address_in_agent_settings.install_address(
         address_in_agent_settings.plan_address_install(agent, 4356, home, {}), where.config
     )
     code, out, err = helix("wrap", "--install", "claude")
     assert (code, out) == (1, "")
-    assert err.startswith("Claude Code is already connected. Disconnect the agent first by running: helix-desktop ")
+    assert err.startswith(
+        "Claude Code is already connected. Disconnect the agent first by running: helix-desktop "
+    )
     code, out, _ = helix("wrap", "--dry-run", "claude")
     assert (code, "4356" in out) == (0, False)
 
@@ -182,7 +231,9 @@ def test_a_port_that_cannot_be_is_a_sentence(port: str, helix: Helix) -> None:
     assert f"'{port}' is not a port number. See helix-desktop gateway --help." in err
 
 
-def test_yes_and_json_are_options_of_install_behind_the_agents_name_too(home: Path, helix: Helix) -> None:
+def test_yes_and_json_are_options_of_install_behind_the_agents_name_too(
+    home: Path, helix: Helix
+) -> None:
     where, agent = find_program_folders(home / "helix"), find_known_agent("claude")
     address_in_agent_settings.install_address(
         address_in_agent_settings.plan_address_install(agent, 4356, home, {}), where.config

@@ -1,4 +1,6 @@
-"""event_loop.py: timers that are far away fire in their order, and cancelled ones do not pile up."""
+"""event_loop.py: timers that are far away fire in their order, and cancelled ones do
+not pile up.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ def test_limits_that_were_not_met_do_not_pile_up(run: Run) -> None:
     assert run(story) <= 2 * FEW
 
 
-def test_far_timers_fire_in_their_order_and_cancelled_ones_do_not(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_far_timers_fire_in_their_order_and_cancelled_ones_do_not(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(event_loop, "FAR", 0.01)
 
     async def story(loop: WindowEventLoop) -> list[str]:

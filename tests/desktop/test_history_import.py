@@ -24,7 +24,13 @@ async def test_what_a_session_has_written_since_comes_with_the_next_import(
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / ".claude"))
-    for name in ("CODEX_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "GEMINI_CLI_HOME", "PI_CODING_AGENT_DIR"):
+    for name in (
+        "CODEX_HOME",
+        "XDG_DATA_HOME",
+        "XDG_CONFIG_HOME",
+        "GEMINI_CLI_HOME",
+        "PI_CODING_AGENT_DIR",
+    ):
         monkeypatch.delenv(name, raising=False)
     values = written.claude_session()
     path = written.lines(tmp_path / ".claude" / "projects" / "-p" / "s.jsonl", values[:6])
@@ -52,7 +58,13 @@ async def test_as_many_conversations_are_said_to_be_imported_as_were_listed(
 ) -> None:
     """The session of Claude Code has a sub-agent in a file of its own."""
     monkeypatch.setenv("HOME", str(tmp_path))
-    for name in ("CODEX_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "GEMINI_CLI_HOME", "PI_CODING_AGENT_DIR"):
+    for name in (
+        "CODEX_HOME",
+        "XDG_DATA_HOME",
+        "XDG_CONFIG_HOME",
+        "GEMINI_CLI_HOME",
+        "PI_CODING_AGENT_DIR",
+    ):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / ".claude"))
     recorded = Path(__file__).parent.parent / "histories" / "fixtures" / "claude-code" / "2.1.197"
@@ -67,7 +79,9 @@ async def test_as_many_conversations_are_said_to_be_imported_as_were_listed(
     await desk.aclose()
 
 
-async def test_an_imported_conversation_costs_the_same_in_the_list_the_timeline_and_the_panel(tmp_path: Path) -> None:
+async def test_an_imported_conversation_costs_the_same_in_the_list_the_timeline_and_the_panel(
+    tmp_path: Path,
+) -> None:
     """Claude Code writes what was used, and not what it cost."""
     path = written.lines(tmp_path / "s.jsonl", written.claude_session())
     listed = _describe_history_file(path, "/home/me/project", path.stat().st_size).cost

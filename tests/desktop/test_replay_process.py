@@ -38,7 +38,9 @@ async def test_a_conversation_is_played_through_each_policy(
     assert heard[-1] == (2, 2)
     assert not list(own.glob("helix-replay-*"))
     with pytest.raises(StoreFailed, match="The replay failed"):
-        await replay_process.replay_conversations(bench, [tour.id], ["unknown"], 32_000, lambda _d, _t: None)
+        await replay_process.replay_conversations(
+            bench, [tour.id], ["unknown"], 32_000, lambda _d, _t: None
+        )
 
 
 async def test_the_last_conversations_are_played_together(desks: object, tmp_path: Path) -> None:
@@ -64,7 +66,9 @@ async def test_a_replay_that_is_stopped_leaves_no_process(desks: object, tmp_pat
     bench = await desk.create_workspace("Sample", tmp_path / "sample")
     tour = await run_tour_session(bench)
     work = asyncio.ensure_future(  # noqa: TID251 - a test's own task
-        replay_process.replay_conversations(bench, [tour.id], ["layered"], 31_999, lambda _d, _t: None)
+        replay_process.replay_conversations(
+            bench, [tour.id], ["layered"], 31_999, lambda _d, _t: None
+        )
     )
     while not running("31999"):
         await asyncio.sleep(0.02)

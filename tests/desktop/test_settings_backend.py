@@ -40,14 +40,17 @@ async def bench(desk: Workbenches, tmp_path: Path) -> Workbench:
     return opened
 
 
-async def test_what_is_kept_is_counted_backed_up_and_verified(backend: SettingsBackend, bench: Workbench) -> None:
+async def test_what_is_kept_is_counted_backed_up_and_verified(
+    backend: SettingsBackend, bench: Workbench
+) -> None:
     kept, backup = await backend.measure_workspace_storage(bench)
     assert (kept.entries, kept.size, backup) == (1, 1_000, 0)
     assert "Backup saved as journal-" in await backend.back_up_workspace(bench)
     assert (await backend.measure_workspace_storage(bench))[1] > 0
     said: list[str] = []
     assert (
-        await backend.verify_workspace_entries(bench, said.append) == "1 entry, 1.0 KB: every entry matches its hash."
+        await backend.verify_workspace_entries(bench, said.append)
+        == "1 entry, 1.0 KB: every entry matches its hash."
     )
 
 
@@ -64,10 +67,14 @@ async def test_a_backup_waits_for_what_is_being_forgotten(
     made = journal_backups.create_backup
     monkeypatch.setattr(journal_backups, "create_backup", noted)
     await backend.back_up_workspace(bench)
-    assert threads == [(await bench.workspace._stores.background.run_work(threading.current_thread)).name]
+    assert threads == [
+        (await bench.workspace._stores.background.run_work(threading.current_thread)).name
+    ]
 
 
-async def test_room_is_made_only_down_to_a_limit(backend: SettingsBackend, bench: Workbench) -> None:
+async def test_room_is_made_only_down_to_a_limit(
+    backend: SettingsBackend, bench: Workbench
+) -> None:
     assert "No limit is set" in await backend.free_up_space(bench)
     await bench.change_settings({"limits.cache_bytes": 1})
     going = await backend.estimate_space_to_free(bench)
@@ -76,7 +83,9 @@ async def test_room_is_made_only_down_to_a_limit(backend: SettingsBackend, bench
     assert "1 entry removed" in await backend.free_up_space(bench)
 
 
-async def test_policy_model_and_limits_are_written_to_the_workspace(backend: SettingsBackend, bench: Workbench) -> None:
+async def test_policy_model_and_limits_are_written_to_the_workspace(
+    backend: SettingsBackend, bench: Workbench
+) -> None:
     await bench.choose_context_policy("observational", {"handover_share": 0.7})
     await bench.choose_model_for_role("demo/demo", "main")
     await bench.change_settings({"limits.steps": 50})
@@ -90,7 +99,11 @@ async def test_policy_model_and_limits_are_written_to_the_workspace(backend: Set
 async def test_the_installation_is_described(backend: SettingsBackend) -> None:
     assert "PySide6-Essentials" in dict(backend.library_versions())
     assert "httpx" in backend.licence_texts()
-    assert {finding.state for finding in await backend.examine_installation()} <= {"good", "note", "bad"}
+    assert {finding.state for finding in await backend.examine_installation()} <= {
+        "good",
+        "note",
+        "bad",
+    }
 
 
 async def test_the_tour_has_one_workspace_however_often_it_is_taken(
@@ -102,14 +115,21 @@ async def test_the_tour_has_one_workspace_however_often_it_is_taken(
     assert (tmp_path / "tour" / "run.log").exists()
 
 
-async def test_servers_are_read_as_they_will_be_started_and_kept(backend: SettingsBackend, bench: Workbench) -> None:
-    text = '{"mcpServers": {"files": {"command": "/nonexistent/server", "args": ["--root", "a b"]}}}'
+async def test_servers_are_read_as_they_will_be_started_and_kept(
+    backend: SettingsBackend, bench: Workbench
+) -> None:
+    text = (
+        '{"mcpServers": {"files": {"command": "/nonexistent/server", "args": ["--root", "a b"]}}}'
+    )
     assert [
-        (each.name, each.full_description_without_secrets) for each in backend.parse_server_configuration(text, "")
+        (each.name, each.full_description_without_secrets)
+        for each in backend.parse_server_configuration(text, "")
     ] == [("files", "/nonexistent/server --root 'a b'")]
     await bench.mcp_servers.add_pasted_servers(text, "")
     await bench.mcp_servers.switch_server("files", on=False)
-    assert [(each.config.name, each.config.enabled) for each in backend.list_mcp_servers(bench)] == [("files", False)]
+    assert [
+        (each.config.name, each.config.enabled) for each in backend.list_mcp_servers(bench)
+    ] == [("files", False)]
     await bench.mcp_servers.remove_server("files")
     assert backend.list_mcp_servers(bench) == []
 
@@ -119,7 +139,9 @@ async def test_one_servers_mistake_stops_no_other_and_limits_and_tools_are_kept(
 ) -> None:
     expect("the settings of MCP server bad cannot be read")
     await bench.mcp_servers.add_pasted_servers("/nonexistent/server", "good")
-    await bench.change_settings({"mcp.bad": {"kind": "stdio", "command": "x", "start_seconds": "soon"}})
+    await bench.change_settings(
+        {"mcp.bad": {"kind": "stdio", "command": "x", "start_seconds": "soon"}}
+    )
     good, bad = backend.list_mcp_servers(bench)
     assert (good.config.name, good.mistake, bad.config.name) == ("good", "", "bad")
     assert bad.mistake
@@ -127,10 +149,14 @@ async def test_one_servers_mistake_stops_no_other_and_limits_and_tools_are_kept(
     await bench.mcp_servers.switch_server_tool("good", "delete", on=False)
     assert backend.list_mcp_servers(bench)[0].config.call_seconds == 30.0
     assert bench.workspace.settings.mcp["good"]["off"] == ["delete"]
-    assert "The program /nonexistent/server was not found" in await backend.test_mcp_server(bench, "good")
+    assert "The program /nonexistent/server was not found" in await backend.test_mcp_server(
+        bench, "good"
+    )
 
 
-async def test_a_server_that_answers_shows_its_tools_and_its_log(backend: SettingsBackend, bench: Workbench) -> None:
+async def test_a_server_that_answers_shows_its_tools_and_its_log(
+    backend: SettingsBackend, bench: Workbench
+) -> None:
     script = Path(__file__).parents[1] / "mcp_client" / "modern_server.py"
     await bench.mcp_servers.add_pasted_servers(f"{sys.executable} {script}", "modern")
     assert "modern responded" in await backend.test_mcp_server(bench, "modern")

@@ -21,7 +21,9 @@ def test_keys_that_are_still_waiting_are_typed_before_the_window_closes(theme: T
     handler = InterruptHandler(lambda: None)
     try:
         for letter in "word":
-            press = QKeyEvent(QEvent.Type.KeyPress, Qt.Key.Key_W, Qt.KeyboardModifier.NoModifier, letter)
+            press = QKeyEvent(
+                QEvent.Type.KeyPress, Qt.Key.Key_W, Qt.KeyboardModifier.NoModifier, letter
+            )
             QCoreApplication.postEvent(box, press)
         handler._write.send(bytes([signal.SIGTERM]))
         handler._on_interrupt_signal(lambda: closed.append(box.text()))

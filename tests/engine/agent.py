@@ -1,4 +1,6 @@
-"""A session on memory stores with a scripted model and scripted tools: real implementations of the ports."""
+"""A session on memory stores with a scripted model and scripted tools: real
+implementations of the ports.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +79,9 @@ class ScriptedModel:
             if isinstance(part, Text):
                 yield TextDelta(part.text)
         numbered = tuple(
-            replace(part, id=f"{part.id}-{len(self.requests)}") if isinstance(part, ToolCall) else part
+            replace(part, id=f"{part.id}-{len(self.requests)}")
+            if isinstance(part, ToolCall)
+            else part
             for part in reply.parts
         )
         yield replace(reply, parts=numbered)
@@ -88,18 +92,26 @@ class ScriptedTools:
     """Every tool answers with its name, unless `runs` has something else for it."""
 
     cache: MemoryCache
-    runs: dict[str, Callable[[ToolCall, CallContext], Awaitable[str | CallOutcome]]] = field(default_factory=dict)
+    runs: dict[str, Callable[[ToolCall, CallContext], Awaitable[str | CallOutcome]]] = field(
+        default_factory=dict
+    )
     ran: list[str] = field(default_factory=list)
 
     def offered_specs(self) -> tuple[ToolSpec, ...]:
-        return tuple(ToolSpec(name, f"The tool {name}.", '{"type":"object"}') for name in ("look", "run"))
+        return tuple(
+            ToolSpec(name, f"The tool {name}.", '{"type":"object"}') for name in ("look", "run")
+        )
 
     def runs_alone(self, name: str) -> bool:
         return name == "run"
 
     async def run_tool_call(self, call: ToolCall, context: CallContext) -> CallOutcome:
         context.note_begun()
-        answer = await self.runs[call.name](call, context) if call.name in self.runs else f"{call.name} answers"
+        answer = (
+            await self.runs[call.name](call, context)
+            if call.name in self.runs
+            else f"{call.name} answers"
+        )
         self.ran.append(call.id)
         if isinstance(answer, CallOutcome):
             return answer
@@ -164,7 +176,9 @@ async def world(
         return made.setup
 
     async def forget(*, text: str = "", entries: Sequence[Digest] = ()) -> ForgetResult:
-        """The text stands in no other conversation: this one's facts are blanked, and a tombstone says so."""
+        """The text stands in no other conversation: this one's facts are blanked, and a
+        tombstone says so.
+        """
         async with session.pause_session():
             recorded = journal._facts["c1"]  # what only forgetting may do
             recorded[:] = [
@@ -175,7 +189,9 @@ async def world(
         return ForgetResult(tuple(entries), len(recorded), ("c1",), 0)
 
     setup = ConversationSetup(
-        SystemSet("You are tested.", 3), PolicySet(preset), (ModelSet(ModelRole.MAIN, "scripted", window),)
+        SystemSet("You are tested.", 3),
+        PolicySet(preset),
+        (ModelSet(ModelRole.MAIN, "scripted", window),),
     )
     services = SessionServices(
         cache=cache,

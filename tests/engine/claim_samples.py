@@ -1,7 +1,9 @@
-"""Handovers of ten invented conversations, honest and with one false sentence each. They were written before the search for claims was.
+"""Handovers of ten invented conversations, honest and with one false sentence each.
+They were written before the search for claims was.
 
-In each sample `honest` are sentences that a free writer would say of the conversation, `false` those that nothing in it supports, by
-what they invent: a file, a name, a number, a quotation, or an order of the user's, said to be the user's or merely stated.
+In each sample `honest` are sentences that a free writer would say of the conversation,
+`false` those that nothing in it supports, by what they invent: a file, a name, a
+number, a quotation, or an order of the user's, said to be the user's or merely stated.
 """
 
 import random
@@ -653,8 +655,12 @@ def _handover(chance: random.Random, sentences: Sequence[str]) -> str:
     headings = sorted(chance.sample(range(6), 3))
     shares = [sentences[at::3] for at in range(3)]
     as_items = chance.random() < 0.5
-    paragraphs = ["\n".join(f"- {one}" for one in share) if as_items else " ".join(share) for share in shares]
-    return "\n\n".join(f"## {HEADINGS[at]}\n{text}" for at, text in zip(headings, paragraphs, strict=True))
+    paragraphs = [
+        "\n".join(f"- {one}" for one in share) if as_items else " ".join(share) for share in shares
+    ]
+    return "\n\n".join(
+        f"## {HEADINGS[at]}\n{text}" for at, text in zip(headings, paragraphs, strict=True)
+    )
 
 
 def honest_handovers(number: int = 300) -> Iterator[tuple[Sample, str]]:
@@ -671,4 +677,9 @@ def false_handovers() -> Iterator[tuple[Sample, str, str, str]]:
         for kind, sentences in sample.false.items():
             for sentence in sentences:
                 honest = chance.sample(sample.honest, 7)
-                yield sample, _handover(chance, chance.sample([*honest, sentence], 8)), kind, sentence
+                yield (
+                    sample,
+                    _handover(chance, chance.sample([*honest, sentence], 8)),
+                    kind,
+                    sentence,
+                )

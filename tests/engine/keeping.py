@@ -1,4 +1,6 @@
-"""A conversation with its folding on memory stores, played by hand: what is said, called and returned is the test's."""
+"""A conversation with its folding on memory stores, played by hand: what is said,
+called and returned is the test's.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,8 @@ def much(request: Request) -> str:
     """A writer with a lot to say, once; asked to merge, it finds a tenth worth keeping."""
     lines = 3 if request.purpose == "reflection" else 25
     return "\n".join(
-        f"- 2026-11-20 12:{number:02} !! the work went on in the usual way [{number}]" for number in range(lines)
+        f"- 2026-11-20 12:{number:02} !! the work went on in the usual way [{number}]"
+        for number in range(lines)
     )
 
 
@@ -72,7 +75,8 @@ def wrong_form(_: Request) -> str:
 
 def other_language(_: Request) -> str:
     return "\n\n".join(
-        f"## {name}\n工作在继续。" for name in ("项目背景", "技术细节", "已完成", "问题", "待办", "偏好")
+        f"## {name}\n工作在继续。"
+        for name in ("项目背景", "技术细节", "已完成", "问题", "待办", "偏好")
     )
 
 
@@ -89,8 +93,8 @@ class Quarters:
 
 @dataclass
 class Writer:
-    """A model that writes folds. `hangs`: it never answers; `gate`: it answers once that is set; `pauses`: seconds
-    between signs of its writing.
+    """A model that writes folds. `hangs`: it never answers; `gate`: it answers once
+    that is set; `pauses`: seconds between signs of its writing.
     """
 
     model_name: str
@@ -111,7 +115,9 @@ class Writer:
         for pause in self.pauses:
             await asyncio.sleep(pause)
             yield TextDelta("a word ")
-        yield Reply((Text(text),) if text else (), Stop.END, Usage(input=100, output=10), self.model_name)
+        yield Reply(
+            (Text(text),) if text else (), Stop.END, Usage(input=100, output=10), self.model_name
+        )
 
 
 @dataclass
@@ -139,14 +145,21 @@ class Keeping:
 
     async def say(self, text: str, *, steering: bool = False) -> int:
         said = UserSaid((Text(text, self.tokens.count_tokens(text)),), steering)
-        return (await self.conversation.append_facts(*await self.folding.excerpt_large_message(said)))[0].seq
+        return (
+            await self.conversation.append_facts(*await self.folding.excerpt_large_message(said))
+        )[0].seq
 
     async def end(self) -> None:
         await self.conversation.append_facts(TurnEnded(TurnEnd.DONE))
         self.folding.start_folds_after_turn()
 
     async def step(
-        self, output: str, *, tool: str = "read", arguments: str = '{"path": "a.py"}', ok: bool = True
+        self,
+        output: str,
+        *,
+        tool: str = "read",
+        arguments: str = '{"path": "a.py"}',
+        ok: bool = True,
     ) -> int:
         return (await self.batch([output], tool=tool, arguments=arguments, ok=ok))[0]
 
@@ -160,20 +173,28 @@ class Keeping:
         keeps: Sequence[str] = (),
         ahead: int = 0,
     ) -> list[int]:
-        """One step of the agent with so many parallel calls; the seqs of their results. The first `ahead` are recorded
-        before the others are there.
+        """One step of the agent with so many parallel calls; the seqs of their results.
+        The first `ahead` are recorded before the others are there.
         """
         await self.folding.apply_due_folds()
         self.clock.time += 10
         start = self.conversation.state.seq
         size = self.tokens.count_tokens(tool + arguments)
-        calls = tuple(ToolCall(f"c{start}-{index}", tool, arguments, size) for index in range(len(outputs)))
-        await self.conversation.append_facts(ModelReplied((Text("let me see", 3), *calls), "main", Stop.CALLS))
+        calls = tuple(
+            ToolCall(f"c{start}-{index}", tool, arguments, size) for index in range(len(outputs))
+        )
+        await self.conversation.append_facts(
+            ModelReplied((Text("let me see", 3), *calls), "main", Stop.CALLS)
+        )
         returned = []
         for call, output in zip(calls, outputs, strict=True):
             stored = await self.cache.store_content(output.encode(), EntryOrigin(tool))
             earlier = self.conversation.state.seq_of_last_output_with_content(stored.digest)
-            returned.append(ToolReturned(call.id, stored, self.tokens.count_tokens(output), ok, repeat_of=earlier))
+            returned.append(
+                ToolReturned(
+                    call.id, stored, self.tokens.count_tokens(output), ok, repeat_of=earlier
+                )
+            )
         kept = {call.id: keep for call, keep in zip(calls, keeps, strict=False)}
         before = [(await self.conversation.append_facts(one))[0].seq for one in returned[:ahead]]
         facts = await self.folding.excerpt_large_results(returned, kept, before)
@@ -189,7 +210,9 @@ class Keeping:
     async def request(self) -> Request:
         """The next request, proved legal."""
         view = self.conversation.current_view()
-        request = request_building.build_request(view, await ViewContents(self.cache).read_view_contents(view))
+        request = request_building.build_request(
+            view, await ViewContents(self.cache).read_view_contents(view)
+        )
         assert request_building.find_violations(request) == []
         return request
 
@@ -197,7 +220,9 @@ class Keeping:
         """All that the model would read now."""
         request = await self.request()
         return "\n".join(
-            getattr(part, "text", "") or getattr(part, "arguments", "") for m in request.messages for part in m.parts
+            getattr(part, "text", "") or getattr(part, "arguments", "")
+            for m in request.messages
+            for part in m.parts
         )
 
     async def settled(self) -> None:
@@ -226,8 +251,12 @@ async def keeping(
     clock = SteppedClock()
     journal, cache = MemoryJournal(now=clock.current_time), MemoryCache(now=clock.current_time)
     conversation = await Conversation.open(journal, "kept")
-    chosen = context_policy.preset_policy(preset).with_thresholds({"handover_cooldown": 0, **values})
-    writers = {role: Writer(role, answer, hangs) for role in ("main", "fast", *(["long"] if long else []))}
+    chosen = context_policy.preset_policy(preset).with_thresholds(
+        {"handover_cooldown": 0, **values}
+    )
+    writers = {
+        role: Writer(role, answer, hangs) for role in ("main", "fast", *(["long"] if long else []))
+    }
     facts: list[Fact] = [
         chosen.to_policy_fact(),
         ModelSet(ModelRole.MAIN, "main", window),
@@ -240,7 +269,11 @@ async def keeping(
 
 
 def _around(
-    conversation: Conversation, cache: MemoryCache, clock: SteppedClock, writers: dict[str, Writer], tasks: OwnedTasks
+    conversation: Conversation,
+    cache: MemoryCache,
+    clock: SteppedClock,
+    writers: dict[str, Writer],
+    tasks: OwnedTasks,
 ) -> Keeping:
     unlimited = TurnLimits, lambda: (0.0, 0.0), lambda: (0.0, 0.0, 0.0, 0.0)
     services = FoldServices(cache, Quarters(), clock, writers.get, tasks.spawn_task, *unlimited)

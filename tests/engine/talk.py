@@ -49,7 +49,9 @@ class Talk:
     def user(self, text: str, *, tokens: int = 10, steering: bool = False) -> int:
         return self.add(UserSaid((Text(text, tokens),), steering))
 
-    def reply(self, text: str = "", *calls: str, model: str = "m", tokens: int = 20, billed: int = 0) -> int:
+    def reply(
+        self, text: str = "", *calls: str, model: str = "m", tokens: int = 20, billed: int = 0
+    ) -> int:
         """A reply that says `text` and calls: `id:tool` or `id`."""
         parts: list[ReplyPart] = [Text(text, tokens)] if text else []
         for call in calls:
@@ -70,7 +72,9 @@ class Talk:
         start = self.state.seq
         return [self.step(f"c{start}-{index}", tokens=tokens) for index in range(count)]
 
-    def fold(self, name: str, cover: Cover, *, kind: FoldKind = FoldKind.HANDOVER, tokens: int = 5) -> int:
+    def fold(
+        self, name: str, cover: Cover, *, kind: FoldKind = FoldKind.HANDOVER, tokens: int = 5
+    ) -> int:
         return self.add(Folded(name, kind, cover, f"text of {name}", tokens, 1_000))
 
     def view(self) -> View:

@@ -13,7 +13,9 @@ from helix_desktop.engine import agent_findings
 FOUND = "The cache is cleared before it is read, so that the second request never finds what the first one wrote."
 
 
-def test_before_a_change_two_lines_of_what_was_found_are_enough_and_before_another_call_there_must_be_more() -> None:
+def test_before_a_change_two_lines_of_what_was_found_are_enough_and_before_another_call_there_must_be_more() -> (
+    None
+):
     remark = f"I see. {FOUND} Let me fix that:"
     assert agent_findings.reports_finding(remark, changes=True)
     assert not agent_findings.reports_finding(remark, changes=False)
@@ -36,7 +38,9 @@ def test_what_is_announced_is_no_finding_and_neither_is_a_line_or_an_essay(text:
 
 
 def test_the_beginning_of_an_answer_is_a_report() -> None:
-    assert agent_findings.extract_report(FOUND * 11) == (FOUND * 11)[: agent_findings.LONGEST_REPORT]
+    assert (
+        agent_findings.extract_report(FOUND * 11) == (FOUND * 11)[: agent_findings.LONGEST_REPORT]
+    )
     assert agent_findings.extract_report("Done.") == ""
     assert agent_findings.extract_report('{\n  "reason": "' + FOUND + '"\n}') == ""
 
@@ -52,7 +56,9 @@ def test_the_beginning_of_an_answer_is_a_report() -> None:
     ],
 )
 def test_labelled_sentences_are_conclusions(sentence: str) -> None:
-    assert list(agent_findings.find_conclusions(f"Hello there.\n{sentence}\nBye now, and thank you")) == [sentence]
+    assert list(
+        agent_findings.find_conclusions(f"Hello there.\n{sentence}\nBye now, and thank you")
+    ) == [sentence]
 
 
 def test_what_is_labelled_in_data_or_only_mentions_a_cause_is_no_conclusion() -> None:
@@ -66,14 +72,22 @@ def test_what_is_labelled_in_data_or_only_mentions_a_cause_is_no_conclusion() ->
     )
 
 
-def test_open_are_the_items_below_a_line_that_says_they_remain_and_boxes_that_are_not_ticked() -> None:
+def test_open_are_the_items_below_a_line_that_says_they_remain_and_boxes_that_are_not_ticked() -> (
+    None
+):
     text = "Done:\n- the reader\n\nNext steps:\n1. Write the parser\n\n2) Test it\nThat is all\n- an item\n- [ ] ask Ann\n- [x] ask Bob"
-    assert list(agent_findings.find_tasks_left_open(text)) == ["Write the parser", "Test it", "ask Ann"]
+    assert list(agent_findings.find_tasks_left_open(text)) == [
+        "Write the parser",
+        "Test it",
+        "ask Ann",
+    ]
 
 
 @given(
     st.text()
-    | st.lists(st.sampled_from(["Cause: ", "- ", "[ ] ", "Remaining:\n", "\n", "word ", "。", "原因："])).map("".join)
+    | st.lists(
+        st.sampled_from(["Cause: ", "- ", "[ ] ", "Remaining:\n", "\n", "word ", "。", "原因："])
+    ).map("".join)
 )
 def test_what_is_kept_was_said(text: str) -> None:
     assert text.startswith(agent_findings.extract_report(text))

@@ -20,10 +20,14 @@ async def test_the_text_and_what_it_cost() -> None:
     spent: list[Spent] = []
     writer = Writer("fast", lambda _: "  the answer\n")
     assert (
-        await inquiry(spent).ask_for_text(writer, build_material_request("material", "question?", Purpose.HANDOVER), 5)
+        await inquiry(spent).ask_for_text(
+            writer, build_material_request("material", "question?", Purpose.HANDOVER), 5
+        )
         == "the answer"
     )
-    assert [(one.purpose, one.model, one.usage.input) for one in spent] == [("handover", "fast", 100)]
+    assert [(one.purpose, one.model, one.usage.input) for one in spent] == [
+        ("handover", "fast", 100)
+    ]
     assert writer.requests[0].model == "fast"
 
 
@@ -36,7 +40,9 @@ async def test_a_model_that_hangs_has_failed_when_its_time_is_over() -> None:
 
 async def test_a_model_that_fails_says_why_itself() -> None:
     with pytest.raises(ModelOverloaded):
-        await inquiry().ask_for_text(Writer("busy", fails), build_material_request("m", "q", Purpose.HANDOVER), 5)
+        await inquiry().ask_for_text(
+            Writer("busy", fails), build_material_request("m", "q", Purpose.HANDOVER), 5
+        )
 
 
 @dataclass
@@ -48,7 +54,10 @@ class Breaking:
 
     async def stream_reply(self, request: Request) -> AsyncIterator[Delta]:
         self.left -= 1
-        yield Reply((Text("half a" if self.left >= 0 else "whole"),), Stop.CUT if self.left >= 0 else Stop.END)
+        yield Reply(
+            (Text("half a" if self.left >= 0 else "whole"),),
+            Stop.CUT if self.left >= 0 else Stop.END,
+        )
 
 
 async def test_a_stream_that_breaks_off_is_asked_again_and_half_a_text_is_none() -> None:
@@ -75,10 +84,14 @@ class Thinking:
             yield Reply((Reasoning("first of all"), Text("the answer")), Stop.END, Usage(input=5))
 
 
-async def test_a_model_that_spends_all_its_room_on_thinking_is_asked_again_without_a_limit() -> None:
+async def test_a_model_that_spends_all_its_room_on_thinking_is_asked_again_without_a_limit() -> (
+    None
+):
     spent, model = list[Spent](), Thinking()
     assert (
-        await inquiry(spent).ask_for_text(model, build_material_request("m", "q", Purpose.HANDOVER, 500), 5)
+        await inquiry(spent).ask_for_text(
+            model, build_material_request("m", "q", Purpose.HANDOVER, 500), 5
+        )
         == "the answer"
     )
     assert [request.max_output for request in model.asked] == [500, 0]
@@ -94,7 +107,9 @@ async def test_a_model_that_spends_all_its_room_on_thinking_is_asked_again_witho
         ("the tag <think> is new, </think> too", "the tag <think> is new, </think> too"),
     ],
 )
-async def test_thinking_that_a_server_left_in_the_text_is_no_part_of_it(said: str, text: str) -> None:
+async def test_thinking_that_a_server_left_in_the_text_is_no_part_of_it(
+    said: str, text: str
+) -> None:
     asked = build_material_request("m", "q", Purpose.HANDOVER)
     assert await inquiry().ask_for_text(Writer("open", lambda _: said), asked, 5) == text
 
@@ -110,7 +125,9 @@ class Endless:
 
 async def test_a_stream_without_a_reply_has_failed() -> None:
     with pytest.raises(ModelFailed, match="stopped without sending a reply"):
-        await inquiry().ask_for_text(Endless(), build_material_request("m", "q", Purpose.HANDOVER), 5)
+        await inquiry().ask_for_text(
+            Endless(), build_material_request("m", "q", Purpose.HANDOVER), 5
+        )
 
 
 def test_requests_of_both_ways_are_legal() -> None:

@@ -1,4 +1,6 @@
-"""Automatic folding: strategies seen through from beginning to end, with writers that do their work and writers that do not."""
+"""Automatic folding: strategies seen through from beginning to end, with writers that
+do their work and writers that do not.
+"""
 
 from __future__ import annotations
 
@@ -50,13 +52,20 @@ from tests.engine.keeping import Keeping, keeping
 from tests.engine.test_request_costs import LIFE, MODEL, Trial, check_sums, named
 from tests.turns import lasted
 
-FULL: dict[str, Any] = {"caching": "off", "handover": "share", "handover_share": 0.5}  # a handover at half the window
+FULL: dict[str, Any] = {
+    "caching": "off",
+    "handover": "share",
+    "handover_share": 0.5,
+}  # a handover at half the window
 MARKER = re.compile(r'\[CACHED\] recall_cached_content\("([0-9a-f]{64})"\)')
 
 
 def words(tokens: int, name: str = "word") -> str:
     """A text of so many tokens, in lines of ten."""
-    lines = (f"{name} line {number:05} and so on it goes"[:39].ljust(39, ".") for number in range(tokens // 10))
+    lines = (
+        f"{name} line {number:05} and so on it goes"[:39].ljust(39, ".")
+        for number in range(tokens // 10)
+    )
     return "\n".join(lines)
 
 
@@ -65,7 +74,9 @@ async def worked(kept: Keeping, steps: int, size: int = 300) -> None:
         await kept.step(words(size, f"w{len(kept.facts)}x{index}"))
 
 
-async def test_nothing_is_due_before_a_step_of_short_outputs_until_something_waits_or_is_large() -> None:
+async def test_nothing_is_due_before_a_step_of_short_outputs_until_something_waits_or_is_large() -> (
+    None
+):
     kept = await keeping("helix", window=100_000)
     await kept.say("do it")
     await worked(kept, 3)
@@ -96,7 +107,9 @@ async def test_a_marker_once_shown_never_changes() -> None:
     await worked(kept, 6, 600)
     before = [block for block in kept.conversation.current_view().blocks if block.fold]
     await worked(kept, 6, 600)
-    assert [block for block in kept.conversation.current_view().blocks if block.fold][: len(before)] == before
+    assert [block for block in kept.conversation.current_view().blocks if block.fold][
+        : len(before)
+    ] == before
 
 
 async def test_a_rule_of_the_first_message_is_there_word_for_word_after_ten_handovers() -> None:
@@ -173,14 +186,20 @@ async def test_a_window_that_one_batch_fills_is_brought_under_by_excerpts() -> N
 
 
 @pytest.mark.parametrize(
-    "answer", [writers.fails, writers.empty, writers.wrong_form, writers.other_language, writers.too_long]
+    "answer",
+    [writers.fails, writers.empty, writers.wrong_form, writers.other_language, writers.too_long],
 )
-async def test_whatever_the_writer_does_the_turn_goes_on_and_nothing_is_lost(answer: writers.Answer) -> None:
+async def test_whatever_the_writer_does_the_turn_goes_on_and_nothing_is_lost(
+    answer: writers.Answer,
+) -> None:
     kept = await keeping(window=12_000, answer=answer, **FULL)
     rule = "The output must always be written to /srv/data/out.csv and nowhere else."
     await kept.say(f"{rule} Begin.")
     for index in range(40):
-        await kept.step(f"{words(300)}\nValueError: number {index} of /var/log/app{index}.log", ok=index % 5 != 0)
+        await kept.step(
+            f"{words(300)}\nValueError: number {index} of /var/log/app{index}.log",
+            ok=index % 5 != 0,
+        )
         await kept.settled()
     await kept.folding.apply_due_folds()
     assert kept.conversation.current_meter().request_fits
@@ -269,8 +288,12 @@ async def test_what_a_fold_costs_is_known_before_it_is_made() -> None:
     await kept.say("a task")
     await worked(kept, 12, 300)
     assert kept.folding.estimate_fold_cost(FoldKind.HANDOVER) is None, "the price is not known"
-    await kept.conversation.append_facts(ModelSet(ModelRole.MAIN, "main", 100_000, price_input=3.0, price_output=15.0))
-    cost, listed = (kept.folding.estimate_fold_cost(kind) for kind in (FoldKind.HANDOVER, FoldKind.OBSERVATIONS))
+    await kept.conversation.append_facts(
+        ModelSet(ModelRole.MAIN, "main", 100_000, price_input=3.0, price_output=15.0)
+    )
+    cost, listed = (
+        kept.folding.estimate_fold_cost(kind) for kind in (FoldKind.HANDOVER, FoldKind.OBSERVATIONS)
+    )
     assert cost is not None
     assert listed is not None
     assert 0.001 < cost <= listed < 0.1, "a transcript is not in the provider's cache"
@@ -280,7 +303,9 @@ async def test_what_a_fold_costs_is_known_before_it_is_made() -> None:
 async def test_a_fold_is_said_to_cost_more_if_the_providers_cache_cannot_be_read() -> None:
     """Rules had been added: a handover that cost $0.10 was announced for $0.03."""
     kept = await keeping(window=100_000)
-    main = ModelSet(ModelRole.MAIN, "main", 100_000, price_input=3.0, price_output=15.0, price_cache_read=0.3)
+    main = ModelSet(
+        ModelRole.MAIN, "main", 100_000, price_input=3.0, price_output=15.0, price_cache_read=0.3
+    )
     await kept.conversation.append_facts(main)
     await kept.say("a task")
     await worked(kept, 12, 300)
@@ -305,7 +330,11 @@ async def test_the_cooldown_keeps_handovers_apart() -> None:
     for _ in range(15):
         await worked(kept, 10, 500)
         await kept.settled()
-    times = [one.time for one in kept.facts if isinstance(one.fact, Folded) and one.fact.kind is FoldKind.HANDOVER]
+    times = [
+        one.time
+        for one in kept.facts
+        if isinstance(one.fact, Folded) and one.fact.kind is FoldKind.HANDOVER
+    ]
     assert len(times) >= 2
     assert all(later - earlier >= 600 for earlier, later in itertools.pairwise(times))
 
@@ -338,7 +367,9 @@ async def test_a_clock_that_is_put_back_makes_no_failure_rest_for_ever() -> None
 
 
 async def being_written() -> tuple[Keeping, asyncio.Event]:
-    """A conversation of which a handover is being written, and the gate that its writers wait at."""
+    """A conversation of which a handover is being written, and the gate that its
+    writers wait at.
+    """
     kept = await keeping(window=12_000, **FULL)
     gate = kept.writers["main"].gate = kept.writers["fast"].gate = asyncio.Event()
     await kept.say("a task")
@@ -429,7 +460,9 @@ def test_before_a_pause_outlives_the_providers_cache_what_pays_is_folded() -> No
         assert kept.folds(FoldKind.HANDOVER) == [], "no pause outlived the cache"
 
     async def folds_nothing() -> None:
-        assert (await _left_alone(COLD_AFTER - WRITING_SECONDS, handover="off")).folds(FoldKind.HANDOVER) == []
+        assert (await _left_alone(COLD_AFTER - WRITING_SECONDS, handover="off")).folds(
+            FoldKind.HANDOVER
+        ) == []
 
     for work in (leave, come_back, folds_nothing):
         simulated_clock.run_on_jumping_loop(work())
@@ -460,7 +493,13 @@ async def test_fold_now_with_a_wish() -> None:
 async def test_fold_now_says_why_there_is_nothing_to_fold() -> None:
     kept = await keeping(window=100_000)
     await kept.say("a task")
-    for kind in (FoldKind.HANDOVER, FoldKind.MARKER, FoldKind.OBSERVATIONS, FoldKind.REFLECTION, FoldKind.TRUNCATION):
+    for kind in (
+        FoldKind.HANDOVER,
+        FoldKind.MARKER,
+        FoldKind.OBSERVATIONS,
+        FoldKind.REFLECTION,
+        FoldKind.TRUNCATION,
+    ):
         with pytest.raises(ActionRefused):
             await kept.folding.fold_on_demand(kind)
 
@@ -478,7 +517,12 @@ async def test_every_kind_of_fold_can_be_asked_for() -> None:
     await worked(kept, 4, 300)
     assert await kept.folding.fold_on_demand(FoldKind.TRUNCATION)
     kinds = {fold.kind for fold in kept.folds()}
-    assert kinds == {FoldKind.MARKER, FoldKind.OBSERVATIONS, FoldKind.REFLECTION, FoldKind.TRUNCATION}
+    assert kinds == {
+        FoldKind.MARKER,
+        FoldKind.OBSERVATIONS,
+        FoldKind.REFLECTION,
+        FoldKind.TRUNCATION,
+    }
     await kept.request()
 
 
@@ -492,12 +536,17 @@ async def test_undo_is_exact_and_the_same_facts_are_not_folded_again() -> None:
     await kept.folding.unfold(fold.fold)
     await kept.folding.apply_due_folds()
     assert len(kept.folds()) == before
-    assert any(block.source == fold.cover and not block.fold for block in kept.conversation.current_view().blocks)
+    assert any(
+        block.source == fold.cover and not block.fold
+        for block in kept.conversation.current_view().blocks
+    )
     await kept.folding.refold(fold.fold)
     assert any(block.fold == fold.fold for block in kept.conversation.current_view().blocks)
 
 
-@pytest.mark.parametrize("kind", [FoldKind.HANDOVER, FoldKind.OBSERVATIONS, FoldKind.TRUNCATION, FoldKind.MARKER])
+@pytest.mark.parametrize(
+    "kind", [FoldKind.HANDOVER, FoldKind.OBSERVATIONS, FoldKind.TRUNCATION, FoldKind.MARKER]
+)
 async def test_fold_now_folds_again_what_was_folded_and_undone(kind: FoldKind) -> None:
     kept = await keeping(window=100_000)
     await kept.say("a task")
@@ -535,7 +584,9 @@ async def test_undo_is_refused_with_the_figures_where_the_view_would_not_fit() -
     assert fold.fold not in kept.conversation.state.branch.live
 
 
-async def test_an_output_that_was_forgotten_is_neither_recallable_nor_brought_back_by_an_undo() -> None:
+async def test_an_output_that_was_forgotten_is_neither_recallable_nor_brought_back_by_an_undo() -> (
+    None
+):
     kept = await keeping("helix", window=100_000, caching_steps=8)
     await kept.say("a task")
     await worked(kept, 12, 600)
@@ -564,7 +615,9 @@ async def test_undo_and_redo_of_what_is_not_there() -> None:
 
 
 async def test_three_nested_handovers() -> None:
-    """Undo of the first, rewind behind it, fork before it, and the parent's end is not the fork's."""
+    """Undo of the first, rewind behind it, fork before it, and the parent's end is not
+    the fork's.
+    """
     kept = await keeping(window=1_000_000)
     await kept.say("a task")
     for _ in range(3):
@@ -584,7 +637,9 @@ async def test_three_nested_handovers() -> None:
         "forked", [*before, ConversationStarted(forked_from="kept", forked_at=made - 1)]
     )
     await kept.conversation.append_facts(Rewound(made - 1))
-    assert [fold.fold for fold in kept.conversation.state.live_folds if isinstance(fold.cover, Span)] == [one.fold]
+    assert [
+        fold.fold for fold in kept.conversation.state.live_folds if isinstance(fold.cover, Span)
+    ] == [one.fold]
     await kept.request()
     forked = await kept.conversation.open(kept.conversation.journal, "forked")
     assert forked.current_view() == kept.conversation.current_view()
@@ -600,13 +655,19 @@ async def test_a_document_the_user_edited_is_the_source_of_the_next() -> None:
     assert "in my own words" in await kept.shown()
     await worked(kept, 12, 300)
     await kept.folding.fold_on_demand(FoldKind.HANDOVER)
-    asked = [str(request.messages) for writer in kept.writers.values() for request in writer.requests]
+    asked = [
+        str(request.messages) for writer in kept.writers.values() for request in writer.requests
+    ]
     assert any("in my own words" in text for text in asked)
 
 
 async def test_observations_are_appended_and_reflected() -> None:
     kept = await keeping(
-        "observational", window=12_000, answer=writers.much, observation_share=0.2, reflection_share=0.1
+        "observational",
+        window=12_000,
+        answer=writers.much,
+        observation_share=0.2,
+        reflection_share=0.1,
     )
     await kept.say("a task")
     for _ in range(12):
@@ -653,7 +714,9 @@ async def test_a_program_started_again_goes_on_the_same() -> None:
 async def test_a_strategy_switched_off_by_the_user_rests() -> None:
     kept = await keeping(window=16_000)
     await kept.conversation.append_facts(
-        context_policy.preset_policy("layered").with_thresholds({"handover": "off", "caching": "off"}).to_policy_fact()
+        context_policy.preset_policy("layered")
+        .with_thresholds({"handover": "off", "caching": "off"})
+        .to_policy_fact()
     )
     await kept.say("a task")
     await worked(kept, 15, 300)
@@ -673,7 +736,10 @@ async def test_the_forecast_says_what_comes_next_and_why() -> None:
         "Next fold: old outputs are replaced with one-line markers (older than 10 steps and at least 500 tokens long)."
     )
     await worked(kept, 30, 400)
-    assert kept.folding.describe_next_fold() == "Fold in progress: handover, because the context window is 10% full."
+    assert (
+        kept.folding.describe_next_fold()
+        == "Fold in progress: handover, because the context window is 10% full."
+    )
     await kept.folding.aclose()
 
 
@@ -713,11 +779,15 @@ async def test_a_part_brought_back_stays_out_of_the_next_handover() -> None:
 
 
 async def _away(limit: float, lives: int, **chosen: Any) -> tuple[Trial, list[Spent]]:
-    """An agent that has worked, and whose user is away for so many lives of the provider's cache; what was spent meanwhile."""
+    """An agent that has worked, and whose user is away for so many lives of the
+    provider's cache; what was spent meanwhile.
+    """
     trial = await Trial.start()
     folding = trial.made.session.folding
     folding._clock = trial.clock
-    trial.made.setup = replace(trial.made.setup, policy=PolicySet("none", (("keep_alive_dollars", limit),)))
+    trial.made.setup = replace(
+        trial.made.setup, policy=PolicySet("none", (("keep_alive_dollars", limit),))
+    )
     trial.made.setup = replace(trial.made.setup, models=(replace(MODEL, **chosen),))
     await trial.turn()
     await _pass_lives(trial, lives)

@@ -64,7 +64,9 @@ async def test_a_hash_that_is_none_unknown_or_ambiguous() -> None:
         await content_recall.recall_entry(cache, TOKENS, "abc")
     known = entries[0].digest.hex
     with pytest.raises(NotFound, match=f"Near it is {known}"):
-        await content_recall.recall_entry(cache, TOKENS, known[:-4] + ("0000" if known[-4:] != "0000" else "1111"))
+        await content_recall.recall_entry(
+            cache, TOKENS, known[:-4] + ("0000" if known[-4:] != "0000" else "1111")
+        )
     with pytest.raises(NotFound, match="search_cached_content"):
         await content_recall.recall_entry(cache, TOKENS, "0" * 64)
     starts = [entry.digest.hex[:4] for entry in entries]
@@ -92,7 +94,9 @@ async def test_lines_and_pages_together_give_the_whole_entry() -> None:
     assert "\n".join(pages) == text
 
 
-@pytest.mark.parametrize("content", ["x" * 5_000_000, "", "\n", "no newline at the end", "a\n\n\nb"])
+@pytest.mark.parametrize(
+    "content", ["x" * 5_000_000, "", "\n", "no newline at the end", "a\n\n\nb"]
+)
 async def test_entries_of_any_shape(content: str) -> None:
     cache, (entry,) = await cached(content)
     page = await content_recall.recall_entry(cache, TOKENS, entry.digest.hex)
@@ -111,17 +115,27 @@ class Watched(MemoryCache):
 
 
 @given(
-    st.lists(st.sampled_from(["", "a", "ü" * 40, "x" * 900, " " * 30_000, "y" * 70_000]), min_size=1, max_size=40),
+    st.lists(
+        st.sampled_from(["", "a", "ü" * 40, "x" * 900, " " * 30_000, "y" * 70_000]),
+        min_size=1,
+        max_size=40,
+    ),
     st.integers(1, 45),
     st.integers(0, 45),
     st.booleans(),
 )
 @settings(max_examples=60, deadline=None)
-def test_the_lines_of_a_page_are_those_of_the_entry(lines: list[str], first: int, more: int, ended: bool) -> None:
+def test_the_lines_of_a_page_are_those_of_the_entry(
+    lines: list[str], first: int, more: int, ended: bool
+) -> None:
     async def read() -> None:
         content = "\n".join(lines) + "\n" * ended
         cache, (entry,) = await cached(content)
-        there = content.split("\n")[: -1 if content.endswith("\n") else None] if content else ["(empty)"]
+        there = (
+            content.split("\n")[: -1 if content.endswith("\n") else None]
+            if content
+            else ["(empty)"]
+        )
         found = await content_recall.read_entry_lines(cache, entry, first, first + more)
         wanted = there[first - 1 : first + more] if content else there
         if not wanted:
@@ -130,18 +144,26 @@ def test_the_lines_of_a_page_are_those_of_the_entry(lines: list[str], first: int
         shown, until = content_recall.cut_to_page_with_last_line_number(TOKENS, found, first)
         assert first <= until <= first + more
         whole = "\n".join(wanted[: until - first + 1])
-        assert shown == whole if len(whole) <= content_recall.PAGE_BYTES else shown.startswith(whole[:2_000])
+        assert (
+            shown == whole
+            if len(whole) <= content_recall.PAGE_BYTES
+            else shown.startswith(whole[:2_000])
+        )
 
     asyncio.run(read())
 
 
 async def test_no_more_is_read_than_a_page_needs() -> None:
     cache = Watched()
-    entry = await cache.store_content(b"a line of some length\n" * 400_000, EntryOrigin("read", "long"))
+    entry = await cache.store_content(
+        b"a line of some length\n" * 400_000, EntryOrigin("read", "long")
+    )
     assert len(await content_recall.read_entry_lines(cache, entry, 1, 20)) == 20
     assert cache.taken <= 2 * content_recall.PAGE_BYTES
     cache.taken = 0
-    assert await content_recall.read_entry_lines(cache, entry, 60_000, 60_000) == ["a line of some length"]
+    assert await content_recall.read_entry_lines(cache, entry, 60_000, 60_000) == [
+        "a line of some length"
+    ]
     assert cache.taken < 3 * content_recall.PIECE_BYTES
     assert await content_recall.read_entry_lines(cache, entry, 400_001, 0) == []
 
@@ -178,10 +200,15 @@ async def test_a_pattern_runs_where_it_can_be_killed() -> None:
 
     async def grep(pattern: str, pieces: AsyncIterator[bytes], context: int) -> str:
         whole = b"".join([piece async for piece in pieces]).decode()
-        return "\n".join(line for line in whole.splitlines() if re.search(pattern, line)) + "!" * context
+        return (
+            "\n".join(line for line in whole.splitlines() if re.search(pattern, line))
+            + "!" * context
+        )
 
     assert (
-        await content_recall.recall_entry(cache, TOKENS, entry.digest.hex, pattern="^t", context=1, grep=grep)
+        await content_recall.recall_entry(
+            cache, TOKENS, entry.digest.hex, pattern="^t", context=1, grep=grep
+        )
         == "two\nthree!"
     )
     assert "no line matches" in await content_recall.recall_entry(
@@ -198,7 +225,9 @@ async def test_search_says_hash_tool_source_and_a_snippet() -> None:
     found = await content_recall.search_entries(index, "needle")
     assert entry.digest.hex in found
     assert "hay.txt" in found
-    assert "nothing in the cache contains" in await content_recall.search_entries(index, "haystacks_of_gold")
+    assert "nothing in the cache contains" in await content_recall.search_entries(
+        index, "haystacks_of_gold"
+    )
     with pytest.raises(InvalidInput):
         await content_recall.search_entries(index, "  ")
 
@@ -208,7 +237,9 @@ async def test_compaction_of_an_entry() -> None:
     spent: list[Spent] = []
     writer = Writer("fast", lambda _: "little text")
     assert (
-        await content_recall.compact_entry(cache, writer, entry.digest.hex[:10], "the numbers", inquiry(spent))
+        await content_recall.compact_entry(
+            cache, writer, entry.digest.hex[:10], "the numbers", inquiry(spent)
+        )
         == "little text"
     )
     assert "the numbers" in str(writer.requests[0].messages)
@@ -224,7 +255,9 @@ async def test_history_of_a_fold_is_its_messages_word_for_word() -> None:
     await worked(kept, 12, 300)
     await kept.folding.fold_on_demand(FoldKind.HANDOVER)
     (fold,) = kept.folds()
-    text = await content_recall.recall_folded_messages(kept.conversation.state, kept.cache, TOKENS, f'"{fold.fold}"')
+    text = await content_recall.recall_folded_messages(
+        kept.conversation.state, kept.cache, TOKENS, f'"{fold.fold}"'
+    )
     assert "[4] user: the task itself, word for word" in text
     assert "call of read" in text
     assert "recall_cached_content(" in text
@@ -238,10 +271,14 @@ async def test_short_outputs_are_recalled_word_for_word_though_the_facts_do_not_
     await worked(kept, 12, 300)
     await kept.folding.fold_on_demand(FoldKind.HANDOVER)
     (fold,) = kept.folds()
-    outputs = [each for each in kept.conversation.state.facts if isinstance(each.fact, ToolReturned)]
+    outputs = [
+        each for each in kept.conversation.state.facts if isinstance(each.fact, ToolReturned)
+    ]
     assert outputs
     assert not any(each.fact.head for each in outputs if isinstance(each.fact, ToolReturned))
-    text = await content_recall.recall_folded_messages(kept.conversation.state, kept.cache, TOKENS, fold.fold)
+    text = await content_recall.recall_folded_messages(
+        kept.conversation.state, kept.cache, TOKENS, fold.fold
+    )
     assert "the port is 4711\nand it is open" in text
 
 
@@ -251,7 +288,9 @@ async def test_a_long_history_goes_on_in_an_entry() -> None:
     await worked(kept, 40, 300)
     await kept.folding.fold_on_demand(FoldKind.HANDOVER)
     (fold,) = kept.folds(FoldKind.HANDOVER)
-    text = await content_recall.recall_folded_messages(kept.conversation.state, kept.cache, TOKENS, fold.fold)
+    text = await content_recall.recall_folded_messages(
+        kept.conversation.state, kept.cache, TOKENS, fold.fold
+    )
     assert TOKENS.count_tokens(text) < 4_000
     more = re.search(r'recall_cached_content\("([0-9a-f]{64})", lines="(\d+-)"\)\]$', text)
     assert more is not None
@@ -267,7 +306,9 @@ async def test_words_are_found_in_messages_calls_and_outputs_behind_summaries() 
     (fold,) = kept.folds()
 
     async def found(words: str, name: str = "") -> str:
-        return await content_recall.recall_folded_messages(kept.conversation.state, kept.cache, TOKENS, name, words)
+        return await content_recall.recall_folded_messages(
+            kept.conversation.state, kept.cache, TOKENS, name, words
+        )
 
     entries = len(list(kept.cache.all_contents()))
     assert "[4] user: the port is 4711, and it must not change" in await found("4711")
@@ -290,7 +331,8 @@ async def test_outputs_too_long_to_be_searched_are_named(monkeypatch: pytest.Mon
         kept.conversation.state, kept.cache, TOKENS, "", "nowhere_at_all"
     )
     assert re.search(
-        r"\[outputs too long to be searched here: [1-9]\d*; search_cached_content finds words in them\]", text
+        r"\[outputs too long to be searched here: [1-9]\d*; search_cached_content finds words in them\]",
+        text,
     )
 
 
@@ -301,7 +343,9 @@ async def test_of_equal_passages_behind_summaries_the_newest_comes_first() -> No
     await kept.say("the limit is 20")
     await worked(kept, 12, 300)
     await kept.folding.fold_on_demand(FoldKind.HANDOVER)
-    text = await content_recall.recall_folded_messages(kept.conversation.state, kept.cache, TOKENS, "", "limit")
+    text = await content_recall.recall_folded_messages(
+        kept.conversation.state, kept.cache, TOKENS, "", "limit"
+    )
     assert text.index("the limit is 20") < text.index("the limit is 10")
 
 
@@ -315,7 +359,9 @@ async def test_what_the_view_still_shows_comes_after_what_only_the_history_has()
     await worked(kept, 12, 300)
     await kept.step("\n".join(shown))
     await kept.folding.fold_on_demand(FoldKind.HANDOVER)
-    text = await content_recall.recall_folded_messages(kept.conversation.state, kept.cache, TOKENS, "", "limit is")
+    text = await content_recall.recall_folded_messages(
+        kept.conversation.state, kept.cache, TOKENS, "", "limit is"
+    )
     assert "the limit is 10" in text
 
 
@@ -323,10 +369,14 @@ async def test_what_an_earlier_recall_brought_is_not_searched_beside_the_message
     kept = await keeping(window=1_000_000)
     await kept.say("begin")
     await kept.step("the pool holds 40 connections")
-    await kept.step("x\nthe pool holds 40 connections\ny", tool="recall_history", arguments='{"find": "pool"}')
+    await kept.step(
+        "x\nthe pool holds 40 connections\ny", tool="recall_history", arguments='{"find": "pool"}'
+    )
     await worked(kept, 12, 300)
     await kept.folding.fold_on_demand(FoldKind.HANDOVER)
-    text = await content_recall.recall_folded_messages(kept.conversation.state, kept.cache, TOKENS, "", "pool holds")
+    text = await content_recall.recall_folded_messages(
+        kept.conversation.state, kept.cache, TOKENS, "", "pool holds"
+    )
     assert text.count("the pool holds 40 connections") == 1
     assert "of recall_cached_content(" in text
     assert "recall_history" not in text
@@ -338,16 +388,22 @@ async def test_a_fold_that_is_not_there_names_those_that_are() -> None:
     await worked(kept, 12, 300)
     await kept.folding.fold_on_demand(FoldKind.HANDOVER)
     with pytest.raises(NotFound, match="handover-99") as error:
-        await content_recall.recall_folded_messages(kept.conversation.state, kept.cache, TOKENS, "handover-99")
+        await content_recall.recall_folded_messages(
+            kept.conversation.state, kept.cache, TOKENS, "handover-99"
+        )
     assert kept.folds()[0].fold in str(error.value)
 
 
-async def test_a_hanging_model_does_not_hold_a_compaction_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_hanging_model_does_not_hold_a_compaction_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(content_recall, "COMPACT_SECONDS", 0.02)
     cache, (entry,) = await cached("much text")
     with pytest.raises(ModelFailed, match="did not finish"):
         await asyncio.wait_for(
-            content_recall.compact_entry(cache, Writer("fast", hangs=True), entry.digest.hex, "x", inquiry()),
+            content_recall.compact_entry(
+                cache, Writer("fast", hangs=True), entry.digest.hex, "x", inquiry()
+            ),
             60,
         )
 
@@ -357,12 +413,24 @@ async def test_an_entry_comes_back_whole_where_that_is_cheaper_than_another_requ
     cache, (entry,) = await cached(text)
     size = TOKENS.count_tokens(text)
     assert size > content_recall.PAGE_TOKENS
-    assert await content_recall.recall_entry(cache, TOKENS, entry.digest.hex, whole_tokens=size) == text
-    outline = await content_recall.recall_entry(cache, TOKENS, entry.digest.hex, whole_tokens=size - 1)
+    assert (
+        await content_recall.recall_entry(cache, TOKENS, entry.digest.hex, whole_tokens=size)
+        == text
+    )
+    outline = await content_recall.recall_entry(
+        cache, TOKENS, entry.digest.hex, whole_tokens=size - 1
+    )
     assert TOKENS.count_tokens(outline) < content_recall.PAGE_TOKENS
     head, _, rest = outline.partition("[the rest, by line:]\n")
-    last = int(head.splitlines()[-2].split()[2]) if head.endswith("\n\n") else int(head.splitlines()[-1].split()[2])
-    ranges = [tuple(map(int, found)) for found in re.findall(r"^(\d+)-(\d+): line number", rest, re.MULTILINE)]
+    last = (
+        int(head.splitlines()[-2].split()[2])
+        if head.endswith("\n\n")
+        else int(head.splitlines()[-1].split()[2])
+    )
+    ranges = [
+        tuple(map(int, found))
+        for found in re.findall(r"^(\d+)-(\d+): line number", rest, re.MULTILINE)
+    ]
     assert ranges[0][0] == last + 1
     assert ranges[-1][1] == 400
     assert rest.endswith(f'[go on with lines="{last + 1}-"]')
@@ -392,7 +460,9 @@ async def test_tokens_are_counted_only_where_that_decides_and_nobody_knows_them(
         counted = Counted()
         counted.tokens = tokens
         await counted.store_content(await cache.read_content(long.digest), EntryOrigin("read"))
-        return await content_recall.recall_entry(counted, counter, long.digest.hex, whole_tokens=1_400)
+        return await content_recall.recall_entry(
+            counted, counter, long.digest.hex, whole_tokens=1_400
+        )
 
     whole = "a longer line of words\n" * 199 + "a longer line of words"
     assert await known(1_400, Uncounted()) == whole
@@ -401,10 +471,14 @@ async def test_tokens_are_counted_only_where_that_decides_and_nobody_knows_them(
 
 
 async def test_an_outline_names_the_signatures_by_line() -> None:
-    body = "\n".join(f"def function_{number}(argument):\n" + "    work(argument)\n" * 40 for number in range(40))
+    body = "\n".join(
+        f"def function_{number}(argument):\n" + "    work(argument)\n" * 40 for number in range(40)
+    )
     cache, (entry,) = await cached(body)
     outline = await content_recall.recall_entry(cache, TOKENS, entry.digest.hex)
     lines = body.split("\n")
-    named = re.findall(r"^(\d+): (def function_\d+)", outline.partition("by line:]")[2], re.MULTILINE)
+    named = re.findall(
+        r"^(\d+): (def function_\d+)", outline.partition("by line:]")[2], re.MULTILINE
+    )
     assert len(named) > 10
     assert all(lines[int(number) - 1].startswith(signature) for number, signature in named)

@@ -40,10 +40,19 @@ def test_the_presets_are_the_table_of_the_design() -> None:
         "ahead",
         "off",
     )
-    assert (helix.caching, observational.caching, layered.caching, none.caching) == ("steps", "off", "pays", "off")
+    assert (helix.caching, observational.caching, layered.caching, none.caching) == (
+        "steps",
+        "off",
+        "pays",
+        "off",
+    )
     assert (helix.caching_steps, helix.caching_tokens) == (10, 500)
     assert (helix.arguments, observational.arguments, layered.arguments) == (False, False, False)
-    assert (helix.observation, observational.observation, layered.observation) == (False, True, False)
+    assert (helix.observation, observational.observation, layered.observation) == (
+        False,
+        True,
+        False,
+    )
     assert (observational.observation_share, observational.reflection_share) == (0.30, 0.50)
     assert (helix.handover, observational.handover, layered.handover, none.handover) == (
         "share",
@@ -58,8 +67,17 @@ def test_the_presets_are_the_table_of_the_design() -> None:
         True,
         False,
     )
-    assert (layered.admission_tokens, layered.admission_batch_tokens, layered.admission_wait) == (4_000, 12_000, 10)
-    assert (layered.tail_steps, layered.progress, layered.failures, layered.critical_tokens) == (4, 0.10, 3, 1_500)
+    assert (layered.admission_tokens, layered.admission_batch_tokens, layered.admission_wait) == (
+        4_000,
+        12_000,
+        10,
+    )
+    assert (layered.tail_steps, layered.progress, layered.failures, layered.critical_tokens) == (
+        4,
+        0.10,
+        3,
+        1_500,
+    )
     assert layered == policy_from_fact(None)
     assert (layered.admission_command_tokens, helix.admission_command_tokens) == (2_000, 4_000)
 
@@ -82,7 +100,9 @@ def test_a_policy_becomes_a_fact_and_comes_back() -> None:
     for name in PRESETS:
         assert policy_from_fact(preset_policy(name).to_policy_fact()) == preset_policy(name)
         assert preset_policy(name).to_policy_fact() == PolicySet(name)
-    changed = preset_policy("helix").with_thresholds({"caching_steps": "7", "handover_share": 0.6, "arguments": "on"})
+    changed = preset_policy("helix").with_thresholds(
+        {"caching_steps": "7", "handover_share": 0.6, "arguments": "on"}
+    )
     fact = changed.to_policy_fact()
     assert dict(fact.values) == {"caching_steps": 7, "handover_share": 0.6, "arguments": True}
     assert policy_from_fact(fact) == changed
@@ -98,7 +118,11 @@ def test_an_old_fact_with_what_is_not_known_any_more_still_gives_a_policy() -> N
     ("name", "value", "words"),
     [
         ("tail_step", 1, r"There is no setting 'tail_step'. Did you mean 'tail_steps'\?"),
-        ("tail_steps", 0, "tail_steps = 0 is not allowed: expected a whole number from 1 to 200 steps."),
+        (
+            "tail_steps",
+            0,
+            "tail_steps = 0 is not allowed: expected a whole number from 1 to 200 steps.",
+        ),
         ("tail_steps", 2.5, "expected a whole number"),
         ("tail_steps", "many", "expected a whole number"),
         ("tail_steps", True, "expected a whole number"),
@@ -109,7 +133,9 @@ def test_an_old_fact_with_what_is_not_known_any_more_still_gives_a_policy() -> N
         ("handover", 3, "expected one of off, panic, share, pays"),
     ],
 )
-def test_a_value_that_cannot_be_is_named_with_what_was_expected(name: str, value: object, words: str) -> None:
+def test_a_value_that_cannot_be_is_named_with_what_was_expected(
+    name: str, value: object, words: str
+) -> None:
     with pytest.raises(InvalidInput, match=words):
         require_valid_threshold(name, value)
 
@@ -132,7 +158,9 @@ def test_a_larger_window_makes_no_conversation_dearer() -> None:
     """The default hands over for gain at the same size in every large window."""
     layered = preset_policy("layered")
     floors = {
-        fold_economics.least_context_for_handover(window, layered.handover_floor_tokens, layered.handover_floor_share)
+        fold_economics.least_context_for_handover(
+            window, layered.handover_floor_tokens, layered.handover_floor_share
+        )
         for window in (128_000, 200_000, 1_000_000)
     }
     assert floors == {38_400}

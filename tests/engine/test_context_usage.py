@@ -1,4 +1,6 @@
-"""One number for the meter and for every trigger: counted once, corrected by what the provider reports."""
+"""One number for the meter and for every trigger: counted once, corrected by what the
+provider reports.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,10 @@ def test_a_fold_shows_in_the_meter_at_once_and_undo_takes_it_back() -> None:
     folded = context_usage.measure_window(talk.state, LAYERED)
     assert folded.parts[ContextKind.HANDOVER] == 60
     assert folded.used < before.used - 1_000
-    assert talk.state.branch.view_tokens_without_fold("h") == talk.state.branch.total_tokens + before.used - folded.used
+    assert (
+        talk.state.branch.view_tokens_without_fold("h")
+        == talk.state.branch.total_tokens + before.used - folded.used
+    )
     assert talk.state.find_fold("h") is not None
     assert talk.state.live_folds[0].kind is FoldKind.HANDOVER
 
@@ -116,23 +121,43 @@ def test_prices_are_shares_and_unknown_ones_the_usual() -> None:
     assert relative_prices(None) == RelativePrices()
     assert relative_prices(ModelSet(ModelRole.MAIN, "m", 0)) == RelativePrices(0.1, 1.0, 5.0)
     known = ModelSet(
-        ModelRole.MAIN, "m", 0, price_input=2.0, price_output=8.0, price_cache_read=0.2, price_cache_write=2.5
+        ModelRole.MAIN,
+        "m",
+        0,
+        price_input=2.0,
+        price_output=8.0,
+        price_cache_read=0.2,
+        price_cache_write=2.5,
     )
     assert relative_prices(known) == RelativePrices(0.1, 1.25, 4.0)
 
 
 def test_the_cost_of_a_usage() -> None:
     known = ModelSet(
-        ModelRole.MAIN, "m", 0, price_input=2.0, price_output=8.0, price_cache_read=0.2, price_cache_write=2.5
+        ModelRole.MAIN,
+        "m",
+        0,
+        price_input=2.0,
+        price_output=8.0,
+        price_cache_read=0.2,
+        price_cache_write=2.5,
     )
     usage = Usage(input=1_000_000, cache_read=400_000, cache_write=100_000, output=100_000)
-    assert context_usage.compute_cost(usage, known) == pytest.approx(0.5 * 2 + 0.4 * 0.2 + 0.1 * 2.5 + 0.1 * 8)
+    assert context_usage.compute_cost(usage, known) == pytest.approx(
+        0.5 * 2 + 0.4 * 0.2 + 0.1 * 2.5 + 0.1 * 8
+    )
     assert context_usage.compute_cost(Usage(input=5, cost=0.7), known) == 0.7
     assert context_usage.compute_cost(usage, None) == 0.0
 
 
 PRICED = ModelSet(
-    ModelRole.MAIN, "m", 128_000, price_input=1.0, price_output=5.0, price_cache_read=0.1, price_cache_write=1.25
+    ModelRole.MAIN,
+    "m",
+    128_000,
+    price_input=1.0,
+    price_output=5.0,
+    price_cache_read=0.1,
+    price_cache_write=1.25,
 )
 
 
@@ -199,7 +224,9 @@ def test_after_a_fold_only_what_stands_before_it_is_still_in_the_cache() -> None
     used = context_usage.measure_window(talk.state, LAYERED).used
     cached = front + talk.state.branch.item_at(out - 1).tokens
     rest = after.reply * 5.0
-    assert after.warm == pytest.approx((cached * 0.1 + (used - cached) * 1.25 + rest) / 1e6, rel=0.02)
+    assert after.warm == pytest.approx(
+        (cached * 0.1 + (used - cached) * 1.25 + rest) / 1e6, rel=0.02
+    )
     assert after.cold < before.cold
     talk.add(Unfolded("marker-1"))
     assert context_usage.count_cached_tokens(talk.state, "m") == pytest.approx(cached, rel=0.02)
@@ -232,7 +259,10 @@ def test_the_cache_lives_from_the_last_request_on_where_its_provider_says_for_ho
     talk.add(PRICED)
     price = context_usage.estimate_next_message_cost(talk.state, LAYERED)
     assert price is not None
-    assert (price.warm_until, price.cost_when_sent(talk.state.time_of_moment + 1e6)) == (0.0, price.warm)
+    assert (price.warm_until, price.cost_when_sent(talk.state.time_of_moment + 1e6)) == (
+        0.0,
+        price.warm,
+    )
 
 
 def test_the_meter_names_the_main_model() -> None:

@@ -12,7 +12,17 @@ from helix_desktop import concurrency
 from helix_desktop.engine import conversation as conversation_module
 from helix_desktop.engine.context_usage import measure_window
 from helix_desktop.engine.conversation import Conversation, resolve_relative_cover
-from helix_desktop.engine.facts import Fact, Folded, FoldKind, PartRef, Recorded, Span, Text, ToolReturned, UserSaid
+from helix_desktop.engine.facts import (
+    Fact,
+    Folded,
+    FoldKind,
+    PartRef,
+    Recorded,
+    Span,
+    Text,
+    ToolReturned,
+    UserSaid,
+)
 from helix_desktop.engine.session_events import ConversationReplaced, Event, FactAppended
 from helix_desktop.engine.view import build_state
 from helix_desktop.errors import NotFound, StoreFull
@@ -32,7 +42,9 @@ class SlowJournal(MemoryJournal):
         self.gate = asyncio.Event()
         self.full = False
 
-    async def append_to_journal(self, conversation: str, facts: Sequence[Fact]) -> Sequence[Recorded]:
+    async def append_to_journal(
+        self, conversation: str, facts: Sequence[Fact]
+    ) -> Sequence[Recorded]:
         await self.gate.wait()
         if self.full:
             raise StoreFull("The disk is full.")
@@ -57,7 +69,9 @@ async def test_reopened_it_is_the_same() -> None:
     assert again.current_view() == conversation.current_view()
     assert (await again.moment_at(1)).get_view() == (await conversation.moment_at(1)).get_view()
     assert again.current_meter().used == conversation.current_meter().used
-    assert measure_window((await again.moment_at(1)), again.policy).used < again.current_meter().used
+    assert (
+        measure_window((await again.moment_at(1)), again.policy).used < again.current_meter().used
+    )
 
 
 async def test_a_fold_and_the_output_it_covers_go_in_together() -> None:
@@ -69,9 +83,9 @@ async def test_a_fold_and_the_output_it_covers_go_in_together() -> None:
     )
     assert isinstance(recorded[2].fact, Folded)
     assert recorded[2].fact.cover == PartRef(3)
-    assert resolve_relative_cover(Folded("h", FoldKind.HANDOVER, Span(1, 2), "x", 1, 2), 9) == Folded(
-        "h", FoldKind.HANDOVER, Span(1, 2), "x", 1, 2
-    )
+    assert resolve_relative_cover(
+        Folded("h", FoldKind.HANDOVER, Span(1, 2), "x", 1, 2), 9
+    ) == Folded("h", FoldKind.HANDOVER, Span(1, 2), "x", 1, 2)
 
 
 async def test_what_is_made_under_the_lock_sees_what_is_there_then() -> None:
@@ -146,11 +160,16 @@ async def test_what_is_appended_together_is_in_the_journal_at_once_at_the_end() 
     assert conversation.state.seq == 3
 
 
-async def test_facts_of_a_long_history_do_not_hold_the_texts_of_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_facts_of_a_long_history_do_not_hold_the_texts_of_outputs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(conversation_module, "LEAST_FACTS", 2)
     journal, short = MemoryJournal(), "exit 0"
     conversation = await Conversation.open(journal, "c")
-    returned = [ToolReturned("1", stored("a"), 1, head="x" * 2_000), ToolReturned("2", stored("b"), 1, head=short)]
+    returned = [
+        ToolReturned("1", stored("a"), 1, head="x" * 2_000),
+        ToolReturned("2", stored("b"), 1, head=short),
+    ]
     async with conversation.append_together() as draft:
         await draft.append_facts(*returned)
     assert [each.fact for each in await journal.read_facts("c")] == returned
@@ -168,7 +187,11 @@ async def test_somebody_elses_fact_stands_behind_what_is_appended_together() -> 
         await asyncio.sleep(0)
         await draft.append_facts(said("two"))
     await pinned
-    assert [each.fact for each in await journal.read_facts("c")] == [said("one"), said("two"), said("elsewhere")]
+    assert [each.fact for each in await journal.read_facts("c")] == [
+        said("one"),
+        said("two"),
+        said("elsewhere"),
+    ]
     assert conversation.state.facts == list(await journal.read_facts("c"))
 
 
@@ -199,7 +222,9 @@ async def test_of_what_could_not_be_appended_together_nothing_stays() -> None:
     assert [each.fact for each in conversation.state.facts] == [said("one"), said("three")]
 
 
-async def test_what_is_appended_together_is_written_though_its_writer_is_cancelled_meanwhile() -> None:
+async def test_what_is_appended_together_is_written_though_its_writer_is_cancelled_meanwhile() -> (
+    None
+):
     journal, own = SlowJournal(), concurrency.OwnedTasks("c")
     conversation = await Conversation.open(journal, "c")
 
@@ -216,5 +241,9 @@ async def test_what_is_appended_together_is_written_though_its_writer_is_cancell
         await writing
     journal.gate.set()
     await later
-    assert [each.fact for each in await journal.read_facts("c")] == [said("one"), said("two"), said("three")]
+    assert [each.fact for each in await journal.read_facts("c")] == [
+        said("one"),
+        said("two"),
+        said("three"),
+    ]
     assert conversation.state.facts == list(await journal.read_facts("c"))

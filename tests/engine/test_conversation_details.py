@@ -1,4 +1,6 @@
-"""What must not be lost: collected, checked against a summary, chosen for the room there is, inherited."""
+"""What must not be lost: collected, checked against a summary, chosen for the room
+there is, inherited.
+"""
 
 from __future__ import annotations
 
@@ -38,9 +40,17 @@ LONG = "\n" + "2026-11-22 a line of a log\n" * 40  # more than a message that is
 
 def test_the_rules_of_a_long_message_are_whole_sentences_word_for_word_with_their_seq() -> None:
     found = collect_details(
-        [user(f"{LONG}You must  never touch main.py! It is old.\nAlways use x?y (don't ask!) here.\nBye", 7)]
+        [
+            user(
+                f"{LONG}You must  never touch main.py! It is old.\nAlways use x?y (don't ask!) here.\nBye",
+                7,
+            )
+        ]
     )
-    assert of_kind(found, "rule") == ["You must  never touch main.py!", "Always use x?y (don't ask!) here."]
+    assert of_kind(found, "rule") == [
+        "You must  never touch main.py!",
+        "Always use x?y (don't ask!) here.",
+    ]
     assert {detail.seq for detail in found} == {7}
 
 
@@ -67,13 +77,22 @@ def test_rules_in_other_languages() -> None:
         NOT_BEGUN,
     ],
 )
-def test_a_refused_call_has_written_nothing_and_what_the_user_said_instead_is_a_rule(answer: str) -> None:
-    call = DetailSource(5, "call", json.dumps({"command": "rm -rf build/cache\ntouch made.txt"}), "run_command")
-    found = collect_details([user("Clean up", 1), call, DetailSource(6, "output", answer, "run_command", ok=False)])
+def test_a_refused_call_has_written_nothing_and_what_the_user_said_instead_is_a_rule(
+    answer: str,
+) -> None:
+    call = DetailSource(
+        5, "call", json.dumps({"command": "rm -rf build/cache\ntouch made.txt"}), "run_command"
+    )
+    found = collect_details(
+        [user("Clean up", 1), call, DetailSource(6, "output", answer, "run_command", ok=False)]
+    )
     assert of_kind(found, "written") == []
     assert ("Never delete build." in of_kind(found, "rule")) == ("said:" in answer)
     failed = DetailSource(6, "output", "make: *** [all] Error 2", "run_command", ok=False)
-    assert of_kind(collect_details([user("Clean up", 1), call, failed]), "written") == ["build/cache", "made.txt"]
+    assert of_kind(collect_details([user("Clean up", 1), call, failed]), "written") == [
+        "build/cache",
+        "made.txt",
+    ]
 
 
 def test_every_message_of_the_user_is_kept_whole() -> None:
@@ -83,10 +102,18 @@ def test_every_message_of_the_user_is_kept_whole() -> None:
 
 def test_decisions_are_what_the_assistant_asked_and_the_user_confirmed() -> None:
     found = collect_details(
-        [DetailSource(1, "assistant", "I can do both. Shall I use SQLite?"), user("Yes, go ahead.", 2)]
+        [
+            DetailSource(1, "assistant", "I can do both. Shall I use SQLite?"),
+            user("Yes, go ahead.", 2),
+        ]
     )
     assert of_kind(found, "decision") == ["Shall I use SQLite? — Yes, go ahead."]
-    assert of_kind(collect_details([DetailSource(1, "assistant", "Shall I?"), user("No.", 2)]), "decision") == []
+    assert (
+        of_kind(
+            collect_details([DetailSource(1, "assistant", "Shall I?"), user("No.", 2)]), "decision"
+        )
+        == []
+    )
 
 
 def test_files_written_and_read_and_changed() -> None:
@@ -117,7 +144,11 @@ def test_a_failing_command_with_its_error_lines_and_what_solved_it() -> None:
     failing = [
         DetailSource(1, "call", '{"command": "pytest -q"}', "run"),
         DetailSource(
-            2, "output", "collected 3\nE   AssertionError: 1 != 2\nFAILED tests/test_a.py::test_one", "run", ok=False
+            2,
+            "output",
+            "collected 3\nE   AssertionError: 1 != 2\nFAILED tests/test_a.py::test_one",
+            "run",
+            ok=False,
         ),
     ]
     (failure,) = of_kind(collect_details(failing), "failure")
@@ -134,7 +165,8 @@ def test_a_failing_command_with_its_error_lines_and_what_solved_it() -> None:
     assert "AssertionError" in lesson
     assert "then worked: pytest -q --fixed" in lesson
     (lesson,) = of_kind(
-        collect_details([*failing, *failing[:1], DetailSource(4, "output", "3 passed", "run")]), "lesson"
+        collect_details([*failing, *failing[:1], DetailSource(4, "output", "3 passed", "run")]),
+        "lesson",
     )
     assert lesson.endswith("— then it worked")
 
@@ -202,7 +234,9 @@ def test_addresses_paths_identifiers_and_errors_of_every_message() -> None:
     found = collect_details(
         [
             DetailSource(
-                1, "output", f"see {long_address} and /var/log/app.log\nfatal: the_long_identifier_42 is gone"
+                1,
+                "output",
+                f"see {long_address} and /var/log/app.log\nfatal: the_long_identifier_42 is gone",
             ),
             DetailSource(2, "assistant", "I looked at config/settings.toml and commit 3f9a1c2b."),
             DetailSource(3, "call", '{"path": "C:\\\\Users\\\\a\\\\b.txt"}', "read"),
@@ -220,32 +254,46 @@ def test_addresses_paths_identifiers_and_errors_of_every_message() -> None:
         assert wanted in everything
 
 
-@pytest.mark.parametrize("before", ["5", "_", "n", "\\n", "\u2011", "\u00ad", "-", "(", "=", "见", "ß", "²"])
+@pytest.mark.parametrize(
+    "before", ["5", "_", "n", "\\n", "\u2011", "\u00ad", "-", "(", "=", "见", "ß", "²"]
+)
 def test_an_address_is_found_behind_any_character(before: str) -> None:
     address = "https://example.org/page?x=1"
-    assert of_kind(collect_details([DetailSource(1, "output", f"see {before}{address} there")]), "url") == [address]
+    assert of_kind(
+        collect_details([DetailSource(1, "output", f"see {before}{address} there")]), "url"
+    ) == [address]
 
 
 @pytest.mark.parametrize(
     ("said", "name"),
     [
-        ("build/[39mapi.auth.login-CVJuo__N.js[0m", "api.auth.login-CVJuo__N.js"),  # Behind a terminal's colour.
+        (
+            "build/[39mapi.auth.login-CVJuo__N.js[0m",
+            "api.auth.login-CVJuo__N.js",
+        ),  # Behind a terminal's colour.
         ("Updating 1e448b..04ef02a", "1e448b..04ef02a"),
         ("打开settings_panel窗口", "settings_panel"),
     ],
 )
 def test_a_name_is_found_behind_any_character(said: str, name: str) -> None:
-    assert any(name in found for found in of_kind(collect_details([DetailSource(1, "output", said)]), "identifier"))
+    assert any(
+        name in found
+        for found in of_kind(collect_details([DetailSource(1, "output", said)]), "identifier")
+    )
 
 
 def test_an_identifier_that_begins_with_a_digit_is_listed_once() -> None:
     whole = "3f9a8b7c-12ab-4cde-9f01-a2b3c4d5e6f7"
-    assert of_kind(collect_details([DetailSource(1, "output", f"id {whole} done")]), "identifier") == [whole]
+    assert of_kind(
+        collect_details([DetailSource(1, "output", f"id {whole} done")]), "identifier"
+    ) == [whole]
 
 
 def test_a_long_token_is_listed_to_its_end() -> None:
     token = "eyJhbGciOiJIUzI1NiJ9" * 20
-    assert of_kind(collect_details([DetailSource(1, "output", f"token {token} done")]), "identifier") == [token]
+    assert of_kind(
+        collect_details([DetailSource(1, "output", f"token {token} done")]), "identifier"
+    ) == [token]
 
 
 def test_names_of_files_of_every_shape() -> None:
@@ -260,7 +308,10 @@ def test_names_of_files_of_every_shape() -> None:
         "D:\\x\\y.txt",
         "docs/ü/é.md",
     ]
-    found = of_kind(collect_details([DetailSource(1, "assistant", "see " + " and ".join(shapes) + " there")]), "path")
+    found = of_kind(
+        collect_details([DetailSource(1, "assistant", "see " + " and ".join(shapes) + " there")]),
+        "path",
+    )
     assert set(shapes) <= set(found)
 
 
@@ -274,7 +325,9 @@ def test_lines_that_look_like_errors() -> None:
         "Unable to open",
     ]
     fine = ["all is well", "3 passed", "Done."]
-    assert list(conversation_details.find_error_lines("\n".join([*lines, *fine]))) == [line.strip() for line in lines]
+    assert list(conversation_details.find_error_lines("\n".join([*lines, *fine]))) == [
+        line.strip() for line in lines
+    ]
 
 
 _TEXTS = st.lists(
@@ -287,9 +340,13 @@ _TEXTS = st.lists(
 
 @given(_TEXTS)
 def test_what_is_not_looked_at_is_none(text: str) -> None:
-    """What each pattern finds in the whole text is what is found, though most of it is never shown to them."""
+    """What each pattern finds in the whole text is what is found, though most of it is
+    never shown to them.
+    """
     lines = dict.fromkeys(
-        line.strip() for line in text.splitlines() if conversation_details._ERROR.search(line.strip())
+        line.strip()
+        for line in text.splitlines()
+        if conversation_details._ERROR.search(line.strip())
     )
     assert list(conversation_details.find_error_lines(text)) == list(lines)
     found = collect_details([DetailSource(1, "assistant", text)])
@@ -297,12 +354,17 @@ def test_what_is_not_looked_at_is_none(text: str) -> None:
     assert of_kind(found, "path") == list(paths)
     assert of_kind(found, "url") == list(dict.fromkeys(conversation_details._URL.findall(text)))
     names = dict.fromkeys(
-        (*conversation_details._IDENTIFIER.findall(text), *conversation_details._NUMBERED.findall(text))
+        (
+            *conversation_details._IDENTIFIER.findall(text),
+            *conversation_details._NUMBERED.findall(text),
+        )
     )
     assert of_kind(found, "identifier") == [name for name in names if name not in paths]
 
 
-@pytest.mark.parametrize("run", ["x", "a+", "a-", "a.", "a/", "/", "~", ".", "9", "1-", "A_", "saved a", "http", "\\"])
+@pytest.mark.parametrize(
+    "run", ["x", "a+", "a-", "a.", "a/", "/", "~", ".", "9", "1-", "A_", "saved a", "http", "\\"]
+)
 def test_long_runs_of_anything_are_read_in_time(run: str) -> None:
     """A pattern that goes back and forth would take hours here."""
     for role in ("output", "user", "assistant"):
@@ -315,17 +377,28 @@ def test_uploads() -> None:
 
 
 def test_the_same_detail_met_again_is_newer_and_counts_more() -> None:
-    (rule,) = [d for d in collect_details([user("Never do it.", 1), user("Never do it.", 9)]) if d.kind == "rule"]
+    (rule,) = [
+        d
+        for d in collect_details([user("Never do it.", 1), user("Never do it.", 9)])
+        if d.kind == "rule"
+    ]
     assert (rule.seq, rule.times) == (9, 2)
 
 
 def test_missing_are_the_critical_ones_the_text_does_not_contain() -> None:
-    found = [Detail("rule", "Never   do it.", 1), Detail("rule", "Always do that.", 2), Detail("url", "https://a.b", 3)]
+    found = [
+        Detail("rule", "Never   do it.", 1),
+        Detail("rule", "Always do that.", 2),
+        Detail("url", "https://a.b", 3),
+    ]
     assert find_missing_critical_details(found, "He said: Never do it. [1]") == [found[1]]
 
 
 def test_the_newest_and_most_repeated_come_first_and_no_kind_crowds_out_the_others() -> None:
-    rules = [Detail("rule", f"rule number {number} must be kept in mind by everyone", number) for number in range(100)]
+    rules = [
+        Detail("rule", f"rule number {number} must be kept in mind by everyone", number)
+        for number in range(100)
+    ]
     repeated = Detail("rule", "an old rule must be kept", 0, times=5)
     todo = [Detail("todo", "write the tests", 0)]
     taken = choose_fitting_details([*rules, repeated, *todo], 200, Words())
@@ -333,7 +406,13 @@ def test_the_newest_and_most_repeated_come_first_and_no_kind_crowds_out_the_othe
     assert todo[0] in taken
     assert rules[-1] in taken
     assert rules[0] not in taken
-    assert sum(Words().count_tokens(conversation_details.format_document_line(detail)) for detail in taken) <= 200
+    assert (
+        sum(
+            Words().count_tokens(conversation_details.format_document_line(detail))
+            for detail in taken
+        )
+        <= 200
+    )
     assert [detail.seq for detail in taken] == sorted(detail.seq for detail in taken)
 
 
@@ -346,7 +425,9 @@ def test_demands_come_before_wishes() -> None:
 
 def test_the_words_of_an_agent_take_no_more_than_their_share() -> None:
     said = [
-        Detail(kind, f"the agent found out {number}", number) for number in range(30) for kind in ("lesson", "report")
+        Detail(kind, f"the agent found out {number}", number)
+        for number in range(30)
+        for kind in ("lesson", "report")
     ]
     assert (
         sum(
@@ -367,16 +448,30 @@ def test_nothing_fits_no_room() -> None:
 
 
 def test_details_are_inherited_and_the_plan_is_the_present_one() -> None:
-    before = [Detail("rule", "Never.", 1), Detail("todo", "old item", 0), Detail("url", "https://a", 2)]
+    before = [
+        Detail("rule", "Never.", 1),
+        Detail("todo", "old item", 0),
+        Detail("url", "https://a", 2),
+    ]
     found = merge_details_and_replace_todos(
         before, [Detail("rule", "Never.", 9)], [("new item", "open"), ("done item", "done")]
     )
-    assert found == [Detail("rule", "Never.", 9, 2), Detail("url", "https://a", 2), Detail("todo", "new item", 0)]
+    assert found == [
+        Detail("rule", "Never.", 9, 2),
+        Detail("url", "https://a", 2),
+        Detail("todo", "new item", 0),
+    ]
 
 
 def test_collecting_is_the_same_every_time() -> None:
-    sources = [DetailSource(1, "output", " ".join(f"some_identifier_{number}/path.py" for number in range(500)))]
-    assert format_details_entry(collect_details(sources)) == format_details_entry(collect_details(sources))
+    sources = [
+        DetailSource(
+            1, "output", " ".join(f"some_identifier_{number}/path.py" for number in range(500))
+        )
+    ]
+    assert format_details_entry(collect_details(sources)) == format_details_entry(
+        collect_details(sources)
+    )
 
 
 def test_long_texts_are_read_in_pieces_cut_at_lines() -> None:
@@ -389,22 +484,36 @@ def test_long_texts_are_read_in_pieces_cut_at_lines() -> None:
     )
 
 
-def test_details_that_an_entry_has_no_room_for_are_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_details_that_an_entry_has_no_room_for_are_not_held(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Of a long history they took twice the memory of the history."""
-    calls = [DetailSource(number, "call", f'{{"command": "cat file_{number}"}}', "bash") for number in range(2, 500)]
+    calls = [
+        DetailSource(number, "call", f'{{"command": "cat file_{number}"}}', "bash")
+        for number in range(2, 500)
+    ]
     whole = format_details_entry(collect_details([user("Never touch main.py!"), *calls]))
     monkeypatch.setattr(conversation_details, "REFERENCE_LIMIT", 3_000)
     collecting = conversation_details.DetailCollector()
     for source in (user("Never touch main.py!"), *calls):
         collecting.collect_from_sources([source], lambda: None)
-        assert sum(len(text) for alike in collecting.found.values() for text in alike) <= 3_000 * 5 // 4
-    kept = [line for line in format_details_entry(collecting.finish_collecting()).split("\n")[1:] if line]
+        assert (
+            sum(len(text) for alike in collecting.found.values() for text in alike)
+            <= 3_000 * 5 // 4
+        )
+    kept = [
+        line
+        for line in format_details_entry(collecting.finish_collecting()).split("\n")[1:]
+        if line
+    ]
     assert kept == whole.split("\n")[1 : len(kept) + 1]
     assert kept[0] == "rule [1] Never touch main.py!"
 
 
 def test_the_numbered_lines_of_a_log_are_no_details() -> None:
-    log = DetailSource(2, "output", "\n".join(f"worker_{number} took task_{number}" for number in range(20_000)))
+    log = DetailSource(
+        2, "output", "\n".join(f"worker_{number} took task_{number}" for number in range(20_000))
+    )
     found = collect_details([user("Never touch main.py!"), log])
     assert [detail.text for detail in found if detail.is_critical] == ["Never touch main.py!"]
     assert len(found) <= 2 * conversation_details.MOST_NUMBERED_WORDS + 10
@@ -436,8 +545,14 @@ def test_a_command_that_proves_something_is_kept_and_one_that_only_looks_is_not(
 
 
 def test_of_the_lists_of_tasks_that_calls_give_the_last_one_counts() -> None:
-    lists = [[{"content": "write the parser", "status": "pending"}], [{"content": "test it", "status": "in_progress"}]]
-    calls = [DetailSource(seq, "call", json.dumps({"todos": tasks}), "TodoWrite") for seq, tasks in enumerate(lists, 1)]
+    lists = [
+        [{"content": "write the parser", "status": "pending"}],
+        [{"content": "test it", "status": "in_progress"}],
+    ]
+    calls = [
+        DetailSource(seq, "call", json.dumps({"todos": tasks}), "TodoWrite")
+        for seq, tasks in enumerate(lists, 1)
+    ]
     assert of_kind(collect_details(calls), "todo") == ["test it"]
 
 
@@ -465,15 +580,35 @@ def test_a_short_message_is_a_demand_and_a_nod_is_none() -> None:
     assert of_kind(collect_details([asked, user("Yes, but never touch main.py", 2)]), "rule") == [
         "Yes, but never touch main.py"
     ]
-    nods = ["go on", "[Request interrupted by user]", "Yes!", "ok, do it", "thanks a lot", "继续", "…"]
-    assert of_kind(collect_details([user(said, at) for at, said in enumerate(nods, 1)]), "rule") == []
+    nods = [
+        "go on",
+        "[Request interrupted by user]",
+        "Yes!",
+        "ok, do it",
+        "thanks a lot",
+        "继续",
+        "…",
+    ]
+    assert (
+        of_kind(collect_details([user(said, at) for at, said in enumerate(nods, 1)]), "rule") == []
+    )
 
 
 @pytest.mark.parametrize(
-    "said", ["show the log", "hello again", "run it", "Zeig das Log", "把日志显示出来", "Correct the header"]
+    "said",
+    [
+        "show the log",
+        "hello again",
+        "run it",
+        "Zeig das Log",
+        "把日志显示出来",
+        "Correct the header",
+    ],
 )
 def test_short_messages_of_the_user_stand_in_the_document(said: str) -> None:
-    """A handover listed two of four messages: what had less than 15 characters was taken for a nod."""
+    """A handover listed two of four messages: what had less than 15 characters was
+    taken for a nod.
+    """
     assert of_kind(collect_details([user(said)]), "rule") == [said]
 
 
@@ -484,11 +619,15 @@ def call(seq: int, tool: str, **given: str) -> DetailSource:
 def test_what_an_agent_found_before_a_change_is_a_lesson_and_what_it_does_next_is_none() -> None:
     found = "The parser reads the header twice because the stream is not rewound after it was tried. Let me see where that happens:"
     reads, writes = call(1, "read_file", path="a.py"), call(1, "write_file", path="a.py", text="x")
-    assert of_kind(collect_details([DetailSource(1, "assistant", found), reads, writes]), "lesson") == [found]
+    assert of_kind(
+        collect_details([DetailSource(1, "assistant", found), reads, writes]), "lesson"
+    ) == [found]
     assert of_kind(collect_details([DetailSource(1, "assistant", found), reads]), "lesson") == []
     assert (
         of_kind(
-            collect_details([DetailSource(1, "assistant", found), call(2, "write_file", path="a.py", text="x")]),
+            collect_details(
+                [DetailSource(1, "assistant", found), call(2, "write_file", path="a.py", text="x")]
+            ),
             "lesson",
         )
         == []
@@ -502,7 +641,12 @@ def test_of_an_answer_after_work_the_beginning_is_a_report() -> None:
         assert (
             of_kind(
                 collect_details(
-                    [asked, call(2, "bash", command=works), DetailSource(3, "output", "ok", "bash"), answer]
+                    [
+                        asked,
+                        call(2, "bash", command=works),
+                        DetailSource(3, "output", "ok", "bash"),
+                        answer,
+                    ]
                 ),
                 "report",
             )
@@ -521,16 +665,23 @@ def test_a_file_is_written_where_the_call_worked() -> None:
     edit = call(1, "edit_file", path="a.py", old_text="x", new_text="y")
     assert (
         of_kind(
-            collect_details([edit, DetailSource(2, "output", "the text is not there", "edit_file", ok=False)]),
+            collect_details(
+                [edit, DetailSource(2, "output", "the text is not there", "edit_file", ok=False)]
+            ),
             "written",
         )
         == []
     )
-    assert of_kind(collect_details([edit, DetailSource(2, "output", "done", "edit_file")]), "written") == ["a.py"]
+    assert of_kind(
+        collect_details([edit, DetailSource(2, "output", "done", "edit_file")]), "written"
+    ) == ["a.py"]
     assert of_kind(collect_details([edit]), "written") == ["a.py"]  # nothing has answered it yet
-    changed = DetailSource(2, "output", "done", changes=(FileChanged("a.py", None, Digest.of_content(b"b")),))
+    changed = DetailSource(
+        2, "output", "done", changes=(FileChanged("a.py", None, Digest.of_content(b"b")),)
+    )
     assert of_kind(collect_details([edit, changed]), "written") == ["created a.py"]
     command = call(1, "bash", command="echo x > a.py && make")
     assert of_kind(
-        collect_details([command, DetailSource(2, "output", "make: *** [all] Error 2", "bash")]), "written"
+        collect_details([command, DetailSource(2, "output", "make: *** [all] Error 2", "bash")]),
+        "written",
     ) == ["a.py"]

@@ -1,4 +1,6 @@
-"""A reached cost limit stops every request that the program sends, and each one's cost is recorded at once."""
+"""A reached cost limit stops every request that the program sends, and each one's cost
+is recorded at once.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,17 @@ from dataclasses import replace
 
 import pytest
 
-from helix_desktop.engine.facts import Folded, FoldFailed, FoldKind, Spent, Stop, ToolCall, TurnEnd, TurnEnded, Usage
+from helix_desktop.engine.facts import (
+    Folded,
+    FoldFailed,
+    FoldKind,
+    Spent,
+    Stop,
+    ToolCall,
+    TurnEnd,
+    TurnEnded,
+    Usage,
+)
 from helix_desktop.engine.messages import Reply, Request
 from helix_desktop.engine.ports import CallContext
 from helix_desktop.engine.session_setup import TurnCallbacks, TurnLimits
@@ -22,7 +34,10 @@ async def _worked(spent: list[float], limits: TurnLimits = LIMITS) -> World:
     async def look(call: ToolCall, _: CallContext) -> str:
         return f"a line of {call.id} says something\n" * 300
 
-    script = [Reply((ToolCall(f"c{n}", "look", "{}"),), Stop.CALLS, Usage(10, output=1)) for n in range(12)]
+    script = [
+        Reply((ToolCall(f"c{n}", "look", "{}"),), Stop.CALLS, Usage(10, output=1))
+        for n in range(12)
+    ]
     made = await world(*script, says("done"), preset="helix", limits=limits, spent=spent)
     made.tools.runs["look"] = look
     assert (await told(made)).reason is TurnEnd.DONE
@@ -55,7 +70,9 @@ async def test_a_fold_of_many_requests_stops_at_the_limit() -> None:
 
     sent = len(made.model.requests)
     made.model.script[:] = [write] * 9
-    with pytest.raises(HelixError, match=r"Nothing was folded: Today has cost \$5\.00, the limit is \$5\.00"):
+    with pytest.raises(
+        HelixError, match=r"Nothing was folded: Today has cost \$5\.00, the limit is \$5\.00"
+    ):
         await made.session.fold_on_request(FoldKind.HANDOVER)
     assert len(made.model.requests) == sent + 1
 

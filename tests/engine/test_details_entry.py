@@ -26,18 +26,25 @@ DETAILS = st.builds(
 @given(st.lists(DETAILS, max_size=20), st.lists(TEXTS, max_size=4))
 def test_an_entry_is_read_back_as_it_was(found: list[Detail], lines: list[str]) -> None:
     found = [*found, Detail("message", "\n".join(["said", *lines]), 3)]
-    assert sorted(parse_details_entry(format_details_entry(found)), key=repr) == sorted(found, key=repr)
+    assert sorted(parse_details_entry(format_details_entry(found)), key=repr) == sorted(
+        found, key=repr
+    )
 
 
 def test_a_line_that_is_no_detail_is_skipped() -> None:
-    assert parse_details_entry("header\nnonsense\nrule [3] Never.\nunknown [4] x\n") == [Detail("rule", "Never.", 3)]
+    assert parse_details_entry("header\nnonsense\nrule [3] Never.\nunknown [4] x\n") == [
+        Detail("rule", "Never.", 3)
+    ]
 
 
 def test_what_an_entry_has_no_room_for_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     words = " ".join(
-        "ab cd ef gh".replace(" ", f"_{chr(97 + number % 26)}{chr(97 + number // 26)}_") for number in range(600)
+        "ab cd ef gh".replace(" ", f"_{chr(97 + number % 26)}{chr(97 + number // 26)}_")
+        for number in range(600)
     )
-    found = collect_details([DetailSource(1, "user", "Never touch main.py!"), DetailSource(2, "output", words)])
+    found = collect_details(
+        [DetailSource(1, "user", "Never touch main.py!"), DetailSource(2, "output", words)]
+    )
     assert "left out" not in format_details_entry(found)
     monkeypatch.setattr(conversation_details, "REFERENCE_LIMIT", 300)
     kept = format_details_entry(found)

@@ -62,7 +62,9 @@ def test_a_fact_of_a_newer_version_is_refused() -> None:
         decode_fact('{"fact":"UserSaid","version":99,"parts":[]}')
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"fact":"UserSaid","version":1}', '{"version":1}', "{"])
+@pytest.mark.parametrize(
+    "text", ["", "[]", '{"fact":"UserSaid","version":1}', '{"version":1}', "{"]
+)
 def test_what_is_no_fact_is_named_corrupt(text: str) -> None:
     with pytest.raises(JournalCorrupt):
         decode_fact(text)
@@ -93,7 +95,9 @@ def _sample(hint: typing.Any) -> typing.Any:
         return DIGEST.hex
     if is_dataclass(hint):
         kind = typing.cast(type, hint)
-        return {"is": kind.__name__} | {name: _sample(one) for name, one in typing.get_type_hints(kind).items()}
+        return {"is": kind.__name__} | {
+            name: _sample(one) for name, one in typing.get_type_hints(kind).items()
+        }
     if issubclass(hint, StrEnum):
         return next(iter(hint)).value
     return {str: "x", int: 1, float: 1.5, bool: True}[hint]
@@ -104,7 +108,11 @@ def _is_of_type(value: typing.Any, hint: typing.Any) -> bool:
     if origin is tuple and inner[-1] is Ellipsis:
         return type(value) is tuple and all(_is_of_type(one, inner[0]) for one in value)
     if origin is tuple:
-        return type(value) is tuple and len(value) == len(inner) and all(map(_is_of_type, value, inner))
+        return (
+            type(value) is tuple
+            and len(value) == len(inner)
+            and all(map(_is_of_type, value, inner))
+        )
     if origin in {typing.Union, types.UnionType}:
         return any(_is_of_type(value, one) for one in inner)
     if is_dataclass(hint):
@@ -136,7 +144,12 @@ WRONG: list[object] = [
     [["x", 1]],
     [{}],
 ]
-WRONG += [{"is": "Span", "first": 1, "last": 2}, [{"is": "Span", "first": 1, "last": 2}], {"is": []}, {"digest": 5}]
+WRONG += [
+    {"is": "Span", "first": 1, "last": 2},
+    [{"is": "Span", "first": 1, "last": 2}],
+    {"is": []},
+    {"digest": 5},
+]
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.__name__)
@@ -157,21 +170,29 @@ def test_a_foreign_fact_has_the_types_of_its_fields_or_is_named_corrupt(kind: ty
         assert refused >= len(WRONG) - 7, name
 
 
-def test_a_field_of_a_later_version_and_a_whole_number_for_a_time_are_no_reason_to_refuse_a_foreign_fact() -> None:
+def test_a_field_of_a_later_version_and_a_whole_number_for_a_time_are_no_reason_to_refuse_a_foreign_fact() -> (
+    None
+):
     text = '{"fact":"TurnEnded","version":1,"reason":"done","why":"C:\\\\users \\ud83d\\ude00","later":[{"x":null}]}'
     assert decode_fact(text, is_foreign=True) == decode_fact(text)
-    assert decode_fact('{"fact":"BroughtIn","version":1,"origin":{},"run":"r","cost":2}', is_foreign=True)
+    assert decode_fact(
+        '{"fact":"BroughtIn","version":1,"origin":{},"run":"r","cost":2}', is_foreign=True
+    )
 
 
 def test_a_foreign_number_of_things_is_not_negative_but_the_code_of_a_signal_is() -> None:
     output = {"digest": DIGEST.hex, "size": 1}
     returned = {"fact": "ToolReturned", "version": 1, "call": "a", "output": output, "tokens": 1}
     brought = {"fact": "BroughtIn", "version": 1, "origin": {}, "run": "r"}
-    # Versions before 1.0 could write the third: a conversation was given to an agent with a tiny `--window`.
+    # Versions before 1.0 could write the third: a conversation was given to an agent
+    # with a tiny `--window`.
     too_small = {"fact": "ModelSet", "version": 1, "role": "main", "model": "", "window": -29_900}
     other_rights = (returned | {"exit_code": None}, brought | {"modified": 17 * 10**17}, too_small)
     for right in (returned | {"exit_code": -9}, *other_rights):
         assert decode_fact(json.dumps(right), is_foreign=True)
-    for wrong in (returned | {"tokens": -1}, {"fact": "ConversationStarted", "version": 1, "forked_at": -5}):
+    for wrong in (
+        returned | {"tokens": -1},
+        {"fact": "ConversationStarted", "version": 1, "forked_at": -5},
+    ):
         with pytest.raises(JournalCorrupt):
             decode_fact(json.dumps(wrong), is_foreign=True)

@@ -11,7 +11,17 @@ from typing import Any
 import pytest
 
 from helix_desktop.engine.conversation_details import CRITICAL, Detail
-from helix_desktop.engine.facts import FoldFailed, FoldKind, ModelRole, ModelSet, PartRef, Pinned, Span, Spent, TodoSet
+from helix_desktop.engine.facts import (
+    FoldFailed,
+    FoldKind,
+    ModelRole,
+    ModelSet,
+    PartRef,
+    Pinned,
+    Span,
+    Spent,
+    TodoSet,
+)
 from helix_desktop.engine.fold_document_writer import (
     LOST_PART,
     MERGE_NOTE,
@@ -53,7 +63,9 @@ async def test_the_main_model_writes_over_its_own_context() -> None:
 
 
 async def test_a_model_that_has_the_history_itself_is_sent_the_question_alone() -> None:
-    """The gateway asks behind the agent's own request: of a long history, building ours took as much memory again."""
+    """The gateway asks behind the agent's own request: of a long history, building ours
+    took as much memory again.
+    """
     kept = await with_history(handover_writer="main")
     kept.writers["main"].has_own_history = True
     await kept.folding.fold_on_demand(FoldKind.HANDOVER)
@@ -95,7 +107,9 @@ async def test_the_long_window_model_reads_what_no_other_can() -> None:
 
 
 @pytest.mark.parametrize("window", [8_000, 4_000])
-async def test_a_long_history_is_summarized_in_pieces_and_the_summaries_together(window: int) -> None:
+async def test_a_long_history_is_summarized_in_pieces_and_the_summaries_together(
+    window: int,
+) -> None:
     kept = await keeping(window=1_000_000, handover_writer="fast", caching="off")
     await kept.say("the task")
     await worked(kept, 20, 500)
@@ -108,7 +122,10 @@ async def test_a_long_history_is_summarized_in_pieces_and_the_summaries_together
     assert MERGE_NOTE.strip() in str(asked[-1].messages)
     (fold,) = kept.folds()
     assert (fold.kind, fold.model) == (FoldKind.HANDOVER, "fast")
-    assert all(kept.tokens.count_tokens(str(request.messages)) + request.max_output < window for request in asked)
+    assert all(
+        kept.tokens.count_tokens(str(request.messages)) + request.max_output < window
+        for request in asked
+    )
 
 
 async def test_a_piece_that_fails_does_not_lose_the_others() -> None:
@@ -145,10 +162,14 @@ async def test_a_fast_model_that_is_out_of_order_is_replaced_by_the_main_one() -
     assert kept.folds()[0].model == "main"
 
 
-async def test_a_model_that_goes_on_with_the_work_in_place_of_writing_is_asked_apart_from_it() -> None:
+async def test_a_model_that_goes_on_with_the_work_in_place_of_writing_is_asked_apart_from_it() -> (
+    None
+):
     answers = iter(("Let me look at src/a.py first.", good))
     kept = await with_history(handover_writer="main")
-    kept.writers["main"].answer = lambda request: str(answer(request) if callable(answer := next(answers)) else answer)
+    kept.writers["main"].answer = lambda request: str(
+        answer(request) if callable(answer := next(answers)) else answer
+    )
     del kept.writers["fast"]
     await kept.folding.fold_on_demand(FoldKind.HANDOVER)
     assert [len(asked.messages) == 1 for asked in kept.writers["main"].requests] == [False, True]
@@ -190,7 +211,9 @@ async def test_what_everything_cost_is_recorded_with_the_fold() -> None:
     kept.writers["fast"].answer = wrong_form
     await kept.folding.fold_on_demand(FoldKind.HANDOVER)
     spent = [one.fact for one in kept.facts if isinstance(one.fact, Spent)]
-    assert [one.model for one in spent] == ["fast"] * 3  # its words stand nowhere, and then the sections are missing
+    assert [one.model for one in spent] == [
+        "fast"
+    ] * 3  # its words stand nowhere, and then the sections are missing
     assert all(one.usage.input == 100 for one in spent)
 
 
@@ -222,7 +245,9 @@ async def test_a_model_that_raises_is_a_rung_that_failed(error: Exception) -> No
 
 
 async def test_names_of_an_output_that_the_model_saw_as_an_excerpt_are_no_details() -> None:
-    """A fold of 4.7K tokens had an entry of 111 KB: every request id of a log, of which the model saw ten lines."""
+    """A fold of 4.7K tokens had an entry of 111 KB: every request id of a log, of which
+    the model saw ten lines.
+    """
     kept = await keeping(window=32_000, handover_writer="fast")
     await kept.say("the task")
     log = "\n".join(f"GET /orders/{number} id=req{number:06x}zz" for number in range(100, 3_000))
@@ -252,15 +277,26 @@ async def test_the_entry_holds_every_detail_and_a_later_handover_inherits_it() -
     await kept.folding.fold_on_demand(FoldKind.HANDOVER)
     one, two = kept.folds(FoldKind.HANDOVER)
     entry = (await kept.cache.read_content(two.entries[0])).decode()
-    for wanted in ("the first error", "/opt/one.py", "the second error", "/opt/two.py", "never delete /srv/data"):
+    for wanted in (
+        "the first error",
+        "/opt/one.py",
+        "the second error",
+        "/opt/two.py",
+        "never delete /srv/data",
+    ):
         assert wanted in entry
     assert "- write the tests" in two.text
     assert one.entries[0].hex not in two.text
-    texts = {detail.text for detail in parse_details_entry((await kept.cache.read_content(one.entries[0])).decode())}
+    texts = {
+        detail.text
+        for detail in parse_details_entry((await kept.cache.read_content(one.entries[0])).decode())
+    }
     assert texts <= {detail.text for detail in parse_details_entry(entry)}
 
 
-async def test_a_document_may_name_what_is_critical_or_stored_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_document_may_name_what_is_critical_or_stored_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     kept = await with_history()
     await kept.step("Traceback\nValueError: the first error of /opt/one.py")
     named: list[Detail] = []
@@ -312,7 +348,9 @@ async def test_the_same_facts_give_the_same_document() -> None:
 
 async def test_others_run_while_the_messages_of_a_long_history_are_looked_through() -> None:
     kept = await with_history(4)
-    reading = gather_material(FoldPlan(FoldKind.HANDOVER, Span(4, 12), "why"), kept.folding.current_situation())
+    reading = gather_material(
+        FoldPlan(FoldKind.HANDOVER, Span(4, 12), "why"), kept.folding.current_situation()
+    )
     turns, looked_at = 0, Counter[int]()
 
     class Watched(tuple[ViewItem, ...]):
@@ -351,10 +389,18 @@ async def test_markers_made_meanwhile_do_not_matter_and_other_changes_do() -> No
 
 
 async def test_pieces_are_cut_between_messages_and_in_long_ones() -> None:
-    passages = [SpanText("a" * 10, 10), SpanText("b" * 10, 10), SpanText("c" * 100, 100), SpanText("d", 1)]
+    passages = [
+        SpanText("a" * 10, 10),
+        SpanText("b" * 10, 10),
+        SpanText("c" * 100, 100),
+        SpanText("d", 1),
+    ]
     pieces = [piece async for piece in _split_and_join_passages(_yield_all(passages), 25)]
     assert pieces[0] == "a" * 10 + "\n\n" + "b" * 10
-    assert "".join(piece.replace("\n", "") for piece in pieces) == "a" * 10 + "b" * 10 + "c" * 100 + "d"
+    assert (
+        "".join(piece.replace("\n", "") for piece in pieces)
+        == "a" * 10 + "b" * 10 + "c" * 100 + "d"
+    )
     assert all(len(piece) <= 30 for piece in pieces)
     assert [piece async for piece in _split_and_join_passages(_yield_all([]), 25)] == []
 
@@ -366,7 +412,9 @@ async def test_only_so_many_messages_are_read_as_the_next_piece_needs() -> None:
     assert len(read) == 3
 
 
-async def _yield_all(passages: Sequence[SpanText], read: list[SpanText] | None = None) -> AsyncIterator[SpanText]:
+async def _yield_all(
+    passages: Sequence[SpanText], read: list[SpanText] | None = None
+) -> AsyncIterator[SpanText]:
     for passage in passages:
         if read is not None:
             read.append(passage)
@@ -390,7 +438,9 @@ async def test_a_document_inherits_all_of_the_entry_before_it() -> None:
     await worked(kept, 12, 300)
     await kept.folding.fold_on_demand(FoldKind.TRUNCATION)
     entry = await kept.cache.read_content(kept.folds()[-1].entries[0])
-    assert {detail.text for detail in before} <= {detail.text for detail in parse_details_entry(entry.decode())}
+    assert {detail.text for detail in before} <= {
+        detail.text for detail in parse_details_entry(entry.decode())
+    }
 
 
 def invents(request: Request) -> str:
@@ -398,7 +448,9 @@ def invents(request: Request) -> str:
     files = [f"It is in src/never_there{number or ''}.py. " for number in range(len(SECTIONS))]
     if "stands nowhere" in str(request.messages[-1]):
         files = [""] * len(SECTIONS)
-    return "\n\n".join(f"## {name}\n{file}The work went on." for name, file in zip(SECTIONS, files, strict=True))
+    return "\n\n".join(
+        f"## {name}\n{file}The work went on." for name, file in zip(SECTIONS, files, strict=True)
+    )
 
 
 async def test_a_handover_that_claims_what_stands_nowhere_is_written_once_more() -> None:

@@ -10,7 +10,12 @@ from hypothesis import strategies as st
 
 from helix_desktop.engine import fold_economics
 from helix_desktop.engine.facts import ModelRole, ModelSet
-from helix_desktop.engine.fold_economics import ClearablePart, FoldExperience, HandoverPlan, RelativePrices
+from helix_desktop.engine.fold_economics import (
+    ClearablePart,
+    FoldExperience,
+    HandoverPlan,
+    RelativePrices,
+)
 
 USUAL = RelativePrices(0.1, 1.25, 5.0)
 staying = st.integers(1, 5_000).map(ClearablePart)
@@ -29,7 +34,9 @@ def test_unknown_prices_count_as_usual() -> None:
 
 
 def test_prices_are_shares_of_the_input_price() -> None:
-    assert fold_economics.relative_prices(priced(3.0, 15.0, 0.3, 3.75)) == RelativePrices(0.3 / 3.0, 1.25, 5.0)
+    assert fold_economics.relative_prices(priced(3.0, 15.0, 0.3, 3.75)) == RelativePrices(
+        0.3 / 3.0, 1.25, 5.0
+    )
 
 
 def test_the_threshold_is_the_square_root_rule() -> None:
@@ -51,8 +58,15 @@ def test_nothing_to_clear_is_never_cleared() -> None:
 
 
 def test_what_stands_behind_nothing_but_cleared_parts_is_cleared_at_once() -> None:
-    """What is cleared is not written anew: with nothing else behind it, only the least saving counts."""
-    assert fold_economics.find_clearing_start([ClearablePart(2_000), ClearablePart(5_000, 4_940)], 500, USUAL) == 1
+    """What is cleared is not written anew: with nothing else behind it, only the least
+    saving counts.
+    """
+    assert (
+        fold_economics.find_clearing_start(
+            [ClearablePart(2_000), ClearablePart(5_000, 4_940)], 500, USUAL
+        )
+        == 1
+    )
 
 
 def test_a_small_saving_waits() -> None:
@@ -60,7 +74,12 @@ def test_a_small_saving_waits() -> None:
 
 
 def test_much_behind_a_small_saving_waits() -> None:
-    assert fold_economics.find_clearing_start([ClearablePart(5_000, 4_940), ClearablePart(90_000)], 500, USUAL) is None
+    assert (
+        fold_economics.find_clearing_start(
+            [ClearablePart(5_000, 4_940), ClearablePart(90_000)], 500, USUAL
+        )
+        is None
+    )
 
 
 def test_the_start_with_the_largest_surplus_is_chosen() -> None:
@@ -88,11 +107,15 @@ def test_a_clearing_always_frees_what_its_threshold_asks(
 
 
 @given(parts, st.floats(0, 5_000), prices)
-def test_none_means_that_no_start_pays(view: list[ClearablePart], growth: float, price: RelativePrices) -> None:
+def test_none_means_that_no_start_pays(
+    view: list[ClearablePart], growth: float, price: RelativePrices
+) -> None:
     if fold_economics.find_clearing_start(view, growth, price) is None:
         for start, part in enumerate(view):
             rest = sum(other.tokens - other.frees for other in view[start + 1 :])
-            threshold = max(fold_economics.clearing_threshold(rest, growth, price), fold_economics.LEAST_SAVING)
+            threshold = max(
+                fold_economics.clearing_threshold(rest, growth, price), fold_economics.LEAST_SAVING
+            )
             assert not part.frees or sum(other.frees for other in view[start:]) < threshold
 
 
@@ -104,7 +127,9 @@ def test_a_cold_cache_clears_a_third() -> None:
 
 def test_the_main_model_writes_over_its_own_cache() -> None:
     plan = HandoverPlan(context=50_000, stays=8_000, summary=3_000)
-    assert fold_economics.handover_cost(plan, USUAL) == pytest.approx(5_000 + 375 + 15_000 + 1.25 * 11_000)
+    assert fold_economics.handover_cost(plan, USUAL) == pytest.approx(
+        5_000 + 375 + 15_000 + 1.25 * 11_000
+    )
 
 
 def test_another_writer_reads_uncached_at_its_own_prices() -> None:
@@ -117,18 +142,23 @@ def test_rent_or_buy() -> None:
     assert fold_economics.carrying_cost(30_000, USUAL) == pytest.approx(3_000)
     assert not fold_economics.handover_pays(29_999, 3_000, 30_000)
     assert fold_economics.handover_pays(30_000, 3_000, 30_000)
-    assert not fold_economics.handover_pays(30_000, 3_000, 30_000, FoldExperience(0.1, 100)), "recalls take their share"
+    assert not fold_economics.handover_pays(30_000, 3_000, 30_000, FoldExperience(0.1, 100)), (
+        "recalls take their share"
+    )
 
 
 def test_a_handover_waits_in_a_conversation_that_may_end_before_it_has_paid() -> None:
     assert not fold_economics.handover_pays(90_000, 3_000, 30_000, FoldExperience(0.0, 19))
     assert fold_economics.handover_pays(90_000, 3_000, 30_000, FoldExperience(0.0, 20))
-    assert not fold_economics.handover_pays(90_000, -1_000, 30_000), "what it saves is less than its document takes"
+    assert not fold_economics.handover_pays(90_000, -1_000, 30_000), (
+        "what it saves is less than its document takes"
+    )
 
 
 def test_a_larger_window_never_lowers_or_raises_the_floor() -> None:
     floors = {
-        fold_economics.least_context_for_handover(window, 36_000, 0.3) for window in (128_000, 200_000, 1_000_000)
+        fold_economics.least_context_for_handover(window, 36_000, 0.3)
+        for window in (128_000, 200_000, 1_000_000)
     }
     assert floors == {36_000}
     assert fold_economics.least_context_for_handover(32_000, 36_000, 0.3) == pytest.approx(9_600)
@@ -145,23 +175,35 @@ def test_in_small_windows_less_is_large_and_less_stays() -> None:
 
 def test_the_larger_the_context_the_longer_an_entry_that_comes_back_whole() -> None:
     def whole(context: int, steps: int = 20, read: float = 0.1) -> int:
-        return fold_economics.most_tokens_of_whole_entry(context, steps, RelativePrices(read, 1.25, 5.0), 1_400, 6_000)
+        return fold_economics.most_tokens_of_whole_entry(
+            context, steps, RelativePrices(read, 1.25, 5.0), 1_400, 6_000
+        )
 
     assert 1_400 < whole(5_000) < whole(40_000) < whole(100_000) <= 6_000
-    assert whole(40_000, steps=2) > whole(40_000, steps=20), "what is carried for fewer steps costs less"
+    assert whole(40_000, steps=2) > whole(40_000, steps=20), (
+        "what is carried for fewer steps costs less"
+    )
     assert whole(1_000_000) == 6_000
     assert whole(0, steps=1_000) == whole(0, steps=20) > 1_400
 
 
 def test_what_recalls_take_of_a_saving_makes_clearing_wait() -> None:
     def threshold(recalled: float, steps: float = 1_000) -> float:
-        return fold_economics.clearing_threshold(20_000, 500, USUAL, seen=FoldExperience(recalled, steps))
+        return fold_economics.clearing_threshold(
+            20_000, 500, USUAL, seen=FoldExperience(recalled, steps)
+        )
 
     assert threshold(0) == fold_economics.clearing_threshold(20_000, 500, USUAL)
     assert threshold(0) < threshold(0.5) < threshold(0.9) < threshold(1) == math.inf
-    assert threshold(0, steps=10) > threshold(0), "a short session must have it back within a few steps"
+    assert threshold(0, steps=10) > threshold(0), (
+        "a short session must have it back within a few steps"
+    )
     seen = FoldExperience(0, 10, recall=1_000)
     assert fold_economics.clearing_threshold(20_000, 500, USUAL, seen=seen) > threshold(0, steps=10)
     assert fold_economics.recall_cost_share(0, 0) == fold_economics.RECALLS_EXPECTED
-    assert fold_economics.recall_cost_share(1e6, 2e6) > 1 > fold_economics.recall_cost_share(1e6, 1e5)
-    assert fold_economics.recall_cost(40_000, 1, USUAL) < fold_economics.recall_cost(80_000, 1, USUAL)
+    assert (
+        fold_economics.recall_cost_share(1e6, 2e6) > 1 > fold_economics.recall_cost_share(1e6, 1e5)
+    )
+    assert fold_economics.recall_cost(40_000, 1, USUAL) < fold_economics.recall_cost(
+        80_000, 1, USUAL
+    )

@@ -15,15 +15,21 @@ from tests.engine.keeping import Quarters, keeping
 MESSAGES, AT_ONCE = 12_000, 5_000
 
 
-async def test_what_a_fold_of_a_long_history_covers_is_freed_in_steps_between_which_others_run() -> None:
+async def test_what_a_fold_of_a_long_history_covers_is_freed_in_steps_between_which_others_run() -> (
+    None
+):
     at = await keeping(preset="none")
     conversation = at.conversation
-    await conversation.append_facts(*(facts.UserSaid((facts.Text(f"{n}", 100),)) for n in range(MESSAGES)))
+    await conversation.append_facts(
+        *(facts.UserSaid((facts.Text(f"{n}", 100),)) for n in range(MESSAGES))
+    )
 
     async def fold(work: Awaitable[Any]) -> None:
         await work
         span = facts.Span(conversation.state.branch.order[0], conversation.state.branch.order[-1])
-        await conversation.append_facts(facts.Folded("handover-1", facts.FoldKind.HANDOVER, span, "All.", 9, 10**6))
+        await conversation.append_facts(
+            facts.Folded("handover-1", facts.FoldKind.HANDOVER, span, "All.", 9, 10**6)
+        )
 
     def count_items() -> int:
         return sum(type(each) is ViewItem for each in gc.get_objects())
@@ -37,9 +43,14 @@ async def test_what_a_fold_of_a_long_history_covers_is_freed_in_steps_between_wh
 
     tasks = OwnedTasks("test")
     tasks.spawn_task(watch(), name="watch")
-    view = await AgentFollower(conversation, at.folding, at.cache, Quarters(), waiting=fold).apply_folds_and_get_view()
+    view = await AgentFollower(
+        conversation, at.folding, at.cache, Quarters(), waiting=fold
+    ).apply_folds_and_get_view()
     counts.append(count_items())
     await tasks.aclose(limit=1)
-    assert [block.fold for block in view.blocks] == ["handover-1", ""]  # What the user said last stays.
+    assert [block.fold for block in view.blocks] == [
+        "handover-1",
+        "",
+    ]  # What the user said last stays.
     assert before - counts[-1] > MESSAGES - AT_ONCE
     assert max(one - two for one, two in itertools.pairwise(counts)) <= AT_ONCE

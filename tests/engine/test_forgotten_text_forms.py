@@ -65,7 +65,9 @@ def test_json_within_json(secret: str, depth: int, *, ascii_: bool) -> None:
         lambda text: base64.urlsafe_b64encode(f"abc{text}".encode()).decode(),
         lambda text: text.encode().hex(),
         lambda text: text.encode("unicode_escape").decode(),
-        lambda text: "".join(f"\\u{ord(sign):04x}" if ord(sign) < 0x10000 else sign for sign in text),
+        lambda text: "".join(
+            f"\\u{ord(sign):04x}" if ord(sign) < 0x10000 else sign for sign in text
+        ),
         lambda text: "".join(f"&#{ord(sign)};" for sign in text),
     ],
 )

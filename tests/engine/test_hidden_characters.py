@@ -43,7 +43,9 @@ def test_what_is_shown(text: str, shown: str) -> None:
     assert unmark_text(shown) == text
 
 
-_ANY = st.text(st.characters() | st.sampled_from("⟨⟩…→ \n\t\r01EF\x1b\x07аeס\u202e\u200e\u0301\ud800"))
+_ANY = st.text(
+    st.characters() | st.sampled_from("⟨⟩…→ \n\t\r01EF\x1b\x07аeס\u202e\u200e\u0301\ud800")
+)
 
 
 @given(_ANY)
@@ -63,4 +65,6 @@ def test_nothing_hidden_is_in_what_is_shown(text: str) -> None:
 def test_a_long_line_goes_on_in_the_next(text: str, times: int) -> None:
     shown = hidden_characters.mark_text(text * times)
     assert unmark_text(shown) == text * times
-    assert max(map(len, shown.split("\n"))) <= hidden_characters.LONGEST_LINE + len(hidden_characters.GOES_ON)
+    assert max(map(len, shown.split("\n"))) <= hidden_characters.LONGEST_LINE + len(
+        hidden_characters.GOES_ON
+    )

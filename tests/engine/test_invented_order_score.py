@@ -26,8 +26,12 @@ def test_an_order_that_a_user_gave_is_not_invented_and_one_that_nobody_gave_is(o
 
 
 def test_a_number_is_not_torn_at_its_comma() -> None:
-    """A part of the sentence had a word that the whole did not have, and the timeline of its handover failed."""
-    assert not is_invented("The importer must stay below 1,200 lines.", "Keep the importer below 1,200 lines.")
+    """A part of the sentence had a word that the whole did not have, and the timeline
+    of its handover failed.
+    """
+    assert not is_invented(
+        "The importer must stay below 1,200 lines.", "Keep the importer below 1,200 lines."
+    )
 
 
 def test_a_report_is_no_order() -> None:

@@ -1,4 +1,6 @@
-"""What arrives too large: single outputs, whole batches, messages; in the three modes of admission."""
+"""What arrives too large: single outputs, whole batches, messages; in the three modes
+of admission.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,9 @@ async def test_a_read_of_what_is_shown_as_an_excerpt_brings_the_whole() -> None:
     assert not kept.conversation.state.is_message_whole(third), "it stands there already"
 
 
-async def test_lines_that_were_asked_for_are_shown_whole_in_a_small_window_too_if_they_fit() -> None:
+async def test_lines_that_were_asked_for_are_shown_whole_in_a_small_window_too_if_they_fit() -> (
+    None
+):
     kept = await keeping("layered", window=32_000)
     await kept.say("go")
     lines = '{"path": "server.log", "first_line": 1, "last_line": 90}'
@@ -95,7 +99,9 @@ async def test_the_excerpt_is_in_the_same_transaction_as_the_output() -> None:
 async def test_thirty_outputs_just_under_the_limit_and_thirty_large_ones(ahead: int) -> None:
     for tokens in (3_999, 20_000):
         kept = await began()
-        seqs = await kept.batch([words(tokens - 9, f"n{index:02}") for index in range(30)], ahead=ahead)
+        seqs = await kept.batch(
+            [words(tokens - 9, f"n{index:02}") for index in range(30)], ahead=ahead
+        )
         shown = [block for block in kept.conversation.current_view().blocks if block.call]
         whole = sum(block.tokens for block in shown if not block.fold)
         assert len(shown) == 30
@@ -210,14 +216,23 @@ async def test_auto_asks_nobody_and_off_holds_nothing_back() -> None:
     assert off.folds() == []
 
 
-async def test_of_an_output_that_does_not_fit_the_window_the_model_sees_what_was_asked_for_and_how_long_it_is() -> None:
+async def test_of_an_output_that_does_not_fit_the_window_the_model_sees_what_was_asked_for_and_how_long_it_is() -> (
+    None
+):
     kept = await keeping(window=30_000)
     await kept.say("look")
     kept.writers["fast"].answer = compacts
-    lines = "".join(f"record {number} value {number * 7919 % 1000}\n" for number in range(1, 20_001))
+    lines = "".join(
+        f"record {number} value {number * 7919 % 1000}\n" for number in range(1, 20_001)
+    )
     await kept.batch([lines], keeps=["the line of record 9711, and how many records there are"])
     (request,) = kept.writers["fast"].requests
-    material = "".join(part.text for message in request.messages for part in message.parts if isinstance(part, Text))
+    material = "".join(
+        part.text
+        for message in request.messages
+        for part in message.parts
+        if isinstance(part, Text)
+    )
     assert "record 9711 value" in material
     assert "of all 20,000 lines left out" in material
     assert len(material) < 60_000
@@ -237,7 +252,9 @@ async def test_a_recall_is_not_held_back_again() -> None:
     assert kept.folds() == []
 
 
-async def test_a_message_of_over_a_quarter_of_the_window_is_stored_and_shown_as_an_excerpt() -> None:
+async def test_a_message_of_over_a_quarter_of_the_window_is_stored_and_shown_as_an_excerpt() -> (
+    None
+):
     kept = await keeping(window=8_000)
     text = "Read this log.\n" + words(20_000) + "\nYou must not delete it."
     seq = await kept.say(text)
@@ -257,7 +274,9 @@ async def test_a_large_attachment_is_shown_as_an_excerpt_and_a_picture_as_it_is(
     kept = await keeping(window=8_000)
     log = await kept.cache.store_content(words(9_000).encode(), EntryOrigin("user", "a.log"))
     picture = await kept.cache.store_content(b"picture", EntryOrigin("user", "a.png", "image/png"))
-    said = UserSaid((Text("see", 1), Attachment("a.log", log, 9_000), Attachment("a.png", picture, 9_000)))
+    said = UserSaid(
+        (Text("see", 1), Attachment("a.log", log, 9_000), Attachment("a.png", picture, 9_000))
+    )
     recorded = await kept.conversation.append_facts(*await kept.folding.excerpt_large_message(said))
     (fold,) = kept.folds(FoldKind.EXCERPT)
     assert fold.cover == PartRef(recorded[0].seq, 1)

@@ -17,7 +17,9 @@ async def with_outputs() -> tuple[Keeping, list[int]]:
 
 async def test_one_batch_is_one_transaction_of_a_fold_for_each_part() -> None:
     kept, seqs = await with_outputs()
-    made = await kept.folding._shortener.replace_with_markers([PartRef(seq) for seq in seqs], "because")
+    made = await kept.folding._shortener.replace_with_markers(
+        [PartRef(seq) for seq in seqs], "because"
+    )
     assert len(made) == 3
     assert len({one.time for one in made}) == 1
     folds = kept.folds(FoldKind.MARKER)
@@ -47,14 +49,19 @@ async def test_what_changed_meanwhile_is_left_alone() -> None:
     made = await shortener.build_marker(PartRef(seqs[0]), block)
     await kept.conversation.append_facts(Pinned(PartRef(seqs[0])))
     assert await shortener.append_folds_of_unchanged_parts([made], "b", "why", panic=False) == ()
-    assert await shortener.replace_with_markers([PartRef(999), PartRef(seqs[1], 4)], "nothing there") == ()
+    assert (
+        await shortener.replace_with_markers([PartRef(999), PartRef(seqs[1], 4)], "nothing there")
+        == ()
+    )
 
 
 async def test_the_one_long_value_of_an_argument_is_stored_as_it_is() -> None:
     kept = await keeping(window=1_000_000)
     await kept.say("go")
     text = words(1_500)
-    seq = await kept.step("written", tool="write_file", arguments=json.dumps({"path": "src/a.py", "text": text}))
+    seq = await kept.step(
+        "written", tool="write_file", arguments=json.dumps({"path": "src/a.py", "text": text})
+    )
     await worked(kept, 2, 100)
     await kept.folding._shortener.replace_with_markers([PartRef(seq - 1, 1)], "because")
     (fold,) = kept.folds(FoldKind.MARKER)

@@ -39,7 +39,11 @@ def test_what_each_part_is() -> None:
     user = message_blocks.build_original_block(
         recorded(UserSaid((Attachment("a.png", PICTURE), Text("hi", 3)))), PartRef(7), {}
     )
-    assert (user.kind, user.role, user.tokens) == (ContextKind.CONVERSATION, Role.USER, message_blocks.IMAGE_TOKENS)
+    assert (user.kind, user.role, user.tokens) == (
+        ContextKind.CONVERSATION,
+        Role.USER,
+        message_blocks.IMAGE_TOKENS,
+    )
     reply = message_blocks.build_original_block(
         recorded(ModelReplied((Reasoning("hm", 4),), "m", Stop.END)), PartRef(7), {}
     )
@@ -87,11 +91,15 @@ def test_arguments_are_an_object(arguments: str, shown: str) -> None:
 def test_a_legal_call_is_left_as_it_is() -> None:
     call = ToolCall("a", "read", "{}", 5, "the numbers")
     assert message_blocks.make_call_legal(call, "a") is call
-    assert message_blocks.make_call_legal(ToolCall("", "", ""), "call-1-0") == ToolCall("call-1-0", "unnamed", "{}")
+    assert message_blocks.make_call_legal(ToolCall("", "", ""), "call-1-0") == ToolCall(
+        "call-1-0", "unnamed", "{}"
+    )
 
 
 def test_a_folded_part_names_what_is_behind_it() -> None:
-    output = message_blocks.build_original_block(recorded(ToolReturned("a", stored("x"), 900)), PartRef(7), {})
+    output = message_blocks.build_original_block(
+        recorded(ToolReturned("a", stored("x"), 900)), PartRef(7), {}
+    )
     shown = message_blocks.fold_block(output, FOLD)
     assert shown.content == Text("short", 5)
     assert shown.cached == (stored("x"),)
@@ -100,31 +108,50 @@ def test_a_folded_part_names_what_is_behind_it() -> None:
         recorded(UserSaid((Attachment("a", stored("x"), 9),))), PartRef(7), {}
     )
     assert message_blocks.fold_block(attached, FOLD).cached == (stored("x"),)
-    said = message_blocks.build_original_block(recorded(UserSaid((Text("x", 900),))), PartRef(7), {})
-    assert [one.digest for one in message_blocks.fold_block(said, FOLD).cached] == list(FOLD.entries)
+    said = message_blocks.build_original_block(
+        recorded(UserSaid((Text("x", 900),))), PartRef(7), {}
+    )
+    assert [one.digest for one in message_blocks.fold_block(said, FOLD).cached] == list(
+        FOLD.entries
+    )
 
 
 def test_a_part_taken_out_beats_a_pin_and_a_pin_beats_a_fold() -> None:
     message = recorded(ToolReturned("a", stored("x"), 900))
 
     def render(*, pinned: bool, excluded: bool) -> object:
-        return message_blocks.render_message_blocks(message, {}, lambda _: FOLD, lambda _: pinned, lambda _: excluded)[
-            0
-        ].content
+        return message_blocks.render_message_blocks(
+            message, {}, lambda _: FOLD, lambda _: pinned, lambda _: excluded
+        )[0].content
 
-    assert render(pinned=True, excluded=True) == Text(message_blocks.EXCLUDED, message_blocks.NOTE_TOKENS)
+    assert render(pinned=True, excluded=True) == Text(
+        message_blocks.EXCLUDED, message_blocks.NOTE_TOKENS
+    )
     assert render(pinned=True, excluded=False) == stored("x")
     assert render(pinned=False, excluded=False) == Text("short", 5)
 
 
 def test_blank_texts_are_not_shown() -> None:
     message = recorded(UserSaid((Text(" \n", 1), Text("hi", 1))))
-    assert len(message_blocks.render_message_blocks(message, {}, lambda _: None, lambda _: False, lambda _: False)) == 1
+    assert (
+        len(
+            message_blocks.render_message_blocks(
+                message, {}, lambda _: None, lambda _: False, lambda _: False
+            )
+        )
+        == 1
+    )
 
 
 def test_other_alphabets_stay_as_they_are_in_arguments_that_are_written_anew() -> None:
     assert message_blocks.replace_long_argument_values(
         json.dumps({"text": "é" * 500, "more": "ü" * 500, "path": "ä"}), "märk"
     ) == ('{"text": "märk", "more": "[CACHED] in the same entry", "path": "ä"}')
-    assert message_blocks.replace_long_argument_values('{"path": "ä"}', "märk") == '{"path": "ä", "cached": "märk"}'
-    assert message_blocks.make_call_legal(ToolCall("a", "read", "größe"), "a").arguments == '{"malformed": "größe"}'
+    assert (
+        message_blocks.replace_long_argument_values('{"path": "ä"}', "märk")
+        == '{"path": "ä", "cached": "märk"}'
+    )
+    assert (
+        message_blocks.make_call_legal(ToolCall("a", "read", "größe"), "a").arguments
+        == '{"malformed": "größe"}'
+    )

@@ -1,8 +1,10 @@
-"""A conversation, its journal, its cache and its folding together, against random faults: what must hold at every step.
+"""A conversation, its journal, its cache and its folding together, against random
+faults: what must hold at every step.
 
-The faults: models that fail, hang, answer nothing or nonsense; a journal and a cache that refuse; cancelled commands;
-a program that ends at any moment and is started again; a user who undoes, pins, excludes, edits, rewinds and switches
-models meanwhile. HELIX_MODEL_STEPS=10000 runs it at full length.
+The faults: models that fail, hang, answer nothing or nonsense; a journal and a cache
+that refuse; cancelled commands; a program that ends at any moment and is started again;
+a user who undoes, pins, excludes, edits, rewinds and switches models meanwhile.
+HELIX_MODEL_STEPS=10000 runs it at full length.
 """
 
 from __future__ import annotations
@@ -49,7 +51,15 @@ from helix_desktop.engine.view_contents import ViewContents
 from helix_desktop.errors import HelixError, ModelOverloaded, StoreFull
 from helix_desktop.store.in_memory_stores import MemoryCache, MemoryJournal
 from tests.engine.agent import SteppedClock
-from tests.engine.keeping import Keeping, Writer, _around, good, other_language, too_long, wrong_form
+from tests.engine.keeping import (
+    Keeping,
+    Writer,
+    _around,
+    good,
+    other_language,
+    too_long,
+    wrong_form,
+)
 from tests.engine.test_properties import body, without_folds
 
 STEPS = int(os.environ.get("HELIX_MODEL_STEPS", "480"))
@@ -63,7 +73,9 @@ class ShakyJournal(MemoryJournal):
         super().__init__(now=clock.current_time)
         self.random, self.shaky = random, True
 
-    async def append_to_journal(self, conversation: str, facts: Sequence[Fact]) -> Sequence[Recorded]:
+    async def append_to_journal(
+        self, conversation: str, facts: Sequence[Fact]
+    ) -> Sequence[Recorded]:
         await asyncio.sleep(0)
         if self.shaky and self.random.random() < 0.02:
             raise StoreFull("The disk is full.")
@@ -77,7 +89,9 @@ class ShakyCache(MemoryCache):
         super().__init__(now=clock.current_time)
         self.random, self.shaky = random, True
 
-    async def store_content(self, content: bytes | AsyncIterable[bytes], about: EntryOrigin) -> Stored:
+    async def store_content(
+        self, content: bytes | AsyncIterable[bytes], about: EntryOrigin
+    ) -> Stored:
         await asyncio.sleep(0)
         if self.shaky and self.random.random() < 0.03:
             raise StoreFull("The disk is full.")
@@ -150,8 +164,13 @@ class Shaken:
             await getattr(self, f"do_{doing}")()
 
     async def do_batch(self) -> None:
-        count, size = self.random.choice([1, 1, 1, 2, 5]), self.random.choice([5, 200, 900, 3_000, 20_000])
-        outputs = [f"{self.random.random()} /src/file{index}.py\n" * (size // 10) for index in range(count)]
+        count, size = (
+            self.random.choice([1, 1, 1, 2, 5]),
+            self.random.choice([5, 200, 900, 3_000, 20_000]),
+        )
+        outputs = [
+            f"{self.random.random()} /src/file{index}.py\n" * (size // 10) for index in range(count)
+        ]
         arguments = '{"path": "a.py", "text": "' + "x" * self.random.choice([1, 9_000]) + '"}'
         if self.random.random() < 0.05:
             await self.broken_off(outputs)
@@ -161,10 +180,14 @@ class Shaken:
     async def broken_off(self, outputs: Sequence[str]) -> None:
         """A batch of which not every call returned."""
         start = self.kept.conversation.state.seq
-        calls = tuple(ToolCall(f"b{start}-{index}", "run", "{broken", 5) for index in range(len(outputs) + 1))
+        calls = tuple(
+            ToolCall(f"b{start}-{index}", "run", "{broken", 5) for index in range(len(outputs) + 1)
+        )
         await self.kept.conversation.append_facts(ModelReplied(calls, "main", Stop.CUT))
         stored = await self.cache.store_content(outputs[0].encode(), EntryOrigin("run"))
-        await self.kept.conversation.append_facts(ToolReturned(calls[0].id, stored, len(outputs[0]) // 4))
+        await self.kept.conversation.append_facts(
+            ToolReturned(calls[0].id, stored, len(outputs[0]) // 4)
+        )
 
     async def do_say(self) -> None:
         text = self.random.choice(["go on", "You must always use tabs.", "x " * 3_000, "看 一下"])
@@ -177,7 +200,9 @@ class Shaken:
         await self.kept.end()
 
     async def do_fold(self) -> None:
-        await asyncio.wait_for(self.kept.folding.fold_on_demand(self.random.choice(list(FoldKind))), 60)
+        await asyncio.wait_for(
+            self.kept.folding.fold_on_demand(self.random.choice(list(FoldKind))), 60
+        )
 
     async def do_undo(self) -> None:
         folds = self.kept.conversation.state.branch.folds
@@ -191,18 +216,28 @@ class Shaken:
 
     async def do_mark(self) -> None:
         seq = self.random.randint(1, self.kept.conversation.state.seq)
-        ref = PartRef(seq, self.random.randrange(2)) if self.random.random() < 0.8 else Span(max(1, seq - 3), seq)
+        ref = (
+            PartRef(seq, self.random.randrange(2))
+            if self.random.random() < 0.8
+            else Span(max(1, seq - 3), seq)
+        )
         made: list[Fact] = [Pinned(ref), Unpinned(ref), Unpinned(ref), Excluded(ref), Included(ref)]
         await self.kept.conversation.append_facts(self.random.choice(made))
 
     async def do_edit(self) -> None:
-        spans = [fold for fold in self.kept.conversation.state.live_folds if isinstance(fold.cover, Span)]
+        spans = [
+            fold for fold in self.kept.conversation.state.live_folds if isinstance(fold.cover, Span)
+        ]
         if spans:
-            await self.kept.conversation.append_facts(DocumentEdited(spans[-1].fold, "my own words", 3))
+            await self.kept.conversation.append_facts(
+                DocumentEdited(spans[-1].fold, "my own words", 3)
+            )
 
     async def do_rewind(self) -> None:
         last = self.kept.conversation.state.seq
-        await self.kept.conversation.append_facts(Rewound(self.random.randint(max(0, last - 60), last)))
+        await self.kept.conversation.append_facts(
+            Rewound(self.random.randint(max(0, last - 60), last))
+        )
 
     async def do_model(self) -> None:
         await self.kept.conversation.append_facts(
@@ -211,8 +246,15 @@ class Shaken:
         await self.kept.conversation.append_facts(BreakerClosed(FoldKind.HANDOVER))
 
     async def do_preset(self) -> None:
-        chosen = context_policy.preset_policy(self.random.choice(["helix", "observational", "layered", "layered"]))
-        values = {"handover_cooldown": 30, "summary_wait": 0.02, "panic_wait": 0.02, "admission_wait": 0.02}
+        chosen = context_policy.preset_policy(
+            self.random.choice(["helix", "observational", "layered", "layered"])
+        )
+        values = {
+            "handover_cooldown": 30,
+            "summary_wait": 0.02,
+            "panic_wait": 0.02,
+            "admission_wait": 0.02,
+        }
         await self.kept.conversation.append_facts(chosen.with_thresholds(values).to_policy_fact())
 
     async def do_crash(self) -> None:
@@ -246,7 +288,9 @@ class Shaken:
         state = self.kept.conversation.state
         assert len(await self.journal.read_facts("shaken")) == len(state.facts)
         view = state.get_view()
-        request = request_building.build_request(view, await ViewContents(self.cache).read_view_contents(view))
+        request = request_building.build_request(
+            view, await ViewContents(self.cache).read_view_contents(view)
+        )
         assert request_building.find_violations(request) == []
         assert request_building.MISSING not in str(request)
         for block in view.blocks:
@@ -274,11 +318,15 @@ class Shaken:
             )
 
     async def fits(self) -> None:
-        """With stores that work the next request always fits, unless what is pinned is too long by itself."""
+        """With stores that work the next request always fits, unless what is pinned is
+        too long by itself.
+        """
         self.journal.shaky = self.cache.shaky = False
         await self.kept.folding.apply_due_folds()
         self.journal.shaky = self.cache.shaky = True
-        said = [fact for fact in self.kept.failures() if "everything that can be folded" in fact.why]
+        said = [
+            fact for fact in self.kept.failures() if "everything that can be folded" in fact.why
+        ]
         assert self.kept.conversation.current_meter().request_fits or said
 
 
@@ -287,7 +335,9 @@ async def test_whatever_happens(seed: int) -> None:
     print(f"seed {seed}")  # noqa: T201  # what a failure is repeated with
     shaken = Shaken(seed)
     await shaken.open()
-    await shaken.kept.say("Begin. You must never lose this sentence.") if seed % 2 else await shaken.do_end()
+    await shaken.kept.say(
+        "Begin. You must never lose this sentence."
+    ) if seed % 2 else await shaken.do_end()
     for number in range(STEPS // len(SEEDS)):
         await shaken.step()
         await shaken.check()
@@ -295,7 +345,10 @@ async def test_whatever_happens(seed: int) -> None:
         if number % 10 == 0:
             await shaken.fits()
             await shaken.check()
-            assert list(await shaken.journal.read_facts("shaken")) == shaken.kept.conversation.state.facts
+            assert (
+                list(await shaken.journal.read_facts("shaken"))
+                == shaken.kept.conversation.state.facts
+            )
     facts = shaken.kept.conversation.state.facts
     state = build_state(facts)
     for fold in reversed(state.live_folds):

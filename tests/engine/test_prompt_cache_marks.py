@@ -61,7 +61,9 @@ def test_the_common_beginning_ends_at_the_first_change() -> None:
 
 
 @given(st.lists(st.text("abc", max_size=12), max_size=12))
-def test_marks_are_few_and_stand_where_an_earlier_request_was_marked_or_something_is_new(requests: list[str]) -> None:
+def test_marks_are_few_and_stand_where_an_earlier_request_was_marked_or_something_is_new(
+    requests: list[str],
+) -> None:
     marked, last = set[str](), MarkedRequest()
     for request in requests:
         last = last.mark_next_request(request)

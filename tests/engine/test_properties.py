@@ -1,4 +1,6 @@
-"""What holds for every conversation: any sequence of messages, folds, undos, rewinds, pins and crashes."""
+"""What holds for every conversation: any sequence of messages, folds, undos, rewinds,
+pins and crashes.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ MESSAGES = (UserSaid, ModelReplied, ToolReturned)
 MAKERS: dict[str, Callable[[Talk, int, int], Fact | None]] = {}
 
 
-def maker(function: Callable[[Talk, int, int], Fact | None]) -> Callable[[Talk, int, int], Fact | None]:
+def maker(
+    function: Callable[[Talk, int, int], Fact | None],
+) -> Callable[[Talk, int, int], Fact | None]:
     MAKERS[function.__name__] = function
     return function
 
@@ -75,7 +79,10 @@ def a_fold(talk: Talk, number: int) -> str:
 def user(talk: Talk, one: int, other: int) -> Fact:
     texts = (Text("please", one % 30), Text("  ", 1), Text("must", 5))
     attached = Attachment("a.txt", stored(f"file {one}"), one % 500)
-    return UserSaid((attached, *texts[: other % 3]) if one % 4 == 0 else texts[other % 3 :], steering=other % 2 == 0)
+    return UserSaid(
+        (attached, *texts[: other % 3]) if one % 4 == 0 else texts[other % 3 :],
+        steering=other % 2 == 0,
+    )
 
 
 @maker
@@ -89,7 +96,10 @@ def reply(talk: Talk, one: int, other: int) -> Fact:
         arguments = ('{"path": "a.py"}', "{broken", '["list"]', "")[(one + index) % 4]
         parts.append(
             ToolCall(
-                f"c{(one + index) % 5}" * (one % 7 > 0), "tool name" if one % 5 else "read", arguments, other % 300
+                f"c{(one + index) % 5}" * (one % 7 > 0),
+                "tool name" if one % 5 else "read",
+                arguments,
+                other % 300,
             )
         )
     return ModelReplied(tuple(parts), "m", (Stop.CALLS, Stop.CUT, Stop.END)[one % 3])
@@ -100,14 +110,24 @@ def result(talk: Talk, one: int, other: int) -> Fact:
     waiting = talk.state.branch.running_calls
     call = waiting[one % len(waiting)].id if waiting and other % 8 else f"c{one % 6}"
     images = (stored(f"picture {one}"),) if one % 6 == 0 else ()
-    return ToolReturned(call, stored(f"output {one} {other}"), other, ok=one % 2 == 0, images=images)
+    return ToolReturned(
+        call, stored(f"output {one} {other}"), other, ok=one % 2 == 0, images=images
+    )
 
 
 @maker
 def fold(talk: Talk, one: int, other: int) -> Fact:
     kind = list(FoldKind)[one % 6]
     name = f"f{talk.state.seq}"
-    return Folded(name, kind, a_cover(talk, one, other), f"short {name}", other % 60, 100, panic=other % 5 == 0)
+    return Folded(
+        name,
+        kind,
+        a_cover(talk, one, other),
+        f"short {name}",
+        other % 60,
+        100,
+        panic=other % 5 == 0,
+    )
 
 
 @maker
@@ -166,7 +186,9 @@ KINDS = st.sampled_from(
 SCRIPTS = st.lists(st.tuples(KINDS, st.integers(0, 999), st.integers(0, 999)), max_size=60)
 
 
-def played(script: Sequence[tuple[str, int, int]], check: Callable[[Talk, Fact], None] | None = None) -> Talk:
+def played(
+    script: Sequence[tuple[str, int, int]], check: Callable[[Talk, Fact], None] | None = None
+) -> Talk:
     talk = Talk()
     for kind, one, other in script:
         fact = MAKERS[kind](talk, one, other)
@@ -209,7 +231,9 @@ def test_every_request_is_legal_at_every_moment(script: list[tuple[str, int, int
 
 @given(SCRIPTS)
 @settings(max_examples=200)
-def test_the_view_is_the_same_computed_at_once_or_step_by_step(script: list[tuple[str, int, int]]) -> None:
+def test_the_view_is_the_same_computed_at_once_or_step_by_step(
+    script: list[tuple[str, int, int]],
+) -> None:
     talk = played(script, lambda talk, _: looked(talk.view()))
     assert view.build_state(talk.facts).get_view() == talk.view()
 
@@ -291,7 +315,9 @@ def test_a_rewind_shows_the_view_as_it_was(script: list[tuple[str, int, int]], n
 
 @given(SCRIPTS)
 @settings(max_examples=200)
-def test_without_changes_of_the_past_the_next_view_begins_with_this_one(script: list[tuple[str, int, int]]) -> None:
+def test_without_changes_of_the_past_the_next_view_begins_with_this_one(
+    script: list[tuple[str, int, int]],
+) -> None:
     talk = Talk()
     for kind, one, other in script:
         fact = MAKERS[kind](talk, one, other)
@@ -304,14 +330,19 @@ def test_without_changes_of_the_past_the_next_view_begins_with_this_one(script: 
 @given(
     SCRIPTS,
     st.lists(
-        st.tuples(st.sampled_from(["user", "reply", "result"]), st.integers(0, 999), st.integers(0, 999)), max_size=12
+        st.tuples(
+            st.sampled_from(["user", "reply", "result"]), st.integers(0, 999), st.integers(0, 999)
+        ),
+        max_size=12,
     ),
 )
 @settings(max_examples=200)
 def test_what_was_sent_stays_the_prefix_of_what_is_sent_next(
     script: list[tuple[str, int, int]], more: list[tuple[str, int, int]]
 ) -> None:
-    """A provider's cache holds as long as nothing is folded: parts once sent are sent again, in the same order."""
+    """A provider's cache holds as long as nothing is folded: parts once sent are sent
+    again, in the same order.
+    """
     talk = played(script)
     if talk.state.branch.running_calls:
         return
@@ -360,12 +391,16 @@ def test_live_folds_nest_or_lie_apart(script: list[tuple[str, int, int]]) -> Non
 
 @given(SCRIPTS)
 @settings(max_examples=100)
-def test_no_message_is_shown_twice_and_none_is_forgotten(script: list[tuple[str, int, int]]) -> None:
+def test_no_message_is_shown_twice_and_none_is_forgotten(
+    script: list[tuple[str, int, int]],
+) -> None:
     def check(talk: Talk, fact: Fact) -> None:
         branch = talk.state.branch
         seqs = [seq for item in branch.items for seq in branch.messages_of_item(item)]
         assert seqs == branch.order
-        assert [item.first for item in branch.items] == sorted({item.first for item in branch.items})
+        assert [item.first for item in branch.items] == sorted(
+            {item.first for item in branch.items}
+        )
 
     played(script, check)
 
@@ -391,7 +426,9 @@ def test_reasoning_is_whole_or_absent(script: list[tuple[str, int, int]]) -> Non
     played(script, check)
 
 
-@given(SCRIPTS, st.lists(st.tuples(st.integers(0, 999), st.integers(0, 999)), min_size=5, max_size=15))
+@given(
+    SCRIPTS, st.lists(st.tuples(st.integers(0, 999), st.integers(0, 999)), min_size=5, max_size=15)
+)
 @settings(max_examples=150)
 def test_nesting_and_the_outermost_spans_are_what_looking_at_every_fold_gives(
     script: list[tuple[str, int, int]], pairs: list[tuple[int, int]]
@@ -404,8 +441,15 @@ def test_nesting_and_the_outermost_spans_are_what_looking_at_every_fold_gives(
         assert branch.would_fold_nest(cover) == all(covers_nest(cover, span) for span in spans)
         if isinstance(cover, Span):
             inside = {span for span in spans if cover_contains(cover, span)}
-            outermost = {span for span in inside if not any(cover_contains(more, span) for more in inside - {span})}
+            outermost = {
+                span
+                for span in inside
+                if not any(cover_contains(more, span) for more in inside - {span})
+            }
             assert [found for found, _ in branch.outermost_folds(cover)] == sorted(
                 outermost, key=lambda span: span.first
             )
-            assert all(branch.folds[fold.fold].cover == found for found, fold in branch.outermost_folds(cover))
+            assert all(
+                branch.folds[fold.fold].cover == found
+                for found, fold in branch.outermost_folds(cover)
+            )

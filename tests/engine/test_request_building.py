@@ -41,7 +41,9 @@ def roles(request: Request) -> list[Role]:
 
 def test_a_legal_request_breaks_no_law() -> None:
     request = asked(
-        HI, (ASSISTANT, [Reasoning("hm"), Text("yes"), CALL]), (USER, [ToolResult("c1", "out"), Text("and?")])
+        HI,
+        (ASSISTANT, [Reasoning("hm"), Text("yes"), CALL]),
+        (USER, [ToolResult("c1", "out"), Text("and?")]),
     )
     assert request_building.find_violations(request) == []
 
@@ -57,13 +59,17 @@ def test_roles_take_turns_and_the_user_is_first_and_last() -> None:
 def test_nothing_is_empty() -> None:
     assert request_building.find_violations(asked((USER, [])))
     assert request_building.find_violations(asked((USER, [Text(" \n")])))
-    assert request_building.find_violations(asked(HI, (ASSISTANT, [CALL]), (USER, [ToolResult("c1", "")])))
+    assert request_building.find_violations(
+        asked(HI, (ASSISTANT, [CALL]), (USER, [ToolResult("c1", "")]))
+    )
 
 
 def test_every_call_has_its_one_result_in_the_next_message() -> None:
     other = ToolCall("c2", "read", "{}")
     assert request_building.find_violations(asked(HI, (ASSISTANT, [CALL]), HI))
-    assert request_building.find_violations(asked(HI, (ASSISTANT, [CALL, other]), (USER, [ToolResult("c1", "out")])))
+    assert request_building.find_violations(
+        asked(HI, (ASSISTANT, [CALL, other]), (USER, [ToolResult("c1", "out")]))
+    )
     assert request_building.find_violations(
         asked(HI, (ASSISTANT, [CALL]), (USER, [ToolResult("c1", "out"), ToolResult("c1", "out")]))
     )
@@ -89,7 +95,9 @@ def test_ids_are_unique() -> None:
 
 def test_who_may_say_what() -> None:
     assert request_building.find_violations(asked((USER, [Text("hi"), Reasoning("hm")])))
-    assert request_building.find_violations(asked(HI, (ASSISTANT, [Text("see"), Image("image/png", b"x")]), HI))
+    assert request_building.find_violations(
+        asked(HI, (ASSISTANT, [Text("see"), Image("image/png", b"x")]), HI)
+    )
 
 
 def test_reasoning_does_not_stand_alone() -> None:
@@ -99,8 +107,14 @@ def test_reasoning_does_not_stand_alone() -> None:
 
 
 def test_calls_have_a_plain_name_and_an_object_of_arguments() -> None:
-    for call in (ToolCall("c1", "no name", "{}"), ToolCall("c1", "read", "[]"), ToolCall("c1", "read", "{broken")):
-        assert request_building.find_violations(asked(HI, (ASSISTANT, [call]), (USER, [ToolResult("c1", "out")])))
+    for call in (
+        ToolCall("c1", "no name", "{}"),
+        ToolCall("c1", "read", "[]"),
+        ToolCall("c1", "read", "{broken"),
+    ):
+        assert request_building.find_violations(
+            asked(HI, (ASSISTANT, [call]), (USER, [ToolResult("c1", "out")]))
+        )
 
 
 # --- repair
@@ -114,7 +128,9 @@ def test_calls_of_an_interrupted_run_get_a_result_that_says_so() -> None:
     talk.user("what happened?")
     request = talk.request()
     assert request_building.find_violations(request) == []
-    results = {part.call: part.text for part in request.messages[2].parts if isinstance(part, ToolResult)}
+    results = {
+        part.call: part.text for part in request.messages[2].parts if isinstance(part, ToolResult)
+    }
     assert results["a"] == results["c"] == request_building.INTERRUPTED
     assert results["b"] != request_building.INTERRUPTED
     assert request.messages[2].parts[-1] == Text("what happened?", 10)
@@ -140,7 +156,10 @@ def test_a_result_nobody_waits_for_is_left_out() -> None:
     talk.output("a", "a second result of the same call")
     request = talk.request()
     assert request_building.find_violations(request) == []
-    assert sum(isinstance(part, ToolResult) for message in request.messages for part in message.parts) == 1
+    assert (
+        sum(isinstance(part, ToolResult) for message in request.messages for part in message.parts)
+        == 1
+    )
 
 
 def test_a_result_that_comes_after_the_next_reply_is_too_late() -> None:
@@ -166,7 +185,9 @@ def test_ids_used_again_by_the_model_are_told_apart() -> None:
     assert request_building.INTERRUPTED not in said(request)
 
 
-def test_arguments_and_names_no_provider_takes_are_made_legal_and_the_fact_is_left_as_it_was() -> None:
+def test_arguments_and_names_no_provider_takes_are_made_legal_and_the_fact_is_left_as_it_was() -> (
+    None
+):
     talk = Talk()
     talk.user("go")
     call = ToolCall("a", "my tool!", "{broken", 5)
@@ -199,7 +220,12 @@ def test_a_reply_that_was_complete_is_not_said_to_have_been_cut_off() -> None:
     talk.user("go")
     talk.reply("the planner's word")
     talk.reply("the searcher's word")
-    said = [part.text for message in talk.request().messages for part in message.parts if isinstance(part, Text)]
+    said = [
+        part.text
+        for message in talk.request().messages
+        for part in message.parts
+        if isinstance(part, Text)
+    ]
     assert said == ["go", "the planner's word", "Continue.", "the searcher's word", "Continue."]
 
 
@@ -215,7 +241,11 @@ def test_reasoning_that_led_to_nothing_is_left_out() -> None:
 def test_reasoning_stays_with_its_calls() -> None:
     talk = Talk()
     talk.user("go")
-    talk.add(ModelReplied((Reasoning("hm", 5, "signed"), ToolCall("a", "read", "{}", 5)), "m", Stop.CALLS))
+    talk.add(
+        ModelReplied(
+            (Reasoning("hm", 5, "signed"), ToolCall("a", "read", "{}", 5)), "m", Stop.CALLS
+        )
+    )
     talk.output("a")
     assert talk.request().messages[1].parts[0] == Reasoning("hm", 5, "signed")
 
@@ -239,7 +269,9 @@ def test_pictures_join_the_result_they_belong_to() -> None:
     talk.add(ToolReturned("a", stored("text of a"), 5, images=(picture,)))
     talk.output("b")
     image = Image("image/png", b"picture")
-    pieces = request_building.build_legal_messages(talk.view(), lambda content: image if content == picture else "text")
+    pieces = request_building.build_legal_messages(
+        talk.view(), lambda content: image if content == picture else "text"
+    )
     result = pieces.messages[2].parts[0]
     assert isinstance(result, ToolResult)
     assert result.images == (image,)
@@ -254,13 +286,21 @@ def test_an_output_that_is_itself_a_picture_answers_its_call() -> None:
     talk.add(ToolReturned("a", picture, 5, images=(picture,)))
     talk.output("b")
     image = Image("image/png", b"picture")
-    pieces = request_building.build_legal_messages(talk.view(), lambda content: image if content == picture else "text")
-    assert pieces.messages[2].parts[0] == ToolResult("a", request_building.EMPTY_OUTPUT, images=(image, image))
+    pieces = request_building.build_legal_messages(
+        talk.view(), lambda content: image if content == picture else "text"
+    )
+    assert pieces.messages[2].parts[0] == ToolResult(
+        "a", request_building.EMPTY_OUTPUT, images=(image, image)
+    )
 
 
 def test_attachments_are_pictures_or_named_texts() -> None:
     talk = Talk()
-    talk.add(UserSaid((Attachment("a.txt", stored("the text"), 5), Attachment("b.png", stored("bytes"), 5))))
+    talk.add(
+        UserSaid(
+            (Attachment("a.txt", stored("the text"), 5), Attachment("b.png", stored("bytes"), 5))
+        )
+    )
     image = Image("image/png", b"bytes")
     pieces = request_building.build_legal_messages(
         talk.view(), lambda content: image if content == stored("bytes") else "the text"
@@ -290,7 +330,12 @@ def test_a_cut_is_legal_before_a_step_and_before_a_message_and_nowhere_else() ->
     two = talk.reply("done")
     then = talk.user("thanks")
     branch = talk.state.branch
-    assert [seq for seq in branch.order if request_building.is_legal_cut(branch, seq)] == [first, one, two, then]
+    assert [seq for seq in branch.order if request_building.is_legal_cut(branch, seq)] == [
+        first,
+        one,
+        two,
+        then,
+    ]
     assert not request_building.is_legal_cut(branch, steering)
     assert not request_building.is_legal_cut(branch, last)
     assert not request_building.is_legal_cut(branch, 99)
@@ -322,8 +367,16 @@ def test_stable_counts_the_messages_that_only_a_fold_can_change() -> None:
 def test_a_call_through_call_tool_is_sent_as_it_was_made() -> None:
     talk = Talk()
     talk.user("open one")
-    talk.add(ModelReplied((ToolCall("c1", "github__create", '{"title": "x"}', via="call_tool"),), "m", Stop.CALLS))
-    sent = request_building.build_legal_messages(talk.state.get_view(), lambda _: "").messages[1].parts[0]
+    talk.add(
+        ModelReplied(
+            (ToolCall("c1", "github__create", '{"title": "x"}', via="call_tool"),), "m", Stop.CALLS
+        )
+    )
+    sent = (
+        request_building.build_legal_messages(talk.state.get_view(), lambda _: "")
+        .messages[1]
+        .parts[0]
+    )
     assert isinstance(sent, ToolCall)
     assert sent.name == "call_tool"
     assert json.loads(sent.arguments) == {"name": "github__create", "arguments": {"title": "x"}}

@@ -1,4 +1,6 @@
-"""Why a request cost what it did: causes injected one by one and in pairs, with a provider that bills as Anthropic's does."""
+"""Why a request cost what it did: causes injected one by one and in pairs, with a
+provider that bills as Anthropic's does.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ HERE = AnthropicMessages("http://127.0.0.1:1", "peer")
 
 @dataclass
 class BillingModel:
-    """Answers by a script and bills by the bytes of the request, each model with a cache of its own."""
+    """Answers by a script and bills by the bytes of the request, each model with a
+    cache of its own.
+    """
 
     clock: SteppedClock
     script: list[Reply] = field(default_factory=list)
@@ -65,14 +69,17 @@ class BillingModel:
         fresh, read, write = billed.values()
         hour = write if self.is_cached_for_an_hour else 0
         usage = Usage(fresh + read + write, read, write, 200, cache_write_hour=hour)
-        self.paid.append((fresh * 3.0 + read * 0.3 + write * (6.0 if hour else 3.75) + 200 * 15.0) / 1e6)
+        self.paid.append(
+            (fresh * 3.0 + read * 0.3 + write * (6.0 if hour else 3.75) + 200 * 15.0) / 1e6
+        )
         reply = self.script.pop(0) if self.script else Reply((Text("done"),), Stop.END)
         yield replace(reply, usage=usage, model=self.model_name)
 
 
 class ChangingTools(ScriptedTools):
     specs = tuple(
-        ToolSpec(name, f"The tool {name}. " * 60, '{"type": "object", "required": []}') for name in ("look", "run")
+        ToolSpec(name, f"The tool {name}. " * 60, '{"type": "object", "required": []}')
+        for name in ("look", "run")
     )
 
     def offered_specs(self) -> tuple[ToolSpec, ...]:
@@ -93,9 +100,13 @@ class Trial:
         model = BillingModel(clock)
         made = await world(model=model, preset="none")
         made.tools.__class__ = ChangingTools
-        made.session.context._services = made.session.turns._services = replace(made.session._services, clock=clock)
+        made.session.context._services = made.session.turns._services = replace(
+            made.session._services, clock=clock
+        )
         made.journal._now = clock.current_time
-        made.setup = replace(made.setup, models=(MODEL,), system=SystemSet("You are tested. " * 300, 900))
+        made.setup = replace(
+            made.setup, models=(MODEL,), system=SystemSet("You are tested. " * 300, 900)
+        )
         trial = cls(made, model, clock)
         await trial.turn(steps=5)
         return trial
@@ -135,10 +146,15 @@ class Trial:
 
     async def schema(self) -> None:
         first, *rest = ChangingTools.specs
-        ChangingTools.specs = (replace(first, description=f"{first.description} It is fast."), *rest)
+        ChangingTools.specs = (
+            replace(first, description=f"{first.description} It is fast."),
+            *rest,
+        )
 
     async def system(self) -> None:
-        self.made.setup = replace(self.made.setup, system=SystemSet("You are tested again. " * 300, 1_200))
+        self.made.setup = replace(
+            self.made.setup, system=SystemSet("You are tested again. " * 300, 1_200)
+        )
 
     async def rules(self) -> None:
         self.made.setup = replace(self.made.setup, rules=(RulesSet("AGENTS.md", "Be brief.", 2),))
@@ -155,7 +171,9 @@ class Trial:
         self.made.setup = replace(self.made.setup, models=(replace(MODEL, model="two"),))
 
     async def edit(self) -> None:
-        replies = [one.seq for one in self.made.session.all_facts if isinstance(one.fact, ModelReplied)]
+        replies = [
+            one.seq for one in self.made.session.all_facts if isinstance(one.fact, ModelReplied)
+        ]
         await self.made.session.context.exclude_part(PartRef(replies[1], 0))
 
     async def thinking(self) -> None:
@@ -201,22 +219,39 @@ def check_sums(trial: Trial, requests: list[RequestCost]) -> None:
 
 
 @pytest.mark.parametrize(
-    "model", [MODEL, replace(MODEL, price_cache_read=0, price_cache_write=0), replace(MODEL, price_output=0)]
+    "model",
+    [
+        MODEL,
+        replace(MODEL, price_cache_read=0, price_cache_write=0),
+        replace(MODEL, price_output=0),
+    ],
 )
 def test_every_cause_costs_its_tokens_at_the_models_prices(model: ModelSet) -> None:
-    """Where the price of cached tokens was not known, 1,200 tokens at $3 a million were said to cost $0.017."""
+    """Where the price of cached tokens was not known, 1,200 tokens at $3 a million were
+    said to cost $0.017.
+    """
     chance = random.Random(35)
-    known = TokenPrices(model.price_input, model.price_output, model.price_cache_read, model.price_cache_write)
+    known = TokenPrices(
+        model.price_input, model.price_output, model.price_cache_read, model.price_cache_write
+    )
     read_price = model.price_cache_read or model.price_input
     write_price = model.price_cache_write or model.price_input
     for _ in range(200):
-        plain, read, write, output = (chance.choice([0, chance.randrange(20_000)]) for _ in range(4))
+        plain, read, write, output = (
+            chance.choice([0, chance.randrange(20_000)]) for _ in range(4)
+        )
         usage = Usage(plain + read + write, read, write, output)
         paid = usage if chance.random() < 0.5 else replace(usage, cost=usage_cost(usage, known))
-        segments = [(read, Cause(CauseKind.READ)), (write, Cause(CauseKind.NOT_KEPT)), (plain, Cause(CauseKind.NEW))]
+        segments = [
+            (read, Cause(CauseKind.READ)),
+            (write, Cause(CauseKind.NOT_KEPT)),
+            (plain, Cause(CauseKind.NEW)),
+        ]
         reader = RequestCostReader([], lambda _: None)
         recorded = Recorded("a", 1, 0.0, UserSaid(()))
-        request = reader._price_request(recorded, "m", paid, [(n, (cause,)) for n, cause in segments], model)
+        request = reader._price_request(
+            recorded, "m", paid, [(n, (cause,)) for n, cause in segments], model
+        )
         costs = {one.cause.kind: one.cost for one in request.causes}
         assert costs.get(CauseKind.READ, 0) == pytest.approx(read * read_price / 1e6)
         assert costs.get(CauseKind.NOT_KEPT, 0) == pytest.approx(write * write_price / 1e6)
@@ -225,7 +260,9 @@ def test_every_cause_costs_its_tokens_at_the_models_prices(model: ModelSet) -> N
 
 
 def can_be_seen(one: str, both: set[str]) -> bool:
-    """Whether a cause leaves anything that tells of it beside the other: what was lost anyway was not read by anybody."""
+    """Whether a cause leaves anything that tells of it beside the other: what was lost
+    anyway was not read by anybody.
+    """
     other = (both - {one}).pop()
     if one == "loss":
         return other in {"fold", "edit"}
@@ -249,7 +286,9 @@ async def test_one_cause_is_named_and_nothing_else_is_blamed(name: str) -> None:
     assert [named(one) for one in last] == [named(one) for one in requests[-2:]]
 
 
-async def test_another_thinking_time_is_not_blamed_where_the_cache_is_of_the_contents_alone() -> None:
+async def test_another_thinking_time_is_not_blamed_where_the_cache_is_of_the_contents_alone() -> (
+    None
+):
     trial = await Trial.start()
     trial.model.model_name = "gemini-2.5-flash"
     at_google = replace(MODEL, model=trial.model.model_name)
@@ -289,7 +328,9 @@ async def test_two_causes_at_once_are_both_named() -> None:
     assert right >= 0.95 * (right + missed)
 
 
-async def test_a_model_that_is_switched_back_to_reads_what_it_has_and_the_rest_is_of_the_switch() -> None:
+async def test_a_model_that_is_switched_back_to_reads_what_it_has_and_the_rest_is_of_the_switch() -> (
+    None
+):
     trial = await Trial.start()
     await trial.switch()
     await trial.turn(steps=2)
@@ -302,7 +343,9 @@ async def test_a_model_that_is_switched_back_to_reads_what_it_has_and_the_rest_i
     assert {"model switched: from two"} == {
         one.cause.describe_cause() for one in back.causes if one.cause.kind is CauseKind.MODEL
     }
-    assert sum(one.tokens for one in back.causes if one.cause.kind is CauseKind.READ) > back.tokens / 2
+    assert (
+        sum(one.tokens for one in back.causes if one.cause.kind is CauseKind.READ) > back.tokens / 2
+    )
     assert named(requests[-1]) <= PLAIN
 
 
@@ -341,7 +384,9 @@ async def test_a_fold_that_is_made_when_the_cache_is_cold_is_not_blamed() -> Non
     assert CauseKind.FOLD not in named((await trial.explain())[-2])
 
 
-async def test_what_an_agent_keeps_for_an_hour_costs_more_and_is_not_over_after_five_minutes() -> None:
+async def test_what_an_agent_keeps_for_an_hour_costs_more_and_is_not_over_after_five_minutes() -> (
+    None
+):
     trial = await Trial.start()
     trial.model.is_cached_for_an_hour = True
     trial.model.caches["one"].life = 3_600.0
@@ -386,7 +431,9 @@ async def test_a_choice_that_is_not_sent_yet_tells_what_it_would_write_again(nam
 
 
 @pytest.mark.parametrize(("beside", "kind"), [(7_000, CauseKind.EDIT), (20, CauseKind.UNKNOWN)])
-def test_a_recording_in_which_two_requests_at_once_are_joined_says_so(beside: int, kind: CauseKind) -> None:
+def test_a_recording_in_which_two_requests_at_once_are_joined_says_so(
+    beside: int, kind: CauseKind
+) -> None:
     said: list[Fact] = []
     for words, whole, read in (
         (100, 20_000, 0),
@@ -396,9 +443,14 @@ def test_a_recording_in_which_two_requests_at_once_are_joined_says_so(beside: in
         (100, 29_000, 6_000),
     ):
         usage = Usage(whole, read, whole - read, 50)
-        said += [UserSaid((Text("Go on.", words),)), ModelReplied((Text("So.", 50),), "one", Stop.END, usage)]
+        said += [
+            UserSaid((Text("Go on.", words),)),
+            ModelReplied((Text("So.", 50),), "one", Stop.END, usage),
+        ]
     said.append(BroughtIn(Origin("claude-code", "s"), "run", first=1))
-    requests = explain_requests([Recorded("c", at, 10.0 * at, one) for at, one in enumerate(said, 1)], lambda _: MODEL)
+    requests = explain_requests(
+        [Recorded("c", at, 10.0 * at, one) for at, one in enumerate(said, 1)], lambda _: MODEL
+    )
     assert [named(one) & {CauseKind.EDIT, CauseKind.UNKNOWN} for one in requests] == [
         set(),
         set(),

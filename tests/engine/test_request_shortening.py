@@ -7,7 +7,16 @@ import asyncio
 import pytest
 
 from helix_desktop.concurrency import OwnedTasks
-from helix_desktop.engine.facts import FoldKind, ModelRole, ModelSet, PartRef, Pinned, Span, SystemSet, UserSaid
+from helix_desktop.engine.facts import (
+    FoldKind,
+    ModelRole,
+    ModelSet,
+    PartRef,
+    Pinned,
+    Span,
+    SystemSet,
+    UserSaid,
+)
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.replay import simulated_clock
 from tests.engine.keeping import Keeping, fails, keeping
@@ -16,7 +25,9 @@ from tests.engine.test_automatic_folding import words, worked
 
 async def fits(kept: Keeping) -> None:
     await kept.folding.apply_due_folds()
-    assert kept.conversation.current_meter().request_fits, kept.conversation.current_meter().format_meter()
+    assert kept.conversation.current_meter().request_fits, (
+        kept.conversation.current_meter().format_meter()
+    )
     await kept.request()
 
 
@@ -53,7 +64,9 @@ async def test_truncation_keeps_the_task_and_names_what_was_dropped() -> None:
     await fits(kept)
     (fold,) = kept.folds(FoldKind.TRUNCATION)
     entry = (await kept.cache.read_content(fold.entries[0])).decode()
-    dropped = await kept.cache.store_content(words(90, "out3").encode(), EntryOrigin("tool", "", "text/plain"))
+    dropped = await kept.cache.store_content(
+        words(90, "out3").encode(), EntryOrigin("tool", "", "text/plain")
+    )
     assert dropped.digest.hex in entry
     assert "You must keep the table users as it is." in await kept.shown()
     assert any(block.source == PartRef(task) for block in kept.conversation.current_view().blocks)
@@ -111,7 +124,9 @@ async def test_pins_are_not_touched_and_what_cannot_be_helped_is_recorded() -> N
     kept = await keeping(window=1_000_000)
     await kept.say("go")
     output = await kept.step(words(3_900))
-    await kept.conversation.append_facts(Pinned(PartRef(output)), ModelSet(ModelRole.MAIN, "small", 3_000))
+    await kept.conversation.append_facts(
+        Pinned(PartRef(output)), ModelSet(ModelRole.MAIN, "small", 3_000)
+    )
     await kept.folding.apply_due_folds()
     assert not kept.conversation.current_meter().request_fits
     assert "everything that can be folded is already folded" in kept.failures()[-1].why
@@ -195,7 +210,9 @@ def test_a_model_that_goes_on_saying_something_is_waited_for() -> None:
 
 
 def test_a_long_history_in_a_small_window_becomes_a_handover_in_pieces() -> None:
-    """A model of 32K tokens was given nothing of an imported history of 300K: 24 requests in turn took too long."""
+    """A model of 32K tokens was given nothing of an imported history of 300K: 24
+    requests in turn took too long.
+    """
 
     async def wait() -> None:
         kept = await keeping("helix", window=1_000_000)
@@ -225,7 +242,9 @@ async def grown(kept: Keeping) -> None:
 
 
 async def test_others_get_their_turn_between_two_measures() -> None:
-    """Each looks at the whole context: together, of a very long history, they would hold up everybody for a tenth of a second."""
+    """Each looks at the whole context: together, of a very long history, they would
+    hold up everybody for a tenth of a second.
+    """
     kept = await keeping(window=9_000, answer=fails, handover="off")
     await kept.say("go")
     await kept.conversation.append_facts(SystemSet("s", 9_000))

@@ -37,7 +37,10 @@ def test_codes_paths_short_words_and_other_scripts_stay(word: str) -> None:
 
 
 def test_words_that_tell_nothing_are_left_out_unless_there_are_no_others() -> None:
-    assert without_stop_words(["what", "was", "the", "name", "of", "the", "river?"]) == ["name", "river?"]
+    assert without_stop_words(["what", "was", "the", "name", "of", "the", "river?"]) == [
+        "name",
+        "river?",
+    ]
     assert without_stop_words(["wie", "ist", "der", "Name"]) == ["Name"]
     assert without_stop_words(["who", "is", "it"]) == ["who", "is", "it"]
 
@@ -47,7 +50,9 @@ def test_filters_are_taken_out_and_everything_else_stays() -> None:
         'Tool:shell timeout file:"my log.txt" by:user agent:Claude after:2026-01-02 before:03.02.2026'
     )
     assert query.split() == ["timeout"]
-    assert filters == SearchFilters("shell", "my log.txt", "user", "claude", 1770076800.0, 1767312000.0)
+    assert filters == SearchFilters(
+        "shell", "my log.txt", "user", "claude", 1770076800.0, 1767312000.0
+    )
     for plain in ("file://etc", "note:this", '"before:noon"', "tool:", "xtool:y"):
         assert split_query_into_words_and_filters(plain) == (plain, SearchFilters())
 
@@ -69,13 +74,16 @@ def test_a_filter_with_a_wrong_value_says_what_is_expected(query: str, what: str
 
 
 @pytest.mark.parametrize(
-    "query", ["Did I say so?", "my plan", "Wann war mein Termin?", "Was habe ich gesagt?", "我说过什么"]
+    "query",
+    ["Did I say so?", "my plan", "Wann war mein Termin?", "Was habe ich gesagt?", "我说过什么"],
 )
 def test_a_question_in_the_first_person_names_the_user(query: str) -> None:
     assert "user" in query_words_and_user_if_first_person(query)
 
 
-@pytest.mark.parametrize("query", ["for i in range", "Melanie's plan", "meine_funktion", "myself.py"])
+@pytest.mark.parametrize(
+    "query", ["for i in range", "Melanie's plan", "meine_funktion", "myself.py"]
+)
 def test_a_question_in_the_third_person_does_not(query: str) -> None:
     assert "user" not in query_words_and_user_if_first_person(query)
     assert "melanie" in query_words_and_user_if_first_person("Melanie's plan")

@@ -52,13 +52,21 @@ async def told(at: World, *texts: str) -> None:
 
 def asked(at: World, request: int) -> list[str]:
     """The texts of the messages of a request."""
-    return [p.text for message in at.model.requests[request].messages for p in message.parts if isinstance(p, Text)]
+    return [
+        p.text
+        for message in at.model.requests[request].messages
+        for p in message.parts
+        if isinstance(p, Text)
+    ]
 
 
 async def test_the_first_message_gives_the_title_and_rename_another() -> None:
     at = await world()
     await told(at, "Extract the lock manager, please, and then everything that is beside it\nmore")
-    assert at.session.conversation.state.title == "Extract the lock manager, please, and then everything that…"
+    assert (
+        at.session.conversation.state.title
+        == "Extract the lock manager, please, and then everything that…"
+    )
     await at.session.set_title("Locks")
     assert at.session.conversation.state.title == "Locks"
 
@@ -90,7 +98,9 @@ async def test_the_states_of_a_turn_are_told_in_order() -> None:
     ]
 
 
-async def test_a_turn_runs_from_its_beginning_on_also_while_folds_hold_it_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_turn_runs_from_its_beginning_on_also_while_folds_hold_it_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Otherwise the window takes it for one that was broken off, and offers to go on with it."""
     at = await world(says("one"))
     shown, fold = [], at.session.folding.apply_due_folds
@@ -124,17 +134,25 @@ async def test_a_turn_that_is_stopped_before_its_first_step_leaves_the_message_w
 async def test_rewinding_goes_on_from_there_and_the_rest_stays_in_the_journal() -> None:
     at = await world(says("one"), says("two"), says("three"))
     await told(at, "first", "second")
-    first_end = next(recorded.seq for recorded in at.session.all_facts if isinstance(recorded.fact, TurnEnded))
+    first_end = next(
+        recorded.seq for recorded in at.session.all_facts if isinstance(recorded.fact, TurnEnded)
+    )
     await at.session.rewind_to(first_end)
     await told(at, "other")
     assert asked(at, 2) == ["first", "one", "other"]
-    assert [said.parts[0] for said in at.of(UserSaid)] == [Text("first", 1), Text("second", 1), Text("other", 1)]
+    assert [said.parts[0] for said in at.of(UserSaid)] == [
+        Text("first", 1),
+        Text("second", 1),
+        Text("other", 1),
+    ]
 
 
 async def test_editing_a_message_and_asking_again_for_an_answer() -> None:
     at = await world(says("one"), says("two"), says("three"))
     await told(at, "first")
-    seq = next(recorded.seq for recorded in at.session.all_facts if isinstance(recorded.fact, UserSaid))
+    seq = next(
+        recorded.seq for recorded in at.session.all_facts if isinstance(recorded.fact, UserSaid)
+    )
     await at.session.edit_and_resend(seq, (Text("better"),))
     await at.session.wait_until_idle()
     assert asked(at, 1) == ["better"]
@@ -160,9 +178,9 @@ async def test_an_edited_message_that_a_hook_refuses_takes_nothing_away_and_is_r
     await at.session.edit_and_resend(seq, (Text("better"),))
     await at.session.wait_until_idle()
     assert at.of(Rewound) == []
-    assert [recorded.fact for recorded in at.session.all_facts if isinstance(recorded.fact, UserSaid)] == [
-        before[seq - 1].fact
-    ]
+    assert [
+        recorded.fact for recorded in at.session.all_facts if isinstance(recorded.fact, UserSaid)
+    ] == [before[seq - 1].fact]
     turns._services = services
     at.session.send_message((Text("later"),))
     await at.session.wait_until_idle()
@@ -181,7 +199,11 @@ async def test_an_answer_is_regenerated_and_the_first_one_chosen_again() -> None
     await at.session.wait_until_idle()
     assert asked(at, 2) == ["why?"]
     await at.session.switch_to_answer(left)
-    texts = [part.text for r in at.session.conversation.state.facts_on_path() for part in getattr(r.fact, "parts", ())]
+    texts = [
+        part.text
+        for r in at.session.conversation.state.facts_on_path()
+        for part in getattr(r.fact, "parts", ())
+    ]
     assert texts == ["why?", "one", "and then?", "so"]
     assert [fact.again for fact in at.of(Rewound)] == [True, True]
 
@@ -191,7 +213,11 @@ async def test_the_past_is_not_changed_while_the_agent_works() -> None:
     refused: list[str] = []
 
     async def meddle(call: ToolCall, context: CallContext) -> str:
-        for attempt in (at.session.rewind_to(1), at.session.ask_again(), at.session.edit_and_resend(1, (Text("x"),))):
+        for attempt in (
+            at.session.rewind_to(1),
+            at.session.ask_again(),
+            at.session.edit_and_resend(1, (Text("x"),)),
+        ):
             with pytest.raises(ActionRefused) as error:
                 await attempt
             refused.append(error.value.remedy)
@@ -205,10 +231,16 @@ async def test_the_past_is_not_changed_while_the_agent_works() -> None:
 async def test_what_the_model_saw_is_the_request_it_got() -> None:
     at = await world(calls("look"), calls("run"), says("done"))
     await told(at, "hello")
-    replies = [recorded.seq for recorded in at.session.all_facts if isinstance(recorded.fact, ModelReplied)]
+    replies = [
+        recorded.seq for recorded in at.session.all_facts if isinstance(recorded.fact, ModelReplied)
+    ]
     for sent, seq in zip(at.model.requests, replies, strict=True):
         shown = await at.session.context.rebuild_request(seq)
-        assert (shown.system, shown.messages, shown.tools) == (sent.system, sent.messages, sent.tools)
+        assert (shown.system, shown.messages, shown.tools) == (
+            sent.system,
+            sent.messages,
+            sent.tools,
+        )
 
 
 async def test_what_is_not_there_is_said() -> None:
@@ -229,7 +261,9 @@ async def test_what_is_not_there_is_said() -> None:
 
 async def test_an_entry_or_some_lines_of_it_go_into_the_next_message() -> None:
     at = await world(says("one"))
-    stored = await at.cache.store_content(b"one\ntwo\nthree\nfour\n", EntryOrigin("read_file", "a.txt"))
+    stored = await at.cache.store_content(
+        b"one\ntwo\nthree\nfour\n", EntryOrigin("read_file", "a.txt")
+    )
     whole = await at.session.context.recall_as_attachment(stored.digest)
     assert (whole.name, whole.stored, whole.tokens) == ("a.txt", stored, 4)
     piece = await at.session.context.recall_as_attachment(stored.digest, lines=(2, 3))
@@ -257,7 +291,9 @@ async def test_archiving_pinning_and_the_trash_are_facts() -> None:
     ]
 
 
-async def test_what_finds_no_room_waits_and_goes_out_when_there_is_some(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_finds_no_room_waits_and_goes_out_when_there_is_some(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     at = await world(says("one"), says("two"))
     real, full = at.journal.append_to_journal, True
 
@@ -274,7 +310,10 @@ async def test_what_finds_no_room_waits_and_goes_out_when_there_is_some(monkeypa
     )
     full = False
     await told(at, "more")
-    assert (at.session.queue, [text for text in asked(at, 1) if text in ("hello", "more")]) == ([], ["hello", "more"])
+    assert (at.session.queue, [text for text in asked(at, 1) if text in ("hello", "more")]) == (
+        [],
+        ["hello", "more"],
+    )
 
 
 async def test_the_first_message_is_recorded_with_the_title_in_one_transaction() -> None:
@@ -283,7 +322,9 @@ async def test_the_first_message_is_recorded_with_the_title_in_one_transaction()
     real = at.journal.append_to_journal
 
     async def append(conversation: str, facts: Sequence[Fact]) -> Sequence[Recorded]:
-        together.append(len([fact for fact in facts if isinstance(fact, UserSaid | ConversationChanged)]))
+        together.append(
+            len([fact for fact in facts if isinstance(fact, UserSaid | ConversationChanged)])
+        )
         return await real(conversation, facts)
 
     at.journal.append_to_journal = append  # type: ignore[method-assign]
@@ -291,7 +332,9 @@ async def test_the_first_message_is_recorded_with_the_title_in_one_transaction()
     assert [count for count in together if count] == [2]
 
 
-async def test_a_message_that_is_stopped_before_it_is_recorded_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_message_that_is_stopped_before_it_is_recorded_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     at = await world(says("one"))
     begun = asyncio.Event()
 
@@ -320,7 +363,10 @@ async def test_closing_stops_the_turn_and_leaves_a_conversation_that_can_be_cont
 
     at.tools.runs = {"run": hang}
     at.session.send_message((Text("hello"),))
-    while not any(isinstance(e, ActivityChanged) and e.running is ConversationActivity.TOOLS for e in at.events):
+    while not any(
+        isinstance(e, ActivityChanged) and e.running is ConversationActivity.TOOLS
+        for e in at.events
+    ):
         await asyncio.sleep(0)
     await at.session.aclose()
     assert at.of(TurnEnded) == [TurnEnded(TurnEnd.STOPPED, "The program stopped during this turn.")]
@@ -373,7 +419,9 @@ async def test_a_turn_that_a_crash_broke_off_is_known_and_goes_on() -> None:
     at = await world(says("and so on"))
     await at.session.conversation.append_facts(
         UserSaid((Text("go", 1),)),
-        ModelReplied((ToolCall("a", "look", "{}", 1), ToolCall("b", "run", "{}", 1)), "scripted", Stop.CALLS),
+        ModelReplied(
+            (ToolCall("a", "look", "{}", 1), ToolCall("b", "run", "{}", 1)), "scripted", Stop.CALLS
+        ),
     )
     assert at.session.conversation.state.branch.turn.running
     at.session.resume_turn()
@@ -406,7 +454,9 @@ async def test_what_is_forgotten_leaves_the_session_and_the_next_request() -> No
     assert ConversationReplaced(at.session.id) in at.events
     await told(at, "go on")
     assert asked(at, 1) == ["my password is [forgotten]", "I keep [forgotten] in mind.", "go on"]
-    assert [recorded.seq for recorded in at.session.all_facts] == list(range(1, len(at.session.all_facts) + 1))
+    assert [recorded.seq for recorded in at.session.all_facts] == list(
+        range(1, len(at.session.all_facts) + 1)
+    )
     assert list(await at.journal.read_facts(at.session.id)) == list(at.session.all_facts)
 
 
@@ -498,18 +548,23 @@ async def test_folding_first_pays_where_the_cache_is_cold_and_the_policy_waits()
     price = at.session.context.next_message_cost()
     assert price is not None
     assert price.forever is False
-    await clock.sleep_seconds(at.session.conversation.state.time_of_moment - clock.current_time() + 299)
+    await clock.sleep_seconds(
+        at.session.conversation.state.time_of_moment - clock.current_time() + 299
+    )
     assert at.session.context.estimate_saving_of_markers() == 0.0
     first = at.session.conversation.state.facts_on_path()[0].seq
-    assert at.session.context.estimate_cost_of_sending((Text("go"),), instead_of=first) < 0.1 * price.cold
+    assert (
+        at.session.context.estimate_cost_of_sending((Text("go"),), instead_of=first)
+        < 0.1 * price.cold
+    )
     await clock.sleep_seconds(2)
     saved = at.session.context.estimate_saving_of_markers()
     assert saved == pytest.approx(8_000 * 10 / 1e6, rel=0.05)
     cold = at.session.context.estimate_cost_of_sending((Text("one two three"),))
     await at.session.fold_on_request(FoldKind.MARKER)
-    assert cold - at.session.context.estimate_cost_of_sending((Text("one two three"),)) == pytest.approx(
-        saved, rel=0.02
-    )
+    assert cold - at.session.context.estimate_cost_of_sending(
+        (Text("one two three"),)
+    ) == pytest.approx(saved, rel=0.02)
     assert at.session.context.estimate_saving_of_markers() == 0.0
 
 

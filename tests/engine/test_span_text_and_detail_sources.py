@@ -30,8 +30,20 @@ async def told() -> tuple[Talk, MemoryCache]:
     output = await cache.store_content(b"the output", EntryOrigin("run"))
     picture = await cache.store_content(b"bytes", EntryOrigin("run", "", "image/png"))
     talk = Talk()
-    talk.add(UserSaid((Text("see the file", 3), Attachment("rules.txt", file, 4), Attachment("p.png", picture, 4))))
-    said = (Reasoning("secret thoughts", 5), Text("I look", 2), ToolCall("a", "run", '{"command": "ls"}', 5))
+    talk.add(
+        UserSaid(
+            (
+                Text("see the file", 3),
+                Attachment("rules.txt", file, 4),
+                Attachment("p.png", picture, 4),
+            )
+        )
+    )
+    said = (
+        Reasoning("secret thoughts", 5),
+        Text("I look", 2),
+        ToolCall("a", "run", '{"command": "ls"}', 5),
+    )
     talk.add(ModelReplied(said, "m", Stop.CALLS))
     talk.add(ToolReturned("a", output, 200, exit_code=1, images=(picture,)))
     talk.user("next")
@@ -65,7 +77,10 @@ async def test_who_takes_observations_is_told_when_things_were_said() -> None:
             talk.state.branch, talk.state.branch.items_in_span(Span(1, 2)), cache, dated=True
         )
     ]
-    assert [passage.text[:22] for passage in passages] == ["[1] 1970-01-01 00:00 u", "[2] 1970-01-01 00:00 a"]
+    assert [passage.text[:22] for passage in passages] == [
+        "[1] 1970-01-01 00:00 u",
+        "[2] 1970-01-01 00:00 a",
+    ]
 
 
 async def test_a_writer_reads_documents_as_they_are() -> None:
@@ -98,14 +113,18 @@ async def test_what_was_taken_out_stays_out() -> None:
     talk, cache = await told()
     for ref in (PartRef(1, 0), PartRef(1, 1), PartRef(2, 1), PartRef(3)):
         talk.add(Excluded(ref))
-    found = await span_text_and_detail_sources.read_detail_sources(talk.state.branch, [1, 2, 3], cache)
+    found = await span_text_and_detail_sources.read_detail_sources(
+        talk.state.branch, [1, 2, 3], cache
+    )
     assert [source.role for source in found] == ["user", "call"]
     assert "file" not in found[0].text
 
 
 async def test_every_entry_is_listed_with_what_it_is() -> None:
     talk, _ = await told()
-    found = list(span_text_and_detail_sources.details_of_stored_entries(talk.state.branch, [1, 2, 3]))
+    found = list(
+        span_text_and_detail_sources.details_of_stored_entries(talk.state.branch, [1, 2, 3])
+    )
     assert len(found) == 4
     assert found[2].text.endswith("run ls · exit 1 · 1 line · 10 B")
 
@@ -124,4 +143,7 @@ async def test_long_entries_are_read_at_both_ends_and_missing_ones_said_to_be() 
     picture = await cache.store_content(b"bytes", EntryOrigin("run", "", "image/png"))
     assert "a picture" in await span_text_and_detail_sources.read_stored_text(cache, picture)
     huge = Stored(stored("never put").digest, 5 << 20)
-    assert await span_text_and_detail_sources.read_stored_text(cache, huge) == span_text_and_detail_sources.GONE
+    assert (
+        await span_text_and_detail_sources.read_stored_text(cache, huge)
+        == span_text_and_detail_sources.GONE
+    )

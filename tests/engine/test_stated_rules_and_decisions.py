@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from helix_desktop.engine.stated_rules_and_decisions import read_rule_words, states_a_rule, states_a_wish
+from helix_desktop.engine.stated_rules_and_decisions import (
+    read_rule_words,
+    states_a_rule,
+    states_a_wish,
+)
 
 
 @pytest.mark.parametrize("word", [*read_rule_words("rules"), *read_rule_words("rules_inside")])
@@ -13,7 +17,8 @@ def test_every_word_of_every_pack_makes_a_sentence_a_rule(word: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "sentence", ["The museum is open.", "I mustered my courage.", "It was raining.", "文件在这里。", ""]
+    "sentence",
+    ["The museum is open.", "I mustered my courage.", "It was raining.", "文件在这里。", ""],
 )
 def test_other_sentences_are_none(sentence: str) -> None:
     assert not states_a_rule(sentence)

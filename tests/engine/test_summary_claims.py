@@ -1,4 +1,6 @@
-"""What a summary claims that nothing supports: found in 200 handovers with one false sentence each, and not in 300 honest ones."""
+"""What a summary claims that nothing supports: found in 200 handovers with one false
+sentence each, and not in 300 honest ones.
+"""
 
 import asyncio
 import time
@@ -29,8 +31,12 @@ def test_a_file_whose_name_has_several_dots_and_a_version_after_v_are_checked() 
 
 
 def test_a_sentence_that_is_repeated_is_said_once() -> None:
-    """The defect: of a model that looped, 60,000 equal sentences were checked one by one, which took ten seconds."""
-    claims = find_unsupported_claims("The limit is 9,731 MB.\n" * 3, [DetailSource(1, "user", "Go on.")])
+    """The defect: of a model that looped, 60,000 equal sentences were checked one by
+    one, which took ten seconds.
+    """
+    claims = find_unsupported_claims(
+        "The limit is 9,731 MB.\n" * 3, [DetailSource(1, "user", "Go on.")]
+    )
     assert claims == ["9,731 MB — The limit is 9,731 MB."]
 
 
@@ -47,24 +53,36 @@ def test_nearly_every_false_sentence_is_found() -> None:
 
 
 def test_honest_handovers_are_hardly_marked() -> None:
-    marked = [bool(find_unsupported_claims(text, sources_of(sample))) for sample, text in honest_handovers()]
+    marked = [
+        bool(find_unsupported_claims(text, sources_of(sample)))
+        for sample, text in honest_handovers()
+    ]
     assert (len(marked), sum(marked) <= 6) == (300, True)
 
 
 @pytest.mark.parametrize(
     ("summary", "found"),
     [
-        ("The user wants a reproduction script in CHANGELOG.rst.", True),  # Only two words were said, and by chance.
+        (
+            "The user wants a reproduction script in CHANGELOG.rst.",
+            True,
+        ),  # Only two words were said, and by chance.
         ("The user wants the totals rounded in `report.rst`, with a script.", False),
         ("These are what has to be worked off next.", False),  # What is left to do is no order.
         ("No change of the style is to be seen.", False),
         ("No line had been changed before.", False),
         ("It is open whether other totals have to be checked as well.", False),
-        ("The user wants a script, so the error must be in the reproduction.", False),  # A conclusion.
+        (
+            "The user wants a script, so the error must be in the reproduction.",
+            False,
+        ),  # A conclusion.
         ("No CHANGELOG.rst stands behind the reproduction of this style.", False),
         ("Thirty runs of the reproduction, neither with a style.", False),
         ("The build system wants a style for each reproduction.", False),
-        ("She wanted totals, and the reproduction has no style.", False),  # One word, and it was said.
+        (
+            "She wanted totals, and the reproduction has no style.",
+            False,
+        ),  # One word, and it was said.
         ("Agreed: no telemetry leaves the container.", True),
         ("The styles were to stay as they are, per instruction.", True),
         ("Pushes still need his OK first.", True),
@@ -114,7 +132,10 @@ def test_what_stands_there_in_another_form_is_supported(summary: str) -> None:
 )
 def test_what_a_reader_would_not_call_invented_is_not_marked(summary: str) -> None:
     seen = "SEA SFO 12/31/24 Mastercard 48506 bytes /app/main.py le texte dans"
-    sources = [DetailSource(1, "user", "I would like to depart after 11am EST"), DetailSource(2, "output", seen)]
+    sources = [
+        DetailSource(1, "user", "I would like to depart after 11am EST"),
+        DetailSource(2, "output", seen),
+    ]
     assert find_unsupported_claims(summary, sources) == []
     invented = "She flies from Savannah. The user forbids any other stop."
     assert len(find_unsupported_claims(invented, sources)) == 2
@@ -133,7 +154,9 @@ def test_what_a_reader_would_not_call_invented_is_not_marked(summary: str) -> No
     ],
 )
 def test_names_of_code_written_in_another_way_are_no_inventions(summary: str) -> None:
-    """The defect: a tenth of the honest sentences of somebody who had not seen this search were marked."""
+    """The defect: a tenth of the honest sentences of somebody who had not seen this
+    search were marked.
+    """
     seen = "class Article: slug = 1\nshowOAuthSelector() # stackoverflow.com/questions/4\ntox -epy39 -v src/article.py"
     assert find_unsupported_claims(summary, [DetailSource(1, "output", seen)]) == []
 
@@ -146,11 +169,16 @@ def test_names_of_code_written_in_another_way_are_no_inventions(summary: str) ->
         ("With 100,000 paths of 252 steps, 25.2 million steps are computed.", []),
         ("The legs cost 131, 163, 157 and 186, which is 637 without the insurance of 30.", []),
         ("Two certificates are worth $100 and $250, so $380 in total.", ["380"]),
-        ("Of the 130 tests 24 failed, so 106 passed.", ["24", "106"]),  # What is invented supports nothing.
+        (
+            "Of the 130 tests 24 failed, so 106 passed.",
+            ["24", "106"],
+        ),  # What is invented supports nothing.
         ("There is $350 left.", ["350"]),  # Any number is a sum of some others.
     ],
 )
-def test_a_figure_computed_from_others_of_its_sentence_is_supported(summary: str, found: list[str]) -> None:
+def test_a_figure_computed_from_others_of_its_sentence_is_supported(
+    summary: str, found: list[str]
+) -> None:
     """The defect: a third of the honest sentences that were marked say a sum or a difference."""
     seen = "amount 100 and 250; 131, 163, 157, 186 and 30; 130 tests: 25 failed; 100000 paths of 252 steps"
     claims = find_unsupported_claims(summary, [DetailSource(1, "output", seen)])
@@ -172,19 +200,29 @@ ISSUE = (
         "A release note has to describe the sections.",
     ],
 )
-def test_an_order_is_invented_if_its_words_are_scattered_over_a_message_or_only_in_outputs(order: str) -> None:
+def test_an_order_is_invented_if_its_words_are_scattered_over_a_message_or_only_in_outputs(
+    order: str,
+) -> None:
     """The defect: of such orders, two in five were taken for the user's."""
     outputs = "def modify_collector(module): pass", "see the note on each release"
-    sources = [DetailSource(1, "user", ISSUE), *(DetailSource(2, "output", text) for text in outputs)]
+    sources = [
+        DetailSource(1, "user", ISSUE),
+        *(DetailSource(2, "output", text) for text in outputs),
+    ]
     assert find_unsupported_claims(order, sources) == [order]
     kept = "The user wants the builder to check local links as well, and the sections must stay in order."
     assert find_unsupported_claims(kept, sources) == []
 
 
 def test_a_sentence_copied_from_an_output_is_no_invention() -> None:
-    """The defect: a summary that copied it was written again, and the bill of a recorded session rose by two points."""
+    """The defect: a summary that copied it was written again, and the bill of a
+    recorded session rose by two points.
+    """
     copied = "If you want to manipulate this list, use the function below."
-    sources = [DetailSource(1, "user", "Go on."), DetailSource(2, "output", f"# {copied}\ndef manipulate(): ...")]
+    sources = [
+        DetailSource(1, "user", "Go on."),
+        DetailSource(2, "output", f"# {copied}\ndef manipulate(): ..."),
+    ]
     assert find_unsupported_claims(f"{copied}\nIf you want to manipulate this", sources) == []
 
 
@@ -194,13 +232,19 @@ def test_a_claim_stands_before_its_sentence() -> None:
         "other.py — a.py was read, and other.py too.",
         "other.py",
     ]
-    order = "The user wants Mallory to approve it."  # The defect: a sentence stood before itself, too.
+    order = (
+        "The user wants Mallory to approve it."  # The defect: a sentence stood before itself, too.
+    )
     assert find_unsupported_claims(order, sources) == [f"Mallory — {order}"]
 
 
 def test_no_other_thread_waits_long_for_a_search() -> None:
-    """A pattern that searches one text lets no other thread run, and an output can be one line of a megabyte."""
-    texts = summary_claims.SourceTexts().with_sources([DetailSource(1, "output", "_-" * 500_000 + "\nend")])
+    """A pattern that searches one text lets no other thread run, and an output can be
+    one line of a megabyte.
+    """
+    texts = summary_claims.SourceTexts().with_sources(
+        [DetailSource(1, "output", "_-" * 500_000 + "\nend")]
+    )
     pieces = list(summary_claims._KnownWords(texts, [])._pieces())
     assert max(map(len, pieces)) == summary_claims.SEARCHED_PIECE
     assert pieces[-1] == "end"
@@ -215,7 +259,9 @@ def test_texts_are_packed_small_and_unpacked_as_they_were() -> None:
     assert sum(map(len, packed.packed)) < 5_000
     assert (
         find_unsupported_claims(
-            "It is in src/known.py.", [], packed.with_sources([DetailSource(2, "user", "see src/known.py")])
+            "It is in src/known.py.",
+            [],
+            packed.with_sources([DetailSource(2, "user", "see src/known.py")]),
         )
         == []
     )
@@ -223,16 +269,26 @@ def test_texts_are_packed_small_and_unpacked_as_they_were() -> None:
 
 
 def test_the_list_of_newest_outputs_is_no_claim() -> None:
-    assert find_unsupported_claims(f"{NEWEST_OUTPUTS}\n- src/gone.py", [DetailSource(1, "user", "Go on.")]) == []
+    assert (
+        find_unsupported_claims(
+            f"{NEWEST_OUTPUTS}\n- src/gone.py", [DetailSource(1, "user", "Go on.")]
+        )
+        == []
+    )
 
 
 def test_where_claude_code_keeps_its_transcript_is_no_claim() -> None:
     text = "It works. For details, read the full transcript at: /home/me/.claude/projects/-p/5a1c.jsonl"
-    assert find_unsupported_claims(text, [DetailSource(1, "output", "it works, for details see it")]) == []
+    assert (
+        find_unsupported_claims(text, [DetailSource(1, "output", "it works, for details see it")])
+        == []
+    )
 
 
 def test_what_claude_code_writes_around_its_summary_is_no_claim() -> None:
-    """The defect: each compaction of Claude Code was said to quote "I'll continue", which nobody had said."""
+    """The defect: each compaction of Claude Code was said to quote "I'll continue",
+    which nobody had said.
+    """
     frame = (
         "This session is being continued from a previous conversation that ran out of context. The summary below covers the earlier"
         " portion of the conversation.\n\nSummary:\n{summary}\n\nIf you need specific details from before compaction (like exact code"
@@ -244,22 +300,30 @@ def test_what_claude_code_writes_around_its_summary_is_no_claim() -> None:
         " without seeing them, so something it says has not happened yet may already have happened in them."
     )
     sources = [DetailSource(1, "user", "please sum up the invoices")]
-    assert find_unsupported_claims(frame.format(summary="The invoices were summed up."), sources) == []
-    (found,) = find_unsupported_claims(frame.format(summary="It was sent to Margarethe Oelkers."), sources)
+    assert (
+        find_unsupported_claims(frame.format(summary="The invoices were summed up."), sources) == []
+    )
+    (found,) = find_unsupported_claims(
+        frame.format(summary="It was sent to Margarethe Oelkers."), sources
+    )
     assert "Margarethe Oelkers" in found
 
 
 def test_a_page_of_empty_lines_takes_no_quadratic_time() -> None:
     """A pattern holds the interpreter: for seconds the window would not be painted."""
     start = time.thread_time()
-    assert not find_unsupported_claims("\n" * 60_000 + "It was 1.5.", [DetailSource(1, "user", "It was 1.5.")])
+    assert not find_unsupported_claims(
+        "\n" * 60_000 + "It was 1.5.", [DetailSource(1, "user", "It was 1.5.")]
+    )
     assert time.thread_time() - start < 2
 
 
 @pytest.mark.parametrize("piece", ["„", "wh", "a_", "Ab ", "1."])
 def test_of_a_sentence_without_an_end_only_a_part_is_searched_at_once(piece: str) -> None:
     """No other thread runs while a pattern searches."""
-    claims = find_unsupported_claims(piece * 10_000 + " src/gone.py", [DetailSource(1, "user", "Go on.")])
+    claims = find_unsupported_claims(
+        piece * 10_000 + " src/gone.py", [DetailSource(1, "user", "Go on.")]
+    )
     assert "src/gone.py" in claims[-1]
     assert all(len(claim.rpartition(" — ")[2]) <= summary_claims.SEARCHED_PIECE for claim in claims)
 
@@ -275,11 +339,18 @@ def test_of_a_sentence_without_an_end_only_a_part_is_searched_at_once(piece: str
         ("Both segments cost 372 USD.", "372"),
         ("The refunds add up to $8,146.", "8,146"),
         ("1,500 lines are gone.", "1,500"),
-        ("The machine with id 21 was restarted.", "21"),  # Only prices are added up, as chance would support all else.
+        (
+            "The machine with id 21 was restarted.",
+            "21",
+        ),  # Only prices are added up, as chance would support all else.
     ],
 )
-def test_sums_of_listed_prices_and_roundings_that_say_so_are_supported(summary: str, found: str) -> None:
-    """The defect: of the honest sentences that were marked, a third had a sum of prices that stood in one list."""
+def test_sums_of_listed_prices_and_roundings_that_say_so_are_supported(
+    summary: str, found: str
+) -> None:
+    """The defect: of the honest sentences that were marked, a third had a sum of prices
+    that stood in one list.
+    """
     seen = (
         '[{"price": 172, "leg": 1}, {"price": 190, "leg": 2}] {"amount": 157} {"amount": 113}\nid 8\nid 13\n'
         '{"amount": -5680}, {"amount": -2366} price 163 removed 1543 lines'
@@ -294,12 +365,16 @@ def test_the_line_numbers_of_a_listing_support_only_what_is_said_of_lines() -> N
     sources = [DetailSource(1, "user", "Run the tests."), DetailSource(2, "output", listing)]
     assert find_unsupported_claims("It passes in line 47.", sources) == []
     assert find_unsupported_claims("47\tpass", sources) == []  # Copied with its number.
-    assert find_unsupported_claims("47 of the 52 tests pass.", sources) == ["47, 52 — 47 of the 52 tests pass."]
+    assert find_unsupported_claims("47 of the 52 tests pass.", sources) == [
+        "47, 52 — 47 of the 52 tests pass."
+    ]
 
 
 def test_differences_of_any_two_figures_support_nothing_if_there_are_many() -> None:
     seen = " ".join(f"{each * 1.37 % 20:.4f}" for each in range(1, 120))
-    claims = find_unsupported_claims("The call comes out at 12.4135.", [DetailSource(1, "output", seen)])
+    claims = find_unsupported_claims(
+        "The call comes out at 12.4135.", [DetailSource(1, "output", seen)]
+    )
     assert claims == ["12.4135 — The call comes out at 12.4135."]
 
 
@@ -335,7 +410,9 @@ def test_reasons_and_expectations_are_no_orders(statement: str) -> None:
 
 
 def test_what_the_settings_and_the_messages_times_say_is_supported() -> None:
-    """The defect: a rule of the system prompt, the day of a message or the number of calls was taken for invented."""
+    """The defect: a rule of the system prompt, the day of a message or the number of
+    calls was taken for invented.
+    """
 
     async def claims_of(text: str) -> Sequence[str]:
         call = facts.ToolCall("", "run", '{"command": "tox -e py39"}')
@@ -345,7 +422,9 @@ def test_what_the_settings_and_the_messages_times_say_is_supported() -> None:
             *(facts.ModelReplied((call,), "claude-haiku", facts.Stop.CALLS) for _ in range(31)),
         ]
         noon = 1758283200.0  # 19 September 2025
-        history = build_state(facts.Recorded("c", at, noon, fact) for at, fact in enumerate(made, 1))
+        history = build_state(
+            facts.Recorded("c", at, noon, fact) for at, fact in enumerate(made, 1)
+        )
         fold = facts.Folded("f", facts.FoldKind.HANDOVER, facts.Span(2, len(made)), text, 0, 0)
         return await summary_claims.find_unsupported_claims_of_fold(history, fold, MemoryCache())
 
@@ -371,7 +450,9 @@ def test_what_the_settings_and_the_messages_times_say_is_supported() -> None:
     ],
 )
 def test_an_order_is_recognised_by_a_person_who_wills_or_by_an_agreement(order: str) -> None:
-    """The defect: of eighteen orders that a stranger had invented, eleven were not even taken for orders."""
+    """The defect: of eighteen orders that a stranger had invented, eleven were not even
+    taken for orders.
+    """
     said = [DetailSource(1, "user", "Look at the tower.")]
     assert len(find_unsupported_claims(order, said)) == 1
 
@@ -386,7 +467,10 @@ def test_an_order_is_recognised_by_a_person_who_wills_or_by_an_agreement(order: 
     ],
 )
 def test_what_programs_insist_on_and_what_would_help_is_no_order(statement: str) -> None:
-    assert find_unsupported_claims(statement, [DetailSource(1, "user", "A margin of 2 % please.")]) == []
+    assert (
+        find_unsupported_claims(statement, [DetailSource(1, "user", "A margin of 2 % please.")])
+        == []
+    )
 
 
 @pytest.mark.parametrize(
@@ -413,7 +497,9 @@ def test_a_rule_or_permission_is_an_order_also_without_a_person_who_wants_it(ord
 
 
 def test_words_that_a_user_writes_all_the_time_hardly_support_an_order() -> None:
-    """The defect: two words of the topic, which stand in most sentences, supported any order about it."""
+    """The defect: two words of the topic, which stand in most sentences, supported any
+    order about it.
+    """
     said = "Local links fail. I list local links. Links to local files too. Local links again! No local links, please."
     sources = [DetailSource(1, "user", f"{said} Mark a broken one in red.")]
     assert find_unsupported_claims("The user wants local links to be optional by default.", sources)
@@ -425,8 +511,12 @@ def test_a_short_answer_supports_what_was_proposed_before_it() -> None:
     proposed = DetailSource(1, "assistant", "Shall I charge the Visa for both upgrades?")
     claim = "The client agreed to charge both upgrades to the Visa."
     assert find_unsupported_claims(claim, [proposed, DetailSource(2, "user", "Yes, go on.")]) == []
-    assert find_unsupported_claims(claim, [proposed, DetailSource(2, "user", "Wait. " * 50)]) == [claim]
-    assert find_unsupported_claims(claim, [DetailSource(2, "user", "Yes, go on."), proposed]) == [claim]
+    assert find_unsupported_claims(claim, [proposed, DetailSource(2, "user", "Wait. " * 50)]) == [
+        claim
+    ]
+    assert find_unsupported_claims(claim, [DetailSource(2, "user", "Yes, go on."), proposed]) == [
+        claim
+    ]
 
 
 @pytest.mark.parametrize(
@@ -461,6 +551,10 @@ def test_versions_and_who_did_something_have_a_source(summary: str, found: str) 
     ],
 )
 def test_a_word_that_is_hardly_english_may_be_a_name(summary: str, found: str) -> None:
-    """The defect: a name in small letters or in the first place was not searched for, a city not found by its airport."""
-    claims = find_unsupported_claims(summary, [DetailSource(1, "output", "the daemon, from MCO by EWR and JFK")])
+    """The defect: a name in small letters or in the first place was not searched for, a
+    city not found by its airport.
+    """
+    claims = find_unsupported_claims(
+        summary, [DetailSource(1, "output", "the daemon, from MCO by EWR and JFK")]
+    )
     assert claims == ([f"{found} — {summary}"] if found else [])

@@ -35,9 +35,16 @@ def test_two_places_in_the_order_of_the_text() -> None:
     assert [match[1] for match in HEAD.finditer(found)] == ["91", "392"]
 
 
-def test_a_file_that_was_read_three_times_shows_its_line_once_and_leaves_room_for_other_places() -> None:
+def test_a_file_that_was_read_three_times_shows_its_line_once_and_leaves_room_for_other_places() -> (
+    None
+):
     file = [*LINES[:30], "timeout = 30", *LINES[30:60]]
-    texts = [("newest", file), ("older", file), ("oldest", file), ("notes", ["we raised the timeout because of CI"])]
+    texts = [
+        ("newest", file),
+        ("older", file),
+        ("oldest", file),
+        ("notes", ["we raised the timeout because of CI"]),
+    ]
     found = text_passages.find_passages_in_texts(TOKENS, texts, "timeout", 400)
     assert found.count("timeout = 30") == 1
     assert "of newest]" in found
@@ -47,28 +54,56 @@ def test_a_file_that_was_read_three_times_shows_its_line_once_and_leaves_room_fo
 def test_a_word_in_many_places_shows_the_first_two_of_one_text_and_four_of_several() -> None:
     lines = [line for number in range(9) for line in (f"retry number {number}", *LINES[:40])]
     found = text_passages.find_passages(TOKENS, lines, "retry", 1_000)
-    assert re.findall(r"^retry number \d", found, re.MULTILINE) == ["retry number 0", "retry number 1"]
+    assert re.findall(r"^retry number \d", found, re.MULTILINE) == [
+        "retry number 0",
+        "retry number 1",
+    ]
     assert "also in lines 83, 124" in found
-    several = text_passages.find_passages_in_texts(TOKENS, [("one", lines), ("two", LINES)], "retry", 1_000)
-    assert re.findall(r"^retry number \d", several, re.MULTILINE) == [f"retry number {at}" for at in range(4)]
+    several = text_passages.find_passages_in_texts(
+        TOKENS, [("one", lines), ("two", LINES)], "retry", 1_000
+    )
+    assert re.findall(r"^retry number \d", several, re.MULTILINE) == [
+        f"retry number {at}" for at in range(4)
+    ]
 
 
 def test_words_that_a_passage_shows_leave_the_next_passage_to_the_other_words() -> None:
     far = LINES[:100]
-    lines = ["rare_one", *far, "rare_one again", *far, "other_two", *far, "other_two again", *far, "other_two"]
+    lines = [
+        "rare_one",
+        *far,
+        "rare_one again",
+        *far,
+        "other_two",
+        *far,
+        "other_two again",
+        *far,
+        "other_two",
+    ]
     found = text_passages.find_passages(TOKENS, lines, "rare_one other_two", 600)
     assert [match[1] for match in HEAD.finditer(found)] == ["1", "193"]
 
 
 def test_a_line_that_the_view_shows_is_found_after_one_that_it_does_not_show() -> None:
-    texts = [("newest", [*LINES[:40], "  retry = 3", *LINES[40:80]]), ("older", [*LINES[100:140], "retry = 5"])]
+    texts = [
+        ("newest", [*LINES[:40], "  retry = 3", *LINES[40:80]]),
+        ("older", [*LINES[100:140], "retry = 5"]),
+    ]
     for room, expected in ((30, ["retry = 5"]), (1_000, ["  retry = 3", "retry = 5"])):
-        found = text_passages.find_passages_in_texts(TOKENS, texts, "retry", room, in_view={"retry = 3"})
+        found = text_passages.find_passages_in_texts(
+            TOKENS, texts, "retry", room, in_view={"retry = 3"}
+        )
         assert [line for line in found.splitlines() if "retry" in line] == expected
 
 
 def test_words_that_follow_each_other_as_in_the_query_come_before_the_same_words_apart() -> None:
-    lines = [*LINES[:100], "RelatedField: a class", *LINES[100:300], "class RelatedField(Field):", *LINES[300:]]
+    lines = [
+        *LINES[:100],
+        "RelatedField: a class",
+        *LINES[100:300],
+        "class RelatedField(Field):",
+        *LINES[300:],
+    ]
     found = text_passages.find_passages(TOKENS, lines, "class RelatedField", 30)
     assert "class RelatedField(Field):" in found
     assert "RelatedField: a class" not in found
@@ -84,16 +119,23 @@ def test_words_a_few_lines_away_decide_between_equal_lines() -> None:
 
 def test_of_a_long_line_the_first_word_is_shown_though_others_follow_each_other_there() -> None:
     line = "a" * 50_000 + " class RelatedField " + "b" * 50_000
-    assert "class RelatedField" in text_passages.find_passages(TOKENS, [line, *LINES], "class RelatedField", 600)
+    assert "class RelatedField" in text_passages.find_passages(
+        TOKENS, [line, *LINES], "class RelatedField", 600
+    )
 
 
 def test_of_a_very_long_line_what_is_around_the_word_is_shown_and_where() -> None:
-    found = text_passages.find_passages(TOKENS, ["a" * 50_000 + " needle_here " + "b" * 50_000], "needle_here")
+    found = text_passages.find_passages(
+        TOKENS, ["a" * 50_000 + " needle_here " + "b" * 50_000], "needle_here"
+    )
     assert "needle_here" in found
     assert "[characters 49,502-50,501 of 100,013]" in found
 
 
-@given(st.lists(st.text("ab c\t", max_size=40), min_size=1, max_size=200), st.text("abc ", min_size=1, max_size=12))
+@given(
+    st.lists(st.text("ab c\t", max_size=40), min_size=1, max_size=200),
+    st.text("abc ", min_size=1, max_size=12),
+)
 def test_every_passage_is_the_lines_it_says_word_for_word(lines: list[str], words: str) -> None:
     found = text_passages.find_passages(TOKENS, lines, words, 60)
     if not found or found == "\n".join(lines):
@@ -109,10 +151,14 @@ def test_every_passage_is_the_lines_it_says_word_for_word(lines: list[str], word
 
 
 @given(
-    st.lists(st.lists(st.text("ab c", max_size=30), min_size=1, max_size=60), min_size=1, max_size=6),
+    st.lists(
+        st.lists(st.text("ab c", max_size=30), min_size=1, max_size=60), min_size=1, max_size=6
+    ),
     st.text("abc ", min_size=1, max_size=12),
 )
-def test_passages_of_several_texts_are_lines_of_the_text_they_name(texts: list[list[str]], words: str) -> None:
+def test_passages_of_several_texts_are_lines_of_the_text_they_name(
+    texts: list[list[str]], words: str
+) -> None:
     found = text_passages.find_passages_in_texts(
         TOKENS, [(f"text {number}", text) for number, text in enumerate(texts)], words, 60
     )

@@ -22,10 +22,26 @@ from helix_desktop.engine.facts import (
     Usage,
 )
 from helix_desktop.engine.messages import Reply, Request, ToolResult
-from helix_desktop.engine.ports import CallContext, CallOutcome, EntryOrigin, PermissionAnswer, PermissionQuestion
-from helix_desktop.engine.session_events import CallStage, CallStageChanged, ConversationActivity, Event, QuestionAsked
+from helix_desktop.engine.ports import (
+    CallContext,
+    CallOutcome,
+    EntryOrigin,
+    PermissionAnswer,
+    PermissionQuestion,
+)
+from helix_desktop.engine.session_events import (
+    CallStage,
+    CallStageChanged,
+    ConversationActivity,
+    Event,
+    QuestionAsked,
+)
 from helix_desktop.engine.session_setup import TurnLimits
-from helix_desktop.engine.tool_call_execution import SKIPPED, TORN, facts_that_take_back_unstarted_calls
+from helix_desktop.engine.tool_call_execution import (
+    SKIPPED,
+    TORN,
+    facts_that_take_back_unstarted_calls,
+)
 from helix_desktop.engine.tool_call_parsing import NOT_BEGUN, UNREAD
 from helix_desktop.engine.view import build_state
 from tests.conftest import Expect
@@ -47,7 +63,10 @@ async def test_parallel_calls_run_side_by_side_and_are_recorded_together() -> No
     results = at.of(ToolReturned)
     assert [result.call for result in results] == ["look-0-1", "look-1-1"]
     shown = [
-        part for message in at.model.requests[1].messages for part in message.parts if isinstance(part, ToolResult)
+        part
+        for message in at.model.requests[1].messages
+        for part in message.parts
+        if isinstance(part, ToolResult)
     ]
     assert [part.text for part in shown] == ["look-0-1", "look-1-1"]
 
@@ -75,7 +94,10 @@ async def test_a_change_of_files_stands_in_order_with_the_calls_around_it() -> N
     await told(at)
     moved = [(one.call, one.stage) for one in heard if isinstance(one, CallStageChanged)]
     first, late = ["look-0-1", "look-1-1"], ["run-2-1", "run-3-1", "look-4-1", "look-5-1"]
-    assert moved[:6] == [*((call, CallStage.IN_LINE) for call in late), *((call, CallStage.RUNNING) for call in first)]
+    assert moved[:6] == [
+        *((call, CallStage.IN_LINE) for call in late),
+        *((call, CallStage.RUNNING) for call in first),
+    ]
     assert sorted(moved[6:8]) == [(call, CallStage.DONE) for call in first]
     assert moved[8:10] == [("run-2-1", CallStage.RUNNING), ("run-2-1", CallStage.DONE)]
     looks, changes = ["look", "look", "looked", "looked"], ["change", "changed"]
@@ -84,7 +106,9 @@ async def test_a_change_of_files_stands_in_order_with_the_calls_around_it() -> N
 
 
 async def test_what_was_done_is_recorded_before_the_calls_that_waited_for_it() -> None:
-    """So that a crash or a stop while the user thinks about the second change knows of the first."""
+    """So that a crash or a stop while the user thinks about the second change knows of
+    the first.
+    """
     at = await world(calls("run", "run", "look"), says("done"))
     begun = asyncio.Event()
 
@@ -152,7 +176,9 @@ async def test_a_list_and_a_decision_stand_beside_the_result() -> None:
 
     async def look(call: ToolCall, context: CallContext) -> CallOutcome:
         stored = await at.cache.store_content(b"no", EntryOrigin("look"))
-        return CallOutcome(stored, ok=False, todo=(("rest", "open"),), decided_by="user", refused=True)
+        return CallOutcome(
+            stored, ok=False, todo=(("rest", "open"),), decided_by="user", refused=True
+        )
 
     at.tools.runs = {"look": look}
     await told(at)
@@ -170,7 +196,10 @@ async def test_stopping_while_tools_run_leaves_no_call_open() -> None:
 
     at.tools.runs = {"run": hang}
     assert (await told(at)).reason is TurnEnd.STOPPED
-    assert [(result.call, result.ok) for result in at.of(ToolReturned)] == [("look-0-1", True), ("run-1-1", False)]
+    assert [(result.call, result.ok) for result in at.of(ToolReturned)] == [
+        ("look-0-1", True),
+        ("run-1-1", False),
+    ]
     assert request_building.find_violations(await at.session.context.rebuild_request()) == []
 
 
@@ -198,7 +227,12 @@ async def test_what_stands_behind_a_call_the_user_refused_is_not_run() -> None:
     at.tools.runs = {"run": refused}
     assert (await told(at)).reason is TurnEnd.DONE
     assert at.tools.ran == ["look-0-1", "run-1-1"]
-    assert [result.head for result in at.of(ToolReturned)] == ["look answers", "no", SKIPPED, SKIPPED]
+    assert [result.head for result in at.of(ToolReturned)] == [
+        "look answers",
+        "no",
+        SKIPPED,
+        SKIPPED,
+    ]
     assert [result.stopped for result in at.of(ToolReturned)] == [False, False, True, True]
     assert request_building.find_violations(at.model.requests[1]) == []
 
@@ -215,7 +249,9 @@ async def test_what_a_rule_refused_keeps_nothing_else_from_being_run() -> None:
     assert at.tools.ran == ["run-0-1", "look-1-1"]
 
 
-async def test_a_call_in_which_the_length_limit_was_met_is_not_run_and_the_model_is_told_to_write_less() -> None:
+async def test_a_call_in_which_the_length_limit_was_met_is_not_run_and_the_model_is_told_to_write_less() -> (
+    None
+):
     parts = (ToolCall("x", "look", "{}"), ToolCall("y", "run", '{"path": "a.py", "content": "def'))
     at = await world(Reply(parts, Stop.LENGTH, Usage(), "scripted"), says("in parts, then"))
     assert (await told(at)).reason is TurnEnd.DONE
@@ -273,7 +309,9 @@ async def test_a_bug_in_a_tool_leaves_no_call_open_and_ends_the_turn_with_a_sent
     at.tools.runs = {"run": broken}
     at.session.send_message(HELLO)
     with pytest.raises(ZeroDivisionError):
-        await asyncio.gather(*(task for task in asyncio.all_tasks() if "turn of" in task.get_name()))
+        await asyncio.gather(
+            *(task for task in asyncio.all_tasks() if "turn of" in task.get_name())
+        )
     assert at.of(TurnEnded)[-1].reason is TurnEnd.FAILED
     assert [result.ok for result in at.of(ToolReturned)] == [True, False]
     assert request_building.find_violations(await at.session.context.rebuild_request()) == []
@@ -281,7 +319,9 @@ async def test_a_bug_in_a_tool_leaves_no_call_open_and_ends_the_turn_with_a_sent
 
 
 @pytest.mark.parametrize("names", [("look",) * 8, ("run",) * 8, ("look", "run") * 4])
-async def test_what_is_shown_of_the_outputs_of_a_reply_is_decided_of_all_together(names: tuple[str, ...]) -> None:
+async def test_what_is_shown_of_the_outputs_of_a_reply_is_decided_of_all_together(
+    names: tuple[str, ...],
+) -> None:
     at = await world(calls(*names), says("done"))
 
     async def much(call: ToolCall, context: CallContext) -> str:
@@ -289,7 +329,11 @@ async def test_what_is_shown_of_the_outputs_of_a_reply_is_decided_of_all_togethe
 
     at.tools.runs = {"look": much, "run": much}
     await told(at)
-    seqs = {one.seq: one.fact.output.digest for one in at.session.all_facts if isinstance(one.fact, ToolReturned)}
+    seqs = {
+        one.seq: one.fact.output.digest
+        for one in at.session.all_facts
+        if isinstance(one.fact, ToolReturned)
+    }
     folds = at.of(Folded)
     assert len(folds) == 2  # 15,200 words, of which 12,000 may stand
     assert len({fold.batch for fold in folds}) == 1
@@ -303,7 +347,9 @@ async def test_stopping_while_an_excerpt_is_made_keeps_the_results() -> None:
     at = await world(calls("run"))
 
     async def much(call: ToolCall, context: CallContext) -> CallOutcome:
-        return CallOutcome(await at.cache.store_content(b"word " * 9_000, EntryOrigin("run")), keep="the last word")
+        return CallOutcome(
+            await at.cache.store_content(b"word " * 9_000, EntryOrigin("run")), keep="the last word"
+        )
 
     async def hang(request: Request) -> Reply:
         at.session.stop_turn()

@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 
 from helix_desktop.engine.facts import ToolCall
-from helix_desktop.engine.tool_call_parsing import CurrentTurn, match_tool_name, restore_call_as_made, unwrap_call
+from helix_desktop.engine.tool_call_parsing import (
+    CurrentTurn,
+    match_tool_name,
+    restore_call_as_made,
+    unwrap_call,
+)
 
 
 @pytest.mark.parametrize(
@@ -23,7 +28,9 @@ from helix_desktop.engine.tool_call_parsing import CurrentTurn, match_tool_name,
         ("", ""),
     ],
 )
-def test_a_tool_is_called_by_its_name_whatever_a_server_left_around_it(said: str, called: str) -> None:
+def test_a_tool_is_called_by_its_name_whatever_a_server_left_around_it(
+    said: str, called: str
+) -> None:
     assert match_tool_name(said, ["read_file", "list_files", "odd.name"]) == called
 
 
@@ -42,7 +49,9 @@ def test_a_turn_begins_with_its_first_words() -> None:
         ("{broken", "call_tool", "{broken"),
     ],
 )
-def test_a_call_through_call_tool_stands_under_the_real_name(arguments: str, name: str, inner: str) -> None:
+def test_a_call_through_call_tool_stands_under_the_real_name(
+    arguments: str, name: str, inner: str
+) -> None:
     made = unwrap_call(ToolCall("a", "call_tool", arguments))
     assert (made.name, made.arguments) == (name, inner)
     again = restore_call_as_made(made)
@@ -57,4 +66,6 @@ def test_a_call_of_its_own_is_left_alone() -> None:
 
 
 def test_what_to_keep_is_taken_off_the_outer_call() -> None:
-    assert unwrap_call(ToolCall("a", "call_tool", '{"name": "x", "keep": "errors"}')).keep == "errors"
+    assert (
+        unwrap_call(ToolCall("a", "call_tool", '{"name": "x", "keep": "errors"}')).keep == "errors"
+    )

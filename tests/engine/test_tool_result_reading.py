@@ -14,7 +14,9 @@ def changed(tool: str, **given: object) -> list[str]:
     arguments = json.dumps(given)
     found = tool_result_reading.parse_call_arguments(arguments)
     return list(
-        tool_result_reading.find_changed_paths(tool, found, tool_result_reading.command_of_call(tool, found, arguments))
+        tool_result_reading.find_changed_paths(
+            tool, found, tool_result_reading.command_of_call(tool, found, arguments)
+        )
     )
 
 
@@ -55,21 +57,36 @@ def test_a_command_that_failed_says_why(text: str) -> None:
 
 
 def test_what_only_mentions_an_error_is_no_failure() -> None:
-    assert tool_result_reading.describe_failure("12: raise ValueError\n13: # Error: no", ok=True, command=True) == ""
+    assert (
+        tool_result_reading.describe_failure(
+            "12: raise ValueError\n13: # Error: no", ok=True, command=True
+        )
+        == ""
+    )
 
 
 def test_a_tool_that_says_it_failed_says_why_in_its_words_and_a_command_in_its_last_line() -> None:
     said = "not found in file.\nText: x"
-    assert tool_result_reading.describe_failure(said, ok=False, command=False) == "not found in file. Text: x"
+    assert (
+        tool_result_reading.describe_failure(said, ok=False, command=False)
+        == "not found in file. Text: x"
+    )
     assert tool_result_reading.describe_failure(said, ok=False, command=True) == "Text: x"
 
 
 def test_an_output_that_is_nothing_but_an_error_is_a_failure_of_any_tool() -> None:
     assert (
-        tool_result_reading.describe_failure("Error: the card is not known\n", ok=True, command=False)
+        tool_result_reading.describe_failure(
+            "Error: the card is not known\n", ok=True, command=False
+        )
         == "Error: the card is not known"
     )
-    assert tool_result_reading.describe_failure("Error: one\nof a file that was read", ok=True, command=False) == ""
+    assert (
+        tool_result_reading.describe_failure(
+            "Error: one\nof a file that was read", ok=True, command=False
+        )
+        == ""
+    )
 
 
 def test_what_a_person_pastes_says_what_failed_as_programs_end_or_with_a_place_in_a_file() -> None:
@@ -83,7 +100,9 @@ def test_what_a_person_pastes_says_what_failed_as_programs_end_or_with_a_place_i
 def test_files_an_output_says_were_made() -> None:
     commit = "[main 1a2b] Split\n 2 files changed, 9 insertions(+)\n create mode 100644 src/a b.py\n delete mode 100644 old.py"
     assert tool_result_reading.find_created_files(commit) == ["src/a b.py", "old.py"]
-    assert tool_result_reading.find_created_files("File created successfully at: /tmp/x.md") == ["/tmp/x.md"]
+    assert tool_result_reading.find_created_files("File created successfully at: /tmp/x.md") == [
+        "/tmp/x.md"
+    ]
     assert tool_result_reading.find_created_files("File not found: a.py") == []
 
 
@@ -160,4 +179,7 @@ def test_an_output_is_named_by_what_its_call_is_about(arguments: str, name: str)
 
 
 def test_a_name_of_an_output_is_short() -> None:
-    assert tool_result_reading.describe_call_as_source(json.dumps({"command": "x" * 9_000})) == "x" * 200
+    assert (
+        tool_result_reading.describe_call_as_source(json.dumps({"command": "x" * 9_000}))
+        == "x" * 200
+    )

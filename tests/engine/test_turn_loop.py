@@ -45,7 +45,9 @@ HELLO = (Text("hello"),)
 async def test_a_plain_answer_is_one_step() -> None:
     at = await world(says("hi"))
     assert (await told(at)).reason is TurnEnd.DONE
-    assert [part.text for reply in at.of(ModelReplied) for part in reply.parts if isinstance(part, Text)] == ["hi"]
+    assert [
+        part.text for reply in at.of(ModelReplied) for part in reply.parts if isinstance(part, Text)
+    ] == ["hi"]
     assert at.of(SystemSet) == [SystemSet("You are tested.", 3)]
 
 
@@ -65,7 +67,9 @@ async def test_a_message_that_steers_stands_behind_the_whole_batch() -> None:
 
     at.tools.runs = {"look": steer}
     await told(at)
-    kinds = [type(fact) for fact in at.facts if isinstance(fact, ToolReturned | UserSaid | ModelReplied)]
+    kinds = [
+        type(fact) for fact in at.facts if isinstance(fact, ToolReturned | UserSaid | ModelReplied)
+    ]
     assert kinds == [UserSaid, ModelReplied, ToolReturned, ToolReturned, UserSaid, ModelReplied]
     assert [said.steering for said in at.of(UserSaid)] == [False, True]
     assert request_building.find_violations(at.model.requests[1]) == []
@@ -81,7 +85,9 @@ async def test_a_message_sent_meanwhile_waits_for_the_end_of_the_turn() -> None:
     at.tools.runs = {"look": queue}
     await told(at)
     assert [fact.reason for fact in at.of(TurnEnded)] == [TurnEnd.DONE, TurnEnd.DONE]
-    assert [part.text for said in at.of(UserSaid) for part in said.parts if isinstance(part, Text)] == [
+    assert [
+        part.text for said in at.of(UserSaid) for part in said.parts if isinstance(part, Text)
+    ] == [
         "hello",
         "and then",
     ]
@@ -100,7 +106,13 @@ async def test_stopping_while_the_model_writes_keeps_the_words() -> None:
 
 
 async def test_a_cut_reply_keeps_its_words_loses_its_calls_and_is_asked_for_again() -> None:
-    torn = Reply((Text("half"), ToolCall("x", "look", '{"a')), Stop.CUT, Usage(), "scripted", "the stream broke")
+    torn = Reply(
+        (Text("half"), ToolCall("x", "look", '{"a')),
+        Stop.CUT,
+        Usage(),
+        "scripted",
+        "the stream broke",
+    )
     at = await world(torn, says("whole"))
     assert (await told(at)).reason is TurnEnd.DONE
     first, second = at.of(ModelReplied)
@@ -136,20 +148,34 @@ async def test_a_stream_that_breaks_again_and_again_ends_the_turn() -> None:
     )  # the last words stay, to be continued by hand
 
 
-NOTHING = ((), (Text("\n\n"),), (Reasoning("I will look."),), (Reasoning("I will look."), Text("\n")))
+NOTHING = (
+    (),
+    (Text("\n\n"),),
+    (Reasoning("I will look."),),
+    (Reasoning("I will look."), Text("\n")),
+)
 
 
 @pytest.mark.parametrize("parts", NOTHING)
-async def test_a_model_that_says_nothing_is_not_taken_for_done(parts: tuple[ReplyPart, ...]) -> None:
+async def test_a_model_that_says_nothing_is_not_taken_for_done(
+    parts: tuple[ReplyPart, ...],
+) -> None:
     at = await world(*[Reply(parts, Stop.END, Usage(input=5), "scripted")] * 9)
     end = await told(at)
-    assert (end.reason, end.why) == (TurnEnd.FAILED, "The model sent several empty replies in a row.")
+    assert (end.reason, end.why) == (
+        TurnEnd.FAILED,
+        "The model sent several empty replies in a row.",
+    )
     assert len(at.model.requests) == 4
 
 
 @pytest.mark.parametrize("parts", NOTHING)
-async def test_a_model_that_says_nothing_once_is_asked_the_same_again(parts: tuple[ReplyPart, ...]) -> None:
-    at = await world(calls("look"), Reply(parts, Stop.END, Usage(input=5), "scripted"), says("done"))
+async def test_a_model_that_says_nothing_once_is_asked_the_same_again(
+    parts: tuple[ReplyPart, ...],
+) -> None:
+    at = await world(
+        calls("look"), Reply(parts, Stop.END, Usage(input=5), "scripted"), says("done")
+    )
     assert (await told(at)).reason is TurnEnd.DONE
     assert at.model.requests[2].messages == at.model.requests[1].messages
     assert request_building.find_violations(await at.session.context.rebuild_request()) == []
@@ -179,7 +205,9 @@ async def test_a_request_too_long_is_folded_and_asked_again() -> None:
 async def test_a_provider_that_always_finds_it_too_long_ends_the_turn() -> None:
     at = await world(*[ContextTooLong("too long")] * 9)
     assert (await told(at)).reason is TurnEnd.FAILED
-    assert len(at.model.requests) == 1, "nothing could be folded, so the same would be refused again"
+    assert len(at.model.requests) == 1, (
+        "nothing could be folded, so the same would be refused again"
+    )
     assert len(at.of(FoldFailed)) <= 1
 
 
@@ -190,15 +218,21 @@ async def test_the_step_limit_ends_a_turn() -> None:
 
 
 async def test_a_limit_of_0_on_steps_and_repeats_is_no_limit() -> None:
-    """It ended the turn after one step, and in the fields beside it 0 means that there is no limit."""
-    at = await world(*[calls("look", n=n) for n in range(4)], says("done"), limits=TurnLimits(steps=0))
+    """It ended the turn after one step, and in the fields beside it 0 means that there
+    is no limit.
+    """
+    at = await world(
+        *[calls("look", n=n) for n in range(4)], says("done"), limits=TurnLimits(steps=0)
+    )
     assert (await told(at)).reason is TurnEnd.DONE
     at = await world(*[calls("look") for _ in range(9)], says("done"), limits=TurnLimits(repeats=0))
     assert (await told(at)).reason is TurnEnd.DONE
 
 
 async def test_spending_limits_end_a_turn() -> None:
-    at = await world(*[calls("look", n=n, cost=0.4) for n in range(9)], limits=TurnLimits(turn_cost=1.0))
+    at = await world(
+        *[calls("look", n=n, cost=0.4) for n in range(9)], limits=TurnLimits(turn_cost=1.0)
+    )
     end = await told(at)
     assert end.reason is TurnEnd.SPENDING_LIMIT
     assert len(at.model.requests) == 3
@@ -208,11 +242,17 @@ async def test_spending_limits_end_a_turn() -> None:
 
 
 async def test_what_folds_cost_counts_towards_the_limit_of_their_turn() -> None:
-    at = await world(*[calls("look", n=n, cost=0.1) for n in range(9)], limits=TurnLimits(turn_cost=1.0))
-    await at.session.conversation.append_facts(Spent(Purpose.HANDOVER, "fast", Usage(input=10, cost=5.0)))
+    at = await world(
+        *[calls("look", n=n, cost=0.1) for n in range(9)], limits=TurnLimits(turn_cost=1.0)
+    )
+    await at.session.conversation.append_facts(
+        Spent(Purpose.HANDOVER, "fast", Usage(input=10, cost=5.0))
+    )
 
     async def folded_meanwhile(call: ToolCall, context: CallContext) -> str:
-        await at.session.conversation.append_facts(Spent(Purpose.HANDOVER, "fast", Usage(input=10, cost=0.5)))
+        await at.session.conversation.append_facts(
+            Spent(Purpose.HANDOVER, "fast", Usage(input=10, cost=0.5))
+        )
         return f"seen {call.id}"
 
     at.tools.runs["look"] = folded_meanwhile
@@ -229,13 +269,22 @@ async def test_stopping_takes_an_open_question_back() -> None:
         return "asked"
 
     at.tools.runs = {"run": asking}
-    at.session.subscribe_to_events(lambda event: at.session.stop_turn() if isinstance(event, QuestionAsked) else None)
+    at.session.subscribe_to_events(
+        lambda event: at.session.stop_turn() if isinstance(event, QuestionAsked) else None
+    )
     assert (await told(at)).reason is TurnEnd.STOPPED
     assert at.session.questions == {}
 
 
 async def test_reasoning_is_kept_and_counted() -> None:
-    at = await world(Reply((Reasoning("let me see", opaque="sig"), Text("so")), Stop.END, Usage(input=1), "scripted"))
+    at = await world(
+        Reply(
+            (Reasoning("let me see", opaque="sig"), Text("so")),
+            Stop.END,
+            Usage(input=1),
+            "scripted",
+        )
+    )
     await told(at)
     (reply,) = at.of(ModelReplied)
     assert reply.parts == (Reasoning("let me see", 3, "sig"), Text("so", 1))
@@ -253,7 +302,9 @@ async def test_a_store_that_refuses_ends_the_turn_with_its_sentence() -> None:
     at = await world(calls("run"))
 
     async def full(call: ToolCall, context: CallContext) -> str:
-        raise StoreFull("The disk is full.", remedy="Make room; nothing that was acknowledged is lost.")
+        raise StoreFull(
+            "The disk is full.", remedy="Make room; nothing that was acknowledged is lost."
+        )
 
     at.tools.runs = {"run": full}
     end = await told(at)
@@ -281,11 +332,15 @@ async def test_a_steering_message_that_finds_no_room_waits(monkeypatch: pytest.M
     at.tools.runs = {"run": steer}
     end = await told(at)
     assert (end.reason, end.why) == (TurnEnd.FAILED, "The disk is full.")
-    assert [(waiting.steer, waiting.parts[0]) for waiting in at.session.queue] == [(True, Text("not so", 2))]
+    assert [(waiting.steer, waiting.parts[0]) for waiting in at.session.queue] == [
+        (True, Text("not so", 2))
+    ]
 
 
 async def test_a_limit_of_the_day_that_is_reached_lets_nothing_be_sent() -> None:
-    at = await world(says("a plain answer without calls"), limits=TurnLimits(day_cost=5.0), spent=(6.0, 6.0))
+    at = await world(
+        says("a plain answer without calls"), limits=TurnLimits(day_cost=5.0), spent=(6.0, 6.0)
+    )
     assert (await told(at)).reason is TurnEnd.SPENDING_LIMIT
     assert at.model.requests == []
 
@@ -296,8 +351,12 @@ async def test_how_long_to_think_is_asked_for_at_every_step_and_known_of_earlier
     at.setup = replace(at.setup, models=(replace(at.setup.models[0], effort="high"),))
     await told(at)
     assert [request.reasoning for request in at.model.requests] == ["", "high"]
-    replies = [recorded.seq for recorded in at.session.all_facts if isinstance(recorded.fact, ModelReplied)]
-    assert [(await at.session.context.rebuild_request(seq)).reasoning for seq in (*replies, None)] == [
+    replies = [
+        recorded.seq for recorded in at.session.all_facts if isinstance(recorded.fact, ModelReplied)
+    ]
+    assert [
+        (await at.session.context.rebuild_request(seq)).reasoning for seq in (*replies, None)
+    ] == [
         "",
         "high",
         "high",

@@ -37,7 +37,10 @@ from tests.engine.talk import Talk, said, stored
 
 
 def texts(shown: View) -> list[str]:
-    return [block.content.text if isinstance(block.content, Text) else str(block.content) for block in shown.blocks]
+    return [
+        block.content.text if isinstance(block.content, Text) else str(block.content)
+        for block in shown.blocks
+    ]
 
 
 def sources(shown: View) -> list[object]:
@@ -136,7 +139,11 @@ def test_a_running_turn_keeps_what_it_is_about_word_for_word() -> None:
     steering = talk.user("and mind the tests", steering=True)
     talk.steps(2)
     talk.fold("h", Span(1, talk.state.branch.order[-3]))
-    assert sources(talk.view())[:3] == [Span(1, talk.state.branch.order[-3]), PartRef(begin), PartRef(steering)]
+    assert sources(talk.view())[:3] == [
+        Span(1, talk.state.branch.order[-3]),
+        PartRef(begin),
+        PartRef(steering),
+    ]
     assert texts(talk.view())[1:3] == ["the task", "and mind the tests"]
 
 
@@ -307,7 +314,9 @@ def test_a_fork_is_the_same_view_and_goes_on_by_itself() -> None:
     talk.steps(3)
     talk.fold("h", Span(2, 5))
     copied = view.build_state(Recorded("fork", one.seq, one.time, one.fact) for one in talk.facts)
-    copied.advance_state(Recorded("fork", copied.seq + 1, 0, ConversationStarted(forked_from="talk", forked_at=8)))
+    copied.advance_state(
+        Recorded("fork", copied.seq + 1, 0, ConversationStarted(forked_from="talk", forked_at=8))
+    )
     assert copied.get_view() == talk.view()
     talk.add(Unfolded("h"))
     assert copied.get_view() != talk.view()
@@ -345,7 +354,14 @@ def test_the_highest_number_of_a_fold_is_known_on_any_line() -> None:
 
 def test_the_view_carries_how_the_main_model_is_asked() -> None:
     state = view.build_state(
-        [Recorded("c", 1, 0.0, ModelSet(ModelRole.MAIN, "m", 9_000, effort="high", temperature=0.5, top_p=0.9))]
+        [
+            Recorded(
+                "c",
+                1,
+                0.0,
+                ModelSet(ModelRole.MAIN, "m", 9_000, effort="high", temperature=0.5, top_p=0.9),
+            )
+        ]
     )
     asked = state.get_view()
     assert (asked.effort, asked.temperature, asked.top_p) == ("high", 0.5, 0.9)
@@ -366,7 +382,9 @@ def test_a_document_names_the_entries_of_its_originals() -> None:
     talk.user("go")
     talk.step("c")
     original = stored("all of it")
-    talk.add(Folded("h", FoldKind.HANDOVER, Span(1, 3), "short", 5, 500, entries=(original.digest,)))
+    talk.add(
+        Folded("h", FoldKind.HANDOVER, Span(1, 3), "short", 5, 500, entries=(original.digest,))
+    )
     document = talk.view().blocks[0]
     assert document.fold == "h"
     assert document.cached == (Stored(original.digest, 0),)

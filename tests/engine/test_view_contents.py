@@ -28,7 +28,10 @@ class Counting(MemoryCache):
 
 def view(*stored: Stored) -> View:
     return View(
-        tuple(Block(ContextKind.OUTPUT, Role.USER, PartRef(seq), each, 1) for seq, each in enumerate(stored, 1))
+        tuple(
+            Block(ContextKind.OUTPUT, Role.USER, PartRef(seq), each, 1)
+            for seq, each in enumerate(stored, 1)
+        )
     )
 
 

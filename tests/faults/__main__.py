@@ -1,8 +1,9 @@
 """`dev.py faults [NAME ...] [--minutes N] [--seed S]`: try to break it, and say what came of it.
 
-Without `--minutes` each trial runs once at its full count (some hours for all of them). With it, short rounds of all trials
-follow each other, each with a new seed, until the time is up. A failure is shown with the command that repeats it.
-The short forms of the same trials are part of the tests.
+Without `--minutes` each trial runs once at its full count (some hours for all of them).
+With it, short rounds of all trials follow each other, each with a new seed, until the
+time is up. A failure is shown with the command that repeats it. The short forms of the
+same trials are part of the tests.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Trial:
-    """A module of this folder. `count`: the name of its argument for how much, with the full and the short amount."""
+    """A module of this folder. `count`: the name of its argument for how much, with the
+    full and the short amount.
+    """
 
     name: str
     tries: str
@@ -38,37 +41,143 @@ ALL = (
     Trial("store_cut", "last logs cut at every length", "--trials", 0, 60),
     Trial("store_disk", "a full disk and I/O errors at every call", "--trials", 0, 40),
     Trial("store_twice", "a second process on an open workspace", "--trials", 200, 20),
-    Trial("migration", "SIGKILL at every call of an update over an older workspace", "--trials", 0, 15),
-    Trial("agent_resume", "real agents resume what was given back to them", "--conversations", 20, 2),
-    Trial("agent_pairs", "every agent's conversations go on in every other", "--conversations", 10, 1),
     Trial(
-        "agent_recorder", "histories cut, written anew and deleted while they are recorded", "--conversations", 40, 2
+        "migration", "SIGKILL at every call of an update over an older workspace", "--trials", 0, 15
+    ),
+    Trial(
+        "agent_resume", "real agents resume what was given back to them", "--conversations", 20, 2
+    ),
+    Trial(
+        "agent_pairs", "every agent's conversations go on in every other", "--conversations", 10, 1
+    ),
+    Trial(
+        "agent_recorder",
+        "histories cut, written anew and deleted while they are recorded",
+        "--conversations",
+        40,
+        2,
     ),
     Trial("turn_kill", "SIGKILL in the middle of a turn", "--trials", 60, 5),
-    Trial("full_disk", "the disk of the data fills up around a call that changes files", "--trials", 200, 12),
-    Trial("fleet_kill", "SIGKILL of workers and of their database while tasks with effects run", "--tasks", 200, 20),
-    Trial("fleet_leaving", "SIGKILL at every step in which conversations leave a worker", "--conversations", 6, 2),
-    Trial("network", "model servers that fail, in whole turns, every protocol", "--turns", 1000, 40),
+    Trial(
+        "full_disk",
+        "the disk of the data fills up around a call that changes files",
+        "--trials",
+        200,
+        12,
+    ),
+    Trial(
+        "fleet_kill",
+        "SIGKILL of workers and of their database while tasks with effects run",
+        "--tasks",
+        200,
+        20,
+    ),
+    Trial(
+        "fleet_leaving",
+        "SIGKILL at every step in which conversations leave a worker",
+        "--conversations",
+        6,
+        2,
+    ),
+    Trial(
+        "network", "model servers that fail, in whole turns, every protocol", "--turns", 1000, 40
+    ),
     Trial("mcp_servers", "MCP servers that misbehave", "--trials", 200, 8),
     Trial("keyring", "no secret service, a working, a locked, a silent one", "--trials", 40, 4),
     Trial("confinement", "links swapped under tools at work", "--races", 20_000, 2_000),
-    Trial("cards", "commands and previews made to deceive: what is shown is what runs", "--values", 100_000, 4_000),
-    Trial("forgetting", "secrets in every place and at every depth, then forgotten", "--secrets", 40, 2),
-    Trial("early_words", "words typed while the program starts, Enter and SIGKILL at any moment", "--starts", 200, 5),
-    Trial("copies", "SIGKILL while a repository is copied: nothing of the user's changes", "--kills", 200, 12),
-    Trial("plan_mode", "fuzzed calls in plan mode: nothing on the disk may change", "--calls", 10_000, 100),
-    Trial("histories", "histories of other programs, cut and changed", "--files", 2_000, 100),
-    Trial("gateway_exact", "requests of every shape through the gateway with folds off", "--requests", 10_000, 10),
-    Trial("gateway_histories", "agents that rewind, edit and work side by side", "--histories", 1_000, 5),
     Trial(
-        "reckoner", "conversations made by chance: every figure beside a second reckoner", "--histories", 10_000, 100
+        "cards",
+        "commands and previews made to deceive: what is shown is what runs",
+        "--values",
+        100_000,
+        4_000,
     ),
-    Trial("checkpoints", "hostile turns, kills, a second writer and link races under an undo", "--trials", 1000, 3),
-    Trial("linked_homes", "homes whose entries are links of every kind: nothing of them is printed", "--homes", 100, 8),
-    Trial("evading", "commands that evade the checkpoint with a loss: it comes back", "--commands", 2080, 20),
-    Trial("git_places", "settings and links of git that could run or touch something", "--places", 1000, 20),
+    Trial(
+        "forgetting",
+        "secrets in every place and at every depth, then forgotten",
+        "--secrets",
+        40,
+        2,
+    ),
+    Trial(
+        "early_words",
+        "words typed while the program starts, Enter and SIGKILL at any moment",
+        "--starts",
+        200,
+        5,
+    ),
+    Trial(
+        "copies",
+        "SIGKILL while a repository is copied: nothing of the user's changes",
+        "--kills",
+        200,
+        12,
+    ),
+    Trial(
+        "plan_mode",
+        "fuzzed calls in plan mode: nothing on the disk may change",
+        "--calls",
+        10_000,
+        100,
+    ),
+    Trial("histories", "histories of other programs, cut and changed", "--files", 2_000, 100),
+    Trial(
+        "gateway_exact",
+        "requests of every shape through the gateway with folds off",
+        "--requests",
+        10_000,
+        10,
+    ),
+    Trial(
+        "gateway_histories",
+        "agents that rewind, edit and work side by side",
+        "--histories",
+        1_000,
+        5,
+    ),
+    Trial(
+        "reckoner",
+        "conversations made by chance: every figure beside a second reckoner",
+        "--histories",
+        10_000,
+        100,
+    ),
+    Trial(
+        "checkpoints",
+        "hostile turns, kills, a second writer and link races under an undo",
+        "--trials",
+        1000,
+        3,
+    ),
+    Trial(
+        "linked_homes",
+        "homes whose entries are links of every kind: nothing of them is printed",
+        "--homes",
+        100,
+        8,
+    ),
+    Trial(
+        "evading",
+        "commands that evade the checkpoint with a loss: it comes back",
+        "--commands",
+        2080,
+        20,
+    ),
+    Trial(
+        "git_places",
+        "settings and links of git that could run or touch something",
+        "--places",
+        1000,
+        20,
+    ),
     Trial("sandbox", "commands that misbehave", "--rounds", 10, 1, seeded=False),
-    Trial("spellings", "denied commands in every spelling, and what a real shell starts", "--lines", 40_000, 1_000),
+    Trial(
+        "spellings",
+        "denied commands in every spelling, and what a real shell starts",
+        "--lines",
+        40_000,
+        1_000,
+    ),
     Trial(
         "outside_spellings",
         "denied commands as someone who has not read the code would spell them",
@@ -76,25 +185,91 @@ ALL = (
         2_000,
         200,
     ),
-    Trial("planting", "what commands leave to be run later, and ways out of the sandbox", "--ways", 0, 10),
-    Trial("hooks", "trusted hooks that plant, read and write, in real conversations", "--count", 300, 8),
     Trial(
-        "gateway_cuts", "gateways that restart, lose their journal or go, in the middle of sessions", "--cuts", 500, 8
+        "planting",
+        "what commands leave to be run later, and ways out of the sandbox",
+        "--ways",
+        0,
+        10,
     ),
-    Trial("gateway_steps", "sixty steps at a provider that fails, recalls among them: the same end", "--runs", 40, 4),
-    Trial("gateway_ledger", "what wrap and cost say of money against the provider's own ledger", "--runs", 200, 6),
+    Trial(
+        "hooks",
+        "trusted hooks that plant, read and write, in real conversations",
+        "--count",
+        300,
+        8,
+    ),
+    Trial(
+        "gateway_cuts",
+        "gateways that restart, lose their journal or go, in the middle of sessions",
+        "--cuts",
+        500,
+        8,
+    ),
+    Trial(
+        "gateway_steps",
+        "sixty steps at a provider that fails, recalls among them: the same end",
+        "--runs",
+        40,
+        4,
+    ),
+    Trial(
+        "gateway_ledger",
+        "what wrap and cost say of money against the provider's own ledger",
+        "--runs",
+        200,
+        6,
+    ),
     Trial("gateway_bodies", "hostile compressed bodies at the gateway", "--bodies", 1_000, 15),
-    Trial("other_user", "another user of the machine against every port and socket (as root)", "--tries", 10_000, 1),
-    Trial("gateway_kill", "SIGKILL of a gateway while an agent works through it", "--kills", 500, 3),
     Trial(
-        "shared_machines", "two machines in one conversation: cut, killed, late, taken over", "--interleavings", 500, 10
+        "other_user",
+        "another user of the machine against every port and socket (as root)",
+        "--tries",
+        10_000,
+        1,
     ),
-    Trial("shared_kill", "SIGKILL of clients and of a primary with its standby, which is promoted", "--kills", 3000, 4),
-    Trial("shared_away", "a shared store that is away while an agent works on", "--seconds", 3600, 10),
-    Trial("shared_bits", "flipped bytes in the tables and objects of a shared store", "--flips", 1000, 20),
-    Trial("gateway_ways", "what goes wrong around a gateway and inside it, beside no gateway", "--ways", 0, 3),
+    Trial(
+        "gateway_kill", "SIGKILL of a gateway while an agent works through it", "--kills", 500, 3
+    ),
+    Trial(
+        "shared_machines",
+        "two machines in one conversation: cut, killed, late, taken over",
+        "--interleavings",
+        500,
+        10,
+    ),
+    Trial(
+        "shared_kill",
+        "SIGKILL of clients and of a primary with its standby, which is promoted",
+        "--kills",
+        3000,
+        4,
+    ),
+    Trial(
+        "shared_away", "a shared store that is away while an agent works on", "--seconds", 3600, 10
+    ),
+    Trial(
+        "shared_bits",
+        "flipped bytes in the tables and objects of a shared store",
+        "--flips",
+        1000,
+        20,
+    ),
+    Trial(
+        "gateway_ways",
+        "what goes wrong around a gateway and inside it, beside no gateway",
+        "--ways",
+        0,
+        3,
+    ),
     Trial("bodies", "compressed bodies made to take all memory or time", "--bodies", 1_000, 100),
-    Trial("secrets", "every kind of secret named in every place of a configuration", "--pairs", 100_000, 300),
+    Trial(
+        "secrets",
+        "every kind of secret named in every place of a configuration",
+        "--pairs",
+        100_000,
+        300,
+    ),
     Trial("formulas", "formulas made to take long", "--formulas", 500, 20),
     Trial("fuzz_run", "parsers, guided by coverage", "--seconds", 300, 3),
 )
@@ -115,7 +290,9 @@ def main() -> int:
     arguments = _arguments()
     chosen = [one for one in ALL if not arguments.names or one.name in arguments.names]
     if unknown := set(arguments.names) - {one.name for one in ALL}:
-        sys.exit(f"There is no trial {', '.join(sorted(unknown))}. Available: {', '.join(one.name for one in ALL)}.")
+        sys.exit(
+            f"There is no trial {', '.join(sorted(unknown))}. Available: {', '.join(one.name for one in ALL)}."
+        )
     tallies = {one.name: Tally() for one in chosen}
     seed, begun = arguments.seed, time.monotonic()
     until = begun + 60 * arguments.minutes if arguments.minutes else 0.0
@@ -138,14 +315,25 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="dev.py faults", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("names", nargs="*", metavar="NAME", help="\n".join(f"{one.name}: {one.tries}" for one in ALL))
+    parser.add_argument(
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help="\n".join(f"{one.name}: {one.tries}" for one in ALL),
+    )
     parser.add_argument("--minutes", type=float, default=0.0, metavar="N", help="go on for so long")
     parser.add_argument("--seed", type=int, default=1, metavar="S", help="the first seed")
     return parser.parse_args()
 
 
 def _run(one: Trial, seed: int, tally: Tally, *, short: bool) -> None:
-    command = [sys.executable, "-m", f"tests.faults.{one.name}", one.count, str(one.short if short else one.full)]
+    command = [
+        sys.executable,
+        "-m",
+        f"tests.faults.{one.name}",
+        one.count,
+        str(one.short if short else one.full),
+    ]
     command += ["--seed", str(seed)] if one.seeded else []
     begun = time.monotonic()
     code, said = _ended(command, LONGEST_SHORT if short else None)
@@ -188,17 +376,25 @@ def counts(said: str) -> Counter[str]:
     return found
 
 
-def table(chosen: list[Trial], tallies: dict[str, Tally], seconds: float, seeds: tuple[int, int]) -> str:
+def table(
+    chosen: list[Trial], tallies: dict[str, Tally], seconds: float, seeds: tuple[int, int]
+) -> str:
     """What was tried, how often, and what failed."""
-    lines = [f"\n{'trial':<14}{'rounds':>7}{'minutes':>9}{'failed':>8}  what was tried, and how often"]
+    lines = [
+        f"\n{'trial':<14}{'rounds':>7}{'minutes':>9}{'failed':>8}  what was tried, and how often"
+    ]
     for one in chosen:
         tally = tallies[one.name]
         much = ", ".join(f"{count:,} {what}" for what, count in tally.counts.most_common(4))
         told = f"{one.tries}{f' ({much})' if much else ''}"
-        lines.append(f"{one.name:<14}{tally.runs:>7}{tally.seconds / 60:>9.1f}{len(tally.failures):>8}  {told}")
+        lines.append(
+            f"{one.name:<14}{tally.runs:>7}{tally.seconds / 60:>9.1f}{len(tally.failures):>8}  {told}"
+        )
     failed = sum(len(tally.failures) for tally in tallies.values())
     rounds = sum(tally.runs for tally in tallies.values())
-    lines.append(f"{rounds} rounds in {seconds / 60:.1f} minutes, seeds {seeds[0]} to {seeds[1]}: {failed} failed")
+    lines.append(
+        f"{rounds} rounds in {seconds / 60:.1f} minutes, seeds {seeds[0]} to {seeds[1]}: {failed} failed"
+    )
     lines += [f"Again: {command}" for tally in tallies.values() for command in tally.failures]
     return "\n".join(lines)
 

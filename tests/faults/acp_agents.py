@@ -1,9 +1,12 @@
-"""The agents that people have, over the Agent Client Protocol, with a scripted provider: long turns, refusals, kills at random moments.
+"""The agents that people have, over the Agent Client Protocol, with a scripted
+provider: long turns, refusals, kills at random moments.
 
-python -m tests.faults.acp_agents AGENT [--steps 60] [--kills 100] [--seed 1] [--routed]      ACP_CLIENTS: a folder with their npm packages
+python -m tests.faults.acp_agents AGENT [--steps 60] [--kills 100] [--seed 1] [--routed]
+ACP_CLIENTS: a folder with their npm packages
 
-A conversation of ours with each agent does its steps; its processes are killed with SIGKILL at random moments, and after each kill the
-next message must be answered. In the end the workspace is opened again: all that was seen in the window must be there.
+A conversation of ours with each agent does its steps; its processes are killed with
+SIGKILL at random moments, and after each kill the next message must be answered. In the
+end the workspace is opened again: all that was seen in the window must be there.
 """
 
 from __future__ import annotations
@@ -23,7 +26,15 @@ from typing import Any
 
 from helix_desktop import program_folders
 from helix_desktop.commands import workspace_access
-from helix_desktop.engine.facts import Decided, Folded, ModelReplied, Text, ToolCall, ToolReturned, TurnEnd
+from helix_desktop.engine.facts import (
+    Decided,
+    Folded,
+    ModelReplied,
+    Text,
+    ToolCall,
+    ToolReturned,
+    TurnEnd,
+)
 from helix_desktop.engine.messages import TextDelta
 from helix_desktop.engine.ports import PermissionAnswer
 from helix_desktop.engine.session import Session
@@ -58,7 +69,9 @@ class Upstream(Provider):
 
 
 class Model:
-    """Runs a numbered command in each step until the turn's steps are done. `per_turn`: steps of one turn, `later`: of those after it."""
+    """Runs a numbered command in each step until the turn's steps are done. `per_turn`:
+    steps of one turn, `later`: of those after it.
+    """
 
     def __init__(self, per_turn: int, later: int = 0) -> None:
         self.per_turn = per_turn
@@ -68,7 +81,9 @@ class Model:
 
     def script(self, asked: Asked) -> list[Block]:
         shell = next((name for name in _names(asked.body) if name in SHELLS), "")
-        if not shell or b"The following is the Codex agent history" in asked.raw:  # Codex has its own calls judged.
+        if (
+            not shell or b"The following is the Codex agent history" in asked.raw
+        ):  # Codex has its own calls judged.
             return [Says("{}")]
         if self.left <= 0:
             self.left = self.per_turn = self.later or self.per_turn
@@ -77,13 +92,19 @@ class Model:
         self.done += 1
         command = f"echo output-{self.done} >> made.txt; seq {self.done} {self.done + 400}"
         asks = (
-            {"sandbox_permissions": "require_escalated", "justification": "to write"} if shell == "exec_command" else {}
+            {"sandbox_permissions": "require_escalated", "justification": "to write"}
+            if shell == "exec_command"
+            else {}
         )
         return [Says(f"said-{self.done} "), Calls(shell, {**_arguments(shell, command), **asks})]
 
 
-def set_up(agent: str, home: Path, provider: Provider, *, routed: bool = False, command: str = "") -> None:
-    """The agent's own home, as its user has it, with the provider's address. `command`: of an agent that is not in the table."""
+def set_up(
+    agent: str, home: Path, provider: Provider, *, routed: bool = False, command: str = ""
+) -> None:
+    """The agent's own home, as its user has it, with the provider's address. `command`:
+    of an agent that is not in the table.
+    """
     clients = Path(os.environ.get("ACP_CLIENTS", "/tmp/acp-clients"))
     program, options = PROGRAMS.get(agent, ("", ()))
     os.environ.update(
@@ -97,7 +118,9 @@ def set_up(agent: str, home: Path, provider: Provider, *, routed: bool = False, 
         table = ""
     own = 'model_provider = "corp"\n' if table else ""
     opencode = {"provider": {"anthropic": {"options": {"baseURL": f"{provider.url}/v1", "apiKey": KEY}}}, "model": "anthropic/claude-sonnet-4-5", "permission": {"bash": "ask"}, "autoupdate": False}  # fmt: skip
-    auth = {"security": {"auth": {"selectedType": "gemini-api-key" if agent == "gemini" else "openai"}}}
+    auth = {
+        "security": {"auth": {"selectedType": "gemini-api-key" if agent == "gemini" else "openai"}}
+    }
     for name, text in (
         (
             ".codex/config.toml",
@@ -148,7 +171,9 @@ class Watcher:
             allowed = not self.refuses or self.asked % self.every != 0
             self.refused += not allowed
             loop = asyncio.get_running_loop()
-            loop.call_soon(self.session.answer_question, event.number, PermissionAnswer(allowed=allowed))
+            loop.call_soon(
+                self.session.answer_question, event.number, PermissionAnswer(allowed=allowed)
+            )
 
 
 def processes_of(session: Session, bench: Workbench) -> list[int]:
@@ -167,8 +192,12 @@ def below(pid: int) -> list[int]:
     return found
 
 
-async def kill_at_random(bench: Workbench, session: Session, pick: random.Random, longest: float) -> str:
-    """After a random time one of the agent's processes is killed, or all of them. What was killed."""
+async def kill_at_random(
+    bench: Workbench, session: Session, pick: random.Random, longest: float
+) -> str:
+    """After a random time one of the agent's processes is killed, or all of them. What
+    was killed.
+    """
     await asyncio.sleep(pick.uniform(0, longest))
     there = processes_of(session, bench)[1:] or processes_of(session, bench)
     if not there or session.is_idle:
@@ -244,18 +273,26 @@ async def run(agent: str, steps: int, kills: int, seed: int, *, routed: bool) ->
         kept = await again.open_session(name)
         Watcher(kept)
         text = "".join(
-            part.text for reply in facts(kept, ModelReplied) for part in reply.parts if isinstance(part, Text)
+            part.text
+            for reply in facts(kept, ModelReplied)
+            for part in reply.parts
+            if isinstance(part, Text)
         )
         if text != shown:
             at = next(
-                (at for at, (a, b) in enumerate(zip(text, shown, strict=False)) if a != b), min(len(text), len(shown))
+                (at for at, (a, b) in enumerate(zip(text, shown, strict=False)) if a != b),
+                min(len(text), len(shown)),
             )
             found["wrong"].append(
                 f"text differs at {at} of {len(text)}/{len(shown)}: {text[at : at + 80]!r} / {shown[at : at + 80]!r}"
             )
         found |= {
             "characters": len(text),
-            "calls": sum(isinstance(part, ToolCall) for reply in facts(kept, ModelReplied) for part in reply.parts),
+            "calls": sum(
+                isinstance(part, ToolCall)
+                for reply in facts(kept, ModelReplied)
+                for part in reply.parts
+            ),
             "results": len(facts(kept, ToolReturned)),
             "decided": len(facts(kept, Decided)),
             "refused_by_provider": provider.refused[:3],
@@ -267,7 +304,10 @@ async def run(agent: str, steps: int, kills: int, seed: int, *, routed: bool) ->
         found["through_the_gateway"] = len(children)
         if children:
             through = await again.open_session(children[0].id)
-            found |= {"recorded": len(facts(through, ModelReplied)), "folds": len(facts(through, Folded))}
+            found |= {
+                "recorded": len(facts(through, ModelReplied)),
+                "folds": len(facts(through, Folded)),
+            }
         await desks.aclose()
         if routes is not None:
             routes.holding.close()
@@ -301,7 +341,9 @@ def main() -> None:
     arguments.add_argument("--steps", type=int, default=60)
     arguments.add_argument("--kills", type=int, default=100)
     arguments.add_argument("--seed", type=int, default=1)
-    arguments.add_argument("--routed", action="store_true", help="through the gateway, by providers/set")
+    arguments.add_argument(
+        "--routed", action="store_true", help="through the gateway, by providers/set"
+    )
     given = arguments.parse_args()
     found = asyncio.run(run(given.agent, given.steps, given.kills, given.seed, routed=given.routed))
     print(json.dumps(found, indent=1))

@@ -1,10 +1,13 @@
-"""The official SDKs' example clients and agents, unchanged, and all messages of their test suites, against our agent and our client.
+"""The official SDKs' example clients and agents, unchanged, and all messages of their
+test suites, against our agent and our client.
 
     python -m tests.faults.acp_examples FOLDER [--only PART]
 
-FOLDER has the SDKs as they are published: `agent_client_protocol-*` (the source of the package from PyPI) and `typescript-*` (the package
-`@agentclientprotocol/sdk` from npm, at most 1.9.0: later ones come without examples and tests). For the suites' messages it also has `venv`
-with that Python package, pytest and pytest-asyncio, and each `typescript-*` has vitest, zod and ws installed.
+FOLDER has the SDKs as they are published: `agent_client_protocol-*` (the source of the
+package from PyPI) and `typescript-*` (the package `@agentclientprotocol/sdk` from npm,
+at most 1.9.0: later ones come without examples and tests). For the suites' messages it
+also has `venv` with that Python package, pytest and pytest-asyncio, and each
+`typescript-*` has vitest, zod and ws installed.
 """
 
 from __future__ import annotations
@@ -124,7 +127,9 @@ def trial(name: str, found: Counter[str]) -> Iterator[Trial]:
         yield made
     found["trials"] += 1
     found.update(f"LOST {name}: {each}" for each in made.wrong)
-    print(f"{name}: {'; '.join(made.wrong) or 'right'} ({time.monotonic() - began:.0f} s)", flush=True)
+    print(
+        f"{name}: {'; '.join(made.wrong) or 'right'} ({time.monotonic() - began:.0f} s)", flush=True
+    )
 
 
 def agent_program(here: Trial, name: str, *, lead: Sequence[str] = ()) -> Path:
@@ -141,7 +146,11 @@ def agent_program(here: Trial, name: str, *, lead: Sequence[str] = ()) -> Path:
 
 
 def run_example_client(
-    here: Trial, command: Sequence[str | Path], given: str = "", path: str = "", folder: Path | None = None
+    here: Trial,
+    command: Sequence[str | Path],
+    given: str = "",
+    path: str = "",
+    folder: Path | None = None,
 ) -> subprocess.CompletedProcess[str]:
     replies = [
         reply(HELLO, calls=[("write_file", {"path": "b.txt", "content": "text\n"})]),
@@ -152,7 +161,14 @@ def run_example_client(
         asyncio.run(create_workspace(here.home, folder or here.folder, server.base_url))
         env = {**os.environ, "PATH": f"{path}:{os.environ['PATH']}"}
         return subprocess.run(
-            command, input=given, cwd=here.folder, env=env, capture_output=True, text=True, timeout=LONGEST, check=False
+            command,
+            input=given,
+            cwd=here.folder,
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=LONGEST,
+            check=False,
         )
 
 
@@ -174,7 +190,9 @@ def try_clients(folder: Path, found: Counter[str]) -> None:
             )
             check_client(here, done, is_written=False)  # it has no answer to questions
         for is_allowed in (True, False):
-            with trial(f"Python, gemini.py, {'allowed' if is_allowed else 'refused'}", found) as here:
+            with trial(
+                f"Python, gemini.py, {'allowed' if is_allowed else 'refused'}", found
+            ) as here:
                 command: list[str | Path] = [
                     sys.executable,
                     sdk / "gemini.py",
@@ -192,15 +210,21 @@ def try_clients(folder: Path, found: Counter[str]) -> None:
             words = [*agent_words(here.home)]
             (beside / "agent.py").write_text(f"import os\nos.execv({words[0]!r}, {words!r})\n")
             os.environ["PYTHONPATH"] = str(Path.cwd())
-            done = run_example_client(here, [sys.executable, beside / "duet.py"], "Hello\n", folder=beside)
+            done = run_example_client(
+                here, [sys.executable, beside / "duet.py"], "Hello\n", folder=beside
+            )
             check_client(here, done, is_written=False)
     for sdk in sorted(folder.glob("typescript-*/dist/examples/client.js")):
         version = sdk.parents[2].name.rpartition("-")[2]
         for answer, is_allowed in (("1\n", True), ("4\n", False)):
-            with trial(f"TypeScript {version}, client.js, {'allowed' if is_allowed else 'refused'}", found) as here:
+            with trial(
+                f"TypeScript {version}, client.js, {'allowed' if is_allowed else 'refused'}", found
+            ) as here:
                 program = agent_program(here, "npx")
                 check_client(
-                    here, run_example_client(here, ["node", sdk], answer, str(program.parent)), is_written=is_allowed
+                    here,
+                    run_example_client(here, ["node", sdk], answer, str(program.parent)),
+                    is_written=is_allowed,
                 )
 
 
@@ -208,7 +232,10 @@ def try_clients(folder: Path, found: Counter[str]) -> None:
 
 
 async def with_agent(
-    here: Trial, command: str, story: Callable[[Workbench, Session, Watcher], Any], environ: dict[str, str]
+    here: Trial,
+    command: str,
+    story: Callable[[Workbench, Session, Watcher], Any],
+    environ: dict[str, str],
 ) -> None:
     where = program_folders.find_program_folders(here.home)
     where.settings_file.parent.mkdir(parents=True, exist_ok=True)
@@ -241,7 +268,12 @@ async def turn(here: Trial, session: Session, text: str, expected: TurnEnd = Tur
 
 
 def said(session: Session) -> str:
-    return "".join(part.text for each in facts(session, ModelReplied) for part in each.parts if isinstance(part, Text))
+    return "".join(
+        part.text
+        for each in facts(session, ModelReplied)
+        for part in each.parts
+        if isinstance(part, Text)
+    )
 
 
 async def killed(bench: Workbench, session: Session) -> None:
@@ -255,30 +287,43 @@ def try_agents(folder: Path, found: Counter[str]) -> None:
     for sdk in sorted(folder.glob("agent_client_protocol-*/examples")):
         for name, answer in (("agent.py", "Client sent:Hello"), ("echo_agent.py", "Hello")):
 
-            async def echo(bench: Workbench, session: Session, _: Watcher, answer: str = answer) -> None:
-                here.need((heard := await turn(here, session, "Hello")) == answer, f"it said {heard[:200]!r}")
+            async def echo(
+                bench: Workbench, session: Session, _: Watcher, answer: str = answer
+            ) -> None:
+                here.need(
+                    (heard := await turn(here, session, "Hello")) == answer,
+                    f"it said {heard[:200]!r}",
+                )
                 await killed(bench, session)
                 heard = await turn(here, session, "Hello again")
                 here.need("Hello again" in heard, f"after its end it said {heard[:200]!r}")
 
             with trial(f"Python {sdk.parent.name.rpartition('-')[2]}, {name}", found) as here:
-                asyncio.run(with_agent(here, shlex.join([sys.executable, str(sdk / name)]), echo, {}))
+                asyncio.run(
+                    with_agent(here, shlex.join([sys.executable, str(sdk / name)]), echo, {})
+                )
     for sdk in sorted(folder.glob("typescript-*/dist/examples/agent.js")):
         version = sdk.parents[2].name.rpartition("-")[2]
 
         async def simulated(bench: Workbench, session: Session, watch: Watcher) -> None:
             heard = await turn(here, session, "Hello")
-            here.need(heard.endswith("The changes have been applied."), f"allowed: {heard[-100:]!r}")
+            here.need(
+                heard.endswith("The changes have been applied."), f"allowed: {heard[-100:]!r}"
+            )
             here.need(watch.asked == 1, f"asked {watch.asked} times")
             watch.refuses, watch.asked = True, 4
             heard = await turn(here, session, "Hello")
-            here.need(heard.endswith("I'll skip the configuration update."), f"refused: {heard[-100:]!r}")
+            here.need(
+                heard.endswith("I'll skip the configuration update."), f"refused: {heard[-100:]!r}"
+            )
             session.send_message((Text("Hello"),))
             await asyncio.sleep(1.5)
             since = time.monotonic()
             session.stop_turn()
             await session.wait_until_idle()
-            here.need(time.monotonic() - since < 2, f"stopped after {time.monotonic() - since:.1f} s")
+            here.need(
+                time.monotonic() - since < 2, f"stopped after {time.monotonic() - since:.1f} s"
+            )
             here.need(
                 session.turns.last_end and session.turns.last_end.reason is TurnEnd.STOPPED,
                 f"stopped: {session.turns.last_end}",
@@ -321,10 +366,17 @@ def golden_messages(folder: Path) -> list[dict[str, Any]]:
         elif file.stem.startswith("session_update_"):
             made.append(_update(value))
         elif kind == "content":
-            made.append({"method": "session/prompt", "params": {"sessionId": "s", "prompt": [value]}})
+            made.append(
+                {"method": "session/prompt", "params": {"sessionId": "s", "prompt": [value]}}
+            )
             made += [_update({"sessionUpdate": f"{who}_chunk", "content": value}) for who in ("agent_message", "agent_thought", "user_message")]  # fmt: skip
         elif file.stem.startswith("tool_content_"):
-            call = {"toolCallId": file.stem, "title": file.stem, "status": "completed", "content": [value]}
+            call = {
+                "toolCallId": file.stem,
+                "title": file.stem,
+                "status": "completed",
+                "content": [value],
+            }
             made.append(_update({"sessionUpdate": "tool_call", **call}))
     return made
 
@@ -343,14 +395,53 @@ def recorded_messages(folder: Path, place: Path) -> list[dict[str, Any]]:
     runs: list[tuple[Path, list[str]]] = []
     for sdk in folder.glob("agent_client_protocol-*/"):
         tests = ["tests", "--ignore=tests/http", "--ignore=tests/test_gemini_example.py"]
-        runs.append((sdk, [str(folder / "venv/bin/python"), "-m", "pytest", "-q", "-p", "acp_recorder", *tests]))
+        runs.append(
+            (
+                sdk,
+                [
+                    str(folder / "venv/bin/python"),
+                    "-m",
+                    "pytest",
+                    "-q",
+                    "-p",
+                    "acp_recorder",
+                    *tests,
+                ],
+            )
+        )
     for sdk in folder.glob("typescript-*/"):
-        options = ["run", "--dir", "dist", f"--config={place / 'settings.mjs'}", "--root=.", "--no-file-parallelism"]
-        runs.append((sdk, ["npx", "vitest", *options, "acp.test", "connection.test", "proxy.test", "stream.test"]))
+        options = [
+            "run",
+            "--dir",
+            "dist",
+            f"--config={place / 'settings.mjs'}",
+            "--root=.",
+            "--no-file-parallelism",
+        ]
+        runs.append(
+            (
+                sdk,
+                [
+                    "npx",
+                    "vitest",
+                    *options,
+                    "acp.test",
+                    "connection.test",
+                    "proxy.test",
+                    "stream.test",
+                ],
+            )
+        )
     for sdk, command in runs:
         before = kept.stat().st_size if kept.exists() else 0
-        env = {**os.environ, "ACP_TRANSCRIPT": str(kept), "PYTHONPATH": f"{place}:{sdk}:{sdk / 'src'}"}
-        done = subprocess.run(command, cwd=sdk, env=env, capture_output=True, text=True, timeout=600, check=False)
+        env = {
+            **os.environ,
+            "ACP_TRANSCRIPT": str(kept),
+            "PYTHONPATH": f"{place}:{sdk}:{sdk / 'src'}",
+        }
+        done = subprocess.run(
+            command, cwd=sdk, env=env, capture_output=True, text=True, timeout=600, check=False
+        )
         last = " ".join(done.stdout.split()[-20:])
         size = (kept.stat().st_size if kept.exists() else 0) - before
         print(f"  {sdk.name}: {size} bytes of messages; its own tests: {last[-160:]}", flush=True)
@@ -359,15 +450,22 @@ def recorded_messages(folder: Path, place: Path) -> list[dict[str, Any]]:
         with suppress(ValueError):
             message = json.loads(line)
             if isinstance(message, dict) and isinstance(message.get("method"), str):
-                plain = {name: value for name, value in message.items() if name in ("method", "params")}
+                plain = {
+                    name: value for name, value in message.items() if name in ("method", "params")
+                }
                 is_request = "id" in message
-                found.setdefault(json.dumps([plain, is_request]), {**plain, **({"id": 0} if is_request else {})})
+                found.setdefault(
+                    json.dumps([plain, is_request]), {**plain, **({"id": 0} if is_request else {})}
+                )
     return list(found.values())
 
 
 def all_messages(folder: Path, place: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Those for an agent and those for a client; what neither knows is for both."""
-    golden = [{**each, **({} if each["method"] in NOTIFICATIONS else {"id": 0})} for each in golden_messages(folder)]
+    golden = [
+        {**each, **({} if each["method"] in NOTIFICATIONS else {"id": 0})}
+        for each in golden_messages(folder)
+    ]
     every = [{"method": name, "params": {}, "id": 0} for name in {*meta.AGENT_METHODS.values(), *meta.CLIENT_METHODS.values()} if name not in NOTIFICATIONS]  # fmt: skip
     both = [*golden, *recorded_messages(folder, place), *every]
     agents, clients = set(meta.AGENT_METHODS.values()), set(meta.CLIENT_METHODS.values())
@@ -399,9 +497,14 @@ def check_answer(here: Trial, method: str, answer: dict[str, Any]) -> str:
     """In a word, whether it is one."""
     if "error" in answer:
         error = answer["error"]
-        here.need(isinstance(error.get("code"), int) and str(error.get("message")).strip(), f"{method}: {error}")
+        here.need(
+            isinstance(error.get("code"), int) and str(error.get("message")).strip(),
+            f"{method}: {error}",
+        )
         is_known = method in {*meta.AGENT_METHODS.values(), *meta.CLIENT_METHODS.values()}
-        here.need(is_known or error["code"] == -32601, f"{method} is unknown, and answered with {error}")
+        here.need(
+            is_known or error["code"] == -32601, f"{method} is unknown, and answered with {error}"
+        )
         return "refused"
     if method in ANSWERS:
         try:
@@ -412,7 +515,9 @@ def check_answer(here: Trial, method: str, answer: dict[str, Any]) -> str:
 
 
 class RawEditor:
-    """Our agent's process, and an editor that writes lines. It answers what it is asked as `answers` say."""
+    """Our agent's process, and an editor that writes lines. It answers what it is asked
+    as `answers` say.
+    """
 
     def __init__(self, here: Trial, answers: dict[str, Any]) -> None:
         self.here, self.answers = here, answers
@@ -420,7 +525,11 @@ class RawEditor:
         self.asked: Counter[str] = Counter()
         env = {**os.environ, "PYTHONPATH": str(Path.cwd())}
         self.process = subprocess.Popen(
-            agent_words(here.home), cwd=here.folder, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            agent_words(here.home),
+            cwd=here.folder,
+            env=env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
         )
         self._unread = b""
 
@@ -443,14 +552,18 @@ class RawEditor:
                 self.asked[message["method"]] += 1
                 result = self.answers.get(message["method"])
                 refusal = {"error": {"code": -32601, "message": "Method not found"}}
-                self.send({"id": message["id"], **({"result": result} if result is not None else refusal)})
+                self.send(
+                    {"id": message["id"], **({"result": result} if result is not None else refusal)}
+                )
         self.here.need(line, f"no answer to {method} {json.dumps(params)[:200]}")
         return {"error": {"code": 0, "message": "none"}}
 
     def _line(self, until: float) -> bytes | None:
         assert self.process.stdout is not None
         while b"\n" not in self._unread:
-            if not select.select([self.process.stdout], [], [], max(0, until - time.monotonic()))[0]:
+            if not select.select([self.process.stdout], [], [], max(0, until - time.monotonic()))[
+                0
+            ]:
                 return None
             piece = os.read(self.process.stdout.fileno(), 1 << 16)
             if not piece:
@@ -465,7 +578,9 @@ class RawEditor:
         return self.process.wait(60)
 
 
-def try_messages_to_agent(folder: Path, messages: Sequence[dict[str, Any]], found: Counter[str]) -> None:
+def try_messages_to_agent(
+    folder: Path, messages: Sequence[dict[str, Any]], found: Counter[str]
+) -> None:
     golden = {file.stem: json.loads(file.read_text()) for file in folder.glob("agent_client_protocol-*/tests/golden/*.json")}  # fmt: skip
     abilities = {"fs": {"readTextFile": True, "writeTextFile": True}, "elicitation": {"form": {}}, "session": {"compaction": {}}}  # fmt: skip
     for is_ours in (False, True):
@@ -484,12 +599,20 @@ def try_messages_to_agent(folder: Path, messages: Sequence[dict[str, Any]], foun
                     outcome = check_answer(here, message["method"], answer)
                     outcomes[f"{message['method']} {outcome}"] += 1
                     if os.environ.get("ACP_SHOW") and outcome == "refused":
-                        print("   ", message["method"], json.dumps(message.get("params"))[:300], "->", answer["error"])
+                        print(
+                            "   ",
+                            message["method"],
+                            json.dumps(message.get("params"))[:300],
+                            "->",
+                            answer["error"],
+                        )
                 else:
                     editor.send(message)
                     outcomes[f"{message['method']} noted"] += 1
                 if message["method"] in ("session/close", "session/delete", "session/new"):
-                    session = editor.request("session/new", new, f"s{number}")["result"]["sessionId"]
+                    session = editor.request("session/new", new, f"s{number}")["result"][
+                        "sessionId"
+                    ]
             last = editor.request("session/prompt", {"sessionId": session, "prompt": [{"type": "text", "text": "and now?"}]}, "last")  # fmt: skip
             here.need(last.get("result", {}).get("stopReason") == "end_turn", f"afterwards: {last}")
             here.need(editor.end() == 0, f"exit {editor.process.returncode}")
@@ -497,15 +620,22 @@ def try_messages_to_agent(folder: Path, messages: Sequence[dict[str, Any]], foun
             print(f"  updates: {dict(editor.updates)}, asked: {dict(editor.asked)}")
 
 
-def try_messages_to_client(folder: Path, messages: Sequence[dict[str, Any]], found: Counter[str]) -> None:
+def try_messages_to_client(
+    folder: Path, messages: Sequence[dict[str, Any]], found: Counter[str]
+) -> None:
     golden = {file.stem: json.loads(file.read_text()) for file in folder.glob("agent_client_protocol-*/tests/golden/*.json")}  # fmt: skip
     for is_ours, is_allowed in ((False, True), (True, True), (True, False)):
-        name = (
-            f"{'with our sessions and files' if is_ours else 'as they are'}, {'allowed' if is_allowed else 'refused'}"
-        )
+        name = f"{'with our sessions and files' if is_ours else 'as they are'}, {'allowed' if is_allowed else 'refused'}"
         with trial(f"{len(messages)} messages to our client, {name}", found) as here:
-            sent = [as_ours(each, "$session", here.folder) if is_ours else each for each in messages]
-            words = _update({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "the end"}})
+            sent = [
+                as_ours(each, "$session", here.folder) if is_ours else each for each in messages
+            ]
+            words = _update(
+                {
+                    "sessionUpdate": "agent_message_chunk",
+                    "content": {"type": "text", "text": "the end"},
+                }
+            )
             turns = [[*sent[at : at + 40], words] for at in range(0, len(sent), 40)]
             script = here.place / "plan"
             script.write_text(json.dumps({"initialize": golden["initialize_response"], "session/new": golden["new_session_response"], "session/set_config_option": golden["set_session_config_option_response"], "turns": turns}))  # fmt: skip
@@ -521,8 +651,14 @@ def try_messages_to_client(folder: Path, messages: Sequence[dict[str, Any]], fou
                 watch.refuses, watch.every = not is_allowed, 1
                 for number in range(len(turns) + 1):
                     heard = await turn(here, session, f"turn {number}")
-                    here.need(number == len(turns) or heard.endswith("the end"), f"turn {number}: {heard[-100:]!r}")
-                here.need(is_ours or "The capital of France is Paris." in said(session), "its golden words are missing")
+                    here.need(
+                        number == len(turns) or heard.endswith("the end"),
+                        f"turn {number}: {heard[-100:]!r}",
+                    )
+                here.need(
+                    is_ours or "The capital of France is Paris." in said(session),
+                    "its golden words are missing",
+                )
 
             command = shlex.join([sys.executable, "-m", "tests.faults.acp_replay"])
             environ = {"ACP_REPLAY": str(script), "PYTHONPATH": str(Path.cwd())}
@@ -536,14 +672,22 @@ def try_messages_to_client(folder: Path, messages: Sequence[dict[str, Any]], fou
                 outcome = check_answer(here, method, answer)
                 outcomes[f"{method} {outcome}"] += 1
                 if os.environ.get("ACP_SHOW") and outcome == "refused":
-                    print("   ", method, json.dumps(pair["asked"].get("params"))[:300], "->", answer["error"])
+                    print(
+                        "   ",
+                        method,
+                        json.dumps(pair["asked"].get("params"))[:300],
+                        "->",
+                        answer["error"],
+                    )
             asked = sum("id" in each for each in sent)
             here.need(len(lines) == asked, f"{len(lines)} of {asked} requests were answered")
             print("  " + ", ".join(f"{count} {what}" for what, count in sorted(outcomes.items())))
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", type=Path)
     parser.add_argument("--only", choices=("clients", "agents", "to-agent", "to-client"))
     given = parser.parse_args()

@@ -1,8 +1,9 @@
 """An agent that sends what a file says, for acp_examples.py; with the standard library alone.
 
-`ACP_REPLAY` names the file: {"initialize": RESULT, "session/new": RESULT, "turns": [[MESSAGE, ...], ...]}. Each prompt plays the next turn:
-a message with an id is a request, whose answer is waited for and noted in `ACP_REPLAY`.answers, a line each. "$session" and "$terminal" in
-a message stand for those that there are.
+`ACP_REPLAY` names the file: {"initialize": RESULT, "session/new": RESULT, "turns":
+[[MESSAGE, ...], ...]}. Each prompt plays the next turn: a message with an id is a
+request, whose answer is waited for and noted in `ACP_REPLAY`.answers, a line each.
+"$session" and "$terminal" in a message stand for those that there are.
 """
 
 import json
@@ -43,7 +44,9 @@ def play(messages: list[dict[str, Any]], session: str) -> None:
 
 def main() -> None:
     plan = json.loads(script.read_text())
-    played = script.with_suffix(".played")  # another process of this agent goes on with the next turn
+    played = script.with_suffix(
+        ".played"
+    )  # another process of this agent goes on with the next turn
     for line in sys.stdin:
         message = json.loads(line)
         method = message.get("method")
@@ -56,7 +59,10 @@ def main() -> None:
             done = len(played.read_text()) if played.exists() else 0
             with played.open("a") as file:
                 file.write(".")
-            play(plan["turns"][done] if done < len(plan["turns"]) else [], message["params"]["sessionId"])
+            play(
+                plan["turns"][done] if done < len(plan["turns"]) else [],
+                message["params"]["sessionId"],
+            )
             result = {"stopReason": "end_turn"}
         send({"id": message["id"], "result": result})
 

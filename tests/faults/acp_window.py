@@ -1,10 +1,14 @@
-"""The agents that people have, in the real window: 60 steps with questions, kills at random moments, and starts of the window between them.
+"""The agents that people have, in the real window: 60 steps with questions, kills at
+random moments, and starts of the window between them.
 
-python -m tests.faults.acp_window AGENT [--steps 60] [--kills 100] [--starts 5] [--seed 1]      ACP_CLIENTS: a folder with their npm packages
+python -m tests.faults.acp_window AGENT [--steps 60] [--kills 100] [--starts 5] [--seed
+1]      ACP_CLIENTS: a folder with their npm packages
 
-A person at the keyboard begins a conversation with the agent, sends messages and answers its questions, every fifth with no. Meanwhile the
-agent's processes are killed as in acp_agents.py. The window is then closed, or killed every other time: the next one must show all that was
-said, and the conversation must go on. Needs Xvfb, openbox and xdotool.
+A person at the keyboard begins a conversation with the agent, sends messages and
+answers its questions, every fifth with no. Meanwhile the agent's processes are killed
+as in acp_agents.py. The window is then closed, or killed every other time: the next one
+must show all that was said, and the conversation must go on. Needs Xvfb, openbox and
+xdotool.
 """
 
 from __future__ import annotations
@@ -42,9 +46,13 @@ LATER = 4  # steps of each turn but the first
 
 
 class Person:
-    """At one window, from its start to its end. `kept`: what the windows before it have shown, and what was wrong."""
+    """At one window, from its start to its end. `kept`: what the windows before it have
+    shown, and what was wrong.
+    """
 
-    def __init__(self, run: WindowProgram, place: Path, agent: str, kills: int, pick: random.Random) -> None:
+    def __init__(
+        self, run: WindowProgram, place: Path, agent: str, kills: int, pick: random.Random
+    ) -> None:
         self.window, self.agent, self.kills, self.pick = run.window, agent, kills, pick
         self.file = place / "seen.json"
         self.kept: dict[str, Any] = json.loads(self.file.read_text()) if self.file.exists() else {}
@@ -69,7 +77,9 @@ class Person:
         print(what, flush=True)
 
     async def work(self) -> None:
-        await until(lambda: self.window.current_workbench is not None and self.window.isActiveWindow())
+        await until(
+            lambda: self.window.current_workbench is not None and self.window.isActiveWindow()
+        )
         if "text" in self.kept:
             await self.find_all_again()
         else:
@@ -79,7 +89,10 @@ class Person:
             await self.turn("do the work")
         await self.kill_often()
         self.refuses = False
-        if await self.turn(f"the last message of window {self.kept.get('windows', 0)}") is not TurnEnd.DONE:
+        if (
+            await self.turn(f"the last message of window {self.kept.get('windows', 0)}")
+            is not TurnEnd.DONE
+        ):
             self.blame(f"the last turn failed: {self.ends()[-1].why}")
         self.kept["text"] = self.kept.get("text", "") + "".join(self.streamed)
         await self.compare("before its end")
@@ -89,7 +102,11 @@ class Person:
     async def begin(self) -> None:
         self.window.window_actions["new-acp"].trigger()
         await answer(TITLES.get(self.agent, self.agent))
-        await until(lambda: bool(isinstance(self.window.current_session, Session) and self.window.foreign_agent_name))
+        await until(
+            lambda: bool(
+                isinstance(self.window.current_session, Session) and self.window.foreign_agent_name
+            )
+        )
         if self.agent == "codex":  # In its usual mode it asks nobody.
             foreign = await self.bench.acp.start_agent(self.session.conversation)
             await foreign.choose_agent_option(self.session.conversation, "mode", "read-only")
@@ -103,7 +120,9 @@ class Person:
         try:
             await until(lambda: self.shown() == self.kept["text"], ALIVE)
         except TimeoutError:
-            self.blame(f"{when} the window shows {len(self.shown())} of {len(self.kept['text'])} characters")
+            self.blame(
+                f"{when} the window shows {len(self.shown())} of {len(self.kept['text'])} characters"
+            )
 
     def hear(self, event: Event) -> None:
         if isinstance(event, ReplyStreamed) and isinstance(event.delta, TextDelta):
@@ -112,7 +131,9 @@ class Person:
     def shown(self) -> str:
         """What the agent has said, as the chat has it."""
         items = self.window.chat.transcript.view.items.all
-        return "".join(item_source_text(item) for item in items if item.kind is TranscriptItemKind.REPLY)
+        return "".join(
+            item_source_text(item) for item in items if item.kind is TranscriptItemKind.REPLY
+        )
 
     def ends(self) -> list[TurnEnded]:
         return [each.fact for each in self.session.all_facts if isinstance(each.fact, TurnEnded)]
@@ -139,7 +160,8 @@ class Person:
         return end.reason
 
     async def answer_question(self) -> None:
-        # A refusal ends a turn of Codex: of its first turn all steps are wanted, of the last one its answer.
+        # A refusal ends a turn of Codex: of its first turn all steps are wanted, of the
+        # last one its answer.
         is_needed = self.agent == "codex" and (not self.ends() or not self.refuses)
         refuses = not is_needed and self.pick.random() < 0.2
         card = self.window.chat.approvals.visible_card
@@ -156,10 +178,15 @@ class Person:
             done, longest = done + bool(killed), longest if killed else max(1.0, longest * 0.9)
             self.note("kills", int(bool(killed)))
             self.note(f"killed {killed}" if killed else "not killed")
-            print(json.dumps({name: value for name, value in self.kept.items() if name != "text"}), flush=True)
+            print(
+                json.dumps({name: value for name, value in self.kept.items() if name != "text"}),
+                flush=True,
+            )
 
     async def kill_at_random(self, longest: float) -> str:
-        """One of the agent's processes, or all of them, unless its turn ends before. Their names."""
+        """One of the agent's processes, or all of them, unless its turn ends before.
+        Their names.
+        """
         before, with_all = len(self.ends()), self.pick.random() < 0.5
         until_then = time.monotonic() + self.pick.uniform(0, longest)
         while time.monotonic() < until_then and len(self.ends()) == before:
@@ -200,7 +227,9 @@ def play(place: Path, agent: str, kills: int, seed: int, *, is_killed: bool) -> 
 
 
 def main() -> int:
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     arguments.add_argument("agent", help=f"{', '.join(PROGRAMS)}, or another with --command")
     arguments.add_argument("--command", default="", help="the command line of another agent")
     arguments.add_argument("--steps", type=int, default=60)
@@ -224,15 +253,29 @@ def main() -> int:
         prepare(place)
         with screen() as on:
             for start in range(given.starts):
-                command = [sys.executable, "-m", "tests.faults.acp_window", given.agent, "--window", folder]
-                command += ["--kills", str(given.kills // given.starts), "--seed", str(given.seed * 1_000 + start)]
+                command = [
+                    sys.executable,
+                    "-m",
+                    "tests.faults.acp_window",
+                    given.agent,
+                    "--window",
+                    folder,
+                ]
+                command += [
+                    "--kills",
+                    str(given.kills // given.starts),
+                    "--seed",
+                    str(given.seed * 1_000 + start),
+                ]
                 command += ["--killed"] if start % 2 else []
                 code = subprocess.run(command, env=on.environment, check=False).returncode
                 if code != (-signal.SIGKILL if start % 2 else 0):
                     wrong.append(f"window {start} ended with {code}")
                     on.shot(Path(tempfile.gettempdir(), "helix-acp-window-failed.png"))
                     break
-        seen = json.loads((place / "seen.json").read_text()) if (place / "seen.json").exists() else {}
+        seen = (
+            json.loads((place / "seen.json").read_text()) if (place / "seen.json").exists() else {}
+        )
         seen["characters"] = len(seen.pop("text", ""))
         seen["wrong"] = [*seen.get("wrong", []), *wrong, *provider.refused[:3]]
         print(json.dumps({**seen, "steps": model.done}, indent=1))

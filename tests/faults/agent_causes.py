@@ -1,10 +1,12 @@
-"""Why the requests of the real agents cost what they did: causes injected one by one and in pairs, and the bill to the cent.
+"""Why the requests of the real agents cost what they did: causes injected one by one
+and in pairs, and the bill to the cent.
 
 python -m tests.faults.agent_causes [--agent NAME] [--only CAUSE+CAUSE] [--every-pair]
 HELIX_CLIENTS: see tests/benchmarks/gateway_clients.py
 
-Each agent works through a proxy that changes its requests as an agent, its user or its settings would, then through the gateway, to a
-provider that bills by the bytes it gets. Whether a change cost anything is judged by that bill.
+Each agent works through a proxy that changes its requests as an agent, its user or its
+settings would, then through the gateway, to a provider that bills by the bytes it gets.
+Whether a change cost anything is judged by that bill.
 """
 
 from __future__ import annotations
@@ -35,7 +37,16 @@ from helix_desktop.gateway.agent_upstreams import AgentUpstream
 from helix_desktop.gateway.known_agents import AgentStart, find_known_agent
 from helix_desktop.store.all_workspaces import AllWorkspaces
 from helix_desktop.store.journal_file import JournalFile
-from tests.benchmarks.gateway_clients import BEGINS, KEY, PACKAGES, SHELLS, _arguments, _names, _settings, installed
+from tests.benchmarks.gateway_clients import (
+    BEGINS,
+    KEY,
+    PACKAGES,
+    SHELLS,
+    _arguments,
+    _names,
+    _settings,
+    installed,
+)
 from tests.faults.store_report import report
 from tests.gateway.running import running
 from tests.peers.agent_provider import Asked, Block, Calls, Provider, Says
@@ -79,7 +90,9 @@ def tools_of(body: dict[str, Json]) -> list[Json]:
 def messages_of(body: dict[str, Json]) -> list[str]:
     """The messages as the agent sends them, without its marks for the cache."""
     messages = body.get("contents") or body.get("messages") or body.get("input") or []
-    return [re.sub(r', "cache_control": \{[^{}]*\}', "", json.dumps(message)) for message in messages]
+    return [
+        re.sub(r', "cache_control": \{[^{}]*\}', "", json.dumps(message)) for message in messages
+    ]
 
 
 @dataclass
@@ -102,7 +115,9 @@ class Changes:
         for step in self.edited:
             raw = raw.replace(f"end of step {step}.".encode(), b"[Old output removed]")
         if self.counts["rules"]:
-            raw = raw.replace(b"do the work", b"do the work well" + b", and briefly" * self.counts["rules"])
+            raw = raw.replace(
+                b"do the work", b"do the work well" + b", and briefly" * self.counts["rules"]
+            )
         body = json.loads(raw)
         tools = tools_of(body)
         named = next(tool for tool in tools if tool.get("description"))
@@ -120,7 +135,9 @@ class Changes:
             if "model" in body:
                 body["model"] = self.model
             else:
-                path = f"{path.partition('models/')[0]}models/{self.model}:{path.rpartition(':')[2]}"
+                path = (
+                    f"{path.partition('models/')[0]}models/{self.model}:{path.rpartition(':')[2]}"
+                )
         return json.dumps(body).encode(), path
 
     def _change_system(self, body: dict[str, Json]) -> None:
@@ -132,7 +149,9 @@ class Changes:
         elif isinstance(body.get("system"), list):
             body["system"][-1]["text"] += more
         elif isinstance(body.get("input"), list):
-            first = next(item for item in body["input"] if item.get("role") in ("developer", "system"))
+            first = next(
+                item for item in body["input"] if item.get("role") in ("developer", "system")
+            )
             first["content"][-1]["text"] += more
         elif more:
             body["system"] = body.get("system", "") + more
@@ -144,9 +163,14 @@ class Changes:
         if "messages" in body:
             body["thinking"] = {"type": "enabled", "budget_tokens": 2_000 + times}
         elif "input" in body:
-            body["reasoning"] = {**(body.get("reasoning") or {}), "effort": ("low", "high")[times % 2]}
+            body["reasoning"] = {
+                **(body.get("reasoning") or {}),
+                "effort": ("low", "high")[times % 2],
+            }
         else:
-            body.setdefault("generationConfig", {})["thinkingConfig"] = {"thinkingBudget": 2_000 + times}
+            body.setdefault("generationConfig", {})["thinkingConfig"] = {
+                "thinkingBudget": 2_000 + times
+            }
 
 
 @dataclass
@@ -173,7 +197,9 @@ class Trial:
     caches: dict[str, Any] = field(default_factory=dict)
     wrong: list[str] = field(default_factory=list)
     done: int = 0
-    edited_by_agent: set[int] = field(default_factory=set)  # requests in which the agent itself changed older messages
+    edited_by_agent: set[int] = field(
+        default_factory=set
+    )  # requests in which the agent itself changed older messages
 
     def __post_init__(self) -> None:
         self.changes = Changes(self.agent)
@@ -206,7 +232,9 @@ class Trial:
             for cause in begins:
                 self.changes.begin(cause, self.done)
                 if cause == "time":
-                    while time.monotonic() - self._noted < RECORDED:  # Their times are those before the pause.
+                    while (
+                        time.monotonic() - self._noted < RECORDED
+                    ):  # Their times are those before the pause.
                         time.sleep(0.05)
                     self.later += 700
                 elif cause == "loss":
@@ -222,7 +250,9 @@ class Trial:
         self.done += 1
         if self.done > self.steps:
             return [Says("All done.")]
-        command = f"seq {self.done * 1000} {self.done * 1000 + 700}; echo 'end of' step {self.done}."
+        command = (
+            f"seq {self.done * 1000} {self.done * 1000 + 700}; echo 'end of' step {self.done}."
+        )
         return [Says(f"step {self.done}"), Calls(shell, _arguments(shell, command))]
 
     def usage(self, asked: Asked) -> Mapping[str, int]:
@@ -261,7 +291,9 @@ def dollars(model: str, usage: Mapping[str, int]) -> float:
 
 
 @contextmanager
-def changing_proxy(gateway: str, change: Callable[[bytes, str], tuple[bytes, str]]) -> Iterator[str]:
+def changing_proxy(
+    gateway: str, change: Callable[[bytes, str], tuple[bytes, str]]
+) -> Iterator[str]:
     """Between the agent and the gateway. Its address."""
     where = urllib.parse.urlsplit(gateway)
 
@@ -276,12 +308,22 @@ def changing_proxy(gateway: str, change: Callable[[bytes, str], tuple[bytes, str
             raw = self.rfile.read(int(self.headers.get("content-length") or 0))
             raw, path = change(raw, self.path)
             onward = http.client.HTTPConnection(where.hostname or "", where.port or 80, timeout=120)
-            headers = {name: value for name, value in self.headers.items() if name.lower() != "content-length"}
+            headers = {
+                name: value
+                for name, value in self.headers.items()
+                if name.lower() != "content-length"
+            }
             onward.request(self.command, path, raw, {**headers, "Content-Length": str(len(raw))})
             reply = onward.getresponse()
             self.send_response(reply.status)
             for name, value in reply.getheaders():
-                if name.lower() not in ("transfer-encoding", "content-length", "connection", "date", "server"):
+                if name.lower() not in (
+                    "transfer-encoding",
+                    "content-length",
+                    "connection",
+                    "date",
+                    "server",
+                ):
                     self.send_header(name, value)
             self.send_header("transfer-encoding", "chunked")
             self.end_headers()
@@ -320,7 +362,9 @@ def run_agent(trial: Trial, url: str, home: Path, place: Path) -> None:
         "DISABLE_AUTOUPDATER": "1",
         "NO_PROXY": "127.0.0.1,localhost",
     }
-    launch = find_known_agent(trial.agent).launch(AgentStart({AgentUpstream(): url}, begins, environ, home / "scratch"))
+    launch = find_known_agent(trial.agent).launch(
+        AgentStart({AgentUpstream(): url}, begins, environ, home / "scratch")
+    )
     process = subprocess.Popen(launch.command, cwd=place, env={**environ, **launch.environment}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # fmt: skip
     try:
         out, err = process.communicate(timeout=600)
@@ -335,7 +379,17 @@ def explained(home: Path) -> tuple[list[Json], float]:
     """The requests of all conversations, and what they cost by the sums of `cost`."""
 
     def helix(*words: str) -> Json:
-        command = [sys.executable, "-m", "helix_desktop", "--home", str(home), *words, "-w", "Work", "--json"]
+        command = [
+            sys.executable,
+            "-m",
+            "helix_desktop",
+            "--home",
+            str(home),
+            *words,
+            "-w",
+            "Work",
+            "--json",
+        ]
         return json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
 
     rows = helix("conversation", "list")
@@ -372,9 +426,14 @@ def play(trial: Trial, folder: Path, *, policy: Mapping[str, Json]) -> tuple[lis
 
 
 def judge(trial: Trial, requests: Sequence[Json], told: float, found: Counter[str]) -> None:
-    """Each main request: is what began with it named, and nothing else? And do all sums agree with the bill?"""
+    """Each main request: is what began with it named, and nothing else? And do all sums
+    agree with the bill?
+    """
     main = [paid for paid in trial.bills if paid.is_main]
-    billed, beside = sum(paid.dollars for paid in trial.bills), sum(p.dollars for p in trial.bills if not p.is_main)
+    billed, beside = (
+        sum(paid.dollars for paid in trial.bills),
+        sum(p.dollars for p in trial.bills if not p.is_main),
+    )
     print(f"{trial.agent}: {len(main)} requests and {len(trial.bills) - len(main)} beside, billed ${billed:.4f} (${beside:.4f} beside), told ${told:.4f}", file=sys.stderr)  # fmt: skip
     for why in trial.wrong:
         found[f"LOST {trial.agent}: {why}"] += 1
@@ -387,7 +446,10 @@ def judge(trial: Trial, requests: Sequence[Json], told: float, found: Counter[st
             found[f"LOST {trial.agent} #{number}: not explained: {paid}"] += 1
             continue
         left.remove(one)
-        sums = sum(cause["tokens"] for cause in one["causes"]), sum(cause["cost"] for cause in one["causes"])
+        sums = (
+            sum(cause["tokens"] for cause in one["causes"]),
+            sum(cause["cost"] for cause in one["causes"]),
+        )
         if sums[0] != paid.tokens or abs(sums[1] - paid.dollars) > 1e-6:
             found[f"LOST {trial.agent} #{number}: {sums} explained, {paid} billed"] += 1
         named = {cause["cause"].partition(":")[0] for cause in one["causes"]} - PLAIN
@@ -396,15 +458,26 @@ def judge(trial: Trial, requests: Sequence[Json], told: float, found: Counter[st
             named -= {CAUSES["edit"]}
         injected = {CAUSES.get(cause, cause) for cause in paid.cause}
         free = {"thinking"} if trial.agent in FREE else set()
-        costs = {CAUSES[cause] for cause in paid.cause if cause not in free} if paid.lost > 128 else set()
+        costs = (
+            {CAUSES[cause] for cause in paid.cause if cause not in free}
+            if paid.lost > 128
+            else set()
+        )
         label = f"{trial.agent} #{number} {'+'.join(paid.cause) or 'nothing'}"
         if named - injected:
-            found[f"LOST {label}: blamed {sorted(named - injected)}; lost {paid.lost}: {one['causes']}"] += 1
+            found[
+                f"LOST {label}: blamed {sorted(named - injected)}; lost {paid.lost}: {one['causes']}"
+            ] += 1
         elif named == costs or (len(costs) > 1 and named and can_hide(costs - named, costs)):
-            found[f"{len(paid.cause)} causes: right" + (", cost nothing" if paid.cause and not costs else "")] += 1
+            found[
+                f"{len(paid.cause)} causes: right"
+                + (", cost nothing" if paid.cause and not costs else "")
+            ] += 1
         else:
             found[f"{len(paid.cause)} causes: missed"] += 1
-            found[f"LOST {label}: named {sorted(named)} of {sorted(costs)}; lost {paid.lost}: {one['causes']}"] += 1
+            found[
+                f"LOST {label}: named {sorted(named)} of {sorted(costs)}; lost {paid.lost}: {one['causes']}"
+            ] += 1
 
 
 def can_hide(missed: set[str], costs: set[str]) -> bool:
@@ -413,7 +486,9 @@ def can_hide(missed: set[str], costs: set[str]) -> bool:
 
 
 def every_pair() -> list[tuple[str, ...]]:
-    """All pairs of causes; those in which a model is left and returned to follow each other in turns."""
+    """All pairs of causes; those in which a model is left and returned to follow each
+    other in turns.
+    """
     pairs = [pair for pair in itertools.combinations(CAUSES, 2) if set(pair) != {"switch", "back"}]
     leaves, returns = ([pair for pair in pairs if name in pair] for name in ("switch", "back"))
     turns = [pair for both in zip(leaves, returns, strict=True) for pair in both]
@@ -430,9 +505,17 @@ def trials(agents: Sequence[str], causes: Sequence[tuple[str, ...]], found: Coun
                 judge(trial, *play(trial, Path(folder), policy={"preset": "none"}), found)
         with tempfile.TemporaryDirectory() as folder:
             trial = Trial(agent, {}, 14)
-            requests, told = play(trial, Path(folder), policy={"preset": "helix", "caching_steps": 4, "tail_steps": 2})
-            folds = [one for one in requests if any(c["cause"].startswith("fold") for c in one["causes"])]
-            found[f"{agent}: folds named in some of 15" if folds else f"LOST {agent}: no fold is named"] += 1
+            requests, told = play(
+                trial, Path(folder), policy={"preset": "helix", "caching_steps": 4, "tail_steps": 2}
+            )
+            folds = [
+                one for one in requests if any(c["cause"].startswith("fold") for c in one["causes"])
+            ]
+            found[
+                f"{agent}: folds named in some of 15"
+                if folds
+                else f"LOST {agent}: no fold is named"
+            ] += 1
             for one in folds:
                 one["causes"] = [c for c in one["causes"] if not c["cause"].startswith("fold")] + [
                     {"cause": "reply", "tokens": sum(c["tokens"] for c in one["causes"] if c["cause"].startswith("fold")), "cost": sum(c["cost"] for c in one["causes"] if c["cause"].startswith("fold"))}
@@ -443,9 +526,13 @@ def trials(agents: Sequence[str], causes: Sequence[tuple[str, ...]], found: Coun
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--agent", choices=PACKAGES)
-    parser.add_argument("--only", action="append", default=[], help="causes, with + between those of one request")
+    parser.add_argument(
+        "--only", action="append", default=[], help="causes, with + between those of one request"
+    )
     parser.add_argument("--every-pair", action="store_true", help="all pairs of causes instead")
     arguments = parser.parse_args()
     causes = (

@@ -1,13 +1,17 @@
-"""Every ordered pair of the real agents and this program: a conversation made in one goes on in the other.
+"""Every ordered pair of the real agents and this program: a conversation made in one
+goes on in the other.
 
 python -m tests.faults.agent_pairs [--conversations N] [--seed S] [--agent NAME ...] [--to NAME ...]
     [--results FILE --seconds N]      in slices of so long: each run tries what the file does not have yet, and the table is that of the file
 HELIX_CLIENTS: see tests/benchmarks/gateway_clients.py
 
-Each conversation is made by an agent against a scripted provider: commands, files that are read, written and edited, plans, pictures, calls
-side by side, calls that fail. It is imported and given to each of the others, as it is and folded. In each the user's words must be in the
-next request byte for byte and every output and text in it or, where it was folded, behind a hash that the agent recalls with its own client
-of the MCP server. One more step must work. Of 20 files with credentials in the home none is opened by this program (strace).
+Each conversation is made by an agent against a scripted provider: commands, files that
+are read, written and edited, plans, pictures, calls side by side, calls that fail. It
+is imported and given to each of the others, as it is and folded. In each the user's
+words must be in the next request byte for byte and every output and text in it or,
+where it was folded, behind a hash that the agent recalls with its own client of the MCP
+server. One more step must work. Of 20 files with credentials in the home none is opened
+by this program (strace).
 """
 
 from __future__ import annotations
@@ -36,7 +40,15 @@ from helix_desktop.protocols.gateway_message import PieceKind
 from helix_desktop.store.all_workspaces import AllWorkspaces
 from tests.benchmarks.gateway_clients import KEY, SHELLS, _names
 from tests.faults import agent_resume
-from tests.faults.agent_resume import AGENTS, OURS, begin, last_request, list_sessions, pieces_of_request, resume
+from tests.faults.agent_resume import (
+    AGENTS,
+    OURS,
+    begin,
+    last_request,
+    list_sessions,
+    pieces_of_request,
+    resume,
+)
 from tests.faults.agent_resume import run_agent as run_real_agent
 from tests.peers.agent_provider import Asked, Block, Calls, Provider, Says
 
@@ -54,11 +66,17 @@ PATHS = ("file_path", "filePath", "path", "absolute_path")
 READS, WRITES, EDITS = ("Read", "read", "read_file"), ("Write", "write", "write_file"), ("Edit", "edit", "replace", "edit_file")  # fmt: skip
 PLANS: Mapping[str, Json] = {
     "TodoWrite": {"todos": [{"content": "count", "status": "pending", "activeForm": "counting"}]},
-    "todowrite": {"todos": [{"content": "count", "status": "pending", "priority": "high", "id": "1"}]},
+    "todowrite": {
+        "todos": [{"content": "count", "status": "pending", "priority": "high", "id": "1"}]
+    },
     "update_plan": {"plan": [{"step": "count", "status": "pending"}]},
     "write_todos": {"todos": [{"description": "count", "status": "pending"}]},
 }
-SPOKEN = ("step {}", "Schritt {}: naïve “Wörter” — 数字\n\n- one\n- two", 'step {}: `code` and {{"json": "\\u00e9"}}')
+SPOKEN = (
+    "step {}",
+    "Schritt {}: naïve “Wörter” — 数字\n\n- one\n- two",
+    'step {}: `code` and {{"json": "\\u00e9"}}',
+)
 COMMANDS = (
     "seq {0}0 {0}9; echo OUT-{0}-END",
     "printf 'Zeile\\tä “q” 数 %s\\n' a b c; echo OUT-{0}-END",
@@ -69,12 +87,18 @@ COMMANDS = (
     "true",
 )
 RECALLS = {"recall_cached_content": "sha256", "recall_history": "fold"}
-RECALL = re.compile(r'(recall_cached_content|recall_history)\(\\*"([0-9a-f]{64}|\w+-\d+)\\*"(?:, lines=\\*"([\d-]+))?')
-PAGE = re.compile(r"sha256\W+([0-9a-f]{64})(?:(?!sha256).)*?\[go on with lines=\W+([\d-]+)", re.DOTALL)
+RECALL = re.compile(
+    r'(recall_cached_content|recall_history)\(\\*"([0-9a-f]{64}|\w+-\d+)\\*"(?:, lines=\\*"([\d-]+))?'
+)
+PAGE = re.compile(
+    r"sha256\W+([0-9a-f]{64})(?:(?!sha256).)*?\[go on with lines=\W+([\d-]+)", re.DOTALL
+)
 
 
 def named_originals(text: str) -> list[tuple[str, str, str]]:
-    """The calls of recall tools that a text shows, and the pages that follow others: the tool, the name, the lines."""
+    """The calls of recall tools that a text shows, and the pages that follow others:
+    the tool, the name, the lines.
+    """
     pages = (("recall_cached_content", entry, lines) for entry, lines in PAGE.findall(text))
     return list(dict.fromkeys([*RECALL.findall(text), *pages]))
 
@@ -85,13 +109,17 @@ def arguments_of(tool: str, name: str, lines: str) -> dict[str, str]:
 
 def tools_of_request(body: Mapping[str, Json]) -> dict[str, Json]:
     """The schemas of the tools, by name."""
-    tools = [one for tool in body.get("tools") or () for one in tool.get("functionDeclarations", [tool])]
+    tools = [
+        one for tool in body.get("tools") or () for one in tool.get("functionDeclarations", [tool])
+    ]
     found = [tool.get("function", tool) for tool in tools]
     return {one.get("name", ""): one.get("input_schema") or one.get("parametersJsonSchema") or one.get("parameters") or {} for one in found}  # fmt: skip
 
 
 class RichScript:
-    """So many steps of every kind that the agent has a tool for; then it is done. `recalls`: hashes it recalls first."""
+    """So many steps of every kind that the agent has a tool for; then it is done.
+    `recalls`: hashes it recalls first.
+    """
 
     def __init__(self, chance: random.Random, work: Path) -> None:
         self.left, self.recalls = 0, False
@@ -113,22 +141,42 @@ class RichScript:
         return [Says(said), *(self._call(shell, tools) for _ in range(both))]
 
     def _recall_all(self, asked: Asked) -> list[Block]:
-        """The originals that the request names, each once, as far as the agent's own client knows the tool."""
+        """The originals that the request names, each once, as far as the agent's own
+        client knows the tool.
+        """
         known = {which: name for name in _names(asked.body) for which in RECALLS if which in name}
-        wanted = [one for one in named_originals(asked.raw.decode("utf-8", "replace")) if one not in self.asked_for][:4]
+        wanted = [
+            one
+            for one in named_originals(asked.raw.decode("utf-8", "replace"))
+            if one not in self.asked_for
+        ][:4]
         if wanted and known:
             self.asked_for.update(wanted)
-            return [Says("I need them"), *(Calls(known[which], arguments_of(which, *rest)) for which, *rest in wanted)]
+            return [
+                Says("I need them"),
+                *(Calls(known[which], arguments_of(which, *rest)) for which, *rest in wanted),
+            ]
         if wanted and self.left > 0:  # an agent may go on while its servers start
             self.left -= 1
             shell = next(one for one in _names(asked.body) if one in SHELLS)
-            return [Calls(shell, {"cmd" if shell == "exec_command" else "command": "sleep 2; echo waited"})]
+            return [
+                Calls(
+                    shell, {"cmd" if shell == "exec_command" else "command": "sleep 2; echo waited"}
+                )
+            ]
         return []
 
     def _call(self, shell: str, tools: Mapping[str, Json]) -> Block:
         self._number += 1
         kind = self._chance.random()
-        kinds = ((0.5, ()), (0.65, READS), (0.75, WRITES), (0.85, EDITS), (0.93, tuple(PLANS)), (1.0, READS))
+        kinds = (
+            (0.5, ()),
+            (0.65, READS),
+            (0.75, WRITES),
+            (0.85, EDITS),
+            (0.93, tuple(PLANS)),
+            (1.0, READS),
+        )
         names = next(names for most, names in kinds if kind < most)
         name = next((name for name in names if name in tools), "")
         path = next((one for one in PATHS if one in tools.get(name, {}).get("properties", {})), "")
@@ -146,7 +194,10 @@ class RichScript:
         if name in EDITS:
             old, new = f"line {self._number}\n", f"line {self._number} again\n"
             if "edits" in known:
-                return {path: str(self._work / "notes.txt"), "edits": [{"oldText": old, "newText": new}]}
+                return {
+                    path: str(self._work / "notes.txt"),
+                    "edits": [{"oldText": old, "newText": new}],
+                }
             pairs = (
                 ("old_string", "new_string"),
                 ("oldString", "newString"),
@@ -194,26 +245,56 @@ class World:
     @contextmanager
     def watched(self, *words: str) -> Iterator[subprocess.Popen[str]]:
         log = self.home.parent / "strace"
-        strace = ["strace", "-f", "-qq", "--seccomp-bpf", "-e", "trace=open,openat,openat2", "-o", str(log)]
-        command = [*strace, sys.executable, "-m", "helix_desktop", "--home", str(self.home / "helix"), *words]
+        strace = [
+            "strace",
+            "-f",
+            "-qq",
+            "--seccomp-bpf",
+            "-e",
+            "trace=open,openat,openat2",
+            "-o",
+            str(log),
+        ]
+        command = [
+            *strace,
+            sys.executable,
+            "-m",
+            "helix_desktop",
+            "--home",
+            str(self.home / "helix"),
+            *words,
+        ]
         own = {name: value for name, value in os.environ.items() if not name.startswith("XDG_")}
-        variables = {**own, "HOME": str(self.home), "PYTHONPATH": str(Path.cwd()), "ANTHROPIC_API_KEY": KEY}
+        variables = {
+            **own,
+            "HOME": str(self.home),
+            "PYTHONPATH": str(Path.cwd()),
+            "ANTHROPIC_API_KEY": KEY,
+        }
         pipe = subprocess.PIPE
         with planted(self.home) as files:
             with subprocess.Popen(command, cwd=self.work, env=variables, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:  # fmt: skip
                 yield process
-            lines = [line for line in log.read_text("utf-8", "replace").splitlines() if " = -1 " not in line]
+            lines = [
+                line
+                for line in log.read_text("utf-8", "replace").splitlines()
+                if " = -1 " not in line
+            ]
             self.read.update(file for file in files for line in lines if file in line)
 
     def restore(self, conversation: str, agent: str, *more: str) -> dict[str, Json]:
-        told = self.helix("conversation", "restore", "-w", "Work", conversation, "--to", agent, *more, "--json")
+        told = self.helix(
+            "conversation", "restore", "-w", "Work", conversation, "--to", agent, *more, "--json"
+        )
         found: dict[str, Json] = json.loads(told)
         return found
 
 
 @contextmanager
 def planted(home: Path) -> Iterator[list[str]]:
-    """The credentials, while this program runs: some agents refuse to work with a login that is none."""
+    """The credentials, while this program runs: some agents refuse to work with a login
+    that is none.
+    """
     made = []
     for name in CREDENTIALS:
         file = home / name
@@ -255,25 +336,37 @@ def make_conversation(world: World, name: str, chance: random.Random) -> tuple[s
 
 
 def conversations(world: World) -> list[dict[str, Json]]:
-    found: list[dict[str, Json]] = json.loads(world.helix("conversation", "list", "-w", "Work", "--json"))
+    found: list[dict[str, Json]] = json.loads(
+        world.helix("conversation", "list", "-w", "Work", "--json")
+    )
     return found
 
 
-def go_on(world: World, agent: str, session: str, mark: str, steps: int = 1) -> tuple[Asked, list[Json], str]:
+def go_on(
+    world: World, agent: str, session: str, mark: str, steps: int = 1
+) -> tuple[Asked, list[Json], str]:
     """The first request with the words, what was said after it, and what is wrong."""
     world.script.left = steps
     if agent == OURS:
         world.helix(*ASK, "-c", session, mark)
     else:
         run_real_agent(agent, world.provider, world.home, resume(agent, session, mark))
-    first = next(one for one in world.provider.asked if one.protocol and mark.encode() in one.raw and _names(one.body))
+    first = next(
+        one
+        for one in world.provider.asked
+        if one.protocol and mark.encode() in one.raw and _names(one.body)
+    )
     before = [one for one in pieces_of_request(first) if one[2].strip('"') != mark]
     after = pieces_of_request(last_request(world.provider, mark))
-    results = [sum(one[1] == PieceKind.RESULT.value for one in pieces) for pieces in (before, after)]
+    results = [
+        sum(one[1] == PieceKind.RESULT.value for one in pieces) for pieces in (before, after)
+    ]
     return first, after, "" if results[1] > results[0] else "no further step"
 
 
-def failures_of_pair(world: World, source: str, target: str, conversation: str, expected: Sequence[Json]) -> list[str]:
+def failures_of_pair(
+    world: World, source: str, target: str, conversation: str, expected: Sequence[Json]
+) -> list[str]:
     """What was wrong; a pair that breaks off does not take the source's other pairs with it."""
     try:
         return try_pair(world, source, target, conversation, expected)
@@ -282,16 +375,23 @@ def failures_of_pair(world: World, source: str, target: str, conversation: str, 
         return [f"{type(error).__name__}: {error}"]
 
 
-def try_pair(world: World, source: str, target: str, conversation: str, expected: Sequence[Json]) -> list[str]:
+def try_pair(
+    world: World, source: str, target: str, conversation: str, expected: Sequence[Json]
+) -> list[str]:
     mark = f"MARK-{source}-{target}"
     refused = len(world.provider.refused)
     if target == OURS:
-        world.script.recalls, world.script.asked_for = True, set()  # large outputs stand behind their hashes there
+        world.script.recalls, world.script.asked_for = (
+            True,
+            set(),
+        )  # large outputs stand behind their hashes there
         first, after, wrong = go_on(world, OURS, conversation, mark)
         world.script.recalls = False
     else:
         if target == "opencode":
-            list_sessions(target, world.provider, world.home)  # it makes its database when it first starts
+            list_sessions(
+                target, world.provider, world.home
+            )  # it makes its database when it first starts
         made = world.restore(conversation, target)
         told = list_sessions(target, world.provider, world.home)
         first, after, wrong = go_on(world, target, made["session"], mark)
@@ -305,7 +405,9 @@ def try_pair(world: World, source: str, target: str, conversation: str, expected
 
 
 def try_folded(world: World, agent: str, conversation: str, expected: Sequence[Json]) -> list[str]:
-    """Folded, every output is in the request or behind a hash in it, which the agent itself recalls."""
+    """Folded, every output is in the request or behind a hash in it, which the agent
+    itself recalls.
+    """
     made = world.restore(conversation, agent, "--fold", "--mcp")
     if agent == "codex":  # `codex exec` does not wait for servers unless they are required
         settings = world.home / ".codex" / "config.toml"
@@ -317,7 +419,9 @@ def try_folded(world: World, agent: str, conversation: str, expected: Sequence[J
     world.script.recalls = False
     wrong = [why] if why else []
     named = named_originals(first.raw.decode("utf-8", "replace"))
-    if not made["folded"]:  # A single turn of small outputs has nothing that a fold would make shorter.
+    if not made[
+        "folded"
+    ]:  # A single turn of small outputs has nothing that a fold would make shorter.
         return [*wrong, *lost_pieces(expected, pieces_of_request(first), ())]
     if not made["fits"]:
         wrong.append("it does not fit")
@@ -326,7 +430,11 @@ def try_folded(world: World, agent: str, conversation: str, expected: Sequence[J
     if unasked := set(named) - world.script.asked_for:
         wrong.append(f"{len(unasked)} of {len(named)} originals could not be asked for")
     seen = "\n".join([one[2] for one in after])
-    outputs = [one for one in expected if one[1] == PieceKind.RESULT.value and re.search(r"OUT-\d+-END", one[2])]
+    outputs = [
+        one
+        for one in expected
+        if one[1] == PieceKind.RESULT.value and re.search(r"OUT-\d+-END", one[2])
+    ]
     missing = [one for one in outputs if not same_lines(one[2], seen)]
     return [*wrong, *([f"{len(missing)} of {len(outputs)} outputs are out of reach, first {missing[0][2][:200]!r}"] if missing else [])]  # fmt: skip
 
@@ -345,13 +453,23 @@ def quoted(text: str) -> Iterator[str]:
             yield form
 
 
-def lost_pieces(expected: Sequence[Json], got: Sequence[Json], brought_back: Sequence[Json]) -> list[str]:
+def lost_pieces(
+    expected: Sequence[Json], got: Sequence[Json], brought_back: Sequence[Json]
+) -> list[str]:
     text = "\n".join(one[2] for one in (*got, *brought_back))
     words = [one[2] for one in got if one[0] == "user" and one[1] == PieceKind.TEXT.value]
     said = [one for one in expected if one[0] == "user" and one[1] == PieceKind.TEXT.value]
-    lost = [one for one in expected if one[1] != PieceKind.CALL.value and not is_in(one[2], text, brought_back)]
+    lost = [
+        one
+        for one in expected
+        if one[1] != PieceKind.CALL.value and not is_in(one[2], text, brought_back)
+    ]
     lost += [one for one in said if one[2] not in words and one not in lost]
-    return [f"{len(lost)} of {len(expected)} pieces are lost, first {str(lost[0])[:400]}"] if lost else []
+    return (
+        [f"{len(lost)} of {len(expected)} pieces are lost, first {str(lost[0])[:400]}"]
+        if lost
+        else []
+    )
 
 
 def is_in(piece: str, text: str, brought_back: Sequence[Json]) -> bool:
@@ -359,10 +477,14 @@ def is_in(piece: str, text: str, brought_back: Sequence[Json]) -> bool:
 
 
 def recall_every_output(world: World, conversation: str) -> list[str]:
-    """Over the workspace's own MCP server: each output of the conversation, by its hash, in as many calls as it takes."""
+    """Over the workspace's own MCP server: each output of the conversation, by its
+    hash, in as many calls as it takes.
+    """
 
     async def read_outputs() -> dict[str, str]:
-        workspaces = AllWorkspaces(program_folders.find_program_folders(world.home / "helix").workspaces_folder)
+        workspaces = AllWorkspaces(
+            program_folders.find_program_folders(world.home / "helix").workspaces_folder
+        )
         (known,) = workspaces.list_workspaces()
         workspace = await workspaces.open_stored_workspace(known.id)
         facts = [one.fact for one in await workspace.journal.read_facts(conversation)]
@@ -373,7 +495,11 @@ def recall_every_output(world: World, conversation: str) -> list[str]:
 
     outputs = asyncio.run(read_outputs())
     told = [recalled(world, [("recall_cached_content", one, "")]) for one in outputs]
-    unseen = [text for text, found in zip(outputs.values(), told, strict=True) if not same_lines(text, found)]
+    unseen = [
+        text
+        for text, found in zip(outputs.values(), told, strict=True)
+        if not same_lines(text, found)
+    ]
     return [f"{len(unseen)} of {len(outputs)} outputs are not recalled by their hash, first {unseen[0][:200]!r}"] if unseen else []  # fmt: skip
 
 
@@ -383,20 +509,30 @@ def recalled(world: World, wanted: Sequence[tuple[str, str, str]]) -> str:
     def ask(number: int, method: str, **given: Json) -> Json:
         assert server.stdin is not None
         assert server.stdout is not None
-        server.stdin.write(json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": given}) + "\n")
+        server.stdin.write(
+            json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": given}) + "\n"
+        )
         server.stdin.flush()
         return json.loads(server.stdout.readline())["result"]
 
     left, text = dict.fromkeys(wanted), ""
     with world.watched("mcp", "--workspace", "Work") as server:
         ask(
-            0, "initialize", protocolVersion="2025-06-18", capabilities={}, clientInfo={"name": "trial", "version": "1"}
+            0,
+            "initialize",
+            protocolVersion="2025-06-18",
+            capabilities={},
+            clientInfo={"name": "trial", "version": "1"},
         )
         for tool, *rest in (asked := list(left)):
             found = ask(1, "tools/call", name=tool, arguments=arguments_of(tool, *rest))
             page = found.get("structuredContent") or {"text": str(found)}
             text += f"\n{page['text']}"
-            new = [one for one in named_originals(json.dumps(page, ensure_ascii=False)) if one not in left]
+            new = [
+                one
+                for one in named_originals(json.dumps(page, ensure_ascii=False))
+                if one not in left
+            ]
             left.update(dict.fromkeys(new))
             asked.extend(new)
     return text
@@ -411,9 +547,15 @@ def try_source(source: str, chance: random.Random, targets: Sequence[str]) -> di
         (work / "notes.txt").write_text("".join(f"line {n}\n" for n in range(1, 40)), "utf-8")
         (work / "dot.png").write_bytes(picture())
         script = RichScript(chance, work)
-        (home / ".gemini").mkdir()  # as a person who trusts the folder: only there it starts servers
-        (home / ".gemini/trustedFolders.json").write_text(json.dumps({str(work): "TRUST_FOLDER"}), "utf-8")
-        with Provider(script, accepted="have one role") as provider:  # pi sends its summary so; the real one joins them
+        (
+            home / ".gemini"
+        ).mkdir()  # as a person who trusts the folder: only there it starts servers
+        (home / ".gemini/trustedFolders.json").write_text(
+            json.dumps({str(work): "TRUST_FOLDER"}), "utf-8"
+        )
+        with Provider(
+            script, accepted="have one role"
+        ) as provider:  # pi sends its summary so; the real one joins them
             world = World(home, provider, script)
             world.helix("workspace", "new", "Work", "--folder", str(work))
             world.helix("provider", "add", "scripted", "--kind", "anthropic", "--base-url", provider.url, "--variable", "ANTHROPIC_API_KEY")  # fmt: skip
@@ -427,7 +569,9 @@ def try_source(source: str, chance: random.Random, targets: Sequence[str]) -> di
 
 
 class Results:
-    """What was wrong, by source, target and seed; in a file, of which the last line about a pair holds."""
+    """What was wrong, by source, target and seed; in a file, of which the last line
+    about a pair holds.
+    """
 
     def __init__(self, file: Path | None) -> None:
         self._file = file
@@ -451,26 +595,39 @@ class Results:
         columns = list(dict.fromkeys([*EVERYBODY, *(target for _, target in tried)]))
         lines = [f"{'':10}" + "".join(f"{one:>10}" for one in columns)]
         for source in EVERYBODY:
-            cells = (f"{right[source, one]}/{tried[source, one]}" if tried[source, one] else "" for one in columns)
+            cells = (
+                f"{right[source, one]}/{tried[source, one]}" if tried[source, one] else ""
+                for one in columns
+            )
             lines.append(f"{source:10}" + "".join(f"{cell:>10}" for cell in cells))
-        lines.append(f"{tried.total()} pairs of a conversation and an agent, {tried.total() - right.total()} wrong")
+        lines.append(
+            f"{tried.total()} pairs of a conversation and an agent, {tried.total() - right.total()} wrong"
+        )
         return "\n".join(lines)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--conversations", type=int, default=1, help="of each agent")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--agent", choices=EVERYBODY, nargs="+", default=EVERYBODY)
     parser.add_argument("--to", choices=EVERYBODY, nargs="+", default=EVERYBODY)
     parser.add_argument("--results", type=Path)
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="no conversation begins after so long")
+    parser.add_argument(
+        "--seconds", type=float, default=float("inf"), help="no conversation begins after so long"
+    )
     arguments = parser.parse_args()
     results, until = Results(arguments.results), time.monotonic() + arguments.seconds
     for number in range(arguments.conversations):
         for source in arguments.agent:
             seed = arguments.seed * 1000 + number
-            targets = [one for one in arguments.to if one != source and (source, one, seed) not in results.wrong]
+            targets = [
+                one
+                for one in arguments.to
+                if one != source and (source, one, seed) not in results.wrong
+            ]
             if not targets or time.monotonic() > until:
                 continue
             try:

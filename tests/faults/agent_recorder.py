@@ -1,12 +1,17 @@
-"""Everything that a real agent ever had completely on the disk is recorded, whatever becomes of its files and of the recorder.
+"""Everything that a real agent ever had completely on the disk is recorded, whatever
+becomes of its files and of the recorder.
 
-python -m tests.faults.agent_recorder [--conversations N] [--seed S] [--first N] [--seconds N]      HELIX_CLIENTS: see tests/benchmarks/gateway_clients.py
+python -m tests.faults.agent_recorder [--conversations N] [--seed S] [--first N]
+[--seconds N]      HELIX_CLIENTS: see tests/benchmarks/gateway_clients.py
 
-Each conversation is made by a real agent against a scripted provider, in several runs, while the recorder runs: commands side by side, files,
-pictures, plans, sub-agents, the agent's own compaction, and (Claude Code) forks of the session. Between and
-during the runs, at random moments, the file is cut, written anew with a summary, or deleted, and the resident or its importing process is
-killed and the resident started again. What counts as on the disk is what stood in the file `SETTLED` seconds before something was taken out of it.
-At the end every text and every output that stood there must be in a conversation.
+Each conversation is made by a real agent against a scripted provider, in several runs,
+while the recorder runs: commands side by side, files, pictures, plans, sub-agents, the
+agent's own compaction, and (Claude Code) forks of the session. Between and during the
+runs, at random moments, the file is cut, written anew with a summary, or deleted, and
+the resident or its importing process is killed and the resident started again. What
+counts as on the disk is what stood in the file `SETTLED` seconds before something was
+taken out of it. At the end every text and every output that stood there must be in a
+conversation.
 """
 
 from __future__ import annotations
@@ -48,7 +53,16 @@ from tests.benchmarks.gateway_clients import (
     _names,
 )
 from tests.faults.agent_pairs import RichScript, picture
-from tests.faults.agent_resume import AGENTS, FILES, begin, delete_session, resume, run_agent, session_file, session_id
+from tests.faults.agent_resume import (
+    AGENTS,
+    FILES,
+    begin,
+    delete_session,
+    resume,
+    run_agent,
+    session_file,
+    session_id,
+)
 from tests.peers.agent_provider import Asked, Block, Calls, Provider, Says
 
 SETTLED = 0.5  # seconds
@@ -56,7 +70,9 @@ MARK = re.compile(rb"OUT-\d+-END|step-\d+-[0-9a-f]{6}|ask-\d+-[0-9a-f]{6}")
 
 
 class MarkedScript(RichScript):
-    """Each reply and each output has a mark of its own. Now and then a part is delegated; `fills`: the agent's window is said to be full."""
+    """Each reply and each output has a mark of its own. Now and then a part is
+    delegated; `fills`: the agent's window is said to be full.
+    """
 
     def __init__(self, name: str, chance: random.Random, work: Path) -> None:
         super().__init__(chance, work)
@@ -70,7 +86,10 @@ class MarkedScript(RichScript):
         return [self._marked(block) for block in self._answer(asked)]
 
     def _answer(self, asked: Asked) -> Sequence[Block]:
-        messages, names = WIRE_MODULES[asked.protocol].parse_messages(asked.body), _names(asked.body)
+        messages, names = (
+            WIRE_MODULES[asked.protocol].parse_messages(asked.body),
+            _names(asked.body),
+        )
         if SUMMARY.search(_last_said(messages)) or _asks_for_text_alone(messages):
             self.compacted, self.fills = self.compacted + 1, False
             return [Says("<summary>The numbers were counted.</summary>")]
@@ -103,7 +122,9 @@ def marks_in(file: Path) -> set[bytes]:
     with suppress(OSError):
         if file.suffix == ".db":  # what SQLite has not merged yet stands beside it
             log = file.with_name(f"{file.name}-wal")
-            return set(MARK.findall(file.read_bytes() + (log.read_bytes() if log.exists() else b"")))
+            return set(
+                MARK.findall(file.read_bytes() + (log.read_bytes() if log.exists() else b""))
+            )
         whole, _, _ = file.read_bytes().rpartition(b"\n")
         return set(MARK.findall(whole))
     return set()
@@ -160,9 +181,18 @@ class Recording:
         self._home = home
 
     def helix(self, *given: str) -> str:
-        command = [sys.executable, "-m", "helix_desktop", "--home", str(self._home / "helix"), *given]
+        command = [
+            sys.executable,
+            "-m",
+            "helix_desktop",
+            "--home",
+            str(self._home / "helix"),
+            *given,
+        ]
         variables = {**os.environ, "HOME": str(self._home), "PYTHONPATH": str(Path.cwd())}
-        return subprocess.run(command, env=variables, capture_output=True, text=True, check=True).stdout
+        return subprocess.run(
+            command, env=variables, capture_output=True, text=True, check=True
+        ).stdout
 
     def status(self) -> dict[str, Any]:
         """Ask again if the resident is killed before it answers."""
@@ -176,7 +206,9 @@ class Recording:
     async def recorded_marks(self) -> set[bytes]:
         """Those of all facts, also of those that a conversation has left behind."""
         found: set[bytes] = set()
-        workspaces = AllWorkspaces(program_folders.find_program_folders(self._home / "helix").workspaces_folder)
+        workspaces = AllWorkspaces(
+            program_folders.find_program_folders(self._home / "helix").workspaces_folder
+        )
         for known in workspaces.list_workspaces():
             try:
                 workspace = await workspaces.open_stored_workspace(known.id)
@@ -223,13 +255,21 @@ def _record(
     return len(trouble.expected), lost, trouble
 
 
-def _work(name: str, script: MarkedScript, provider: Provider, recording: Recording, trouble: Trouble) -> None:
+def _work(
+    name: str, script: MarkedScript, provider: Provider, recording: Recording, trouble: Trouble
+) -> None:
     chance, home, session = trouble.chance, trouble.home, ""
     for number in range(3):
-        script.left = chance.choice([chance.randint(3, 16), chance.randint(3, 16), chance.randint(20, 60)])
+        script.left = chance.choice(
+            [chance.randint(3, 16), chance.randint(3, 16), chance.randint(20, 60)]
+        )
         script.fills = number > 0 and chance.random() < 0.5
-        words = f"do the work ask-{number}-{chance.getrandbits(24):06x}" + "." * chance.randint(0, 2)
-        working = concurrency.start_thread(partial(_run, name, provider, home, session, words), name="agent")
+        words = f"do the work ask-{number}-{chance.getrandbits(24):06x}" + "." * chance.randint(
+            0, 2
+        )
+        working = concurrency.start_thread(
+            partial(_run, name, provider, home, session, words), name="agent"
+        )
         if chance.random() < 0.5:
             time.sleep(chance.uniform(0.5, 4.0))
             trouble.kill((recording.status().get("recorder") or {}).get("pid", 0))
@@ -252,7 +292,13 @@ def _run(name: str, provider: Provider, home: Path, session: str, words: str) ->
     ):  # it may refuse to go on with a file that was cut, or wait for ever
         given = resume(name, session, words) if session else begin(name, words)
         forks = ["--fork-session"] if name == "claude" and session and len(words) % 3 == 0 else []
-        run_agent(name, provider, home, [*forks, *given], own={"CLAUDE_CODE_AUTO_COMPACT_WINDOW": str(CLAUDE_WINDOW)})
+        run_agent(
+            name,
+            provider,
+            home,
+            [*forks, *given],
+            own={"CLAUDE_CODE_AUTO_COMPACT_WINDOW": str(CLAUDE_WINDOW)},
+        )
 
 
 def main() -> int:
@@ -260,8 +306,12 @@ def main() -> int:
     parser.add_argument("--conversations", type=int, default=4)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--agent", choices=AGENTS)
-    parser.add_argument("--first", type=int, default=0, help="the number of the first conversation, to go on")
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="no conversation begins after so long")
+    parser.add_argument(
+        "--first", type=int, default=0, help="the number of the first conversation, to go on"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=float("inf"), help="no conversation begins after so long"
+    )
     arguments = parser.parse_args()
     failed = whole = tried = 0
     until = time.monotonic() + arguments.seconds

@@ -1,12 +1,16 @@
-"""The real agents resume what `conversation restore` wrote: their next request has the same messages.
+"""The real agents resume what `conversation restore` wrote: their next request has the
+same messages.
 
-python -m tests.faults.agent_resume [--conversations N] [--seed S] [--agent NAME]      HELIX_CLIENTS: see tests/benchmarks/gateway_clients.py
+python -m tests.faults.agent_resume [--conversations N] [--seed S] [--agent NAME]
+HELIX_CLIENTS: see tests/benchmarks/gateway_clients.py
     [--steps N]      5 to N steps with sub-agents, pictures, files, plans, calls side by side, forks and branches, resumed by the same agent alone
     [--first N --seconds N]      in slices: from this number on, and no conversation begins after so long
 
-Each conversation is made by an agent itself against a scripted provider and imported. Then it is resumed by that agent with its file
-still there and, written anew, after the file was deleted; and by every other agent. The user's words must be equal byte for byte, every
-output and every text must be in the request, and each agent must make one more step.
+Each conversation is made by an agent itself against a scripted provider and imported.
+Then it is resumed by that agent with its file still there and, written anew, after the
+file was deleted; and by every other agent. The user's words must be equal byte for
+byte, every output and every text must be in the request, and each agent must make one
+more step.
 """
 
 from __future__ import annotations
@@ -64,9 +68,7 @@ class Script:
 
     def _call(self, shell: str) -> Block:
         self._number += 1
-        command = (
-            f"seq {self._number * 10} {self._number * 10 + self._chance.randint(1, 60)}; echo OUT-{self._number}-END"
-        )
+        command = f"seq {self._number * 10} {self._number * 10 + self._chance.randint(1, 60)}; echo OUT-{self._number}-END"
         return Calls(shell, {"cmd": command} if shell == "exec_command" else {"command": command})
 
 
@@ -75,7 +77,11 @@ def _program(name: str) -> Path:
 
 
 def run_agent(
-    name: str, provider: Provider, home: Path, given: Sequence[str], own: Mapping[str, str] = MappingProxyType({})
+    name: str,
+    provider: Provider,
+    home: Path,
+    given: Sequence[str],
+    own: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
     """The agent, straight at the provider; what it printed. `own`: variables of its own."""
     work = home.parent / "work"
@@ -99,7 +105,9 @@ def run_agent(
         capture_output=True, text=True, timeout=LONGEST, stdin=subprocess.DEVNULL, check=False,
     )  # fmt: skip
     if done.returncode:
-        raise RuntimeError(f"{name} {given} ended with {done.returncode}: {(done.stdout + done.stderr)[-600:]}")
+        raise RuntimeError(
+            f"{name} {given} ended with {done.returncode}: {(done.stdout + done.stderr)[-600:]}"
+        )
     return done.stdout
 
 
@@ -111,13 +119,27 @@ def _opencode_settings(url: str) -> dict[str, Any]:
 def _usual_arguments(name: str, provider: Provider, home: Path) -> list[str]:
     if name == "codex":
         told = f'model_providers.local={{name="local",base_url="{provider.url}/v1",wire_api="responses",env_key="OPENAI_API_KEY"}}'
-        options = ["-c", told, "-c", 'model_provider="local"', "-m", "gpt-5.1-codex", "--skip-git-repo-check"]
+        options = [
+            "-c",
+            told,
+            "-c",
+            'model_provider="local"',
+            "-m",
+            "gpt-5.1-codex",
+            "--skip-git-repo-check",
+        ]
         options += ["-c", "model_auto_compact_token_limit=150000"]
         return ["exec", *options, "--dangerously-bypass-approvals-and-sandbox"]
     if name == "gemini":
-        _write_settings(home / ".gemini/settings.json", {"security": {"auth": {"selectedType": "gemini-api-key"}}})
-        # In a folder that its user has not trusted, it starts no MCP server; `--skip-trust` changes nothing about that.
-        _write_settings(home / ".gemini/trustedFolders.json", {str(home.parent / "work"): "TRUST_FOLDER"})
+        _write_settings(
+            home / ".gemini/settings.json",
+            {"security": {"auth": {"selectedType": "gemini-api-key"}}},
+        )
+        # In a folder that its user has not trusted, it starts no MCP server;
+        # `--skip-trust` changes nothing about that.
+        _write_settings(
+            home / ".gemini/trustedFolders.json", {str(home.parent / "work"): "TRUST_FOLDER"}
+        )
         return ["--yolo", "--skip-trust", "-m", "gemini-2.5-pro"]
     if name == "pi":
         address = {"providers": {"anthropic": {"baseUrl": provider.url}}}
@@ -167,8 +189,13 @@ def pieces_of_request(asked: Asked) -> list[tuple[str, str, str]]:
     found = []
     for message in WIRE_MODULES[asked.protocol].parse_messages(asked.body):
         for piece in message.pieces:
-            if piece.kind in (PieceKind.TEXT, PieceKind.CALL, PieceKind.RESULT) and message.speaker.value != "system":
-                own = piece.text.lstrip().startswith(("<", "# AGENTS", "You are", "The following", "Today", "`sandbox"))
+            if (
+                piece.kind in (PieceKind.TEXT, PieceKind.CALL, PieceKind.RESULT)
+                and message.speaker.value != "system"
+            ):
+                own = piece.text.lstrip().startswith(
+                    ("<", "# AGENTS", "You are", "The following", "Today", "`sandbox")
+                )
                 if not own or piece.kind is not PieceKind.TEXT:
                     found.append((message.speaker.value, piece.kind.value, piece.text))
     return found
@@ -183,7 +210,14 @@ def helix(home: Path, *given: str) -> str:
     command = [sys.executable, "-m", "helix_desktop", "--home", str(home / "helix"), *given]
     own = {name: value for name, value in os.environ.items() if not name.startswith("XDG_")}
     variables = {**own, "HOME": str(home), "PYTHONPATH": str(Path.cwd()), "ANTHROPIC_API_KEY": KEY}
-    done = subprocess.run(command, cwd=home.parent / "work", env=variables, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command,
+        cwd=home.parent / "work",
+        env=variables,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if done.returncode:
         raise RuntimeError(f"{given}: {done.stderr[-600:]}")
     return done.stdout
@@ -192,7 +226,9 @@ def helix(home: Path, *given: str) -> str:
 def session_file(name: str, home: Path) -> Path:
     found = (file for file in home.glob(FILES[name]) if "subagents" not in file.parts)
     if name == "codex":  # The first line says whose agent it is.
-        found = (file for file in found if b'"subagent"' not in file.read_bytes().partition(b"\n")[0])
+        found = (
+            file for file in found if b'"subagent"' not in file.read_bytes().partition(b"\n")[0]
+        )
     return max(found, key=lambda file: file.stat().st_mtime)
 
 
@@ -224,9 +260,18 @@ def delete_session(name: str, file: Path, session: str) -> None:
 def converse_at_length(
     name: str, provider: Provider, home: Path, script: Script, chance: random.Random, most: int
 ) -> str:
-    """Up to four turns of 5 to `most` steps together; some go on in a fork, or from the end of an earlier turn. The words of the last."""
-    steps, turns, words, session = round(5 * (most / 5) ** chance.random()), chance.randint(1, 4), WORDS, ""
-    turns = 1 if name == "gemini" else turns  # 0.61 is refused when it resumes a session of its own that has calls
+    """Up to four turns of 5 to `most` steps together; some go on in a fork, or from the
+    end of an earlier turn. The words of the last.
+    """
+    steps, turns, words, session = (
+        round(5 * (most / 5) ** chance.random()),
+        chance.randint(1, 4),
+        WORDS,
+        "",
+    )
+    turns = (
+        1 if name == "gemini" else turns
+    )  # 0.61 is refused when it resumes a session of its own that has calls
     for number in range(turns):
         script.left = max(1, steps // turns)
         given = begin(name, words)
@@ -242,7 +287,9 @@ def converse_at_length(
     return words.partition(":")[0]
 
 
-def branch_arguments(name: str, session: str, words: str, home: Path, chance: random.Random) -> list[str]:
+def branch_arguments(
+    name: str, session: str, words: str, home: Path, chance: random.Random
+) -> list[str]:
     """What makes the agent go on in another branch, where it can do that without its window."""
     given = resume(name, session, words)
     if name == "pi":
@@ -252,8 +299,16 @@ def branch_arguments(name: str, session: str, words: str, home: Path, chance: ra
     if name != "claude":
         return given
     rows = [json.loads(line) for line in session_file(name, home).read_text("utf-8").splitlines()]
-    ends = [row["uuid"] for row in rows if row["type"] == "assistant" and "All done." in json.dumps(row["message"])]
-    return [*given, "--fork-session"] if chance.random() < 0.5 else [*given, "--resume-session-at", chance.choice(ends)]
+    ends = [
+        row["uuid"]
+        for row in rows
+        if row["type"] == "assistant" and "All done." in json.dumps(row["message"])
+    ]
+    return (
+        [*given, "--fork-session"]
+        if chance.random() < 0.5
+        else [*given, "--resume-session-at", chance.choice(ends)]
+    )
 
 
 def long_script(name: str, chance: random.Random, work: Path) -> Any:
@@ -273,12 +328,16 @@ def long_script(name: str, chance: random.Random, work: Path) -> Any:
             return Calls(made.name, json.loads(own.replace("count", f"count {self._number}")))
 
     for name_of_file in ("notes", *(f"notes-{number}" for number in range(300))):
-        (work / f"{name_of_file}.txt").write_text("".join(f"line {number}\n" for number in range(1, 300)), "utf-8")
+        (work / f"{name_of_file}.txt").write_text(
+            "".join(f"line {number}\n" for number in range(1, 300)), "utf-8"
+        )
         (work / f"{name_of_file.replace('notes', 'dot')}.png").write_bytes(picture())
     return LongScript(name, chance, work)
 
 
-def try_conversation(name: str, chance: random.Random, targets: Sequence[str] = AGENTS, *, steps: int = 0) -> list[str]:
+def try_conversation(
+    name: str, chance: random.Random, targets: Sequence[str] = AGENTS, *, steps: int = 0
+) -> list[str]:
     """What was wrong."""
     wrong: list[str] = []
     with ExitStack() as stack:
@@ -296,7 +355,10 @@ def try_conversation(name: str, chance: random.Random, targets: Sequence[str] = 
             original = session_file(name, home)
             session = session_id(name, original)
             helix(home, "conversation", "import", "-w", "Work", str(original))
-        expected = [*pieces_of_request(last_request(provider, words)), ("assistant", "text", "All done.")]
+        expected = [
+            *pieces_of_request(last_request(provider, words)),
+            ("assistant", "text", "All done."),
+        ]
         listed = json.loads(helix(home, "conversation", "list", "-w", "Work", "--json"))
         conversation = next(one["id"] for one in listed if not one["parent"])
         others = [one for one in targets if one != name]
@@ -307,35 +369,73 @@ def try_conversation(name: str, chance: random.Random, targets: Sequence[str] = 
             if way == "written anew":
                 delete_session(name, original, session)
             made = json.loads(
-                helix(home, "conversation", "restore", "-w", "Work", conversation, "--to", agent, "--json")
+                helix(
+                    home,
+                    "conversation",
+                    "restore",
+                    "-w",
+                    "Work",
+                    conversation,
+                    "--to",
+                    agent,
+                    "--json",
+                )
             )
             if made["original"] != (way == "its own lines" and name not in ("gemini", "opencode")):
-                wrong.append(f"{way}: the lines are {'' if made['original'] else 'not '}the agent's own")
+                wrong.append(
+                    f"{way}: the lines are {'' if made['original'] else 'not '}the agent's own"
+                )
             told = list_sessions(agent, provider, home)
             if told is not None and made["session"] not in told:
                 wrong.append(f"{way}: {agent} does not list the session")
             script.left, mark = 1, f"MARK-{way.replace(' ', '-')}-{agent}"
             run_agent(agent, provider, home, resume(agent, made["session"], mark))
             first = next(
-                one for one in provider.asked if one.protocol and mark.encode() in one.raw and _names(one.body)
+                one
+                for one in provider.asked
+                if one.protocol and mark.encode() in one.raw and _names(one.body)
             )
             got = [one for one in pieces_of_request(first) if one[2].strip('"') != mark]
-            wrong += [f"{way} in {agent}: {why}" for why in _differences(expected, got, translated=agent != name)]
+            wrong += [
+                f"{way} in {agent}: {why}"
+                for why in _differences(expected, got, translated=agent != name)
+            ]
             after = pieces_of_request(last_request(provider, mark))
             if len([one for one in after if one[1] == PieceKind.RESULT.value]) <= len([one for one in got if one[1] == PieceKind.RESULT.value]):  # fmt: skip
                 wrong.append(f"{way} in {agent}: no further step")
         for agent in others:
-            wrong += [f"folded in {agent}: {why}" for why in _relay_folded(agent, provider, home, script, conversation)]
+            wrong += [
+                f"folded in {agent}: {why}"
+                for why in _relay_folded(agent, provider, home, script, conversation)
+            ]
         # Without tools, Gemini CLI asks about 20 messages in the middle whether it repeats itself.
-        wrong += [f"refused: {why}" for why, asked in provider.refused_requests if _names(asked.body)]
+        wrong += [
+            f"refused: {why}" for why, asked in provider.refused_requests if _names(asked.body)
+        ]
     return wrong
 
 
-def _relay_folded(agent: str, provider: Provider, home: Path, script: Script, conversation: str) -> list[str]:
-    """What was wrong with the conversation folded for the agent, which can read the originals over MCP."""
+def _relay_folded(
+    agent: str, provider: Provider, home: Path, script: Script, conversation: str
+) -> list[str]:
+    """What was wrong with the conversation folded for the agent, which can read the
+    originals over MCP.
+    """
     server = [] if agent == "pi" else ["--mcp"]
     made = json.loads(
-        helix(home, "conversation", "restore", "-w", "Work", conversation, "--to", agent, "--fold", *server, "--json")
+        helix(
+            home,
+            "conversation",
+            "restore",
+            "-w",
+            "Work",
+            conversation,
+            "--to",
+            agent,
+            "--fold",
+            *server,
+            "--json",
+        )
     )
     if (
         agent == "codex"
@@ -344,14 +444,20 @@ def _relay_folded(agent: str, provider: Provider, home: Path, script: Script, co
             file.write("required = true\n")
     script.left, mark = 2, f"FOLDED-{agent}"
     run_agent(agent, provider, home, resume(agent, made["session"], mark))
-    asked = next(one for one in provider.asked if one.protocol and mark.encode() in one.raw and _names(one.body))
+    asked = next(
+        one
+        for one in provider.asked
+        if one.protocol and mark.encode() in one.raw and _names(one.body)
+    )
     if not made["folded"] and made["fits"] and len(pieces_of_request(asked)) <= SHORT:
         return []  # One short turn stays as it is, and the program says so.
     wrong = [] if made["folded"] and made["fits"] else ["it was not folded"]
     if not re.search(rb"recall_(cached_content|history)\(", asked.raw):
         wrong.append("no original is named")
     requests = [one for one in provider.asked if one.protocol and mark.encode() in one.raw]
-    names = {name for one in requests for name in _names(one.body)}  # It may go on while its servers start.
+    names = {
+        name for one in requests for name in _names(one.body)
+    }  # It may go on while its servers start.
     if server and not any("recall_cached_content" in name for name in names):
         wrong.append(f"it has no tool for the originals among {sorted(names)}")
     after = pieces_of_request(last_request(provider, mark))
@@ -360,22 +466,41 @@ def _relay_folded(agent: str, provider: Provider, home: Path, script: Script, co
     return wrong
 
 
-def _converse_shortly(name: str, provider: Provider, home: Path, script: Script, chance: random.Random) -> str:
+def _converse_shortly(
+    name: str, provider: Provider, home: Path, script: Script, chance: random.Random
+) -> str:
     """Two turns of the agent. The words of the last."""
     script.left = chance.randint(2, 12)
     run_agent(name, provider, home, begin(name, WORDS))
     if name == "gemini":  # 0.61 is refused when it resumes a session of its own that has calls
         return WORDS.partition(":")[0]
     script.left = chance.randint(1, 6)
-    run_agent(name, provider, home, resume(name, session_id(name, session_file(name, home)), "and more of it"))
+    run_agent(
+        name,
+        provider,
+        home,
+        resume(name, session_id(name, session_file(name, home)), "and more of it"),
+    )
     return "and more of it"
 
 
-def _converse_here(_: str, provider: Provider, home: Path, script: Script, chance: random.Random) -> str:
+def _converse_here(
+    _: str, provider: Provider, home: Path, script: Script, chance: random.Random
+) -> str:
     """Two turns of this program itself. The words of the second."""
     script.left = chance.randint(2, 12)
     helix(home, "provider", "add", "scripted", "--kind", "anthropic", "--base-url", provider.url, "--variable", "ANTHROPIC_API_KEY")  # fmt: skip
-    ask = ("ask", "-w", "Work", "-m", "scripted/claude-sonnet-4-5", "--allow", "commands", "--allow", "outside_sandbox")
+    ask = (
+        "ask",
+        "-w",
+        "Work",
+        "-m",
+        "scripted/claude-sonnet-4-5",
+        "--allow",
+        "commands",
+        "--allow",
+        "outside_sandbox",
+    )
     helix(home, *ask, WORDS)
     (conversation,) = json.loads(helix(home, "conversation", "list", "-w", "Work", "--json"))
     script.left = chance.randint(1, 6)
@@ -388,12 +513,20 @@ def _differences(expected: Sequence[Any], got: Sequence[Any], *, translated: boo
         return (
             []
             if expected == got
-            else [f"{len(expected)} pieces, {len(got)} restored; {_first_difference(expected, got)}"]
+            else [
+                f"{len(expected)} pieces, {len(got)} restored; {_first_difference(expected, got)}"
+            ]
         )
     text = "\n".join(one[2] for one in got)
     words = [one[2] for one in got if one[0] == "user" and one[1] == PieceKind.TEXT.value]
-    lost = [one for one in expected if one[1] != PieceKind.CALL.value and one[2].strip() not in text]
-    lost += [one for one in expected if one[0] == "user" and one[1] == PieceKind.TEXT.value and one[2] not in words]
+    lost = [
+        one for one in expected if one[1] != PieceKind.CALL.value and one[2].strip() not in text
+    ]
+    lost += [
+        one
+        for one in expected
+        if one[0] == "user" and one[1] == PieceKind.TEXT.value and one[2] not in words
+    ]
     return [f"{len(lost)} of {len(expected)} pieces are lost, first {lost[0]}"] if lost else []
 
 
@@ -408,12 +541,21 @@ def main() -> int:
     parser.add_argument("--conversations", type=int, default=5)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--agent", choices=(*AGENTS, OURS))
-    parser.add_argument("--to", choices=AGENTS, nargs="+", default=AGENTS, help="the agents that go on with it")
     parser.add_argument(
-        "--steps", type=int, default=0, help="5 to so many steps of every kind, resumed by the same agent"
+        "--to", choices=AGENTS, nargs="+", default=AGENTS, help="the agents that go on with it"
     )
-    parser.add_argument("--first", type=int, default=0, help="the number of the first conversation, to go on")
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="no conversation begins after so long")
+    parser.add_argument(
+        "--steps",
+        type=int,
+        default=0,
+        help="5 to so many steps of every kind, resumed by the same agent",
+    )
+    parser.add_argument(
+        "--first", type=int, default=0, help="the number of the first conversation, to go on"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=float("inf"), help="no conversation begins after so long"
+    )
     arguments = parser.parse_args()
     failed = tried = 0
     until = time.monotonic() + arguments.seconds
@@ -421,7 +563,10 @@ def main() -> int:
         if time.monotonic() > until:
             break
         name = arguments.agent or AGENTS[number % len(AGENTS)]
-        chance, targets = random.Random(arguments.seed * 1000 + number), (name,) if arguments.steps else arguments.to
+        chance, targets = (
+            random.Random(arguments.seed * 1000 + number),
+            (name,) if arguments.steps else arguments.to,
+        )
         wrong = try_conversation(name, chance, targets, steps=arguments.steps)
         tried, failed = tried + 1, failed + bool(wrong)
         print(f"{name} {number}: {'; '.join(wrong) or 'the same messages'}", flush=True)

@@ -1,4 +1,5 @@
-"""Hostile bodies in number: none may take more memory or time than its limits, and an honest one comes out as it went in.
+"""Hostile bodies in number: none may take more memory or time than its limits, and an
+honest one comes out as it went in.
 
 python -m tests.faults.bodies [--bodies 1000] [--seed 1]
 """

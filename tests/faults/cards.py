@@ -1,9 +1,11 @@
-"""What a card shows is what runs: values made to deceive are shown, and read back from what is shown.
+"""What a card shows is what runs: values made to deceive are shown, and read back from
+what is shown.
 
     python -m tests.faults.cards [--values 100000] [--seed 1]
 
-Each value is a command, the arguments of an MCP tool, a path in a title, or two versions of a file. A failure is a value
-that is not found again in what is shown, or a sign in it that nobody can see.
+Each value is a command, the arguments of an MCP tool, a path in a title, or two
+versions of a file. A failure is a value that is not found again in what is shown, or a
+sign in it that nobody can see.
 """
 
 from __future__ import annotations
@@ -57,9 +59,34 @@ WORDS = [
     "👩\u200d💻",
 ]
 TRAPS = [
-    *map(chr, (*range(0x20), *range(0x7F, 0xA1), 0xAD, 0x61C, 0x2800, 0x3164, 0xFEFF, 0xFFFC, 0xE0041, 0xD83D, 0xDC80))
+    *map(
+        chr,
+        (
+            *range(0x20),
+            *range(0x7F, 0xA1),
+            0xAD,
+            0x61C,
+            0x2800,
+            0x3164,
+            0xFEFF,
+            0xFFFC,
+            0xE0041,
+            0xD83D,
+            0xDC80,
+        ),
+    )
 ]
-TRAPS += [*map(chr, (*range(0x2000, 0x2070), *range(0x300, 0x308), *range(0xFE00, 0xFE10), *range(0xFF01, 0xFF10)))]
+TRAPS += [
+    *map(
+        chr,
+        (
+            *range(0x2000, 0x2070),
+            *range(0x300, 0x308),
+            *range(0xFE00, 0xFE10),
+            *range(0xFF01, 0xFF10),
+        ),
+    )
+]
 OSC = ("\x1b]", "\x1bP", "\x1b[8m", "\x1b[2K\r", "\x07", "\x1b\\")
 INVISIBLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\xa0\xad\u200b-\u200d\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
@@ -67,7 +94,9 @@ INVISIBLE = re.compile(
 
 
 def value(chance: random.Random) -> str:
-    """Words of commands and files, with whatever hides, turns or imitates something between them."""
+    """Words of commands and files, with whatever hides, turns or imitates something
+    between them.
+    """
     pieces = []
     for _ in range(chance.choice((1, 3, 8, 20))):
         kind = chance.random()
@@ -80,7 +109,9 @@ def value(chance: random.Random) -> str:
         elif kind < 0.9:
             pieces.append(chance.choice(" \n\t \\\"'"))
         else:
-            pieces.append(chr(chance.choice((chance.randrange(0x3000), chance.randrange(0x110000)))))
+            pieces.append(
+                chr(chance.choice((chance.randrange(0x3000), chance.randrange(0x110000))))
+            )
     text = "".join(pieces)
     return text * 200 if chance.random() < 0.003 else text
 
@@ -90,7 +121,9 @@ def seen(text: str) -> str:
     told = hidden_characters.mark_text(text)
     if found := INVISIBLE.search(told.replace("\n", "")):
         raise ValueError(f"it shows {unicodedata.name(found[0], repr(found[0]))}")
-    if max(map(len, told.split("\n"))) > hidden_characters.LONGEST_LINE + len(hidden_characters.GOES_ON):
+    if max(map(len, told.split("\n"))) > hidden_characters.LONGEST_LINE + len(
+        hidden_characters.GOES_ON
+    ):
         raise ValueError("a line is too long")
     return unmark_text(told)
 
@@ -101,7 +134,10 @@ def command(chance: random.Random) -> bool:
 
 
 def arguments_of_a_tool(chance: random.Random) -> bool:
-    given = {value(chance): value(chance), "list": [value(chance), chance.random(), None, {"deep": value(chance)}]}
+    given = {
+        value(chance): value(chance),
+        "list": [value(chance), chance.random(), None, {"deep": value(chance)}],
+    }
     return bool(json.loads(seen(json.dumps(given, ensure_ascii=False, indent=2))) == given)
 
 
@@ -112,9 +148,14 @@ def path(chance: random.Random) -> bool:
 
 
 def change(chance: random.Random) -> bool:
-    before = "".join(value(chance) + chance.choice(("\n", "\r\n", "")) for _ in range(chance.randrange(6)))
+    before = "".join(
+        value(chance) + chance.choice(("\n", "\r\n", "")) for _ in range(chance.randrange(6))
+    )
     after = before.replace(chance.choice(WORDS), value(chance)) + chance.choice(("", value(chance)))
-    return before == after or patched(before, seen(format_unified_diff(before, after, "file"))) == after
+    return (
+        before == after
+        or patched(before, seen(format_unified_diff(before, after, "file"))) == after
+    )
 
 
 def patched(before: str, diff: str) -> str:
@@ -153,7 +194,9 @@ def trials(number: int, seed: int, found: Counter[str]) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--values", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
@@ -164,7 +207,9 @@ def main() -> int:
     for key in lost[:10]:
         print(key)
     seconds = time.monotonic() - start
-    print(f"cards: {found['values']:,} values; {len(lost)} failures; {seconds:.0f} s, seed {arguments.seed}")
+    print(
+        f"cards: {found['values']:,} values; {len(lost)} failures; {seconds:.0f} s, seed {arguments.seed}"
+    )
     return 1 if lost else 0
 
 

@@ -1,6 +1,8 @@
-"""Checkpoints and undo under attack: hostile turns, SIGKILL at any moment, a second writer, links swapped all the time.
+"""Checkpoints and undo under attack: hostile turns, SIGKILL at any moment, a second
+writer, links swapped all the time.
 
-python -m tests.faults.checkpoints [--trials 1000] [--files N] [--seed 1] [--only hostile,kill,writer,links]
+python -m tests.faults.checkpoints [--trials 1000] [--files N] [--seed 1] [--only
+hostile,kill,writer,links]
 """
 
 from __future__ import annotations
@@ -33,17 +35,25 @@ from tests.faults.store_report import report
 from tests.tools.changes import hostile
 from tests.tools.changes.conftest import Read, state
 
-WHOLE = 20  # turns after which every byte is compared, also of files whose times say that nothing happened
+# turns after which every byte is compared, also of files whose times say that nothing
+# happened
+WHOLE = 20
 KINDS = ("hostile", "kill", "writer", "links")
 
 
-def trials(found: Counter[str], count: int, files: int, seed: int, only: tuple[str, ...] = KINDS) -> None:
-    """`count` hostile turns, half as many kills, a third with a second writer, twenty link races for each turn."""
+def trials(
+    found: Counter[str], count: int, files: int, seed: int, only: tuple[str, ...] = KINDS
+) -> None:
+    """`count` hostile turns, half as many kills, a third with a second writer, twenty
+    link races for each turn.
+    """
     base = Path(tempfile.mkdtemp(prefix="helix-net-"))
     acts: dict[str, Callable[[], None]] = {
         "hostile": lambda: asyncio.run(_hostile(base / "hostile", count, files, seed, found)),
         "kill": lambda: _kills(base / "kill", max(1, count // 2), seed, found),
-        "writer": lambda: asyncio.run(_writer(base / "writer", max(1, count * 3 // 10), seed, found)),
+        "writer": lambda: asyncio.run(
+            _writer(base / "writer", max(1, count * 3 // 10), seed, found)
+        ),
         "links": lambda: asyncio.run(_links(base / "links", count * 20, seed, found)),
     }
     try:
@@ -76,13 +86,21 @@ async def _hostile(base: Path, count: int, files: int, seed: int, found: Counter
     hostile.fill(folder, chance, files)
     (folder / "large.bin").write_bytes(chance.randbytes(1 << 20) * 101)
     subprocess.run(["git", "init", "-q", "."], cwd=folder, check=True)
-    subprocess.run(["git", "config", "gc.auto", "0"], cwd=folder, check=True)  # nothing in .git changes behind our back
+    subprocess.run(
+        ["git", "config", "gc.auto", "0"], cwd=folder, check=True
+    )  # nothing in .git changes behind our back
     (folder / ".git" / "info" / "exclude").write_text(
         "large.bin\n"
     )  # so `git clean -fdx` deletes it, and no commit has it
     subprocess.run(["git", "add", "-A"], cwd=folder, check=True)
-    subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "x"], cwd=folder, check=True)
-    subprocess.run(["git", "repack", "-adq"], cwd=folder, check=True)  # one file to compare, not one for each object
+    subprocess.run(
+        ["git", "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "x"],
+        cwd=folder,
+        check=True,
+    )
+    subprocess.run(
+        ["git", "repack", "-adq"], cwd=folder, check=True
+    )  # one file to compare, not one for each object
     read: Read = {}
     before = state(folder, read)
     async with net(base) as checkpoints:
@@ -112,13 +130,19 @@ async def _hostile(base: Path, count: int, files: int, seed: int, found: Counter
             if number % WHOLE == WHOLE - 1 or number == count - 1:
                 read.clear()
             if (after := state(folder, read)) != before:
-                different = [name for name in before.keys() | after.keys() if before.get(name) != after.get(name)]
+                different = [
+                    name
+                    for name in before.keys() | after.keys()
+                    if before.get(name) != after.get(name)
+                ]
                 found[f"LOST in turn {number}: {different[:3]}"] += 1
                 before = after
 
 
 def _kills(base: Path, count: int, seed: int, found: Counter[str]) -> None:
-    """A child takes checkpoints and undoes in a loop and is killed; then a new one undoes, and the folder is as it was."""
+    """A child takes checkpoints and undoes in a loop and is killed; then a new one
+    undoes, and the folder is as it was.
+    """
     chance = random.Random(seed)
     folder = base / "project"
     folder.mkdir(parents=True)
@@ -141,7 +165,9 @@ def _kills(base: Path, count: int, seed: int, found: Counter[str]) -> None:
         except HelixError as error:
             found[f"LOST after kill {number}: {error}"] += 1
         if (after := state(folder)) != before:
-            different = [name for name in before.keys() | after.keys() if before.get(name) != after.get(name)]
+            different = [
+                name for name in before.keys() | after.keys() if before.get(name) != after.get(name)
+            ]
             found[f"LOST after kill {number}: {different[:3]}"] += 1
             return
 
@@ -169,16 +195,22 @@ async def _undo_all(base: Path, seed: int) -> None:
             for _ in range(3):
                 hostile.turn(base / "project", chance)
                 await checkpoints.check_for_changes()
-        first = await checkpoints.read_checkpoint_state(Digest.from_hex((base / "first").read_text()))
+        first = await checkpoints.read_checkpoint_state(
+            Digest.from_hex((base / "first").read_text())
+        )
         changes = folder_state.compare_trees(first, checkpoints.folders.known_items())
         await change_restoring.restore_paths(
             checkpoints,
-            change_restoring.plan_restore_steps(await change_restoring.plan_undo_of_changes(checkpoints, changes)),
+            change_restoring.plan_restore_steps(
+                await change_restoring.plan_undo_of_changes(checkpoints, changes)
+            ),
         )
 
 
 async def _writer(base: Path, count: int, seed: int, found: Counter[str]) -> None:
-    """Somebody else writes files of the same folder between the steps and while an undo goes on; none of it may be lost."""
+    """Somebody else writes files of the same folder between the steps and while an undo
+    goes on; none of it may be lost.
+    """
     chance = random.Random(seed)
     folder = base / "project"
     folder.mkdir(parents=True)
@@ -196,10 +228,14 @@ async def _writer(base: Path, count: int, seed: int, found: Counter[str]) -> Non
             if fact is None:
                 continue
             theirs = {path: f"theirs {number} {chance.random()}\n" for path in paths[:6]}
-            changes = folder_state.decode_difference(await checkpoints.contents.read_content(fact.difference.digest))
+            changes = folder_state.decode_difference(
+                await checkpoints.contents.read_content(fact.difference.digest)
+            )
             planned = await change_restoring.plan_undo_of_changes(checkpoints, changes)
             undo = asyncio.ensure_future(  # noqa: TID251
-                change_restoring.restore_paths(checkpoints, change_restoring.plan_restore_steps(planned))
+                change_restoring.restore_paths(
+                    checkpoints, change_restoring.plan_restore_steps(planned)
+                )
             )
             kept = {}
             for path, text in theirs.items():
@@ -214,7 +250,9 @@ async def _writer(base: Path, count: int, seed: int, found: Counter[str]) -> Non
 
 
 async def _links(base: Path, races: int, seed: int, found: Counter[str]) -> None:
-    """A folder changes places with a link to the outside while files in it are taken in and put back."""
+    """A folder changes places with a link to the outside while files in it are taken in
+    and put back.
+    """
     folder, outside = base / "project", base / "outside"
     (folder / "d").mkdir(parents=True)
     outside.mkdir()
@@ -233,14 +271,19 @@ async def _links(base: Path, races: int, seed: int, found: Counter[str]) -> None
         try:
             for number in range(races):
                 await checkpoints.check_for_changes(thorough=True)
-                if any(item.content == secret.content for item in checkpoints.folders.known_items().values()):
+                if any(
+                    item.content == secret.content
+                    for item in checkpoints.folders.known_items().values()
+                ):
                     found["LOST: a file of the outside was read"] += 1
                 now = checkpoints.folders.last_item_at("0/d/f")
                 await change_restoring.restore_paths(
                     checkpoints,
                     [
                         change_restoring.RestoreStep(
-                            f"0/d/{'f' if number % 2 else 'new'}", now if number % 2 else None, target
+                            f"0/d/{'f' if number % 2 else 'new'}",
+                            now if number % 2 else None,
+                            target,
                         )
                     ],
                 )
@@ -274,7 +317,9 @@ def main() -> int:
     return report(
         "checkpoints",
         given.seed,
-        lambda found: trials(found, given.trials, given.files or 20 * given.trials, given.seed, only),
+        lambda found: trials(
+            found, given.trials, given.files or 20 * given.trials, given.seed, only
+        ),
     )
 
 

@@ -1,9 +1,11 @@
-"""Somebody swaps folders and files for links all the time while tools read, write and edit: nothing may escape.
+"""Somebody swaps folders and files for links all the time while tools read, write and
+edit: nothing may escape.
 
     python -m tests.faults.confinement [--races 20000] [--seed 1]
 
-Two swappers run in processes of their own: one swaps a folder for a link to a folder outside, one a file for a link to
-a file outside. An escape is a byte of the outside that was read, or a byte of ours that arrived there.
+Two swappers run in processes of their own: one swaps a folder for a link to a folder
+outside, one a file for a link to a file outside. An escape is a byte of the outside
+that was read, or a byte of ours that arrived there.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ from helix_desktop.tools import safe_path_opening, workspace_roots
 from helix_desktop.tools.file_text import replace_text_in_file
 from helix_desktop.tools.workspace_roots import WorkspaceRoots
 
-# The two change places in one step (renameat2 with RENAME_EXCHANGE); a link that was written over is made again.
+# The two change places in one step (renameat2 with RENAME_EXCHANGE); a link that was
+# written over is made again.
 SWAP = """
 import ctypes, os, sys
 path, outside = sys.argv[1:]
@@ -44,18 +47,24 @@ while True:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--races", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     escaped = 0
     for way in (check_then_open, safe_path_opening.open_by_kernel, safe_path_opening.open_by_steps):
         with tempfile.TemporaryDirectory() as folder:
-            found, seconds = trial(Path(folder), way, arguments.races, random.Random(arguments.seed))
+            found, seconds = trial(
+                Path(folder), way, arguments.races, random.Random(arguments.seed)
+            )
         ours = way is not check_then_open
         escaped += found["ESCAPED"] * ours
         told = "" if ours else " (not ours: how it is usually done, to see that the races are real)"
-        print(f"{way.__name__}: {arguments.races:,} races in {seconds:.0f} s: {dict(sorted(found.items()))}{told}")
+        print(
+            f"{way.__name__}: {arguments.races:,} races in {seconds:.0f} s: {dict(sorted(found.items()))}{told}"
+        )
     print(f"confinement: {escaped} escapes from ours; seed {arguments.seed}")
     return 1 if escaped else 0
 

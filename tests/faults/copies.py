@@ -1,4 +1,6 @@
-"""Copies of a repository whose maker is killed at any moment: nothing of the user's changes, and what is left hinders nobody."""
+"""Copies of a repository whose maker is killed at any moment: nothing of the user's
+changes, and what is left hinders nobody.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,10 @@ async def open_kit(project: Path) -> WorkspaceTools:
     cache = MemoryCache()
     stores = (cache, MemoryIndex(MemoryJournal(), cache), TiktokenCounter())
     return await WorkspaceTools.open_workspace_tools(
-        [project], stores, permissions=WorkspacePermissions(), spawn=concurrency.OwnedTasks("copies").spawn_task
+        [project],
+        stores,
+        permissions=WorkspacePermissions(),
+        spawn=concurrency.OwnedTasks("copies").spawn_task,
     )
 
 
@@ -70,7 +75,8 @@ def kill_a_maker(kit: WorkspaceTools, folder: Path, seconds: float) -> None:
 
 def state_of(project: Path) -> list[bytes]:
     said = [
-        git(project, *words.split()) for words in ("for-each-ref", "--no-optional-locks status -z", "fsck --strict")
+        git(project, *words.split())
+        for words in ("for-each-ref", "--no-optional-locks status -z", "fsck --strict")
     ]
     files = sorted(path for path in project.rglob("*") if path.is_file())
     return [*said, *(path.read_bytes() for path in files), "\n".join(map(str, files)).encode()]
@@ -105,8 +111,12 @@ def trials(kills: int, seed: int, found: Counter[str]) -> None:
             found["whole" if copy.is_whole else "unfinished"] += 1
             found["LOST: a copy that nobody can read"] += bool(copy.problem)
             if copy.is_whole:
-                found["LOST: a whole copy lacks something"] += git(left / "0", "rev-parse", "HEAD") != commit
-                found["LOST: a whole copy lacks something"] += len(git(left / "0", "status", "-z").split(b"\0")) != 10
+                found["LOST: a whole copy lacks something"] += (
+                    git(left / "0", "rev-parse", "HEAD") != commit
+                )
+                found["LOST: a whole copy lacks something"] += (
+                    len(git(left / "0", "status", "-z").split(b"\0")) != 10
+                )
             delete_folder_tree(left, ignore_errors=True)
             found["LOST: what was left can't be deleted"] += left.exists()
         make_copy(folder / "afterwards", kit)
@@ -115,7 +125,9 @@ def trials(kills: int, seed: int, found: Counter[str]) -> None:
 
 
 def rewrite_side_by_side(rounds: int, seed: int, found: Counter[str]) -> None:
-    """Eight at once rewrite the same files in copies of their own, and commit; each must have its own bytes alone."""
+    """Eight at once rewrite the same files in copies of their own, and commit; each
+    must have its own bytes alone.
+    """
     with tempfile.TemporaryDirectory(prefix="helix-copies-") as base:
         project, folder = Path(base).resolve() / "project", Path(base).resolve() / "copies"
         create_project(project)
@@ -124,13 +136,18 @@ def rewrite_side_by_side(rounds: int, seed: int, found: Counter[str]) -> None:
         for turn in range(rounds):
             with concurrency.create_thread_pool("copies", threads=EIGHT) as pool:
                 found += sum(
-                    pool.map(partial(_rewrite_copy, folder, kit, commit, f"{seed} {turn}"), range(EIGHT)), Counter()
+                    pool.map(
+                        partial(_rewrite_copy, folder, kit, commit, f"{seed} {turn}"), range(EIGHT)
+                    ),
+                    Counter(),
                 )
         found["LOST: the user's repository is another"] += state_of(project) != before
         asyncio.run(kit.aclose())
 
 
-def _rewrite_copy(folder: Path, kit: WorkspaceTools, commit: bytes, turn: str, number: int) -> Counter[str]:
+def _rewrite_copy(
+    folder: Path, kit: WorkspaceTools, commit: bytes, turn: str, number: int
+) -> Counter[str]:
     copy = make_copy(folder / f"{turn} {number}", kit)
     work, found = copy.folder / "0", Counter({"copies": 1})
     found["LOST: the base is another"] += copy.repositories[0].base.encode() + b"\n" != commit

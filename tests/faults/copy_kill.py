@@ -1,9 +1,11 @@
-"""SIGKILL at random moments while a copy is brought back. Nothing is lost, and everything can be undone or done again.
+"""SIGKILL at random moments while a copy is brought back. Nothing is lost, and
+everything can be undone or done again.
 
 python -m tests.faults.copy_kill FIRST LAST [--power]
 
-Each number is a trial. The same bring-back is done twice from the same state: once to its end, and once until the program
-kills itself at some step of its own. With `--power`, all its processes are killed after a while, as if the power failed.
+Each number is a trial. The same bring-back is done twice from the same state: once to
+its end, and once until the program kills itself at some step of its own. With
+`--power`, all its processes are killed after a while, as if the power failed.
 """
 
 from __future__ import annotations
@@ -37,7 +39,16 @@ from tests.faults.copy_trials import (
 from tests.faults.store_load import Say, in_child, told
 
 WAYS_KILLED = ("apply", "apply", "apply", "merge", "merge", "rebase", "discard")
-STEPS = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.chmod", "os.posix_spawn")
+STEPS = (
+    "os.rename",
+    "os.remove",
+    "os.mkdir",
+    "os.rmdir",
+    "os.link",
+    "os.symlink",
+    "os.chmod",
+    "os.posix_spawn",
+)
 SPAWNS = ("subprocess.Popen", "os.posix_spawn", "os.fork", "_posixsubprocess.fork_exec")
 
 
@@ -62,14 +73,19 @@ class Scene:
     def state_of_project(self) -> dict[str, Any]:
         """What there is of the user's: files, what is staged, the branch."""
         return {
-            "files": {name: [mode, content.hex()] for name, (mode, content) in files_of(self.project).items()},
+            "files": {
+                name: [mode, content.hex()]
+                for name, (mode, content) in files_of(self.project).items()
+            },
             "index": git(self.project, "ls-files", "--stage"),
             "head": git(self.project, "rev-parse", "HEAD"),
         }
 
 
 def set_scene(base: Path, seed: int, say: Say) -> None:
-    """A project and a copy of it, both changed at random; sometimes the copy has been applied once before."""
+    """A project and a copy of it, both changed at random; sometimes the copy has been
+    applied once before.
+    """
 
     async def make() -> None:
         trial = Trial(base, seed)
@@ -108,13 +124,19 @@ async def bring_back_once(bench: Workbench, scene: Scene) -> tuple[str, ...]:
 
 
 def do_and_count(scene: Scene, say: Say, kill_at: int = 0) -> None:
-    """Bring back. Says how many steps it took, or kills itself at the one with the number `kill_at`."""
+    """Bring back. Says how many steps it took, or kills itself at the one with the
+    number `kill_at`.
+    """
     steps = 0
     is_counting = False
 
     def count_step(event: str, arguments: tuple[Any, ...]) -> None:
         nonlocal steps
-        is_writing = event == "open" and isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR)
+        is_writing = (
+            event == "open"
+            and isinstance(arguments[2], int)
+            and arguments[2] & (os.O_WRONLY | os.O_RDWR)
+        )
         if is_counting and (is_writing or event in STEPS or event in SPAWNS):
             steps += 1
             if steps == kill_at:
@@ -134,7 +156,9 @@ def do_and_count(scene: Scene, say: Say, kill_at: int = 0) -> None:
     say(str(steps))
 
 
-def run_in_child(work: Callable[[Say], object], *, power_fails_after: float | None = None) -> list[str]:
+def run_in_child(
+    work: Callable[[Say], object], *, power_fails_after: float | None = None
+) -> list[str]:
     """What it said before it ended or was killed."""
 
     def work_in_group(say: Say) -> None:
@@ -171,21 +195,29 @@ def run_killed_trial(seed: int, *, power: bool = False) -> str:
         saved.rename(base)
         at = chance.randrange(1, int(whole[-1]) + 1)
         after = chance.random() * 0.5 if power else None
-        run_in_child(lambda say: do_and_count(scene, say, 0 if power else at), power_fails_after=after)
-        about = (
-            f"{scene.way} {scene.conflicts}, killed {f'after {after:.3f} s' if power else f'at {at} of {whole[-1]}'}"
+        run_in_child(
+            lambda say: do_and_count(scene, say, 0 if power else at), power_fails_after=after
         )
+        about = f"{scene.way} {scene.conflicts}, killed {f'after {after:.3f} s' if power else f'at {at} of {whole[-1]}'}"
         try:
             run_in_child(
-                lambda _: scene.in_workbench(lambda bench: check_after_kill(bench, scene, held, wanted, in_copy))
+                lambda _: scene.in_workbench(
+                    lambda bench: check_after_kill(bench, scene, held, wanted, in_copy)
+                )
             )
         except AssertionError as error:
-            raise AssertionError("\n".join((f"seed {seed}: {about}", *did, f"whole: {whole}", str(error)))) from error
+            raise AssertionError(
+                "\n".join((f"seed {seed}: {about}", *did, f"whole: {whole}", str(error)))
+            ) from error
     return scene.way
 
 
-async def check_after_kill(bench: Workbench, scene: Scene, held: Any, wanted: Any, in_copy: Lines) -> None:
-    if power_left := [*scene.base.rglob("*.lock")]:  # A git that was killed as well; the user is told to delete it.
+async def check_after_kill(
+    bench: Workbench, scene: Scene, held: Any, wanted: Any, in_copy: Lines
+) -> None:
+    if power_left := [
+        *scene.base.rglob("*.lock")
+    ]:  # A git that was killed as well; the user is told to delete it.
         for lock in power_left:
             lock.unlink() if ".git" in lock.parts else None
     await bench.copies.finish_interrupted_work()
@@ -195,7 +227,9 @@ async def check_after_kill(bench: Workbench, scene: Scene, held: Any, wanted: An
         return
     if scene.way == "apply":
         await undo_newest_apply(bench, scene.base)
-        assert (now := scene.state_of_project()) == held, f"the undo is not exact: {differences(held, now)}"
+        assert (now := scene.state_of_project()) == held, (
+            f"the undo is not exact: {differences(held, now)}"
+        )
     else:
         now = scene.state_of_project()
         assert now in (held, wanted_with(now, wanted, held)), (
@@ -203,8 +237,12 @@ async def check_after_kill(bench: Workbench, scene: Scene, held: Any, wanted: An
         )
     said = await bring_back_once(bench, scene)
     now = scene.state_of_project()
-    assert now["files"] == wanted["files"], f"the second time is different: {said} {differences(wanted, now)}"
-    assert tree_of(now) == tree_of(wanted), f"another index the second time: {said} {differences(wanted, now)}"
+    assert now["files"] == wanted["files"], (
+        f"the second time is different: {said} {differences(wanted, now)}"
+    )
+    assert tree_of(now) == tree_of(wanted), (
+        f"another index the second time: {said} {differences(wanted, now)}"
+    )
 
 
 def wanted_with(now: Any, wanted: Any, held: Any) -> Any:
@@ -217,8 +255,14 @@ def tree_of(state: Any) -> str:
 
 
 def differences(one: Any, other: Any) -> str:
-    names = {name for name in {*one["files"], *other["files"]} if one["files"].get(name) != other["files"].get(name)}
-    found = [f"{name}: {one['files'].get(name)} {other['files'].get(name)}" for name in sorted(names)]
+    names = {
+        name
+        for name in {*one["files"], *other["files"]}
+        if one["files"].get(name) != other["files"].get(name)
+    }
+    found = [
+        f"{name}: {one['files'].get(name)} {other['files'].get(name)}" for name in sorted(names)
+    ]
     rest = [key for key in ("index", "head") if one[key] != other[key]]
     return "; ".join((*found, *rest))
 
@@ -242,9 +286,16 @@ async def check_discard(bench: Workbench, scene: Scene, in_copy: Lines) -> None:
         assert copy.is_whole, "a copy is left that is not whole"
         assert lines_of(copy.folder / "0") == in_copy, "a discard changed the copy"
         assert not (await bring_back_once(bench, scene))[0].startswith("REFUSED")
-    said = tuple(f"stored as {digest.hex}" for digest in bench.workspace.cache._folder.reader.pinned_entries())
+    said = tuple(
+        f"stored as {digest.hex}"
+        for digest in bench.workspace.cache._folder.reader.pinned_entries()
+    )
     await Trial(scene.base, 0).check_nothing_is_lost(bench, said, in_copy)
 
 
 if __name__ == "__main__":
-    sys.exit(run_numbered_trials(lambda seed: Counter([run_killed_trial(seed, power="--power" in sys.argv)])))
+    sys.exit(
+        run_numbered_trials(
+            lambda seed: Counter([run_killed_trial(seed, power="--power" in sys.argv)])
+        )
+    )

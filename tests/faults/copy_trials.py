@@ -1,8 +1,9 @@
-"""A user and an agent work at random on the same files, and the agent's copy is brought back in every way.
+"""A user and an agent work at random on the same files, and the agent's copy is brought
+back in every way.
 
-Every line is written only once, so it can be said of each whose it is and where it went. No line of the user's may be
-gone from the user's folder unless the agent removed that very line or the user chose so, and no line of the agent's may
-be nowhere.
+Every line is written only once, so it can be said of each whose it is and where it
+went. No line of the user's may be gone from the user's folder unless the agent removed
+that very line or the user chose so, and no line of the agent's may be nowhere.
 """
 
 from __future__ import annotations
@@ -60,12 +61,17 @@ def files_of(folder: Path) -> dict[str, tuple[int, bytes]]:
         inside = path.relative_to(folder)
         if ".git" not in inside.parts and not (path.is_dir() and not path.is_symlink()):
             mode = path.lstat().st_mode
-            found[str(inside)] = mode, os.fsencode(path.readlink()) if stat.S_ISLNK(mode) else path.read_bytes()
+            found[str(inside)] = (
+                mode,
+                os.fsencode(path.readlink()) if stat.S_ISLNK(mode) else path.read_bytes(),
+            )
     return found
 
 
 class Writer:
-    """Changes the files of a folder at random. `removed` has each line that it took away, `touched` each file."""
+    """Changes the files of a folder at random. `removed` has each line that it took
+    away, `touched` each file.
+    """
 
     def __init__(self, folder: Path, word: str, chance: random.Random, numbers: count[int]) -> None:
         self.folder, self.word, self.chance, self._numbers = folder, word, chance, numbers
@@ -78,7 +84,13 @@ class Writer:
 
     def act(self, wanted: Callable[[], object] | None = None) -> None:
         often = (*(self.edit,) * 6, *(self.create,) * 3, self.delete, self.rename, self.set_mode)
-        acts: tuple[Callable[[], object], ...] = (*often, self.stage, self.commit, self.commit, self.commit_some)
+        acts: tuple[Callable[[], object], ...] = (
+            *often,
+            self.stage,
+            self.commit,
+            self.commit,
+            self.commit_some,
+        )
         chosen = wanted or self.chance.choice((*acts, self.unignore))
         before, held = lines_of(self.folder), files_of(self.folder)
         said = chosen()
@@ -107,7 +119,9 @@ class Writer:
         with suppress(OSError):
             path.parent.mkdir(exist_ok=True)
             if not path.exists():
-                path.write_text("".join(f"{self.new_line()}\n" for _ in range(self.chance.randrange(1, 4))))
+                path.write_text(
+                    "".join(f"{self.new_line()}\n" for _ in range(self.chance.randrange(1, 4)))
+                )
         return path.name
 
     def delete(self) -> str:
@@ -166,7 +180,9 @@ class Trial:
             place = self.base / "first"
         (place / "src").mkdir(parents=True)
         for name in ("a", "b", "src/c", "src/d e"):
-            (place / name).write_text("".join(f"base{next(self.numbers)}\n" for _ in range(self.chance.randrange(6))))
+            (place / name).write_text(
+                "".join(f"base{next(self.numbers)}\n" for _ in range(self.chance.randrange(6)))
+            )
         (place / ".gitignore").write_text(f"{LOCAL}\n")
         git(place, "init", "-q", ".")
         for name, value in (("user.name", "a"), ("user.email", "a@b")):
@@ -225,13 +241,17 @@ class Trial:
         self.found[f"{way}{' refused' if refused else ''}"] += 1
         now, files = lines_of(self.project), files_of(self.project)
         if refused and (way != "apply" or "All other changes" not in refused):
-            assert (held, index) == (files, self.read_index()), self.explain("a refusal changed something")
+            assert (held, index) == (files, self.read_index()), self.explain(
+                "a refusal changed something"
+            )
         if conflicts != "copy" or way != "apply":
             gone = self.find_lost_lines(before, now, agent.removed)
             assert not gone, self.explain(f"lines are gone from the user's folder: {gone}")
         if way in ("apply", "discard"):
             assert index == self.read_index(), self.explain("the index is another one")
-        others = {path for path in held if path not in agent.touched and not path.startswith("src/")}
+        others = {
+            path for path in held if path not in agent.touched and not path.startswith("src/")
+        }
         wrong = [path for path in others if held[path] != files.get(path)]
         assert not wrong, self.explain(f"files that the agent never touched: {wrong}")
         if way == "discard" and not refused:
@@ -246,47 +266,94 @@ class Trial:
                 agent.act(agent.edit)  # Its file may be one that was set aside for the merge.
             copy_files.put_back_files_of_copy(copy)
         after = lines_of(agent.folder)
-        gone = self.find_lost_lines(in_copy, after, self.user.removed | self.all_removed_by_others(name))
+        gone = self.find_lost_lines(
+            in_copy, after, self.user.removed | self.all_removed_by_others(name)
+        )
         gone = {line for line in gone if not self.is_committed(agent.folder, line)}
         assert not gone, self.explain(f"lines are gone from the copy: {gone}")
-        if way == "apply" and not refused and "undo this" in "".join(said) and self.chance.random() < 0.5:
+        if (
+            way == "apply"
+            and not refused
+            and "undo this" in "".join(said)
+            and self.chance.random() < 0.5
+        ):
             await self.undo(bench, held)
 
     def is_committed(self, folder: Path, line: tuple[str, str]) -> bool:
-        """Whether a line is in the last commit, although the folder no longer has it: nobody needs to ask for that."""
-        return line[1] in git(folder, "grep", "-h", "-e", line[1], "HEAD", check=False).split() if line[1] else True
+        """Whether a line is in the last commit, although the folder no longer has it:
+        nobody needs to ask for that.
+        """
+        return (
+            line[1] in git(folder, "grep", "-h", "-e", line[1], "HEAD", check=False).split()
+            if line[1]
+            else True
+        )
 
     def all_removed_by_others(self, name: str) -> set[tuple[str, str]]:
-        return {line for other, agent in self.everyone.items() if other != name for line in agent.removed}
+        return {
+            line
+            for other, agent in self.everyone.items()
+            if other != name
+            for line in agent.removed
+        }
 
-    def find_lost_lines(self, before: Lines, now: Lines, may_go: set[tuple[str, str]]) -> set[tuple[str, str]]:
+    def find_lost_lines(
+        self, before: Lines, now: Lines, may_go: set[tuple[str, str]]
+    ) -> set[tuple[str, str]]:
         """Lines that are gone and not only moved to another file."""
         new = {line for _, line in {*now} - {*before}}
         removed = {line for _, line in may_go}
-        return {each for each in {*before} - {*now} - may_go if each[1] not in new and each[1] not in removed}
+        return {
+            each
+            for each in {*before} - {*now} - may_go
+            if each[1] not in new and each[1] not in removed
+        }
 
     async def undo(self, bench: Workbench, held: dict[str, tuple[int, bytes]]) -> None:
-        conversation = max(row.id for row in bench.list_conversations() if row.title == "Changes from a copy")
+        conversation = max(
+            row.id for row in bench.list_conversations() if row.title == "Changes from a copy"
+        )
         for turn in await bench.file_changes.turns_with_changes(conversation):
             files = await bench.file_changes.changes_with_folders(turn.sources)
             await bench.file_changes.undo_file_changes(files, conversation=conversation)
         self.did.append("undo")
         assert files_of(self.project) == held, self.explain("an undo of the apply is not exact")
 
-    async def check_nothing_is_lost(self, bench: Workbench, said: tuple[str, ...], in_copy: Lines) -> None:
+    async def check_nothing_is_lost(
+        self, bench: Workbench, said: tuple[str, ...], in_copy: Lines
+    ) -> None:
         everything = {line for _, line in lines_of(self.project)}
         shown = [git(self.project, "log", "-p", "--all", "--reflog", "-m")]
         for sentence in said:
             if " as " in sentence:
-                bundle = await bench.workspace.cache.read_content(Digest.from_hex(sentence.split(" as ")[1][:64]))
+                bundle = await bench.workspace.cache.read_content(
+                    Digest.from_hex(sentence.split(" as ")[1][:64])
+                )
                 (self.base / "bundle").write_bytes(bundle)
                 with tempfile.TemporaryDirectory(dir=self.base) as scratch:
                     git(self.base, "clone", "-q", "--no-checkout", str(self.project), scratch)
-                    git(Path(scratch), "fetch", "-q", str(self.base / "bundle"), "+refs/*:refs/kept/*")
-                    git(Path(scratch), "fetch", "-q", str(self.base / "bundle"), "+HEAD:refs/kept/all", check=False)
+                    git(
+                        Path(scratch),
+                        "fetch",
+                        "-q",
+                        str(self.base / "bundle"),
+                        "+refs/*:refs/kept/*",
+                    )
+                    git(
+                        Path(scratch),
+                        "fetch",
+                        "-q",
+                        str(self.base / "bundle"),
+                        "+HEAD:refs/kept/all",
+                        check=False,
+                    )
                     shown.append(git(Path(scratch), "log", "-p", "--all", "-m"))
         text = {line[1:].rstrip("\r") for each in shown for line in each.split("\n")}
-        gone = {line for name, line in in_copy if line not in everything | text and not self.is_ignored(name)}
+        gone = {
+            line
+            for name, line in in_copy
+            if line not in everything | text and not self.is_ignored(name)
+        }
         assert not gone, self.explain(f"lines of the copy are nowhere: {gone}")
 
     def is_ignored(self, name: str) -> bool:
@@ -324,7 +391,9 @@ async def run_trial(seed: int, steps: int = 40) -> Counter[str]:
 
 
 def run_numbered_trials(run: Callable[[int], Counter[str]]) -> int:
-    """Run the trials with the numbers from the first argument to the second. Return 1 if one went wrong."""
+    """Run the trials with the numbers from the first argument to the second. Return 1
+    if one went wrong.
+    """
     first, last = map(int, sys.argv[1:3])
     found: Counter[str] = Counter()
     wrong = 0

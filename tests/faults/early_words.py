@@ -1,11 +1,15 @@
-"""Words typed while the program starts, by a real keyboard, with Enter and SIGKILL at random moments: none may be lost.
+"""Words typed while the program starts, by a real keyboard, with Enter and SIGKILL at
+random moments: none may be lost.
 
     python -m tests.faults.early_words [--starts 200] [--seed 1]
 
-Each start types numbered words from the moment the window has the keyboard. Afterwards each word is looked for where a user
-would: in the messages and the draft of the conversation that was shown. A failure is a word that is not there, or anywhere else.
-Of a program that was killed, words typed in its last second are not asked for. A witness in the program's process (key_witness.py) hears
-each press before Qt does: what the X server never brought there, or brought otherwise, is counted for itself. Needs Xvfb, openbox and xdotool.
+Each start types numbered words from the moment the window has the keyboard. Afterwards
+each word is looked for where a user would: in the messages and the draft of the
+conversation that was shown. A failure is a word that is not there, or anywhere else. Of
+a program that was killed, words typed in its last second are not asked for. A witness
+in the program's process (key_witness.py) hears each press before Qt does: what the X
+server never brought there, or brought otherwise, is counted for itself. Needs Xvfb,
+openbox and xdotool.
 """
 
 from __future__ import annotations
@@ -35,7 +39,14 @@ TITLE = "Helix Desktop"
 WORKSPACES, CONVERSATIONS = 3, 4
 WORD = re.compile(r"w\d+x\d+q")
 # of the keycodes of a usual keyboard
-CHARACTERS = {**dict(zip(range(10, 20), "1234567890", strict=True)), 24: "q", 25: "w", 36: "\n", 53: "x", 65: " "}
+CHARACTERS = {
+    **dict(zip(range(10, 20), "1234567890", strict=True)),
+    24: "q",
+    25: "w",
+    36: "\n",
+    53: "x",
+    65: " ",
+}
 MOST_UNBROUGHT = 50  # one word in so many; more would be a keyboard that says nothing of the window
 LATE = 1.0  # seconds a word may take to the disk
 SLOW = 3.0  # the same where the computer is busy
@@ -83,7 +94,11 @@ def type_words(on: Screen, run: int, chance: random.Random, seconds: float) -> d
 
 def brought_words(log: Path) -> set[str]:
     """What the X server brought to the program's process."""
-    typed = "".join(CHARACTERS.get(int(code), "?") for code in log.read_text().split()) if log.exists() else ""
+    typed = (
+        "".join(CHARACTERS.get(int(code), "?") for code in log.read_text().split())
+        if log.exists()
+        else ""
+    )
     return set(WORD.findall(typed))
 
 
@@ -115,7 +130,9 @@ def one_start(
 ) -> tuple[set[str], str]:
     """The words that have to be there, and how the program ended."""
     seconds, killed = 0.3 + chance.random() * 5, chance.random() < 0.4
-    with program(on, home, within=(sys.executable, "-m", "tests.faults.key_witness", str(log))) as process:
+    with program(
+        on, home, within=(sys.executable, "-m", "tests.faults.key_witness", str(log))
+    ) as process:
         wait_for("the window", lambda: TITLE in on.active(), 120)
         typed = type_words(on, run, chance, seconds)
         if killed:
@@ -131,12 +148,20 @@ def one_start(
 
 
 def main() -> int:
-    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    asked = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     asked.add_argument("--starts", type=int, default=200)
     asked.add_argument("--seed", type=int, default=1)
     asked.add_argument("--late", type=float, default=LATE)
     given = asked.parse_args()
-    chance, failures, ends, words, unbrought = random.Random(given.seed), Counter[str](), Counter[str](), 0, 0
+    chance, failures, ends, words, unbrought = (
+        random.Random(given.seed),
+        Counter[str](),
+        Counter[str](),
+        0,
+        0,
+    )
     with tempfile.TemporaryDirectory() as folder, screens.screen() as on:
         home = Path(folder, "home")
         _, conversation = prepare(home)
@@ -146,13 +171,18 @@ def main() -> int:
             needed = typed & brought_words(log)
             found = found_in(home)
             mine = {word: places for word, places in found.items() if word.startswith(f"w{run}x")}
-            lost, elsewhere = needed - mine.keys(), {word for word in mine if mine[word] != {conversation}}
+            lost, elsewhere = (
+                needed - mine.keys(),
+                {word for word in mine if mine[word] != {conversation}},
+            )
             words, ends[end] = words + len(needed), ends[end] + 1
             failures["lost"] += len(lost)
             unbrought += len(typed - needed)
             failures["elsewhere"] += len(elsewhere)
             if lost or elsewhere:
-                print(f"start {run} ({end}): {len(needed)} words, lost {sorted(lost)}, elsewhere {sorted(elsewhere)}")
+                print(
+                    f"start {run} ({end}): {len(needed)} words, lost {sorted(lost)}, elsewhere {sorted(elsewhere)}"
+                )
                 print("\n".join(f"  {text}" for text, _ in texts_in(home) if f"w{run}x" in text))
             if typed - needed:
                 print(f"start {run} ({end}): never reached the process {sorted(typed - needed)}")

@@ -1,13 +1,23 @@
-"""SIGKILL of workers and of the database under them, while tasks with effects run: every task is done, no effect happens twice.
+"""SIGKILL of workers and of the database under them, while tasks with effects run:
+every task is done, no effect happens twice.
 
-Workers of several homes, whose clocks are hours apart, share one PostgreSQL behind PgBouncer in transaction mode. Each task makes three
-calls that write a line to a ledger outside, in files that do not grow with the trial, since undo keeps every state of a file; the model is a server that goes by what it is shown, and never repeats a call whose end was not
-seen. What is killed is a worker, PostgreSQL, or PgBouncer, which cuts everybody off; with `--promotions` the standby takes the place of
-a server that is lost with its disk; with `--lag` it lacks what the server confirmed in so many seconds. `--alone`: the same with the file of one home, where everything is killed at once. `--seconds`: what is not done by then, or when the trial gets SIGUSR1, is killed and has to be on the list.
-`--traces`: instead of three calls, each task makes as many as a recorded session, with outputs as long as its. `--bound`: with more facts that
-are not in the store than this no turn begins in a home; how many there were at most is counted beside it, by a look at each home's files every `LOOK` seconds.
+Workers of several homes, whose clocks are hours apart, share one PostgreSQL behind
+PgBouncer in transaction mode. Each task makes three calls that write a line to a ledger
+outside, in files that do not grow with the trial, since undo keeps every state of a
+file; the model is a server that goes by what it is shown, and never repeats a call
+whose end was not seen. What is killed is a worker, PostgreSQL, or PgBouncer, which cuts
+everybody off; with `--promotions` the standby takes the place of a server that is lost
+with its disk; with `--lag` it lacks what the server confirmed in so many seconds.
+`--alone`: the same with the file of one home, where everything is killed at once.
+`--seconds`: what is not done by then, or when the trial gets SIGUSR1, is killed and has
+to be on the list. `--traces`: instead of three calls, each task makes as many as a
+recorded session, with outputs as long as its. `--bound`: with more facts that are not
+in the store than this no turn begins in a home; how many there were at most is counted
+beside it, by a look at each home's files every `LOOK` seconds.
 
-python -m tests.faults.fleet_kill [--tasks 200] [--kills 20] [--seed 1] [--alone] [--homes 2] [--workers 4] [--promotions 0] [--keep 0] [--seconds 0] [--lag 0] [--bound 5000] [--at-once 0] [--traces FOLDER]
+python -m tests.faults.fleet_kill [--tasks 200] [--kills 20] [--seed 1] [--alone]
+[--homes 2] [--workers 4] [--promotions 0] [--keep 0] [--seconds 0] [--lag 0] [--bound
+5000] [--at-once 0] [--traces FOLDER]
 """
 
 from __future__ import annotations
@@ -49,7 +59,10 @@ from tests.peers.peer import Answer, Seen
 SESSION = (0, 0, 0)  # of a task: how much each of its calls prints
 LEASE = 4.0  # seconds: so that a killed worker's tasks do not keep the trial waiting
 PATIENCE = 240.0  # seconds without a task that ends
-PASSING = ("shared store", "is open in another program")  # a server that is just starting, a worker that is paused
+PASSING = (
+    "shared store",
+    "is open in another program",
+)  # a server that is just starting, a worker that is paused
 ENDED = ("done", "failed", "cancelled", "needs-you")
 RELEASE = 5.0  # seconds between two looks for conversations that may leave
 FAILOVER = 12.0  # seconds without claims after a promotion
@@ -57,14 +70,21 @@ LAGGING = {"synchronous_standby_names": "''"}
 MOST_STEPS = 1_000  # of a turn: the longest recorded session has more than a turn may have else
 LEDGER_TASKS = 20  # write to one file
 LOOK = 0.05  # seconds between two looks at what is not yet in the store
-UNSENT = (  # as the worker counts it: what a conversation has beyond what the others are known to have; `%s`: the oldest row
+# as the worker counts it: what a conversation has beyond what the others are known to
+# have; `%s`: the oldest row
+UNSENT = (
     "SELECT coalesce(sum(max(0, last_seq - max(coalesce((SELECT seq FROM in_step WHERE conversation = id), 0), min(forked_at,"
     " coalesce((SELECT seq FROM in_step WHERE conversation = forked_from), 0))))), 0) FROM conversations WHERE rowid > %s"
 )
-NEWEST = "(SELECT max(rowid) - 1000 FROM conversations)"  # those in which somebody works are among these
+NEWEST = (
+    "(SELECT max(rowid) - 1000 FROM conversations)"  # those in which somebody works are among these
+)
 CLOCKS = (0, 3, -5)  # hours that the homes' clocks are wrong by
-# In what the model is told of a call that was cut off, or stopped by its worker before or while it ran.
-UNCERTAIN = re.compile("It may have had effects|was not run|before it had ended|was stopped before it was done")
+# In what the model is told of a call that was cut off, or stopped by its worker before
+# or while it ran.
+UNCERTAIN = re.compile(
+    "It may have had effects|was not run|before it had ended|was stopped before it was done"
+)
 
 
 def program_with_clock(hours: int, bound: int) -> str:
@@ -83,8 +103,14 @@ def read_sessions(folder: Path) -> list[tuple[int, ...]]:
     """Of each recorded session how much its calls printed."""
     found = []
     for file in sorted(folder.rglob("*.jsonl")):
-        messages = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
-        found.append(tuple(len(_content(message)) for message in messages if message.get("role") == "tool"))
+        messages = [
+            json.loads(line)
+            for line in file.read_text(encoding="utf-8").splitlines()
+            if line.strip()
+        ]
+        found.append(
+            tuple(len(_content(message)) for message in messages if message.get("role") == "tool")
+        )
     return [each for each in found if each]
 
 
@@ -97,9 +123,11 @@ def session_of(name: str, sessions: Sequence[tuple[int, ...]]) -> tuple[int, ...
     return sessions[int(name.partition("-")[2] or 0) % len(sessions)]
 
 
-def answer(seen: Seen, uncertain: set[str] | None = None, sessions: Sequence[tuple[int, ...]] = (SESSION,)) -> Answer:
-    """The next of the task's calls, by how many results it is shown: a call that was cut off counts as made. `uncertain` gets the calls of which
-    the model is told so.
+def answer(
+    seen: Seen, uncertain: set[str] | None = None, sessions: Sequence[tuple[int, ...]] = (SESSION,)
+) -> Answer:
+    """The next of the task's calls, by how many results it is shown: a call that was
+    cut off counts as made. `uncertain` gets the calls of which the model is told so.
     """
     messages = seen.body["messages"]
     told = " ".join(str(message["content"]) for message in messages if message["role"] == "user")
@@ -107,12 +135,16 @@ def answer(seen: Seen, uncertain: set[str] | None = None, sessions: Sequence[tup
     results = [str(message["content"]) for message in messages if message["role"] == "tool"]
     done = len(results)
     if uncertain is not None:
-        uncertain.update(f"{name}:{call}" for call, one in enumerate(results, 1) if UNCERTAIN.search(one))
+        uncertain.update(
+            f"{name}:{call}" for call, one in enumerate(results, 1) if UNCERTAIN.search(one)
+        )
     session = () if name == "none" else session_of(name, sessions)
     if done >= len(session):
         return reply(f"{name} is done")
     prints = f"; yes 'some output' | head -c {session[done]}" if session[done] else ""
-    return reply(calls=[("run_command", {"command": f"echo {name}:{done + 1} >> {ledger_of(name)}{prints}"})])
+    return reply(
+        calls=[("run_command", {"command": f"echo {name}:{done + 1} >> {ledger_of(name)}{prints}"})]
+    )
 
 
 @dataclass(frozen=True)
@@ -130,7 +162,12 @@ class Home:
     """One computer: its data, its folder, and the workers that run there."""
 
     def __init__(
-        self, folder: Path, name: str, environment: dict[str, str], model_server: str, about: HomeSettings = USUAL
+        self,
+        folder: Path,
+        name: str,
+        environment: dict[str, str],
+        model_server: str,
+        about: HomeSettings = USUAL,
     ) -> None:
         self.name = name
         self._program, self._about = program_with_clock(about.hours, about.bound), about
@@ -167,12 +204,24 @@ class Home:
         )  # fmt: skip
 
     def start_worker(self) -> None:
-        command = [sys.executable, "-c", self._program, "worker", "-w", "Fleet", "--allow", "commands", "--json"]
+        command = [
+            sys.executable,
+            "-c",
+            self._program,
+            "worker",
+            "-w",
+            "Fleet",
+            "--allow",
+            "commands",
+            "--json",
+        ]
         command += ["--keep", str(self._about.keep)]
         if self._about.at_once:
             command += ["--at-once", str(self._about.at_once)]
         self.workers.append(
-            subprocess.Popen(command, env=self.environment, stdout=self.log, stderr=self.log, cwd=self.project)
+            subprocess.Popen(
+                command, env=self.environment, stdout=self.log, stderr=self.log, cwd=self.project
+            )
         )
 
     def kill_worker(self, worker: subprocess.Popen[bytes]) -> None:
@@ -192,7 +241,9 @@ class Home:
                 worker.send_signal(signal.SIGCONT)
 
     def count_unsent(self, oldest: str = NEWEST) -> int:
-        """Facts of this home that a loss of its disk would take along. 0 where nothing is shared so far."""
+        """Facts of this home that a loss of its disk would take along. 0 where nothing
+        is shared so far.
+        """
         if self.journal is None:
             self.journal = next(Path(self.environment["HELIX_HOME"]).rglob("journal.sqlite3"), None)
         if self.journal is not None:
@@ -204,12 +255,18 @@ class Home:
         return 0
 
     def ledger(self) -> list[str]:
-        return [line for file in (self.project / "ledger").iterdir() for line in file.read_text().split()]
+        return [
+            line
+            for file in (self.project / "ledger").iterdir()
+            for line in file.read_text().split()
+        ]
 
 
 @dataclass
 class Trial:
-    """What is asked of a trial, and what it found. Anything found under a key that begins with LOST is a failure."""
+    """What is asked of a trial, and what it found. Anything found under a key that
+    begins with LOST is a failure.
+    """
 
     tasks: int
     kills: int
@@ -237,11 +294,15 @@ class Trial:
         folder = Path(tempfile.mkdtemp(prefix="helix-fleet-"))
         with ExitStack() as last:
             last.callback(shutil.rmtree, folder, ignore_errors=True)
-            server = last.enter_context(ChatServer(default=lambda seen: answer(seen, self.uncertain, self.sessions)))
+            server = last.enter_context(
+                ChatServer(default=lambda seen: answer(seen, self.uncertain, self.sessions))
+            )
             self.model_server = server
             last.callback(_end_all, self.homes)
             if self.alone:
-                self.homes.append(Home(folder, "a", {}, server.base_url, HomeSettings(at_once=self.at_once)))
+                self.homes.append(
+                    Home(folder, "a", {}, server.base_url, HomeSettings(at_once=self.at_once))
+                )
             else:
                 self._make_homes(folder, server.base_url, last)
             self.began = time.monotonic()
@@ -251,12 +312,16 @@ class Trial:
             if not self.alone:
                 ended = threading.Event()
                 last.callback(ended.set)
-                concurrency.start_thread(partial(_watch_unsent, self, ended), name="watch what is not sent")
+                concurrency.start_thread(
+                    partial(_watch_unsent, self, ended), name="watch what is not sent"
+                )
             _kill_until_done(self)
             self.found["seconds"] = round(time.monotonic() - self.began)
             self.look_at_processor_times()
             for part, seconds in sorted(self.times.totals().items()):
-                self.found[f"ms of processor time a task: {part}"] = round(1000 * seconds / max(1, self.ended))
+                self.found[f"ms of processor time a task: {part}"] = round(
+                    1000 * seconds / max(1, self.ended)
+                )
             _check_outcome(self)
 
     def _make_homes(self, folder: Path, model_server: str, last: ExitStack) -> None:
@@ -278,14 +343,21 @@ class Trial:
             self.homes[number].run("workspace", "share", "Fleet", "--yes")
 
     def count_ended(self) -> int | None:
-        """How many tasks have ended, without a process of its own for it. None while the store is away."""
+        """How many tasks have ended, without a process of its own for it. None while
+        the store is away.
+        """
         if self.pooler is None:
-            counted: dict[str, int] = json.loads(self.homes[-1].run("fleet", "status", "-w", "Fleet", "--json"))[
-                "tasks"
-            ]
+            counted: dict[str, int] = json.loads(
+                self.homes[-1].run("fleet", "status", "-w", "Fleet", "--json")
+            )["tasks"]
             return sum(counted[state] for state in ENDED)
-        with suppress(psycopg.Error), psycopg.connect(self.pooler.url, prepare_threshold=None) as connection:
-            row = connection.execute("SELECT count(*) FROM helix.tasks WHERE state = ANY(%s)", [list(ENDED)]).fetchone()
+        with (
+            suppress(psycopg.Error),
+            psycopg.connect(self.pooler.url, prepare_threshold=None) as connection,
+        ):
+            row = connection.execute(
+                "SELECT count(*) FROM helix.tasks WHERE state = ANY(%s)", [list(ENDED)]
+            ).fetchone()
             return int(row[0]) if row else None
         return None
 
@@ -303,7 +375,9 @@ class Trial:
 
     def kill_something(self) -> None:
         self.found["kills"] += 1
-        due = self.found["kills"] * (self.promotions + 1) >= self.kills * (self.found["promotions"] + 1)
+        due = self.found["kills"] * (self.promotions + 1) >= self.kills * (
+            self.found["promotions"] + 1
+        )
         if self.pooler is not None and (
             self.chance.random() < 0.3 or (due and self.found["promotions"] < self.promotions)
         ):
@@ -357,11 +431,15 @@ def _watch_unsent(trial: Trial, ended: threading.Event) -> None:
         most = max(home.count_unsent(oldest) for home in trial.homes)
         found["facts not in the store at most"] = max(found["facts not in the store at most"], most)
         if most > trial.bound:
-            found[f"LOST: looks that found more than {trial.bound} facts of a home that are not in the store"] += 1
+            found[
+                f"LOST: looks that found more than {trial.bound} facts of a home that are not in the store"
+            ] += 1
 
 
 def _add_tasks(home: Home, tasks: int) -> None:
-    lines = "\n".join(json.dumps({"text": f"Do task-{n}", "key": f"task-{n}"}) for n in range(tasks))
+    lines = "\n".join(
+        json.dumps({"text": f"Do task-{n}", "key": f"task-{n}"}) for n in range(tasks)
+    )
     for _ in range(2):  # what is added twice is one
         home.run("task", "add", "-w", "Fleet", "-", given=lines)
 
@@ -389,7 +467,9 @@ def _kill_until_done(trial: Trial) -> None:
         elif time.monotonic() - since > PATIENCE:
             found["LOST: tasks that nobody ended"] = trial.tasks - ended
             return
-        if found["kills"] < trial.kills * (ended + 1) / trial.tasks:  # at a busy machine too, most of the work is tasks
+        if (
+            found["kills"] < trial.kills * (ended + 1) / trial.tasks
+        ):  # at a busy machine too, most of the work is tasks
             trial.kill_something()
 
 
@@ -405,30 +485,40 @@ def _check_outcome(trial: Trial) -> None:
     if on_list != trial.tasks or len(listed) != trial.tasks:
         ends = Counter(task["why"] for task in listed if task["state"] != "done")
         found[f"LOST: tasks not done {ends.most_common(2)}"] = trial.tasks - on_list
-    done = {task["id"]: task["text"].removeprefix("Do ") for task in listed if task["state"] == "done"}
+    done = {
+        task["id"]: task["text"].removeprefix("Do ") for task in listed if task["state"] == "done"
+    }
     found["taken over"] = sum(task["claims"] > 1 for task in listed)
     _check_effects(trial, set(done.values()))
     _check_conversations(trial, done)
 
 
 def _check_effects(trial: Trial, done: set[str]) -> None:
-    """No effect twice; none is missing of a call whose end was seen, and of every other the model was told."""
+    """No effect twice; none is missing of a call whose end was seen, and of every other
+    the model was told.
+    """
     found = trial.found
     effects = Counter(line for home in trial.homes for line in home.ledger())
     found["effects"] = len(effects)
     if twice := [name for name, count in effects.items() if count > 1]:
         found[f"LOST: effects that happened twice, such as {twice[:3]}"] = len(twice)
     calls = {name: len(session_of(name, trial.sessions)) for name in done}
-    missing = {f"{name}:{call}" for name in done for call in range(1, calls[name] + 1)} - effects.keys()
+    missing = {
+        f"{name}:{call}" for name in done for call in range(1, calls[name] + 1)
+    } - effects.keys()
     uncertain = {call for call in trial.uncertain if call.partition(":")[0] in done}
     found["calls said to the model as cut off"] = len(uncertain)
     found["of these without an effect"] = len(missing & uncertain)
     if unsaid := missing - uncertain:
-        found[f"LOST: effects that are missing although nobody was told, such as {sorted(unsaid)[:3]}"] = len(unsaid)
+        found[
+            f"LOST: effects that are missing although nobody was told, such as {sorted(unsaid)[:3]}"
+        ] = len(unsaid)
 
 
 def _check_conversations(trial: Trial, done: dict[str, str]) -> None:
-    """Each is one, and the same wherever it is; a machine that keeps all has all. `fleet_leaving` looks at those that left."""
+    """Each is one, and the same wherever it is; a machine that keeps all has all.
+    `fleet_leaving` looks at those that left.
+    """
     found, journals = trial.found, [_read_facts(home) for home in trial.homes]
     for task in done:
         copies = {tuple(journal[task]) for journal in journals if task in journal}
@@ -446,7 +536,9 @@ def _read_facts(home: Home) -> dict[str, list[str]]:
     (journal,) = Path(home.environment["HELIX_HOME"]).rglob("journal.sqlite3")
     found: dict[str, list[str]] = {}
     with closing(sqlite3.connect(journal)) as connection:
-        for conversation, fact in connection.execute("SELECT conversation, fact FROM facts ORDER BY conversation, seq"):
+        for conversation, fact in connection.execute(
+            "SELECT conversation, fact FROM facts ORDER BY conversation, seq"
+        ):
             found.setdefault(conversation, []).append(fact)
     return found
 
@@ -474,9 +566,18 @@ def main() -> int:
     name = "fleet_kill --alone" if given.alone else "fleet_kill"
 
     def run(found: Counter[str]) -> None:
-        counts = (given.homes, given.workers, given.promotions, given.keep, given.seconds, given.lag)
+        counts = (
+            given.homes,
+            given.workers,
+            given.promotions,
+            given.keep,
+            given.seconds,
+            given.lag,
+        )
         bounds = (given.bound, given.at_once)
-        trial = Trial(given.tasks, given.kills, given.seed, found, given.alone, *counts, *bounds, sessions)
+        trial = Trial(
+            given.tasks, given.kills, given.seed, found, given.alone, *counts, *bounds, sessions
+        )
         signal.signal(signal.SIGUSR1, trial.end_early)
         trial.run()
 

@@ -1,7 +1,10 @@
-"""SIGKILL at every step in which finished conversations leave a worker's disk: none is lost, none is half there, and what they use stays.
+"""SIGKILL at every step in which finished conversations leave a worker's disk: none is
+lost, none is half there, and what they use stays.
 
-A process of its own lets conversations leave and is ended at its first, second, third … step on a store, here or in PostgreSQL. After each
-kill the home is opened again, everything that no machine says it uses is removed from the shared store, and all conversations are read.
+A process of its own lets conversations leave and is ended at its first, second, third …
+step on a store, here or in PostgreSQL. After each kill the home is opened again,
+everything that no machine says it uses is removed from the shared store, and all
+conversations are read.
 
 python -m tests.faults.fleet_leaving [--conversations 6] [--seed 1]
 """
@@ -77,13 +80,19 @@ async def leave(home: Path, url: str, steps: int) -> None:
         await one.workspace.release_conversations(wanted[1:])
 
 
-async def _begin(home: Path, url: str, conversations: int, chance: random.Random) -> dict[str, list[Recorded]]:
+async def _begin(
+    home: Path, url: str, conversations: int, chance: random.Random
+) -> dict[str, list[Recorded]]:
     made = {}
     async with sharing(home, url) as (one, sync):
         both = await one.cache.store_content(b"of all", EntryOrigin("shell", "ls"))
         for name in (f"conversation {number}" for number in range(conversations)):
             own = await one.cache.store_content(chance.randbytes(2_000), EntryOrigin("shell", name))
-            facts: list[Fact] = [ConversationStarted(name), ToolReturned("1", own, 1), ToolReturned("2", both, 1)]
+            facts: list[Fact] = [
+                ConversationStarted(name),
+                ToolReturned("1", own, 1),
+                ToolReturned("2", both, 1),
+            ]
             made[name] = list(await one.workspace.journal.append_to_journal(name, facts))
         await sync.sync_once()
         await sync.send_and_release_leases()
@@ -91,7 +100,9 @@ async def _begin(home: Path, url: str, conversations: int, chance: random.Random
     return made
 
 
-async def _check_home(home: Path, url: str, made: dict[str, list[Recorded]], found: Counter[str]) -> None:
+async def _check_home(
+    home: Path, url: str, made: dict[str, list[Recorded]], found: Counter[str]
+) -> None:
     async with sharing(home.with_name("other"), url) as (one, _):  # which uses nothing itself
         if await one.link.remove_unused_rows(grace=-1):
             found["LOST: rows of the store that the killed machine uses were removed"] += 1
@@ -120,7 +131,14 @@ def trials(conversations: int, seed: int, found: Counter[str], every: int = 1) -
         made = asyncio.run(_begin(folder / "home", server.url, conversations, chance))
         code, steps = -signal.SIGKILL, 0
         while code == -signal.SIGKILL:
-            command = [sys.executable, "-m", "tests.faults.fleet_leaving", "--child", str(folder / "home"), server.url]
+            command = [
+                sys.executable,
+                "-m",
+                "tests.faults.fleet_leaving",
+                "--child",
+                str(folder / "home"),
+                server.url,
+            ]
             code = subprocess.run([*command, str(steps)], check=False).returncode
             found["kills"] += code == -signal.SIGKILL
             asyncio.run(_check_home(folder / "home", server.url, made, found))
@@ -140,7 +158,9 @@ def main() -> int:
     parser.add_argument("--conversations", type=int, default=6)
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
-    return report("fleet_leaving", given.seed, lambda found: trials(given.conversations, given.seed, found))
+    return report(
+        "fleet_leaving", given.seed, lambda found: trials(given.conversations, given.seed, found)
+    )
 
 
 if __name__ == "__main__":

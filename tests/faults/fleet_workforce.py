@@ -1,8 +1,10 @@
-"""An agent gives tasks to the fleet and goes on with their answers, while its worker is killed again and again: the sum is right, once.
+"""An agent gives tasks to the fleet and goes on with their answers, while its worker is
+killed again and again: the sum is right, once.
 
-The agent is a task itself. Its model repeats a call whose end nobody saw, as a careful model may: the same text is one task. Each of
-the tasks it gives has one effect, a line in a ledger outside. With `--homes 2` two computers share them through PostgreSQL, and whichever
-has the agent is killed.
+The agent is a task itself. Its model repeats a call whose end nobody saw, as a careful
+model may: the same text is one task. Each of the tasks it gives has one effect, a line
+in a ledger outside. With `--homes 2` two computers share them through PostgreSQL, and
+whichever has the agent is killed.
 
 python -m tests.faults.fleet_workforce [--tasks 50] [--kills 5] [--seed 1] [--homes 1]
 """
@@ -36,8 +38,19 @@ def answer(tasks: int, seen: Seen) -> Answer:
         (number,) = set(re.findall(r"task-(\d+)", told)) or {"0"}
         command = {"command": f"echo {number} >> ledger.txt"}
         return reply(str(int(number) ** 2)) if results else reply(calls=[("run_command", command)])
-    ids = next((found for found in (re.findall("^[0-9a-f]{20}$", one, re.MULTILINE) for one in results) if found), [])
-    read = re.findall(r"^[0-9a-f]{20} done [0-9a-f]{16} (\d+)$", results[-1], re.MULTILINE) if results else []
+    ids = next(
+        (
+            found
+            for found in (re.findall("^[0-9a-f]{20}$", one, re.MULTILINE) for one in results)
+            if found
+        ),
+        [],
+    )
+    read = (
+        re.findall(r"^[0-9a-f]{20} done [0-9a-f]{16} (\d+)$", results[-1], re.MULTILINE)
+        if results
+        else []
+    )
     if len(read) == tasks:
         return reply(f"The sum is {sum(map(int, read))}.")
     if ids:
@@ -62,7 +75,9 @@ def trials(tasks: int, kills: int, seed: int, found: Counter[str], homes: int = 
         else:
             trial._make_homes(folder, server.base_url, last)
         home = trial.homes[0]
-        (giver,) = home.run("task", "add", "-w", "Fleet", "--allow", "add_fleet_tasks", GIVE).split()
+        (giver,) = home.run(
+            "task", "add", "-w", "Fleet", "--allow", "add_fleet_tasks", GIVE
+        ).split()
         began = time.monotonic()
         for each in trial.homes:
             each.start_worker()
@@ -74,14 +89,17 @@ def trials(tasks: int, kills: int, seed: int, found: Counter[str], homes: int = 
         found["effects"], found["attempts of the agent"] = sum(ledger.values()), ended["claims"]
         right = f"The sum is {sum(number**2 for number in range(tasks))}."
         wrong = {
-            f"LOST: the agent's end {state} {ended['answer'] or ended['why']}": ended["answer"] != right,
+            f"LOST: the agent's end {state} {ended['answer'] or ended['why']}": ended["answer"]
+            != right,
             f"LOST: tasks given more or less than once ({len(listed)})": len(listed) != tasks + 1,
             "LOST: effects that happened twice": any(count > 1 for count in ledger.values()),
         }
         found.update(name for name, is_so in wrong.items() if is_so)
 
 
-def _kill_until_ended(homes: list[Home], giver: str, kills: int, chance: random.Random, found: Counter[str]) -> str:
+def _kill_until_ended(
+    homes: list[Home], giver: str, kills: int, chance: random.Random, found: Counter[str]
+) -> str:
     home, until = homes[0], time.monotonic() + PATIENCE
     while time.monotonic() < until:
         time.sleep(1.0 + 3.0 * chance.random())

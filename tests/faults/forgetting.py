@@ -1,9 +1,11 @@
-"""Secrets of every kind in every place, escaped to every depth, then forgotten: no file may hold them.
+"""Secrets of every kind in every place, escaped to every depth, then forgotten: no file
+may hold them.
 
     python -m tests.faults.forgetting [--secrets 40] [--seed 1]
 
-What is looked for afterwards is made here, with json, urllib and the codecs; nothing of the program's own search is used.
-Where something is left, the program has to have said where, or the trial fails.
+What is looked for afterwards is made here, with json, urllib and the codecs; nothing of
+the program's own search is used. Where something is left, the program has to have said
+where, or the trial fails.
 """
 
 from __future__ import annotations
@@ -57,14 +59,20 @@ def forms(text: str) -> list[str]:
     """As it is written at every depth, with and without letters beyond ASCII."""
     found, at = [text], {text}
     for _ in DEPTHS:
-        at = {json.dumps(each, ensure_ascii=ascii_)[1:-1] for each in at for ascii_ in (True, False)}
+        at = {
+            json.dumps(each, ensure_ascii=ascii_)[1:-1] for each in at for ascii_ in (True, False)
+        }
         found += at
     return [*dict.fromkeys(found), urllib.parse.quote(text), urllib.parse.quote_plus(text)]
 
 
 def holding(folder: Path, text: str) -> list[str]:
     """Files with any form of it, in any encoding."""
-    needles = {form.encode(codec) for form in forms(text) for codec in ("utf-8", "utf-16-le", "utf-16-be", "utf-32-le")}
+    needles = {
+        form.encode(codec)
+        for form in forms(text)
+        for codec in ("utf-8", "utf-16-le", "utf-16-be", "utf-32-le")
+    }
     files = [path for path in folder.rglob("*") if path.is_file()]
     return [path.name for path in files if any(needle in path.read_bytes() for needle in needles)]
 
@@ -83,7 +91,9 @@ async def fill(workspace: StoredWorkspace, secrets: list[str], chance: random.Ra
             )
             facts += [
                 UserSaid((Text(f"my key is {form}, keep it"),)),
-                ModelReplied((ToolCall(str(depth), "shell", json.dumps({"command": form})),), "m", Stop.CALLS),
+                ModelReplied(
+                    (ToolCall(str(depth), "shell", json.dumps({"command": form})),), "m", Stop.CALLS
+                ),
                 ToolReturned(str(depth), held, 3, head=f"k={form}"),
                 ToolReturned(str(depth), described, 3, head="clean"),
                 Folded(f"f{depth}", FoldKind.EXCERPT, PartRef(2), f"it says {form}", 1, 9),
@@ -103,7 +113,9 @@ async def trials(number: int, seed: int, found: Counter[str], folder: Path) -> N
     chance = random.Random(seed)
     secrets = [secret(chance) for _ in range(number)]
     workspaces = AllWorkspaces(folder)
-    workspace = await workspaces.open_stored_workspace(workspaces.create_stored_workspace("Trial", folder).id)
+    workspace = await workspaces.open_stored_workspace(
+        workspaces.create_stored_workspace("Trial", folder).id
+    )
     try:
         await fill(workspace, secrets, chance)
         damaged = workspace.folder / "damaged"
@@ -116,16 +128,22 @@ async def trials(number: int, seed: int, found: Counter[str], folder: Path) -> N
             found["entries"] += len(purged.entries)
             found["facts"] += purged.facts
             for name in holding(workspace.folder, one):
-                found[f"LOST {one!r} is left in {name}"] += not any(name in told for told in purged.elsewhere)
+                found[f"LOST {one!r} is left in {name}"] += not any(
+                    name in told for told in purged.elsewhere
+                )
             found["told"] += len(purged.elsewhere)
-        damage = (await workspace.cache.verify_cache()).damaged or await find_journal_damage(workspace)
+        damage = (await workspace.cache.verify_cache()).damaged or await find_journal_damage(
+            workspace
+        )
         found["LOST something is damaged"] += bool(damage)
     finally:
         await workspace.aclose()
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--secrets", type=int, default=40)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()

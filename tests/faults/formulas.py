@@ -1,4 +1,5 @@
-"""Formulas made to take long: each is drawn within half a second of work, or its source stands in its place.
+"""Formulas made to take long: each is drawn within half a second of work, or its source
+stands in its place.
 
 python -m tests.faults.formulas [--formulas 500] [--seed 1]
 """
@@ -17,9 +18,13 @@ MOST_SECONDS = 0.5
 
 
 def _work(latex: str) -> tuple[float, bool]:
-    """Seconds of the processor's time for one formula with a process of its own, and whether it was drawn."""
+    """Seconds of the processor's time for one formula with a process of its own, and
+    whether it was drawn.
+    """
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    (made,) = asyncio.run(draw_formulas([FormulaRequest(latex, display=True, size=17.0, colour="#000000", ratio=2.0)]))
+    (made,) = asyncio.run(
+        draw_formulas([FormulaRequest(latex, display=True, size=17.0, colour="#000000", ratio=2.0)])
+    )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, made is not None
 
@@ -43,7 +48,9 @@ def main() -> int:
         if work - start > MOST_SECONDS:
             slow += 1
             print(f"seed {seed}: {work - start:.2f} s: {latex}")
-    print(f"{chosen.formulas} formulas: {drawn} drawn, {slow} took too long; at most {slowest:.2f} s of work")
+    print(
+        f"{chosen.formulas} formulas: {drawn} drawn, {slow} took too long; at most {slowest:.2f} s of work"
+    )
     application.quit()
     return 1 if slow else 0
 

@@ -1,9 +1,11 @@
-"""The disk of the program's data fills up while a call that may change files is allowed. What is changed in the user's folder is
-recorded then and can be undone, or nothing is changed.
+"""The disk of the program's data fills up while a call that may change files is
+allowed. What is changed in the user's folder is recorded then and can be undone, or
+nothing is changed.
 
     python -m tests.faults.full_disk [--trials 40] [--seed 1]
 
-The data lies on a real file system of a few megabytes, in a mount namespace of its own; the user's folder on another.
+The data lies on a real file system of a few megabytes, in a mount namespace of its own;
+the user's folder on another.
 """
 
 from __future__ import annotations
@@ -23,7 +25,15 @@ from contextlib import suppress
 from pathlib import Path
 
 from helix_desktop import program_folders
-from helix_desktop.engine.facts import FilesChanged, ModelReplied, Stop, Text, ToolCall, ToolReturned, UserSaid
+from helix_desktop.engine.facts import (
+    FilesChanged,
+    ModelReplied,
+    Stop,
+    Text,
+    ToolCall,
+    ToolReturned,
+    UserSaid,
+)
 from helix_desktop.engine.messages import Reply
 from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion
 from helix_desktop.engine.session import Session
@@ -53,7 +63,15 @@ def trials(count: int, seed: int) -> Counter[str]:
         disk = Path(place) / "disk"
         disk.mkdir()
         run = f'mount -t tmpfs -o size={MEGABYTES}m none "$1" && shift && exec "$@"'
-        command = [sys.executable, "-m", "tests.faults.full_disk", "--trials", str(count), "--seed", str(seed)]
+        command = [
+            sys.executable,
+            "-m",
+            "tests.faults.full_disk",
+            "--trials",
+            str(count),
+            "--seed",
+            str(seed),
+        ]
         given = [*INSIDE, run, "sh", str(disk), *command, "--inside", place]
         return Counter(json.loads(subprocess.run(given, check=True, stdout=subprocess.PIPE).stdout))
 
@@ -102,13 +120,17 @@ def _fill(place: Path, room: int) -> None:
                 os.posix_fallocate(filler.fileno(), os.fstat(filler.fileno()).st_size, free)
 
 
-async def _one_call(place: Path, name: str, arguments: str, moment: str, room: int, found: Counter[str]) -> None:
+async def _one_call(
+    place: Path, name: str, arguments: str, moment: str, room: int, found: Counter[str]
+) -> None:
     desk = _desk(place)
     bench = await desk.create_workspace("Full", place / "work")
     session = await bench.start_conversation("Full")
     call = ToolCall("1", name, arguments)
     await bench.file_changes.workspace_checkpoints.ensure_first_check()
-    await session.conversation.append_facts(UserSaid((Text("go"),)), ModelReplied((call,), "demo", Stop.CALLS))
+    await session.conversation.append_facts(
+        UserSaid((Text("go"),)), ModelReplied((call,), "demo", Stop.CALLS)
+    )
 
     async def ask(question: PermissionQuestion) -> PermissionAnswer:
         if moment == "asked":
@@ -151,7 +173,9 @@ async def _recorded_and_undone(place: Path, found: Counter[str]) -> bool:
     recorded = any(isinstance(fact, FilesChanged) for fact in facts)
     if recorded:
         turns = await bench.file_changes.turns_with_changes(session.id)
-        files = await bench.file_changes.changes_with_folders([one for turn in turns for one in turn.sources])
+        files = await bench.file_changes.changes_with_folders(
+            [one for turn in turns for one in turn.sources]
+        )
         await bench.file_changes.undo_file_changes(files, conversation=session.id)
     await desk.aclose()
     return recorded
@@ -164,9 +188,13 @@ def main() -> int:
     parser.add_argument("--inside", type=Path)
     given = parser.parse_args()
     if given.inside:
-        sys.stdout.write(json.dumps(asyncio.run(_trials_inside(given.inside, given.trials, given.seed))))
+        sys.stdout.write(
+            json.dumps(asyncio.run(_trials_inside(given.inside, given.trials, given.seed)))
+        )
         return 0
-    return report("full_disk", given.seed, lambda found: found.update(trials(given.trials, given.seed)))
+    return report(
+        "full_disk", given.seed, lambda found: found.update(trials(given.trials, given.seed))
+    )
 
 
 if __name__ == "__main__":

@@ -1,9 +1,12 @@
-"""Coverage-guided fuzzing of every parser that reads what others wrote (fuzz_targets.py), with atheris.
+"""Coverage-guided fuzzing of every parser that reads what others wrote
+(fuzz_targets.py), with atheris.
 
-python -m tests.faults.fuzz_run [--seconds 30] [--seed 1] [--target NAME]      so many seconds for each
+python -m tests.faults.fuzz_run [--seconds 30] [--seed 1] [--target NAME]      so many
+seconds for each
 
-Each target runs in a process of its own, for libFuzzer ends with its process. The input that broke one is printed. Where atheris is
-not installed, random changes of the corpus are tried instead, and the report says so.
+Each target runs in a process of its own, for libFuzzer ends with its process. The input
+that broke one is printed. Where atheris is not installed, random changes of the corpus
+are tried instead, and the report says so.
 """
 
 from __future__ import annotations
@@ -38,7 +41,9 @@ def trials(seconds: float, seed: int, names: list[str], found: Counter[str]) -> 
             "--seed",
             str(seed),
         ]
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", check=False
+        )
         runs = re.findall(r"(?:Done |#)(\d+)", done.stdout + done.stderr)
         found["inputs"] += max((int(run) for run in runs), default=0)
         found["targets"] += 1
@@ -58,7 +63,11 @@ def watched(run: Callable[[bytes], None]) -> Callable[[bytes], None]:
         try:
             run(data)
         except BaseException as error:
-            print(f"BROKEN {type(error).__name__}: {error}"[:300].replace("\n", " "), f"by {data!r}", flush=True)
+            print(
+                f"BROKEN {type(error).__name__}: {error}"[:300].replace("\n", " "),
+                f"by {data!r}",
+                flush=True,
+            )
             raise
 
     return tried
@@ -82,7 +91,9 @@ def inside(name: str, seconds: float, seed: int) -> None:
             f"-max_len={LONGEST}",
             f"-timeout={HANGS}",
         ]
-        atheris.Setup([sys.argv[0], *options, f"-artifact_prefix={folder}/", folder], watched(target.run))
+        atheris.Setup(
+            [sys.argv[0], *options, f"-artifact_prefix={folder}/", folder], watched(target.run)
+        )
         atheris.Fuzz()
 
 
@@ -99,14 +110,18 @@ def _without(name: str, seconds: float, seed: int) -> None:
 
 
 def changed(corpus: tuple[bytes, ...], chance: random.Random) -> bytes:
-    """An entry of the corpus with some bytes changed, doubled, taken out, or put in from another entry."""
+    """An entry of the corpus with some bytes changed, doubled, taken out, or put in
+    from another entry.
+    """
     data = bytearray(chance.choice(corpus))
     for _ in range(chance.randint(1, 6)):
         at, other = chance.randint(0, len(data)), chance.choice(corpus)
         cut = chance.randint(0, len(other))
         match chance.randrange(4):
             case 0:
-                data[at : at + 1] = chance.choice((b"\x00", b"\xff", b'"', b"{", b"\n", b"[", b"\\", b"0", b"`", b"|"))
+                data[at : at + 1] = chance.choice(
+                    (b"\x00", b"\xff", b'"', b"{", b"\n", b"[", b"\\", b"0", b"`", b"|")
+                )
             case 1:
                 del data[at : at + chance.randint(1, 20)]
             case 2:
@@ -123,7 +138,9 @@ def names() -> list[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--target", default="")
@@ -133,7 +150,11 @@ def main() -> int:
         inside(arguments.inside, arguments.seconds, arguments.seed)
         return 0
     chosen = [arguments.target] if arguments.target else names()
-    return report("fuzz", arguments.seed, lambda found: trials(arguments.seconds, arguments.seed, chosen, found))
+    return report(
+        "fuzz",
+        arguments.seed,
+        lambda found: trials(arguments.seconds, arguments.seed, chosen, found),
+    )
 
 
 if __name__ == "__main__":

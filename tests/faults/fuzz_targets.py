@@ -1,4 +1,5 @@
-"""What is fuzzed: every parser that reads what others wrote. Only what a parser documents may come out of it.
+"""What is fuzzed: every parser that reads what others wrote. Only what a parser
+documents may come out of it.
 
 Each target takes bytes, and has a small corpus that shows the fuzzer what the format is about.
 """
@@ -58,7 +59,9 @@ def sse(data: bytes) -> None:
     """The events are the same however the bytes are cut."""
     whole = EventStreamParser().feed_bytes(data)
     parser = EventStreamParser()
-    pieces = [event for at in range(0, len(data), 3) for event in parser.feed_bytes(data[at : at + 3])]
+    pieces = [
+        event for at in range(0, len(data), 3) for event in parser.feed_bytes(data[at : at + 3])
+    ]
     assert pieces == whole, "cut into pieces, the stream reads differently"
 
 
@@ -141,7 +144,9 @@ def mcp(data: bytes) -> None:
 
 
 def _bytes(*answers: Answer) -> tuple[bytes, ...]:
-    return tuple(b"".join(piece for piece in answer.pieces if isinstance(piece, bytes)) for answer in answers)
+    return tuple(
+        b"".join(piece for piece in answer.pieces if isinstance(piece, bytes)) for answer in answers
+    )
 
 
 def _said(server: object) -> tuple[bytes, ...]:
@@ -159,7 +164,10 @@ _SESSION = "\n".join(
             "tool_calls": [{"id": "1", "function": {"name": "read", "arguments": "{}"}}],
         },
         {"role": "tool", "tool_call_id": "1", "content": "text"},
-        {"type": "assistant", "message": {"role": "assistant", "content": [{"type": "text", "text": "done"}]}},
+        {
+            "type": "assistant",
+            "message": {"role": "assistant", "content": [{"type": "text", "text": "done"}]},
+        },
         {"type": "response_item", "payload": {"type": "message", "role": "user", "content": []}},
     )
 ).encode()

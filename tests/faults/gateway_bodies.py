@@ -1,10 +1,12 @@
-"""Hostile bodies at the gateway, as requests and as replies of a provider: every compression, nested, damaged, cut, huge, deep.
+"""Hostile bodies at the gateway, as requests and as replies of a provider: every
+compression, nested, damaged, cut, huge, deep.
 
 python -m tests.faults.gateway_bodies [--bodies 1000] [--seed 1]
 
-Each request is refused with a sentence or goes on as it came, each reply reaches the agent as it came or ends with a sentence. Beside
-them another client asks all the time: how late its answers are is measured. What memory the gateway takes at its peak is limited,
-and it is given back.
+Each request is refused with a sentence or goes on as it came, each reply reaches the
+agent as it came or ends with a sentence. Beside them another client asks all the time:
+how late its answers are is measured. What memory the gateway takes at its peak is
+limited, and it is given back.
 """
 
 from __future__ import annotations
@@ -41,15 +43,28 @@ PACKERS: Mapping[str, Callable[[bytes], bytes]] = {
     "gzip": lambda content: gzip.compress(content, 6),
     "deflate": zlib.compress,
     "zstd": zstandard.compress,
-    # The gateway reads neither of these two: such a body goes on as it came, so the quickest way to make it will do.
+    # The gateway reads neither of these two: such a body goes on as it came, so the
+    # quickest way to make it will do.
     "xz": lambda content: lzma.compress(content, preset=0),
     "bzip2": lambda content: bz2.compress(content, 1),
 }
-SLOWEST_SECONDS = 60.0  # of the processor's time in the gateway, for one body: so it means the same on a busy machine
+# of the processor's time in the gateway, for one body: so it means the same on a busy
+# machine
+SLOWEST_SECONDS = 60.0
 LATEST_SECONDS = 5.0  # for the other client
 MOST_MEMORY_MB = 1_000.0  # at the peak: a body of 64 MB is held a few times while it is read
 MOST_KEPT_MB = 500.0  # some seconds after the last
-FILLINGS = (b" ", b"[", b"0,", b'{"messages":[', b"[],", b'{"a":', b"data: {}\n\n", b"data: [[]]\n", b"\n")
+FILLINGS = (
+    b" ",
+    b"[",
+    b"0,",
+    b'{"messages":[',
+    b"[],",
+    b'{"a":',
+    b"data: {}\n\n",
+    b"data: [[]]\n",
+    b"\n",
+)
 SIZES = (0, 1_000, 1 << 20, 30 << 20, 60 << 20, 70 << 20, 300 << 20)
 
 
@@ -76,7 +91,9 @@ def hostile(chance: random.Random) -> tuple[str, bytes]:
 
 
 class HostileReplies:
-    """The provider's script: a short reply whatever the request is, or the one that is set where it carries the mark."""
+    """The provider's script: a short reply whatever the request is, or the one that is
+    set where it carries the mark.
+    """
 
     def __init__(self) -> None:
         self.reply: Raw | None = None
@@ -87,7 +104,11 @@ class HostileReplies:
 
 def hostile_reply(chance: random.Random) -> Raw:
     encoding, content = hostile(chance)
-    chunk = chance.choice((0, 0, 1_000, 100_000)) if len(content) > 200_000 else chance.choice((0, 1, 7, 1_000))
+    chunk = (
+        chance.choice((0, 0, 1_000, 100_000))
+        if len(content) > 200_000
+        else chance.choice((0, 1, 7, 1_000))
+    )
     media = chance.choice(("application/json", "text/event-stream"))
     return Raw(content, encoding, chance.choice((200, 200, 200, 400, 413, 500)), media, chunk)
 
@@ -136,21 +157,33 @@ def send_hostile_request(url: str, body: tuple[str, bytes], found: Counter[str])
         found["LOST a refusal says no reason"] += 1
 
 
-def receive_hostile_reply(url: str, protocol: str, sent: Raw, replies: HostileReplies, found: Counter[str]) -> None:
+def receive_hostile_reply(
+    url: str, protocol: str, sent: Raw, replies: HostileReplies, found: Counter[str]
+) -> None:
     """An agent asks, and gets the reply as it came, or one that says why it was ended."""
     replies.reply = sent
     agent = Agent(protocol, url, streams=sent.media_type != "application/json")
     agent.say("hello")
     came = bytearray()
     headers = {"x-api-key": "k", "x-hostile": "1"}
-    with httpx.stream("POST", url + agent.path, json=agent.body(), headers=headers, timeout=300) as reply:
+    with httpx.stream(
+        "POST", url + agent.path, json=agent.body(), headers=headers, timeout=300
+    ) as reply:
         for piece in reply.iter_raw():
             came += piece
     same, told = came == sent.content, b"Send it again" in came[-400:]
     decoded = "content-encoding" not in reply.headers and bool(sent.encoding)
-    found["replies as they came" if same else "replies ended with a sentence" if told else "replies read"] += 1
+    found[
+        "replies as they came"
+        if same
+        else "replies ended with a sentence"
+        if told
+        else "replies read"
+    ] += 1
     if reply.status_code != sent.status or not (same or told or decoded):
-        found[f"LOST reply {json.dumps([sent.encoding, sent.status, sent.media_type, sent.chunk_bytes])}"] += 1
+        found[
+            f"LOST reply {json.dumps([sent.encoding, sent.status, sent.media_type, sent.chunk_bytes])}"
+        ] += 1
 
 
 def trials(bodies: int, seed: int, found: Counter[str]) -> None:
@@ -168,11 +201,16 @@ def trials(bodies: int, seed: int, found: Counter[str]) -> None:
             for number in range(bodies):
                 if number % 100 == 0:
                     print(f"gateway bodies: {number} done, {dict(found)}", flush=True)
-                # Made before the measurement: it may take minutes, in which the other client makes work too.
-                reply, request = (hostile_reply(chance), None) if number % 2 else (None, hostile(chance))
+                # Made before the measurement: it may take minutes, in which the other
+                # client makes work too.
+                reply, request = (
+                    (hostile_reply(chance), None) if number % 2 else (None, hostile(chance))
+                )
                 began = processor_seconds(pid)
                 if reply is not None:
-                    receive_hostile_reply(held.addresses[0], chance.choice(PROTOCOLS), reply, replies, found)
+                    receive_hostile_reply(
+                        held.addresses[0], chance.choice(PROTOCOLS), reply, replies, found
+                    )
                 elif request is not None:
                     send_hostile_request(held.addresses[0], request, found)
                 slowest = max(slowest, processor_seconds(pid) - began)
@@ -184,7 +222,12 @@ def trials(bodies: int, seed: int, found: Counter[str]) -> None:
         f"bodies: slowest {slowest:.1f} s of work; {peak:.0f} MB at the peak, {kept:.0f} MB kept; the other client waited "
         f"{late[len(late) // 2]:.3f} s as the median, {late[-len(late) // 100 - 1]:.2f} s in one of a hundred, {late[-1]:.2f} s at most"
     ] += bodies
-    if slowest > SLOWEST_SECONDS or peak > MOST_MEMORY_MB or kept > MOST_KEPT_MB or late[-1] > LATEST_SECONDS:
+    if (
+        slowest > SLOWEST_SECONDS
+        or peak > MOST_MEMORY_MB
+        or kept > MOST_KEPT_MB
+        or late[-1] > LATEST_SECONDS
+    ):
         found["LOST too slow, too late, or too much memory"] += 1
 
 
@@ -196,11 +239,17 @@ class _Forgetting(list[Asked]):
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--bodies", type=int, default=1_000)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
-    return report("gateway bodies", arguments.seed, lambda found: trials(arguments.bodies, arguments.seed, found))
+    return report(
+        "gateway bodies",
+        arguments.seed,
+        lambda found: trials(arguments.bodies, arguments.seed, found),
+    )
 
 
 if __name__ == "__main__":

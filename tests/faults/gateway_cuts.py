@@ -1,8 +1,10 @@
-"""Sessions with hidden recalls whose gateway is restarted, loses its journal, or is taken away, at random moments.
+"""Sessions with hidden recalls whose gateway is restarted, loses its journal, or is
+taken away, at random moments.
 
 python -m tests.faults.gateway_cuts [--cuts 500] [--seed 1]
 
-The provider is strict: it refuses what a real one refuses. No request may be refused, and the agent sees no hidden call.
+The provider is strict: it refuses what a real one refuses. No request may be refused,
+and the agent sees no hidden call.
 """
 
 from __future__ import annotations
@@ -40,10 +42,17 @@ class Model:
     def script(self, asked: Asked) -> Sequence[Block]:
         chance = self._chance
         tool = Calls(TOOL, {"command": f"do {chance.randrange(10_000)}"})
-        recall = Calls("recall_cached_content", {"sha256": DIGEST, "lines": f"{chance.randrange(1, 900)}"})
+        recall = Calls(
+            "recall_cached_content", {"sha256": DIGEST, "lines": f"{chance.randrange(1, 900)}"}
+        )
         search = Calls("search_cached_content", {"query": "fox"})
         think, says = Thinks(f"thought {chance.random()}"), Says(f"said {chance.random()}")
-        visible: list[list[Block]] = [[tool], [think, tool], [think, says, tool], [says, tool, tool]]
+        visible: list[list[Block]] = [
+            [tool],
+            [think, tool],
+            [think, says, tool],
+            [says, tool, tool],
+        ]
         hidden: list[list[Block]] = [
             [recall],
             [think, recall],
@@ -81,7 +90,10 @@ def _session(protocol: str, chance: random.Random, found: Counter[str]) -> Itera
         homes = (Path(folder, str(n)) for n in itertools.count())
         home = next(homes)
         agent = Agent(
-            protocol, gateway.enter_context(running(home, provider.url)), streams=chance.random() < 0.7, patience=300.0
+            protocol,
+            gateway.enter_context(running(home, provider.url)),
+            streams=chance.random() < 0.7,
+            patience=300.0,
         )
         agent.session = chance.choice(["", "a-session"])
         agent.say("look around")
@@ -97,7 +109,9 @@ def _session(protocol: str, chance: random.Random, found: Counter[str]) -> Itera
                     agent.url = gateway.enter_context(running(home, provider.url))
             calls = agent.ask()
             found["requests"] += 1
-            agent.results([(call, name, chance.choice([LARGE, "short"])) for call, name, _ in calls])
+            agent.results(
+                [(call, name, chance.choice([LARGE, "short"])) for call, name, _ in calls]
+            )
             if not calls:
                 agent.say("go on")
         yield from provider.refused
@@ -106,12 +120,16 @@ def _session(protocol: str, chance: random.Random, found: Counter[str]) -> Itera
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--cuts", type=int, default=500)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     logging.disable(logging.ERROR)
-    return report("gateway cuts", arguments.seed, lambda found: trials(arguments.cuts, arguments.seed, found))
+    return report(
+        "gateway cuts", arguments.seed, lambda found: trials(arguments.cuts, arguments.seed, found)
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""Requests of every shape through the gateway with folds off: equal in value at the provider, and replies byte for byte.
+"""Requests of every shape through the gateway with folds off: equal in value at the
+provider, and replies byte for byte.
 
 python -m tests.faults.gateway_exact [--requests N] [--seed S] [--protocol P] [--recorded FOLDER]
 
@@ -60,7 +61,10 @@ class Echo:
 
             def do_POST(self) -> None:
                 echo.raw = self.rfile.read(int(self.headers.get("content-length") or 0))
-                echo.headers, echo.path = [(n.lower(), v) for n, v in self.headers.items()], self.path
+                echo.headers, echo.path = (
+                    [(n.lower(), v) for n, v in self.headers.items()],
+                    self.path,
+                )
                 self.send_response(echo.status)
                 self.send_header("content-type", echo.kind)
                 self.send_header("transfer-encoding", "chunked")
@@ -88,7 +92,9 @@ def pool(protocol: str, size: int) -> list[Json]:
     """Messages of all shapes."""
     found: list[Json] = []
 
-    @settings(max_examples=size, database=None, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(
+        max_examples=size, database=None, deadline=None, suppress_health_check=list(HealthCheck)
+    )
     @given(units(protocol))
     def draw(unit: Json) -> None:
         found.append(unit)
@@ -107,7 +113,11 @@ def bodies(protocol: str, count: int, rng: random.Random) -> Iterator[bytes]:
         elif rng.random() < 0.2:
             del said[rng.randrange(len(said) + 1) :]
         said = [*said, *rng.choices(shapes, k=rng.randint(1, 4))]
-        tool = {"name": "Bash", "function": {"name": "Bash"}, "description": rng.choice(["run it", "é\u2028"])}
+        tool = {
+            "name": "Bash",
+            "function": {"name": "Bash"},
+            "description": rng.choice(["run it", "é\u2028"]),
+        }
         fields: list[tuple[str, Json]] = [
             ("model", "a-model"),
             (FIELDS[protocol], said),
@@ -115,7 +125,12 @@ def bodies(protocol: str, count: int, rng: random.Random) -> Iterator[bytes]:
             ("stream", rng.random() < 0.7),
         ]
         if rng.random() < 0.5:
-            fields.append(("metadata", rng.choice([{"a": [1.5, -0.0, None]}, {"messages": []}, {"": "\u0000"}])))
+            fields.append(
+                (
+                    "metadata",
+                    rng.choice([{"a": [1.5, -0.0, None]}, {"messages": []}, {"": "\u0000"}]),
+                )
+            )
         rng.shuffle(fields)
         yield dumped(dict(fields), rng.randrange(4))
 
@@ -127,16 +142,24 @@ def recorded(protocol: str, recording: RecordedSession) -> Iterator[bytes]:
     names: dict[str, str] = {}
     for message in recording.messages:
         if message.role == "assistant":
-            yield json.dumps({"model": "a-model", "tools": [{"name": "Bash"}], FIELDS[protocol]: said}).encode()
+            yield json.dumps(
+                {"model": "a-model", "tools": [{"name": "Bash"}], FIELDS[protocol]: said}
+            ).encode()
             blocks: list[Block] = [Says(message.text)] if message.text else []
-            blocks += [Calls(call.name, {"text": call.arguments}, call.id) for call in message.calls]
+            blocks += [
+                Calls(call.name, {"text": call.arguments}, call.id) for call in message.calls
+            ]
             names |= {call.id: call.name for call in message.calls}
             if blocks:
                 said += wire.parse_reply(
                     WRITERS[protocol].whole(blocks, {"input": 1, "read": 0, "write": 0}, "1")
                 ).message.units
         elif message.role == "tool":
-            said.append(wire.result_message(message.answers or "", names.get(message.answers or "", "x"), message.text))
+            said.append(
+                wire.result_message(
+                    message.answers or "", names.get(message.answers or "", "x"), message.text
+                )
+            )
         else:
             said.append(wire.user_message(message.text))
 
@@ -146,21 +169,33 @@ def _reply(protocol: str, rng: random.Random) -> tuple[str, bytes]:
     both: list[Block] = [Says("fine"), Calls("Bash", {"command": "ls"}, f"call_{rng.random()}")]
     blocks = both[: rng.randint(1, 2)]
     if rng.random() < 0.3:
-        whole = json.dumps(WRITERS[protocol].whole(blocks, usage, "1"), indent=rng.choice([None, 1]))
+        whole = json.dumps(
+            WRITERS[protocol].whole(blocks, usage, "1"), indent=rng.choice([None, 1])
+        )
         return "application/json", rng.choice([whole.encode(), b"no json", b""])
     stream = b"".join(_event(event) for event in WRITERS[protocol].events(blocks, usage, "1"))
-    return "text/event-stream", rng.choice([b"", b": a comment\n\n", b"event: of nobody\r\ndata: {x}\r\n\r\n"]) + stream
+    return "text/event-stream", rng.choice(
+        [b"", b": a comment\n\n", b"event: of nobody\r\ndata: {x}\r\n\r\n"]
+    ) + stream
 
 
 def _event(event: Json) -> bytes:
     if isinstance(event, bytes):
         return event
     if isinstance(event, tuple):
-        return b"event: " + str(event[0]).encode() + b"\ndata: " + json.dumps(event[1]).encode() + b"\n\n"
+        return (
+            b"event: "
+            + str(event[0]).encode()
+            + b"\ndata: "
+            + json.dumps(event[1]).encode()
+            + b"\n\n"
+        )
     return b"data: " + (event if isinstance(event, str) else json.dumps(event)).encode() + b"\n\n"
 
 
-def trial(protocol: str, requests: Iterator[bytes], rng: random.Random, found: Counter[str]) -> None:
+def trial(
+    protocol: str, requests: Iterator[bytes], rng: random.Random, found: Counter[str]
+) -> None:
     """What went through, counted, and what was wrong."""
     echo = Echo()
     with tempfile.TemporaryDirectory() as home, echo.running() as upstream, running(Path(home), upstream, folds=False) as url:  # fmt: skip
@@ -169,7 +204,9 @@ def trial(protocol: str, requests: Iterator[bytes], rng: random.Random, found: C
             found[f"{protocol} requests"] += 1
             echo.status = rng.choice([200, 200, 200, 200, 429, 529])
             echo.kind, echo.reply = _reply(protocol, rng)
-            echo.cuts = sorted(rng.sample(range(len(echo.reply)), min(len(echo.reply), rng.randint(0, 4))))
+            echo.cuts = sorted(
+                rng.sample(range(len(echo.reply)), min(len(echo.reply), rng.randint(0, 4)))
+            )
             sent = [
                 ("content-type", "application/json"),
                 ("x-api-key", "k"),
@@ -184,16 +221,25 @@ def trial(protocol: str, requests: Iterator[bytes], rng: random.Random, found: C
             reply = at.getresponse()
             got = reply.read()
             count = found[f"{protocol} requests"]
-            found.update(f"LOST {protocol} {count}: {what}" for what in _differences(echo, content, sent, reply, got))
+            found.update(
+                f"LOST {protocol} {count}: {what}"
+                for what in _differences(echo, content, sent, reply, got)
+            )
         at.close()
 
 
 def _differences(
-    echo: Echo, content: bytes, sent: list[tuple[str, str]], reply: http.client.HTTPResponse, got: bytes
+    echo: Echo,
+    content: bytes,
+    sent: list[tuple[str, str]],
+    reply: http.client.HTTPResponse,
+    got: bytes,
 ) -> Iterator[str]:
     if echo.raw != content and json.loads(echo.raw) != json.loads(content):
         yield f"the body arrived as {echo.raw[:200]!r}, sent as {content[:200]!r}"
-    if sorted(h for h in echo.headers if h[0] not in CONNECTION_HEADERS | HELIX_HEADERS) != sorted(sent):
+    if sorted(h for h in echo.headers if h[0] not in CONNECTION_HEADERS | HELIX_HEADERS) != sorted(
+        sent
+    ):
         yield f"the headers arrived as {echo.headers}"
     if got != echo.reply:
         yield f"the reply came as {got[:200]!r}, sent as {echo.reply[:200]!r}"
@@ -215,7 +261,9 @@ def main() -> int:
         for protocol in (arguments.protocol,) if arguments.protocol else FIELDS:
             rng = random.Random(f"{arguments.seed}{protocol}")
             trial(protocol, bodies(protocol, arguments.requests, rng), rng, found)
-            trial(protocol, (each for one in sessions for each in recorded(protocol, one)), rng, found)
+            trial(
+                protocol, (each for one in sessions for each in recorded(protocol, one)), rng, found
+            )
 
     return report("gateway exact", arguments.seed, trials)
 

@@ -1,6 +1,8 @@
-"""Agents that rewind, edit, shorten their history, work side by side and go on the next day: each stays in its own conversation.
+"""Agents that rewind, edit, shorten their history, work side by side and go on the next
+day: each stays in its own conversation.
 
-Every text names the agent that wrote it, so that a part of one in the conversation of another is found by reading the journal.
+Every text names the agent that wrote it, so that a part of one in the conversation of
+another is found by reading the journal.
 
 python -m tests.faults.gateway_histories [--histories N] [--seed S]
 """
@@ -21,7 +23,16 @@ from pathlib import Path
 from typing import Any
 
 from helix_desktop import program_folders
-from helix_desktop.engine.facts import ModelReplied, Stop, Text, ToolCall, ToolReturned, ToolSpec, Usage, UserSaid
+from helix_desktop.engine.facts import (
+    ModelReplied,
+    Stop,
+    Text,
+    ToolCall,
+    ToolReturned,
+    ToolSpec,
+    Usage,
+    UserSaid,
+)
 from helix_desktop.errors import ModelFailed
 from helix_desktop.gateway.conversation_matching import compute_message_hashes
 from helix_desktop.gateway.conversations_port import Arrival, Replied
@@ -40,7 +51,9 @@ _OF = re.compile(r"of agent (\d+)\b")
 
 @dataclass
 class Agent:
-    """One agent: `number` is in all it says; `start` in what it shares with others that begin alike."""
+    """One agent: `number` is in all it says; `start` in what it shares with others that
+    begin alike.
+    """
 
     number: int
     start: str
@@ -50,7 +63,9 @@ class Agent:
     conversation: str = ""
     requests: int = 0
     resumed: bool = False  # under another name, where it was
-    left: bool = False  # it has gone back, edited or shortened: without a name it may be in a new conversation then
+    # it has gone back, edited or shortened: without a name it may be in a new
+    # conversation then
+    left: bool = False
 
     def act(self) -> None:
         """What stands in its next request."""
@@ -60,7 +75,11 @@ class Agent:
         chance = 1.0 if self.resumed else self.rng.random()
         self.resumed = False
         if chance < 0.12:  # back to an earlier message of the user's
-            places = [at for at, unit in enumerate(self.units) if unit["role"] == "user" and not _result(unit)]
+            places = [
+                at
+                for at, unit in enumerate(self.units)
+                if unit["role"] == "user" and not _result(unit)
+            ]
             at = self.rng.choice(places)
             del self.units[at:]
             self.left = True
@@ -75,7 +94,10 @@ class Agent:
             return
         last = self.units[-1] if self.units else None
         if last is not None and _calls(last):
-            results = [{"type": "tool_result", "tool_use_id": b["id"], "content": self._text()} for b in _calls(last)]
+            results = [
+                {"type": "tool_result", "tool_use_id": b["id"], "content": self._text()}
+                for b in _calls(last)
+            ]
             self.units.append({"role": "user", "content": results})
         elif last is None or last["role"] == "assistant":
             self.units.append(_said(self._text()))
@@ -118,8 +140,12 @@ async def request(room: LocalAgentConversations, agent: Agent) -> Iterator[str]:
     wrong = []
     if list(sent.entries) != [As(at) for at in range(len(said))]:
         wrong.append(f"agent {agent.number} was sent something else than it said")
-    if agent.conversation not in ("", sent.ticket.conversation) and (agent.session or not agent.left):
-        wrong.append(f"agent {agent.number} ({agent.session or 'no name'}) is in another conversation")
+    if agent.conversation not in ("", sent.ticket.conversation) and (
+        agent.session or not agent.left
+    ):
+        wrong.append(
+            f"agent {agent.number} ({agent.session or 'no name'}) is in another conversation"
+        )
     agent.conversation = sent.ticket.conversation
     agent.left = len(agent.units) == 1  # so far it has said only what another may have said as well
     agent.requests += 1
@@ -128,7 +154,9 @@ async def request(room: LocalAgentConversations, agent: Agent) -> Iterator[str]:
     reply = anthropic_gateway.parse_message(agent.replies())
     stop = Stop.CALLS if _calls(reply.units[0]) else Stop.END
     await room.record_agent_reply(
-        sent.ticket, Replied(reply.pieces, "claude-opus-4-6", stop, Usage(10, 0, 0, 1)), reply.identity_key
+        sent.ticket,
+        Replied(reply.pieces, "claude-opus-4-6", stop, Usage(10, 0, 0, 1)),
+        reply.identity_key,
     )
     agent.units.append(reply.units[0])
     return iter(wrong)
@@ -152,7 +180,9 @@ async def bench(home: Path) -> AsyncIterator[Workbench]:
     """A workspace of its own, open."""
     where = program_folders.find_program_folders(home)
     known = AllWorkspaces(where.workspaces_folder)
-    workspace = await known.open_stored_workspace((await asyncio.to_thread(known.create_stored_workspace, "agents")).id)
+    workspace = await known.open_stored_workspace(
+        (await asyncio.to_thread(known.create_stored_workspace, "agents")).id
+    )
     try:
         async with all_workbenches.open_single_workbench(workspace, where) as made:
             yield made
@@ -192,10 +222,20 @@ async def trial(home: Path, histories: int, seed: int, found: Counter[str]) -> N
                         await room.aclose()
                         room = LocalAgentConversations(made, _nobody)
                     agent = rng.choice(at_work)
-                    if agent.session and agent.units and agent.units[-1]["role"] == "assistant" and rng.random() < 0.04:
-                        agent.session, agent.resumed = f"{agent.session}-again", len(agent.units) > 2
+                    if (
+                        agent.session
+                        and agent.units
+                        and agent.units[-1]["role"] == "assistant"
+                        and rng.random() < 0.04
+                    ):
+                        agent.session, agent.resumed = (
+                            f"{agent.session}-again",
+                            len(agent.units) > 2,
+                        )
                         agent.conversation = agent.conversation if agent.resumed else ""
-                    found.update(f"LOST history {number}: {what}" for what in await request(room, agent))
+                    found.update(
+                        f"LOST history {number}: {what}" for what in await request(room, agent)
+                    )
                     found["requests"] += 1
                 found["histories"] += 1
         finally:  # interrupted, it looks at what was done by then

@@ -1,10 +1,13 @@
-"""A gateway that is killed at random moments while an agent works through it, as `wrap` and the window run it.
+"""A gateway that is killed at random moments while an agent works through it, as `wrap`
+and the window run it.
 
 python -m tests.faults.gateway_kill [--kills 500] [--seed 1] [--history 500] [--agents 4]
 
-The same port answers again, the agent's retry succeeds, and every reply the agent has whole stands in the journal, behind all
-that it answers. `--history`: the agent comes with so many steps each time, as one that is connected late. `--agents`: so
-many work at once. The times are those until the address answers again, and until every agent has its next reply.
+The same port answers again, the agent's retry succeeds, and every reply the agent has
+whole stands in the journal, behind all that it answers. `--history`: the agent comes
+with so many steps each time, as one that is connected late. `--agents`: so many work at
+once. The times are those until the address answers again, and until every agent has its
+next reply.
 """
 
 from __future__ import annotations
@@ -58,7 +61,12 @@ class Working:
 
     def work(self) -> None:
         for session in itertools.count():
-            agent = Agent("anthropic", self._url, session=f"session {self._number} {session}", patience=LONGEST)
+            agent = Agent(
+                "anthropic",
+                self._url,
+                session=f"session {self._number} {session}",
+                patience=LONGEST,
+            )
             agent.say(f"look around in {self._number} {session}")
             for step in range(self._history):
                 agent.units.append({"role": "assistant", "content": [_call(f"old-{step}")]})
@@ -113,10 +121,14 @@ def trials(kills: int, seed: int, history: int, agents: int, found: Counter[str]
         found["retries"] += sum(one.retries for one in working)
         found["replies"] += sum(len(one.whole) for one in working)
         for what, waits in zip(
-            ("it answers", "every agent has its next reply"), zip(*seconds, strict=True), strict=True
+            ("it answers", "every agent has its next reply"),
+            zip(*seconds, strict=True),
+            strict=True,
         ):
             slowest = max(waits) * 1000
-            found[f"ms median until {what}, {slowest:.0f} ms slowest"] += round(statistics.median(waits) * 1000)
+            found[f"ms median until {what}, {slowest:.0f} ms slowest"] += round(
+                statistics.median(waits) * 1000
+            )
         there = asyncio.run(_replies(Path(home)))
         whole = [reply for one in working for reply in one.whole]
         old = {f"old-{step}" for step in range(history)}
@@ -133,7 +145,9 @@ def _failed(working: Sequence[Working]) -> list[str]:
     return [why for one in working for why in one.failed]
 
 
-def _killed(home: Path, url: str, working: Sequence[Working], chance: random.Random) -> tuple[float, float]:
+def _killed(
+    home: Path, url: str, working: Sequence[Working], chance: random.Random
+) -> tuple[float, float]:
     """Seconds until it answers again, and until every agent has its next reply."""
     _wait_for_replies(working)  # It works.
     time.sleep(chance.random() * 0.4)
@@ -151,21 +165,28 @@ def _killed(home: Path, url: str, working: Sequence[Working], chance: random.Ran
 
 def _wait_for_replies(working: Sequence[Working]) -> None:
     done = [len(one.whole) for one in working]
-    while any(len(one.whole) == before for one, before in zip(working, done, strict=True)) and not _failed(working):
+    while any(
+        len(one.whole) == before for one, before in zip(working, done, strict=True)
+    ) and not _failed(working):
         time.sleep(0.005)
 
 
 def _gateway_pid(home: Path) -> int:
     return int(
-        (asyncio.run(resident_client.ask_resident(program_folders.find_program_folders(home), "status")) or {})[
-            "gateway"
-        ]
+        (
+            asyncio.run(
+                resident_client.ask_resident(program_folders.find_program_folders(home), "status")
+            )
+            or {}
+        )["gateway"]
     )
 
 
 async def _replies(home: Path) -> dict[str, set[str]]:
     """The replies in the journal, each with the calls that were answered before it."""
-    workspace = await _opened(AllWorkspaces(program_folders.find_program_folders(home).workspaces_folder))
+    workspace = await _opened(
+        AllWorkspaces(program_folders.find_program_folders(home).workspaces_folder)
+    )
     try:
         found: dict[str, set[str]] = {}
         for row in await workspace.journal.list_conversations():
@@ -174,7 +195,11 @@ async def _replies(home: Path) -> dict[str, set[str]]:
                 if isinstance(recorded.fact, ToolReturned):
                     answered.add(recorded.fact.call)
                 if isinstance(recorded.fact, ModelReplied):
-                    found.update((part.text, set(answered)) for part in recorded.fact.parts if isinstance(part, Text))
+                    found.update(
+                        (part.text, set(answered))
+                        for part in recorded.fact.parts
+                        if isinstance(part, Text)
+                    )
         return found
     finally:
         await workspace.aclose()
@@ -185,13 +210,17 @@ async def _opened(workspaces: AllWorkspaces) -> StoredWorkspace:
     async with asyncio.timeout(LONGEST):
         while True:
             try:
-                return await workspaces.open_stored_workspace(gateway_workspaces.USUAL_WORKSPACE_NAME)
+                return await workspaces.open_stored_workspace(
+                    gateway_workspaces.USUAL_WORKSPACE_NAME
+                )
             except StoreBusy:
                 await asyncio.sleep(0.1)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--kills", type=int, default=500)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--history", type=int, default=0)

@@ -1,11 +1,14 @@
-"""A long history of many small messages at the gateway: how soon it is answered, what it takes, and that all of it is recorded.
+"""A long history of many small messages at the gateway: how soon it is answered, what
+it takes, and that all of it is recorded.
 
 python -m tests.faults.gateway_large [--messages 73825] [--kills 0] [--seed 1]
 
-An agent sends 73,825 messages (30 MB) as a new conversation and goes on with it; another one sends a small request every 50 ms, and
-so does a third one without the gateway, by which it is told what the machine did. All times are also given as a multiple of what
-the fastest JSON reader takes for the same bytes. Then the gateway is left alone until everything is recorded, or killed meanwhile,
-started again and asked again; every message must be in the journal once, in its order, and be found.
+An agent sends 73,825 messages (30 MB) as a new conversation and goes on with it;
+another one sends a small request every 50 ms, and so does a third one without the
+gateway, by which it is told what the machine did. All times are also given as a
+multiple of what the fastest JSON reader takes for the same bytes. Then the gateway is
+left alone until everything is recorded, or killed meanwhile, started again and asked
+again; every message must be in the journal once, in its order, and be found.
 """
 
 from __future__ import annotations
@@ -45,11 +48,13 @@ TIMES_READER, TIMES_BODY, LATE_MS = 3.0, 6.0, 20.0
 _WORDS = [f"{a}{b}" for a in ("load", "store", "find", "send", "count", "merge") for b in ("Part", "File", "Row", "Node", "Key", "Line")]  # fmt: skip
 
 
-# --- who stands at the ends ----------------------------------------------------------------------------------------
+# --- who stands at the ends
 
 
 def serve_provider() -> None:
-    """Answers at once with a short text; says the hash of what it received in `x-received`, of large bodies in the next reply."""
+    """Answers at once with a short text; says the hash of what it received in
+    `x-received`, of large bodies in the next reply.
+    """
     listening = socket.create_server(("127.0.0.1", 0))
     print(f"http://127.0.0.1:{listening.getsockname()[1]}", flush=True)
     while True:
@@ -69,13 +74,27 @@ def _answer_peer(peer: socket.socket) -> None:
         told = {"type": "message", "role": "assistant", "id": f"msg_{number}", "model": "claude-opus-4-6", "content": [], "usage": {"input_tokens": 9, "output_tokens": 1}}  # fmt: skip
         events: list[Json] = [
             {"type": "message_start", "message": told},
-            {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
-            {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": f"answer {number}"}},
+            {
+                "type": "content_block_start",
+                "index": 0,
+                "content_block": {"type": "text", "text": ""},
+            },
+            {
+                "type": "content_block_delta",
+                "index": 0,
+                "delta": {"type": "text_delta", "text": f"answer {number}"},
+            },
             {"type": "content_block_stop", "index": 0},
-            {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 9}},
+            {
+                "type": "message_delta",
+                "delta": {"stop_reason": "end_turn"},
+                "usage": {"output_tokens": 9},
+            },
             {"type": "message_stop"},
         ]
-        content = b"".join(b"event: %s\ndata: %s\n\n" % (e["type"].encode(), orjson.dumps(e)) for e in events)
+        content = b"".join(
+            b"event: %s\ndata: %s\n\n" % (e["type"].encode(), orjson.dumps(e)) for e in events
+        )
         peer.sendall(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: %d\r\n\r\n" % len(content) + content)  # fmt: skip
 
 
@@ -119,10 +138,17 @@ class Agent:
             "tools": [{"name": "Bash", "description": "run it", "input_schema": schema}], "messages": [],
         }  # fmt: skip
         self.units: list[Json] = self.body["messages"]
-        self.units.append({"role": "user", "content": [{"type": "text", "text": f"look around in {session}"}]})
+        self.units.append(
+            {"role": "user", "content": [{"type": "text", "text": f"look around in {session}"}]}
+        )
         for number in range((count - 1) // 2):
             call = f"toolu_{session.replace(' ', '')}_{number}"
-            use = {"type": "tool_use", "id": call, "name": "Bash", "input": {"command": f"cat {call}"}}
+            use = {
+                "type": "tool_use",
+                "id": call,
+                "name": "Bash",
+                "input": {"command": f"cat {call}"},
+            }
             output = " ".join(chance.choices(_WORDS, k=68)) + f" number{number}z"
             result = {"type": "tool_result", "tool_use_id": call, "content": output}
             self.units.append({"role": "assistant", "content": [use]})
@@ -137,7 +163,11 @@ class Agent:
     def step(self, url: str, content: bytes = b"", timeout: float = 900.0) -> tuple[float, float]:
         content = content or self.content()
         at = http.client.HTTPConnection(urlsplit(url).netloc, timeout=timeout)
-        headers = {"content-type": "application/json", "x-api-key": "k", "x-claude-code-session-id": self._session}
+        headers = {
+            "content-type": "application/json",
+            "x-api-key": "k",
+            "x-claude-code-session-id": self._session,
+        }
         began = time.perf_counter()
         at.request("POST", urlsplit(url).path + "/v1/messages", content, headers)
         reply = at.getresponse()
@@ -148,17 +178,23 @@ class Agent:
         if reply.status != 200 or b"message_stop" not in start:
             raise RuntimeError(f"{reply.status}: {start[-300:]!r}")
         text = start.partition(b'"text":"answer ')[2].partition(b'"')[0].decode()
-        self.units.append({"role": "assistant", "content": [{"type": "text", "text": f"answer {text}"}]})
+        self.units.append(
+            {"role": "assistant", "content": [{"type": "text", "text": f"answer {text}"}]}
+        )
         at.close()
         return first, last
 
 
 def ask_all_the_time(urls: Sequence[str]) -> None:
-    """A small request every 50 ms at each address, by turns: prints when, where, and the milliseconds to the first byte."""
+    """A small request every 50 ms at each address, by turns: prints when, where, and
+    the milliseconds to the first byte.
+    """
     agents: list[Agent] = []
     for number in range(10**9):
         if number % 20 == 0:
-            agents = [Agent(f"small {at} {number}", 3, random.Random(number)) for at in range(len(urls))]
+            agents = [
+                Agent(f"small {at} {number}", 3, random.Random(number)) for at in range(len(urls))
+            ]
         for at, (agent, url) in enumerate(zip(agents, urls, strict=True)):
             first, _ = agent.step(url)
             agent.say(f"go on {number}")
@@ -178,9 +214,13 @@ class OtherClient:
             self._found.append((float(when), int(at), begins_session == "1", float(wait)))
 
     def _between(self, begin: float, end: float, at: int) -> str:
-        """Those that begin a session by themselves: they wait for several commits, also beside nobody."""
+        """Those that begin a session by themselves: they wait for several commits, also
+        beside nobody.
+        """
         found = [each for each in list(self._found) if each[1] == at and begin <= each[0] <= end]
-        first, later = (sorted(wait for *_, begins, wait in found if begins is kind) for kind in (True, False))
+        first, later = (
+            sorted(wait for *_, begins, wait in found if begins is kind) for kind in (True, False)
+        )
         return f"{said_of(later)}; first of a session: {said_of(first)}"
 
     def report(self, begin: float, two: float, three: float) -> None:
@@ -201,7 +241,7 @@ def said_of(waits: Sequence[float]) -> str:
     return f"median {statistics.median(waits):.1f}, one of a hundred {waits[max(-len(waits) // 100 - 1, -len(waits))]:.1f}, worst {waits[-1]:.1f} ms of {len(waits)}"  # fmt: skip
 
 
-# --- what is recorded ----------------------------------------------------------------------------------------------
+# --- what is recorded
 
 
 async def recorded(home: str, session: str, chain: int, words: str) -> list[str]:
@@ -217,12 +257,20 @@ async def recorded(home: str, session: str, chain: int, words: str) -> list[str]
 
         found = []
         for row in await workspace.journal.list_conversations():
-            line = known_messages_from_facts(row.id, recorded_facts := await workspace.journal.read_facts(row.id))
+            line = known_messages_from_facts(
+                row.id, recorded_facts := await workspace.journal.read_facts(row.id)
+            )
             if line.session == session:
                 found.append(len(line.chain))
                 said = Counter(type(each.fact).__name__ for each in recorded_facts)
-                print(f"recorded: {len(line.chain)} messages; {dict(said.most_common(6))}", flush=True)
-                calls = [each.fact.call for each in recorded_facts if isinstance(each.fact, facts.ToolReturned)]
+                print(
+                    f"recorded: {len(line.chain)} messages; {dict(said.most_common(6))}", flush=True
+                )
+                calls = [
+                    each.fact.call
+                    for each in recorded_facts
+                    if isinstance(each.fact, facts.ToolReturned)
+                ]
                 if len(set(calls)) != len(calls):
                     wrong.append("LOST a result is recorded twice")
         if found != [chain]:
@@ -309,7 +357,9 @@ def trial(messages: int, kills: int, seed: int, other: bool, found: Counter[str]
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--messages", type=int, default=MESSAGES)
     parser.add_argument("--kills", type=int, default=0)
     parser.add_argument("--seed", type=int, default=1)

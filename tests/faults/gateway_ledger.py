@@ -1,11 +1,13 @@
-"""What `wrap` and `cost` say of money against the provider's own ledger: scripted agents of all four protocols, one run each.
+"""What `wrap` and `cost` say of money against the provider's own ledger: scripted
+agents of all four protocols, one run each.
 
 python -m tests.faults.gateway_ledger [--runs 200] [--seed 1]
 
-The provider reports tokens as real ones do and adds up what it bills by its own price list. It refuses with 429, 500 and 529, cuts
-streams, and its model recalls. Prices of some models are not known to the program. What a run's figures say it paid, the amount that
-its closing line prints, what the window's page of agents adds up after each run, and the sums that `cost` prints over all runs, are to
-equal the ledger to the cent.
+The provider reports tokens as real ones do and adds up what it bills by its own price
+list. It refuses with 429, 500 and 529, cuts streams, and its model recalls. Prices of
+some models are not known to the program. What a run's figures say it paid, the amount
+that its closing line prints, what the window's page of agents adds up after each run,
+and the sums that `cost` prints over all runs, are to equal the ledger to the cent.
 """
 
 from __future__ import annotations
@@ -48,7 +50,9 @@ OUTPUT = 10  # tokens that the stand-in reports for every reply
 
 def dollars(model: str, usage: Mapping[str, int], output: int) -> float:
     """By the price list, which is read here once more; 0 for a model it does not have."""
-    known = json.loads((resources.resources_folder() / "models.json").read_bytes())["models"].get(model)
+    known = json.loads((resources.resources_folder() / "models.json").read_bytes())["models"].get(
+        model
+    )
     if known is None:
         return 0.0
     fresh = usage["input"] - usage["read"] - usage["write"]
@@ -100,11 +104,16 @@ class Ledger:
             return [Calls("recall_cached_content", {"sha256": "ab12cd"})]
         if "Bash" not in text or self.chance.random() < 0.1:
             return [Says("That is all.")]
-        return [*([Thinks("Let me see.")] if self.chance.random() < 0.3 else []), Calls("Bash", {"command": "ls"})]
+        return [
+            *([Thinks("Let me see.")] if self.chance.random() < 0.3 else []),
+            Calls("Bash", {"command": "ls"}),
+        ]
 
 
 class ScriptedAgent(Agent):
-    """One that asks again when it was refused or cut off, as real ones do. `model`: instead of the usual one."""
+    """One that asks again when it was refused or cut off, as real ones do. `model`:
+    instead of the usual one.
+    """
 
     model = ""
 
@@ -127,7 +136,9 @@ def run_agent(agent: ScriptedAgent, chance: random.Random) -> None:
             agent.say("go on")
         else:
             size = chance.choice((100, 1_000, 40_000))
-            agent.results([(call, name, f"output {number}\n" * (size // 10)) for call, name, _ in calls])
+            agent.results(
+                [(call, name, f"output {number}\n" * (size // 10)) for call, name, _ in calls]
+            )
 
 
 def trials(runs: int, seed: int, found: Counter[str]) -> None:
@@ -146,7 +157,10 @@ def trials(runs: int, seed: int, found: Counter[str]) -> None:
             protocol = PROTOCOLS[number % len(PROTOCOLS)]
             with wrapped(Path(home), provider.url) as held:
                 agent = ScriptedAgent(
-                    protocol, held.addresses[0], streams=chance.random() < 0.8, session=f"run {number}"
+                    protocol,
+                    held.addresses[0],
+                    streams=chance.random() < 0.8,
+                    session=f"run {number}",
                 )
                 agent.model = UNKNOWN if chance.random() < 0.1 else ""
                 run_agent(agent, chance)
@@ -174,22 +188,31 @@ def trials(runs: int, seed: int, found: Counter[str]) -> None:
         )  # fmt: skip
         costs = json.loads(told.stdout or "{}")
         sums = {
-            name: sum(one["cost"] for one in costs.get(name, [])) for name in ("agents", "models", "causes", "days")
+            name: sum(one["cost"] for one in costs.get(name, []))
+            for name in ("agents", "models", "causes", "days")
         }
         found[
             f"ledger {total:.4f}, off by {unequal:.4f} over all runs; cost says {sums}; {dict(ledger.kinds)}; {dict(seen)}"
         ] += 1
         for name, said in sums.items():
             if abs(said - total) >= CENT:
-                found[f"LOST cost by {name} says {said:.4f} of {total:.4f} {told.stderr[-300:]}"] += 1
+                found[
+                    f"LOST cost by {name} says {said:.4f} of {total:.4f} {told.stderr[-300:]}"
+                ] += 1
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
-    return report("gateway ledger", arguments.seed, lambda found: trials(arguments.runs, arguments.seed, found))
+    return report(
+        "gateway ledger",
+        arguments.seed,
+        lambda found: trials(arguments.runs, arguments.seed, found),
+    )
 
 
 if __name__ == "__main__":

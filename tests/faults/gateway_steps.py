@@ -1,9 +1,11 @@
-"""Agents that work for sixty steps at a provider that fails: they come to the same end as without the gateway.
+"""Agents that work for sixty steps at a provider that fails: they come to the same end
+as without the gateway.
 
 python -m tests.faults.gateway_steps [--runs 8] [--seed 1]
 
-Every request may be refused with 429, 500 or 529, cut off in its stream, or answered late, also those behind a recall, which no agent
-knows of. The agent asks again, as real ones do. What it has in the end is laid beside what it has after the same work without a
+Every request may be refused with 429, 500 or 529, cut off in its stream, or answered
+late, also those behind a recall, which no agent knows of. The agent asks again, as real
+ones do. What it has in the end is laid beside what it has after the same work without a
 gateway: every call, every result and every word.
 """
 
@@ -32,7 +34,9 @@ FAULTS = 0.2  # of all requests, and of those behind a recall
 
 @dataclass
 class FailingProvider:
-    """What it answers depends on how far the work is alone; whether it fails, on chance. `recalls`: how many in front of which step."""
+    """What it answers depends on how far the work is alone; whether it fails, on
+    chance. `recalls`: how many in front of which step.
+    """
 
     chance: random.Random
     recalls: dict[int, int] = field(default_factory=dict)
@@ -54,7 +58,10 @@ class FailingProvider:
         return (
             [Says("All of it is done.")]
             if done >= STEPS
-            else [Says(f"I do step {done}."), Calls("Bash", {"command": f"step {done}"}, f"call{done}")]
+            else [
+                Says(f"I do step {done}."),
+                Calls("Bash", {"command": f"step {done}"}, f"call{done}"),
+            ]
         )
 
     def fail(self, asked: Asked, *, hidden: str) -> Sequence[Block] | int:
@@ -69,7 +76,11 @@ class FailingProvider:
             self.provider.cut_after = self.chance.choice((1, 200, 400))
         elif kind not in ("cut", "late"):
             return int(kind)
-        return self.answer(asked) if kind == "late" else [Says("This is cut off, and nobody should keep it." * 20)]
+        return (
+            self.answer(asked)
+            if kind == "late"
+            else [Says("This is cut off, and nobody should keep it." * 20)]
+        )
 
 
 def work(agent: ScriptedAgent) -> list[Any]:
@@ -81,7 +92,11 @@ def work(agent: ScriptedAgent) -> list[Any]:
     messages = WIRES[agent.protocol].parse_messages(
         {"messages": agent.units, "input": agent.units, "contents": agent.units}
     )
-    return [(message.speaker, piece.kind, piece.text) for message in messages for piece in message.pieces]
+    return [
+        (message.speaker, piece.kind, piece.text)
+        for message in messages
+        for piece in message.pieces
+    ]
 
 
 def trials(runs: int, seed: int, found: Counter[str]) -> None:
@@ -89,28 +104,43 @@ def trials(runs: int, seed: int, found: Counter[str]) -> None:
         protocol, ends = PROTOCOLS[number % len(PROTOCOLS)], []
         for through in (False, True):
             chance = random.Random(f"{seed} {number} {through}")
-            script = FailingProvider(chance, {step: chance.choice((0, 0, 1, 2)) for step in range(STEPS)})
-            with tempfile.TemporaryDirectory() as home, Provider(script.answer, strict=False) as provider:
+            script = FailingProvider(
+                chance, {step: chance.choice((0, 0, 1, 2)) for step in range(STEPS)}
+            )
+            with (
+                tempfile.TemporaryDirectory() as home,
+                Provider(script.answer, strict=False) as provider,
+            ):
                 script.provider = provider
                 if through:
                     with wrapped(Path(home), provider.url) as held:
-                        ends.append(work(ScriptedAgent(protocol, held.addresses[0], session=f"run {number}")))
+                        ends.append(
+                            work(
+                                ScriptedAgent(protocol, held.addresses[0], session=f"run {number}")
+                            )
+                        )
                 else:
                     ends.append(work(ScriptedAgent(protocol, provider.url)))
             if through:
                 for kind, count in script.kinds.items():
                     found[kind] += count
         found[
-            "runs with the same end" if ends[0] == ends[1] else f"LOST {protocol}: {len(ends[0])} and {len(ends[1])}"
+            "runs with the same end"
+            if ends[0] == ends[1]
+            else f"LOST {protocol}: {len(ends[0])} and {len(ends[1])}"
         ] += 1
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--runs", type=int, default=8)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
-    return report("gateway steps", arguments.seed, lambda found: trials(arguments.runs, arguments.seed, found))
+    return report(
+        "gateway steps", arguments.seed, lambda found: trials(arguments.runs, arguments.seed, found)
+    )
 
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
-"""What goes wrong around a gateway and inside it: the agent sees what it would have seen without one, or better.
+"""What goes wrong around a gateway and inside it: the agent sees what it would have
+seen without one, or better.
 
 python -m tests.faults.gateway_ways [--ways 0] [--seed 1]
 
-A provider that cuts, hangs, answers 429, 529 or "too long"; a disk that takes nothing more, a journal that cannot be read, a
-fold that raises. Every way is tried in every protocol, once beside the same agent without a gateway. 0 means all.
+A provider that cuts, hangs, answers 429, 529 or "too long"; a disk that takes nothing
+more, a journal that cannot be read, a fold that raises. Every way is tried in every
+protocol, once beside the same agent without a gateway. 0 means all.
 """
 
 from __future__ import annotations
@@ -58,7 +60,11 @@ class Failing:
             return 400
         if self.asked == 3 and self.way == "cut" and self.provider is not None:
             self.provider.cut_after = 200
-        return [Thinks("let me see"), Says(f"step {self.asked}"), Calls(TOOL, {"command": f"do {self.asked}"})]
+        return [
+            Thinks("let me see"),
+            Says(f"step {self.asked}"),
+            Calls(TOOL, {"command": f"do {self.asked}"}),
+        ]
 
 
 def outcomes(agent: Agent, steps: int = STEPS) -> Iterator[str]:
@@ -91,9 +97,10 @@ def _beside(way: str, protocol: str, found: Counter[str]) -> Iterator[str]:
                 yield f"refused: {provider.refused[0]}"
         found["requests"] += len(seen[-1])
     without, through_it = seen
-    if (through_it != without and sum("[" in one for one in through_it) < sum("[" in one for one in without)) or (
-        through_it != without and len(through_it) > len(without)
-    ):
+    if (
+        through_it != without
+        and sum("[" in one for one in through_it) < sum("[" in one for one in without)
+    ) or (through_it != without and len(through_it) > len(without)):
         yield f"with a gateway {through_it}, without {without}"
 
 
@@ -123,9 +130,19 @@ def _gateway(way: str, home: Path, upstream: str) -> Iterator[str]:
 
 def _on_a_full_disk(home: Path, upstream: str) -> Iterator[str]:
     """A process whose files stay small: every write beyond that fails, as on a full disk."""
-    limited = ["sh", "-c", f'ulimit -f {FULL}; exec "$@"', "sh", sys.executable, "-m", "helix_desktop"]
+    limited = [
+        "sh",
+        "-c",
+        f'ulimit -f {FULL}; exec "$@"',
+        "sh",
+        sys.executable,
+        "-m",
+        "helix_desktop",
+    ]
     command = [*limited, "--home", str(home), "gateway", "--port", "0", "--upstream", upstream]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
     try:
         yield (process.stdout.readline() if process.stdout else "").split()[-1]
     finally:
@@ -147,7 +164,9 @@ def _raising(kind: type, name: str) -> Iterator[None]:
 
 
 def _hangs(protocol: str) -> Iterator[str]:
-    """The provider says nothing and the agent hangs up: the request to the provider ends too, and the next one succeeds."""
+    """The provider says nothing and the agent hangs up: the request to the provider
+    ends too, and the next one succeeds.
+    """
     came, ends, waits = threading.Event(), threading.Event(), itertools.count()
 
     def script(_: Asked) -> Sequence[Block]:
@@ -156,7 +175,11 @@ def _hangs(protocol: str) -> Iterator[str]:
             ends.wait(60)
         return [Says("fine")]
 
-    with tempfile.TemporaryDirectory() as home, Provider(script) as provider, running(Path(home), provider.url) as url:
+    with (
+        tempfile.TemporaryDirectory() as home,
+        Provider(script) as provider,
+        running(Path(home), provider.url) as url,
+    ):
         agent = Agent(protocol, url)
         agent.say("look around")
         where = urlsplit(url)
@@ -184,12 +207,16 @@ def trials(ways: int, seed: int, found: Counter[str]) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--ways", type=int, default=0)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     logging.disable(logging.CRITICAL)
-    return report("gateway ways", arguments.seed, lambda found: trials(arguments.ways, arguments.seed, found))
+    return report(
+        "gateway ways", arguments.seed, lambda found: trials(arguments.ways, arguments.seed, found)
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""Every setting of git that names a program or a path, planted in every way: nothing runs, and no file outside is touched.
+"""Every setting of git that names a program or a path, planted in every way: nothing
+runs, and no file outside is touched.
 
 python -m tests.faults.git_places [--places 1000] [--seed 1]
 """
@@ -32,7 +33,9 @@ def main() -> int:
         if through:
             failed += 1
             print(f"FAILED: {name}: {through}", flush=True)
-    print(f"git_places: {min(len(names), given.places)} repositories; {failed} failures", flush=True)
+    print(
+        f"git_places: {min(len(names), given.places)} repositories; {failed} failures", flush=True
+    )
     return failed
 
 

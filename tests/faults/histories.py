@@ -1,7 +1,8 @@
-"""Histories that are cut, mutated and mixed: no reader raises anything else than it documents, all before the damage is there, and what
-can be read becomes legal facts.
+"""Histories that are cut, mutated and mixed: no reader raises anything else than it
+documents, all before the damage is there, and what can be read becomes legal facts.
 
-python -m tests.faults.histories [--files N] [--seed S] [--from FOLDER]      the folder's files beside the small ones of the tests
+python -m tests.faults.histories [--files N] [--seed S] [--from FOLDER]      the
+folder's files beside the small ones of the tests
 """
 
 from __future__ import annotations
@@ -78,7 +79,9 @@ def _damage(path: Path, damaged: Path, chance: random.Random) -> tuple[str, int]
         at = chance.randrange(len(changed) + 1)
         first = min(first, at)
         length = chance.choice((0, 1, 1, 3, 40))
-        changed[at : at + length] = chance.choice((*TOKENS, bytes(chance.randrange(256) for _ in range(4))))
+        changed[at : at + length] = chance.choice(
+            (*TOKENS, bytes(chance.randrange(256) for _ in range(4)))
+        )
     damaged.write_bytes(bytes(changed))
     return "changed", first
 
@@ -104,7 +107,9 @@ def _read(path: Path, damaged: Path, damage: tuple[str, int], found: Counter[str
 def _facts(recording: RecordedSession, path: Path, found: Counter[str]) -> None:
     try:
         drafts = history_facts.draft_facts(recording, Words(), lambda _: "")
-        state = build_state(Recorded("c", at, draft.time, draft.fact) for at, draft in enumerate(drafts, 1))
+        state = build_state(
+            Recorded("c", at, draft.time, draft.fact) for at, draft in enumerate(drafts, 1)
+        )
         request = request_building.build_request(state.get_view(), {})
     except Exception as error:  # noqa: BLE001 - this is what is looked for
         found[f"LOST: {type(error).__name__} while making facts of {path.name}: {error}"[:200]] += 1
@@ -115,7 +120,9 @@ def _facts(recording: RecordedSession, path: Path, found: Counter[str]) -> None:
         found[f"LOST: {path.name}: {wrong[0]}"[:160]] += 1
 
 
-def _before(path: Path, keeps: int, recordings: Sequence[RecordedSession], found: Counter[str]) -> None:
+def _before(
+    path: Path, keeps: int, recordings: Sequence[RecordedSession], found: Counter[str]
+) -> None:
     """All messages of the whole lines before the damage are there."""
     lines = path.read_bytes()[:keeps].split(b"\n")[:-1]
     if len(lines) < 2:
@@ -130,7 +137,9 @@ def _before(path: Path, keeps: int, recordings: Sequence[RecordedSession], found
         kept.unlink()
     there = [_said(message) for recording in recordings for message in recording.messages]
     for recording in expected:
-        missing = [one for message in recording.messages[:-1] if (one := _said(message)) not in there]
+        missing = [
+            one for message in recording.messages[:-1] if (one := _said(message)) not in there
+        ]
         if missing:
             found[f"LOST: {path.name}: {missing[0]}"[:160]] += 1
             return
@@ -150,13 +159,20 @@ def main() -> int:
     found: Counter[str] = Counter()
     begun = time.monotonic()
     more = (
-        [file for file in history_reading.list_history_files(arguments.folder) if file.stat().st_size < 200_000]
+        [
+            file
+            for file in history_reading.list_history_files(arguments.folder)
+            if file.stat().st_size < 200_000
+        ]
         if arguments.folder
         else []
     )
     copies = Path(tempfile.mkdtemp(prefix="helix-copies-"))
     try:
-        mine = [Path(shutil.copy(file, copies / f"{number}-{file.name}")) for number, file in enumerate(more)]
+        mine = [
+            Path(shutil.copy(file, copies / f"{number}-{file.name}"))
+            for number, file in enumerate(more)
+        ]
         trials(arguments.files, arguments.seed, found, mine)
     finally:
         shutil.rmtree(copies)

@@ -2,8 +2,9 @@
 
     python -m tests.faults.hooks [--count 300] [--seed 1]
 
-After each hook: nothing it left may run in the user's next git commands, files that others run are as they were, what
-no agent sees is in no request and in no file, and in a mode that only reads, the folder is as it was.
+After each hook: nothing it left may run in the user's next git commands, files that
+others run are as they were, what no agent sees is in no request and in no file, and in
+a mode that only reads, the folder is as it was.
 """
 
 from __future__ import annotations
@@ -41,7 +42,14 @@ from tests.workbench.test_rules_and_skills import trusting
 MARKER = "planted-marker-7f3a91"
 EVENTS = ("PreToolUse", "PostToolUse", "UserPromptSubmit", "Stop", "SessionStart")
 SECRETS = (
-    *(".ssh/id_ed25519", ".aws/credentials", ".config/gh/hosts.yml", ".netrc", ".claude.json", ".next-agent/key"),
+    *(
+        ".ssh/id_ed25519",
+        ".aws/credentials",
+        ".config/gh/hosts.yml",
+        ".netrc",
+        ".claude.json",
+        ".next-agent/key",
+    ),
     *(".config/opencode/auth.json", ".docker/config.json", ".bash_history"),
 )
 READS = (
@@ -61,7 +69,9 @@ _TALE = ("did not run", "don't run", "could not be run")
 
 @dataclass(frozen=True)
 class HookTrial:
-    """`kind`: "plant", "read", "write" in a mode that only reads, or "edited" after it was trusted."""
+    """`kind`: "plant", "read", "write" in a mode that only reads, or "edited" after it
+    was trusted.
+    """
 
     kind: str
     name: str
@@ -87,7 +97,9 @@ class HookWorld:
 
 
 def hook_trials(base: Path, count: int, seed: int) -> list[HookTrial]:
-    """So many of them: half plant, a quarter read, and the rest write where nothing may be written, or were edited."""
+    """So many of them: half plant, a quarter read, and the rest write where nothing may
+    be written, or were edited.
+    """
     chance = random.Random(seed)
     planted = [(way.name, way.line) for way in ways(f"touch {base}/outside/ran")]
     paths = [base / "user/work/.env", *(base / "user" / name for name in SECRETS)]
@@ -100,9 +112,20 @@ def hook_trials(base: Path, count: int, seed: int) -> list[HookTrial]:
             name, line = str(path), chance.choice(READS).format(path=path, folder=path.parent)
         elif kind != "plant":
             name = line = chance.choice([chance.choice(WRITES), line])
-        mode = chance.choice(["read only", "plan"] if kind == "write" else ["ask", "allow edits", "allow all"])
+        mode = chance.choice(
+            ["read only", "plan"] if kind == "write" else ["ask", "allow edits", "allow all"]
+        )
         form = chance.choice(FORMS[1:] if kind == "edited" else FORMS)
-        found.append(HookTrial(kind, name, line, chance.choice(EVENTS[:4] if kind == "edited" else EVENTS), form, mode))
+        found.append(
+            HookTrial(
+                kind,
+                name,
+                line,
+                chance.choice(EVENTS[:4] if kind == "edited" else EVENTS),
+                form,
+                mode,
+            )
+        )
     return found
 
 
@@ -145,7 +168,9 @@ async def run_hook_trial(world: HookWorld, trial: HookTrial) -> list[str]:
     world.model.script[:] = [calls("read_file", path="README.md")]
     session.send_message((Text("go"),))
     await asyncio.wait_for(session.wait_until_idle(), 120)
-    await asyncio.sleep(0.3 if "sleep" in trial.line else 0)  # what it left behind would have had its time
+    await asyncio.sleep(
+        0.3 if "sleep" in trial.line else 0
+    )  # what it left behind would have had its time
     return await asyncio.to_thread(_what_got_through, world, trial, before, home, settings)
 
 
@@ -168,11 +193,17 @@ def _refuse(session: object, event: Event) -> None:
 
 def _home_state(world: HookWorld) -> dict[str, str]:
     files = {name: world.base / "user" / name for name in SECRETS}
-    return {name: file.read_text() if file.is_file() else "it is gone" for name, file in files.items()}
+    return {
+        name: file.read_text() if file.is_file() else "it is gone" for name, file in files.items()
+    }
 
 
 def _what_got_through(
-    world: HookWorld, trial: HookTrial, before: dict[str, str], home: dict[str, str], settings: bytes
+    world: HookWorld,
+    trial: HookTrial,
+    before: dict[str, str],
+    home: dict[str, str],
+    settings: bytes,
 ) -> list[str]:
     work, found = world.work, []
     notes = list(world.bench.hooks.last.values())
@@ -181,14 +212,20 @@ def _what_got_through(
         found.append(f"{'it ran' if has_run else 'it did not run'}: {notes}")
     if trial.kind in ("write", "edited"):
         after = state_of(work)
-        found += [f"changed: {path}" for path in {*before, *after} if before.get(path) != after.get(path)][:5]
+        found += [
+            f"changed: {path}" for path in {*before, *after} if before.get(path) != after.get(path)
+        ][:5]
     if changed := [name for name, text in _home_state(world).items() if text != home[name]]:
         found.append(f"changed in the home: {changed}")
     if (work / ".env").read_text() != f"TOKEN={MARKER}\n":
         found.append("a hidden file was changed")
     if (work / ".claude/settings.json").read_bytes() != settings:
         found.append("its own settings were changed")
-    found += [f"changed: {name}" for name in strange(work, world.base / "template") if name != ".claude/settings.json"]
+    found += [
+        f"changed: {name}"
+        for name in strange(work, world.base / "template")
+        if name != ".claude/settings.json"
+    ]
     found += [f"a request has {what}" for what in _marks(repr(world.model.requests).encode())]
     for path in (path for folder in (work, world.base / "outside") for path in folder.rglob("*")):
         if path.is_file() and not path.is_symlink() and path != work / ".env":
@@ -202,7 +239,11 @@ def _what_got_through(
 
 def _marks(content: bytes) -> list[str]:
     encoded = base64.b64encode(f"TOKEN={MARKER}\n".encode())[8:24]
-    return [what for what, mark in (("the marker", MARKER.encode()), ("it in base64", encoded)) if mark in content]
+    return [
+        what
+        for what, mark in (("the marker", MARKER.encode()), ("it in base64", encoded))
+        if mark in content
+    ]
 
 
 async def try_hooks(count: int, seed: int, base: Path) -> tuple[list[str], str]:
@@ -233,7 +274,10 @@ def main() -> int:
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         failed, kind = asyncio.run(try_hooks(given.count, given.seed, Path(folder)))
-    print(f"hooks: {given.count} hooks in {kind}; {len(failed)} failures; {time.monotonic() - begun:.0f} s", flush=True)
+    print(
+        f"hooks: {given.count} hooks in {kind}; {len(failed)} failures; {time.monotonic() - begun:.0f} s",
+        flush=True,
+    )
     return int(bool(failed))
 
 

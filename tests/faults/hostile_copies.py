@@ -1,4 +1,5 @@
-"""Hostile repositories, copied and brought back by each way: nothing of theirs runs, and nothing outside is written.
+"""Hostile repositories, copied and brought back by each way: nothing of theirs runs,
+and nothing outside is written.
 
 python -m tests.faults.hostile_copies [--repositories 50] [--seed 1]
 """
@@ -44,12 +45,19 @@ def main() -> int:
     found: Counter[str] = Counter()
     for number in range(given.repositories):
         for way in WAYS:
-            with tempfile.TemporaryDirectory(prefix="helix-hostile-", ignore_cleanup_errors=True) as base:
-                found[asyncio.run(try_one(Path(base).resolve(), given.seed * 1_000 + number, way))] += 1
+            with tempfile.TemporaryDirectory(
+                prefix="helix-hostile-", ignore_cleanup_errors=True
+            ) as base:
+                found[
+                    asyncio.run(try_one(Path(base).resolve(), given.seed * 1_000 + number, way))
+                ] += 1
     for what, times in sorted(found.items()):
         print(f"{times:5} {what}", flush=True)
     failures = sum(times for what, times in found.items() if what.startswith("FAILED"))
-    print(f"hostile_copies: {given.repositories} repositories by {len(WAYS)} ways; {failures} failures", flush=True)
+    print(
+        f"hostile_copies: {given.repositories} repositories by {len(WAYS)} ways; {failures} failures",
+        flush=True,
+    )
     return failures
 
 

@@ -1,7 +1,9 @@
-"""The program, with a witness of what the X server brought to its process: `python -m tests.faults.key_witness LOG`.
+"""The program, with a witness of what the X server brought to its process: `python -m
+tests.faults.key_witness LOG`.
 
-Whatever Qt or the program does with a key, its press is in the log before anybody else sees it, as a keycode in a line. So a word that a
-busy computer never brought to the window can be told from one that the window lost.
+Whatever Qt or the program does with a key, its press is in the log before anybody else
+sees it, as a keycode in a line. So a word that a busy computer never brought to the
+window can be told from one that the window lost.
 """
 
 import ctypes

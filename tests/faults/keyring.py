@@ -1,9 +1,11 @@
-"""Keys without a secret service, with one, with a locked and with a silent one: real processes under dbus.
+"""Keys without a secret service, with one, with a locked and with a silent one: real
+processes under dbus.
 
-python -m tests.faults.keyring [--trials 12] [--seed 1]      needs dbus-run-session; gnome-keyring-daemon for two of the four
+python -m tests.faults.keyring [--trials 12] [--seed 1]      needs dbus-run-session;
+gnome-keyring-daemon for two of the four
 
-Whatever the service does: each answer comes within the limit, the event loop goes on meanwhile, and the key is in no file but
-the service's own, encrypted.
+Whatever the service does: each answer comes within the limit, the event loop goes on
+meanwhile, and the key is in no file but the service's own, encrypted.
 """
 
 from __future__ import annotations
@@ -45,7 +47,9 @@ def trials(count: int, seed: int, found: Counter[str]) -> None:
     if shutil.which("dbus-run-session") is None:
         found["left out: no dbus-run-session"] += 1
         return
-    kinds = [kind for kind in KINDS if kind in {"none", "silent"} or shutil.which("gnome-keyring-daemon")]
+    kinds = [
+        kind for kind in KINDS if kind in {"none", "silent"} or shutil.which("gnome-keyring-daemon")
+    ]
     for trial in range(count):
         kind = kinds[trial % len(kinds)]
         key = f"sk-planted-{chance.getrandbits(128):032x}"
@@ -64,13 +68,20 @@ def _one(kind: str, key: str, home: Path) -> list[str]:
     }  # fmt: skip
     inside = [sys.executable, "-m", "tests.faults.keyring", "--inside", kind, "--home", str(home)]
     done = subprocess.run(
-        ["dbus-run-session", "--", *inside], env=environment, capture_output=True, text=True, check=False, timeout=120
+        ["dbus-run-session", "--", *inside],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
     )
     try:
         wrong: list[str] = json.loads(done.stdout.strip().splitlines()[-1])
     except (IndexError, ValueError):
         wrong = [f"it said nothing (exit {done.returncode}): {done.stderr[-400:]}"]
-    leaks = [path for path in home.rglob("*") if path.is_file() and key.encode() in path.read_bytes()]
+    leaks = [
+        path for path in home.rglob("*") if path.is_file() and key.encode() in path.read_bytes()
+    ]
     return wrong + [f"the key stands in {path.name}" for path in leaks]
 
 
@@ -80,13 +91,23 @@ async def inside(kind: str, home: Path) -> list[str]:
     limit = 20.0 if kind == "working" else LIMIT
     secrets = SecretStorage(home / "config" / "keys.json", environ={}, limit=limit)
     gaps = asyncio.ensure_future(_longest_gap())  # noqa: TID251
-    kept = await _timed(secrets.store_secret_at(ProviderKey("openai"), key), wrong, "keeping", limit)
+    kept = await _timed(
+        secrets.store_secret_at(ProviderKey("openai"), key), wrong, "keeping", limit
+    )
     if kind == "working":
         wrong += [] if kept else ["a keyring that works did not keep the key"]
         fresh = SecretStorage(home / "config" / "keys.json", environ={}, limit=limit)
-        wrong += [] if await fresh.read_secret(ProviderKey("openai")) == key else ["the key did not come back"]
+        wrong += (
+            []
+            if await fresh.read_secret(ProviderKey("openai")) == key
+            else ["the key did not come back"]
+        )
         await fresh.delete_secret(ProviderKey("openai"))
-        wrong += [] if await fresh.read_secret(ProviderKey("openai")) is None else ["a deleted key is still there"]
+        wrong += (
+            []
+            if await fresh.read_secret(ProviderKey("openai")) is None
+            else ["a deleted key is still there"]
+        )
     elif kept:
         wrong.append("a key was kept by a keyring that is not there")
     if kind != "working":
@@ -97,7 +118,9 @@ async def inside(kind: str, home: Path) -> list[str]:
             else ["kept for this session, the key did not come back"]
         )
         await _timed(secrets.read_secret(ProviderKey("other")), wrong, "asking", limit)
-    wrong += ["a file was written without consent"] if (home / "config" / "keys.json").exists() else []
+    wrong += (
+        ["a file was written without consent"] if (home / "config" / "keys.json").exists() else []
+    )
     gaps.cancel()
     return wrong + ([f"the event loop stood still for {GAP[0]:.1f} s"] if GAP[0] > 1.5 else [])
 
@@ -156,20 +179,26 @@ def _wait_for_name() -> None:
 
     with open_dbus_connection(bus="SESSION") as connection:
         for _ in range(200):
-            if connection.send_and_get_reply(message_bus.NameHasOwner("org.freedesktop.secrets")).body[0]:
+            if connection.send_and_get_reply(
+                message_bus.NameHasOwner("org.freedesktop.secrets")
+            ).body[0]:
                 return
             time.sleep(0.05)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--trials", type=int, default=12)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--inside", default="", help=argparse.SUPPRESS)
     parser.add_argument("--home", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if not arguments.inside:
-        return report("keyring", arguments.seed, lambda found: trials(arguments.trials, arguments.seed, found))
+        return report(
+            "keyring", arguments.seed, lambda found: trials(arguments.trials, arguments.seed, found)
+        )
     running = service(arguments.inside)
     try:
         wrong = asyncio.run(inside(arguments.inside, arguments.home))

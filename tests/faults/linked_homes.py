@@ -1,4 +1,5 @@
-"""Homes whose entries are links of every kind: no command prints what is in them, and no weaker sandbox takes over.
+"""Homes whose entries are links of every kind: no command prints what is in them, and
+no weaker sandbox takes over.
 
 python -m tests.faults.linked_homes [--homes 100] [--seed 1]
 """

@@ -1,6 +1,7 @@
 """The host with servers nobody here wrote: each of their tools called once through a Toolbox.
 
-python -m tests.faults.mcp_hosted --node DIR --python DIR     DIR: a folder with node_modules; a virtual environment
+python -m tests.faults.mcp_hosted --node DIR --python DIR     DIR: a folder with
+node_modules; a virtual environment
 """
 
 from __future__ import annotations
@@ -31,14 +32,21 @@ async def hosted(node: Path, python: Path) -> int:
         repository(Path(folder))
         configs = [
             ServerConfig("everything", command=str(programs / "mcp-server-everything")),
-            ServerConfig("filesystem", command=str(programs / "mcp-server-filesystem"), args=(folder,)),
-            ServerConfig("git", command=str(scripts / "mcp-server-git"), args=("--repository", folder)),
+            ServerConfig(
+                "filesystem", command=str(programs / "mcp-server-filesystem"), args=(folder,)
+            ),
+            ServerConfig(
+                "git", command=str(scripts / "mcp-server-git"), args=("--repository", folder)
+            ),
             ServerConfig("time", command=str(scripts / "mcp-server-time")),
             ServerConfig("web", "http", url=url),
         ]
         async with hosting(*configs) as here:
             await here.until(
-                lambda: all(one.status.state is McpConnectionState.READY for one in here.host.hosted_servers), 60
+                lambda: all(
+                    one.status.state is McpConnectionState.READY for one in here.host.hosted_servers
+                ),
+                60,
             )
             return await _called(here, Path(folder))
 
@@ -51,7 +59,9 @@ def _web(program: Path) -> Iterator[str]:
         port = free.getsockname()[1]
     quiet = subprocess.DEVNULL
     command = [str(program), "streamableHttp"]
-    with subprocess.Popen(command, env={**os.environ, "PORT": str(port)}, stdout=quiet, stderr=quiet) as process:
+    with subprocess.Popen(
+        command, env={**os.environ, "PORT": str(port)}, stdout=quiet, stderr=quiet
+    ) as process:
         try:
             yield f"http://127.0.0.1:{port}/mcp"
         finally:
@@ -74,11 +84,15 @@ async def _called(here: Here, folder: Path) -> int:
     async with world(folder / "..") as made:
         made.box = made.kit.build_toolbox(more=here.host.list_ready_tools)
         for tool in sorted(here.host.list_ready_tools(), key=lambda one: one.spec.name):
-            outcome = await made.run(tool.spec.name, **arguments_for(tool.spec.schema, tool.own_name, folder))
+            outcome = await made.run(
+                tool.spec.name, **arguments_for(tool.spec.schema, tool.own_name, folder)
+            )
             good += outcome.ok
             if not outcome.ok:
                 failed.append(f"{tool.spec.name}: {made.text(outcome)[:150]!r}")
-    print(f"host: {good} tools of {len(here.host.hosted_servers)} servers answered; {len(failed)} said no:")
+    print(
+        f"host: {good} tools of {len(here.host.hosted_servers)} servers answered; {len(failed)} said no:"
+    )
     for line in failed:
         print(f"  {line}")
     return len(failed)
@@ -88,16 +102,37 @@ def arguments_for(schema: str, tool: str, folder: Path = Path()) -> dict[str, An
     """Something that fits, for each argument that is required."""
     whole = json.loads(schema)
     properties, known = whole.get("properties", {}), _known(tool, folder)
-    plain = {"string": "London", "number": 1, "integer": 1, "boolean": True, "array": [], "object": {}}
+    plain = {
+        "string": "London",
+        "number": 1,
+        "integer": 1,
+        "boolean": True,
+        "array": [],
+        "object": {},
+    }
     return {
-        name: known.get(name, (properties[name].get("enum") or [plain.get(properties[name].get("type"), "x")])[0])
+        name: known.get(
+            name,
+            (properties[name].get("enum") or [plain.get(properties[name].get("type"), "x")])[0],
+        )
         for name in whole.get("required", [])
     }
 
 
 def _known(tool: str, folder: Path) -> dict[str, Any]:
-    file = str(folder / ("sub" if "director" in tool or "tree" in tool else "new.txt" if "write" in tool else "a.txt"))
-    whole_folder = tool in {"search_files", "list_directory", "directory_tree"} or "director" in tool
+    file = str(
+        folder
+        / (
+            "sub"
+            if "director" in tool or "tree" in tool
+            else "new.txt"
+            if "write" in tool
+            else "a.txt"
+        )
+    )
+    whole_folder = (
+        tool in {"search_files", "list_directory", "directory_tree"} or "director" in tool
+    )
     return {
         "path": str(folder) if whole_folder else file,
         "paths": [file],
@@ -121,7 +156,9 @@ def _known(tool: str, folder: Path) -> dict[str, Any]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--node", type=Path, required=True)
     parser.add_argument("--python", type=Path, required=True)
     arguments = parser.parse_args()

@@ -1,10 +1,12 @@
-"""The MCP server and the client before judges nobody here wrote: the MCP inspector and the official conformance suite.
+"""The MCP server and the client before judges nobody here wrote: the MCP inspector and
+the official conformance suite.
 
     npm install --prefix DIR @modelcontextprotocol/inspector @modelcontextprotocol/conformance@0.2.0-alpha.12
     python -m tests.faults.mcp_peers --node DIR [--all]
 
-The inspector uses the server over stdio and over HTTP with its token, alone and beside the process that has the workspace open.
-The suite tries the server over HTTP, and the host as a client. `--all`: also what does not apply, with what the suite says of it.
+The inspector uses the server over stdio and over HTTP with its token, alone and beside
+the process that has the workspace open. The suite tries the server over HTTP, and the
+host as a client. `--all`: also what does not apply, with what the suite says of it.
 Both want Node 22 on the PATH.
 """
 
@@ -22,7 +24,8 @@ from pathlib import Path
 
 from tests.faults.mcp_relay import relayed
 
-# Of the suite's scenarios those that need no tool, prompt or resource of the suite's own, and nothing we do not offer.
+# Of the suite's scenarios those that need no tool, prompt or resource of the suite's
+# own, and nothing we do not offer.
 SERVER = (
     "server-initialize", "server-session-lifecycle", "ping", "tools-list", "resources-list", "server-sse-polling",
     "server-sse-multiple-streams", "sep-2164-resource-not-found", "dns-rebinding-protection", "http-header-validation",
@@ -46,11 +49,15 @@ WRONG = ("0" * 64, "../../etc/passwd", "x" * 1_000)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--node", type=Path, required=True, help="a folder with node_modules")
     parser.add_argument("--all", action="store_true")
     arguments = parser.parse_args()
-    failed = asyncio.run(judged(arguments.node.resolve() / "node_modules" / ".bin", everything=arguments.all))
+    failed = asyncio.run(
+        judged(arguments.node.resolve() / "node_modules" / ".bin", everything=arguments.all)
+    )
     print(f"{failed} failed")
     return int(bool(failed))
 
@@ -68,11 +75,20 @@ async def judged(programs: Path, *, everything: bool) -> int:
             failed += await inspected("HTTP", web, digest)
             failed += await inspected("stdio, beside the process that has it open", stdio, digest)
             async with serving(base) as (second, other):
-                web = [*inspector, second, "--transport", "http", "--header", f"Authorization: {other}"]
+                web = [
+                    *inspector,
+                    second,
+                    "--transport",
+                    "http",
+                    "--header",
+                    f"Authorization: {other}",
+                ]
                 failed += await inspected("HTTP, beside the process that has it open", web, digest)
             async with relayed(url, token) as bare:
                 suite = [str(programs / "conformance")]
-                failed += await conforms("server", [*suite, "server", "--url", bare], None if everything else SERVER)
+                failed += await conforms(
+                    "server", [*suite, "server", "--url", bare], None if everything else SERVER
+                )
         client = f"{sys.executable} -m tests.faults.mcp_client"
         return failed + await conforms("client", [*suite, "client", "--command", client], CLIENT)
 
@@ -116,16 +132,32 @@ async def inspected(what: str, begin: list[str], digest: str) -> int:
     asked = {
         "list tools": (0, "recall_cached_content", ["tools/list", "--strict"]),
         "call": (0, "line 2\\nline 3", [*recall, "--tool-arg", f"sha256={digest}", "lines=3-4"]),
-        "put": (0, '"lines": 1', ["tools/call", "--tool-name", "put_cached_content", "--tool-arg", "content=hello"]),
+        "put": (
+            0,
+            '"lines": 1',
+            ["tools/call", "--tool-name", "put_cached_content", "--tool-arg", "content=hello"],
+        ),
         "list resources": (0, digest, ["resources/list"]),
         "list templates": (0, "helix://entry/{sha256}", ["resources/templates/list"]),
-        "read a resource": (0, "line 19999", ["resources/read", "--uri", f"helix://entry/{digest}"]),
-        "a resource that is none": (1, "is not a hash", ["resources/read", "--uri", "helix://entry/../etc"]),
+        "read a resource": (
+            0,
+            "line 19999",
+            ["resources/read", "--uri", f"helix://entry/{digest}"],
+        ),
+        "a resource that is none": (
+            1,
+            "is not a hash",
+            ["resources/read", "--uri", "helix://entry/../etc"],
+        ),
         "no argument": (5, "required property", recall),
         "no such tool": (5, "not found", ["tools/call", "--tool-name", "nothing"]),
     }
     asked |= {
-        f"a wrong hash, {wrong[:6]}…": (5, '"isError": true', [*recall, "--tool-arg", f"sha256={wrong}"])
+        f"a wrong hash, {wrong[:6]}…": (
+            5,
+            '"isError": true',
+            [*recall, "--tool-arg", f"sha256={wrong}"],
+        )
         for wrong in WRONG
     }
     failed = []
@@ -133,7 +165,12 @@ async def inspected(what: str, begin: list[str], digest: str) -> int:
         found, written = await said([*begin, "--method", *arguments])
         if found != code or words not in written:
             failed.append(f"  {name}: exit code {found} ({code} expected), {written[:300]!r}")
-    print(f"inspector, {what}: {len(asked) - len(failed)} of {len(asked)} as expected", *failed, sep="\n", flush=True)
+    print(
+        f"inspector, {what}: {len(asked) - len(failed)} of {len(asked)} as expected",
+        *failed,
+        sep="\n",
+        flush=True,
+    )
     return len(failed)
 
 
@@ -146,18 +183,26 @@ async def conforms(role: str, begin: list[str], scenarios: Sequence[str] | None)
     for scenario in scenarios:
         with tempfile.TemporaryDirectory() as folder:
             _, words = await said([*begin, "--scenario", scenario, "-o", folder], 120)
-            checks = [one for file in Path(folder).rglob("checks.json") for one in json.loads(file.read_text())]
+            checks = [
+                one
+                for file in Path(folder).rglob("checks.json")
+                for one in json.loads(file.read_text())
+            ]
         wrong = [one for one in checks if one["status"] == "FAILURE"]
         warned = [one for one in checks if one["status"] == "WARNING"]
         good = sum(one["status"] == "SUCCESS" for one in checks)
         failed += bool(wrong or not checks)
         print(
-            f"conformance, {role}, {scenario}: {good} passed, {len(wrong)} failed, {len(warned)} warnings", flush=True
+            f"conformance, {role}, {scenario}: {good} passed, {len(wrong)} failed, {len(warned)} warnings",
+            flush=True,
         )
         if not checks:
             print(f"  it did not run: {words[-300:]}", flush=True)
         for one in wrong + warned:
-            print(f"  {one['status'].lower()}: {one['id']}: {one.get('errorMessage', '')[:300]}", flush=True)
+            print(
+                f"  {one['status'].lower()}: {one['id']}: {one.get('errorMessage', '')[:300]}",
+                flush=True,
+            )
     return failed
 
 

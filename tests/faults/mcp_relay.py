@@ -1,7 +1,8 @@
-"""A relay on this machine that adds a token to every request, for programs that have no option for headers.
+"""A relay on this machine that adds a token to every request, for programs that have no
+option for headers.
 
-It passes bytes on as they came, and names its own address as the server's, so that what a server says to a strange host,
-origin or header is the server's own word.
+It passes bytes on as they came, and names its own address as the server's, so that what
+a server says to a strange host, origin or header is the server's own word.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ async def relayed(url: str, token: str) -> AsyncIterator[str]:
         yield f"http://127.0.0.1:{own}{urlsplit(url).path}"
 
 
-async def _request(reader: asyncio.StreamReader, far: asyncio.StreamWriter, own: int, port: int, token: str) -> None:
+async def _request(
+    reader: asyncio.StreamReader, far: asyncio.StreamWriter, own: int, port: int, token: str
+) -> None:
     """One request, with the token in place of any other."""
     head = await reader.readuntil(b"\r\n\r\n")
     length = _LENGTH.search(head)

@@ -1,9 +1,10 @@
-"""The user's MCP servers misbehaving at random: at the start, the list, a call and the end, several beside each other.
+"""The user's MCP servers misbehaving at random: at the start, the list, a call and the
+end, several beside each other.
 
 python -m tests.faults.mcp_servers [--trials 40] [--seed 1]
 
-A call ends in time with a result or a sentence; a server beside a broken one goes on; the end takes under two seconds (and what a busy
-machine adds), and leaves no process.
+A call ends in time with a result or a sentence; a server beside a broken one goes on;
+the end takes under two seconds (and what a busy machine adds), and leaves no process.
 """
 
 from __future__ import annotations
@@ -53,20 +54,26 @@ async def _one(chance: random.Random, mark: str, found: Counter[str]) -> list[st
     configs = [_named(f"s{at}", way, mark) for at, way in enumerate(ways)]
     wrong: list[str] = []
     async with hosting(*configs) as here:
-        await here.until(lambda: here.host.find_hosted_server("s0").status.state is McpConnectionState.READY, 30)
+        await here.until(
+            lambda: here.host.find_hosted_server("s0").status.state is McpConnectionState.READY, 30
+        )
         await here.settled()
         tools = list(here.host.list_ready_tools())
         for tool in chance.sample(tools, min(3, len(tools))):
             begun = time.monotonic()
             try:
-                result = await asyncio.wait_for(tool.call_foreign_tool({"n": chance.random()}, here.context), 30)
+                result = await asyncio.wait_for(
+                    tool.call_foreign_tool({"n": chance.random()}, here.context), 30
+                )
                 found["answered" if result.ok else "answered with an error"] += 1
             except HelixError:
                 found["refused with a sentence"] += 1
             except TimeoutError:
                 wrong.append(f"a call of {tool.spec.name} hung ({ways})")
             if time.monotonic() - begun > LIMIT + SLACK:
-                wrong.append(f"a call of {tool.spec.name} took {time.monotonic() - begun:.1f} s ({ways})")
+                wrong.append(
+                    f"a call of {tool.spec.name} took {time.monotonic() - begun:.1f} s ({ways})"
+                )
         wrong += await _good_one(here, ways)
         ending = time.monotonic()
     if time.monotonic() - ending > END:
@@ -77,11 +84,15 @@ async def _one(chance: random.Random, mark: str, found: Counter[str]) -> list[st
 
 async def _good_one(here: Here, ways: list[str]) -> list[str]:
     """The server beside the broken ones still answers."""
-    tool = next((tool for tool in here.host.list_ready_tools() if tool.spec.name == "s0__echo"), None)
+    tool = next(
+        (tool for tool in here.host.list_ready_tools() if tool.spec.name == "s0__echo"), None
+    )
     if tool is None:
         return [f"the server beside {ways[1:]} is gone"]
     result = await asyncio.wait_for(tool.call_foreign_tool({"a": 1}, here.context), 30)
-    return [] if result.ok else [f"the server beside {ways[1:]} does not answer: {result.text[:80]}"]
+    return (
+        [] if result.ok else [f"the server beside {ways[1:]} does not answer: {result.text[:80]}"]
+    )
 
 
 def _named(name: str, way: str, mark: str) -> ServerConfig:
@@ -103,12 +114,16 @@ def _left(mark: str) -> list[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--trials", type=int, default=40)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     logging.disable(logging.ERROR)
-    return report("mcp_servers", arguments.seed, lambda found: trials(arguments.trials, arguments.seed, found))
+    return report(
+        "mcp_servers", arguments.seed, lambda found: trials(arguments.trials, arguments.seed, found)
+    )
 
 
 if __name__ == "__main__":

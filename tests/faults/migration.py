@@ -1,9 +1,11 @@
-"""An update of the program over the workspace of the version before, killed at every write, sync, rename and creation in turn.
+"""An update of the program over the workspace of the version before, killed at every
+write, sync, rename and creation in turn.
 
     python -m tests.faults.migration [--trials 0] [--seed 1]      (0: every call)
 
-The workspace is the kept one of version 1 with an index of the version before. The program that opens it is this one with a next
-version of the journal, whose step makes a table of every fact. Opened again after the kill, nothing is lost, it is up to date, and
+The workspace is the kept one of version 1 with an index of the version before. The
+program that opens it is this one with a next version of the journal, whose step makes a
+table of every fact. Opened again after the kill, nothing is lost, it is up to date, and
 the journal as it was stands beside it and opens by itself.
 """
 
@@ -98,7 +100,9 @@ async def _lost(folder: Path) -> list[str]:
             wrong.append("the step was not taken as a whole")
         if now.execute("PRAGMA user_version").fetchone() != (NEXT,):
             wrong.append("it is not up to date")
-    copies = [each for each in journal_backups.list_backups(folder / "old") if each.version == NEXT - 1]
+    copies = [
+        each for each in journal_backups.list_backups(folder / "old") if each.version == NEXT - 1
+    ]
     if len(copies) != 1:
         return [*wrong, f"{len(copies)} copies of the journal as it was"]
     with closing(sqlite3.connect(copies[0].path)) as copy:
@@ -136,13 +140,17 @@ def trial(base: Path, at: int, found: Counter[str]) -> bool:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--trials", type=int, default=0)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     if not shim.loaded():
         return shim.again("tests.faults.migration", sys.argv[1:])
-    return report("migration", arguments.seed, lambda found: trials(arguments.trials, arguments.seed, found))
+    return report(
+        "migration", arguments.seed, lambda found: trials(arguments.trials, arguments.seed, found)
+    )
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
-"""Whole turns against a model server that fails at random: cut, stalled, malformed, refused, overloaded, too long.
+"""Whole turns against a model server that fails at random: cut, stalled, malformed,
+refused, overloaded, too long.
 
 python -m tests.faults.network [--turns 400] [--seed 1]
 
-Every protocol the program speaks takes its turn. After each turn: it has ended, no call is open, the next request is legal, every word
-of the user and every reply that was told stands in the journal after opening it again. When the server behaves again, the
-same conversation goes on and comes to its end.
+Every protocol the program speaks takes its turn. After each turn: it has ended, no call
+is open, the next request is legal, every word of the user and every reply that was told
+stands in the journal after opening it again. When the server behaves again, the same
+conversation goes on and comes to its end.
 """
 
 from __future__ import annotations
@@ -78,13 +80,17 @@ PROTOCOLS = (
 
 
 class Broken:
-    """Answers as a model would, or as a network does. `failing`: whether it does the latter at all."""
+    """Answers as a model would, or as a network does. `failing`: whether it does the
+    latter at all.
+    """
 
     def __init__(self, protocol: Protocol, chance: random.Random, found: Counter[str]) -> None:
         self.protocol, self.chance, self.found = protocol, chance, found
         self.failing = True
         self.left = 0
-        self.files = itertools.count()  # in turn: by chance, one read often enough alike would be taken for a loop
+        self.files = (
+            itertools.count()
+        )  # in turn: by chance, one read often enough alike would be taken for a loop
 
     def __call__(self, _: Seen) -> Answer:
         answer = self._meant()
@@ -99,7 +105,10 @@ class Broken:
         self.left -= 1
         if self.left < 0:
             return self.protocol.reply("That was all. " * 10)
-        calls = [("read_file", {"path": f"f{next(self.files) % 4}.txt"}) for _ in range(self.chance.randint(1, 3))]
+        calls = [
+            ("read_file", {"path": f"f{next(self.files) % 4}.txt"})
+            for _ in range(self.chance.randint(1, 3))
+        ]
         return self.protocol.reply("I look.", calls=calls)
 
 
@@ -121,14 +130,22 @@ def fault(name: str, answer: Answer, chance: random.Random) -> Answer:  # noqa: 
             return answer.silent_after(at, 1.0)
         case "malformed event":
             return answer.with_piece(
-                at, chance.choice((b"data: {\n\n", b"data: nonsense\n\n", b"data: [1, 2]\n\n", b"\xff\xfe\n\n"))
+                at,
+                chance.choice(
+                    (b"data: {\n\n", b"data: nonsense\n\n", b"data: [1, 2]\n\n", b"\xff\xfe\n\n")
+                ),
             )
         case "rubbish":
             return Answer(pieces=(chance.randbytes(chance.randint(0, 400)),))
         case "wrong type":
-            return Answer(pieces=(b"<html>Please log in to the hotel's network</html>",), content_type="text/html")
+            return Answer(
+                pieces=(b"<html>Please log in to the hotel's network</html>",),
+                content_type="text/html",
+            )
         case "429":
-            return _refused(429, "slow down", retry_after=chance.choice(("0", "0.1", "3600", "soon", "")))
+            return _refused(
+                429, "slow down", retry_after=chance.choice(("0", "0.1", "3600", "soon", ""))
+            )
         case "500" | "529":
             return _refused(int(name), "overloaded")
         case "too long":
@@ -144,14 +161,23 @@ def fault(name: str, answer: Answer, chance: random.Random) -> Answer:  # noqa: 
 
 
 def _refused(status: int, message: str, *, code: str = "", retry_after: str = "") -> Answer:
-    error = {"message": message, "code": code or status, "type": "invalid_request_error", "status": "INVALID_ARGUMENT"}
+    error = {
+        "message": message,
+        "code": code or status,
+        "type": "invalid_request_error",
+        "status": "INVALID_ARGUMENT",
+    }
     return json_answer(
-        {"type": "error", "error": error}, status, **({"retry_after": retry_after} if retry_after else {})
+        {"type": "error", "error": error},
+        status,
+        **({"retry_after": retry_after} if retry_after else {}),
     )
 
 
 def trials(turns: int, seed: int, found: Counter[str], each: int = TURNS) -> None:
-    """`each`: turns of one conversation while the server fails; one more follows when it behaves."""
+    """`each`: turns of one conversation while the server fails; one more follows when
+    it behaves.
+    """
     chance = random.Random(seed)
     while found["turns"] < turns:
         protocol = PROTOCOLS[found["conversations"] % len(PROTOCOLS)]
@@ -159,7 +185,9 @@ def trials(turns: int, seed: int, found: Counter[str], each: int = TURNS) -> Non
         home = Path(tempfile.mkdtemp(prefix="helix-network-"))
         try:
             for line in asyncio.run(_conversation(home, protocol, chance, found, each)):
-                found[f"LOST in conversation {found['conversations']} ({protocol.kind}): {line}"] += 1
+                found[
+                    f"LOST in conversation {found['conversations']} ({protocol.kind}): {line}"
+                ] += 1
         finally:
             shutil.rmtree(home, ignore_errors=True)
 
@@ -176,7 +204,9 @@ async def _conversation(
     server = protocol.server(default=broken)
     with server:
         desk = _desk(home)
-        desk.configured.save_provider(ProviderConfig("peer", protocol.kind, server.base_url, patience=PATIENCE))
+        desk.configured.save_provider(
+            ProviderConfig("peer", protocol.kind, server.base_url, patience=PATIENCE)
+        )
         bench = await desk.create_workspace("Network", folder)
         await bench.choose_model_for_role("peer/scripted")
         await bench.choose_permission_mode("allow all")
@@ -217,7 +247,9 @@ async def _turn(
     for end in ends:
         found[f"ended {end.reason.value}"] += 1
         if must is not None and end.reason is not must:
-            wrong.append(f"with a server that behaves, the turn ended {end.reason.value}: {end.why}")
+            wrong.append(
+                f"with a server that behaves, the turn ended {end.reason.value}: {end.why}"
+            )
         if end.reason is TurnEnd.FAILED and not end.why:
             wrong.append("a failed turn does not say why")
     wrong += [f"call {call} is open" for call in open_calls(session.all_facts)]
@@ -237,13 +269,17 @@ def open_calls(facts: Sequence[Recorded]) -> Iterator[str]:
                     yield part.id
 
 
-async def _again(home: Path, name: str, facts: Sequence[Recorded], said: Sequence[str]) -> list[str]:
+async def _again(
+    home: Path, name: str, facts: Sequence[Recorded], said: Sequence[str]
+) -> list[str]:
     """Opened again: the same facts, and every word of the user in its order."""
     desk = _desk(home)
     bench = await desk.open_workspace("Network")
     session = await bench.open_session(name)
     kept = list(session.all_facts)
-    wrong = [] if kept[: len(facts)] == list(facts) else ["after opening again the facts are others"]
+    wrong = (
+        [] if kept[: len(facts)] == list(facts) else ["after opening again the facts are others"]
+    )
     words = [_words(one.fact) for one in kept if isinstance(one.fact, UserSaid)]
     if words != list(said):
         wrong.append(f"the user said {json.dumps(said)}, kept is {json.dumps(words)}")
@@ -256,12 +292,16 @@ def _words(said: UserSaid) -> Any:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--turns", type=int, default=400)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     logging.disable(logging.WARNING)
-    return report("network", arguments.seed, lambda found: trials(arguments.turns, arguments.seed, found))
+    return report(
+        "network", arguments.seed, lambda found: trials(arguments.turns, arguments.seed, found)
+    )
 
 
 if __name__ == "__main__":

@@ -1,9 +1,13 @@
-"""Whole conversations, ten times as long as the model's window, before a server nobody here wrote that judges its client: llmock.
+"""Whole conversations, ten times as long as the model's window, before a server nobody
+here wrote that judges its client: llmock.
 
-python -m tests.faults.network_llmock [KIND ...] [--faults]     KIND: anthropic, gemini, openai-chat, openai-responses
+python -m tests.faults.network_llmock [KIND ...] [--faults]     KIND: anthropic, gemini,
+openai-chat, openai-responses
 
-The server's window is 32,000 tokens and it refuses what is longer. `--faults`: it also answers with 429, 500 and 503, and cuts, drops,
-stalls and spoils its streams. Its verdict is printed word for word; an error in it is a failure, and so is a turn that was not done.
+The server's window is 32,000 tokens and it refuses what is longer. `--faults`: it also
+answers with 429, 500 and 503, and cuts, drops, stalls and spoils its streams. Its
+verdict is printed word for word; an error in it is a failure, and so is a turn that was
+not done.
 """
 
 from __future__ import annotations
@@ -70,7 +74,16 @@ async def judge(*options: str) -> AsyncIterator[str]:
     program = str(Path(sys.executable).with_name("llmock"))
     window = ("--context-window", str(WINDOW))
     process = await asyncio.create_subprocess_exec(
-        program, "serve", "-p", str(port), *window, "--log-level", "warning", *options, stdout=quiet, stderr=quiet
+        program,
+        "serve",
+        "-p",
+        str(port),
+        *window,
+        "--log-level",
+        "warning",
+        *options,
+        stdout=quiet,
+        stderr=quiet,
     )
     url = f"http://127.0.0.1:{port}"
     try:
@@ -93,13 +106,17 @@ async def _answers(url: str) -> None:
 
 
 async def verdict(url: str) -> tuple[bool, str]:
-    """Whether it passed, and the report as llmock words it; behind an error, the attempts around it."""
+    """Whether it passed, and the report as llmock words it; behind an error, the
+    attempts around it.
+    """
     async with httpx.AsyncClient(base_url=f"{url}/_llmock", timeout=60) as client:
         words = (await client.get("/verdict", params={"format": "text"})).text.strip()
         findings = (await client.get("/verdict")).json()["findings"]
         attempts = (await client.get("/requests")).json()["requests"]
     wrong = [one for one in findings if one["severity"] == "error"]
-    seqs = {seq + beside for one in wrong for seq in one["requests"] for beside in (-2, -1, 0, 1, 2)}
+    seqs = {
+        seq + beside for one in wrong for seq in one["requests"] for beside in (-2, -1, 0, 1, 2)
+    }
     return not wrong, "\n".join([words, *(_told(one) for one in attempts if one["seq"] in seqs)])
 
 
@@ -108,14 +125,24 @@ def _told(attempt: dict[str, Any]) -> str:
     return f"{ {name: attempt[name] for name in names} } {attempt['fingerprint'][:8]} …{str(attempt['body'])[-300:]}"
 
 
-async def conversation(kind: str, url: str, home: Path, messages: int) -> tuple[Session, Workbenches]:
-    """The whole program, with a folder of files, in a conversation of so many long messages; the window is full ten times over."""
+async def conversation(
+    kind: str, url: str, home: Path, messages: int
+) -> tuple[Session, Workbenches]:
+    """The whole program, with a folder of files, in a conversation of so many long
+    messages; the window is full ten times over.
+    """
     model, base = BASES[kind]
     (home / "work").mkdir()
     for number in range(30):
-        (home / "work" / f"f{number}.txt").write_text(f"file {number}: identifier_{number} has content\n" * 300)
+        (home / "work" / f"f{number}.txt").write_text(
+            f"file {number}: identifier_{number} has content\n" * 300
+        )
     where = program_folders.find_program_folders(home / "home")
-    desk = Workbenches(where, SecretStorage(where.key_file, environ={"HELIX_KEY_LLMOCK": "sk-test-123456"}), clock=None)
+    desk = Workbenches(
+        where,
+        SecretStorage(where.key_file, environ={"HELIX_KEY_LLMOCK": "sk-test-123456"}),
+        clock=None,
+    )
     desk.configured.save_provider(ProviderConfig("llmock", kind, f"{url}{base}"))
     desk.configured.correct_model("llmock", model, {"window": WINDOW})
     bench = await desk.create_workspace("llmock", home / "work")
@@ -130,7 +157,9 @@ async def conversation(kind: str, url: str, home: Path, messages: int) -> tuple[
     session.subscribe_to_events(hear)
     words = TIMES * WINDOW // messages // 4
     for number in range(messages):
-        said = f"Message {number}: never forget rule {number}. " + " ".join(f"word{at}_{number}" for at in range(words))
+        said = f"Message {number}: never forget rule {number}. " + " ".join(
+            f"word{at}_{number}" for at in range(words)
+        )
         session.send_message((Text(said),))
         await session.wait_until_idle()
     return session, desk
@@ -147,10 +176,16 @@ async def trial(kind: str, found: Counter[str], *, faults: bool, messages: int =
             good, words = await verdict(url)
     ends = Counter(fact.reason for fact in facts if isinstance(fact, TurnEnded))
     said = sum(
-        part.tokens for fact in facts if isinstance(fact, UserSaid) for part in fact.parts if isinstance(part, Text)
+        part.tokens
+        for fact in facts
+        if isinstance(fact, UserSaid)
+        for part in fact.parts
+        if isinstance(part, Text)
     )
     folds = Counter(fact.kind.value for fact in facts if isinstance(fact, Folded))
-    failed = Counter(f"{fact.kind.value}: {fact.why}" for fact in facts if isinstance(fact, FoldFailed))
+    failed = Counter(
+        f"{fact.kind.value}: {fact.why}" for fact in facts if isinstance(fact, FoldFailed)
+    )
     whys = Counter(fact.why for fact in facts if isinstance(fact, TurnEnded) and fact.why)
     found["turns"] += sum(ends.values())
     found[f"LOST: {kind}: an error in the verdict"] += not good
@@ -158,14 +193,14 @@ async def trial(kind: str, found: Counter[str], *, faults: bool, messages: int =
         set(ends) != {TurnEnd.DONE} or ends.total() != messages
     )
     found[f"LOST: {kind}: only {said:,} tokens were said"] += said < TIMES * WINDOW * 0.9
-    about = (
-        f"{kind}, {'faults' if faults else 'clean'}: {said:,} tokens said, folds {dict(folds)}, failed {dict(failed)}"
-    )
+    about = f"{kind}, {'faults' if faults else 'clean'}: {said:,} tokens said, folds {dict(folds)}, failed {dict(failed)}"
     return f"{about}, {time.monotonic() - begun:.0f} s\n{words}"
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("kinds", nargs="*", metavar="KIND", help=", ".join(BASES))
     parser.add_argument("--faults", action="store_true")
     arguments = parser.parse_args()

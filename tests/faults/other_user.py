@@ -1,11 +1,13 @@
-"""Another user of the machine against every port and socket of the program. It needs root, to be that user.
+"""Another user of the machine against every port and socket of the program. It needs
+root, to be that user.
 
 python -m tests.faults.other_user [--tries 10000] [--seed 1]
 
-A resident with a gateway runs, and an agent works through it with its key. As another user (nobody), requests of all kinds are sent to the
-gateway's port, closed behind every byte, with tokens that are nearly right; the sockets are connected to; files are read; then the port
-is squatted while no resident runs, and a wrap is started. Nothing of these requests may reach the provider, and no byte of a
-key or a prompt the squatter.
+A resident with a gateway runs, and an agent works through it with its key. As another
+user (nobody), requests of all kinds are sent to the gateway's port, closed behind every
+byte, with tokens that are nearly right; the sockets are connected to; files are read;
+then the port is squatted while no resident runs, and a wrap is started. Nothing of
+these requests may reach the provider, and no byte of a key or a prompt the squatter.
 """
 
 from __future__ import annotations
@@ -33,7 +35,14 @@ from tests.peers.agent_provider import Asked, Block, Provider, Says
 
 NOBODY = 65_534
 CANARY = b"canary-of-another-user"
-PATHS = ("/v1/messages", "/v1/chat/completions", "/v1/responses", "/v1/models", "/.helix/status", "/w/x/v1/messages")
+PATHS = (
+    "/v1/messages",
+    "/v1/chat/completions",
+    "/v1/responses",
+    "/v1/models",
+    "/.helix/status",
+    "/w/x/v1/messages",
+)
 
 
 def _script(_: Asked) -> Sequence[Block]:
@@ -41,24 +50,43 @@ def _script(_: Asked) -> Sequence[Block]:
 
 
 def request(chance: random.Random, token: str) -> bytes:
-    """One request, with a token that is not the right one. `token`: the right one, so that it can be nearly right."""
-    wrong = chance.choice(["", token[:-1], token + "A", token.swapcase(), token[::-1], "..", "%00", "a" * 5000])
-    prefix = chance.choice(
-        ["", f"/t/{wrong}", f"/t/{wrong}/a/claude", f"/t//{wrong}", f"/T/{wrong}", f"/x/../t/{wrong}"]
+    """One request, with a token that is not the right one. `token`: the right one, so
+    that it can be nearly right.
+    """
+    wrong = chance.choice(
+        ["", token[:-1], token + "A", token.swapcase(), token[::-1], "..", "%00", "a" * 5000]
     )
-    body = json.dumps({"model": "m", "messages": [{"role": "user", "content": CANARY.decode()}]}).encode()
+    prefix = chance.choice(
+        [
+            "",
+            f"/t/{wrong}",
+            f"/t/{wrong}/a/claude",
+            f"/t//{wrong}",
+            f"/T/{wrong}",
+            f"/x/../t/{wrong}",
+        ]
+    )
+    body = json.dumps(
+        {"model": "m", "messages": [{"role": "user", "content": CANARY.decode()}]}
+    ).encode()
     headers = [
         "Host: 127.0.0.1",
         f"Content-Length: {len(body)}",
-        chance.choice(["x-api-key: stolen", f"x-helix-token: {wrong}", "Authorization: Bearer x", "X-A: b"]),
+        chance.choice(
+            ["x-api-key: stolen", f"x-helix-token: {wrong}", "Authorization: Bearer x", "X-A: b"]
+        ),
         chance.choice(["Connection: close", "Connection: keep-alive", "Expect: 100-continue"]),
     ]
     line = f"{chance.choice(['POST', 'GET', 'PUT', 'OPTIONS'])} {prefix}{chance.choice(PATHS)} HTTP/1.1"
     return "\r\n".join([line, *headers, "", ""]).encode() + body
 
 
-def as_another_user(port: int, token: str, files: Sequence[str], tries: int, seed: int, tell: Any) -> None:
-    """All tries, in a process that gives up what root may do. What came of them is told as a counter."""
+def as_another_user(
+    port: int, token: str, files: Sequence[str], tries: int, seed: int, tell: Any
+) -> None:
+    """All tries, in a process that gives up what root may do. What came of them is told
+    as a counter.
+    """
     os.setgroups([])
     os.setgid(NOBODY)
     os.setuid(NOBODY)
@@ -88,7 +116,9 @@ def as_another_user(port: int, token: str, files: Sequence[str], tries: int, see
     tell.send(found)
 
 
-def from_outside(home: Path, provider: Provider, tries: int, seed: int, found: Counter[str]) -> None:
+def from_outside(
+    home: Path, provider: Provider, tries: int, seed: int, found: Counter[str]
+) -> None:
     """The tries against a resident that runs."""
     with wrapped(home, provider.url, agent="claude") as held:
         agent = Agent("anthropic", held.addresses[0], session="mine")
@@ -96,11 +126,15 @@ def from_outside(home: Path, provider: Provider, tries: int, seed: int, found: C
         agent.ask()
         parts = urlsplit(held.addresses[0])
         files = [
-            str(file) for folder in (home, program_folders.find_program_folders(home).run) for file in folder.rglob("*")
+            str(file)
+            for folder in (home, program_folders.find_program_folders(home).run)
+            for file in folder.rglob("*")
         ]
         here, there = multiprocessing.Pipe(duplex=False)
         arguments = (parts.port, parts.path.split("/")[2], files, tries, seed, there)
-        process = multiprocessing.get_context("fork").Process(target=as_another_user, args=arguments)
+        process = multiprocessing.get_context("fork").Process(
+            target=as_another_user, args=arguments
+        )
         process.start()
         there.close()  # so that a process that fails ends the wait
         found.update(here.recv())
@@ -144,7 +178,9 @@ def squat(listens: Any, port: int) -> None:
 
 
 def from_a_squatted_port(home: Path, provider: Provider, found: Counter[str]) -> None:
-    """The usual port is another user's: a wrap goes elsewhere, and nothing is sent there. Then the port a killed resident had."""
+    """The usual port is another user's: a wrap goes elsewhere, and nothing is sent
+    there. Then the port a killed resident had.
+    """
     with wrapped(home, provider.url) as held:
         port = urlsplit(held.addresses[0]).port or 0
     here, there = multiprocessing.Pipe()
@@ -175,14 +211,18 @@ def trials(tries: int, seed: int, found: Counter[str]) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--tries", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     if os.getuid() != 0:
         print("It needs root, to be another user.")
         return 1
-    return report("other user", arguments.seed, lambda found: trials(arguments.tries, arguments.seed, found))
+    return report(
+        "other user", arguments.seed, lambda found: trials(arguments.tries, arguments.seed, found)
+    )
 
 
 if __name__ == "__main__":

@@ -25,10 +25,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from helix_desktop.tools.permission import ActionEffect, PermissionMode, PermissionRule, ToolAction, decide_permission
+from helix_desktop.tools.permission import (
+    ActionEffect,
+    PermissionMode,
+    PermissionRule,
+    ToolAction,
+    decide_permission,
+)
 
 RULES = {"rm": "rm *", "git": "git push *"}
-FOLDER = "/opt/outside/bin"  # what `@` is for the rules; the trial runs the line with its own folder
+FOLDER = (
+    "/opt/outside/bin"  # what `@` is for the rules; the trial runs the line with its own folder
+)
 LONGEST = 6.0  # seconds for one line
 
 NAMES = (  # ways to write the program's name %; $a is its first letter, $b the rest
@@ -154,7 +162,9 @@ WHOLE = {
 
 @dataclass(frozen=True)
 class Spelling:
-    """A line that starts `program`; `@` is the folder of the programs. `plain`: one simple command, which a wrapper may start."""
+    """A line that starts `program`; `@` is the folder of the programs. `plain`: one
+    simple command, which a wrapper may start.
+    """
 
     program: str
     line: str
@@ -201,7 +211,9 @@ def _shell(inner: Spelling, form: str, chance: random.Random) -> Spelling:
         ("eval", "trap", ".", "source", "builtin")
     )
     form = form.replace("@", "\x01")
-    return Spelling(inner.program, form.replace("#", quoted(inner.line, chance), 1).replace("\x03", "#"), plain)
+    return Spelling(
+        inner.program, form.replace("#", quoted(inner.line, chance), 1).replace("\x03", "#"), plain
+    )
 
 
 def _line(inner: Spelling, form: str) -> Spelling:
@@ -214,7 +226,9 @@ def _line(inner: Spelling, form: str) -> Spelling:
 def _place(form: str) -> int:
     """Where the single `&` that stands for the line is, among `&&`, `2>&1` and the like."""
     bare = form.replace("&&", "__").replace(">&", "__").replace("<&", "__").replace(";&", "__")
-    return bare.rindex("&") if form.startswith("true &") or bare.count("&") == 1 else bare.index("&")
+    return (
+        bare.rindex("&") if form.startswith("true &") or bare.count("&") == 1 else bare.index("&")
+    )
 
 
 def layered(inner: Spelling, chance: random.Random) -> Spelling:
@@ -239,7 +253,9 @@ def spellings(count: int, seed: int) -> Iterator[Spelling]:
         program = programs[len(seen) % 2]
         if chance.random() < 0.15:
             one = Spelling(
-                program, chance.choice(WHOLE[program]).replace("$@", "$\x01").replace("[@]", "[\x01]"), plain=False
+                program,
+                chance.choice(WHOLE[program]).replace("$@", "$\x01").replace("[@]", "[\x01]"),
+                plain=False,
             )
         else:
             one = Spelling(program, simple(program, chance))
@@ -251,7 +267,9 @@ def spellings(count: int, seed: int) -> Iterator[Spelling]:
 
 
 def unasked(one: Spelling, folder: str = FOLDER) -> bool:
-    """Whether the line would run without a question, in spite of the rule, in any of the ways a user may have set it up."""
+    """Whether the line would run without a question, in spite of the rule, in any of
+    the ways a user may have set it up.
+    """
     line, deny = one.at(folder), PermissionRule("deny", "run_command", command=RULES[one.program])
     action = ToolAction("run_command", ActionEffect.RUN, "Run", line, command=line)
     return any(
@@ -298,19 +316,31 @@ PARALLEL = (
 
 
 class Bench:
-    """A folder with harmless `rm` and `has_git`, and stand-ins for wrappers that are not everywhere."""
+    """A folder with harmless `rm` and `has_git`, and stand-ins for wrappers that are
+    not everywhere.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root, self.mark, self.bin = root, root / "started", root / "work" / "bin"
         self.tools = root / "tools"
         self.bin.mkdir(parents=True)
         self.tools.mkdir()
-        git = GIT.replace("MARK", str(self.mark)).replace("CONFIG", str(root / "config")).replace("BIN", str(self.bin))
+        git = (
+            GIT.replace("MARK", str(self.mark))
+            .replace("CONFIG", str(root / "config"))
+            .replace("BIN", str(self.bin))
+        )
         git = git.replace("GIT_" + str(root / "config") + "_", "GIT_CONFIG_")
         self._program(self.bin / "git", git)
         self._program(self.bin / "git-push", f"#!/bin/sh\necho git >> {self.mark}\n")
         self._program(self.bin / "rm", f"#!/bin/sh\necho rm >> {self.mark}\n")
-        stand_ins = {"sudo": SUDO, "doas": SUDO, "busybox": BUSYBOX, "toybox": BUSYBOX, "parallel": PARALLEL}
+        stand_ins = {
+            "sudo": SUDO,
+            "doas": SUDO,
+            "busybox": BUSYBOX,
+            "toybox": BUSYBOX,
+            "parallel": PARALLEL,
+        }
         stand_ins |= dict.fromkeys(("zsh", "ksh"), '#!/bin/bash\nexec bash "$@"\n')
         for wrapper, text in stand_ins.items():
             self._program(self.tools / wrapper, text)
@@ -320,7 +350,9 @@ class Bench:
         path.chmod(0o755)
 
     def starts(self, one: Spelling) -> bool:
-        """Whether bash starts the program; asked again every moment, since some wrappers do not end."""
+        """Whether bash starts the program; asked again every moment, since some
+        wrappers do not end.
+        """
         self.mark.unlink(missing_ok=True)
         (self.root / "config").unlink(missing_ok=True)
         work = self.root / "work"
@@ -394,10 +426,14 @@ def trial(count: int, seed: int, say: Callable[[str], None]) -> Counter[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--lines", type=int, default=2_000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--show", action="store_true", help="name the lines that bash did not start")
+    parser.add_argument(
+        "--show", action="store_true", help="name the lines that bash did not start"
+    )
     arguments = parser.parse_args()
     begun = time.monotonic()
     found = trial(arguments.lines, arguments.seed, print if arguments.show else lambda _: None)

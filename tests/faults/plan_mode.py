@@ -1,4 +1,5 @@
-"""Plan mode under fuzzed calls: every tool with every kind of argument, in sub-agents too, and nothing on the disk changes.
+"""Plan mode under fuzzed calls: every tool with every kind of argument, in sub-agents
+too, and nothing on the disk changes.
 
 The user says yes to whatever is asked.
 """
@@ -49,7 +50,18 @@ PATHS = (
     ".git/config",
     "src/../new",
 )
-FREE = ("x", "", "README", "*.py", "new text", "a" * 200, "open", "done", "https://localhost:1/", "1")
+FREE = (
+    "x",
+    "",
+    "README",
+    "*.py",
+    "new text",
+    "a" * 200,
+    "open",
+    "done",
+    "https://localhost:1/",
+    "1",
+)
 
 
 @dataclass
@@ -89,15 +101,21 @@ class World:
 
         demand = OnDemandTools(TiktokenCounter(), self.kit.finder)
         return self.kit.build_toolbox(
-            start_child=child, place=AgentPlace(depth), more=lambda: [Touching(self.folder)], on_demand=demand
+            start_child=child,
+            place=AgentPlace(depth),
+            more=lambda: [Touching(self.folder)],
+            on_demand=demand,
         )
 
     async def call(self, box: Toolbox, ask: Any) -> None:
-        name = self.chance.choice(sorted(box.callable_names - {"stop_command", "read_command_output"}))
+        name = self.chance.choice(
+            sorted(box.callable_names - {"stop_command", "read_command_output"})
+        )
         values = self.values(box, name)
         self.calls += 1
         outcome = await box.run_tool_call(
-            ToolCall(f"c{self.calls}", name, json.dumps(values)), CallContext("c", ask, lambda _: None)
+            ToolCall(f"c{self.calls}", name, json.dumps(values)),
+            CallContext("c", ask, lambda _: None),
         )
         self.ran[name] = self.ran.get(name, 0) + outcome.ok
 
@@ -105,7 +123,9 @@ class World:
         if name == "srv__touch":
             return {}
         schema = next(
-            json.loads(spec.schema) for spec in (*box.offered_specs(), *box._searchable_specs()) if spec.name == name
+            json.loads(spec.schema)
+            for spec in (*box.offered_specs(), *box._searchable_specs())
+            if spec.name == name
         )
         required = schema.get("required", [])
         found: dict[str, object] = {}
@@ -133,13 +153,21 @@ def state_of(*folders: Path) -> dict[str, str]:
     for folder in folders:
         for path in sorted(folder.rglob("*")):
             about = path.lstat()
-            content = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() and not path.is_symlink() else ""
-            found[str(path)] = f"{about.st_mode:o} {about.st_mtime_ns if path.is_file() else 0} {content}"
+            content = (
+                hashlib.sha256(path.read_bytes()).hexdigest()
+                if path.is_file() and not path.is_symlink()
+                else ""
+            )
+            found[str(path)] = (
+                f"{about.st_mode:o} {about.st_mtime_ns if path.is_file() else 0} {content}"
+            )
     return found
 
 
 async def fuzz(calls: int, seed: int, base: Path) -> tuple[int, dict[str, int], list[str]]:
-    """How many calls were made, how many of each tool came to something, and what changed on the disk."""
+    """How many calls were made, how many of each tool came to something, and what
+    changed on the disk.
+    """
     folder, outside = base / "work", base / "outside"
     for path, text in (
         (folder / "README.md", "a readme\n"),

@@ -1,10 +1,13 @@
-"""Commands that leave something behind to be run later, in a real sandbox, as this user and as an ordinary one.
+"""Commands that leave something behind to be run later, in a real sandbox, as this user
+and as an ordinary one.
 
     python -m tests.faults.planting [--ways 0] [--seed 1]
 
-After each command the user does in the folder what users do (git in every repository there is), with a home of their
-own: nothing of the command's may run. Files that editors, shells and package managers run must be as they were. Root
-tries the same once more as the user `hold_no_conversation`, where the system's Python can. Then ways out of the sandbox are tried.
+After each command the user does in the folder what users do (git in every repository
+there is), with a home of their own: nothing of the command's may run. Files that
+editors, shells and package managers run must be as they were. Root tries the same once
+more as the user `hold_no_conversation`, where the system's Python can. Then ways out of
+the sandbox are tried.
 """
 
 from __future__ import annotations
@@ -65,10 +68,14 @@ ESCAPES = {
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--ways", type=int, default=0, help="so many of the ways; 0 for all")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--landlock", action="store_true", help="by Landlock, though there may be bubblewrap")
+    parser.add_argument(
+        "--landlock", action="store_true", help="by Landlock, though there may be bubblewrap"
+    )
     arguments = parser.parse_args()
     sys.setrecursionlimit(
         20_000
@@ -95,7 +102,9 @@ async def trial(count: int, seed: int, *, landlock: bool = False) -> int:
             kit.commands.sandbox = kit.sandbox = replace(kit.sandbox, kind=SandboxKind.LANDLOCK)
         chosen = ways(f"touch {canary}")
         chosen = random.Random(seed).sample(chosen, min(count, len(chosen))) if count else chosen
-        failed = [f"{way.name}: {said}" for way in chosen if (said := await tried(kit, base, way, canary))]
+        failed = [
+            f"{way.name}: {said}" for way in chosen if (said := await tried(kit, base, way, canary))
+        ]
         out = await escapes(kit, base)
         empty_folder(base / "work")
         await kit.aclose()
@@ -133,7 +142,9 @@ async def command(kit: WorkspaceTools, line: str) -> str:
 
     call = ToolCall("1", "run_command", json.dumps({"command": line, "seconds": 30}))
     outcome = await kit.build_toolbox().run_tool_call(call, CallContext("c", no, lambda _: None))
-    return (await kit.resources.cache.read_content(outcome.output.digest)).decode("utf-8", "replace")
+    return (await kit.resources.cache.read_content(outcome.output.digest)).decode(
+        "utf-8", "replace"
+    )
 
 
 async def tried(kit: WorkspaceTools, base: Path, way: Way, canary: Path) -> str:
@@ -163,7 +174,9 @@ def strange(work: Path, template: Path) -> list[str]:
             before = template / inside
             now = path.read_bytes() if path.is_file() else b""
             old = before.read_bytes() if before.is_file() else b""
-            if path.is_symlink() or (now != old and autorun_files.extract_runnable_text(name, now, old)):
+            if path.is_symlink() or (
+                now != old and autorun_files.extract_runnable_text(name, now, old)
+            ):
                 found.append(inside)
     return found
 
@@ -190,7 +203,11 @@ async def escapes(kit: WorkspaceTools, base: Path) -> list[str]:
     (hidden / "key").write_text("the hidden key\n")
     failed = []
     for name, form in ESCAPES.items():
-        line = form.replace("{out}", str(out)).replace("{hidden}", str(hidden)).replace("{pid}", str(os.getpid()))
+        line = (
+            form.replace("{out}", str(out))
+            .replace("{hidden}", str(hidden))
+            .replace("{pid}", str(os.getpid()))
+        )
         said = await command(kit, line)
         if (
             (out / "escaped").exists()
@@ -204,13 +221,23 @@ async def escapes(kit: WorkspaceTools, base: Path) -> list[str]:
 
 
 def as_nobody(count: int, seed: int) -> int:
-    """The same in a process of an ordinary user, by the system's Python, which that user may run."""
+    """The same in a process of an ordinary user, by the system's Python, which that
+    user may run.
+    """
     python, top = shutil.which("python3.11", path="/usr/bin"), Path(__file__).parents[2]
     packages = ":".join(path for path in sys.path if path.endswith("site-packages"))
     if python is None or shutil.which("setpriv") is None:
         print("planting: not tried as a user: there is no Python for one here")
         return 0
-    words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", python, "-m", "tests.faults.planting"]
+    words = [
+        "setpriv",
+        "--reuid=65534",
+        "--regid=65534",
+        "--clear-groups",
+        python,
+        "-m",
+        "tests.faults.planting",
+    ]
     environment = {**os.environ, "PYTHONPATH": f"{top}:{packages}", "PYTHONDONTWRITEBYTECODE": "1"}
     return subprocess.run(
         [*words, "--ways", str(count), "--seed", str(seed)], cwd="/", env=environment, check=False

@@ -1,4 +1,6 @@
-"""How much processor time each part of a trial took, also of processes that were killed meanwhile."""
+"""How much processor time each part of a trial took, also of processes that were killed
+meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ PROCESSES = Path("/proc")
 
 
 class ProcessorTimes:
-    """`look` now and then: of a killed process what it had at the last look is counted. Nothing where there is no /proc."""
+    """`look` now and then: of a killed process what it had at the last look is counted.
+    Nothing where there is no /proc.
+    """
 
     def __init__(self) -> None:
         self._seen: dict[tuple[str, int, str], float] = {}  # by part, process and when that began
@@ -23,7 +27,9 @@ class ProcessorTimes:
         with suppress(OSError, ValueError):
             own, ended, began = _times(PROCESSES / str(process) / "stat")
             self._seen[part, process, began] = own
-            self._seen[f"{part}' children", process, began] = ended + sum(map(_whole, _children(process)))
+            self._seen[f"{part}' children", process, began] = ended + sum(
+                map(_whole, _children(process))
+            )
 
     def look_at_threads(self) -> None:
         """Of the trial itself."""
@@ -42,7 +48,11 @@ class ProcessorTimes:
 def _times(file: Path) -> tuple[float, float, str]:
     """Its own seconds, those of its children that have ended, and when it began."""
     words = file.read_text().rpartition(")")[2].split()
-    return (int(words[11]) + int(words[12])) / _TICK, (int(words[13]) + int(words[14])) / _TICK, words[19]
+    return (
+        (int(words[11]) + int(words[12])) / _TICK,
+        (int(words[13]) + int(words[14])) / _TICK,
+        words[19],
+    )
 
 
 def _children(process: int) -> list[int]:

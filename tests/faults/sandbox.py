@@ -1,10 +1,12 @@
-"""Commands that misbehave: 100 children that ignore every signal, fork bombs, 500 MB of output, whole sessions of them.
+"""Commands that misbehave: 100 children that ignore every signal, fork bombs, 500 MB of
+output, whole sessions of them.
 
     python -m tests.faults.sandbox [--rounds 10] [--megabytes 500]
 
-Every kind of sandbox this system has is tried. Shown for each: how long Stop took until nothing of the command was left
-(limit: 2 s), and by how much the memory of this process grew while it took in the output (limit: 100 MB), which is then
-read back from a real cache and compared.
+Every kind of sandbox this system has is tried. Shown for each: how long Stop took until
+nothing of the command was left (limit: 2 s), and by how much the memory of this process
+grew while it took in the output (limit: 100 MB), which is then read back from a real
+cache and compared.
 """
 
 from __future__ import annotations
@@ -47,7 +49,9 @@ LIMIT_STOP, LIMIT_MEMORY = 2.0, 100 << 20
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--megabytes", type=int, default=500)
     arguments = parser.parse_args()
@@ -64,7 +68,9 @@ async def trials(rounds: int, megabytes: int) -> int:
             for name, script in (("100 stubborn children", STUBBORN), ("fork bomb", BOMB)):
                 slowest, left = await stops(kit, script, rounds)
                 failed += slowest > LIMIT_STOP or left > 0
-                say(f"{kind}: {name}, {rounds} times: slowest stop {slowest:.2f} s, {left} processes left")
+                say(
+                    f"{kind}: {name}, {rounds} times: slowest stop {slowest:.2f} s, {left} processes left"
+                )
             grown, same = await output(kit, megabytes)
             failed += grown > LIMIT_MEMORY or not same
             say(
@@ -83,8 +89,13 @@ async def kit_with(kind: SandboxKind) -> AsyncIterator[WorkspaceTools | None]:
     with tempfile.TemporaryDirectory() as home:
         (Path(home) / "work").mkdir()
         known = AllWorkspaces(Path(home) / "workspaces", count=len)
-        workspace = await known.open_stored_workspace(known.create_stored_workspace("trial", Path(home) / "work").id)
-        tasks, permissions = OwnedTasks("trial"), WorkspacePermissions(PermissionMode.ALLOW_ALL, sandboxed=True)
+        workspace = await known.open_stored_workspace(
+            known.create_stored_workspace("trial", Path(home) / "work").id
+        )
+        tasks, permissions = (
+            OwnedTasks("trial"),
+            WorkspacePermissions(PermissionMode.ALLOW_ALL, sandboxed=True),
+        )
         stores = (workspace.cache, workspace.index, Words())
         kit = await WorkspaceTools.open_workspace_tools(
             [Path(home) / "work"], stores, permissions=permissions, spawn=tasks.spawn_task
@@ -121,9 +132,7 @@ async def stops(kit: WorkspaceTools, script: str, rounds: int) -> tuple[float, i
 
 async def output(kit: WorkspaceTools, megabytes: int) -> tuple[int, bool]:
     """By how much the peak of our memory grew, and whether what came back is what was printed."""
-    program = (
-        f"import sys\nfor n in range({megabytes} * 16): sys.stdout.write((('%08d' % n) + 'x' * 55 + chr(10)) * 1024)"
-    )
+    program = f"import sys\nfor n in range({megabytes} * 16): sys.stdout.write((('%08d' % n) + 'x' * 55 + chr(10)) * 1024)"
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
     before = memory("VmRSS")
     python = Path(sys.executable).resolve()  # an environment below /tmp is not seen from inside
@@ -134,13 +143,19 @@ async def output(kit: WorkspaceTools, megabytes: int) -> tuple[int, bool]:
         expected.update((f"{number:08d}" + "x" * 55 + "\n").encode() * 1024)
     stored = outcome.output
     for start in range(0, stored.size, 1 << 20):
-        found.update(await kit.resources.cache.read_range(stored.digest, start, min(1 << 20, stored.size - start)))
+        found.update(
+            await kit.resources.cache.read_range(
+                stored.digest, start, min(1 << 20, stored.size - start)
+            )
+        )
     return grown, stored.size == megabytes << 20 and found.digest() == expected.digest()
 
 
 def memory(name: str) -> int:
     """Of this process, in bytes: VmRSS now, VmHWM at its peak."""
-    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(name))
+    line = next(
+        line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(name)
+    )
     return int(line.split()[1]) * 1024
 
 

@@ -1,10 +1,14 @@
-"""The shared store is away for long while an agent works on: every turn goes on, and when it is back all is caught up in order.
+"""The shared store is away for long while an agent works on: every turn goes on, and
+when it is back all is caught up in order.
 
-Two homes with real desks, keys and links share a workspace through a real PostgreSQL, which is stopped. On the first home turns and
-contents follow each other, at the times of a recorded session where one is named. Then the server starts again, and the second home
-catches up: at every moment it must have a beginning of what the first has, and in the end all of it, contents included.
+Two homes with real desks, keys and links share a workspace through a real PostgreSQL,
+which is stopped. On the first home turns and contents follow each other, at the times
+of a recorded session where one is named. Then the server starts again, and the second
+home catches up: at every moment it must have a beginning of what the first has, and in
+the end all of it, contents included.
 
-python -m tests.faults.shared_away [--seconds 3600] [--trace FILE.jsonl, whose lines have a "timestamp"] [--seed 1]
+python -m tests.faults.shared_away [--seconds 3600] [--trace FILE.jsonl, whose lines
+have a "timestamp"] [--seed 1]
 """
 
 from __future__ import annotations
@@ -55,20 +59,28 @@ class Worked:
 
 
 def moments(trace: Path | None, seconds: float, chance: random.Random) -> list[float]:
-    """When something is written: the busiest stretch of this length of a recorded session, or times by chance."""
+    """When something is written: the busiest stretch of this length of a recorded
+    session, or times by chance.
+    """
     if trace is None:
         found, at = [], 0.0
         while (at := at + chance.expovariate(1 / MEAN)) < seconds:
             found.append(at)
         return found
-    said = (json.loads(line).get("timestamp") for line in trace.read_text(encoding="utf-8").splitlines())
+    said = (
+        json.loads(line).get("timestamp") for line in trace.read_text(encoding="utf-8").splitlines()
+    )
     times = sorted(datetime.fromisoformat(one).timestamp() for one in said if one)
     begin = max(times, key=lambda one: sum(one <= other < one + seconds for other in times))
     return [one - begin for one in times if begin <= one < begin + seconds]
 
 
 async def trial(
-    server: postgres.Server, seconds: float, when: list[float], chance: random.Random, found: Counter[str]
+    server: postgres.Server,
+    seconds: float,
+    when: list[float],
+    chance: random.Random,
+    found: Counter[str],
 ) -> None:
     with tempfile.TemporaryDirectory(prefix="helix-shared-away-") as folder:
         work = Path(folder) / "work"
@@ -90,7 +102,13 @@ async def trial(
             done = Worked(await here.start_conversation())
             for _ in range(3):
                 await _turn(done, done.before, chance)
-            await _until(lambda: here.sharing.sharing_state.state == there.sharing.sharing_state.state == "in step")
+            await _until(
+                lambda: (
+                    here.sharing.sharing_state.state
+                    == there.sharing.sharing_state.state
+                    == "in step"
+                )
+            )
             await asyncio.to_thread(server.stop)
             await _work(here, done, [*when, seconds], chance)
             found["state while away: " + here.sharing.sharing_state.state] += 1
@@ -146,10 +164,14 @@ async def _caught_up(here: Workbench, there: Workbench, done: Worked, found: Cou
         await asyncio.sleep(0.02)
     _compare(own, seen, found)
     found["seconds until the facts are there"] = round(time.monotonic() - begun)
-    await _until(lambda: here.sharing.sharing_state.state == there.sharing.sharing_state.state == "in step")
+    await _until(
+        lambda: here.sharing.sharing_state.state == there.sharing.sharing_state.state == "in step"
+    )
     found["facts"], found["facts there"] = len(own), len(seen.all_facts)
     found["LOST: facts"] += len(own) - len(seen.all_facts)
-    found["LOST: views that differ"] += seen.conversation.current_view() != done.session.conversation.current_view()
+    found["LOST: views that differ"] += (
+        seen.conversation.current_view() != done.session.conversation.current_view()
+    )
     found["LOST: branches"] += len(here.sharing.synced_sessions.branch_by_conversation) + len(
         there.sharing.synced_sessions.branch_by_conversation
     )
@@ -181,7 +203,9 @@ async def _go_on_there(
     await asyncio.wait_for(done.session.wait_until_idle(), 60)
     seen = await there.open_session(done.session.id)
     await _until(lambda: len(seen.all_facts) == len(done.session.all_facts))
-    wanted = {digest for one in done.session.all_facts[-8:] for _, digest in entries_used_by(one.fact)}
+    wanted = {
+        digest for one in done.session.all_facts[-8:] for _, digest in entries_used_by(one.fact)
+    }
     async with asyncio.timeout(PATIENCE):
         while await there.workspace.cache.find_missing_content(wanted):
             await asyncio.sleep(0.05)

@@ -1,7 +1,9 @@
-"""Single flipped bytes in what a shared store holds: each is found by the reader, and none is delivered.
+"""Single flipped bytes in what a shared store holds: each is found by the reader, and
+none is delivered.
 
-In PostgreSQL a byte of a row's key or body is changed in its table; in S3 (moto's server) a byte of an object. Each time a machine
-that has nothing reads the entry; then the byte is put back and it reads it whole.
+In PostgreSQL a byte of a row's key or body is changed in its table; in S3 (moto's
+server) a byte of an object. Each time a machine that has nothing reads the entry; then
+the byte is put back and it reads it whole.
 
 python -m tests.faults.shared_bits [--flips 1000] [--seed 1]
 """
@@ -43,14 +45,21 @@ _PUT = {
     "key": "UPDATE helix.rows SET key = %b WHERE name = %b",
     "body": "UPDATE helix.rows SET body = %b WHERE name = %b",
 }
-Flip = Callable[[random.Random], tuple[str, Callable[[], None]]]  # does it; gives where, and how it is put back
+Flip = Callable[
+    [random.Random], tuple[str, Callable[[], None]]
+]  # does it; gives where, and how it is put back
 
 
 logging.getLogger("werkzeug").setLevel(logging.ERROR)  # a line for each request
 
 
 async def trial(
-    open_engine: Callable[[], RowStore], flip: Flip, seal: RowCipher, flips: int, seed: int, found: Counter[str]
+    open_engine: Callable[[], RowStore],
+    flip: Flip,
+    seal: RowCipher,
+    flips: int,
+    seed: int,
+    found: Counter[str],
 ) -> None:
     chance = random.Random(seed)
     with tempfile.TemporaryDirectory(prefix="helix-shared-bits-") as folder:
@@ -58,7 +67,8 @@ async def trial(
             digests = [
                 (
                     await here.cache.store_content(
-                        chance.randbytes(SIZES[number % len(SIZES)]) + b"%d" % number, EntryOrigin("shell")
+                        chance.randbytes(SIZES[number % len(SIZES)]) + b"%d" % number,
+                        EntryOrigin("shell"),
                     )
                 ).digest
                 for number in range(ENTRIES)
@@ -119,17 +129,26 @@ def in_objects(url: str, seal: RowCipher) -> Flip:
 
     parts = urlsplit(url)
     endpoint = dict(parse_qsl(parts.query))["endpoint"]
-    options = {"endpoint": endpoint, "access_key_id": "key", "secret_access_key": "secret", "region": "us-east-1"}
+    options = {
+        "endpoint": endpoint,
+        "access_key_id": "key",
+        "secret_access_key": "secret",
+        "region": "us-east-1",
+    }
     store = S3Store(parts.netloc, config=options, client_options={"allow_http": True})  # type: ignore[arg-type]
     base = f"{parts.path.strip('/')}/{seal.space.hex()}"
 
     def flip(chance: random.Random) -> tuple[str, Callable[[], None]]:
         folder = chance.choice(("pack", "row", "index"))
-        paths = sorted(one["path"] for page in obstore.list(store, f"{base}/{folder}/") for one in page)
+        paths = sorted(
+            one["path"] for page in obstore.list(store, f"{base}/{folder}/") for one in page
+        )
         path = chance.choice(paths)
         held = bytes(obstore.get(store, path).bytes())
         at = chance.randrange(len(held))
-        obstore.put(store, path, held[:at] + bytes([held[at] ^ chance.randrange(1, 256)]) + held[at + 1 :])
+        obstore.put(
+            store, path, held[:at] + bytes([held[at] ^ chance.randrange(1, 256)]) + held[at + 1 :]
+        )
         return f"object, {folder}", lambda: obstore.put(store, path, held) and None
 
     return flip

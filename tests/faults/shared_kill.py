@@ -1,8 +1,11 @@
-"""SIGKILL of clients and of the database under them: what the store acknowledged is there, and is what was put.
+"""SIGKILL of clients and of the database under them: what the store acknowledged is
+there, and is what was put.
 
-A primary with a synchronous standby. Machines put entries through real links with the setting `shared`; each acknowledgement is noted
-with the SHA-256. Then one of them is killed: a client in the middle of its work, or the whole primary; now and then the standby takes
-its place for good and gets a standby of its own. In the end every acknowledged entry is read by a machine that never had it.
+A primary with a synchronous standby. Machines put entries through real links with the
+setting `shared`; each acknowledgement is noted with the SHA-256. Then one of them is
+killed: a client in the middle of its work, or the whole primary; now and then the
+standby takes its place for good and gets a standby of its own. In the end every
+acknowledged entry is read by a machine that never had it.
 
 python -m tests.faults.shared_kill [--kills 3000] [--promotions 20] [--seed 1]
 """
@@ -37,11 +40,14 @@ from tests.store.shared.homes import machine
 
 CLIENTS = 3
 SETTINGS = {
-    "fsync": "off",  # what was written outlives a SIGKILL in the system's memory; else each restart syncs every file for 4 s
+    # what was written outlives a SIGKILL in the system's memory; else each restart
+    # syncs every file for 4 s
+    "fsync": "off",
     "synchronous_standby_names": "'*'",
     "wal_keep_size": "'256MB'",
     "max_wal_senders": "8",
-    "wal_retrieve_retry_interval": "'50ms'",  # of the standby: else it asks a primary that is back only after 5 s
+    # of the standby: else it asks a primary that is back only after 5 s
+    "wal_retrieve_retry_interval": "'50ms'",
 }
 SIZES = (10, 400, 400, 400, 3_000, 3_000, 40_000)  # and now and then one of several chunks
 PATIENCE = 60.0  # seconds a promotion may take
@@ -67,7 +73,9 @@ class Pair:
         self.primary.start()
 
     def promote(self, lag: float = 0.0) -> None:
-        """The primary is lost with its disk; the standby goes on, and gets a standby of its own. `lag`: seconds of which it has nothing."""
+        """The primary is lost with its disk; the standby goes on, and gets a standby of
+        its own. `lag`: seconds of which it has nothing.
+        """
         if lag:
             with (self.standby.data / "postgresql.auto.conf").open("a") as file:
                 file.write("primary_conninfo = ''\n")
@@ -76,7 +84,9 @@ class Pair:
         lost, self.primary = self.primary, self.standby
         lost.kill()
         shutil.rmtree(lost.folder, ignore_errors=True)
-        self.primary.run("pg_ctl", "promote", "-D", str(self.primary.data), "-w", "-t", str(int(PATIENCE)))
+        self.primary.run(
+            "pg_ctl", "promote", "-D", str(self.primary.data), "-w", "-t", str(int(PATIENCE))
+        )
         self.standby = self._standby_of(self.primary)
 
     def remove(self) -> None:
@@ -91,7 +101,18 @@ class Pair:
         folder = postgres.new_folder()
         postgres.hand_over(folder)
         source = f"host=127.0.0.1 port={primary.port} user=helix application_name=standby"
-        primary.run("pg_basebackup", "-D", str(folder / "data"), "-R", "-X", "stream", "-c", "fast", "-d", source)
+        primary.run(
+            "pg_basebackup",
+            "-D",
+            str(folder / "data"),
+            "-R",
+            "-X",
+            "stream",
+            "-c",
+            "fast",
+            "-d",
+            source,
+        )
         return postgres.Server({}, folder=folder).start()
 
 
@@ -137,12 +158,16 @@ class Clients:
         self._said: dict[int, bytearray] = {}
 
     def go_on(self, url: str) -> None:
-        """Those that were killed begin again; so do those that have been at work for so long that `in_child` would end them."""
+        """Those that were killed begin again; so do those that have been at work for so
+        long that `in_child` would end them.
+        """
         for number in range(CLIENTS):
             if number in self._processes and time.monotonic() - self._processes[number][2] > 60:
                 self._end(number)
             if number not in self._processes:
-                work = working(self._homes / str(number), url, self.key, self._chance.randrange(1 << 40))
+                work = working(
+                    self._homes / str(number), url, self.key, self._chance.randrange(1 << 40)
+                )
                 pid, reading = in_child(work)
                 self._processes[number] = (pid, reading, time.monotonic())
                 self._said[reading] = bytearray()
@@ -156,7 +181,9 @@ class Clients:
         self._found["waited in vain"] += self._puts() < until
 
     def _puts(self) -> int:
-        return self._found["acknowledged"] + sum(text.count(b"put ") for text in self._said.values())
+        return self._found["acknowledged"] + sum(
+            text.count(b"put ") for text in self._said.values()
+        )
 
     def kill(self, number: int) -> None:
         self._found["clients killed"] += 1
@@ -194,9 +221,15 @@ def working(home: Path, url: str, key: bytes, seed: int) -> Callable[[Callable[[
 
 
 async def _puts(
-    home: Path, url: str, seal: row_encryption.RowCipher, chance: random.Random, say: Callable[[str], None]
+    home: Path,
+    url: str,
+    seal: row_encryption.RowCipher,
+    chance: random.Random,
+    say: Callable[[str], None],
 ) -> None:
-    async with machine(home, lambda: PostgresRowStore(url, seal.space), seal, acknowledge=SHARED) as one:
+    async with machine(
+        home, lambda: PostgresRowStore(url, seal.space), seal, acknowledge=SHARED
+    ) as one:
         while True:
             recipe = f"{chance.randrange(1 << 60)}:{1_200_000 if chance.random() < 0.01 else chance.choice(SIZES)}"
             content = made(recipe)
@@ -225,7 +258,11 @@ def check(url: str, key: bytes, acknowledged: dict[str, str], found: Counter[str
 
 
 async def _read_all(
-    home: Path, url: str, seal: row_encryption.RowCipher, acknowledged: dict[str, str], found: Counter[str]
+    home: Path,
+    url: str,
+    seal: row_encryption.RowCipher,
+    acknowledged: dict[str, str],
+    found: Counter[str],
 ) -> None:
     def engine() -> RowStore:
         return PostgresRowStore(url, seal.space)

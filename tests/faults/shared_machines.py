@@ -1,8 +1,11 @@
-"""Two machines that share conversations through a real PostgreSQL, each behind a relay that delays by 50 ms and cuts.
+"""Two machines that share conversations through a real PostgreSQL, each behind a relay
+that delays by 50 ms and cuts.
 
-An interleaving is a few dozen steps by chance: writing, sending, taking over, being cut in the middle of a call, being killed, coming
-late. At the end both are mended and catch up. Lost is a fact that was written and is nowhere, or is not the same on both machines, a view that
-differs, a branch where only one wrote, a conversation that cannot be read. Leases last a third of a second of the server's clock.
+An interleaving is a few dozen steps by chance: writing, sending, taking over, being cut
+in the middle of a call, being killed, coming late. At the end both are mended and catch
+up. Lost is a fact that was written and is nowhere, or is not the same on both machines,
+a view that differs, a branch where only one wrote, a conversation that cannot be read.
+Leases last a third of a second of the server's clock.
 """
 
 from __future__ import annotations
@@ -42,7 +45,9 @@ _TEXT = re.compile(r'"(text \d+)"')
 
 
 class Relay:
-    """Between one machine and the server, on a loop of its own. `cut` ends every connection and lets none begin."""
+    """Between one machine and the server, on a loop of its own. `cut` ends every
+    connection and lets none begin.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, port: int) -> None:
         self._loop, self._far = loop, port
@@ -134,13 +139,16 @@ class Machine:
 
     async def write(self, conversation: str, text: str) -> None:
         if await self.thread.run_work(self.journal.read_stored_facts, conversation, 0, 1):
-            await self.thread.run_work(self.journal.append_all_or_nothing, conversation, [UserSaid((Text(text, 1),))])
+            await self.thread.run_work(
+                self.journal.append_all_or_nothing, conversation, [UserSaid((Text(text, 1),))]
+            )
             self.written.add(text)
 
     async def everything(self) -> dict[str, list[tuple[int, float, str]]]:
         found: dict[str, list[tuple[int, float, str]]] = {}
         for line in sorted(
-            await self.thread.run_work(self.journal.stored_facts_since, 0, 1 << 30), key=lambda line: line.seq
+            await self.thread.run_work(self.journal.stored_facts_since, 0, 1 << 30),
+            key=lambda line: line.seq,
         ):
             found.setdefault(line.conversation, []).append((line.seq, line.time, line.fact))
         return found
@@ -153,10 +161,14 @@ class Machine:
         await self.thread.aclose()
 
 
-async def interleaving(relay_of: Callable[[], Relay], chance: random.Random, found: Counter[str]) -> None:
+async def interleaving(
+    relay_of: Callable[[], Relay], chance: random.Random, found: Counter[str]
+) -> None:
     seal = RowCipher(new_workspace_key())
     with tempfile.TemporaryDirectory() as folder:
-        machines = [await Machine.make(name, Path(folder), relay_of(), seal) for name in ("one", "two")]
+        machines = [
+            await Machine.make(name, Path(folder), relay_of(), seal) for name in ("one", "two")
+        ]
         try:
             await machines[0].thread.run_work(
                 machines[0].journal.append_all_or_nothing, "c", [ConversationStarted("Shared")]
@@ -174,7 +186,19 @@ async def interleaving(relay_of: Callable[[], Relay], chance: random.Random, fou
 async def _step(chance: random.Random, machines: list[Machine], found: Counter[str]) -> None:
     machine = chance.choice(machines)
     what = chance.choice(
-        ("write", "write", "write", "send", "send", "send", "take over", "cut", "kill", "apart", "wait")
+        (
+            "write",
+            "write",
+            "write",
+            "send",
+            "send",
+            "send",
+            "take over",
+            "cut",
+            "kill",
+            "apart",
+            "wait",
+        )
     )
     found[what] += 1
     if what == "write":
@@ -198,7 +222,9 @@ def _new(found: Counter[str]) -> str:
 
 async def _call(chance: random.Random, machine: Machine, what: str, found: Counter[str]) -> None:
     """A call of the engine; with `cut`, the way ends at some moment of it."""
-    work = machine.shared.take_over_lease("c") if what == "take over" else machine.shared.sync_once()
+    work = (
+        machine.shared.take_over_lease("c") if what == "take over" else machine.shared.sync_once()
+    )
     calling = asyncio.ensure_future(work)  # noqa: TID251 -- awaited below
     if what == "cut":
         await asyncio.sleep(chance.uniform(0, 6 * DELAY))
@@ -209,7 +235,9 @@ async def _call(chance: random.Random, machine: Machine, what: str, found: Count
         found["away"] += 1
     except ActionRefused:
         found["refused"] += 1
-    if (what == "cut" and chance.random() < 0.7) or (machine.relay.is_cut and chance.random() < 0.3):
+    if (what == "cut" and chance.random() < 0.7) or (
+        machine.relay.is_cut and chance.random() < 0.3
+    ):
         machine.relay.mend()
 
 
@@ -219,7 +247,12 @@ async def _end(machines: list[Machine], found: Counter[str]) -> None:
     for _ in range(30):
         for machine in machines:
             await _reached(machine)
-        if not any([await one.thread.run_work(one.shared.sync_state.count_facts_to_send) for one in machines]):
+        if not any(
+            [
+                await one.thread.run_work(one.shared.sync_state.count_facts_to_send)
+                for one in machines
+            ]
+        ):
             break
         await asyncio.sleep(LEASE + 0.05)
     for machine in machines:
@@ -235,7 +268,9 @@ async def _end(machines: list[Machine], found: Counter[str]) -> None:
     found["LOST: cannot be read"] += sum(len(machine.shared.complaints) for machine in machines)
     for conversation in first.keys() & second.keys():
         one, other = [
-            build_state(await machine.thread.run_work(machine.journal.read_recorded, conversation)).get_view()
+            build_state(
+                await machine.thread.run_work(machine.journal.read_recorded, conversation)
+            ).get_view()
             for machine in machines
         ]
         found["views"] += 1
@@ -260,7 +295,9 @@ async def trials(count: int, seed: int, found: Counter[str], server: postgres.Se
     async def one(number: int) -> None:
         async with limit:
             each: Counter[str] = Counter()
-            await interleaving(lambda: Relay(loop, server.port), random.Random(seed * 100_003 + number), each)
+            await interleaving(
+                lambda: Relay(loop, server.port), random.Random(seed * 100_003 + number), each
+            )
             found.update(each)
             if lost := [key for key in each if key.startswith("LOST") and each[key]]:
                 print(f"interleaving {number} of seed {seed}: {lost}", flush=True)
@@ -284,7 +321,9 @@ def main(arguments: list[str] | None = None) -> int:
         asyncio.run(trials(given.interleavings, given.seed, found, server))
     finally:
         server.remove()
-    print(f"{', '.join(f'{key}: {found[key]}' for key in sorted(found))}; {time.monotonic() - began:.0f} s")
+    print(
+        f"{', '.join(f'{key}: {found[key]}' for key in sorted(found))}; {time.monotonic() - began:.0f} s"
+    )
     return 1 if any(found[key] for key in found if key.startswith("LOST")) else 0
 
 

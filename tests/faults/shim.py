@@ -1,4 +1,6 @@
-"""The library between a program and its files (shim.c): built with the system's compiler, loaded with LD_PRELOAD."""
+"""The library between a program and its files (shim.c): built with the system's
+compiler, loaded with LD_PRELOAD.
+"""
 
 from __future__ import annotations
 
@@ -27,17 +29,31 @@ def built() -> Path:
     if not library.exists():
         library.parent.mkdir(mode=0o700, exist_ok=True)
         made = library.with_suffix(f".{os.getpid()}")
-        command = [compiler() or "cc", "-shared", "-fPIC", "-O1", "-o", str(made), str(SOURCE), "-ldl", "-lpthread"]
+        command = [
+            compiler() or "cc",
+            "-shared",
+            "-fPIC",
+            "-O1",
+            "-o",
+            str(made),
+            str(SOURCE),
+            "-ldl",
+            "-lpthread",
+        ]
         subprocess.run(command, check=True, capture_output=True)
         made.replace(library)
     return library
 
 
 def again(module: str, arguments: list[str]) -> int:
-    """Run a trial's module in a process that has the library in front of its files. Its exit code."""
+    """Run a trial's module in a process that has the library in front of its files. Its
+    exit code.
+    """
     environment = {**os.environ, "LD_PRELOAD": str(built()), "HELIX_SHIM": "1"}
     command = [sys.executable, "-m", module, *arguments]
-    done = subprocess.run(command, env=environment, text=True, capture_output=True, check=False, cwd=SOURCE.parents[2])
+    done = subprocess.run(
+        command, env=environment, text=True, capture_output=True, check=False, cwd=SOURCE.parents[2]
+    )
     sys.stdout.write(done.stdout + done.stderr)
     return done.returncode
 
@@ -56,7 +72,9 @@ def record(fd: int) -> None:
 
 
 def fail(at: int, number: int, *, for_good: bool) -> None:
-    """Let the `at`-th call from now fail with this errno, and all behind it where it is for good; 0 ends that."""
+    """Let the `at`-th call from now fail with this errno, and all behind it where it is
+    for good; 0 ends that.
+    """
     ctypes.CDLL(None).shim_fail(ctypes.c_long(at), number, int(for_good))
 
 

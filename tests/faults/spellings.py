@@ -1,10 +1,13 @@
-"""Command lines in every spelling: what a real shell starts is compared with what was read from the line.
+"""Command lines in every spelling: what a real shell starts is compared with what was
+read from the line.
 
     python -m tests.faults.spellings [--lines 20000] [--seed 1]
 
-Two parts. Denied commands are wrapped in everything that can start a program, up to three deep; none may be let through
-in the mode that allows all. Then lines are thrown together from a shell's tokens and run by a real bash, in a folder of
-its own where every program only writes down that it was started: what was started and not read from the line is a failure.
+Two parts. Denied commands are wrapped in everything that can start a program, up to
+three deep; none may be let through in the mode that allows all. Then lines are thrown
+together from a shell's tokens and run by a real bash, in a folder of its own where
+every program only writes down that it was started: what was started and not read from
+the line is a failure.
 """
 
 from __future__ import annotations
@@ -22,7 +25,13 @@ import time
 from pathlib import Path
 
 from helix_desktop.tools.command_lines.command_analysis import KnownPrograms, find_started_programs
-from helix_desktop.tools.permission import ActionEffect, PermissionMode, PermissionRule, ToolAction, decide_permission
+from helix_desktop.tools.permission import (
+    ActionEffect,
+    PermissionMode,
+    PermissionRule,
+    ToolAction,
+    decide_permission,
+)
 
 DENIED = ("rm -rf x", "rm x", "git push origin", "git push --force", "curl http://a")
 RULES = (
@@ -62,7 +71,9 @@ SHAPES = (
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--lines", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
@@ -101,11 +112,13 @@ _OF_THE_SHELL = (
     "sh <",
 )
 
-# --- denied commands ---------------------------------------------------------------------------------------------------
+# --- denied commands
 
 
 def spellings(chance: random.Random) -> list[str]:
-    """Every wrapper alone and in the words of a program in another spelling, and 1,500 times two or three of them."""
+    """Every wrapper alone and in the words of a program in another spelling, and 1,500
+    times two or three of them.
+    """
     lines = [wrapped(wrap, denied) for wrap in WRAPS for denied in DENIED[:3]]
     lines += [spelled(denied, chance) for denied in DENIED for _ in range(60)]
     while len(lines) < 2500:
@@ -156,10 +169,13 @@ def spelled(line: str, chance: random.Random) -> str:
 
 def held_back(line: str) -> bool:
     action = ToolAction("run_command", ActionEffect.RUN, "", line, command=line)
-    return decide_permission(action, PermissionMode.ALLOW_ALL, RULES, sandboxed=True).verdict != "allow"
+    return (
+        decide_permission(action, PermissionMode.ALLOW_ALL, RULES, sandboxed=True).verdict
+        != "allow"
+    )
 
 
-# --- what a shell starts ------------------------------------------------------------------------------------------------
+# --- what a shell starts
 
 RUNNER = r"""
 import json, os, subprocess, sys
@@ -180,7 +196,9 @@ REAL = ("env", "nice", "xargs", "find", "timeout", "sh", "bash", "cat", "true", 
 
 
 def compared(count: int, seed: int) -> tuple[list[tuple[str, list[str], list[str]]], int, int]:
-    """Lines that started what was not read; how many were known, and how many programs were started by them."""
+    """Lines that started what was not read; how many were known, and how many programs
+    were started by them.
+    """
     chance = random.Random(seed)
     lines = [line for line in (made(chance) for _ in range(count)) if "\0" not in line]
     missed, known, started = [], 0, 0
@@ -200,7 +218,8 @@ def made(chance: random.Random) -> str:
     """A line of tokens, or of shapes in shapes."""
     if chance.random() < 0.5:
         return "".join(
-            token + chance.choice(("", " ", " ")) for token in chance.choices(TOKENS, k=chance.randint(2, 9))
+            token + chance.choice(("", " ", " "))
+            for token in chance.choices(TOKENS, k=chance.randint(2, 9))
         )
     line = chance.choice(PROGRAMS)
     for _ in range(chance.randint(1, 3)):
@@ -225,10 +244,36 @@ def run(lines: list[str]) -> list[list[str]]:
             (home / "bin" / name).symlink_to(shutil.which(name) or "/bin/false")
         (home / "lines").write_text(json.dumps(lines))
         (home / "runner.py").write_text(RUNNER)
-        box = ["bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp", "--tmpfs", "/run"]
-        box += ["--bind", folder, folder, "--unshare-all", "--die-with-parent", "--cap-drop", "ALL", "--chdir", folder]
+        box = [
+            "bwrap",
+            "--ro-bind",
+            "/",
+            "/",
+            "--dev",
+            "/dev",
+            "--proc",
+            "/proc",
+            "--tmpfs",
+            "/tmp",
+            "--tmpfs",
+            "/run",
+        ]
+        box += [
+            "--bind",
+            folder,
+            folder,
+            "--unshare-all",
+            "--die-with-parent",
+            "--cap-drop",
+            "ALL",
+            "--chdir",
+            folder,
+        ]
         said = subprocess.run(
-            [*box, os.path.realpath(sys.executable), "runner.py", "lines"], capture_output=True, text=True, check=True
+            [*box, os.path.realpath(sys.executable), "runner.py", "lines"],
+            capture_output=True,
+            text=True,
+            check=True,
         )
     return [json.loads(line) for line in said.stdout.splitlines()]
 

@@ -1,9 +1,11 @@
-"""SIGKILL while agents change files, in a workspace or a copy. Each change belongs to the turn that made it, and can be undone.
+"""SIGKILL while agents change files, in a workspace or a copy. Each change belongs to
+the turn that made it, and can be undone.
 
 python -m tests.faults.step_kill FIRST LAST
 
-Each number is a trial: one or two agents work side by side, and the program kills itself at some step of its own, or is
-killed with all its commands while one of them runs.
+Each number is a trial: one or two agents work side by side, and the program kills
+itself at some step of its own, or is killed with all its commands while one of them
+runs.
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ PLACES = ("folder", "folder", "copy", "sub-agent")
 
 @dataclass
 class Work:
-    """What an agent does: its calls, and the files that they alone may change, below the folder with its name."""
+    """What an agent does: its calls, and the files that they alone may change, below
+    the folder with its name.
+    """
 
     name: str
     calls: list[ToolCall] = field(default_factory=list)
@@ -57,7 +61,10 @@ class Work:
             name, arguments = chance.choice(
                 (
                     ("write_file", {"path": path, "content": text}),
-                    ("edit_file", {"path": f"{self.name}/two", "edits": [{"old": "second", "new": text}]}),
+                    (
+                        "edit_file",
+                        {"path": f"{self.name}/two", "edits": [{"old": "second", "new": text}]},
+                    ),
                     ("run_command", {"command": f"mkdir -p {self.name}/deep; {line}"}),
                     ("run_command", {"command": line}),
                     ("run_command", {"command": f"{line}; read forever", "background": True}),
@@ -107,7 +114,9 @@ class StepTrial:
                 session = await bench.start_conversation_in_copy(work.name)
             elif self.place == "sub-agent":
                 parent = await bench.start_conversation(f"above {work.name}")
-                session = await bench.start_conversation(work.name, agent="helper", parent=parent.id)
+                session = await bench.start_conversation(
+                    work.name, agent="helper", parent=parent.id
+                )
             else:
                 session = await bench.start_conversation(work.name)
             await session.conversation.append_facts(UserSaid((Text(f"{work.name} begins"),)))
@@ -118,7 +127,11 @@ class StepTrial:
 
         def count_step(event: str, arguments: tuple[object, ...]) -> None:
             nonlocal steps
-            is_writing = event == "open" and isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR)
+            is_writing = (
+                event == "open"
+                and isinstance(arguments[2], int)
+                and arguments[2] & (os.O_WRONLY | os.O_RDWR)
+            )
             if is_counting and (is_writing or event in STEPS or event in SPAWNS):
                 steps += 1
                 if steps == kill_at:
@@ -159,7 +172,9 @@ class StepTrial:
             differences = [(fact.call, fact.difference.digest) for fact in facts]
             assert len(differences) == len(set(differences)), f"recorded twice: {differences}"
             turns = await changes.turns_with_changes(session.id)
-            files = await changes.changes_with_folders([one for turn in turns for one in turn.sources])
+            files = await changes.changes_with_folders(
+                [one for turn in turns for one in turn.sources]
+            )
             owners[work.name] = {
                 file.place for file in files if file.by == "tool"
             }  # Commands have all that changes meanwhile.
@@ -169,7 +184,9 @@ class StepTrial:
             strange = [place for place in places if place.split("/")[0] != name]
             assert not strange, f"{name} is said to have changed {strange}"
         for folder, files_before in before.items():
-            assert (now := texts_of(folder)) == files_before, f"{folder}: {differences_of(files_before, now)}; {owned}"
+            assert (now := texts_of(folder)) == files_before, (
+                f"{folder}: {differences_of(files_before, now)}; {owned}"
+            )
         await desk.aclose()
 
     def folders(self) -> list[Path]:
@@ -184,12 +201,16 @@ async def _run_calls(session: Session, calls: list[ToolCall]) -> None:
     for call in calls:
         await session.conversation.append_facts(ModelReplied((call,), "demo", Stop.CALLS))
         await runner.run_reply_calls(Reply((call,), Stop.CALLS))
-    await session.conversation.append_facts(*await session._services.collect_file_changes(session.id))
+    await session.conversation.append_facts(
+        *await session._services.collect_file_changes(session.id)
+    )
 
 
 def texts_of(folder: Path) -> dict[str, str]:
     found = (path for path in folder.rglob("*") if ".git" not in path.parts)
-    return {str(path.relative_to(folder)): path.read_text() if path.is_file() else "" for path in found}
+    return {
+        str(path.relative_to(folder)): path.read_text() if path.is_file() else "" for path in found
+    }
 
 
 def differences_of(one: dict[str, str], other: dict[str, str]) -> list[str]:
@@ -215,9 +236,13 @@ def run_step_trial(seed: int) -> str:
         try:
             run_in_child(lambda _: asyncio.run(trial.check_after_kill(before)))
         except AssertionError as error:
-            did = [f"{call.name} {call.arguments[:150]}" for work in trial.works for call in work.calls]
+            did = [
+                f"{call.name} {call.arguments[:150]}" for work in trial.works for call in work.calls
+            ]
             when = f"{trial.waits:.2f} s" if trial.waits is not None else f"{at} of {whole[-1]}"
-            raise AssertionError("\n".join((f"seed {seed}: {trial.place}, {when}", *did, str(error)))) from error
+            raise AssertionError(
+                "\n".join((f"seed {seed}: {trial.place}, {when}", *did, str(error)))
+            ) from error
     return trial.place
 
 

@@ -1,10 +1,12 @@
-"""Single bits flipped anywhere in a workspace's files: never a wrong byte delivered, and what is hurt is found and named.
+"""Single bits flipped anywhere in a workspace's files: never a wrong byte delivered,
+and what is hurt is found and named.
 
     python -m tests.faults.store_bits [--trials 1000] [--seed 1]
 
-Half of the trials flip in a workspace that was closed, half in one whose process was killed, with its logs as they lay.
-Whatever content or fact is not there any more must be named by its hash or number: by the notes of opening, by the
-check, or by the error of reading it. What is hurt and comes back whole is recovered.
+Half of the trials flip in a workspace that was closed, half in one whose process was
+killed, with its logs as they lay. Whatever content or fact is not there any more must
+be named by its hash or number: by the notes of opening, by the check, or by the error
+of reading it. What is hurt and comes back whole is recovered.
 """
 
 from __future__ import annotations
@@ -45,9 +47,13 @@ async def fill(folder: Path, seed: int) -> None:
     chance = random.Random(seed)
     workspace = await home(folder).open_stored_workspace(NAME)
     for number, content in enumerate(contents(chance)):
-        stored = await workspace.cache.store_content(content, EntryOrigin("shell", f"command {number}"))
+        stored = await workspace.cache.store_content(
+            content, EntryOrigin("shell", f"command {number}")
+        )
         said = UserSaid((Text(f"about {number}: " + "words " * chance.randrange(200)),))
-        await workspace.journal.append_to_journal(f"c{number % 3}", [said, ToolReturned("1", stored, 1, head="zebra")])
+        await workspace.journal.append_to_journal(
+            f"c{number % 3}", [said, ToolReturned("1", stored, 1, head="zebra")]
+        )
     await workspace.index.wait_until_indexed()
 
 
@@ -66,11 +72,17 @@ async def truth_of(folder: Path) -> Truth:
 
 
 async def examine(folder: Path, truth: Truth, say: Say) -> None:
-    """Open, read everything, check everything; say what is wrong and what is hurt and stands nowhere named."""
+    """Open, read everything, check everything; say what is wrong and what is hurt and
+    stands nowhere named.
+    """
     entries, facts = truth
     workspace = await home(folder).open_stored_workspace(NAME)
     named = [*workspace.notes]
-    hurt = [text for text, content in entries.items() if not await _is_whole(workspace, text, content, say)]
+    hurt = [
+        text
+        for text, content in entries.items()
+        if not await _is_whole(workspace, text, content, say)
+    ]
     present = await _facts(workspace, {name for name, _ in facts}, named)
     for key, fact in facts.items():
         got = present.get(key)
@@ -85,7 +97,11 @@ async def examine(folder: Path, truth: Truth, say: Say) -> None:
         *await find_journal_damage(workspace),
     ]
     hits = await workspace.index.search_index("zebra", limit=50)
-    wrong = [hit.snippet for hit in hits if "zebra" not in hit.snippet.lower() and "about" not in hit.snippet]
+    wrong = [
+        hit.snippet
+        for hit in hits
+        if "zebra" not in hit.snippet.lower() and "about" not in hit.snippet
+    ]
     await workspace.aclose()
     for each in hurt:
         if not any(each in line for line in named) and not _whole_end_named(each, named):
@@ -105,7 +121,9 @@ async def _is_whole(workspace: StoredWorkspace, text: str, content: bytes, say: 
     return got == content
 
 
-async def _facts(workspace: StoredWorkspace, names: set[str], named: list[str]) -> dict[tuple[str, int], Recorded]:
+async def _facts(
+    workspace: StoredWorkspace, names: set[str], named: list[str]
+) -> dict[tuple[str, int], Recorded]:
     """What can be read of each conversation, up to a damaged fact and behind it."""
     found: dict[tuple[str, int], Recorded] = {}
     for name in names:
@@ -121,7 +139,9 @@ async def _facts(workspace: StoredWorkspace, names: set[str], named: list[str]) 
 
 
 def _whole_end_named(fact: str, named: list[str]) -> bool:
-    """A check names the end of a conversation, or a conversation that lost all, by the conversation."""
+    """A check names the end of a conversation, or a conversation that lost all, by the
+    conversation.
+    """
     name = fact.rpartition(" ")[2]
     ways = (
         f"end of conversation {name} ",
@@ -135,7 +155,11 @@ def _whole_end_named(fact: str, named: list[str]) -> bool:
 def flip(folder: Path, chance: random.Random) -> str:
     """One bit of one file of the workspace; which."""
     files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.stat().st_size]
-    files = [path for path in files if path.name not in ("LOCK", "LOG", "LOG.old", "lock", "workspace.toml", "said")]
+    files = [
+        path
+        for path in files
+        if path.name not in ("LOCK", "LOG", "LOG.old", "lock", "workspace.toml", "said")
+    ]
     files = [path for path in files if not path.name.endswith("-shm")]
     weights = [path.stat().st_size if chance.random() < 0.8 else 4096 for path in files]
     path = chance.choices(files, weights)[0]
@@ -181,7 +205,9 @@ def prepare(base: Path, seed: int) -> Truth:
     if (lines := _done(work)) != ["filled"]:
         raise RuntimeError(lines)
     shutil.copytree(killed, base / "closed")
-    _done(lambda _: (base / "truth").write_bytes(pickle.dumps(asyncio.run(truth_of(base / "closed")))))
+    _done(
+        lambda _: (base / "truth").write_bytes(pickle.dumps(asyncio.run(truth_of(base / "closed"))))
+    )
     truth: Truth = pickle.loads((base / "truth").read_bytes())  # noqa: S301 - written by our own child
     return truth
 
@@ -204,11 +230,15 @@ def examined(folder: Path, truth: Truth) -> list[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--trials", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
-    return report("bits", arguments.seed, lambda found: trials(arguments.trials, arguments.seed, found))
+    return report(
+        "bits", arguments.seed, lambda found: trials(arguments.trials, arguments.seed, found)
+    )
 
 
 if __name__ == "__main__":

@@ -1,14 +1,18 @@
-"""Crash images: what the disk may hold after a power cut, made from the recorded writes and syncs of a real run.
+"""Crash images: what the disk may hold after a power cut, made from the recorded writes
+and syncs of a real run.
 
     python -m tests.faults.store_crash [--trials 1000] [--seed 1]
 
 The run's calls are recorded in their order (shim.c). An image is a moment of that run, and from it:
-- what a file held at its last sync is there; each later write of it is there, or not, or torn, by chance and on its own,
+- what a file held at its last sync is there; each later write of it is there, or not,
+  or torn, by chance and on its own,
   so that a later one may be there without an earlier one; where a gap was never written, there are zeros;
-- names (create, rename, unlink) last in their order. In one half of the images as in a journaling file system: all of them
+- names (create, rename, unlink) last in their order. In one half of the images as in a
+  journaling file system: all of them
   up to the last sync of anything, and by chance a number of those behind it. In the other half strictly as POSIX has it: those of
   a folder up to the last sync of that very folder, and by chance a number of those behind it.
-Then the workspace is opened: everything acknowledged before that moment must be there, and no fact may dangle.
+Then the workspace is opened: everything acknowledged before that moment must be there,
+and no fact may dangle.
 """
 
 from __future__ import annotations
@@ -27,14 +31,29 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.faults import shim
-from tests.faults.store_load import Acknowledged, Say, begin, check_in_child, in_child, load, told, write_line
+from tests.faults.store_load import (
+    Acknowledged,
+    Say,
+    begin,
+    check_in_child,
+    in_child,
+    load,
+    told,
+    write_line,
+)
 from tests.faults.store_report import report
 
 _HEAD = struct.Struct("<cQQI")
 SECTOR = 512
-STEPS = (8, 15, 60)  # of each of three conversations, in a recorded run; the long ones go through several log files
+STEPS = (
+    8,
+    15,
+    60,
+)  # of each of three conversations, in a recorded run; the long ones go through several log files
 RUNS = 50  # images of one recorded run
-SOON = 60  # calls behind the making of a log in which a put may be acknowledged that lies in it alone
+SOON = (
+    60  # calls behind the making of a log in which a put may be acknowledged that lies in it alone
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +85,9 @@ class Disk:
                 self.names.pop(os.fsdecode(call.content), None)
             case "R":
                 old, new = os.fsdecode(call.content).split("\0")
-                self.names = {_moved(path, old, new): file for path, file in self.names.items() if path != new}
+                self.names = {
+                    _moved(path, old, new): file for path, file in self.names.items() if path != new
+                }
 
 
 def _moved(path: str, old: str, new: str) -> str:
@@ -106,7 +127,9 @@ def _strictly(calls: list[Call], chance: random.Random) -> Lasting:
         folder = os.path.dirname(os.fsdecode(call.content).split("\0")[-1])  # noqa: PTH120 - of text, for each call
         if folder not in until:
             last = synced.get(folder, -1)
-            until[folder] = max(last + 1, last + int(chance.random() ** 2 * (len(calls) - last + 1)))
+            until[folder] = max(
+                last + 1, last + int(chance.random() ** 2 * (len(calls) - last + 1))
+            )
         return at < until[folder]
 
     return lasts
@@ -147,7 +170,9 @@ def _reach(disk: Disk, call: Call, number: int, fate: str, chance: random.Random
 
 
 def _numbered(calls: list[Call]) -> tuple[list[int], dict[int, int], int]:
-    """A number of its own for each file ever made (inodes come again), where each was last synced, and the last sync."""
+    """A number of its own for each file ever made (inodes come again), where each was
+    last synced, and the last sync.
+    """
     current: dict[int, int] = {}
     numbers: list[int] = []
     synced: dict[int, int] = {}
@@ -171,11 +196,13 @@ def lay_out(disk: Disk, recorded: Path, folder: Path) -> None:
         target.write_bytes(disk.files.get(number, b""))
 
 
-# --- the recorded run ------------------------------------------------------------------------------------------------
+# --- the recorded run
 
 
 def recorded_run(folder: Path, seed: int, steps: int) -> list[Call]:
-    """Run the load in a child whose calls are recorded; what it acknowledges is written into the record as well."""
+    """Run the load in a child whose calls are recorded; what it acknowledges is written
+    into the record as well.
+    """
     record = folder.with_name(f"{folder.name}.record")
     said = folder / "said"
 
@@ -202,7 +229,9 @@ def said_by(calls: list[Call], folder: Path) -> Acknowledged:
     """What the run had acknowledged by the last of these calls."""
     name = os.fsencode(folder / "said")
     file = next((call.file for call in calls if call.kind == "C" and call.content == name), 0)
-    text = b"".join(call.content for call in calls if call.kind == "W" and call.file == file and file)
+    text = b"".join(
+        call.content for call in calls if call.kind == "W" and call.file == file and file
+    )
     return Acknowledged.of(text.decode().splitlines())
 
 
@@ -214,14 +243,18 @@ def trials(count: int, seed: int, found: Counter[str]) -> None:
         for trial in range(count):
             if trial % RUNS == 0:
                 calls = recorded_run(
-                    recorded, chance.randrange(1 << 40), chance.choice(STEPS) if count >= RUNS else STEPS[0]
+                    recorded,
+                    chance.randrange(1 << 40),
+                    chance.choice(STEPS) if count >= RUNS else STEPS[0],
                 )
                 begun = next(at for at, call in enumerate(calls) if call.content.endswith(b"/said"))
                 found["recorded calls"] += len(calls)
             strict = trial % 2 == 1
             until = _moment(calls, begun, chance, strict=strict)
             disk = image(calls[:until], chance, strict=strict)
-            found["images with a log just made"] += strict and until > begun and _log_just_made(calls[:until])
+            found["images with a log just made"] += (
+                strict and until > begun and _log_just_made(calls[:until])
+            )
             lay_out(disk, recorded, folder)
             for line in check_in_child(folder, said_by(calls[:until], recorded)):
                 found[f"LOST in image {trial}: {line}"] += 1
@@ -232,8 +265,14 @@ def trials(count: int, seed: int, found: Counter[str]) -> None:
 
 
 def _moment(calls: list[Call], begun: int, chance: random.Random, *, strict: bool) -> int:
-    """Any moment; of the strict ones every other just behind the making of a log, before anything else syncs its name."""
-    made = [at for at in range(begun, len(calls)) if _makes_log(calls[at])] if strict and chance.random() < 0.5 else []
+    """Any moment; of the strict ones every other just behind the making of a log,
+    before anything else syncs its name.
+    """
+    made = (
+        [at for at in range(begun, len(calls)) if _makes_log(calls[at])]
+        if strict and chance.random() < 0.5
+        else []
+    )
     if not made:
         return chance.randrange(begun, len(calls)) + 1
     at = chance.choice(made)
@@ -249,13 +288,17 @@ def _log_just_made(calls: list[Call]) -> bool:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--trials", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     if not shim.loaded():
         return shim.again("tests.faults.store_crash", sys.argv[1:])
-    return report("crash", arguments.seed, lambda found: trials(arguments.trials, arguments.seed, found))
+    return report(
+        "crash", arguments.seed, lambda found: trials(arguments.trials, arguments.seed, found)
+    )
 
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
-"""The last log of each store cut off at every length: the workspace opens with an intact prefix of what was done.
+"""The last log of each store cut off at every length: the workspace opens with an
+intact prefix of what was done.
 
     python -m tests.faults.store_cut [--trials 0] [--seed 1]      (0 means all, some minutes with TMPDIR=/dev/shm)
 
-Every length of LevelDB's log, and every length of SQLite's log of a journal with small pages (512 bytes: an eighth of the
-usual, and the log with them, whose form is the same); besides, every 64th length of a journal's as the program makes it, with the
+Every length of LevelDB's log, and every length of SQLite's log of a journal with small
+pages (512 bytes: an eighth of the usual, and the log with them, whose form is the
+same); besides, every 64th length of a journal's as the program makes it, with the
 tables' own making in it.
 """
 
@@ -54,7 +56,9 @@ async def kept(folder: Path) -> str:
     entries = []
     for content in contents():
         try:
-            entries.append(await workspace.cache.read_content(Digest.of_content(content)) == content)
+            entries.append(
+                await workspace.cache.read_content(Digest.of_content(content)) == content
+            )
         except NotFound:
             entries.append(False)
     facts = len(await workspace.journal.read_facts("c"))
@@ -82,7 +86,10 @@ class Cut:
 def trials(count: int, seed: int, found: Counter[str]) -> None:
     base = Path(tempfile.mkdtemp(prefix="helix-cut-"))
     try:
-        cuts = [*_every_length(_filled(base / "small pages", pages=512)), *_some(_filled(base / "usual pages"))]
+        cuts = [
+            *_every_length(_filled(base / "small pages", pages=512)),
+            *_some(_filled(base / "usual pages")),
+        ]
         if count and count < len(cuts):
             cuts = sorted(random.Random(seed).sample(cuts, count))
         most: Counter[tuple[Path, str]] = Counter()
@@ -144,11 +151,15 @@ def _cuts(killed: Path, name: str, step: int) -> list[Cut]:
 
 
 def _said(base: Path, cuts: Sequence[Cut]) -> list[str]:
-    """What `kept` said of each. Many in one process; where that dies, the one it died of says so, and the others go on."""
+    """What `kept` said of each. Many in one process; where that dies, the one it died
+    of says so, and the others go on.
+    """
     said: list[str] = []
     while len(said) < len(cuts):
         lines = _tried(base / "trial", cuts[len(said) : len(said) + BATCH])
-        whole = len(lines) == min(BATCH, len(cuts) - len(said)) or (lines and lines[-1].startswith("RAISED"))
+        whole = len(lines) == min(BATCH, len(cuts) - len(said)) or (
+            lines and lines[-1].startswith("RAISED")
+        )
         said += lines if whole else [*lines, "it died"]
     return said
 
@@ -175,11 +186,15 @@ def _numbers(said: str) -> tuple[int, int]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--trials", type=int, default=0)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
-    return report("cut", arguments.seed, lambda found: trials(arguments.trials, arguments.seed, found))
+    return report(
+        "cut", arguments.seed, lambda found: trials(arguments.trials, arguments.seed, found)
+    )
 
 
 if __name__ == "__main__":

@@ -1,10 +1,13 @@
-"""A full disk, and an I/O error, at every write, sync, rename and creation in turn: refused in a sentence or recovered,
-nothing acknowledged lost, and once the disk works again the open workspace goes on.
+"""A full disk, and an I/O error, at every write, sync, rename and creation in turn:
+refused in a sentence or recovered, nothing acknowledged lost, and once the disk works
+again the open workspace goes on.
 
     python -m tests.faults.store_disk [--trials 0] [--seed 1]      (0: every call, in every way; minutes with TMPDIR=/dev/shm)
 
-The calls of working are counted up to the moment the disk works again; those of emptying the trash and of closing by themselves. How many there are
-differs a little from life to life, as threads take turns: each way goes on until three lives end before the call that was to fail.
+The calls of working are counted up to the moment the disk works again; those of
+emptying the trash and of closing by themselves. How many there are differs a little
+from life to life, as threads take turns: each way goes on until three lives end before
+the call that was to fail.
 """
 
 from __future__ import annotations
@@ -22,12 +25,28 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from helix_desktop.engine.facts import ConversationChanged, ConversationStarted, Fact, Text, ToolReturned, UserSaid
+from helix_desktop.engine.facts import (
+    ConversationChanged,
+    ConversationStarted,
+    Fact,
+    Text,
+    ToolReturned,
+    UserSaid,
+)
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.errors import HelixError, StoreFailed
 from helix_desktop.store.stored_workspace import StoredWorkspace
 from tests.faults import shim
-from tests.faults.store_load import Acknowledged, Say, begin, check_in_child, home, in_child, one_step, told
+from tests.faults.store_load import (
+    Acknowledged,
+    Say,
+    begin,
+    check_in_child,
+    home,
+    in_child,
+    one_step,
+    told,
+)
 from tests.faults.store_report import report
 
 LIVES = 3
@@ -57,7 +76,9 @@ WAYS = [
 
 
 async def script(folder: Path, at: int, way: Way, say: Say) -> None:
-    """A short life of a workspace, the same each time. What is refused is refused; nothing else may be raised."""
+    """A short life of a workspace, the same each time. What is refused is refused;
+    nothing else may be raised.
+    """
     way.arm(at, "working")
     workspace = await opened(folder, say)
     chance = random.Random(7)
@@ -65,7 +86,9 @@ async def script(folder: Path, at: int, way: Way, say: Say) -> None:
     async def streamed() -> None:
         stored = await workspace.cache.store_content(_pieces(chance), EntryOrigin("shell", "large"))
         say(f"put {stored.digest}")
-        await workspace.journal.append_to_journal("large", [ConversationStarted("t"), ToolReturned("1", stored, 1)])
+        await workspace.journal.append_to_journal(
+            "large", [ConversationStarted("t"), ToolReturned("1", stored, 1)]
+        )
 
     steps: list[Callable[[], Awaitable[object]]] = [
         *(lambda n=n: one_step(workspace, chance, f"c{n % 2}", say) for n in range(4)),
@@ -141,7 +164,8 @@ async def _pieces(chance: random.Random) -> AsyncIterator[bytes]:
 async def goes_on(workspace: StoredWorkspace, say: Say) -> None:
     """The disk works again: so does the workspace, as it stands open.
 
-    What LevelDB failed to do in the background, after the last step, only the next write hears of: it may be refused once.
+    What LevelDB failed to do in the background, after the last step, only the next
+    write hears of: it may be refused once.
     """
     content, origin = b"there is room again", EntryOrigin("shell", "df")
     try:
@@ -157,7 +181,9 @@ async def goes_on(workspace: StoredWorkspace, say: Say) -> None:
 
 
 def one(folder: Path, at: int, way: Way) -> tuple[list[str], int]:
-    """One life, with the `at`-th call failing. What was said, and how many calls there were to fail."""
+    """One life, with the `at`-th call failing. What was said, and how many calls there
+    were to fail.
+    """
 
     def work(say: Say) -> None:
         shim.watch(folder)
@@ -166,7 +192,9 @@ def one(folder: Path, at: int, way: Way) -> tuple[list[str], int]:
     child, reading = in_child(work)
     lines = told(reading)
     os.waitpid(child, 0)
-    return lines, next((int(line.split()[1]) for line in lines if line.startswith(f"{way.during} ")), 0)
+    return lines, next(
+        (int(line.split()[1]) for line in lines if line.startswith(f"{way.during} ")), 0
+    )
 
 
 def trials(count: int, seed: int, found: Counter[str]) -> None:
@@ -191,7 +219,11 @@ def trial(base: Path, at: int, way: Way, found: Counter[str]) -> bool:
     """Whether the life had so many calls; where not, it is none of the trials."""
     folder = _fresh(base)
     lines, calls = one(folder, at, way)
-    lost = [] if "went on" in lines else [f"it did not go on: {[line for line in lines if 'RAISED' in line]}"]
+    lost = (
+        []
+        if "went on" in lines
+        else [f"it did not go on: {[line for line in lines if 'RAISED' in line]}"]
+    )
     lost += check_in_child(folder, Acknowledged.of(lines))
     for line in lost:
         found[f"LOST {way} at call {at}: {line}"] += 1
@@ -208,13 +240,17 @@ def _fresh(base: Path) -> Path:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--trials", type=int, default=0)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     if not shim.loaded():
         return shim.again("tests.faults.store_disk", sys.argv[1:])
-    return report("disk", arguments.seed, lambda found: trials(arguments.trials, arguments.seed, found))
+    return report(
+        "disk", arguments.seed, lambda found: trials(arguments.trials, arguments.seed, found)
+    )
 
 
 if __name__ == "__main__":

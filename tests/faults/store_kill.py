@@ -1,4 +1,5 @@
-"""SIGKILL at random moments under a mixed load: what was acknowledged is there, and no fact refers to missing content.
+"""SIGKILL at random moments under a mixed load: what was acknowledged is there, and no
+fact refers to missing content.
 
 python -m tests.faults.store_kill [--trials 3000] [--seed 1]
 """
@@ -24,7 +25,9 @@ GENERATIONS = 25  # kills before the workspace is begun anew, so that files of e
 
 
 def trials(count: int, seed: int, found: Counter[str]) -> None:
-    """Kill `count` times; what was found, counted. Anything under a key that begins with LOST is a failure."""
+    """Kill `count` times; what was found, counted. Anything under a key that begins
+    with LOST is a failure.
+    """
     chance = random.Random(seed)
     folder = Path(tempfile.mkdtemp(prefix="helix-kill-"))
     try:
@@ -64,11 +67,15 @@ def killed(folder: Path, chance: random.Random, found: Counter[str]) -> list[str
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--trials", type=int, default=3000)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
-    return report("kill", arguments.seed, lambda found: trials(arguments.trials, arguments.seed, found))
+    return report(
+        "kill", arguments.seed, lambda found: trials(arguments.trials, arguments.seed, found)
+    )
 
 
 if __name__ == "__main__":

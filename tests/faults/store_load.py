@@ -1,6 +1,8 @@
-"""A mixed load on a workspace that says, line by line, what was acknowledged; and the check that all of it is there.
+"""A mixed load on a workspace that says, line by line, what was acknowledged; and the
+check that all of it is there.
 
-Both run in forked children: LevelDB starts a thread of its own, which no fork survives, so the parent opens nothing.
+Both run in forked children: LevelDB starts a thread of its own, which no fork survives,
+so the parent opens nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +19,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from helix_desktop.engine import fact_encoding
-from helix_desktop.engine.facts import ConversationChanged, ConversationStarted, Fact, Text, ToolReturned, UserSaid
+from helix_desktop.engine.facts import (
+    ConversationChanged,
+    ConversationStarted,
+    Fact,
+    Text,
+    ToolReturned,
+    UserSaid,
+)
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import HelixError
@@ -39,7 +48,7 @@ def begin(folder: Path) -> str:
     return home(folder).create_stored_workspace(NAME).id
 
 
-# --- the load --------------------------------------------------------------------------------------------------------
+# --- the load
 
 
 def content_of(chance: random.Random) -> bytes:
@@ -59,23 +68,33 @@ async def _stream(content: bytes) -> AsyncIterator[bytes]:
 
 
 async def one_step(workspace: StoredWorkspace, chance: random.Random, name: str, say: Say) -> None:
-    """What a step of an agent does: some outputs at once, then one transaction that refers to them; sometimes more."""
+    """What a step of an agent does: some outputs at once, then one transaction that
+    refers to them; sometimes more.
+    """
     contents = [content_of(chance) for _ in range(chance.choice((1, 1, 2, 5)))]
     about = EntryOrigin("shell", f"step of {name}")
-    puts = (workspace.cache.store_content(_stream(c) if chance.random() < 0.2 else c, about) for c in contents)
+    puts = (
+        workspace.cache.store_content(_stream(c) if chance.random() < 0.2 else c, about)
+        for c in contents
+    )
     stored = await asyncio.gather(*puts)
     for each in stored:
         say(f"put {each.digest}")
     facts: list[Fact] = [
-        ToolReturned(str(n), each, 1, head="x" * chance.randrange(500)) for n, each in enumerate(stored)
+        ToolReturned(str(n), each, 1, head="x" * chance.randrange(500))
+        for n, each in enumerate(stored)
     ]
     if chance.random() < 0.3:
         facts.append(UserSaid((Text("said " * chance.randrange(400)),)))
     for recorded in await workspace.journal.append_to_journal(name, facts):
-        sealed = checksum_of_fact(name, recorded.seq, recorded.time, fact_encoding.encode_fact(recorded.fact)).hex()
+        sealed = checksum_of_fact(
+            name, recorded.seq, recorded.time, fact_encoding.encode_fact(recorded.fact)
+        ).hex()
         say(f"fact {name} {recorded.seq} {sealed}")
     if chance.random() < 0.05:
-        await workspace.journal.append_to_journal(name, [ConversationChanged(title=f"Title {chance.randrange(1000)}")])
+        await workspace.journal.append_to_journal(
+            name, [ConversationChanged(title=f"Title {chance.randrange(1000)}")]
+        )
     if chance.random() < 0.05 and stored:
         await workspace.cache.read_content(stored[0].digest)
 
@@ -96,7 +115,7 @@ async def load(folder: Path, chance: random.Random, say: Say, steps: int = 1_000
     await workspace.aclose()
 
 
-# --- the check -------------------------------------------------------------------------------------------------------
+# --- the check
 
 
 @dataclass(frozen=True)
@@ -121,15 +140,27 @@ class Acknowledged:
 async def lost(folder: Path, acknowledged: Acknowledged) -> list[str]:
     """What of it is missing or wrong after opening the workspace again, each in a sentence."""
     workspace = await home(folder).open_stored_workspace(NAME)
-    found = [f"content {text}" for text in acknowledged.puts if await _missing(workspace, Digest.from_hex(text))]
+    found = [
+        f"content {text}"
+        for text in acknowledged.puts
+        if await _missing(workspace, Digest.from_hex(text))
+    ]
     present: dict[tuple[str, int], str] = {}
     for row in await workspace.journal.list_conversations():
         for recorded in await workspace.journal.read_facts(row.id):
-            sealed = checksum_of_fact(row.id, recorded.seq, recorded.time, fact_encoding.encode_fact(recorded.fact))
+            sealed = checksum_of_fact(
+                row.id, recorded.seq, recorded.time, fact_encoding.encode_fact(recorded.fact)
+            )
             present[row.id, recorded.seq] = sealed.hex()
-            if isinstance(recorded.fact, ToolReturned) and await _missing(workspace, recorded.fact.output.digest):
-                found.append(f"dangling: fact {recorded.seq} of {row.id} refers to {recorded.fact.output.digest}")
-    found += [f"fact {key}" for key, sealed in acknowledged.facts.items() if present.get(key) != sealed]
+            if isinstance(recorded.fact, ToolReturned) and await _missing(
+                workspace, recorded.fact.output.digest
+            ):
+                found.append(
+                    f"dangling: fact {recorded.seq} of {row.id} refers to {recorded.fact.output.digest}"
+                )
+    found += [
+        f"fact {key}" for key, sealed in acknowledged.facts.items() if present.get(key) != sealed
+    ]
     found += [str(defect) for defect in await find_journal_damage(workspace)]
     await workspace.aclose()
     return found
@@ -142,11 +173,13 @@ async def _missing(workspace: StoredWorkspace, digest: Digest) -> bool:
         return True
 
 
-# --- children --------------------------------------------------------------------------------------------------------
+# --- children
 
 
 def in_child(work: Callable[[Say], object]) -> tuple[int, int]:
-    """Fork, and run `work` there with something to say lines with. Returns the child and the pipe's reading end."""
+    """Fork, and run `work` there with something to say lines with. Returns the child
+    and the pipe's reading end.
+    """
     reading, writing = os.pipe()
     child = os.fork()
     if child:

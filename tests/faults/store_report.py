@@ -1,4 +1,6 @@
-"""What a storage trial says at its end: its counts, and each failure with what it takes to see it again."""
+"""What a storage trial says at its end: its counts, and each failure with what it takes
+to see it again.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ from collections.abc import Callable
 
 
 def report(name: str, seed: int, trials: Callable[[Counter[str]], None]) -> int:
-    """Run the trials and print a line of counts, then what was lost. The exit code: 1 for a failure, or for no trial.
+    """Run the trials and print a line of counts, then what was lost. The exit code: 1
+    for a failure, or for no trial.
 
     Interrupted, it says what was found by then.
     """

@@ -16,7 +16,16 @@ from collections import Counter
 from pathlib import Path
 
 from helix_desktop.errors import StoreBusy
-from tests.faults.store_load import Acknowledged, Say, begin, check_in_child, home, in_child, load, told
+from tests.faults.store_load import (
+    Acknowledged,
+    Say,
+    begin,
+    check_in_child,
+    home,
+    in_child,
+    load,
+    told,
+)
 from tests.faults.store_report import report
 
 TRIES = 50  # while one owner works, before it ends and the data is checked
@@ -91,11 +100,15 @@ def _drain(reading: int) -> bytes:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--trials", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
-    return report("twice", arguments.seed, lambda found: trials(arguments.trials, arguments.seed, found))
+    return report(
+        "twice", arguments.seed, lambda found: trials(arguments.trials, arguments.seed, found)
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""The storage trials in their short form; each module's docstring says what it tries, and how to run it at length."""
+"""The storage trials in their short form; each module's docstring says what it tries,
+and how to run it at length.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,17 @@ needs_shim = pytest.mark.skipif(shim.compiler() is None, reason="needs a C compi
     ],
 )
 def test_nothing_is_lost(trial: str, count: int) -> None:
-    command = [sys.executable, "-m", f"tests.faults.{trial}", "--trials", str(count), "--seed", "11"]
-    done = subprocess.run(command, cwd=ROOT, text=True, capture_output=True, check=False, timeout=240)
+    command = [
+        sys.executable,
+        "-m",
+        f"tests.faults.{trial}",
+        "--trials",
+        str(count),
+        "--seed",
+        "11",
+    ]
+    done = subprocess.run(
+        command, cwd=ROOT, text=True, capture_output=True, check=False, timeout=240
+    )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert "; 0 failures;" in done.stdout

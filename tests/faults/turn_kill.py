@@ -1,4 +1,5 @@
-"""SIGKILL at random moments of a whole turn: model, tools, folds. What was told is there, and the turn goes on.
+"""SIGKILL at random moments of a whole turn: model, tools, folds. What was told is
+there, and the turn goes on.
 
 python -m tests.faults.turn_kill [--trials 60] [--seed 1]
 """
@@ -31,13 +32,22 @@ from tests.faults.store_load import Say, in_child, told
 from tests.faults.store_report import report
 from tests.scripted_tour import ClockWithoutPauses
 
-WORDS = ("tour", "read run.log", "large", "search ERROR", "write notes.txt: kept", "read samples.csv")
+WORDS = (
+    "tour",
+    "read run.log",
+    "large",
+    "search ERROR",
+    "write notes.txt: kept",
+    "read samples.csv",
+)
 GENERATIONS = 6  # kills of one conversation before another home is begun
 LONGEST = 2.5  # seconds: about what the words above take
 
 
 def trials(count: int, seed: int) -> Counter[str]:
-    """Kill `count` times; what was found, counted. Anything under a key that begins with LOST is a failure."""
+    """Kill `count` times; what was found, counted. Anything under a key that begins
+    with LOST is a failure.
+    """
     chance = random.Random(seed)
     found: Counter[str] = Counter()
     home = Path(tempfile.mkdtemp(prefix="helix-turn-"))
@@ -107,7 +117,9 @@ async def _work(home: Path, words: list[str], say: Say) -> None:
 
 
 async def _after(home: Path, told_of: list[str], found: Counter[str]) -> list[str]:
-    """What is wrong after the kill: with the facts, their content, the next request, and going on."""
+    """What is wrong after the kill: with the facts, their content, the next request,
+    and going on.
+    """
     desk = _desk(home)
     try:
         bench, session = await _opened(desk)
@@ -134,7 +146,9 @@ async def _after(home: Path, told_of: list[str], found: Counter[str]) -> list[st
 
 async def _missing(bench: Workbench, session: Session) -> AsyncIterator[str]:
     digests = {r.fact.output.digest for r in session.all_facts if isinstance(r.fact, ToolReturned)}
-    digests |= {digest for r in session.all_facts if isinstance(r.fact, Folded) for digest in r.fact.entries}
+    digests |= {
+        digest for r in session.all_facts if isinstance(r.fact, Folded) for digest in r.fact.entries
+    }
     for digest in digests:
         try:
             await bench.workspace.cache.read_content(digest)
@@ -147,7 +161,9 @@ def main() -> int:
     parser.add_argument("--trials", type=int, default=60)
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
-    return report("turn_kill", given.seed, lambda found: found.update(trials(given.trials, given.seed)))
+    return report(
+        "turn_kill", given.seed, lambda found: found.update(trials(given.trials, given.seed))
+    )
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
-"""Agents work in three workspaces while histories are imported, backups written and words searched; processes are killed and the disk
-fills up at random moments. What a command has acknowledged is there afterwards.
+"""Agents work in three workspaces while histories are imported, backups written and
+words searched; processes are killed and the disk fills up at random moments. What a
+command has acknowledged is there afterwards.
 
     python -m tests.faults.working_load [--minutes 5] [--seed 1]
 
-Every command is a process of its own, as people and scripts start them. The data lies on a real file system of a few megabytes,
-in a mount namespace of its own.
+Every command is a process of its own, as people and scripts start them. The data lies
+on a real file system of a few megabytes, in a mount namespace of its own.
 """
 
 from __future__ import annotations
@@ -200,7 +201,9 @@ class WorkingLoad:
             }
             texts |= said
             turns |= said if any(isinstance(fact, TurnEnded) for fact in facts) else set()
-            files |= {name for fact in facts if isinstance(fact, FilesChanged) for name in fact.names}
+            files |= {
+                name for fact in facts if isinstance(fact, FilesChanged) for name in fact.names
+            }
         for kind, what in told:
             match kind:
                 case "turn":
@@ -238,8 +241,15 @@ def _history_line(number: str):  # type: ignore[no-untyped-def] # noqa: ANN202
         role = "assistant" if each % 2 else "user"
         message: dict[str, object] = {"role": role, "content": f"{number} question {each}"}
         if role == "assistant":
-            message |= {"id": f"{number}-{each}", "content": [{"type": "text", "text": f"{number} answer {each}"}]}
-        about = {"type": role, "uuid": f"{number}-u{each}", "parentUuid": f"{number}-u{each - 1}" if each else None}
+            message |= {
+                "id": f"{number}-{each}",
+                "content": [{"type": "text", "text": f"{number} answer {each}"}],
+            }
+        about = {
+            "type": role,
+            "uuid": f"{number}-u{each}",
+            "parentUuid": f"{number}-u{each - 1}" if each else None,
+        }
         time_of = {
             "timestamp": f"2026-11-20T10:00:{each:02}.000Z",
             "sessionId": number,
@@ -254,7 +264,9 @@ def _history_line(number: str):  # type: ignore[no-untyped-def] # noqa: ANN202
 def run_inside(place: Path, minutes: float, seed: int) -> Counter[str]:
     load = WorkingLoad(place, seed)
     asyncio.run(load.create_workspaces())
-    workers = [start_thread(partial(load.work_as_agent, name), name=f"agent in {name}") for name in NAMES]
+    workers = [
+        start_thread(partial(load.work_as_agent, name), name=f"agent in {name}") for name in NAMES
+    ]
     workers.append(start_thread(load.work_beside, name="work beside"))
     load.do_harm(minutes)
     for each in workers:
@@ -278,9 +290,17 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="helix-load-") as place:
         (Path(place) / "disk").mkdir()
         run = f'mount -t tmpfs -o size={MEGABYTES}m none "$1" && shift && exec "$@"'
-        command = [sys.executable, "-m", "tests.faults.working_load", "--minutes", str(given.minutes)]
+        command = [
+            sys.executable,
+            "-m",
+            "tests.faults.working_load",
+            "--minutes",
+            str(given.minutes),
+        ]
         command += ["--seed", str(given.seed), "--inside", place]
-        return subprocess.run([*INSIDE, run, "sh", str(Path(place) / "disk"), *command], check=False).returncode
+        return subprocess.run(
+            [*INSIDE, run, "sh", str(Path(place) / "disk"), *command], check=False
+        ).returncode
 
 
 if __name__ == "__main__":

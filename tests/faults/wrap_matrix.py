@@ -1,9 +1,11 @@
-"""The real agents through `wrap`, in the situations people are in: each is right, or refused before a byte is sent.
+"""The real agents through `wrap`, in the situations people are in: each is right, or
+refused before a byte is sent.
 
-python -m tests.faults.wrap_matrix [--steps 6] [--agent NAME] [--situation NAME] [--seed N] [--hidden-faults SHARE]
+python -m tests.faults.wrap_matrix [--steps 6] [--agent NAME] [--situation NAME] [--seed
+N] [--hidden-faults SHARE]
 
-HELIX_CLIENTS: see tests/benchmarks/gateway_clients.py. The last two are of "provider fails": which requests fail, and how many of those
-behind a recall.
+HELIX_CLIENTS: see tests/benchmarks/gateway_clients.py. The last two are of "provider
+fails": which requests fail, and how many of those behind a recall.
 
 Every agent has a planted key. It may arrive at the provider its user chose and nowhere else.
 """
@@ -33,8 +35,23 @@ from types import MappingProxyType
 from typing import Any
 
 from helix_desktop import concurrency
-from tests.benchmarks.gateway_clients import BEGINS, CLAUDE_WINDOW, GOES_ON, HIDDEN, KEY, PACKAGES, Work, installed
-from tests.faults.agent_ends import SHARE, FailingProvider, WorkWithFiles, differences_of_ends, end_of_run
+from tests.benchmarks.gateway_clients import (
+    BEGINS,
+    CLAUDE_WINDOW,
+    GOES_ON,
+    HIDDEN,
+    KEY,
+    PACKAGES,
+    Work,
+    installed,
+)
+from tests.faults.agent_ends import (
+    SHARE,
+    FailingProvider,
+    WorkWithFiles,
+    differences_of_ends,
+    end_of_run,
+)
 from tests.faults.store_report import report
 from tests.peers.agent_provider import Asked, Block, Provider
 from tests.peers.company_proxy import CompanyProxy
@@ -52,7 +69,9 @@ SIGNED = {
     "codex": (".codex/config.toml", 'model_provider = "ollama"'),
     "gemini": (".gemini/settings.json", '{"security": {"auth": {"selectedType": "vertex-ai"}}}'),
 }
-CLAIMS = json.dumps({"exp": 9_999_999_999, "https://api.openai.com/auth": {"chatgpt_account_id": "acc"}})
+CLAIMS = json.dumps(
+    {"exp": 9_999_999_999, "https://api.openai.com/auth": {"chatgpt_account_id": "acc"}}
+)
 TOKEN = f"e30.{base64.urlsafe_b64encode(CLAIMS.encode()).decode().strip('=')}.x"
 TOKENS = {"access_token": TOKEN, "id_token": TOKEN, "refresh_token": "r", "account_id": "acc"}
 SIGNED_IN = {
@@ -64,7 +83,9 @@ COMPANY_KEY = "company-key-of-its-own"
 
 @dataclass
 class Stage:
-    """One agent in a home of its own. `provider`: the one its user chose; `elsewhere`: the one nobody chose for it."""
+    """One agent in a home of its own. `provider`: the one its user chose; `elsewhere`:
+    the one nobody chose for it.
+    """
 
     agent: str
     steps: int
@@ -94,12 +115,22 @@ class Stage:
         wrapped: bool = True,
         **more: Any,
     ) -> subprocess.Popen[str]:
-        """`wrap` as a user types it, or the agent alone. `own`: variables; an empty one is not there."""
+        """`wrap` as a user types it, or the agent alone. `own`: variables; an empty one
+        is not there.
+        """
         program = installed(Path(os.environ.get("HELIX_CLIENTS", "/tmp/helix-clients")), self.agent)
-        begins = BEGINS[self.agent] if self.agent != "gemini" else ["--yolo", "--skip-trust", "-p", "do the work"]
+        begins = (
+            BEGINS[self.agent]
+            if self.agent != "gemini"
+            else ["--yolo", "--skip-trust", "-p", "do the work"]
+        )
         if goes_on:
             again = GOES_ON[self.agent]
-            begins = [*begins[:-1], *again, begins[-1]] if self.agent in ("codex", "opencode") else [*again, *begins]
+            begins = (
+                [*begins[:-1], *again, begins[-1]]
+                if self.agent in ("codex", "opencode")
+                else [*again, *begins]
+            )
         variables = {
             **dict.fromkeys(("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"), KEY),
             "HOME": str(self.home),
@@ -115,7 +146,9 @@ class Stage:
             command = [str(program / self.agent), *begins]
         pipe = subprocess.PIPE
         streams = {"stdin": subprocess.DEVNULL, "stdout": pipe, "stderr": pipe, **more}
-        environ = {name: value for name, value in {**os.environ, **variables, **own}.items() if value}
+        environ = {
+            name: value for name, value in {**os.environ, **variables, **own}.items() if value
+        }
         return subprocess.Popen(command, cwd=self.place, env=environ, text=True, **streams)
 
     def finish(self, process: subprocess.Popen[str], *, code: int = 0, errors: bool = True) -> str:
@@ -135,7 +168,9 @@ class Stage:
             self.wrong.append(f"{self.work.done} of {least} steps")
 
     def write_settings(self, url: str, header: str = "x-company", value: str = "yes") -> None:
-        """The address in the agent's own settings, as its manual says, and a header that the company wants."""
+        """The address in the agent's own settings, as its manual says, and a header
+        that the company wants.
+        """
         tables = f'[model_providers.corp]\nname = "Corp"\nbase_url = "{url}/v1"\nwire_api = "responses"\nenv_key = "OPENAI_API_KEY"\n'
         named = {
             "claude": (".claude/settings.json", json.dumps({"env": {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_CUSTOM_HEADERS": f"{header}: {value}"}})),
@@ -164,8 +199,14 @@ def in_the_shell(stage: Stage) -> None:
 
 def in_settings(stage: Stage) -> None:
     stage.write_settings(stage.provider.url)
-    stage.finish(stage.start(own={VARIABLES[stage.agent]: stage.elsewhere.url} if stage.agent == "claude" else {}))
-    if any(asked.protocol and asked.headers.get("x-company") != "yes" for asked in stage.provider.asked):
+    stage.finish(
+        stage.start(
+            own={VARIABLES[stage.agent]: stage.elsewhere.url} if stage.agent == "claude" else {}
+        )
+    )
+    if any(
+        asked.protocol and asked.headers.get("x-company") != "yes" for asked in stage.provider.asked
+    ):
         stage.wrong.append("the company's header is missing")
 
 
@@ -173,7 +214,10 @@ def own_key_header(stage: Stage) -> None:
     """A company's gateway that wants its own key under a name of its own."""
     stage.write_settings(stage.provider.url, "api-key", COMPANY_KEY)
     stage.finish(stage.start())
-    if any(asked.protocol and asked.headers.get("api-key") != COMPANY_KEY for asked in stage.provider.asked):
+    if any(
+        asked.protocol and asked.headers.get("api-key") != COMPANY_KEY
+        for asked in stage.provider.asked
+    ):
         stage.wrong.append("the company's key is missing")
 
 
@@ -199,7 +243,9 @@ def subscription(stage: Stage) -> None:
 
 
 def shortens_its_own(stage: Stage) -> None:
-    """The provider says that the window is full: the agent shortens its history itself, and goes on."""
+    """The provider says that the window is full: the agent shortens its history itself,
+    and goes on.
+    """
     own = {"CLAUDE_CODE_AUTO_COMPACT_WINDOW": str(CLAUDE_WINDOW)}
     stage.finish(stage.start("--upstream", stage.provider.url, own=own))
     stage.work.begin(stage.steps, fills=True)
@@ -210,9 +256,13 @@ def shortens_its_own(stage: Stage) -> None:
 
 def behind_a_proxy(stage: Stage) -> None:
     """The provider is the proxy: a request for another host comes to it whole."""
-    proxies = dict.fromkeys(("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy"), stage.provider.url)
+    proxies = dict.fromkeys(
+        ("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy"), stage.provider.url
+    )
     stage.finish(stage.start("--upstream", "http://llm.company.example", own=proxies))
-    if not all(asked.path.startswith("http://llm.company.example/") for asked in stage.provider.asked):
+    if not all(
+        asked.path.startswith("http://llm.company.example/") for asked in stage.provider.asked
+    ):
         stage.wrong.append("a request did not go through the proxy")
 
 
@@ -230,7 +280,9 @@ def two_at_once(stage: Stage) -> None:
     other.begin(2)
     with Provider(other.script, usage=other.usage) as second:
         first = stage.start("--upstream", second.url)
-        mine = stage.start("--upstream", stage.provider.url, own={"HOME": str(stage.home / "second")})
+        mine = stage.start(
+            "--upstream", stage.provider.url, own={"HOME": str(stage.home / "second")}
+        )
         stage.finish(first)
         stage.finish(mine)
         if not second.asked:
@@ -238,7 +290,9 @@ def two_at_once(stage: Stage) -> None:
 
 
 def gateway_killed(stage: Stage) -> None:
-    """While a request has no answer yet. Behind half an answer Gemini CLI ends without a gateway, too."""
+    """While a request has no answer yet. Behind half an answer Gemini CLI ends without
+    a gateway, too.
+    """
     killed, plain_script = threading.Event(), stage.script
 
     def wait_for_kill(asked: Asked) -> list[Block] | int:
@@ -273,8 +327,8 @@ def gateway_killed_in_a_stream(stage: Stage) -> None:
 
 
 def provider_fails(stage: Stage) -> None:
-    """Refuses with 429, 500 and 529, is late, and cuts its streams, also behind a recall; the work comes to the same end
-    as without the gateway.
+    """Refuses with 429, 500 and 529, is late, and cuts its streams, also behind a
+    recall; the work comes to the same end as without the gateway.
     """
     ends: list[Mapping[str, Sequence[str]]] = []
     with staged(stage.agent, stage.steps, stage.seed, stage.hidden_faults) as direct:
@@ -282,10 +336,13 @@ def provider_fails(stage: Stage) -> None:
             one.work = WorkWithFiles(stage.agent, stage.steps)
             one.work.begin(stage.steps)
             one.provider.usage = one.work.usage
-            one.provider.script = failing = FailingProvider(one.work, stage.seed, stage.hidden_faults)
+            one.provider.script = failing = FailingProvider(
+                one.work, stage.seed, stage.hidden_faults
+            )
             one.write_settings(one.provider.url)
             began = time.monotonic()
-            # As `wrap` sets it: otherwise Claude Code shows its model other tools at an address that is not Anthropic's.
+            # As `wrap` sets it: otherwise Claude Code shows its model other tools at an
+            # address that is not Anthropic's.
             process = one.start(own={"ENABLE_TOOL_SEARCH": "true"}, wrapped=one is stage)
             printed = one.finish(process, errors=False)
             ends.append(end_of_run(stage.agent, one.home, one.place, printed))
@@ -312,7 +369,10 @@ def terminal_closed(stage: Stage) -> None:
     ours, its = pty.openpty()
     more: dict[str, Any] = {"stdin": its, "stdout": its, "stderr": its, "start_new_session": True}
     process = stage.start(
-        "--upstream", stage.provider.url, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0), **more
+        "--upstream",
+        stage.provider.url,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        **more,
     )
     os.close(its)
     reading = concurrency.start_thread(lambda: _read_until_end(ours), name="terminal", daemon=True)
@@ -326,7 +386,9 @@ def _read_until_end(terminal: int) -> None:
             pass
 
 
-def _ends_in_the_middle(stage: Stage, process: subprocess.Popen[str], end: Callable[[], None]) -> None:
+def _ends_in_the_middle(
+    stage: Stage, process: subprocess.Popen[str], end: Callable[[], None]
+) -> None:
     """Nothing of it is left then."""
     stage.halfway.wait(LONGEST)
     told = status(stage.home / "helix")
@@ -374,7 +436,10 @@ SITUATIONS: Mapping[str, tuple[Callable[[Stage], None], tuple[str, ...]]] = {
     "signed": (signed, tuple(SIGNED)),
     "two at once": (two_at_once, ALL),
     "gateway killed": (gateway_killed, ALL),
-    "gateway killed in a stream": (gateway_killed_in_a_stream, tuple(one for one in ALL if one != "gemini")),
+    "gateway killed in a stream": (
+        gateway_killed_in_a_stream,
+        tuple(one for one in ALL if one != "gemini"),
+    ),
     "provider fails": (provider_fails, ALL),
     "SIGTERM": (terminated, ALL),
     "wrap killed": (wrap_killed, ALL),
@@ -390,7 +455,9 @@ def staged(agent: str, steps: int, *told: Any) -> Iterator[Stage]:
     work._delegates = False
     with ExitStack() as lasting:
         home = Path(lasting.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True)))
-        provider, elsewhere = (lasting.enter_context(Provider(work.script, usage=work.usage)) for _ in range(2))
+        provider, elsewhere = (
+            lasting.enter_context(Provider(work.script, usage=work.usage)) for _ in range(2)
+        )
         stage = Stage(agent, steps, home, provider, elsewhere, work, *told)
         provider.script = stage.script
         (home / "work").mkdir()
@@ -410,20 +477,27 @@ def try_cell(agent: str, situation: str, steps: int, *told: Any) -> list[str]:
         if situation != "signed":
             stage.check_work(steps)
             if situation != "subscription" and not any(
-                KEY in asked.headers.get(name, "") for asked in stage.provider.asked for name in HTTP_KEYS
+                KEY in asked.headers.get(name, "")
+                for asked in stage.provider.asked
+                for name in HTTP_KEYS
             ):
                 stage.wrong.append("the key did not arrive")
         if stage.elsewhere.asked:
             stage.wrong.append("requests went elsewhere")
-        # Some agents ask on their own what a strict provider refuses, such as Gemini CLI whether it goes in circles.
-        refused = [why for why, asked in stage.provider.refused_requests if HIDDEN.encode() in asked.raw]
+        # Some agents ask on their own what a strict provider refuses, such as Gemini
+        # CLI whether it goes in circles.
+        refused = [
+            why for why, asked in stage.provider.refused_requests if HIDDEN.encode() in asked.raw
+        ]
         stage.wrong += [f"refused: {why}" for why in refused[:1]]
         stage.wrong += [f"{name} arrived" for asked in stage.provider.asked[:1] for name in asked.headers if name.startswith("x-helix")]  # fmt: skip
         return stage.wrong
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--agent", choices=ALL)
     parser.add_argument("--situation", choices=tuple(SITUATIONS))

@@ -34,11 +34,18 @@ TOOL = "Bash"
 
 @contextmanager
 def running(
-    home: Path, upstream: str, *, serves: bool = False, others: Sequence[GatewayRegistration] = (), **options: Any
+    home: Path,
+    upstream: str,
+    *,
+    serves: bool = False,
+    others: Sequence[GatewayRegistration] = (),
+    **options: Any,
 ) -> Iterator[str]:
     """The gateway's address; it ends in order. `others`: further registrations."""
     where = program_folders.find_program_folders(home)
-    registration = GatewayRegistration(gateway_server.read_or_create_token(where), upstream, **options)
+    registration = GatewayRegistration(
+        gateway_server.read_or_create_token(where), upstream, **options
+    )
     sock = gateway_socket.listen_on_loopback(0)
     reading, writing = os.pipe()  # When it is closed, the gateway ends in order.
 
@@ -62,7 +69,9 @@ def wrapped(home: Path, upstream: str, **options: Any) -> HeldRegistration:
     """A registration with the resident of a home, which is started: to be used as a context."""
     where = program_folders.find_program_folders(home)
     return HeldRegistration(
-        where, [*wrapped_agent.command_of_this_program(where)], GatewayRegistration("", upstream, **options)
+        where,
+        [*wrapped_agent.command_of_this_program(where)],
+        GatewayRegistration("", upstream, **options),
     )
 
 
@@ -88,14 +97,33 @@ class Agent:
                 tools = [{"name": TOOL, "description": "run it", "input_schema": schema}]
                 return {"model": "claude-sonnet-4-5", "max_tokens": 4000, "system": self.system, "tools": tools, "stream": self.streams, "messages": self.units}  # fmt: skip
             case "openai-chat":
-                tool = {"type": "function", "function": {"name": TOOL, "description": "run it", "parameters": schema}}
+                tool = {
+                    "type": "function",
+                    "function": {"name": TOOL, "description": "run it", "parameters": schema},
+                }
                 first: list[Json] = [{"role": "system", "content": self.system}]
-                return {"model": "gpt-5", "tools": [tool], "stream": self.streams, "messages": [*first, *self.units]}
+                return {
+                    "model": "gpt-5",
+                    "tools": [tool],
+                    "stream": self.streams,
+                    "messages": [*first, *self.units],
+                }
             case "openai-responses":
-                flat = {"type": "function", "name": TOOL, "description": "run it", "parameters": schema}
+                flat = {
+                    "type": "function",
+                    "name": TOOL,
+                    "description": "run it",
+                    "parameters": schema,
+                }
                 return {"model": "gpt-5", "instructions": self.system, "tools": [flat], "stream": self.streams, "store": False, "input": self.units}  # fmt: skip
-        declared = {"functionDeclarations": [{"name": TOOL, "description": "run it", "parameters": schema}]}
-        return {"systemInstruction": {"parts": [{"text": self.system}]}, "tools": [declared], "contents": self.units}
+        declared = {
+            "functionDeclarations": [{"name": TOOL, "description": "run it", "parameters": schema}]
+        }
+        return {
+            "systemInstruction": {"parts": [{"text": self.system}]},
+            "tools": [declared],
+            "contents": self.units,
+        }
 
     @property
     def path(self) -> str:
@@ -115,14 +143,24 @@ class Agent:
         headers = {"x-api-key": "secret-key-of-the-client", **self.headers}
         if self.session:
             headers["x-claude-code-session-id"] = self.session
-        reply = httpx.post(self.url + self.path, json=self.body(), headers=headers, timeout=self.patience, verify=False)  # noqa: S501
+        reply = httpx.post(
+            self.url + self.path,
+            json=self.body(),
+            headers=headers,
+            timeout=self.patience,
+            verify=False,  # noqa: S501
+        )
         if reply.status_code != 200:
             raise AssertionError(f"{reply.status_code}: {reply.text[:300]}")
         value = self._value(reply)
         answer = WIRES[self.protocol].parse_reply(value)
         self.value = value
         self.units.extend(self._copied(unit) for unit in answer.message.units)
-        calls = [(piece.id, piece.name, piece.text) for piece in answer.message.pieces if piece.kind.value == "call"]
+        calls = [
+            (piece.id, piece.name, piece.text)
+            for piece in answer.message.pieces
+            if piece.kind.value == "call"
+        ]
         self.seen.extend(name for _, name, _ in calls)
         return calls
 
@@ -145,7 +183,9 @@ class Agent:
         wire = WIRES[self.protocol]
         made = [wire.result_message(call, name, text) for call, name, text in outputs]
         if self.protocol == "anthropic":
-            made = [{"role": "user", "content": [block for unit in made for block in unit["content"]]}]
+            made = [
+                {"role": "user", "content": [block for unit in made for block in unit["content"]]}
+            ]
         elif self.protocol == "gemini":
             made = [{"role": "user", "parts": [part for unit in made for part in unit["parts"]]}]
         self.units.extend(made)

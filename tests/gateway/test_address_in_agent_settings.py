@@ -25,8 +25,14 @@ BEFORE = {
 
 @pytest.mark.parametrize("name", known_agents.KNOWN_AGENTS)
 @pytest.mark.parametrize("there", [True, False])
-def test_installing_and_uninstalling_leaves_the_file_as_it_was(tmp_path: Path, name: str, there: bool) -> None:
-    agent, home, config = known_agents.find_known_agent(name), tmp_path / "home", tmp_path / "config"
+def test_installing_and_uninstalling_leaves_the_file_as_it_was(
+    tmp_path: Path, name: str, there: bool
+) -> None:
+    agent, home, config = (
+        known_agents.find_known_agent(name),
+        tmp_path / "home",
+        tmp_path / "config",
+    )
     file = agent.file(home, {})
     if there:
         file.parent.mkdir(parents=True)
@@ -39,7 +45,9 @@ def test_installing_and_uninstalling_leaves_the_file_as_it_was(tmp_path: Path, n
     ((registration, port),) = address_in_agent_settings.read_written_registrations(config).items()
     assert (registration.agent, port) == (name, 4356)
     assert registration.token in file.read_text("utf-8")
-    address_in_agent_settings.remove_address(address_in_agent_settings.plan_address_removal(agent, config), config)
+    address_in_agent_settings.remove_address(
+        address_in_agent_settings.plan_address_removal(agent, config), config
+    )
     assert (file.read_bytes() if file.exists() else None) == (BEFORE[name] if there else None)
     assert not address_in_agent_settings.is_agent_connected(agent, config)
     assert there or not home.exists()  # with what was made for the file
@@ -58,7 +66,9 @@ def test_comments_and_the_way_it_is_written_stay(tmp_path: Path) -> None:
     assert all(line in lines for line in ("  // mine", '    "own": {}, /* "x": { */'))
     providers = parse_commented_json(after, "opencode.json")["provider"]
     assert set(providers) == {"own", "openai", "anthropic", "google"}
-    assert all(URL in providers[name]["options"]["baseURL"] for name in ("openai", "anthropic", "google"))
+    assert all(
+        URL in providers[name]["options"]["baseURL"] for name in ("openai", "anthropic", "google")
+    )
 
 
 @pytest.mark.parametrize(
@@ -94,7 +104,9 @@ def connected(tmp_path: Path, *names: str) -> dict[str, Path]:
     return files
 
 
-def test_all_addresses_are_taken_out_and_what_somebody_changed_is_left_and_named(tmp_path: Path) -> None:
+def test_all_addresses_are_taken_out_and_what_somebody_changed_is_left_and_named(
+    tmp_path: Path,
+) -> None:
     files = connected(tmp_path, "claude", "gemini", "codex")
     files["codex"].write_text("# another\n")
     (tmp_path / "config" / address_in_agent_settings.FOLDER / "unknown.json").write_text("{}")
@@ -108,7 +120,9 @@ def test_all_addresses_are_taken_out_and_what_somebody_changed_is_left_and_named
 
 def test_a_run_of_its_own_goes_where_the_address_in_the_settings_leads(tmp_path: Path) -> None:
     connected(tmp_path, "claude")
-    ((registration, _),) = address_in_agent_settings.read_written_registrations(tmp_path / "config").items()
+    ((registration, _),) = address_in_agent_settings.read_written_registrations(
+        tmp_path / "config"
+    ).items()
     here = f"{URL}{registration.token}"
     usual = AgentUpstream("mine", here, "settings.json")
     others = [AgentUpstream("openai", f"{here}/v1"), AgentUpstream("own", "https://own.example")]
@@ -118,13 +132,17 @@ def test_a_run_of_its_own_goes_where_the_address_in_the_settings_leads(tmp_path:
         others[1],
     ]
     elsewhere = AgentUpstream("mine", "https://own.example")
-    assert address_in_agent_settings.resolve_own_addresses([elsewhere, *others], tmp_path / "config") == [
+    assert address_in_agent_settings.resolve_own_addresses(
+        [elsewhere, *others], tmp_path / "config"
+    ) == [
         elsewhere,
         others[1],
     ]
 
 
-def test_notes_that_cannot_be_read_and_those_without_a_token_stand_for_nothing(tmp_path: Path) -> None:
+def test_notes_that_cannot_be_read_and_those_without_a_token_stand_for_nothing(
+    tmp_path: Path,
+) -> None:
     folder = tmp_path / address_in_agent_settings.FOLDER
     folder.mkdir()
     for name, text in (
@@ -135,12 +153,21 @@ def test_notes_that_cannot_be_read_and_those_without_a_token_stand_for_nothing(t
     ):
         (folder / f"{name}.json").write_text(text)
     ((registration, port),) = address_in_agent_settings.read_written_registrations(tmp_path).items()
-    assert (registration.agent, registration.token, registration.upstream, port) == ("d", "x", "", 7)
+    assert (registration.agent, registration.token, registration.upstream, port) == (
+        "d",
+        "x",
+        "",
+        7,
+    )
 
 
 @pytest.mark.parametrize("there", [True, False])
 def test_what_somebody_saves_while_the_change_is_shown_stays(tmp_path: Path, there: bool) -> None:
-    agent, home, config = known_agents.find_known_agent("claude"), tmp_path / "home", tmp_path / "config"
+    agent, home, config = (
+        known_agents.find_known_agent("claude"),
+        tmp_path / "home",
+        tmp_path / "config",
+    )
     file = agent.file(home, {})
     file.parent.mkdir(parents=True)
     if there:
@@ -166,7 +193,11 @@ def test_what_somebody_saves_while_the_change_is_shown_stays(tmp_path: Path, the
 
 
 def test_settings_behind_a_link_are_changed_where_they_are(tmp_path: Path) -> None:
-    agent, home, config = known_agents.find_known_agent("claude"), tmp_path / "home", tmp_path / "config"
+    agent, home, config = (
+        known_agents.find_known_agent("claude"),
+        tmp_path / "home",
+        tmp_path / "config",
+    )
     file, real = agent.file(home, {}), tmp_path / "dotfiles" / "claude.json"
     file.parent.mkdir(parents=True)
     real.parent.mkdir()
@@ -177,23 +208,31 @@ def test_settings_behind_a_link_are_changed_where_they_are(tmp_path: Path) -> No
     )
     assert file.is_symlink()
     assert URL in real.read_text("utf-8")
-    address_in_agent_settings.remove_address(address_in_agent_settings.plan_address_removal(agent, config), config)
+    address_in_agent_settings.remove_address(
+        address_in_agent_settings.plan_address_removal(agent, config), config
+    )
     assert real.read_bytes() == BEFORE["claude"]
 
 
 def settings_of_opencode(home: Path, provider: str) -> Path:
     file = known_agents.find_known_agent("opencode").file(home, {})
     file.parent.mkdir(parents=True)
-    file.write_text(f'{{"provider": {{"{provider}": {{"options": {{"baseURL": "https://own.example/v1"}}}}}}}}')
+    file.write_text(
+        f'{{"provider": {{"{provider}": {{"options": {{"baseURL": "https://own.example/v1"}}}}}}}}'
+    )
     return file
 
 
 @pytest.mark.parametrize("provider", ["openai", "anthropic"])
-def test_an_agent_that_goes_elsewhere_for_a_usual_provider_keeps_its_address(tmp_path: Path, provider: str) -> None:
+def test_an_agent_that_goes_elsewhere_for_a_usual_provider_keeps_its_address(
+    tmp_path: Path, provider: str
+) -> None:
     file = settings_of_opencode(tmp_path, provider)
     before = file.read_bytes()
     with pytest.raises(ActionRefused, match=f"already has another address for {provider}"):
-        address_in_agent_settings.plan_address_install(known_agents.find_known_agent("opencode"), 4356, tmp_path, {})
+        address_in_agent_settings.plan_address_install(
+            known_agents.find_known_agent("opencode"), 4356, tmp_path, {}
+        )
     assert file.read_bytes() == before
 
 
@@ -214,7 +253,9 @@ def test_an_agent_is_connected_once(tmp_path: Path) -> None:
         address_in_agent_settings.install_address(change, config)
     assert agent.file(tmp_path, {}).read_bytes() == written
     same = replace(change, before=b"x", after=b"x")
-    address_in_agent_settings.install_address(same, config)  # There is nothing to write, so nothing is refused.
+    address_in_agent_settings.install_address(
+        same, config
+    )  # There is nothing to write, so nothing is refused.
 
 
 def test_who_was_not_connected_or_whose_note_is_damaged_is_told(tmp_path: Path) -> None:
@@ -223,9 +264,17 @@ def test_who_was_not_connected_or_whose_note_is_damaged_is_told(tmp_path: Path) 
         address_in_agent_settings.plan_address_removal(agent, tmp_path)
     note = tmp_path / address_in_agent_settings.FOLDER / "claude.json"
     note.parent.mkdir()
-    for damaged in ("{broken", "[]", "{}", '{"before": null, "file": "f", "after": 5}', '{"before": "x", "file": "f"}'):
+    for damaged in (
+        "{broken",
+        "[]",
+        "{}",
+        '{"before": null, "file": "f", "after": 5}',
+        '{"before": "x", "file": "f"}',
+    ):
         note.write_text(damaged)
-        with pytest.raises(StoreFailed, match="could not be read, so the previous settings are unknown"):
+        with pytest.raises(
+            StoreFailed, match="could not be read, so the previous settings are unknown"
+        ):
             address_in_agent_settings.plan_address_removal(agent, tmp_path)
 
 
@@ -233,9 +282,15 @@ PROXY = {"HTTPS_PROXY": "http://proxy:3128"}
 DIRECT = "127.0.0.1,localhost"
 
 
-@pytest.mark.parametrize(("own", "shell"), [("", ""), ("x.example", ""), ("", "x.example"), ("x.example", "y.example")])
-def test_a_connected_claude_code_sends_its_key_to_no_proxy(tmp_path: Path, own: str, shell: str) -> None:
-    """Claude Code takes an HTTP proxy for 127.0.0.1 too; its settings override the shell, which may get a proxy later."""
+@pytest.mark.parametrize(
+    ("own", "shell"), [("", ""), ("x.example", ""), ("", "x.example"), ("x.example", "y.example")]
+)
+def test_a_connected_claude_code_sends_its_key_to_no_proxy(
+    tmp_path: Path, own: str, shell: str
+) -> None:
+    """Claude Code takes an HTTP proxy for 127.0.0.1 too; its settings override the
+    shell, which may get a proxy later.
+    """
     agent = known_agents.find_known_agent("claude")
     file = agent.file(tmp_path, {})
     file.parent.mkdir()
@@ -248,16 +303,27 @@ def test_a_connected_claude_code_sends_its_key_to_no_proxy(tmp_path: Path, own: 
 
 
 @pytest.mark.parametrize("name", ["codex", "opencode", "gemini", "pi"])
-def test_an_agent_that_would_send_its_key_to_a_proxy_is_not_connected(tmp_path: Path, name: str) -> None:
+def test_an_agent_that_would_send_its_key_to_a_proxy_is_not_connected(
+    tmp_path: Path, name: str
+) -> None:
     agent = known_agents.find_known_agent(name)
-    for environ in ({**PROXY, "NO_PROXY": "x.example"}, {"http_proxy": "p:1", "NO_PROXY": DIRECT, "no_proxy": "x"}):
+    for environ in (
+        {**PROXY, "NO_PROXY": "x.example"},
+        {"http_proxy": "p:1", "NO_PROXY": DIRECT, "no_proxy": "x"},
+    ):
         with pytest.raises(ActionRefused, match="through the HTTP proxy"):
             address_in_agent_settings.plan_address_install(agent, 4356, tmp_path, environ)
-    for environ in ({**PROXY, "NO_PROXY": f"x.example, {DIRECT}"}, {**PROXY, "no_proxy": "*"}, {"NO_PROXY": "x"}):
+    for environ in (
+        {**PROXY, "NO_PROXY": f"x.example, {DIRECT}"},
+        {**PROXY, "no_proxy": "*"},
+        {"NO_PROXY": "x"},
+    ):
         address_in_agent_settings.plan_address_install(agent, 4356, tmp_path, environ)
 
 
-def test_gemini_cli_reads_its_exceptions_from_its_own_file_where_the_shell_has_none(tmp_path: Path) -> None:
+def test_gemini_cli_reads_its_exceptions_from_its_own_file_where_the_shell_has_none(
+    tmp_path: Path,
+) -> None:
     agent = known_agents.find_known_agent("gemini")
     file = agent.file(tmp_path, {})
     file.parent.mkdir()

@@ -55,12 +55,20 @@ def test_what_a_reply_says_thinks_and_calls_keeps_its_order() -> None:
         Piece(PieceKind.TEXT, "I look."),
         Piece(PieceKind.CALL, '{"path": "a"}', id="c1", name="read"),
     ]
-    assert parts_from_pieces(pieces) == (Reasoning("hm"), Text("I look."), ToolCall("c1", "read", '{"path": "a"}'))
+    assert parts_from_pieces(pieces) == (
+        Reasoning("hm"),
+        Text("I look."),
+        ToolCall("c1", "read", '{"path": "a"}'),
+    )
 
 
-def test_empty_words_and_thoughts_of_a_reply_are_left_out_and_a_call_without_arguments_is_not() -> None:
+def test_empty_words_and_thoughts_of_a_reply_are_left_out_and_a_call_without_arguments_is_not() -> (
+    None
+):
     empty = [Piece(PieceKind.REASONING, ""), Piece(PieceKind.TEXT, "")]
-    assert parts_from_pieces([*empty, Piece(PieceKind.CALL, "", id="c1", name="ls")]) == (ToolCall("c1", "ls", ""),)
+    assert parts_from_pieces([*empty, Piece(PieceKind.CALL, "", id="c1", name="ls")]) == (
+        ToolCall("c1", "ls", ""),
+    )
     assert parts_from_pieces(empty) == parts_from_pieces([]) == (Text(""),)
 
 
@@ -68,7 +76,9 @@ def test_of_a_block_nobody_here_knows_the_beginning_is_recorded_and_pictures_and
     None
 ):
     others = [Piece(PieceKind.IMAGE, "aGVsbG8="), Piece(PieceKind.RESULT, "output", id="c1")]
-    assert parts_from_pieces([*others, Piece(PieceKind.OTHER, "x" * 201)]) == (Text(f"[{'x' * 200}]"),)
+    assert parts_from_pieces([*others, Piece(PieceKind.OTHER, "x" * 201)]) == (
+        Text(f"[{'x' * 200}]"),
+    )
     assert parts_from_pieces([Piece(PieceKind.OTHER, "")]) == (Text("[]"),)
 
 
@@ -78,7 +88,7 @@ def test_pictures_are_read_in_slices_and_text_that_is_none_is_taken_as_it_is() -
     assert _decode_base64_or_keep_text("no base64 ä!") == "no base64 ä!".encode()
 
 
-# --- in a workspace --------------------------------------------------------------------------------------------------
+# --- in a workspace
 
 
 class Room:
@@ -92,7 +102,9 @@ class Room:
     def arrival(self, session: str = "s", **changed: Any) -> tuple[Arrival, list[Wired]]:
         said = anthropic_gateway.parse_messages({"messages": self.units})
         chain = compute_message_hashes("anthropic", said)
-        made = Arrival("anthropic", "an agent", session, "head", "claude-opus-4-6", "system", TOOLS, chain)
+        made = Arrival(
+            "anthropic", "an agent", session, "head", "claude-opus-4-6", "system", TOOLS, chain
+        )
         return replace(made, **changed), said
 
     async def send(self, *units: Any, session: str = "s", **changed: Any) -> Sent:
@@ -100,8 +112,16 @@ class Room:
         sent: Sent = await self.room.receive_request(*self.arrival(session, **changed))
         return sent
 
-    async def answer(self, sent: Sent, *says: Any, stop: Stop = Stop.END, usage: Usage = Usage()) -> None:  # noqa: B008
-        whole = WRITERS["anthropic"].whole(list(says), {"input": 3, "read": 0, "write": 0}, str(len(self.units)))
+    async def answer(
+        self,
+        sent: Sent,
+        *says: Any,
+        stop: Stop = Stop.END,
+        usage: Usage = Usage(),  # noqa: B008
+    ) -> None:
+        whole = WRITERS["anthropic"].whole(
+            list(says), {"input": 3, "read": 0, "write": 0}, str(len(self.units))
+        )
         message = anthropic_gateway.parse_reply(whole).message
         replied = Replied(message.pieces, "claude-opus-4-6", stop, usage)
         await self.room.record_agent_reply(sent.ticket, replied, message.identity_key)
@@ -139,7 +159,11 @@ async def test_a_turn_of_an_agent_is_a_turn_here(agent: Room) -> None:
     said, replied, returned, done, ended = await agent.facts(sent)
     assert isinstance(said, UserSaid)
     assert not said.steering
-    assert (texts(said), texts(replied), texts(done)) == (["look"], ["I look", "ToolCall"], ["Done."])
+    assert (texts(said), texts(replied), texts(done)) == (
+        ["look"],
+        ["I look", "ToolCall"],
+        ["Done."],
+    )
     assert isinstance(replied, ModelReplied)
     assert isinstance(done, ModelReplied)
     assert (replied.stop, done.stop) == (Stop.CALLS, Stop.END)
@@ -160,10 +184,14 @@ async def test_settings_of_a_request_are_recorded_where_they_are_others(agent: R
     assert [tool.name for tool in settings(sent).tools.tools] == [tool.name for tool in TOOLS]
     assert settings(sent).model_for_role(ModelRole.MAIN).model == "anthropic/claude-opus-4-6"
     count = agent.bench.token_counter.count_tokens
-    assert settings(sent).tools.tokens == sum(count(f"{tool.name}{tool.description}{tool.schema}") for tool in TOOLS)
+    assert settings(sent).tools.tokens == sum(
+        count(f"{tool.name}{tool.description}{tool.schema}") for tool in TOOLS
+    )
     await agent.answer(sent, Says("Done."))
     seen = len(await agent.bench.read_conversation_facts(sent.ticket.conversation))
-    other = await agent.send(anthropic_gateway.user_message("on"), system="other", tools=(), model="claude-haiku-4-5")
+    other = await agent.send(
+        anthropic_gateway.user_message("on"), system="other", tools=(), model="claude-haiku-4-5"
+    )
     assert (settings(other).system.text, settings(other).tools.tools) == ("other", ())
     assert settings(other).model_for_role(ModelRole.MAIN).model == "anthropic/claude-haiku-4-5"
     await agent.answer(other, Says("Done."))
@@ -178,7 +206,10 @@ async def test_an_agent_that_is_only_watched_gets_no_folds(agent: Room) -> None:
         sent = await calls.pop()
         await agent.answer(sent, Calls("Bash", {}, f"c{number}"), stop=Stop.CALLS)
         calls = [
-            agent.send(anthropic_gateway.result_message(f"c{number}", "Bash", "a line of it\n" * 40_000), fold=False)
+            agent.send(
+                anthropic_gateway.result_message(f"c{number}", "Bash", "a line of it\n" * 40_000),
+                fold=False,
+            )
         ]
     sent = await calls.pop()
     assert are_all_unchanged(sent.entries, len(agent.units))
@@ -189,9 +220,14 @@ async def test_an_agent_that_is_only_watched_gets_no_folds(agent: Room) -> None:
 
 async def test_results_come_in_any_order_and_belong_to_their_calls(agent: Room) -> None:
     await agent.answer(await agent.send(anthropic_gateway.user_message("look")), *(Calls("Bash", {}, f"c{at}") for at in (1, 2)), stop=Stop.CALLS)  # fmt: skip
-    blocks = [anthropic_gateway.result_message(f"c{at}", "Bash", f"output {at}")["content"][0] for at in (2, 1)]
+    blocks = [
+        anthropic_gateway.result_message(f"c{at}", "Bash", f"output {at}")["content"][0]
+        for at in (2, 1)
+    ]
     failed = {**blocks[0], "is_error": True}
-    sent = await agent.send({"role": "user", "content": [failed, blocks[1], {"type": "text", "text": "and stop"}]})
+    sent = await agent.send(
+        {"role": "user", "content": [failed, blocks[1], {"type": "text", "text": "and stop"}]}
+    )
     await agent.answer(sent, Says("Done."))
     found = await agent.facts(sent)
     returned = {fact.call: (fact.head, fact.ok) for fact in found if isinstance(fact, ToolReturned)}
@@ -202,9 +238,14 @@ async def test_results_come_in_any_order_and_belong_to_their_calls(agent: Room) 
 
 
 async def test_a_result_of_no_call_and_blocks_nobody_knows_are_kept(agent: Room) -> None:
-    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGVsbG8="}}
+    image = {
+        "type": "image",
+        "source": {"type": "base64", "media_type": "image/png", "data": "aGVsbG8="},
+    }
     novelty = {"type": "novelty", "words": "x"}
-    sent = await agent.send({"role": "user", "content": [{"type": "text", "text": "look"}, image, novelty]})
+    sent = await agent.send(
+        {"role": "user", "content": [{"type": "text", "text": "look"}, image, novelty]}
+    )
     await agent.answer(sent, Says("Done."))
     lost = await agent.send(anthropic_gateway.result_message("nowhere", "Bash", "lost"))
     await agent.answer(lost, Says("Odd."))
@@ -214,7 +255,11 @@ async def test_a_result_of_no_call_and_blocks_nobody_knows_are_kept(agent: Room)
     (_, picture, block) = first.parts
     assert isinstance(picture, Attachment)
     assert isinstance(block, Attachment)
-    assert (picture.name, block.name, block.stored.media_type) == ("image", "block", "application/json")
+    assert (picture.name, block.name, block.stored.media_type) == (
+        "image",
+        "block",
+        "application/json",
+    )
     assert await agent.bench.workspace.cache.read_content(picture.stored.digest) == b"hello"
     kept = await agent.bench.workspace.cache.read_content(block.stored.digest)
     assert json.loads(kept)["words"] == "x"
@@ -224,7 +269,9 @@ async def test_a_result_of_no_call_and_blocks_nobody_knows_are_kept(agent: Room)
     assert texts(said) == ["lost"]
 
 
-async def test_a_conversation_that_is_brought_along_is_recorded_with_its_replies(agent: Room) -> None:
+async def test_a_conversation_that_is_brought_along_is_recorded_with_its_replies(
+    agent: Room,
+) -> None:
     called = anthropic_gateway.parse_reply(WRITERS["anthropic"].whole([Calls("Bash", {}, "c1")], {"input": 3, "read": 0, "write": 0}, "1"))  # fmt: skip
     sent = await agent.send(
         anthropic_gateway.user_message("look"),
@@ -242,12 +289,16 @@ async def test_a_conversation_that_is_brought_along_is_recorded_with_its_replies
     assert returned.head == "out"
 
 
-async def test_outputs_belong_to_their_own_calls_although_each_reply_uses_the_same_id(agent: Room) -> None:
+async def test_outputs_belong_to_their_own_calls_although_each_reply_uses_the_same_id(
+    agent: Room,
+) -> None:
     """The journal had the last output in the place of all others, which were lost."""
     said: list[Any] = [anthropic_gateway.user_message("compare")]
     long = [f"content of {name} " * 400 for name in "abc"]
     for output in long:
-        reply = WRITERS["anthropic"].whole([Calls("Bash", {}, "call_0")], {"input": 3, "read": 0, "write": 0}, "1")
+        reply = WRITERS["anthropic"].whole(
+            [Calls("Bash", {}, "call_0")], {"input": 3, "read": 0, "write": 0}, "1"
+        )
         said += [
             *anthropic_gateway.parse_reply(reply).message.units,
             anthropic_gateway.result_message("call_0", "Bash", output),
@@ -260,12 +311,16 @@ async def test_outputs_belong_to_their_own_calls_although_each_reply_uses_the_sa
 
 async def test_a_request_with_nothing_due_goes_ahead_and_others_wait(agent: Room) -> None:
     await agent.answer(
-        await agent.send(anthropic_gateway.user_message("look")), Calls("Bash", {}, "c1"), stop=Stop.CALLS
+        await agent.send(anthropic_gateway.user_message("look")),
+        Calls("Bash", {}, "c1"),
+        stop=Stop.CALLS,
     )
     short = await agent.send(anthropic_gateway.result_message("c1", "Bash", "out"))
     assert short.ticket.ahead
     await agent.answer(short, Calls("Bash", {}, "c2"), stop=Stop.CALLS)
-    long = await agent.send(anthropic_gateway.result_message("c2", "Bash", "a line of it\n" * 40_000))
+    long = await agent.send(
+        anthropic_gateway.result_message("c2", "Bash", "a line of it\n" * 40_000)
+    )
     assert not long.ticket.ahead
     await agent.answer(long, Says("Done."))
     other = await agent.send(anthropic_gateway.user_message("on"), system="other")
@@ -276,7 +331,10 @@ async def test_a_request_with_nothing_due_goes_ahead_and_others_wait(agent: Room
     odd = await agent.send({"role": "user", "content": [{"type": "novelty"}]}, system="other")
     assert not odd.ticket.ahead, "nobody knows what it costs"
     found = await agent.facts(odd)
-    assert [texts(fact) for fact in found if isinstance(fact, UserSaid)][-2:] == [["on"], ["Attachment"]]
+    assert [texts(fact) for fact in found if isinstance(fact, UserSaid)][-2:] == [
+        ["on"],
+        ["Attachment"],
+    ]
 
 
 async def test_an_agent_that_takes_back_its_words_rewinds_its_own_conversation(agent: Room) -> None:
@@ -295,11 +353,17 @@ async def test_an_agent_that_takes_back_its_words_rewinds_its_own_conversation(a
     sent = await agent.send(anthropic_gateway.user_message("anew"))
     state = build_state(await agent.bench.read_conversation_facts(sent.ticket.conversation))
     shown = [each.fact for each in state.facts_on_path()]
-    assert [texts(fact) for fact in shown if isinstance(fact, UserSaid | ModelReplied)] == [["anew"]]
+    assert [texts(fact) for fact in shown if isinstance(fact, UserSaid | ModelReplied)] == [
+        ["anew"]
+    ]
 
 
-async def test_an_agent_without_names_gets_a_conversation_of_its_own_where_it_goes_another_way(agent: Room) -> None:
-    await agent.answer(await agent.send(anthropic_gateway.user_message("one"), session=""), Says("first"))
+async def test_an_agent_without_names_gets_a_conversation_of_its_own_where_it_goes_another_way(
+    agent: Room,
+) -> None:
+    await agent.answer(
+        await agent.send(anthropic_gateway.user_message("one"), session=""), Says("first")
+    )
     first = await agent.send(anthropic_gateway.user_message("two"), session="")
     await agent.answer(first, Says("second"))
     del agent.units[2:]
@@ -314,23 +378,38 @@ async def test_an_agent_without_names_gets_a_conversation_of_its_own_where_it_go
     restarted = Room(agent.bench)
     restarted.units = agent.units
     again = await restarted.send(anthropic_gateway.user_message("on"), session="")
-    assert again.ticket.conversation == sent.ticket.conversation, "after a restart it is found by what was said"
-    assert await restarted.room.count_known_messages(restarted.arrival("")[0]) == len(restarted.units)
+    assert again.ticket.conversation == sent.ticket.conversation, (
+        "after a restart it is found by what was said"
+    )
+    assert await restarted.room.count_known_messages(restarted.arrival("")[0]) == len(
+        restarted.units
+    )
     await restarted.room.aclose()
 
 
 @pytest.mark.parametrize("session", ["", "s"])
-async def test_the_first_message_is_edited_and_the_outputs_say_where_it_comes_from(agent: Room, session: str) -> None:
-    """By an agent that names no session, or by one with a session that changes its tools at the same time."""
+async def test_the_first_message_is_edited_and_the_outputs_say_where_it_comes_from(
+    agent: Room, session: str
+) -> None:
+    """By an agent that names no session, or by one with a session that changes its
+    tools at the same time.
+    """
     head: dict[str, str] = {}
 
     def first(words: str) -> Any:
         return anthropic_gateway.user_message(f"{words} " * 100)
 
     async def step(number: int) -> Sent:
-        await agent.answer(sent, Calls("Bash", {}, f"c{number}"), stop=Stop.CALLS, usage=Usage(9_000 * number, 0, 0, 1))
+        await agent.answer(
+            sent,
+            Calls("Bash", {}, f"c{number}"),
+            stop=Stop.CALLS,
+            usage=Usage(9_000 * number, 0, 0, 1),
+        )
         return await agent.send(
-            anthropic_gateway.result_message(f"c{number}", "Bash", "a line of it\n" * 900), session=session, **head
+            anthropic_gateway.result_message(f"c{number}", "Bash", "a line of it\n" * 900),
+            session=session,
+            **head,
         )
 
     sent = await agent.send(first("one"), session=session)
@@ -344,20 +423,29 @@ async def test_the_first_message_is_edited_and_the_outputs_say_where_it_comes_fr
     assert sent.ticket.conversation != before.ticket.conversation
     await agent.answer(sent, Says("Done."), usage=Usage(40_000, 0, 0, 1))
     recorded = await agent.bench.read_conversation_facts(sent.ticket.conversation)
-    origins = [one.fact.forked_from for one in recorded if isinstance(one.fact, ConversationStarted)]
+    origins = [
+        one.fact.forked_from for one in recorded if isinstance(one.fact, ConversationStarted)
+    ]
     assert origins[-1] == before.ticket.conversation
     said = [texts(fact)[0] for fact in (one.fact for one in recorded) if isinstance(fact, UserSaid)]
     assert said == ["other " * 100]
     journal = agent.bench.workspace.journal
-    (request,) = await read_original_and_explain_requests(recorded, shipped_prices, journal.read_facts)
+    (request,) = await read_original_and_explain_requests(
+        recorded, shipped_prices, journal.read_facts
+    )
     named = {one.cause.kind: one.tokens for one in request.causes}
     assert named[CauseKind.EDIT] > 0
     assert CauseKind.FIRST not in named
 
 
-async def test_a_sub_agent_that_is_given_its_parents_outputs_is_no_edit_of_the_parent(agent: Room) -> None:
+async def test_a_sub_agent_that_is_given_its_parents_outputs_is_no_edit_of_the_parent(
+    agent: Room,
+) -> None:
     called = {"type": "tool_use", "id": "c1", "name": "Bash", "input": {}}
-    agent.units = [anthropic_gateway.user_message("one"), {"role": "assistant", "content": [called]}]
+    agent.units = [
+        anthropic_gateway.user_message("one"),
+        {"role": "assistant", "content": [called]},
+    ]
     sent = await agent.send(anthropic_gateway.result_message("c1", "Bash", "an output"))
     await agent.answer(sent, Says("fine"))
     agent.units[0] = anthropic_gateway.user_message("you are the sub-agent")
@@ -375,8 +463,13 @@ async def test_another_agent_or_another_output_is_no_sign_of_an_edited_conversat
 ) -> None:
     async def history(words: str, text: str, session: str) -> str:
         called = {"type": "tool_use", "id": "c1", "name": "Bash", "input": {}}
-        agent.units = [anthropic_gateway.user_message(words), {"role": "assistant", "content": [called]}]
-        sent = await agent.send(anthropic_gateway.result_message("c1", "Bash", text), session=session)
+        agent.units = [
+            anthropic_gateway.user_message(words),
+            {"role": "assistant", "content": [called]},
+        ]
+        sent = await agent.send(
+            anthropic_gateway.result_message("c1", "Bash", text), session=session
+        )
         await agent.answer(sent, Says("fine"))
         return sent.ticket.conversation
 
@@ -395,11 +488,18 @@ async def test_what_was_sent_again_without_its_reply_is_one_conversation(agent: 
     await agent.answer(sent, Says("seen"))
     state = build_state(await agent.bench.read_conversation_facts(sent.ticket.conversation))
     shown = [each.fact for each in state.facts_on_path()]
-    assert [texts(fact)[0] for fact in shown if isinstance(fact, UserSaid | ModelReplied)] == ["one", "seen"]
+    assert [texts(fact)[0] for fact in shown if isinstance(fact, UserSaid | ModelReplied)] == [
+        "one",
+        "seen",
+    ]
 
 
-async def test_the_same_question_aside_is_answered_from_where_it_stood_and_adds_only_what_it_cost(agent: Room) -> None:
-    await agent.answer(await agent.send(anthropic_gateway.user_message("one"), session=""), Says("first"))
+async def test_the_same_question_aside_is_answered_from_where_it_stood_and_adds_only_what_it_cost(
+    agent: Room,
+) -> None:
+    await agent.answer(
+        await agent.send(anthropic_gateway.user_message("one"), session=""), Says("first")
+    )
     sent = await agent.send(anthropic_gateway.user_message("two"), session="")
     await agent.answer(sent, Says("second"))
     before = await agent.facts(sent)
@@ -411,7 +511,9 @@ async def test_the_same_question_aside_is_answered_from_where_it_stood_and_adds_
     await agent.answer(aside, Says("other"))
     *same, spent = await agent.facts(sent)
     assert same == before
-    assert isinstance(spent, Spent), "the provider bills the reply, although nobody here goes on with it"
+    assert isinstance(spent, Spent), (
+        "the provider bills the reply, although nobody here goes on with it"
+    )
     assert await agent.room.fold_after_overflow(aside.ticket) is None
     agent.units = whole
     assert (await agent.send(anthropic_gateway.user_message("three"), session="")).ticket.live
@@ -420,13 +522,19 @@ async def test_the_same_question_aside_is_answered_from_where_it_stood_and_adds_
 async def test_a_sub_agents_conversation_stands_below_the_one_that_asked(agent: Room) -> None:
     above = await agent.send(anthropic_gateway.user_message("one"))
     whole, agent.units = agent.units, []
-    below = await agent.send(anthropic_gateway.user_message("look deep"), session="child", parent="s")
-    agent.units = []
-    named = await agent.send(
-        anthropic_gateway.user_message("by its name"), session="c2", parent=above.ticket.conversation
+    below = await agent.send(
+        anthropic_gateway.user_message("look deep"), session="child", parent="s"
     )
     agent.units = []
-    lost = await agent.send(anthropic_gateway.user_message("of nobody"), session="c3", parent="gone")
+    named = await agent.send(
+        anthropic_gateway.user_message("by its name"),
+        session="c2",
+        parent=above.ticket.conversation,
+    )
+    agent.units = []
+    lost = await agent.send(
+        anthropic_gateway.user_message("of nobody"), session="c3", parent="gone"
+    )
     parents = {row.id: row.parent for row in agent.bench.list_conversations()}
     assert [parents[one.ticket.conversation] for one in (above, below, named, lost)] == [
         "", above.ticket.conversation, above.ticket.conversation, "",
@@ -459,14 +567,20 @@ async def test_a_preview_shows_what_a_request_would_become_and_records_nothing(a
     assert not agent.bench.list_conversations()
     sent = await agent.room.receive_request(arrival, said)
     await agent.answer(sent, Calls("Bash", {}, "c1"), stop=Stop.CALLS)
-    sent = await agent.send(anthropic_gateway.result_message("c1", "Bash", "a line of it\n" * 40_000))
+    sent = await agent.send(
+        anthropic_gateway.result_message("c1", "Bash", "a line of it\n" * 40_000)
+    )
     before = await agent.facts(sent)
     agent.units += [{"role": "assistant", "content": "Done."}]
     shown = (await agent.room.preview_request(*agent.arrival())).entries
     assert [type(entry) for entry in shown] == [As, As, Changed, As]
     agent.units[3:] = []
     agent.units[2:] = [anthropic_gateway.user_message("another way")]
-    assert list((await agent.room.preview_request(*agent.arrival())).entries) == [As(0), As(1), As(2)]
+    assert list((await agent.room.preview_request(*agent.arrival())).entries) == [
+        As(0),
+        As(1),
+        As(2),
+    ]
     assert await agent.facts(sent) == before
 
 
@@ -480,7 +594,9 @@ async def test_figures_tell_what_went_on_since(agent: Room) -> None:
         assert (figure.requests, figure.sent) == (1, 10)
     assert list(await restarted.figures_since(time.time() + 3600)) == []
     await agent.answer(
-        await agent.send(anthropic_gateway.user_message("two")), Says("second"), usage=Usage(20, 0, 0, 1)
+        await agent.send(anthropic_gateway.user_message("two")),
+        Says("second"),
+        usage=Usage(20, 0, 0, 1),
     )
     (figure,) = await restarted.figures_since(1.0)
     assert (figure.requests, figure.sent) == (2, 30)
@@ -492,7 +608,9 @@ async def test_when_a_provider_finds_a_request_too_long_it_is_folded_once_more(a
     assert await agent.room.fold_after_overflow(sent.ticket) is None, "there is nothing to fold"
     for number in range(6):
         await agent.answer(sent, Calls("Bash", {}, f"c{number}"), stop=Stop.CALLS)
-        sent = await agent.send(anthropic_gateway.result_message(f"c{number}", "Bash", f"line of {number}\n" * 900))
+        sent = await agent.send(
+            anthropic_gateway.result_message(f"c{number}", "Bash", f"line of {number}\n" * 900)
+        )
     shorter = await agent.room.fold_after_overflow(sent.ticket)
     assert shorter is not None
     assert (shorter.recallable, shorter.ticket.ahead) == (True, False)

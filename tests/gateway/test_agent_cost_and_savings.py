@@ -1,4 +1,6 @@
-"""What an agent's conversation sent, and what it would have sent: the figures a user reads of it."""
+"""What an agent's conversation sent, and what it would have sent: the figures a user
+reads of it.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,12 @@ from helix_desktop.protocols.hidden_calls import HIDDEN_TOOLS
 
 
 def recorded(*more: facts.Fact) -> list[facts.Recorded]:
-    chosen = facts.ModelSet(facts.ModelRole.MAIN, "anthropic/m", 200_000, price_input=2.0, price_output=10.0)
-    return [facts.Recorded("c", seq, 100.0 * seq, fact) for seq, fact in enumerate([chosen, *more], 1)]
+    chosen = facts.ModelSet(
+        facts.ModelRole.MAIN, "anthropic/m", 200_000, price_input=2.0, price_output=10.0
+    )
+    return [
+        facts.Recorded("c", seq, 100.0 * seq, fact) for seq, fact in enumerate([chosen, *more], 1)
+    ]
 
 
 def reply(sent: int, *parts: facts.ReplyPart, read: int = 0) -> facts.ModelReplied:
@@ -23,9 +29,17 @@ def reply(sent: int, *parts: facts.ReplyPart, read: int = 0) -> facts.ModelRepli
 
 def test_figures_of_a_conversation_and_of_its_last_part() -> None:
     question = facts.UserSaid((facts.Text("go on"),))
-    state = build_state(recorded(question, reply(1_000), question, reply(1_500, read=900), question, reply(2_000)))
+    state = build_state(
+        recorded(question, reply(1_000), question, reply(1_500, read=900), question, reply(2_000))
+    )
     whole = compute_agent_figures("c", state)
-    assert (whole.conversation, whole.requests, whole.sent, whole.cache_read, whole.recalls) == ("c", 3, 4_500, 900, 0)
+    assert (whole.conversation, whole.requests, whole.sent, whole.cache_read, whole.recalls) == (
+        "c",
+        3,
+        4_500,
+        900,
+        0,
+    )
     assert whole.without == 4_500, "nothing was folded"
     assert whole.paid == pytest.approx(0.03), "what was billed"
     assert whole.paid_without == pytest.approx(whole.paid), "also if the prices say something else"
@@ -40,7 +54,11 @@ def test_figures_of_a_conversation_and_of_its_last_part() -> None:
 
 def test_a_hidden_recall_counts_as_sent_and_never_in_what_it_would_have_been() -> None:
     question, hidden = facts.UserSaid((facts.Text("go on"),)), next(iter(HIDDEN_TOOLS))
-    calls = [facts.ToolCall("1", hidden, "{}"), facts.ToolCall("2", hidden, "{}"), facts.ToolCall("3", "Bash", "{}")]
+    calls = [
+        facts.ToolCall("1", hidden, "{}"),
+        facts.ToolCall("2", hidden, "{}"),
+        facts.ToolCall("3", "Bash", "{}"),
+    ]
     state = build_state(recorded(question, reply(1_000, *calls), question, reply(1_500)))
     figures = compute_agent_figures("c", state)
     assert (figures.sent, figures.without, figures.recalls) == (2_500, 1_500, 2)
@@ -58,15 +76,24 @@ def test_where_all_that_was_sent_belongs_to_recalls_nothing_would_have_been_sent
 
 def test_a_model_without_a_price_costs_nothing_either_way() -> None:
     chosen = facts.ModelSet(facts.ModelRole.MAIN, "anthropic/m", 200_000)
-    said = facts.ModelReplied((facts.Text("well"),), "anthropic/m", facts.Stop.END, facts.Usage(input=1_000, output=10))
+    said = facts.ModelReplied(
+        (facts.Text("well"),), "anthropic/m", facts.Stop.END, facts.Usage(input=1_000, output=10)
+    )
     question = facts.UserSaid((facts.Text("go on"),))
     said_in_turn: list[facts.Fact] = [chosen, question, said]
     rows = [facts.Recorded("c", seq, 1.0 * seq, fact) for seq, fact in enumerate(said_in_turn, 1)]
     figures = compute_agent_figures("c", build_state(rows))
-    assert (figures.sent, figures.without, figures.paid, figures.paid_without) == (1_000, 1_000, 0.0, 0.0)
+    assert (figures.sent, figures.without, figures.paid, figures.paid_without) == (
+        1_000,
+        1_000,
+        0.0,
+        0.0,
+    )
 
 
 def test_a_conversation_without_a_request_has_figures_of_nothing() -> None:
-    figures = compute_agent_figures("c", build_state(recorded(facts.UserSaid((facts.Text("go on"),)))))
+    figures = compute_agent_figures(
+        "c", build_state(recorded(facts.UserSaid((facts.Text("go on"),))))
+    )
     assert (figures.requests, figures.sent, figures.without, figures.recalls) == (0, 0, 0, 0)
     assert (figures.paid, figures.paid_without) == (0.0, 0.0)

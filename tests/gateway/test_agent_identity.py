@@ -32,14 +32,21 @@ def test_the_name_of_an_agent(headers: dict[str, str], name: str) -> None:
 
 
 def test_the_agent_an_address_was_made_for() -> None:
-    named = [identity.title_of_known_agent(name) for name in ("claude", "codex", "opencode", "gemini", "pi", "y" * 50)]
+    named = [
+        identity.title_of_known_agent(name)
+        for name in ("claude", "codex", "opencode", "gemini", "pi", "y" * 50)
+    ]
     assert named == ["Claude Code", "Codex", "opencode", "Gemini CLI", "pi", "y" * 40]
 
 
 @pytest.mark.parametrize(
     ("headers", "body", "session"),
     [
-        ({"x-helix-conversation": "ours", "x-session-id": "theirs"}, {"prompt_cache_key": "key"}, "ours"),
+        (
+            {"x-helix-conversation": "ours", "x-session-id": "theirs"},
+            {"prompt_cache_key": "key"},
+            "ours",
+        ),
         ({"x-claude-code-session-id": "", "session_id": "codex"}, {}, "codex"),
         ({"x-session-id": "s" * 300}, {}, "s" * 200),
         ({"x-claude-code-session-id": "parent", "x-claude-code-agent-id": "a1"}, {}, "parent/a1"),
@@ -49,7 +56,9 @@ def test_the_agent_an_address_was_made_for() -> None:
         ({}, {}, ""),
     ],
 )
-def test_the_conversation_a_request_names(headers: dict[str, str], body: dict[str, Any], session: str) -> None:
+def test_the_conversation_a_request_names(
+    headers: dict[str, str], body: dict[str, Any], session: str
+) -> None:
     assert identity.session_of_request(headers, body) == session
 
 
@@ -59,7 +68,9 @@ def test_the_conversation_above_a_sub_agents() -> None:
     claude = {"x-claude-code-session-id": "c" * 300}
     assert above(claude) == ""
     assert above({**claude, "x-claude-code-agent-id": "a1"}) == "c" * 200
-    assert above({**claude, "x-claude-code-agent-id": "a1", "x-parent-session-id": "named"}) == "named"
+    assert (
+        above({**claude, "x-claude-code-agent-id": "a1", "x-parent-session-id": "named"}) == "named"
+    )
     assert above({}) == ""
 
 

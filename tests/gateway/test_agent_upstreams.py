@@ -30,7 +30,9 @@ def write(file: Path, content: object) -> Path:
 
 def found(agent: str, here: Path, *arguments: str, **environ: str) -> list[tuple[str, str]]:
     where = AgentSurroundings(environ, here, here / "work", arguments)
-    return [(one.provider, one.address) for one in agent_upstreams.find_agent_upstreams(agent, where)]
+    return [
+        (one.provider, one.address) for one in agent_upstreams.find_agent_upstreams(agent, where)
+    ]
 
 
 def source(agent: str, here: Path, *arguments: str, **environ: str) -> str:
@@ -40,7 +42,11 @@ def source(agent: str, here: Path, *arguments: str, **environ: str) -> str:
 
 @pytest.mark.parametrize(
     ("agent", "variable"),
-    [("claude", "ANTHROPIC_BASE_URL"), ("codex", "OPENAI_BASE_URL"), ("gemini", "GOOGLE_GEMINI_BASE_URL")],
+    [
+        ("claude", "ANTHROPIC_BASE_URL"),
+        ("codex", "OPENAI_BASE_URL"),
+        ("gemini", "GOOGLE_GEMINI_BASE_URL"),
+    ],
 )
 def test_the_environment_names_an_address(agent: str, variable: str, here: Path) -> None:
     assert found(agent, here) == [("", "")]
@@ -53,10 +59,15 @@ def test_claude_codes_files_overrule_its_environment_and_the_nearest_file_wins(h
     user = write(here / ".claude" / "settings.json", {"env": {"ANTHROPIC_BASE_URL": COMPANY}})
     assert found("claude", here, ANTHROPIC_BASE_URL="https://other.example") == [("", COMPANY)]
     assert source("claude", here) == f"ANTHROPIC_BASE_URL in {user}, line 3"
-    write(here / "work" / ".claude" / "settings.local.json", {"env": {"ANTHROPIC_BASE_URL": "https://project.example"}})
+    write(
+        here / "work" / ".claude" / "settings.local.json",
+        {"env": {"ANTHROPIC_BASE_URL": "https://project.example"}},
+    )
     with pytest.raises(ActionRefused, match="have not trusted this folder"):
         found("claude", here)
-    write(here / ".claude.json", {"projects": {str(here / "work"): {"hasTrustDialogAccepted": True}}})
+    write(
+        here / ".claude.json", {"projects": {str(here / "work"): {"hasTrustDialogAccepted": True}}}
+    )
     assert found("claude", here) == [("", "https://project.example")]
     with pytest.raises(ActionRefused, match="--settings"):
         found("claude", here, "--settings", "mine.json")
@@ -85,7 +96,11 @@ def test_codex_providers_and_profiles(here: Path) -> None:
     assert found("codex", here, "-c", 'model_provider="lab"') == [("lab", "http://lab:1/v1")]
     write(here / ".codex" / "work.config.toml", 'model_provider = "lab"')
     assert found("codex", here, "--profile=work") == [("lab", "http://lab:1/v1")]
-    for arguments in (["--oss"], ["-c", "model_providers.lab.base_url=x"], ["-c", "model_provider=ollama"]):
+    for arguments in (
+        ["--oss"],
+        ["-c", "model_providers.lab.base_url=x"],
+        ["-c", "model_provider=ollama"],
+    ):
         with pytest.raises(ActionRefused):
             found("codex", here, *arguments)
     write(file, "model_provider = ")
@@ -113,7 +128,10 @@ def test_opencode_with_comments_and_providers_of_its_own(here: Path) -> None:
       },
     }"""
     write(here / ".config" / "opencode" / "opencode.jsonc", text)
-    write(here / "work" / "opencode.json", {"provider": {"corp2": {"options": {"baseURL": "http://two/v1"}}}})
+    write(
+        here / "work" / "opencode.json",
+        {"provider": {"corp2": {"options": {"baseURL": "http://two/v1"}}}},
+    )
     assert found("opencode", here, CORP="https://corp.example") == [
         ("", ""),
         ("corp", "https://corp.example/v1"),
@@ -125,12 +143,18 @@ def test_opencode_with_comments_and_providers_of_its_own(here: Path) -> None:
 
 
 def test_each_opencode_and_pi_provider_has_its_own_address_of_the_gateway(tmp_path: Path) -> None:
-    urls = {AgentUpstream(): "http://g/t/1", AgentUpstream("corp", "https://corp/v1"): "http://g/t/2"}
+    urls = {
+        AgentUpstream(): "http://g/t/1",
+        AgentUpstream("corp", "https://corp/v1"): "http://g/t/2",
+    }
     launch = KNOWN_AGENTS["opencode"].launch(AgentStart(urls, [], {}, tmp_path))
     told: Any = json.loads(launch.environment["OPENCODE_CONFIG_CONTENT"])["provider"]
     assert told["corp"]["options"]["baseURL"] == "http://g/t/2"
     assert told["anthropic"]["options"]["baseURL"] == "http://g/t/1/v1"
-    write(tmp_path / "pi" / "models.json", '{"providers": {"corp": {"baseUrl": "https://corp/v1", "api": "x"}} /* */}')
+    write(
+        tmp_path / "pi" / "models.json",
+        '{"providers": {"corp": {"baseUrl": "https://corp/v1", "api": "x"}} /* */}',
+    )
     environ = {"PI_CODING_AGENT_DIR": str(tmp_path / "pi")}
     KNOWN_AGENTS["pi"].launch(AgentStart(urls, [], environ, tmp_path / "scratch"))
     told = json.loads((tmp_path / "scratch" / "models.json").read_text("utf-8"))["providers"]
@@ -153,19 +177,29 @@ def test_what_pi_writes_when_it_first_runs_is_in_the_folder_of_its_user(tmp_path
 def test_gemini_reads_the_nearest_env_file(here: Path) -> None:
     write(here / ".gemini" / ".env", f'A=1\nexport GOOGLE_GEMINI_BASE_URL="{COMPANY}"\n')
     assert found("gemini", here) == [("", COMPANY)]
-    assert found("gemini", here, GOOGLE_GEMINI_BASE_URL="https://shell.example") == [("", "https://shell.example")]
+    assert found("gemini", here, GOOGLE_GEMINI_BASE_URL="https://shell.example") == [
+        ("", "https://shell.example")
+    ]
     write(here / "work" / ".env", "GOOGLE_GEMINI_BASE_URL=https://evil.example\n")
     with pytest.raises(ActionRefused, match="in your shell"):
         found("gemini", here)
-    write(here / ".gemini" / "settings.json", {"security": {"auth": {"selectedType": "oauth-personal"}}})
+    write(
+        here / ".gemini" / "settings.json",
+        {"security": {"auth": {"selectedType": "oauth-personal"}}},
+    )
     with pytest.raises(ActionRefused, match="Google account"):
         found("gemini", here)
 
 
 def test_providers_that_pass_by_and_subscriptions_are_known(here: Path) -> None:
-    write(here / ".local" / "share" / "opencode" / "auth.json", {"openrouter": {}, "anthropic": {}, "corp": {}})
+    write(
+        here / ".local" / "share" / "opencode" / "auth.json",
+        {"openrouter": {}, "anthropic": {}, "corp": {}},
+    )
     where = AgentSurroundings({}, here, here / "work")
-    assert agent_upstreams.list_bypassing_providers("opencode", where, [AgentUpstream("corp", "x")]) == ["openrouter"]
+    assert agent_upstreams.list_bypassing_providers(
+        "opencode", where, [AgentUpstream("corp", "x")]
+    ) == ["openrouter"]
     assert not agent_upstreams.uses_subscription_by_settings("claude", where)
     write(here / ".claude" / ".credentials.json", {"claudeAiOauth": {"accessToken": "x"}})
     assert agent_upstreams.uses_subscription_by_settings("claude", where)
@@ -179,7 +213,10 @@ def test_an_installed_address_keeps_the_users_own_as_its_upstream(here: Path) ->
     address_in_agent_settings.install_address(change, here / "config")
     (registration,) = address_in_agent_settings.read_written_registrations(here / "config")
     assert registration.upstream == COMPANY
-    write(here / ".pi" / "agent" / "models.json", {"providers": {"openai": {"baseUrl": "https://corp/v1"}}})
+    write(
+        here / ".pi" / "agent" / "models.json",
+        {"providers": {"openai": {"baseUrl": "https://corp/v1"}}},
+    )
     with pytest.raises(ActionRefused, match="for openai"):
         address_in_agent_settings.plan_address_install(KNOWN_AGENTS["pi"], 4356, here, {})
 
@@ -188,16 +225,21 @@ def test_what_was_connected_leaves_no_empty_folder(here: Path) -> None:
     change = address_in_agent_settings.plan_address_install(KNOWN_AGENTS["gemini"], 4356, here, {})
     address_in_agent_settings.install_address(change, here / "config")
     address_in_agent_settings.remove_address(
-        address_in_agent_settings.plan_address_removal(KNOWN_AGENTS["gemini"], here / "config"), here / "config"
+        address_in_agent_settings.plan_address_removal(KNOWN_AGENTS["gemini"], here / "config"),
+        here / "config",
     )
     assert not (here / ".gemini").exists()
 
 
 @pytest.mark.parametrize("agent", KNOWN_AGENTS)
-def test_a_run_of_an_agent_that_is_connected_does_not_go_through_the_gateway_twice(agent: str, here: Path) -> None:
+def test_a_run_of_an_agent_that_is_connected_does_not_go_through_the_gateway_twice(
+    agent: str, here: Path
+) -> None:
     change = address_in_agent_settings.plan_address_install(KNOWN_AGENTS[agent], 4356, here, {})
     address_in_agent_settings.install_address(change, here / "config")
-    upstreams = agent_upstreams.find_agent_upstreams(agent, AgentSurroundings({}, here, here / "work"))
+    upstreams = agent_upstreams.find_agent_upstreams(
+        agent, AgentSurroundings({}, here, here / "work")
+    )
     assert "127.0.0.1:4356" in "".join(one.address for one in upstreams)
     passed = address_in_agent_settings.resolve_own_addresses(upstreams, here / "config")
     assert [(one.provider, one.address) for one in passed] == [("", "")]
@@ -205,29 +247,47 @@ def test_a_run_of_an_agent_that_is_connected_does_not_go_through_the_gateway_twi
 
 def test_opencode_reads_no_project_file_above_the_repository(here: Path) -> None:
     (here / "work" / ".git").mkdir()
-    write(here / "opencode.json", {"provider": {"corp": {"options": {"baseURL": "http://nobody/v1"}}}})
+    write(
+        here / "opencode.json", {"provider": {"corp": {"options": {"baseURL": "http://nobody/v1"}}}}
+    )
     assert found("opencode", here) == [("", "")]
 
 
-def test_an_agent_that_nobody_describes_is_asked_for_its_address_by_its_protocols_variables() -> None:
+def test_an_agent_that_nobody_describes_is_asked_for_its_address_by_its_protocols_variables() -> (
+    None
+):
     named = {
         "OPENAI_BASE_URL": "",
         "OPENAI_API_BASE": "https://company.example/v1",
         "ANTHROPIC_BASE_URL": "https://a.example",
     }
     found = agent_upstreams.find_protocol_upstream("openai-chat", named)
-    assert (found.address, found.source) == ("https://company.example/v1", "OPENAI_API_BASE in the environment")
+    assert (found.address, found.source) == (
+        "https://company.example/v1",
+        "OPENAI_API_BASE in the environment",
+    )
     assert not found.is_from_file
-    assert agent_upstreams.find_protocol_upstream("gemini", named) == agent_upstreams.AgentUpstream()
-    assert agent_upstreams.find_protocol_upstream("gemini", {}).describe_route().endswith("names another address")
+    assert (
+        agent_upstreams.find_protocol_upstream("gemini", named) == agent_upstreams.AgentUpstream()
+    )
+    assert (
+        agent_upstreams.find_protocol_upstream("gemini", {})
+        .describe_route()
+        .endswith("names another address")
+    )
 
 
 def test_an_agent_nobody_described_has_the_address_of_its_protocols_variables() -> None:
     find = agent_upstreams.find_protocol_upstream
     first, second = agent_upstreams.ADDRESSES["gemini"]["variables"]
     assert find("gemini", {}) == find("gemini", {first: "", second: ""}) == AgentUpstream()
-    assert find("gemini", {second: COMPANY}) == AgentUpstream("", COMPANY, f"{second} in the environment")
-    assert find("gemini", {first: "https://first.example", second: COMPANY}).address == "https://first.example"
+    assert find("gemini", {second: COMPANY}) == AgentUpstream(
+        "", COMPANY, f"{second} in the environment"
+    )
+    assert (
+        find("gemini", {first: "https://first.example", second: COMPANY}).address
+        == "https://first.example"
+    )
     for wrong in ("llm.company.example", "ftp://llm.company.example"):
         with pytest.raises(ActionRefused, match=first):
             find("gemini", {first: wrong})
@@ -239,20 +299,35 @@ def test_a_route_says_its_source_and_a_file_may_overrule_the_environment() -> No
     environment = AgentUpstream("", COMPANY, "OPENAI_BASE_URL in the environment")
     of_file = AgentUpstream("lab", COMPANY, "/home/me/config.toml, line 3")
     assert [one.is_from_file for one in (usual, environment, of_file)] == [False, False, True]
-    assert usual.describe_route() == "requests: to their usual provider; no setting names another address"
-    assert of_file.describe_route() == f"the provider lab: to {COMPANY}, as /home/me/config.toml, line 3 says"
+    assert (
+        usual.describe_route()
+        == "requests: to their usual provider; no setting names another address"
+    )
+    assert (
+        of_file.describe_route()
+        == f"the provider lab: to {COMPANY}, as /home/me/config.toml, line 3 says"
+    )
     assert environment.describe_route().startswith(f"requests: to {COMPANY}, as OPENAI_BASE_URL")
 
 
-def environment(agent: str, here: Path, folder: Path | None = None, **environ: str) -> dict[str, str]:
+def environment(
+    agent: str, here: Path, folder: Path | None = None, **environ: str
+) -> dict[str, str]:
     where = AgentSurroundings(environ, here, folder or here / "work")
     return dict(agent_upstreams.read_agent_environment(agent, where))
 
 
-def test_what_claude_codes_files_say_of_the_environment_counts_where_the_user_trusts_the_folder(here: Path) -> None:
+def test_what_claude_codes_files_say_of_the_environment_counts_where_the_user_trusts_the_folder(
+    here: Path,
+) -> None:
     write(here / ".claude" / "settings.json", {"env": {"A": "user", "B": "user", "C": 1}})
     write(here / "work" / ".claude" / "settings.json", {"env": {"B": "project"}})
-    assert environment("claude", here, A="shell", D="shell") == {"A": "user", "B": "user", "C": "1", "D": "shell"}
+    assert environment("claude", here, A="shell", D="shell") == {
+        "A": "user",
+        "B": "user",
+        "C": "1",
+        "D": "shell",
+    }
     write(here / ".claude.json", {"projects": {str(here): {"hasTrustDialogAccepted": True}}})
     assert environment("claude", here)["B"] == "project", "a folder below a trusted one is trusted"
     assert environment("codex", here, A="shell") == {"A": "shell"}
@@ -275,10 +350,17 @@ def test_settings_in_the_arguments_are_refused_and_other_arguments_are_not(here:
             found("claude", here, *arguments)
 
 
-def test_options_of_codex_are_read_in_both_forms_and_one_without_a_value_is_none(here: Path) -> None:
+def test_options_of_codex_are_read_in_both_forms_and_one_without_a_value_is_none(
+    here: Path,
+) -> None:
     text = f'[model_providers.lab]\nbase_url = "{COMPANY}"\n[profiles.p]\nmodel_provider = "lab"\n'
     write(here / ".codex" / "config.toml", text)
-    for arguments in (("-p", "p"), ("--profile=p",), ("--profile", "p"), ("-c", 'model_provider="lab"')):
+    for arguments in (
+        ("-p", "p"),
+        ("--profile=p",),
+        ("--profile", "p"),
+        ("-c", 'model_provider="lab"'),
+    ):
         assert found("codex", here, *arguments) == [("lab", COMPANY)]
     assert found("codex", here, "exec", "p") == found("codex", here, "hello", "-p") == [("", "")]
     assert found("codex", here, "-c", "model=x", OPENAI_BASE_URL="https://other.example") == [
@@ -303,11 +385,17 @@ def test_the_nearest_env_file_of_gemini_is_the_only_one(here: Path) -> None:
 @pytest.mark.parametrize("moved", [False, True])
 def test_a_subscription_is_known_by_the_agents_own_files(here: Path, moved: bool) -> None:
     def subscribed(agent: str, **environ: str) -> bool:
-        folders = {"CODEX_HOME": str(here / "codex"), "CLAUDE_CONFIG_DIR": str(here / "claude")} if moved else {}
+        folders = (
+            {"CODEX_HOME": str(here / "codex"), "CLAUDE_CONFIG_DIR": str(here / "claude")}
+            if moved
+            else {}
+        )
         where = AgentSurroundings({**folders, **environ}, here, here / "work")
         return agent_upstreams.uses_subscription_by_settings(agent, where)
 
-    codex, claude = (here / "codex", here / "claude") if moved else (here / ".codex", here / ".claude")
+    codex, claude = (
+        (here / "codex", here / "claude") if moved else (here / ".codex", here / ".claude")
+    )
     assert [subscribed(agent) for agent in ("codex", "claude", "pi")] == [False] * 3
     assert subscribed("claude", CLAUDE_CODE_OAUTH_TOKEN="t")
     write(codex / "auth.json", {"tokens": {}})
@@ -342,8 +430,13 @@ def test_claude_codes_settings_in_the_arguments_count(here: Path) -> None:
 
 def test_claude_codes_files_count_only_if_it_reads_them(here: Path) -> None:
     write(here / ".claude" / "settings.json", {"env": {"ANTHROPIC_BASE_URL": COMPANY}})
-    write(here / ".claude.json", {"projects": {str(here / "work"): {"hasTrustDialogAccepted": True}}})
-    write(here / "work" / ".claude" / "settings.json", {"env": {"ANTHROPIC_BASE_URL": "https://project.example"}})
+    write(
+        here / ".claude.json", {"projects": {str(here / "work"): {"hasTrustDialogAccepted": True}}}
+    )
+    write(
+        here / "work" / ".claude" / "settings.json",
+        {"env": {"ANTHROPIC_BASE_URL": "https://project.example"}},
+    )
     assert found("claude", here) == [("", "https://project.example")]
     assert found("claude", here, "--setting-sources", "user") == [("", COMPANY)]
     assert found("claude", here, "--setting-sources=local") == [("", "")]
@@ -353,13 +446,20 @@ def test_claude_codes_files_count_only_if_it_reads_them(here: Path) -> None:
 def test_an_address_in_any_of_claude_codes_managed_files_is_refused(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(agent_upstreams, "CLAUDE_MANAGED_SETTINGS", here / "etc" / "managed-settings.json")
-    dropped = write(here / "etc" / "managed-settings.d" / "10-llm.json", {"env": {"ANTHROPIC_BASE_URL": COMPANY}})
+    monkeypatch.setattr(
+        agent_upstreams, "CLAUDE_MANAGED_SETTINGS", here / "etc" / "managed-settings.json"
+    )
+    dropped = write(
+        here / "etc" / "managed-settings.d" / "10-llm.json",
+        {"env": {"ANTHROPIC_BASE_URL": COMPANY}},
+    )
     with pytest.raises(ActionRefused, match=rf"your organization sets its address \({dropped}"):
         found("claude", here)
 
 
-@pytest.mark.parametrize("option", ["--bg", "--background", "--cloud=a task", "--teleport", "--desktop"])
+@pytest.mark.parametrize(
+    "option", ["--bg", "--background", "--cloud=a task", "--teleport", "--desktop"]
+)
 def test_claude_code_that_does_not_run_in_this_terminal_is_refused(option: str, here: Path) -> None:
     with pytest.raises(ActionRefused, match=r"with .* it does not run in this terminal"):
         found("claude", here, option)
@@ -385,21 +485,30 @@ def test_codex_is_refused_if_its_arguments_or_its_organization_name_an_address(
     monkeypatch.setattr(agent_upstreams, "CODEX_SYSTEM_FOLDER", here / "etc")
     write(here / ".codex" / "config.toml", f'[model_providers.lab]\nbase_url = "{COMPANY}"\n')
     with pytest.raises(ActionRefused, match="its arguments name an address"):
-        found("codex", here, "-c", 'model_providers.lab={name="L",base_url="https://other.example"}')
+        found(
+            "codex", here, "-c", 'model_providers.lab={name="L",base_url="https://other.example"}'
+        )
     assert found("codex", here, "-cmodel_provider=lab") == [("lab", COMPANY)]
-    write(here / "etc" / "config.toml", f'model_provider = "all"\n[model_providers.all]\nbase_url = "{COMPANY}/all"\n')
+    write(
+        here / "etc" / "config.toml",
+        f'model_provider = "all"\n[model_providers.all]\nbase_url = "{COMPANY}/all"\n',
+    )
     assert found("codex", here) == [("all", f"{COMPANY}/all")]
     write(here / "etc" / "managed_config.toml", 'model_provider = "all"\n')
     with pytest.raises(ActionRefused, match="your organization sets its provider"):
         found("codex", here)
 
 
-def test_opencode_reads_its_environment_and_all_its_folders(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_opencode_reads_its_environment_and_all_its_folders(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def settings(address: str) -> dict[str, Any]:
         return {"provider": {"anthropic": {"options": {"baseURL": f"https://{address}/v1"}}}}
 
     def address(**environ: str) -> str:
-        return dict(found("opencode", here, ANTHROPIC_BASE_URL="https://shell/v1", **environ))["anthropic"]
+        return dict(found("opencode", here, ANTHROPIC_BASE_URL="https://shell/v1", **environ))[
+            "anthropic"
+        ]
 
     (here / "work" / ".git").mkdir()
     assert address() == "https://shell/v1"
@@ -426,13 +535,23 @@ def test_a_chosen_provider_that_passes_by_is_named_without_a_sign_in(here: Path)
 
     assert passing("claude", "--model", "openrouter/x") == []
     for agent in ("opencode", "pi"):
-        assert passing(agent) == passing(agent, "-m", "anthropic/claude") == passing(agent, "-m", "corp/a/b") == []
+        assert (
+            passing(agent)
+            == passing(agent, "-m", "anthropic/claude")
+            == passing(agent, "-m", "corp/a/b")
+            == []
+        )
         assert passing(agent, "--model=openrouter/anthropic/claude") == ["openrouter"]
     assert passing("pi", "--provider", "groq", "--model", "openai/gpt-oss") == ["groq"]
     write(here / ".config" / "opencode" / "opencode.json", {"model": "opencode/big-pickle"})
     assert (passing("opencode"), passing("opencode", "-m", "openai/gpt")) == (["opencode"], [])
     write(here / ".pi" / "agent" / "settings.json", {"defaultProvider": "github-copilot"})
     assert (passing("pi"), passing("pi", "--provider", "anthropic")) == (["github-copilot"], [])
-    own = {"corp": {"models": [{"id": "a"}]}, "anthropic": {"models": [{"id": "b", "baseUrl": COMPANY}]}}
+    own = {
+        "corp": {"models": [{"id": "a"}]},
+        "anthropic": {"models": [{"id": "b", "baseUrl": COMPANY}]},
+    }
     write(here / ".pi" / "agent" / "models.json", {"providers": own})
-    assert passing("pi", "--provider", "corp") == ["anthropic"], "its model has an address of its own"
+    assert passing("pi", "--provider", "corp") == ["anthropic"], (
+        "its model has an address of its own"
+    )

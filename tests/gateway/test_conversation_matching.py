@@ -19,11 +19,15 @@ from helix_desktop.protocols.gateway_message import Wired
 
 
 def said(*texts: str) -> list[Wired]:
-    return anthropic_gateway.parse_messages({"messages": [{"role": "user", "content": text} for text in texts]})
+    return anthropic_gateway.parse_messages(
+        {"messages": [{"role": "user", "content": text} for text in texts]}
+    )
 
 
 @given(st.lists(st.text(max_size=5), max_size=8), st.data())
-def test_a_chain_that_goes_on_from_a_known_beginning_is_the_same(texts: list[str], data: st.DataObject) -> None:
+def test_a_chain_that_goes_on_from_a_known_beginning_is_the_same(
+    texts: list[str], data: st.DataObject
+) -> None:
     messages = said(*texts)
     whole = compute_message_hashes("anthropic", messages)
     known = data.draw(st.integers(0, len(texts)))
@@ -40,10 +44,17 @@ def test_the_longest_known_beginning_wins() -> None:
     )
     tracks.add_known_messages(KnownMessages("one", "", "head", list(short), [1, 2]))
     tracks.add_known_messages(KnownMessages("two", "", "head", list(long), [1, 2, 3]))
-    place = tracks.find_request_position(compute_message_hashes("anthropic", said("a", "c", "d", "e")), "", "head")
+    place = tracks.find_request_position(
+        compute_message_hashes("anthropic", said("a", "c", "d", "e")), "", "head"
+    )
     assert place.line is not None
     assert (place.line.conversation, place.known_count, place.is_at_end) == ("two", 3, True)
-    assert tracks.find_request_position(compute_message_hashes("anthropic", said("x")), "", "head").line is None
+    assert (
+        tracks.find_request_position(
+            compute_message_hashes("anthropic", said("x")), "", "head"
+        ).line
+        is None
+    )
 
 
 class CountedLookups(dict[str, tuple[KnownMessages, ...]]):
@@ -59,7 +70,9 @@ class CountedLookups(dict[str, tuple[KnownMessages, ...]]):
 
 
 def test_the_place_of_a_long_history_is_found_with_few_lookups() -> None:
-    """One lookup for each of 73,825 new messages took 23 ms, in which no other agent was answered."""
+    """One lookup for each of 73,825 new messages took 23 ms, in which no other agent
+    was answered.
+    """
     tracks, chain = ConversationMatcher(), [f"hash {number}" for number in range(10_000)]
     tracks._lines_by_hash = known = CountedLookups()
     for end in (0, 1, 4_000, 10_000):
@@ -81,30 +94,53 @@ def position(tracks: ConversationMatcher, *texts: str, session: str, parent: str
 
 def test_a_conversation_goes_on_in_its_session_and_in_those_that_joined_it() -> None:
     tracks = ConversationMatcher()
-    line = KnownMessages("one", "first", "head", list(compute_message_hashes("anthropic", said("a", "b"))), [1, 2])
+    line = KnownMessages(
+        "one", "first", "head", list(compute_message_hashes("anthropic", said("a", "b"))), [1, 2]
+    )
     tracks.add_known_messages(line)
     tracks.add_known_messages(KnownMessages("other", "second", "another head", ["x"], [1]))
-    assert position(tracks, "a", "c", session="first") == "one", "its session may change what was said"
+    assert position(tracks, "a", "c", session="first") == "one", (
+        "its session may change what was said"
+    )
     assert position(tracks, "a", "c", session="second") == ""
     assert position(tracks, "a", "c", session="new") == ""
     assert position(tracks, "a", "b", "c", session="new") == "one", "resumed under another name"
-    assert position(tracks, "a", "b", session="new") == "", "without a new message it is not resumed"
+    assert position(tracks, "a", "b", session="new") == "", (
+        "without a new message it is not resumed"
+    )
     assert position(tracks, "a", "b", "c", session="") == ""
-    assert position(tracks, "a", "b", "c", session="second") == "", "that name is another conversation's"
-    assert position(tracks, "a", "b", "c", session="new", parent="first") == "", "a sub-agent resumes nothing"
+    assert position(tracks, "a", "b", "c", session="second") == "", (
+        "that name is another conversation's"
+    )
+    assert position(tracks, "a", "b", "c", session="new", parent="first") == "", (
+        "a sub-agent resumes nothing"
+    )
     tracks.assign_session(line, "new", "head")
-    assert [position(tracks, "a", "c", session=session) for session in ("first", "new")] == ["one", "one"]
+    assert [position(tracks, "a", "c", session=session) for session in ("first", "new")] == [
+        "one",
+        "one",
+    ]
     tracks.remove_known_messages("one")
-    assert [position(tracks, "a", "b", "c", session=session) for session in ("first", "new", "third")] == ["", "", ""]
+    assert [
+        position(tracks, "a", "b", "c", session=session) for session in ("first", "new", "third")
+    ] == ["", "", ""]
 
 
-def test_only_a_conversation_of_several_messages_that_ends_there_is_resumed_under_another_name() -> None:
+def test_only_a_conversation_of_several_messages_that_ends_there_is_resumed_under_another_name() -> (
+    None
+):
     tracks = ConversationMatcher()
     for name, texts in (("greeting", ("hello",)), ("longer", ("a", "b", "c"))):
         chain = compute_message_hashes("anthropic", said(*texts))
-        tracks.add_known_messages(KnownMessages(name, name, "head", list(chain), list(range(len(texts)))))
-    assert position(tracks, "hello", "go", session="new") == "", "many conversations begin with the same words"
-    assert position(tracks, "a", "b", "x", session="new") == "", "the conversation went on otherwise"
+        tracks.add_known_messages(
+            KnownMessages(name, name, "head", list(chain), list(range(len(texts))))
+        )
+    assert position(tracks, "hello", "go", session="new") == "", (
+        "many conversations begin with the same words"
+    )
+    assert position(tracks, "a", "b", "x", session="new") == "", (
+        "the conversation went on otherwise"
+    )
     assert position(tracks, "a", "b", "c", "d", session="new") == "longer"
 
 
@@ -117,9 +153,15 @@ def test_what_a_conversation_took_back_is_not_resumed_under_another_name() -> No
     tracks.append_message_hash(line, after[1], 3)
     assert position(tracks, "a", "b", "x", session="new") == ""
     assert position(tracks, "a", "c", "x", session="new") == "one"
-    assert position(tracks, "a", "b", "x", session="first") == "one", "in its own session it goes on from there"
+    assert position(tracks, "a", "b", "x", session="first") == "one", (
+        "in its own session it goes on from there"
+    )
     line.rewind_known_messages(line.chain[:1], line.seqs[:1])
-    assert position(tracks, "a", "b", "x", session="new") == position(tracks, "a", "c", "x", session="new") == ""
+    assert (
+        position(tracks, "a", "b", "x", session="new")
+        == position(tracks, "a", "c", "x", session="new")
+        == ""
+    )
 
 
 def hashes(*texts: str) -> tuple[str, ...]:
@@ -127,7 +169,9 @@ def hashes(*texts: str) -> tuple[str, ...]:
 
 
 def line_of(name: str, *texts: str, session: str = "") -> KnownMessages:
-    return KnownMessages(name, session, "head", list(hashes(*texts)), list(range(1, len(texts) + 1)))
+    return KnownMessages(
+        name, session, "head", list(hashes(*texts)), list(range(1, len(texts) + 1))
+    )
 
 
 def test_a_hash_says_the_protocol_and_all_that_came_before() -> None:
@@ -141,9 +185,19 @@ def test_where_a_request_goes_on_is_told_with_the_facts_that_stand_for_it() -> N
     tracks = ConversationMatcher()
     tracks.add_known_messages(line_of("one", "a", "b", "c", session="s"))
     whole = tracks.find_request_position(hashes("a", "b", "c"), "s", "head")
-    assert (whole.known_count, whole.seqs, whole.is_at_end, whole.is_on_current_line) == (3, (1, 2, 3), True, True)
+    assert (whole.known_count, whole.seqs, whole.is_at_end, whole.is_on_current_line) == (
+        3,
+        (1, 2, 3),
+        True,
+        True,
+    )
     back = tracks.find_request_position(hashes("a", "b", "x"), "s", "head")
-    assert (back.known_count, back.seqs, back.is_at_end, back.is_on_current_line) == (2, (1, 2), False, True)
+    assert (back.known_count, back.seqs, back.is_at_end, back.is_on_current_line) == (
+        2,
+        (1, 2),
+        False,
+        True,
+    )
 
 
 def test_a_line_that_was_left_is_known_with_its_own_facts() -> None:
@@ -153,10 +207,17 @@ def test_a_line_that_was_left_is_known_with_its_own_facts() -> None:
     line.rewind_known_messages(line.chain[:1], line.seqs[:1])
     tracks.append_message_hash(line, hashes("a", "x")[1], 9)
     place = tracks.find_request_position(hashes("a", "b", "c", "d"), "s", "head")
-    assert (place.known_count, place.seqs, place.is_on_current_line, place.is_at_end) == (3, (1, 2, 3), False, False)
+    assert (place.known_count, place.seqs, place.is_on_current_line, place.is_at_end) == (
+        3,
+        (1, 2, 3),
+        False,
+        False,
+    )
     tracks.append_message_hash(line, hashes("a", "x", "y")[2], 10)
     longer = tracks.find_request_position(hashes("a", "b", "c"), "s", "head")
-    assert (longer.seqs, longer.is_on_current_line) == ((1, 2, 3), False), "it is not the message at the same place"
+    assert (longer.seqs, longer.is_on_current_line) == ((1, 2, 3), False), (
+        "it is not the message at the same place"
+    )
     assert line.last_message_seq == 10
     assert KnownMessages("x", "", "").last_message_seq == 0
 
@@ -252,5 +313,7 @@ def test_a_session_whose_tools_changed_goes_on_in_its_line_with_a_new_beginning(
     tracks.add_known_messages(line)
     tracks.assign_session(line, "s", "another head")
     assert tracks.find_request_position(hashes("x"), "s", "another head").line is line
-    assert tracks.find_request_position(hashes("x"), "s", "head").line is line, "its summary may be asked without tools"
+    assert tracks.find_request_position(hashes("x"), "s", "head").line is line, (
+        "its summary may be asked without tools"
+    )
     assert tracks.find_request_position(hashes("x"), "s", "a sub-agent's").line is None

@@ -1,4 +1,6 @@
-"""Short forms of the trials of tests/faults: what goes through unchanged, and which conversation it is."""
+"""Short forms of the trials of tests/faults: what goes through unchanged, and which
+conversation it is.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ def test_with_folds_off_odd_requests_arrive_as_they_were_sent(protocol: str) -> 
     assert found == {f"{protocol} requests": 25}
 
 
-async def test_agents_that_rewind_edit_and_work_side_by_side_stay_in_their_own_conversations(tmp_path: Path) -> None:
+async def test_agents_that_rewind_edit_and_work_side_by_side_stay_in_their_own_conversations(
+    tmp_path: Path,
+) -> None:
     found = Counter[str]()
     await gateway_histories.trial(tmp_path, 11, 3, found)
     assert found.pop("requests") > 50

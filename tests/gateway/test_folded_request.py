@@ -84,7 +84,9 @@ def test_a_result_is_shown_shorter_and_a_fold_stands_for_what_it_covers(protocol
     body = worked(protocol).body()
     wire: Any = WIRE_MODULES[protocol]
     messages = wire.parse_messages(body)
-    short = Changed(2, (Part("result", messages[-2].pieces[0].id, 0, "short"),), (messages[-2].pieces[0].id,))
+    short = Changed(
+        2, (Part("result", messages[-2].pieces[0].id, 0, "short"),), (messages[-2].pieces[0].id,)
+    )
     shown = build_folded_body(protocol, body, messages, [As(0), As(1), short, As(3)])
     assert "short" in str(shown)
     assert "output 0" not in str(shown)
@@ -98,18 +100,24 @@ def test_a_hidden_call_stands_where_it_happened(protocol: str) -> None:
     body = worked(protocol).body()
     wire: Any = WIRE_MODULES[protocol]
     shown = build_folded_body(
-        protocol, body, wire.parse_messages(body), [As(0), As(1), As(2), Returned("x", "recall", "the text"), As(3)]
+        protocol,
+        body,
+        wire.parse_messages(body),
+        [As(0), As(1), As(2), Returned("x", "recall", "the text"), As(3)],
     )
     assert "the text" in str(shown)
 
 
-# --- what is kept from one request to the next --------------------------------------------------------------------------
+# --- what is kept from one request to the next
 
 MARK = {"type": "ephemeral"}
 
 
 def marked(text: str, *, mark: Json = None, role: str = "user") -> Json:
-    return {"role": role, "content": [{"type": "text", "text": text, **({"cache_control": mark} if mark else {})}]}
+    return {
+        "role": role,
+        "content": [{"type": "text", "text": text, **({"cache_control": mark} if mark else {})}],
+    }
 
 
 def bare(body: Json) -> Json:
@@ -117,11 +125,17 @@ def bare(body: Json) -> Json:
 
 
 def places_of_marks(body: Json) -> list[int]:
-    return [at for at, unit in enumerate(body["messages"]) if anthropic_gateway.last_cache_mark(unit) is not None]
+    return [
+        at
+        for at, unit in enumerate(body["messages"])
+        if anthropic_gateway.last_cache_mark(unit) is not None
+    ]
 
 
 def test_a_request_that_goes_on_is_built_as_one_that_is_built_anew() -> None:
-    """Whatever of the last request is used again: also where an entry changed or the end was taken back."""
+    """Whatever of the last request is used again: also where an entry changed or the
+    end was taken back.
+    """
     system = {"role": "system", "content": "Be brief."}
     units = [system, *(marked(f"word {at}", mark=MARK if at == 5 else None) for at in range(6))]
     kept = PreviousBody()
@@ -163,17 +177,27 @@ def test_marks_of_the_client_are_set_where_the_cache_is_found() -> None:
     assert places_of_marks(again) == [0, 4]
     folded = build(Says("sum"), As(3), As(4))
     assert places_of_marks(folded)[-1] == 2
-    assert all(anthropic_gateway.last_cache_mark(unit) in (None, MARK) for unit in folded["messages"])
+    assert all(
+        anthropic_gateway.last_cache_mark(unit) in (None, MARK) for unit in folded["messages"]
+    )
 
 
 def test_a_client_that_sets_no_marks_gets_none_and_another_mark_replaces_the_last() -> None:
     wire: Any = WIRE_MODULES["anthropic"]
     kept = PreviousBody()
     for mark in (None, MARK, {"type": "ephemeral", "ttl": "1h"}):
-        units = [marked("one", mark=mark), marked("two", role="assistant"), marked("three", mark=mark)]
+        units = [
+            marked("one", mark=mark),
+            marked("two", role="assistant"),
+            marked("three", mark=mark),
+        ]
         said = wire.parse_messages({"messages": units})
-        made = build_folded_body("anthropic", {"messages": units}, said, [As(0), As(1), As(2)], kept=kept)
-        found = [anthropic_gateway.last_cache_mark(made["messages"][at]) for at in places_of_marks(made)]
+        made = build_folded_body(
+            "anthropic", {"messages": units}, said, [As(0), As(1), As(2)], kept=kept
+        )
+        found = [
+            anthropic_gateway.last_cache_mark(made["messages"][at]) for at in places_of_marks(made)
+        ]
         assert found == ([mark, mark] if mark else [])
 
 
@@ -194,7 +218,9 @@ def test_marks_in_the_head_leave_fewer_for_messages() -> None:
     said = wire.parse_messages({"messages": units})
     for count in range(5):
         head = [{"type": "text", "text": "x", "cache_control": MARK}] * count
-        made = build_folded_body("anthropic", {"messages": units, "system": head}, said, [As(0), As(1), As(2)])
+        made = build_folded_body(
+            "anthropic", {"messages": units, "system": head}, said, [As(0), As(1), As(2)]
+        )
         assert len(places_of_marks(made)) == min(2, 4 - count)
 
 
@@ -206,7 +232,8 @@ def test_what_is_sent_as_it_came_is_remembered_for_the_next_marks() -> None:
         assert kept.marked_request.marks == places
         searched = {0, 1, 2} if marks is None else marks
         expected = [
-            anthropic_gateway.without_cache_marks(one) if at in searched else one for at, one in enumerate(units)
+            anthropic_gateway.without_cache_marks(one) if at in searched else one
+            for at, one in enumerate(units)
         ]
         assert list(kept.marked_request.blocks) == expected
     kept = PreviousBody()
@@ -234,7 +261,9 @@ def test_entries_go_on_as_they_came_only_whole_and_in_order() -> None:
         (Part("text", "words", 0, "short"), ["output", "other", "short"]),
     ],
 )
-def test_a_part_of_a_message_is_found_by_its_call_or_its_place(part: Part, shown: list[str]) -> None:
+def test_a_part_of_a_message_is_found_by_its_call_or_its_place(
+    part: Part, shown: list[str]
+) -> None:
     wire: Any = WIRE_MODULES["anthropic"]
     results = [
         anthropic_gateway.result_message(call, "Bash", text)["content"][0]
@@ -242,28 +271,37 @@ def test_a_part_of_a_message_is_found_by_its_call_or_its_place(part: Part, shown
     ]
     units = [{"role": "user", "content": [*results, {"type": "text", "text": "words"}]}]
     said = wire.parse_messages({"messages": units})
-    made = build_folded_body("anthropic", {"messages": units}, said, [Changed(0, (part,), ("c1", "c2"))])
+    made = build_folded_body(
+        "anthropic", {"messages": units}, said, [Changed(0, (part,), ("c1", "c2"))]
+    )
     (message,) = wire.parse_messages(made)
     assert [piece.text for piece in message.pieces] == shown
 
 
-# --- messages that meet because of what was left out, and parts that are used again ------------------------------------------
+# --- messages that meet because of what was left out, and parts that are used again
 
 MAKERS: dict[str, Any] = {
     "anthropic": marked,
-    "gemini": lambda text, role="user": {"role": "model" if role == "assistant" else role, "parts": [{"text": text}]},
+    "gemini": lambda text, role="user": {
+        "role": "model" if role == "assistant" else role,
+        "parts": [{"text": text}],
+    },
 }
 
 
 def built(protocol: str, units: Sequence[Json], entries: Sequence[Any], **more: Any) -> list[Json]:
     field, wire = MESSAGE_FIELDS[protocol], WIRE_MODULES[protocol]
     body = {field: list(units)}
-    made: list[Json] = build_folded_body(protocol, body, wire.parse_messages(body), entries, **more)[field]
+    made: list[Json] = build_folded_body(
+        protocol, body, wire.parse_messages(body), entries, **more
+    )[field]
     return made
 
 
 @pytest.mark.parametrize("protocol", MAKERS)
-def test_messages_of_one_role_become_one_where_what_stood_between_is_gone_and_nowhere_else(protocol: str) -> None:
+def test_messages_of_one_role_become_one_where_what_stood_between_is_gone_and_nowhere_else(
+    protocol: str,
+) -> None:
     make = MAKERS[protocol]
     a, b, c, d = make("a"), make("b", role="assistant"), make("c"), make("d")
     one = {**a, **{name: [*a[name], *c[name]] for name in ("content", "parts") if name in a}}
@@ -271,15 +309,21 @@ def test_messages_of_one_role_become_one_where_what_stood_between_is_gone_and_no
     assert built(protocol, [a, b, c], [As(0), As(1), As(2)]) == [a, b, c]
     assert built(protocol, [a, b, c], [As(0), As(2)]) == [one]
     assert built(protocol, [a, b, c], [As(0), gone, As(2)]) == [one]
-    assert built(protocol, [a, c, d], [As(0), As(1), As(2)]) == [a, c, d], "the client's own stay apart"
+    assert built(protocol, [a, c, d], [As(0), As(1), As(2)]) == [a, c, d], (
+        "the client's own stay apart"
+    )
     assert built(protocol, [a, b, c, d], [As(0), As(1), As(2), As(3)]) == [a, b, c, d]
     assert built(protocol, [a], [As(0)]) == [a]
     assert built(protocol, [a, b, b], [As(0), As(1), As(2)]) == [a, b, b]
 
 
 @pytest.mark.parametrize("protocol", MAKERS)
-def test_whatever_changes_from_one_request_to_the_next_it_is_built_as_if_it_were_the_first(protocol: str) -> None:
-    """Messages that another text has, entries that come, go and change: by chance, the same on every run."""
+def test_whatever_changes_from_one_request_to_the_next_it_is_built_as_if_it_were_the_first(
+    protocol: str,
+) -> None:
+    """Messages that another text has, entries that come, go and change: by chance, the
+    same on every run.
+    """
     rng, kept = random.Random(4711), PreviousBody()
     make, wire, field = MAKERS[protocol], WIRE_MODULES[protocol], MESSAGE_FIELDS[protocol]
     units: list[Json] = []
@@ -302,7 +346,9 @@ def test_whatever_changes_from_one_request_to_the_next_it_is_built_as_if_it_were
         for at in range(len(units)):
             if rng.random() < 0.25:
                 text = units[at][{"anthropic": "content", "gemini": "parts"}[protocol]][0]["text"]
-                entries[at] = Changed(at, (Part("text", text, 0, rng.choice(["short", "shorter", None])),))
+                entries[at] = Changed(
+                    at, (Part("text", text, 0, rng.choice(["short", "shorter", None])),)
+                )
         if (first := rng.randrange(len(units) + 1)) > 1 and rng.random() < 0.5:
             entries[:first] = [Says(rng.choice(["sum", "other sum"]))]
         shown = build_folded_body(protocol, body, messages, entries, kept=kept)
@@ -330,14 +376,27 @@ def test_what_was_built_before_is_the_same_value_again() -> None:
 
 @pytest.mark.parametrize("inner", range(6))
 def test_marks_within_results_leave_fewer_for_messages_also_the_next_time(inner: int) -> None:
-    parts = [{"type": "text", "text": f"{at}", **({"cache_control": MARK} if at < inner else {})} for at in range(6)]
-    result = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": parts}]}
-    call = {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "Bash", "input": {}}]}
+    parts = [
+        {"type": "text", "text": f"{at}", **({"cache_control": MARK} if at < inner else {})}
+        for at in range(6)
+    ]
+    result = {
+        "role": "user",
+        "content": [{"type": "tool_result", "tool_use_id": "c", "content": parts}],
+    }
+    call = {
+        "role": "assistant",
+        "content": [{"type": "tool_use", "id": "c", "name": "Bash", "input": {}}],
+    }
     units, kept = [marked("one", mark=MARK), call, result, marked("two", mark=MARK)], PreviousBody()
     for _ in range(2):
         made = built("anthropic", units, [As(at) for at in range(len(units))], kept=kept)
         assert anthropic_gateway.count_cache_marks(made) <= max(4, inner)
-        assert min(2, max(0, 4 - inner)) <= len(places_of_marks({"messages": made})) <= max(0, 4 - inner)
+        assert (
+            min(2, max(0, 4 - inner))
+            <= len(places_of_marks({"messages": made}))
+            <= max(0, 4 - inner)
+        )
         units = [*units, marked("on", role="assistant"), marked("three", mark=MARK)]
 
 
@@ -359,7 +418,9 @@ def test_a_hidden_reply_stands_before_its_results_as_the_provider_wrote_it(proto
     messages = wire.parse_messages(body)
     units = list(_replied(protocol, [Said("I recall"), Calls("recall", {"x": 1}, "h1")]))
     name = next(
-        p.id for p in wire.parse_messages({MESSAGE_FIELDS[protocol]: units})[0].pieces if p.kind.value == "call"
+        p.id
+        for p in wire.parse_messages({MESSAGE_FIELDS[protocol]: units})[0].pieces
+        if p.kind.value == "call"
     )
 
     def shown(*parts: Part) -> Json:
@@ -391,9 +452,21 @@ THOUGHT = {"type": "thinking", "thinking": "hm", "signature": "s"}
         ([THOUGHT, "I look", "more"], Part("text", "I look", 0, None), [THOUGHT, "more"]),
         ([THOUGHT, "I look"], Part("text", "I look", 0, "short"), [THOUGHT, "short"]),
         ([THOUGHT, "I look", THOUGHT], Part("reasoning", "", 0, None), ["I look"]),
-        (["I look", "I look around"], Part("text", "I  look", 0, "short"), ["short", "I look around"]),
-        (["He said: I look around.", "other"], Part("text", "I look", 0, "short"), ["short", "other"]),
-        (["I look", "around", "other"], Part("text", "I look around", 0, "short"), ["short", "short", "other"]),
+        (
+            ["I look", "I look around"],
+            Part("text", "I  look", 0, "short"),
+            ["short", "I look around"],
+        ),
+        (
+            ["He said: I look around.", "other"],
+            Part("text", "I look", 0, "short"),
+            ["short", "other"],
+        ),
+        (
+            ["I look", "around", "other"],
+            Part("text", "I look around", 0, "short"),
+            ["short", "short", "other"],
+        ),
         (["other"], Part("text", "I look", 0, "short"), ["other"]),
     ],
 )
@@ -411,7 +484,11 @@ def test_a_text_of_a_reply_is_found_by_its_words_and_a_reply_is_not_reasoning_al
 
 def test_a_block_nobody_knows_is_found_by_its_beginning() -> None:
     novelty = {"type": "novelty", "words": "x" * 300}
-    units = [marked("a"), {"role": "assistant", "content": [novelty, {"type": "text", "text": "fine"}]}, marked("c")]
+    units = [
+        marked("a"),
+        {"role": "assistant", "content": [novelty, {"type": "text", "text": "fine"}]},
+        marked("c"),
+    ]
     text = json.dumps(novelty, separators=(",", ":"))
     for name, left in ((f"[{text[:200]}]", ["fine"]), ("[something else]", ["novelty", "fine"])):
         made = built("anthropic", units, [As(0), Changed(1, (Part("text", name, 0, None),)), As(2)])
@@ -419,9 +496,15 @@ def test_a_block_nobody_knows_is_found_by_its_beginning() -> None:
 
 
 def test_what_a_user_says_beside_results_is_counted_without_the_results_that_answer() -> None:
-    results = [anthropic_gateway.result_message(call, "Bash", call)["content"][0] for call in ("c1", "c2")]
+    results = [
+        anthropic_gateway.result_message(call, "Bash", call)["content"][0] for call in ("c1", "c2")
+    ]
     units = [{"role": "user", "content": [*results, {"type": "text", "text": "words"}]}]
-    for place, shown in ((0, ["c1", "short", "words"]), (1, ["c1", "c2", "short"]), (2, ["c1", "c2", "words"])):
+    for place, shown in (
+        (0, ["c1", "short", "words"]),
+        (1, ["c1", "c2", "short"]),
+        (2, ["c1", "c2", "words"]),
+    ):
         made = built("anthropic", units, [Changed(0, (Part("said", "", place, "short"),), ("c1",))])
         (message,) = WIRE_MODULES["anthropic"].parse_messages({"messages": made})
         assert [piece.text for piece in message.pieces] == shown
@@ -435,16 +518,24 @@ def test_a_message_with_its_mark_is_the_same_value_as_long_as_it_is_the_same_mes
     )
     body = {"messages": units}
     said = wire.parse_messages(body)
-    one, other = (build_folded_body("anthropic", body, said, [As(0), As(1), As(2)], kept=kept) for _ in range(2))
+    one, other = (
+        build_folded_body("anthropic", body, said, [As(0), As(1), As(2)], kept=kept)
+        for _ in range(2)
+    )
     assert places_of_marks(one) == places_of_marks(other)
     assert other["messages"][2] is one["messages"][2]
 
 
 def test_a_message_that_says_nothing_stays_where_calls_are_paired() -> None:
-    call = {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "Bash", "input": {}}]}
+    call = {
+        "role": "assistant",
+        "content": [{"type": "tool_use", "id": "c", "name": "Bash", "input": {}}],
+    }
     empty = {"role": "assistant", "content": []}
     body = {"messages": [marked("a"), empty, call, marked("on")]}
-    found = pair_calls_with_results("anthropic", body, WIRE_MODULES["anthropic"].parse_messages(body))
+    found = pair_calls_with_results(
+        "anthropic", body, WIRE_MODULES["anthropic"].parse_messages(body)
+    )
     assert found is not None
     assert found["messages"][1] == empty
     assert NO_RESULT in str(found["messages"][3])

@@ -43,8 +43,12 @@ def scripted(*replies: Sequence[Block] | int) -> tuple[list[Asked], object]:
 
 @all_protocols
 @streamed
-def test_with_folds_off_the_body_arrives_as_it_was_sent(tmp_path: Path, protocol: str, streams: bool) -> None:
-    _, script = scripted([Thinks("let me see"), Says("I look"), Calls(TOOL, {"command": "ls"})], [Says("fine")])
+def test_with_folds_off_the_body_arrives_as_it_was_sent(
+    tmp_path: Path, protocol: str, streams: bool
+) -> None:
+    _, script = scripted(
+        [Thinks("let me see"), Says("I look"), Calls(TOOL, {"command": "ls"})], [Says("fine")]
+    )
     with Provider(script) as provider, running(tmp_path, provider.url, folds=False) as url:  # type: ignore[arg-type]
         agent = Agent(protocol, url, streams)
         agent.say("look around")
@@ -62,7 +66,10 @@ def test_with_folds_off_the_body_arrives_as_it_was_sent(tmp_path: Path, protocol
 def test_a_large_output_goes_on_short_and_a_recall_of_it_is_answered_inside(
     tmp_path: Path, protocol: str, streams: bool
 ) -> None:
-    recall: list[Block] = [Thinks("I need it"), Calls("recall_cached_content", {"sha256": DIGEST, "lines": "700-702"})]
+    recall: list[Block] = [
+        Thinks("I need it"),
+        Calls("recall_cached_content", {"sha256": DIGEST, "lines": "700-702"}),
+    ]
     heard, script = scripted(
         [Thinks("let me see"), Calls(TOOL, {"command": "cat big"})],
         recall,
@@ -95,7 +102,11 @@ def test_a_recall_beside_a_call_of_the_client_waits_for_its_results(
 ) -> None:
     heard, script = scripted(
         [Calls(TOOL, {"command": "cat big"})],
-        [Says("both"), Calls("recall_cached_content", {"sha256": DIGEST, "lines": "5"}), Calls(TOOL, {"command": "b"})],
+        [
+            Says("both"),
+            Calls("recall_cached_content", {"sha256": DIGEST, "lines": "5"}),
+            Calls(TOOL, {"command": "b"}),
+        ],
         [Says("done")],
     )
     with Provider(script) as provider, running(tmp_path, provider.url) as url:  # type: ignore[arg-type]
@@ -136,7 +147,9 @@ def test_a_session_with_hidden_recalls_goes_on_after_a_restart_and_without_the_g
         with running(tmp_path, provider.url) as url:
             agent.url = url
             agent.results([(call, name, "short") for call, name, _ in agent.ask()])
-            assert (DIGEST in heard[2].raw.decode() and "I need it" in heard[2].raw.decode()) or protocol != "anthropic"
+            assert (
+                DIGEST in heard[2].raw.decode() and "I need it" in heard[2].raw.decode()
+            ) or protocol != "anthropic"
             assert LARGE not in heard[2].raw.decode()
         with running(tmp_path / "other", provider.url) as url:  # the journal is lost
             agent.url = url
@@ -177,7 +190,9 @@ def test_a_model_that_only_recalls_ends_in_an_error_that_agents_ask_again_after(
     with Provider(script) as provider, running(tmp_path, provider.url) as url:
         agent = Agent(protocol, url, streams)
         agent.say("loop")
-        reply = httpx.post(url + agent.path, json=agent.body(), headers={"x-api-key": "k"}, timeout=60)
+        reply = httpx.post(
+            url + agent.path, json=agent.body(), headers={"x-api-key": "k"}, timeout=60
+        )
         assert b"overloaded_error" in reply.content
         assert b"end_turn" not in reply.content
         assert 5 < len(provider.asked) < 20
@@ -215,27 +230,42 @@ def test_the_key_of_the_client_stands_in_no_file(tmp_path: Path) -> None:
     assert b"planted-4711" not in kept
 
 
-def test_who_may_not_come_in_is_refused_and_what_is_not_understood_goes_through(tmp_path: Path) -> None:
+def test_who_may_not_come_in_is_refused_and_what_is_not_understood_goes_through(
+    tmp_path: Path,
+) -> None:
     _, script = scripted([Says("fine")])
     with Provider(script) as provider, running(tmp_path, provider.url) as url:  # type: ignore[arg-type]
         assert (
             httpx.post(
-                f"{url}/v1/messages", headers={"origin": "https://page.example"}, json={}, timeout=60
+                f"{url}/v1/messages",
+                headers={"origin": "https://page.example"},
+                json={},
+                timeout=60,
             ).status_code
             == 403
         )
         assert (
-            httpx.post(f"{url}/v1/messages", headers={"host": "page.example"}, json={}, timeout=60).status_code == 403
+            httpx.post(
+                f"{url}/v1/messages", headers={"host": "page.example"}, json={}, timeout=60
+            ).status_code
+            == 403
         )
         assert provider.asked == []
-        assert httpx.get(f"{url}/v1/models", timeout=60).json() == {"passed": True, "path": "/v1/models"}
-        broken = httpx.post(f"{url}/v1/messages", content=b"{no json", headers={"x-api-key": "k"}, timeout=60)
+        assert httpx.get(f"{url}/v1/models", timeout=60).json() == {
+            "passed": True,
+            "path": "/v1/models",
+        }
+        broken = httpx.post(
+            f"{url}/v1/messages", content=b"{no json", headers={"x-api-key": "k"}, timeout=60
+        )
         assert broken.status_code == 400
         assert provider.asked[-1].raw == b"{no json"
 
 
 @all_protocols
-def test_an_error_of_the_provider_reaches_the_client_as_it_is(tmp_path: Path, protocol: str) -> None:
+def test_an_error_of_the_provider_reaches_the_client_as_it_is(
+    tmp_path: Path, protocol: str
+) -> None:
     _, script = scripted(529)
     with Provider(script) as provider, running(tmp_path, provider.url) as url:  # type: ignore[arg-type]
         agent = Agent(protocol, url)
@@ -246,7 +276,9 @@ def test_an_error_of_the_provider_reaches_the_client_as_it_is(tmp_path: Path, pr
 
 
 def test_a_request_the_provider_finds_too_long_is_folded_and_sent_again(tmp_path: Path) -> None:
-    heard, script = scripted(*([Calls(TOOL, {"command": f"{n}"})] for n in range(12)), 400, [Says("done")])
+    heard, script = scripted(
+        *([Calls(TOOL, {"command": f"{n}"})] for n in range(12)), 400, [Says("done")]
+    )
     with Provider(script) as provider, running(tmp_path, provider.url) as url:  # type: ignore[arg-type]
         agent = Agent("anthropic", url)
         agent.say("look around")
@@ -257,7 +289,9 @@ def test_a_request_the_provider_finds_too_long_is_folded_and_sent_again(tmp_path
         assert len(heard[-1].raw) < len(heard[-2].raw)
 
 
-def test_a_client_that_rewinds_goes_on_from_there_and_two_without_a_name_do_not_mix(tmp_path: Path) -> None:
+def test_a_client_that_rewinds_goes_on_from_there_and_two_without_a_name_do_not_mix(
+    tmp_path: Path,
+) -> None:
     said: list[Sequence[Block]] = [[Says("one")], [Says("two")], [Says("other")], [Says("three")]]
     heard, script = scripted(*said)
     with Provider(script) as provider, running(tmp_path, provider.url) as url:  # type: ignore[arg-type]
@@ -312,7 +346,10 @@ def test_a_call_the_client_left_without_a_result_is_answered_when_the_provider_r
 def test_a_piece_of_a_conversation_goes_through_without_tools(tmp_path: Path) -> None:
     _, script = scripted([Says("no loop")])
     with Provider(script) as provider, running(tmp_path, provider.url) as url:  # type: ignore[arg-type]
-        said = [{"role": "model", "parts": [{"text": LARGE}]}, {"role": "user", "parts": [{"text": "a loop?"}]}]
+        said = [
+            {"role": "model", "parts": [{"text": LARGE}]},
+            {"role": "user", "parts": [{"text": "a loop?"}]},
+        ]
         path = "/v1beta/models/gemini-2.5-pro:generateContent"
         assert httpx.post(url + path, json={"contents": said}, timeout=60).status_code == 200
         assert provider.asked[-1].body == {"contents": said}
@@ -339,7 +376,9 @@ def test_a_subagent_that_works_beside_its_parent_has_a_conversation_of_its_own_b
     with Provider(script) as provider, running(tmp_path, provider.url) as url:  # type: ignore[arg-type]
         agents = [Agent("anthropic", url, headers=headers) for headers in NAMED[name]]
         for number, agent in enumerate(agents):
-            agent.units.append({"role": "user", "content": [{"type": "text", "text": f"duty {number}"}]})
+            agent.units.append(
+                {"role": "user", "content": [{"type": "text", "text": f"duty {number}"}]}
+            )
         for _ in range(3):
             for agent in agents:
                 agent.results([(call, tool, LARGE) for call, tool, _ in agent.ask()])
@@ -363,7 +402,11 @@ def recorded_facts(home: Path) -> list[Fact]:
         ).open_stored_workspace(gateway_workspaces.USUAL_WORKSPACE_NAME)
         try:
             rows = await workspace.journal.list_conversations()
-            return [recorded.fact for row in rows for recorded in await workspace.journal.read_facts(row.id)]
+            return [
+                recorded.fact
+                for row in rows
+                for recorded in await workspace.journal.read_facts(row.id)
+            ]
         finally:
             await workspace.aclose()
 
@@ -388,8 +431,12 @@ def with_key(home: Path, provider: Provider) -> AbstractContextManager[str]:
     return running(home, provider.url, key="stored-4711", key_host=urlsplit(provider.url).netloc)
 
 
-@pytest.mark.parametrize(("protocol", "name"), [("anthropic", "x-api-key"), ("openai-chat", "authorization")])
-def test_a_stored_key_is_used_only_where_the_agent_sends_none(tmp_path: Path, protocol: str, name: str) -> None:
+@pytest.mark.parametrize(
+    ("protocol", "name"), [("anthropic", "x-api-key"), ("openai-chat", "authorization")]
+)
+def test_a_stored_key_is_used_only_where_the_agent_sends_none(
+    tmp_path: Path, protocol: str, name: str
+) -> None:
     _, script = scripted([Says("one")], [Says("two")])
     with Provider(script) as provider, with_key(tmp_path, provider) as url:  # type: ignore[arg-type]
         agent = Agent(protocol, url)
@@ -404,7 +451,10 @@ def test_a_stored_key_is_used_only_where_the_agent_sends_none(tmp_path: Path, pr
 
 def test_a_stored_key_goes_to_no_other_host_than_its_providers(tmp_path: Path) -> None:
     _, script = scripted([Says("one")])
-    with Provider(script) as other, running(tmp_path, other.url, key="stored-4711", key_host="api.openai.com") as url:  # type: ignore[arg-type]
+    with (
+        Provider(script) as other,
+        running(tmp_path, other.url, key="stored-4711", key_host="api.openai.com") as url,
+    ):  # type: ignore[arg-type]
         agent = Agent("openai-chat", url)
         agent.say("look around")
         httpx.post(url + agent.path, json=agent.body(), timeout=60)
@@ -414,8 +464,13 @@ def test_a_stored_key_goes_to_no_other_host_than_its_providers(tmp_path: Path) -
 
 @all_protocols
 @streamed
-def test_hidden_calls_of_requests_that_went_ahead_are_told_apart(tmp_path: Path, protocol: str, streams: bool) -> None:
-    recall, search = Calls("recall_cached_content", {"sha256": DIGEST}), Calls("search_cached_content", {"query": "x"})
+def test_hidden_calls_of_requests_that_went_ahead_are_told_apart(
+    tmp_path: Path, protocol: str, streams: bool
+) -> None:
+    recall, search = (
+        Calls("recall_cached_content", {"sha256": DIGEST}),
+        Calls("search_cached_content", {"query": "x"}),
+    )
     tool = Calls(TOOL, {"command": "ls"})
     _, script = scripted([tool], [tool], [recall, tool], [search, tool], [tool], [Says("fine")])
     with Provider(script) as provider, running(tmp_path, provider.url) as url:  # type: ignore[arg-type]
@@ -433,17 +488,23 @@ def test_a_reply_that_cannot_go_on_behind_a_recall_ends_in_an_error(
 ) -> None:
     expect("a reply could not go on behind a recall")
     _, script = scripted([Calls("recall_cached_content", {"sha256": DIGEST})], [Says("fine")])
-    monkeypatch.setattr("helix_desktop.gateway.reply_relay.Returned", None)  # a mistake in the program
+    monkeypatch.setattr(
+        "helix_desktop.gateway.reply_relay.Returned", None
+    )  # a mistake in the program
     with Provider(script) as provider, running(tmp_path, provider.url) as url:  # type: ignore[arg-type]
         agent = Agent(protocol, url, streams)
         agent.say("look around")
-        reply = httpx.post(url + agent.path, json=agent.body(), headers={"x-api-key": "k"}, timeout=60)
+        reply = httpx.post(
+            url + agent.path, json=agent.body(), headers={"x-api-key": "k"}, timeout=60
+        )
         assert b"Nothing was lost" in reply.content
         assert agent.ask() == []
 
 
 @pytest.mark.parametrize("marks_of_its_own", [0, 2])
-def test_after_each_clearing_the_provider_reads_what_it_knows(tmp_path: Path, marks_of_its_own: int) -> None:
+def test_after_each_clearing_the_provider_reads_what_it_knows(
+    tmp_path: Path, marks_of_its_own: int
+) -> None:
     mark = {"cache_control": {"type": "ephemeral"}}
     system = [{"type": "text", "text": "You are an agent. " * 100, **mark}] * marks_of_its_own
     with (
@@ -453,12 +514,16 @@ def test_after_each_clearing_the_provider_reads_what_it_knows(tmp_path: Path, ma
         agent = Agent("anthropic", url, session="s", system=system)  # type: ignore[arg-type]
         agent.say("Go on until it is done. " * 200)
         for step in range(40):
-            blocks = [block for unit in agent.units if unit["role"] == "user" for block in unit["content"]]
+            blocks = [
+                block for unit in agent.units if unit["role"] == "user" for block in unit["content"]
+            ]
             for block in blocks:
                 block.pop("cache_control", None)
             for block in blocks[-2:]:
                 block.update(mark)
-            agent.results([(call, name, f"line of output {step}\n" * 200) for call, name, _ in agent.ask()])
+            agent.results(
+                [(call, name, f"line of output {step}\n" * 200) for call, name, _ in agent.ask()]
+            )
     cache, cleared = Cache(), list[int]()
     for asked in provider.asked:
         known, read = cache.known(asked.body), cache.bill(asked.body)["cache_read_input_tokens"]
@@ -486,7 +551,9 @@ def test_a_refusal_behind_a_recall_is_asked_again_and_the_agent_does_not_see_it(
 
 
 @pytest.mark.parametrize("protocol", ["anthropic", "gemini"])
-def test_what_a_reply_had_cost_that_was_cut_is_paid_once(tmp_path: Path, expect: Expect, protocol: str) -> None:
+def test_what_a_reply_had_cost_that_was_cut_is_paid_once(
+    tmp_path: Path, expect: Expect, protocol: str
+) -> None:
     """The others tell of tokens in their last event alone."""
     expect("the provider's reply broke off")
     heard, script = scripted([Says("a long answer")], [Says("a long answer")])

@@ -1,4 +1,6 @@
-"""The gateway's application: what it says of itself, what it lets through, and how it asks an agent's own model."""
+"""The gateway's application: what it says of itself, what it lets through, and how it
+asks an agent's own model.
+"""
 
 from __future__ import annotations
 
@@ -36,15 +38,21 @@ Script = Callable[[Asked], Sequence[Block] | int]
 
 
 class Running:
-    """An application, a client of it, and the provider behind it. `registration` is the one agents come in by."""
+    """An application, a client of it, and the provider behind it. `registration` is the
+    one agents come in by.
+    """
 
-    def __init__(self, app: GatewayApp, client: httpx.AsyncClient, provider: Provider, token: str) -> None:
+    def __init__(
+        self, app: GatewayApp, client: httpx.AsyncClient, provider: Provider, token: str
+    ) -> None:
         self.app, self.client, self.provider, self.url = app, client, provider, f"/t/{token}"
 
     async def ask(self, words: str, *, streams: bool = True, **headers: str) -> httpx.Response:
         agent = Agent("anthropic", self.url, streams)
         agent.say(words)
-        return await self.client.post(agent.url + agent.path, json=agent.body(), headers={"x-api-key": "k", **headers})
+        return await self.client.post(
+            agent.url + agent.path, json=agent.body(), headers={"x-api-key": "k", **headers}
+        )
 
     async def status(self) -> Any:
         return (await self.client.get(f"{self.url}/.helix/status")).json()
@@ -59,7 +67,9 @@ async def _not_served(_: object) -> None:
 
 
 @asynccontextmanager
-async def running(tmp_path: Path, script: Script = lambda _: [Says("fine")], **options: Any) -> AsyncIterator[Running]:
+async def running(
+    tmp_path: Path, script: Script = lambda _: [Says("fine")], **options: Any
+) -> AsyncIterator[Running]:
     where = program_folders.find_program_folders(tmp_path)
     with Provider(script) as provider:
         registration = GatewayRegistration("token", provider.url, **options)
@@ -72,7 +82,9 @@ async def running(tmp_path: Path, script: Script = lambda _: [Says("fine")], **o
         app.open_conversations = opened.list_open_conversations
         try:
             transport = httpx.ASGITransport(app)
-            async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", timeout=60) as client:
+            async with httpx.AsyncClient(
+                transport=transport, base_url="http://127.0.0.1", timeout=60
+            ) as client:
                 yield Running(app, client, provider, "token")
         finally:
             await _shut_down(app)
@@ -98,7 +110,11 @@ async def test_the_window_is_told_what_each_agent_does(tmp_path: Path) -> None:
             assert (await here.ask(words)).status_code == 200
         status = await here.status()
         (agent,) = status["agents"]
-        assert (agent["requests"], agent["unfolded"], agent["conversation"]) == (2, "", here.conversation)
+        assert (agent["requests"], agent["unfolded"], agent["conversation"]) == (
+            2,
+            "",
+            here.conversation,
+        )
         assert begun <= agent["last"] <= time.time()
         assert sum(one["requests"] for one in status["figures"]) == 2
         assert len(status["figures"]) == 2
@@ -116,9 +132,13 @@ async def test_an_agent_is_told_of_its_own_conversations_alone(tmp_path: Path) -
         assert await here.status() == {"figures": []}
 
 
-async def test_an_agent_on_a_subscription_is_not_folded_unless_it_is_turned_on(tmp_path: Path) -> None:
+async def test_an_agent_on_a_subscription_is_not_folded_unless_it_is_turned_on(
+    tmp_path: Path,
+) -> None:
     for folds_plans in (False, True):
-        async with running(tmp_path / str(folds_plans), sees_all=True, folds_plans=folds_plans) as here:
+        async with running(
+            tmp_path / str(folds_plans), sees_all=True, folds_plans=folds_plans
+        ) as here:
             await here.ask("look", authorization="Bearer sk-ant-oat01-x")
             (agent,) = (await here.status())["agents"]
             assert ("subscription" in agent["unfolded"]) == (not folds_plans)
@@ -128,13 +148,19 @@ async def test_an_agent_on_a_subscription_is_not_folded_unless_it_is_turned_on(t
 async def test_what_a_title_cost_stands_in_the_conversation_of_its_session_that_begins_after_it(
     tmp_path: Path, sessions: tuple[str, str]
 ) -> None:
-    """Of opencode and Gemini CLI it stood nowhere: they ask for a title or a choice of model first."""
-    aside, main = ([("x-claude-code-session-id", session)] if session else [] for session in sessions)
+    """Of opencode and Gemini CLI it stood nowhere: they ask for a title or a choice of
+    model first.
+    """
+    aside, main = (
+        [("x-claude-code-session-id", session)] if session else [] for session in sessions
+    )
     async with running(tmp_path) as here:
         agent = Agent("anthropic", here.url)
         agent.say("find a title")
         body = {name: value for name, value in agent.body().items() if name != "tools"}
-        answer = await here.client.post(agent.url + agent.path, json=body, headers={"x-api-key": "k", **dict(aside)})
+        answer = await here.client.post(
+            agent.url + agent.path, json=body, headers={"x-api-key": "k", **dict(aside)}
+        )
         assert answer.status_code == 200
         agent.units[:] = []
         agent.say("do the work")
@@ -144,7 +170,9 @@ async def test_what_a_title_cost_stands_in_the_conversation_of_its_session_that_
         (room,) = here.app.open_conversations()
         assert isinstance(room, LocalAgentConversations)
         await room._tasks.wait_for_all_tasks()
-        recorded = [each.fact for each in await room._bench.read_conversation_facts(here.conversation)]
+        recorded = [
+            each.fact for each in await room._bench.read_conversation_facts(here.conversation)
+        ]
         spent = [fact for fact in recorded if isinstance(fact, Spent)]
         assert [fact.purpose for fact in spent] == [Purpose.OTHER] * (aside == main)
         assert all(fact.usage.output and fact.usage.cost for fact in spent)
@@ -177,7 +205,9 @@ async def test_who_has_no_address_is_refused_in_a_form_that_agents_read(tmp_path
         assert here.provider.asked == []
 
 
-async def test_a_request_that_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_request_that_is_too_large_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with running(tmp_path) as here:
         size = len(json.dumps(Agent("anthropic", "").body()))
         monkeypatch.setattr(gateway_app, "MOST_BODY_BYTES", size + 200)
@@ -197,21 +227,29 @@ async def test_a_provider_that_is_not_there_is_told(tmp_path: Path) -> None:
         )
 
 
-async def test_the_window_is_told_why_an_agents_last_request_was_not_answered(tmp_path: Path) -> None:
+async def test_the_window_is_told_why_an_agents_last_request_was_not_answered(
+    tmp_path: Path,
+) -> None:
     """An agent whose every request failed was shown as one that works."""
     async with running(tmp_path, sees_all=True) as here:
-        here.app._registrations.replace_all([GatewayRegistration("token", "http://127.0.0.1:9", sees_all=True)])
+        here.app._registrations.replace_all(
+            [GatewayRegistration("token", "http://127.0.0.1:9", sees_all=True)]
+        )
         refused = await here.ask("look")
         (agent,) = (await here.status())["agents"]
         assert agent["failure"] == refused.json()["error"]["message"]
         assert agent["failure"].startswith("127.0.0.1:9 could not be reached")
-        here.app._registrations.replace_all([GatewayRegistration("token", here.provider.url, sees_all=True)])
+        here.app._registrations.replace_all(
+            [GatewayRegistration("token", here.provider.url, sees_all=True)]
+        )
         assert (await here.ask("look")).status_code == 200
         (agent,) = (await here.status())["agents"]
         assert (agent["requests"], agent["failure"]) == (2, "")
 
 
-async def test_requests_of_a_workspace_that_cannot_be_opened_go_on_unfolded(tmp_path: Path, expect: Expect) -> None:
+async def test_requests_of_a_workspace_that_cannot_be_opened_go_on_unfolded(
+    tmp_path: Path, expect: Expect
+) -> None:
     expect("requests go on unfolded")
     async with running(tmp_path, workspace="gone") as here:
         assert (await here.ask("look")).status_code == 200
@@ -231,7 +269,9 @@ async def test_the_status_says_why_requests_are_not_recorded(
     monkeypatch.setattr(LocalAgentConversations, "receive_request", fail)
     async with running(tmp_path) as here:
         assert (await here.ask("look " * 10_000)).status_code == 200
-        assert (await here.status())["unrecorded"] == "The journal could not be written: the disk is full."
+        assert (await here.status())[
+            "unrecorded"
+        ] == "The journal could not be written: the disk is full."
 
 
 async def test_what_is_not_understood_goes_on_as_it_came(tmp_path: Path) -> None:
@@ -266,10 +306,12 @@ async def test_of_the_requests_that_are_held_the_one_asked_longest_ago_goes_firs
             headers: Any = {"x-claude-code-session-id": words}
             await here.ask(words, **headers)
             names[words] = here.conversation
-        assert list(here.app._last_requests) == [names["one"], names["three"]], "the second was asked longest ago"
+        assert list(here.app._last_requests) == [names["one"], names["three"]], (
+            "the second was asked longest ago"
+        )
 
 
-# --- the agent's own model --------------------------------------------------------------------------------------------
+# --- the agent's own model
 
 
 async def test_a_fold_is_asked_for_behind_the_agents_last_request(tmp_path: Path) -> None:
@@ -286,7 +328,9 @@ async def test_a_fold_is_asked_for_behind_the_agents_last_request(tmp_path: Path
         assert asked.headers["accept-encoding"] == "identity"
 
 
-async def test_a_text_by_itself_is_asked_for_without_the_agents_instructions(tmp_path: Path) -> None:
+async def test_a_text_by_itself_is_asked_for_without_the_agents_instructions(
+    tmp_path: Path,
+) -> None:
     async with running(tmp_path) as here:
         await here.ask("look")
         for most, limit in ((500, 500), (0, 4_000)):
@@ -307,12 +351,14 @@ async def test_a_model_that_does_not_answer_is_a_sentence(tmp_path: Path) -> Non
         with pytest.raises(ModelFailed, match="status 500"):
             await here.app.ask_agent_model(here.conversation, "Sum up.", "", 0)
         last = here.app._last_requests[here.conversation]
-        here.app._last_requests[here.conversation] = replace(last, url="http://127.0.0.1:9/v1/messages")
+        here.app._last_requests[here.conversation] = replace(
+            last, url="http://127.0.0.1:9/v1/messages"
+        )
         with pytest.raises(ModelFailed, match="did not respond: ConnectError"):
             await here.app.ask_agent_model(here.conversation, "Sum up.", "", 0)
 
 
-# --- connections ------------------------------------------------------------------------------------------------------
+# --- connections
 
 
 async def speak(scope: dict[str, Any], *events: str) -> list[dict[str, Any]]:
@@ -339,10 +385,13 @@ async def test_a_web_socket_is_refused_so_that_agents_ask_plainly() -> None:
 
 async def test_the_application_starts_and_ends_in_order() -> None:
     sent = await speak({"type": "lifespan"}, "lifespan.startup", "lifespan.shutdown")
-    assert [event["type"] for event in sent] == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
+    assert [event["type"] for event in sent] == [
+        "lifespan.startup.complete",
+        "lifespan.shutdown.complete",
+    ]
 
 
-# --- what is refused, and what goes on as it came ---------------------------------------------------------------------------
+# --- what is refused, and what goes on as it came
 
 
 async def test_a_packed_request_is_read_and_one_that_stands_for_too_much_is_refused(
@@ -351,18 +400,29 @@ async def test_a_packed_request_is_read_and_one_that_stands_for_too_much_is_refu
     async with running(tmp_path, sees_all=True) as here:
         agent = Agent("anthropic", here.url)
         agent.say("look" * 100)
-        content, headers = json.dumps(agent.body()).encode(), {"x-api-key": "k", "content-encoding": "gzip"}
-        fine = await here.client.post(here.url + agent.path, content=gzip.compress(content), headers=headers)
+        content, headers = (
+            json.dumps(agent.body()).encode(),
+            {"x-api-key": "k", "content-encoding": "gzip"},
+        )
+        fine = await here.client.post(
+            here.url + agent.path, content=gzip.compress(content), headers=headers
+        )
         assert fine.status_code == 200
         assert here.app._last_requests.keys() == {here.conversation}
         monkeypatch.setattr(request_parsing, "MOST_BODY_BYTES", len(content) - 1)
-        refused = await here.client.post(here.url + agent.path, content=gzip.compress(content), headers=headers)
-        sentence = "A request of more than 64 MB after decompression is refused. Nothing was sent on."
+        refused = await here.client.post(
+            here.url + agent.path, content=gzip.compress(content), headers=headers
+        )
+        sentence = (
+            "A request of more than 64 MB after decompression is refused. Nothing was sent on."
+        )
         assert (refused.status_code, refused.json()["error"]["message"]) == (413, sentence)
         assert len(here.provider.asked) == 1
 
 
-async def test_a_large_request_is_understood_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_large_request_is_understood_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(request_forwarding, "LARGE_BODY_BYTES", 10)
     async with running(tmp_path, sees_all=True) as here:
         assert (await here.ask("look")).status_code == 200
@@ -376,7 +436,9 @@ async def test_a_large_request_is_held_packed_once_it_was_sent_on(
     async with running(tmp_path) as here:
         await here.ask("look around")
         await here.app._tasks.wait_for_all_tasks()
-        assert isinstance(here.app._last_requests[here.conversation].request.body.places.content, PackedBody)
+        assert isinstance(
+            here.app._last_requests[here.conversation].request.body.places.content, PackedBody
+        )
         await here.app.ask_agent_model(here.conversation, "Sum up.", "", 500)
         assert "look around" in json.dumps(here.provider.asked[-1].body["messages"])
 
@@ -384,19 +446,26 @@ async def test_a_large_request_is_held_packed_once_it_was_sent_on(
 async def test_a_provider_whose_certificates_cannot_be_read_is_told(tmp_path: Path) -> None:
     async with running(tmp_path) as here:
         proxies = {"ssl_cert_file": str(tmp_path / "nowhere.pem")}
-        here.app._registrations.replace_all([GatewayRegistration("token", "https://llm.example", proxies=proxies)])
+        here.app._registrations.replace_all(
+            [GatewayRegistration("token", "https://llm.example", proxies=proxies)]
+        )
         refused = await here.ask("look")
         assert refused.status_code == 502
         assert "SSL_CERT_FILE cannot be read" in refused.json()["error"]["message"]
 
 
 async def test_a_mistake_of_this_program_is_in_nobodys_way(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expect: Expect, caplog: pytest.LogCaptureFixture
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    expect: Expect,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("a mistake in the program")
 
-    expect("a request was not understood; it goes on as it came unless something was taken out of its session")
+    expect(
+        "a request was not understood; it goes on as it came unless something was taken out of its session"
+    )
     monkeypatch.setattr(gateway_app, "parse_incoming_request", fail)
     async with running(tmp_path) as here:
         assert (await here.ask("look")).status_code == 200
@@ -407,7 +476,10 @@ async def test_a_mistake_of_this_program_is_in_nobodys_way(
 
 
 async def test_tokens_are_counted_of_what_would_be_sent(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expect: Expect, caplog: pytest.LogCaptureFixture
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    expect: Expect,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     expect("a count of tokens is asked for the unfolded request, without what was taken out")
     answers: list[Sequence[Block]] = [[Calls(TOOL, {"command": "ls"}, "c1")], [Says("fine")]]
@@ -416,7 +488,9 @@ async def test_tokens_are_counted_of_what_would_be_sent(
         agent.say("look")
 
         async def post(path: str) -> Any:
-            reply = await here.client.post(here.url + path, json=agent.body(), headers={"x-api-key": "k"})
+            reply = await here.client.post(
+                here.url + path, json=agent.body(), headers={"x-api-key": "k"}
+            )
             assert reply.status_code == 200
             return reply.json()
 
@@ -426,7 +500,9 @@ async def test_tokens_are_counted_of_what_would_be_sent(
 
         own = json.dumps(agent.body()).encode()
         assert json.loads(await counted()) == agent.body(), "nothing is known of it yet"
-        agent.units.append({"role": "assistant", "content": (await post("/v1/messages"))["content"]})
+        agent.units.append(
+            {"role": "assistant", "content": (await post("/v1/messages"))["content"]}
+        )
         agent.results([("c1", TOOL, "a line of it\n" * 40_000)])
         await post("/v1/messages")
         own = json.dumps(agent.body()).encode()
@@ -438,7 +514,10 @@ async def test_tokens_are_counted_of_what_would_be_sent(
 
         monkeypatch.setattr(LocalAgentConversations, "preview_request", fail)
         assert json.loads(await counted()) == agent.body()
-    assert "a count of tokens is asked for the unfolded request, without what was taken out" in caplog.messages
+    assert (
+        "a count of tokens is asked for the unfolded request, without what was taken out"
+        in caplog.messages
+    )
 
 
 @pytest.mark.parametrize(
@@ -447,7 +526,12 @@ async def test_tokens_are_counted_of_what_would_be_sent(
         ("/v1/messages", {}, {}, UPSTREAMS["anthropic"]),
         ("/v1/messages", {}, {"upstream": "http://own.example"}, "http://own.example"),
         ("/v1/messages", {}, {"upstreams": {"anthropic": "http://a.example"}}, "http://a.example"),
-        ("/v1/messages", {}, {"upstreams": {"openai-chat": "http://a.example"}}, UPSTREAMS["anthropic"]),
+        (
+            "/v1/messages",
+            {},
+            {"upstreams": {"openai-chat": "http://a.example"}},
+            UPSTREAMS["anthropic"],
+        ),
         ("/v1/responses", {}, {}, UPSTREAMS["openai-responses"]),
         ("/v1/responses", {"chatgpt-account-id": "x"}, {}, CODEX_SUBSCRIPTION_URL),
         ("/v1/chat/completions", {"chatgpt-account-id": "x"}, {}, UPSTREAMS["openai-chat"]),
@@ -459,7 +543,9 @@ async def test_tokens_are_counted_of_what_would_be_sent(
 def test_a_request_goes_where_its_registration_its_protocol_or_its_headers_say(
     path: str, headers: Mapping[str, str], more: dict[str, Any], address: str
 ) -> None:
-    incoming = IncomingRequest("POST", parse_route(path), "", (), headers, b"", GatewayRegistration("t", **more))
+    incoming = IncomingRequest(
+        "POST", parse_route(path), "", (), headers, b"", GatewayRegistration("t", **more)
+    )
     assert gateway_app._provider_address(incoming) == address
 
 
@@ -529,7 +615,9 @@ async def test_a_long_reply_goes_on_in_pieces_that_leave_others_room(
         assert start["status"] == 200
         assert end == {"type": "http.response.body", "body": b"", "more_body": False}
         assert all(0 < len(piece["body"]) <= 100 and piece["more_body"] for piece in pieces)
-        assert json.loads(b"".join(piece["body"] for piece in pieces))["content"][0]["text"] == "fine"
+        assert (
+            json.loads(b"".join(piece["body"] for piece in pieces))["content"][0]["text"] == "fine"
+        )
 
 
 @pytest.mark.usefixtures("clocks_changed_today")

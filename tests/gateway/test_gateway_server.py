@@ -1,4 +1,6 @@
-"""The gateway's process: what it hears of registrations, when it tidies up, and how it is asked to end."""
+"""The gateway's process: what it hears of registrations, when it tidies up, and how it
+is asked to end.
+"""
 
 from __future__ import annotations
 
@@ -31,18 +33,37 @@ def app() -> GatewayApp:
     return GatewayApp(GatewayRegistrations(), _nobody)  # type: ignore[arg-type]
 
 
-def test_the_last_line_of_the_resident_says_who_may_come_in_and_its_end_ends_the_gateway(app: GatewayApp) -> None:
-    known, server = GatewayRegistrations(GatewayRegistration("first")), gateway_server._build_http_server(app)
-    made = [GatewayRegistration("one", "http://own.example", folds=False), GatewayRegistration("two", key="secret")]
-    lines = [[{**one.as_json_without_key(), "key": one.key} for one in some] for some in (made, made[1:])]
+def test_the_last_line_of_the_resident_says_who_may_come_in_and_its_end_ends_the_gateway(
+    app: GatewayApp,
+) -> None:
+    known, server = (
+        GatewayRegistrations(GatewayRegistration("first")),
+        gateway_server._build_http_server(app),
+    )
+    made = [
+        GatewayRegistration("one", "http://own.example", folds=False),
+        GatewayRegistration("two", key="secret"),
+    ]
+    lines = [
+        [{**one.as_json_without_key(), "key": one.key} for one in some] for some in (made, made[1:])
+    ]
     assert not server.should_exit
     gateway_server._follow_registrations(
         io.BytesIO(b"".join(json.dumps(line).encode() + b"\n" for line in lines)), known, server
     )
     assert server.should_exit
-    assert [known.find_by_token(token) is not None for token in ("first", "one", "two")] == [False, False, True]
+    assert [known.find_by_token(token) is not None for token in ("first", "one", "two")] == [
+        False,
+        False,
+        True,
+    ]
     one, two = gateway_server.parse_registrations(json.dumps(lines[0]).encode())
-    assert (one.token, one.upstream, one.folds, two.key) == ("one", "http://own.example", False, "secret")
+    assert (one.token, one.upstream, one.folds, two.key) == (
+        "one",
+        "http://own.example",
+        False,
+        "secret",
+    )
 
 
 @pytest.fixture
@@ -78,13 +99,17 @@ async def test_all_objects_are_looked_through_when_no_agent_asks_for_anything(
     for _ in range(50):
         await asyncio.sleep(0.001)
     await owned.aclose(limit=1)
-    assert collected == ([1, 2] if idle else []), "once in a while, and what became free is given back"
+    assert collected == ([1, 2] if idle else []), (
+        "once in a while, and what became free is given back"
+    )
     assert gc.isenabled()
 
 
 def test_a_line_that_the_gateway_has_said_better_is_not_logged() -> None:
     def logged(words: str) -> bool:
-        return gateway_server._should_log_record(logging.LogRecord("uvicorn.error", 40, "", 0, words, (), None))
+        return gateway_server._should_log_record(
+            logging.LogRecord("uvicorn.error", 40, "", 0, words, (), None)
+        )
 
     assert not logged("ASGI callable returned without completing response.")
     assert logged("Something else.")

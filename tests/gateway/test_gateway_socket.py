@@ -65,7 +65,9 @@ def test_a_reserved_port_is_refused_to_who_does_not_know_that_it_is_reserved() -
         listen_on_loopback(port)
 
 
-@pytest.mark.skipif(os.name != "posix" or os.getuid() != 0, reason="only root can try as another user")
+@pytest.mark.skipif(
+    os.name != "posix" or os.getuid() != 0, reason="only root can try as another user"
+)
 def test_another_user_does_not_get_a_reserved_port_when_its_listener_is_gone() -> None:
     with listen_on_loopback(0) as first:
         port = first.getsockname()[1]
@@ -102,12 +104,16 @@ def test_a_port_that_is_anothers_is_not_reserved_and_an_address_has_port_and_tok
     assert agent_address(4356, "token") == "http://127.0.0.1:4356/t/token"
 
 
-def test_an_address_can_be_listened_at_again_at_once_also_where_connections_were_ended_from_here() -> None:
+def test_an_address_can_be_listened_at_again_at_once_also_where_connections_were_ended_from_here() -> (
+    None
+):
     first = listen_on_loopback(0)
     port = first.getsockname()[1]
     with first, socket.create_connection(("127.0.0.1", port)) as client:
         served, _ = first.accept()
-        served.close()  # The end that closes first waits for late packets for a minute, and holds the address.
+        # The end that closes first waits for late packets for a minute, and holds the
+        # address.
+        served.close()
         assert client.recv(1) == b""
     with listen_on_loopback(port) as again:
         assert again.getsockname()[1] == port

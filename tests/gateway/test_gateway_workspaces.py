@@ -47,7 +47,9 @@ async def test_of_many_projects_few_stay_open_and_each_opens_again(tmp_path: Pat
                     pass
             await opened._tasks.wait_for_all_tasks()  # those that nobody uses are closed
             assert len(opened.list_open_conversations()) == gateway_workspaces.OPEN_AT_MOST
-            assert first in opened.list_open_conversations()  # it is used, though it was asked for longest ago
+            assert (
+                first in opened.list_open_conversations()
+            )  # it is used, though it was asked for longest ago
         async with opened.hold_workspace_open(names[1]) as again:
             assert list(await again.figures_since()) == []
     finally:
@@ -59,7 +61,10 @@ async def test_a_workspace_is_open_once_whatever_it_is_called(tmp_path: Path) ->
     made = AllWorkspaces(where.workspaces_folder).create_stored_workspace("project")
     opened = gateway_workspaces.GatewayWorkspaces(where, "", _not_served, _nobody)
     try:
-        async with opened.hold_workspace_open(made.id) as by_id, opened.hold_workspace_open("project") as by_name:
+        async with (
+            opened.hold_workspace_open(made.id) as by_id,
+            opened.hold_workspace_open("project") as by_name,
+        ):
             assert by_id is by_name
     finally:
         await opened.aclose()
@@ -90,8 +95,12 @@ async def test_a_workspace_that_is_open_elsewhere_is_used_there(
         await workspace.aclose()
 
 
-async def test_a_workspace_that_a_command_has_open_for_a_moment_is_opened_after_it(tmp_path: Path) -> None:
-    """Seen with the recorder's import: the first request of an agent and that for its title were not recorded."""
+async def test_a_workspace_that_a_command_has_open_for_a_moment_is_opened_after_it(
+    tmp_path: Path,
+) -> None:
+    """Seen with the recorder's import: the first request of an agent and that for its
+    title were not recorded.
+    """
     where = program_folders.find_program_folders(tmp_path)
     name = AllWorkspaces(where.workspaces_folder).create_stored_workspace("project").id
     opened = gateway_workspaces.GatewayWorkspaces(where, "", _not_served, _nobody)
@@ -105,7 +114,9 @@ async def test_a_workspace_that_a_command_has_open_for_a_moment_is_opened_after_
         return running_instance.LATER
 
     tasks = OwnedTasks("a command that ends")
-    owner = await running_instance.listen_for_requests(where.run, name, close_after_the_first_question)
+    owner = await running_instance.listen_for_requests(
+        where.run, name, close_after_the_first_question
+    )
     answering.push_async_callback(owner.finish_requests)
     try:
         async with opened.hold_workspace_open(name) as room:
@@ -119,18 +130,27 @@ async def test_a_workspace_that_a_command_has_open_for_a_moment_is_opened_after_
 async def test_nothing_is_held_of_projects_whose_workspaces_were_closed(tmp_path: Path) -> None:
     where = program_folders.find_program_folders(tmp_path)
     workspaces = AllWorkspaces(where.workspaces_folder)
-    many = [workspaces.create_stored_workspace(f"project {n}").id for n in range(gateway_workspaces.OPEN_AT_MOST + 3)]
+    many = [
+        workspaces.create_stored_workspace(f"project {n}").id
+        for n in range(gateway_workspaces.OPEN_AT_MOST + 3)
+    ]
     with Provider(lambda _: [Says("fine")]) as provider:
-        known = GatewayRegistrations(*(GatewayRegistration(name, provider.url, workspace=name) for name in many))
+        known = GatewayRegistrations(
+            *(GatewayRegistration(name, provider.url, workspace=name) for name in many)
+        )
         opened = gateway_workspaces.GatewayWorkspaces(where, "", _not_served, _nobody)
         app = GatewayApp(known, opened.hold_workspace_open)
         app.open_conversations = opened.list_open_conversations
         try:
-            async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:
+            async with httpx.AsyncClient(
+                transport=httpx.ASGITransport(app), base_url="http://127.0.0.1"
+            ) as client:
                 for name in many:
                     agent = Agent("anthropic", f"/t/{name}")
                     agent.say(f"look at {name}")
-                    reply = await client.post(agent.url + agent.path, json=agent.body(), headers={"x-api-key": "k"})
+                    reply = await client.post(
+                        agent.url + agent.path, json=agent.body(), headers={"x-api-key": "k"}
+                    )
                     assert reply.status_code == 200
                     await opened._tasks.wait_for_all_tasks()  # those that nobody uses are closed
             assert 0 < len(app._last_requests) <= gateway_workspaces.OPEN_AT_MOST + 1
@@ -166,7 +186,9 @@ def test_of_two_workspaces_with_one_folder_agents_and_commands_choose_the_same(
     for _ in range(2):
         workspaces.create_stored_workspace("Proj", tmp_path / "proj")
     chosen = find_chosen_workspace(argparse.Namespace(workspace=None, places=places))
-    found = project_workspace.find_project_workspace(workspaces.list_workspaces(), tmp_path / "proj")
+    found = project_workspace.find_project_workspace(
+        workspaces.list_workspaces(), tmp_path / "proj"
+    )
     assert found is not None
     assert found.id == chosen.id
 
@@ -185,7 +207,9 @@ def test_the_home_folder_is_no_project(tmp_path: Path) -> None:
     assert project_workspace.can_be_project_folder(tmp_path / "work", tmp_path)
 
 
-async def test_the_usual_workspace_is_made_when_it_is_asked_for_and_no_other(tmp_path: Path) -> None:
+async def test_the_usual_workspace_is_made_when_it_is_asked_for_and_no_other(
+    tmp_path: Path,
+) -> None:
     where = program_folders.find_program_folders(tmp_path)
     opened = gateway_workspaces.GatewayWorkspaces(where, "", _not_served, _nobody)
     try:

@@ -17,7 +17,11 @@ from hypothesis import strategies as st
 
 from helix_desktop.gateway import incremental_parsing
 from helix_desktop.gateway.conversation_matching import compute_message_hashes
-from helix_desktop.gateway.folded_request import PreviousBody, build_folded_body, count_leading_instructions
+from helix_desktop.gateway.folded_request import (
+    PreviousBody,
+    build_folded_body,
+    count_leading_instructions,
+)
 from helix_desktop.gateway.incremental_parsing import (
     FIRST_VALUES,
     BodyParser,
@@ -44,7 +48,9 @@ all_protocols = pytest.mark.parametrize("protocol", tuple(MESSAGE_FIELDS))
 @all_protocols
 @settings(max_examples=20, deadline=None)
 @given(data=st.data())
-def test_a_body_read_after_another_is_the_same_as_one_read_alone(protocol: str, data: st.DataObject) -> None:
+def test_a_body_read_after_another_is_the_same_as_one_read_alone(
+    protocol: str, data: st.DataObject
+) -> None:
     readings, style = BodyParser(), data.draw(st.integers(0, 3))
     body: Any = data.draw(bodies(protocol))
     for _ in range(3):
@@ -57,7 +63,9 @@ def test_a_body_read_after_another_is_the_same_as_one_read_alone(protocol: str, 
         alone = wire.parse_messages(value)
         assert [Wired(one.speaker, one.units, one.pieces) for one in found.messages] == alone
         assert found.head == wire.parse_head(value)
-        assert found.chain == compute_message_hashes(protocol, alone[count_leading_instructions(alone) :])
+        assert found.chain == compute_message_hashes(
+            protocol, alone[count_leading_instructions(alone) :]
+        )
         if data.draw(st.booleans()):
             found.places.content = PackedBody(found.places.content)
         assert json.loads(b"".join(found.encode_changed_body(found.value))) == value
@@ -66,27 +74,41 @@ def test_a_body_read_after_another_is_the_same_as_one_read_alone(protocol: str, 
         keep = data.draw(st.integers(0, len(given_units)))
         body = {
             **body,
-            MESSAGE_FIELDS[protocol]: [*given_units[:keep], *data.draw(st.lists(units(protocol), max_size=3))],
+            MESSAGE_FIELDS[protocol]: [
+                *given_units[:keep],
+                *data.draw(st.lists(units(protocol), max_size=3)),
+            ],
         }
 
 
 def test_what_was_there_before_is_not_parsed_again() -> None:
     readings = BodyParser()
     said: list[Any] = [{"role": "user", "content": f"message {n}"} for n in range(50)]
-    first = readings.parse_body("anthropic", orjson.dumps({"model": "m", "messages": said, "tools": []}), "s")
+    first = readings.parse_body(
+        "anthropic", orjson.dumps({"model": "m", "messages": said, "tools": []}), "s"
+    )
     said.append({"role": "assistant", "content": "and one more"})
-    second = readings.parse_body("anthropic", orjson.dumps({"model": "m", "messages": said, "tools": []}), "s")
+    second = readings.parse_body(
+        "anthropic", orjson.dumps({"model": "m", "messages": said, "tools": []}), "s"
+    )
     assert first is not None
     assert second is not None
-    assert all(one is other for one, other in zip(first.message_units, second.message_units, strict=False))
-    assert sum(one is other for one, other in zip(first.messages, second.messages, strict=False)) >= 49
+    assert all(
+        one is other for one, other in zip(first.message_units, second.message_units, strict=False)
+    )
+    assert (
+        sum(one is other for one, other in zip(first.messages, second.messages, strict=False)) >= 49
+    )
     assert second.head is first.head
 
 
 def test_marks_are_found_in_the_bytes_and_not_in_texts() -> None:
     said: list[Any] = [
         {"role": "user", "content": 'it says "cache_control": here'},
-        {"role": "user", "content": [{"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}]},
+        {
+            "role": "user",
+            "content": [{"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}],
+        },
     ]
     found = BodyParser().parse_body("anthropic", orjson.dumps({"messages": said, "system": []}), "")
     assert found is not None
@@ -96,7 +118,9 @@ def test_marks_are_found_in_the_bytes_and_not_in_texts() -> None:
 @all_protocols
 @settings(max_examples=20, deadline=None)
 @given(data=st.data())
-def test_what_is_kept_of_a_request_makes_the_next_one_no_other(protocol: str, data: st.DataObject) -> None:
+def test_what_is_kept_of_a_request_makes_the_next_one_no_other(
+    protocol: str, data: st.DataObject
+) -> None:
     readings = BodyParser()
     body: Any = data.draw(bodies(protocol))
     entries: list[Entry] = []
@@ -108,25 +132,38 @@ def test_what_is_kept_of_a_request_makes_the_next_one_no_other(protocol: str, da
             if data.draw(st.booleans()):
                 found.places.content = PackedBody(found.places.content)
             said = len(found.messages) - count_leading_instructions(found.messages)
-            own = [each for each in entries[: data.draw(st.integers(0, len(entries)))] if getattr(each, "at", 0) < said]
+            own = [
+                each
+                for each in entries[: data.draw(st.integers(0, len(entries)))]
+                if getattr(each, "at", 0) < said
+            ]
             first = max([each.at for each in own if isinstance(each, As)], default=-1) + 1
             entries = [*own, *map(As, range(first, said))]
             if data.draw(st.booleans()):
                 entries.insert(data.draw(st.integers(0, len(entries))), Says("what was done"))
             marks, sent = found.marked, PreviousBody(marked_request=found.previous.marked_request)
-            shown = build_folded_body(protocol, found.value, found.messages, entries, marks, found.previous)
-            assert shown == build_folded_body(protocol, found.value, found.messages, entries, marks, sent)
+            shown = build_folded_body(
+                protocol, found.value, found.messages, entries, marks, found.previous
+            )
+            assert shown == build_folded_body(
+                protocol, found.value, found.messages, entries, marks, sent
+            )
             assert json.loads(b"".join(found.encode_changed_body(shown))) == shown
             given_units = list(body[MESSAGE_FIELDS[protocol]])
             keep = data.draw(st.integers(0, len(given_units)))
             body = {
                 **body,
-                MESSAGE_FIELDS[protocol]: [*given_units[:keep], *data.draw(st.lists(units(protocol), max_size=3))],
+                MESSAGE_FIELDS[protocol]: [
+                    *given_units[:keep],
+                    *data.draw(st.lists(units(protocol), max_size=3)),
+                ],
             }
 
 
 def test_what_goes_on_is_written_as_the_bytes_it_came_as() -> None:
-    content = b'{"messages": [ {"role":"user",  "content":1.0} ,{"role":"user","content":"b"}], "x": 1}'
+    content = (
+        b'{"messages": [ {"role":"user",  "content":1.0} ,{"role":"user","content":"b"}], "x": 1}'
+    )
     found = BodyParser().parse_body("anthropic", content, "")
     assert found is not None
     assert b'{"role":"user",  "content":1.0} ,{"role":"user","content":"b"}' in b"".join(
@@ -150,7 +187,9 @@ def test_what_cannot_be_cut_is_read_whole(content: bytes) -> None:
     assert found is None or found.value == json.loads(content)
 
 
-@pytest.mark.parametrize("content", [b"", b"{no json", b'{"messages": [{]}', b'{"messages": [{"a": "b', b"\xff\xfe"])
+@pytest.mark.parametrize(
+    "content", [b"", b"{no json", b'{"messages": [{]}', b'{"messages": [{"a": "b', b"\xff\xfe"]
+)
 def test_what_is_no_json_is_a_value_error(content: bytes) -> None:
     with pytest.raises(ValueError):
         BodyParser().parse_body("anthropic", content, "")
@@ -171,19 +210,28 @@ def test_of_many_conversations_the_oldest_is_let_go(monkeypatch: pytest.MonkeyPa
     readings = BodyParser()
     for number in range(10):
         readings.parse_body(
-            "anthropic", orjson.dumps({"messages": [{"role": "user", "content": str(number)}]}), str(number)
+            "anthropic",
+            orjson.dumps({"messages": [{"role": "user", "content": str(number)}]}),
+            str(number),
         )
     assert len(readings._held) == 3
 
 
 def test_a_list_is_found_behind_anything() -> None:
-    content = b'{"a": {"messages": [1]}, "b": "]}\\\\", "c": -1.5e3,"messages":[{"x": "\\\\\\"}]"},{}]}'
+    content = (
+        b'{"a": {"messages": [1]}, "b": "]}\\\\", "c": -1.5e3,"messages":[{"x": "\\\\\\"}]"},{}]}'
+    )
     begins, ends, _ = _values_of_list(content)
-    assert [content[a:b] for a, b in zip(begins, ends, strict=True)] == [b'{"x": "\\\\\\"}]"}', b"{}"]
+    assert [content[a:b] for a, b in zip(begins, ends, strict=True)] == [
+        b'{"x": "\\\\\\"}]"}',
+        b"{}",
+    ]
 
 
 long_texts = st.lists(
-    st.sampled_from(["plain words ", "\n", '"', "\\", "ä", "😀", "\u2028", "\0", "\\u0041", "한", "\ud7ff"]),
+    st.sampled_from(
+        ["plain words ", "\n", '"', "\\", "ä", "😀", "\u2028", "\0", "\\u0041", "한", "\ud7ff"]
+    ),
     max_size=60,
 ).map("".join)
 
@@ -196,19 +244,27 @@ def test_long_texts_are_read_in_slices(one: str, other: str, ascii_only: bool, s
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(incremental_parsing, "SLICE", size)
         assert incremental_parsing.parse_value_between(content, 2, len(content) - 1) == value
-        assert incremental_parsing.parse_value_between(bytearray(content), 2, len(content) - 1) == value
+        assert (
+            incremental_parsing.parse_value_between(bytearray(content), 2, len(content) - 1)
+            == value
+        )
 
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 10**12) | st.text(max_size=30),
-    lambda inner: st.lists(inner, max_size=8) | st.dictionaries(st.text(max_size=9), inner, max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=8) | st.dictionaries(st.text(max_size=9), inner, max_size=8)
+    ),
     max_leaves=40,
 )
 
 
 @settings(max_examples=200, deadline=None)
 @given(
-    json_values, st.integers(16, 60), st.integers(0, 400), st.sampled_from(["", ",", "]", "{", '"', " ", ":1", "[]"])
+    json_values,
+    st.integers(16, 60),
+    st.integers(0, 400),
+    st.sampled_from(["", ",", "]", "{", '"', " ", ":1", "[]"]),
 )
 def test_a_value_read_in_slices_is_what_it_is_in_one_piece_or_is_refused(
     value: Any, size: int, at: int, wrong: str
@@ -300,7 +356,15 @@ def test_values_of_any_depth_and_length_are_cut_alike(levels: int, step: int, te
         st.dictionaries(
             st.sampled_from(["role", "type", "a", 'x"y', "ä", "},{", ",", ""]),
             st.sampled_from(
-                ["},{", '"},{"role":', "\\", 1, {"role": "b"}, [{"role": 1}, {"type": 2}, {"a": {}}], None]
+                [
+                    "},{",
+                    '"},{"role":',
+                    "\\",
+                    1,
+                    {"role": "b"},
+                    [{"role": 1}, {"type": 2}, {"a": {}}],
+                    None,
+                ]
             ),
             max_size=3,
         ),
@@ -361,14 +425,26 @@ def test_as_many_lists_and_objects_as_are_allowed_are_read_and_one_more_is_not()
 
 
 def _body(said: int, **more: Any) -> bytes:
-    return orjson.dumps({"model": "m", "messages": [{"role": "user", "content": str(n)} for n in range(said)], **more})
+    return orjson.dumps(
+        {
+            "model": "m",
+            "messages": [{"role": "user", "content": str(n)} for n in range(said)],
+            **more,
+        }
+    )
 
 
-@pytest.mark.parametrize("change", [{"system": "other"}, {"tools": [{"name": "Bash", "input_schema": {}}]}])
-def test_instructions_and_tools_that_changed_behind_the_messages_are_read_anew(change: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "change", [{"system": "other"}, {"tools": [{"name": "Bash", "input_schema": {}}]}]
+)
+def test_instructions_and_tools_that_changed_behind_the_messages_are_read_anew(
+    change: dict[str, Any],
+) -> None:
     readings = BodyParser()
     first = readings.parse_body("anthropic", _body(3, system="one", tools=[]), "s")
-    second = readings.parse_body("anthropic", _body(3, **{"system": "one", "tools": [], **change}), "s")
+    second = readings.parse_body(
+        "anthropic", _body(3, **{"system": "one", "tools": [], **change}), "s"
+    )
     assert first is not None
     assert second is not None
     assert second.messages[0] is first.messages[0], "the messages are not read again"
@@ -379,7 +455,9 @@ def test_tools_whose_keys_come_in_another_order_are_read_anew() -> None:
     readings = BodyParser()
     schema = {"type": "object", "required": []}
     first, second = (
-        readings.parse_body("anthropic", _body(3, tools=[{"name": "Bash", "input_schema": keys}]), "s")
+        readings.parse_body(
+            "anthropic", _body(3, tools=[{"name": "Bash", "input_schema": keys}]), "s"
+        )
         for keys in (schema, dict(reversed(schema.items())))
     )
     assert first is not None
@@ -387,7 +465,9 @@ def test_tools_whose_keys_come_in_another_order_are_read_anew() -> None:
     assert second.head.tools != first.head.tools
 
 
-def test_a_body_takes_the_place_of_the_one_it_goes_on_from_and_side_requests_stay_beside_it() -> None:
+def test_a_body_takes_the_place_of_the_one_it_goes_on_from_and_side_requests_stay_beside_it() -> (
+    None
+):
     readings = BodyParser()
 
     def held_after(content: bytes) -> list[bytes]:
@@ -401,7 +481,10 @@ def test_a_body_takes_the_place_of_the_one_it_goes_on_from_and_side_requests_sta
     assert held_after(same) == [same]
     assert held_after(two) == [same, two]
     assert held_after(side) == [same, two, side]
-    more = [_body(1, model=f"other {number}") for number in range(incremental_parsing.MOST_BODIES_PER_SESSION)]
+    more = [
+        _body(1, model=f"other {number}")
+        for number in range(incremental_parsing.MOST_BODIES_PER_SESSION)
+    ]
     for content in more:
         found = held_after(content)
     assert found == more
@@ -413,13 +496,18 @@ def test_of_the_bodies_of_a_session_the_most_similar_is_gone_on_from() -> None:
         readings.parse_body("anthropic", content, "s")
     nearest, same = readings._find_most_similar("anthropic", _body(5), "s")
     assert nearest is not None
-    assert (bytes(nearest.places.content), same) == (_body(4), count_common_bytes(_body(4), _body(5)))
+    assert (bytes(nearest.places.content), same) == (
+        _body(4),
+        count_common_bytes(_body(4), _body(5)),
+    )
     assert readings._find_most_similar("anthropic", _body(5), "t") == (None, 0)
     assert readings._find_most_similar("anthropic", _body(5, model="o"), "s") == (None, 0)
 
 
 @pytest.mark.parametrize("most", [20, 10_000])
-def test_a_changed_list_has_the_bytes_of_all_other_values(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+def test_a_changed_list_has_the_bytes_of_all_other_values(
+    monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
     monkeypatch.setattr(incremental_parsing, "VALUES_IN_GROUP", 2)
     monkeypatch.setattr(incremental_parsing, "MOST_JOINED", most)
     content = _body(5).replace(b'"4"', b'"\\u0034"')
@@ -430,11 +518,15 @@ def test_a_changed_list_has_the_bytes_of_all_other_values(monkeypatch: pytest.Mo
     changed = content.replace(b'"2"', b'"new"')
     assert b"".join(found.encode_changed_body({**found.value, "messages": units})) == changed
     assert readings.parse_body("anthropic", content[:-2] + b',{"role":"user"}]}', "s") is not None
-    assert b"".join(found.encode_changed_body({**found.value, "messages": units})) == changed, "of a body behind it"
+    assert b"".join(found.encode_changed_body({**found.value, "messages": units})) == changed, (
+        "of a body behind it"
+    )
 
 
 _NO_PLACES: Any = incremental_parsing.ValueOffsets(b"", array("q"), array("q"))
-_WITHOUT_PLACES = incremental_parsing.ParsedBody("anthropic", _NO_PLACES, {}, [], (), SimpleNamespace(), None)  # type: ignore[arg-type]
+_WITHOUT_PLACES = incremental_parsing.ParsedBody(
+    "anthropic", _NO_PLACES, {}, [], (), SimpleNamespace(), None
+)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -456,7 +548,9 @@ _WITHOUT_PLACES = incremental_parsing.ParsedBody("anthropic", _NO_PLACES, {}, []
     ],
 )
 def test_a_value_in_bytes_is_the_object_whatever_is_asked_of_it(ask: Any) -> None:
-    """Until it is parsed it is an empty one: an operation that is not known to it would send an empty message."""
+    """Until it is parsed it is an empty one: an operation that is not known to it would
+    send an empty message.
+    """
     content = b'{"messages": [{"role":"user","content":"hello"}]}'
     (value,) = incremental_parsing.BodyParser().parse_body("anthropic", content, "s").message_units  # type: ignore[union-attr]
     assert isinstance(value, incremental_parsing.ValueInBytes)
@@ -473,11 +567,17 @@ def test_values_are_not_parsed_before_something_in_them_is_asked_for() -> None:
     assert [piece.text for piece in found.messages[0].pieces] == ["0"]
     assert not dict.__len__(first)
     assert {**first} == dict(first) == {"role": "user", "content": "0"}
-    assert (second == third, second != third, second == {"role": "user", "content": "1"}) == (False, True, True)
+    assert (second == third, second != third, second == {"role": "user", "content": "1"}) == (
+        False,
+        True,
+        True,
+    )
     assert dict.__len__(third) == 2
 
 
-@pytest.mark.parametrize(("size", "held"), [(incremental_parsing.MOST_PARSED_AGAIN, True), (10, False)])
+@pytest.mark.parametrize(
+    ("size", "held"), [(incremental_parsing.MOST_PARSED_AGAIN, True), (10, False)]
+)
 def test_the_pieces_of_long_messages_are_held(size: int, held: bool) -> None:
     content = orjson.dumps({"messages": [{"role": "user", "content": "x" * size}]})
     found = BodyParser().parse_body("anthropic", content, "s")
@@ -485,7 +585,9 @@ def test_the_pieces_of_long_messages_are_held(size: int, held: bool) -> None:
     assert (found.messages[0].pieces is found.messages[0].pieces) == held
 
 
-def test_of_a_long_body_that_may_go_on_unread_only_the_first_values_are_held_and_all_go_on() -> None:
+def test_of_a_long_body_that_may_go_on_unread_only_the_first_values_are_held_and_all_go_on() -> (
+    None
+):
     said = [{"role": "user", "content": f"{number} " * 500} for number in range(5 * FIRST_VALUES)]
     content = orjson.dumps({"model": "m", "messages": said, "stream": True})
     read = BodyParser().parse_body("anthropic", content, "s", may_go_on_unread=True)
@@ -493,18 +595,30 @@ def test_of_a_long_body_that_may_go_on_unread_only_the_first_values_are_held_and
     assert read.read_rest is not None
     assert FIRST_VALUES <= len(read.message_units) < 2 * FIRST_VALUES
     assert len(read.places.begins) == len(read.places.ends) == len(said)
-    changed = {**read.value, "messages": [{"role": "user", "content": "0"}, *read.message_units[1:]]}
+    changed = {
+        **read.value,
+        "messages": [{"role": "user", "content": "0"}, *read.message_units[1:]],
+    }
     for value, first in ((read.value, said[0]), (changed, changed["messages"][0])):
         written = orjson.loads(b"".join(read.encode_changed_body({**value, "tools": []})))
-        assert written == {"model": "m", "messages": [first, *said[1:]], "stream": True, "tools": []}
+        assert written == {
+            "model": "m",
+            "messages": [first, *said[1:]],
+            "stream": True,
+            "tools": [],
+        }
     rest = read.read_rest()
     assert rest is not None
     assert rest.message_units == said
 
 
 @pytest.mark.parametrize("sign", ["[", "{"])
-def test_a_body_of_millions_of_lists_is_not_read_whether_it_is_the_first_or_goes_on(sign: str) -> None:
-    """Making them would hold up every other agent. In a text they cost nothing, and are not told from others."""
+def test_a_body_of_millions_of_lists_is_not_read_whether_it_is_the_first_or_goes_on(
+    sign: str,
+) -> None:
+    """Making them would hold up every other agent. In a text they cost nothing, and are
+    not told from others.
+    """
     many = sign * (incremental_parsing.MOST_OPENING_SIGNS + 1)
     hostile = _body(3)[:-2] + b',{"role":"user","content":"%b"}]}' % many.encode()
     with pytest.raises(ValueError, match="lists and objects"):
@@ -534,10 +648,14 @@ def test_only_a_long_body_of_a_wire_whose_calls_have_ids_goes_on_unread() -> Non
 @pytest.mark.parametrize("end", [b"", b"\\", b'\\"', b"\\\\", b'"'])
 def test_a_text_that_never_ends_is_no_body(end: bytes) -> None:
     with pytest.raises(incremental_parsing.MessagesNotFound):
-        BodyParser().parse_body("anthropic", b'{"messages": [{"role": "user", "content": "x' + end, "s")
+        BodyParser().parse_body(
+            "anthropic", b'{"messages": [{"role": "user", "content": "x' + end, "s"
+        )
 
 
-def test_one_conversation_is_remembered_however_large_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_conversation_is_remembered_however_large_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(incremental_parsing, "MOST_HELD_BYTES", 1)
     readings = BodyParser()
     first = readings.parse_body("anthropic", _body(3), "s")
@@ -551,7 +669,9 @@ def test_one_conversation_is_remembered_however_large_it_is(monkeypatch: pytest.
     assert third.message_units[0] is not first.message_units[0], "another took its place"
 
 
-def test_bodies_of_several_conversations_are_held_up_to_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bodies_of_several_conversations_are_held_up_to_the_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     for more, is_kept in ((0, True), (-1, False)):
         monkeypatch.setattr(incremental_parsing, "MOST_HELD_BYTES", 2 * len(_body(3)) + more)
         readings = BodyParser()
@@ -566,7 +686,9 @@ def test_bodies_of_several_conversations_are_held_up_to_the_limit(monkeypatch: p
 
 @settings(max_examples=40, deadline=None)
 @given(content=st.binary(min_size=1, max_size=40), step=st.integers(1, 9), ends=st.tuples(st.integers(0, 40), st.integers(0, 40)))  # fmt: skip
-def test_a_packed_body_has_the_bytes_of_the_body(content: bytes, step: int, ends: tuple[int, int]) -> None:
+def test_a_packed_body_has_the_bytes_of_the_body(
+    content: bytes, step: int, ends: tuple[int, int]
+) -> None:
     first, end = sorted(min(one, len(content)) for one in ends)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(incremental_parsing, "STEP", step)
@@ -580,7 +702,9 @@ def test_a_packed_body_has_the_bytes_of_the_body(content: bytes, step: int, ends
 
 
 def test_a_packed_body_is_gone_on_from() -> None:
-    """A history of 30 MB took 30 MB while it was recorded, and as long as its agent might go on with it."""
+    """A history of 30 MB took 30 MB while it was recorded, and as long as its agent
+    might go on with it.
+    """
     readings = BodyParser()
     before = readings.parse_body("anthropic", _body(40_000), "s")
     assert before is not None

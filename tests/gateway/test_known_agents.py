@@ -1,4 +1,6 @@
-"""The settings of the agents after the gateway's address was put in: the user's own stay as they were."""
+"""The settings of the agents after the gateway's address was put in: the user's own
+stay as they were.
+"""
 
 from __future__ import annotations
 
@@ -22,22 +24,29 @@ def test_gemini_keeps_the_users_variables_and_has_one_address() -> None:
     assert after == f"GEMINI_API_KEY=k\nX=1\nGOOGLE_GEMINI_BASE_URL=http://127.0.0.1:1/a\n{DIRECT}"
     again = known_agents._change_gemini_settings(after, "http://b", {})
     assert again == after.replace("http://127.0.0.1:1/a", "http://b")
-    assert known_agents._change_gemini_settings("", "http://b", {}) == f"GOOGLE_GEMINI_BASE_URL=http://b\n{DIRECT}"
+    assert (
+        known_agents._change_gemini_settings("", "http://b", {})
+        == f"GOOGLE_GEMINI_BASE_URL=http://b\n{DIRECT}"
+    )
 
 
-# --- how they are started ----------------------------------------------------------------------------------------------
+# --- how they are started
 
 URL = "http://127.0.0.1:1/t/token"
 
 
-def start(name: str, scratch: Path, *arguments: str, urls: Any = None, **environ: str) -> known_agents.AgentLaunch:
+def start(
+    name: str, scratch: Path, *arguments: str, urls: Any = None, **environ: str
+) -> known_agents.AgentLaunch:
     given = known_agents.AgentStart(urls or {AgentUpstream(): URL}, arguments, environ, scratch)
     return known_agents.find_known_agent(name).launch(given)
 
 
 def test_an_agent_nobody_knows_is_named_with_those_there_are() -> None:
     assert known_agents.find_known_agent("codex").program == "codex"
-    with pytest.raises(InvalidInput, match=r"'what' is not a known agent\. Choose one of claude, codex, "):
+    with pytest.raises(
+        InvalidInput, match=r"'what' is not a known agent\. Choose one of claude, codex, "
+    ):
         known_agents.find_known_agent("what")
 
 
@@ -45,7 +54,10 @@ def test_claude_code_is_given_its_address_and_keeps_its_tool_search(tmp_path: Pa
     made = start("claude", tmp_path / "scratch", "-p", "hi")
     assert made.command == ("claude", "-p", "hi")
     assert made.environment == {"ANTHROPIC_BASE_URL": URL, "ENABLE_TOOL_SEARCH": "true"}
-    assert start("claude", tmp_path, ENABLE_TOOL_SEARCH="false").environment["ENABLE_TOOL_SEARCH"] == "false"
+    assert (
+        start("claude", tmp_path, ENABLE_TOOL_SEARCH="false").environment["ENABLE_TOOL_SEARCH"]
+        == "false"
+    )
     assert not (tmp_path / "scratch").exists()
     from_file = {AgentUpstream(source="settings.json"): URL}
     made = start("claude", tmp_path / "scratch", "-p", urls=from_file)
@@ -55,8 +67,12 @@ def test_claude_code_is_given_its_address_and_keeps_its_tool_search(tmp_path: Pa
     assert json.loads(file.read_text()) == {"env": {"ANTHROPIC_BASE_URL": URL, **direct}}
 
 
-def test_settings_of_claude_code_that_name_exceptions_from_a_proxy_do_not_bring_it_back(tmp_path: Path) -> None:
-    made = start("claude", tmp_path, "-p", NO_PROXY="x.example")  # as its settings say, not the shell
+def test_settings_of_claude_code_that_name_exceptions_from_a_proxy_do_not_bring_it_back(
+    tmp_path: Path,
+) -> None:
+    made = start(
+        "claude", tmp_path, "-p", NO_PROXY="x.example"
+    )  # as its settings say, not the shell
     assert made.command == ("claude", "--settings", str(tmp_path / "settings.json"), "-p")
     told = json.loads((tmp_path / "settings.json").read_text())["env"]
     assert told["NO_PROXY"] == told["no_proxy"] == "x.example,127.0.0.1,localhost"
@@ -66,7 +82,10 @@ def test_settings_of_claude_code_that_name_exceptions_from_a_proxy_do_not_bring_
 
 
 def test_codex_never_has_its_token_on_the_command_line(tmp_path: Path) -> None:
-    for environ, key in (({}, "requires_openai_auth=true"), ({"OPENAI_API_KEY": "k"}, 'env_key="OPENAI_API_KEY"')):
+    for environ, key in (
+        ({}, "requires_openai_auth=true"),
+        ({"OPENAI_API_KEY": "k"}, 'env_key="OPENAI_API_KEY"'),
+    ):
         made = start("codex", tmp_path, "exec", **environ)
         assert made.environment == {"HELIX_GATEWAY_TOKEN": "token"}
         assert made.command[:3] == ("codex", "-c", 'model_provider="helix"')
@@ -83,7 +102,9 @@ def test_codex_never_has_its_token_on_the_command_line(tmp_path: Path) -> None:
 
 def test_opencode_is_given_every_address_beside_what_the_user_set(tmp_path: Path) -> None:
     urls = {AgentUpstream(): URL, AgentUpstream("openai"): "http://own"}
-    made = start("opencode", tmp_path, "run", urls=urls, OPENCODE_CONFIG_CONTENT='{"theme": "dark"} // mine')
+    made = start(
+        "opencode", tmp_path, "run", urls=urls, OPENCODE_CONFIG_CONTENT='{"theme": "dark"} // mine'
+    )
     assert made.command == ("opencode", "run")
     settings = json.loads(made.environment["OPENCODE_CONFIG_CONTENT"])
     assert settings["theme"] == "dark"
@@ -96,10 +117,16 @@ def test_opencode_is_given_every_address_beside_what_the_user_set(tmp_path: Path
 
 def test_gemini_and_pi_are_given_their_addresses(tmp_path: Path) -> None:
     made = start("gemini", tmp_path, "-p", "hi")
-    assert (made.command, made.environment["GOOGLE_GEMINI_BASE_URL"]) == (("gemini", "-p", "hi"), URL)
+    assert (made.command, made.environment["GOOGLE_GEMINI_BASE_URL"]) == (
+        ("gemini", "-p", "hi"),
+        URL,
+    )
     defaults = Path(made.environment["GEMINI_CLI_SYSTEM_DEFAULTS_PATH"])
     assert json.loads(defaults.read_text())["security"]["auth"]["selectedType"] == "gemini-api-key"
-    for given in ({"GOOGLE_GENAI_USE_VERTEXAI": "true"}, {"GEMINI_CLI_SYSTEM_DEFAULTS_PATH": str(defaults)}):
+    for given in (
+        {"GOOGLE_GENAI_USE_VERTEXAI": "true"},
+        {"GEMINI_CLI_SYSTEM_DEFAULTS_PATH": str(defaults)},
+    ):
         assert start("gemini", tmp_path, **given).environment == {"GOOGLE_GEMINI_BASE_URL": URL}
     own, scratch = tmp_path / "own", tmp_path / "deep" / "scratch"
     own.mkdir()
@@ -120,7 +147,9 @@ def test_gemini_and_pi_are_given_their_addresses(tmp_path: Path) -> None:
 
 
 def test_any_other_command_gets_the_address_where_it_takes_it(tmp_path: Path) -> None:
-    agent = known_agents.build_agent_of_command(["env", "X=1", "/opt/mine", "--url={url}"], "openai-chat")
+    agent = known_agents.build_agent_of_command(
+        ["env", "X=1", "/opt/mine", "--url={url}"], "openai-chat"
+    )
     assert agent.name == "mine"
     made = agent.launch(known_agents.AgentStart({AgentUpstream(): URL}, ["more"], {}, tmp_path))
     assert made.command[:3] == ("env", "X=1", "/opt/mine")
@@ -131,19 +160,26 @@ def test_any_other_command_gets_the_address_where_it_takes_it(tmp_path: Path) ->
     assert agent.change("as it is", URL, {}) == "as it is"
 
 
-# --- what `install` changes --------------------------------------------------------------------------------------------
+# --- what `install` changes
 
 
 def test_each_agents_settings_are_where_it_reads_them(tmp_path: Path) -> None:
     def file(name: str, **environ: str) -> str:
-        return str(known_agents.find_known_agent(name).file(tmp_path, environ)).removeprefix(f"{tmp_path}/")
+        return str(known_agents.find_known_agent(name).file(tmp_path, environ)).removeprefix(
+            f"{tmp_path}/"
+        )
 
     names = ("claude", "codex", "opencode", "gemini", "pi")
     assert [file(name) for name in names] == [
         ".claude/settings.json", ".codex/config.toml", ".config/opencode/opencode.json", ".gemini/.env",
         ".pi/agent/models.json",
     ]  # fmt: skip
-    variables = {"CLAUDE_CONFIG_DIR": "/c", "CODEX_HOME": "/x", "XDG_CONFIG_HOME": "/o", "PI_CODING_AGENT_DIR": "/p"}
+    variables = {
+        "CLAUDE_CONFIG_DIR": "/c",
+        "CODEX_HOME": "/x",
+        "XDG_CONFIG_HOME": "/o",
+        "PI_CODING_AGENT_DIR": "/p",
+    }
     assert [file(name, **variables) for name in names] == [
         "/c/settings.json", "/x/config.toml", "/o/opencode/opencode.json", ".gemini/.env", "/p/models.json",
     ]  # fmt: skip
@@ -162,7 +198,9 @@ def test_the_users_settings_stay_beside_the_address() -> None:
     assert claude == {"model": "opus", "env": {**own, **direct}}
     kept = json.loads(change["claude"]('{"env": {"ENABLE_TOOL_SEARCH": "false"}}', URL, {}))
     assert kept["env"]["ENABLE_TOOL_SEARCH"] == "false"
-    codex = tomllib.loads(change["codex"]('model = "m"\n[model_providers.mine]\nname = "x"\n', URL, {}))
+    codex = tomllib.loads(
+        change["codex"]('model = "m"\n[model_providers.mine]\nname = "x"\n', URL, {})
+    )
     assert (codex["model"], codex["model_provider"]) == ("m", "helix")
     assert codex["model_providers"]["mine"] == {"name": "x"}
     assert codex["model_providers"]["helix"] == {
@@ -170,7 +208,10 @@ def test_the_users_settings_stay_beside_the_address() -> None:
     }  # fmt: skip
     assert tomllib.loads(change["codex"]("", URL, {}))["model_provider"] == "helix"
     opencode = json.loads(change["opencode"]('{"theme": "x"}', URL, {}))
-    assert (opencode["theme"], opencode["provider"]["google"]["options"]["baseURL"]) == ("x", f"{URL}/v1beta")
+    assert (opencode["theme"], opencode["provider"]["google"]["options"]["baseURL"]) == (
+        "x",
+        f"{URL}/v1beta",
+    )
     pi = json.loads(change["pi"]('{"a": 1}', URL, {}))
     assert (pi["a"], pi["providers"]["anthropic"]["baseUrl"]) == (1, URL)
 

@@ -45,9 +45,16 @@ from helix_desktop.gateway.agent_conversation import (
     ConnectedAgentModel,
     OpenAgentConversation,
 )
-from helix_desktop.gateway.conversation_matching import LONG_HISTORY_MESSAGES, compute_message_hashes
+from helix_desktop.gateway.conversation_matching import (
+    LONG_HISTORY_MESSAGES,
+    compute_message_hashes,
+)
 from helix_desktop.gateway.conversations_port import Arrival, Replied, Ticket
-from helix_desktop.gateway.folded_request import are_all_unchanged, build_folded_body, count_leading_instructions
+from helix_desktop.gateway.folded_request import (
+    are_all_unchanged,
+    build_folded_body,
+    count_leading_instructions,
+)
 from helix_desktop.gateway.local_conversations import (
     MESSAGES_IN_COMMIT,
     LocalAgentConversations,
@@ -72,10 +79,14 @@ USAGE = {"input": 3, "read": 0, "write": 0}
 def arrival(units: list[object], session: str = "s") -> tuple[Arrival, list[Wired]]:
     said = anthropic_gateway.parse_messages({"messages": units})
     chain = compute_message_hashes("anthropic", said)
-    return Arrival("anthropic", "an agent", session, "head", "claude-opus-4-6", "system", TOOLS, chain), said
+    return Arrival(
+        "anthropic", "an agent", session, "head", "claude-opus-4-6", "system", TOOLS, chain
+    ), said
 
 
-async def test_what_an_agent_says_and_gets_back_becomes_facts_and_a_long_output_is_shown_short(tmp_path: Path) -> None:
+async def test_what_an_agent_says_and_gets_back_becomes_facts_and_a_long_output_is_shown_short(
+    tmp_path: Path,
+) -> None:
     units: list[object] = [anthropic_gateway.user_message("look around")]
     async with bench(tmp_path) as made:
         room = LocalAgentConversations(made, _nobody)
@@ -86,11 +97,16 @@ async def test_what_an_agent_says_and_gets_back_becomes_facts_and_a_long_output_
         )
         replied = Replied(answer.message.pieces, "claude-opus-4-6", Stop.CALLS, Usage(10, 0, 0, 1))
         await room.record_agent_reply(sent.ticket, replied, answer.message.identity_key)
-        units += [*answer.message.units, anthropic_gateway.result_message("c1", "Bash", "a line of it\n" * 40_000)]
+        units += [
+            *answer.message.units,
+            anthropic_gateway.result_message("c1", "Bash", "a line of it\n" * 40_000),
+        ]
         sent = await room.receive_request(*arrival(units))
         assert [type(entry) for entry in sent.entries] == [As, As, Changed]
         assert sent.recallable
-        facts = [type(each.fact) for each in await made.read_conversation_facts(sent.ticket.conversation)]
+        facts = [
+            type(each.fact) for each in await made.read_conversation_facts(sent.ticket.conversation)
+        ]
         assert [facts.count(kind) for kind in (UserSaid, ModelReplied, ToolReturned)] == [1, 1, 1]
         assert [row.agent for row in made.list_conversations()] == ["an agent"]
         (figure,) = await room.figures_since()
@@ -99,7 +115,9 @@ async def test_what_an_agent_says_and_gets_back_becomes_facts_and_a_long_output_
 
 
 def _as_the_client_has_it(protocol: str, units: Sequence[Json], client: str) -> list[Json]:
-    """A reply in the next request: some clients leave its reasoning out, some put its texts into one."""
+    """A reply in the next request: some clients leave its reasoning out, some put its
+    texts into one.
+    """
     kept: list[Json] = json.loads(json.dumps(units))
     if client == "without the reasoning":
         kept = [unit for unit in kept if unit.get("type") != "reasoning"]
@@ -107,7 +125,11 @@ def _as_the_client_has_it(protocol: str, units: Sequence[Json], client: str) -> 
             unit.pop("reasoning_content", None)
             for name in ("content", "parts"):
                 if isinstance(unit.get(name), list):
-                    unit[name] = [p for p in unit[name] if not p.get("thought") and p.get("type") != "thinking"]
+                    unit[name] = [
+                        p
+                        for p in unit[name]
+                        if not p.get("thought") and p.get("type") != "thinking"
+                    ]
     if client == "in one text" and protocol in ("anthropic", "gemini"):
         field = "content" if protocol == "anthropic" else "parts"
         texts = [p for p in kept[0][field] if "text" in p and not p.get("thought")]
@@ -118,11 +140,18 @@ def _as_the_client_has_it(protocol: str, units: Sequence[Json], client: str) -> 
 
 @pytest.mark.parametrize("client", ["as it came", "in one text", "without the reasoning"])
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-async def test_what_the_user_took_out_of_a_reply_is_not_sent_again(tmp_path: Path, protocol: str, client: str) -> None:
+async def test_what_the_user_took_out_of_a_reply_is_not_sent_again(
+    tmp_path: Path, protocol: str, client: str
+) -> None:
     wire, agent = WIRE_MODULES[protocol], Agent(protocol, "")
     agent.say("look around")
     replies = [
-        [Thinks("I ponder 4711"), Says("the password is 4711"), Says("I look."), Calls("Bash", {}, "c1")],
+        [
+            Thinks("I ponder 4711"),
+            Says("the password is 4711"),
+            Says("I look."),
+            Calls("Bash", {}, "c1"),
+        ],
         [Thinks("I ponder on"), Says("again, 4711")],
         [Says("That is all.")],
     ]
@@ -163,11 +192,15 @@ async def test_what_the_user_took_out_of_a_reply_is_not_sent_again(tmp_path: Pat
     assert [piece.kind for piece in left].count(PieceKind.CALL) == 1
     assert [piece.kind for piece in left].count(PieceKind.RESULT) == 1
     assert "That is all." in json.dumps(body)
-    in_one = protocol == "openai-chat" or (client == "in one text" and protocol != "openai-responses")
+    in_one = protocol == "openai-chat" or (
+        client == "in one text" and protocol != "openai-responses"
+    )
     assert ("I look." in json.dumps(body)) == (not in_one)
 
 
-async def test_an_agent_finds_words_in_what_a_summary_of_its_conversation_stands_for(tmp_path: Path) -> None:
+async def test_an_agent_finds_words_in_what_a_summary_of_its_conversation_stands_for(
+    tmp_path: Path,
+) -> None:
     units: list[object] = [anthropic_gateway.user_message("The port is 4711. Look around.")]
     async with bench(tmp_path) as made:
         room = LocalAgentConversations(made, _nobody)
@@ -176,25 +209,35 @@ async def test_an_agent_finds_words_in_what_a_summary_of_its_conversation_stands
             call = Calls("Bash", {"command": f"look {number}"}, f"c{number}")
             answer = anthropic_gateway.parse_reply(WRITERS["anthropic"].whole([call], USAGE, "1"))
             await room.record_agent_reply(
-                sent.ticket, Replied(answer.message.pieces, "m", Stop.CALLS, Usage()), answer.message.identity_key
+                sent.ticket,
+                Replied(answer.message.pieces, "m", Stop.CALLS, Usage()),
+                answer.message.identity_key,
             )
             units += [
                 *answer.message.units,
                 anthropic_gateway.result_message(f"c{number}", "Bash", f"line of {number}\n" * 200),
             ]
         sent = await room.receive_request(*arrival(units))
-        await (await made.open_session(sent.ticket.conversation)).folding.fold_on_demand(FoldKind.TRUNCATION)
+        await (await made.open_session(sent.ticket.conversation)).folding.fold_on_demand(
+            FoldKind.TRUNCATION
+        )
         asks = anthropic_gateway.parse_reply(
-            WRITERS["anthropic"].whole([Calls("recall_history", {"fold": None, "find": "4711"}, "r")], USAGE, "1")
+            WRITERS["anthropic"].whole(
+                [Calls("recall_history", {"fold": None, "find": "4711"}, "r")], USAGE, "1"
+            )
         )
         replied = Replied(asks.message.pieces, "m", Stop.CALLS, Usage())
-        ((_, name, text, well),) = await room.answer_hidden_calls(sent.ticket, replied, asks.message.pieces)
+        ((_, name, text, well),) = await room.answer_hidden_calls(
+            sent.ticket, replied, asks.message.pieces
+        )
         assert (name, well) == ("recall_history", True)
         assert "user: The port is 4711. Look around." in text
         await room.aclose()
 
 
-async def test_what_a_provider_reports_is_learned_under_the_name_the_agent_asks_for(tmp_path: Path) -> None:
+async def test_what_a_provider_reports_is_learned_under_the_name_the_agent_asks_for(
+    tmp_path: Path,
+) -> None:
     units: list[object] = [anthropic_gateway.user_message("a word of it " * 1_000)]
     async with bench(tmp_path) as made:
         room = LocalAgentConversations(made, _nobody)
@@ -216,7 +259,10 @@ async def test_what_a_provider_reports_is_learned_under_the_name_the_agent_asks_
             )
             replied = Replied(answer.message.pieces, "claude-opus-4-6-20260205", Stop.CALLS, usage)
             await room.record_agent_reply(sent.ticket, replied, answer.message.identity_key)
-            units += [*answer.message.units, anthropic_gateway.result_message(f"c{number}", "Bash", "fine")]
+            units += [
+                *answer.message.units,
+                anthropic_gateway.result_message(f"c{number}", "Bash", "fine"),
+            ]
         assert state.billed_per_counted_token() == pytest.approx(1.1, abs=0.01)
         assert (await room.figures_since())[0].paid == pytest.approx(
             (await room.figures_since())[0].sent * 5e-6, rel=0.02
@@ -224,15 +270,24 @@ async def test_what_a_provider_reports_is_learned_under_the_name_the_agent_asks_
         await room.aclose()
 
 
-async def test_replies_an_agent_brings_with_it_are_no_requests_of_the_gateway(tmp_path: Path) -> None:
-    """An agent that was begun without the gateway, or that wrote a reply anew: its provider saw one request."""
+async def test_replies_an_agent_brings_with_it_are_no_requests_of_the_gateway(
+    tmp_path: Path,
+) -> None:
+    """An agent that was begun without the gateway, or that wrote a reply anew: its
+    provider saw one request.
+    """
     units: list[object] = [
-        {"role": "assistant" if number % 2 else "user", "content": f"word {number} " * 50} for number in range(21)
+        {"role": "assistant" if number % 2 else "user", "content": f"word {number} " * 50}
+        for number in range(21)
     ]
     async with bench(tmp_path) as made:
         room = LocalAgentConversations(made, _nobody)
-        answer = anthropic_gateway.parse_reply(WRITERS["anthropic"].whole([Says("fine")], USAGE, "1"))
-        replied = Replied(answer.message.pieces, "claude-opus-4-6", Stop.END, Usage(5_000, 0, 0, 10))
+        answer = anthropic_gateway.parse_reply(
+            WRITERS["anthropic"].whole([Says("fine")], USAGE, "1")
+        )
+        replied = Replied(
+            answer.message.pieces, "claude-opus-4-6", Stop.END, Usage(5_000, 0, 0, 10)
+        )
         for requests in (1, 2):
             sent = await room.receive_request(*arrival(units))
             await room.record_agent_reply(sent.ticket, replied, answer.message.identity_key)
@@ -269,11 +324,16 @@ async def test_a_recall_of_history_that_is_of_no_conversation_says_so(tmp_path: 
         replied = Replied(asks.message.pieces, "m", Stop.CALLS, Usage())
         gone = replace(sent.ticket, conversation="gone")
         ((_, _, text, well),) = await room.answer_hidden_calls(gone, replied, asks.message.pieces)
-        assert (text, well) == ("[This conversation's earlier messages cannot be recalled now.]", False)
+        assert (text, well) == (
+            "[This conversation's earlier messages cannot be recalled now.]",
+            False,
+        )
         await room.aclose()
 
 
-async def test_a_call_of_ours_that_cannot_be_answered_tells_the_model_why_and_counts_as_failed(tmp_path: Path) -> None:
+async def test_a_call_of_ours_that_cannot_be_answered_tells_the_model_why_and_counts_as_failed(
+    tmp_path: Path,
+) -> None:
     async with bench(tmp_path) as made:
         room = LocalAgentConversations(made, _nobody)
         sent = await room.receive_request(*arrival([anthropic_gateway.user_message("look around")]))
@@ -285,15 +345,23 @@ async def test_a_call_of_ours_that_cannot_be_answered_tells_the_model_why_and_co
             ("search_cached_content", '{"query": '),
             ("recall_cached_content", '{"sha256": "0000"}'),
         ]
-        calls = [Piece(PieceKind.CALL, text, id=str(number), name=name) for number, (name, text) in enumerate(given)]
+        calls = [
+            Piece(PieceKind.CALL, text, id=str(number), name=name)
+            for number, (name, text) in enumerate(given)
+        ]
         replied = Replied(tuple(calls), "m", Stop.CALLS, Usage())
         answered = await room.answer_hidden_calls(sent.ticket, replied, calls)
         assert [name for name, *_ in answered] == [call.id for call in calls]
         texts, went_well = [text for *_, text, _ in answered], [well for *_, well in answered]
         assert went_well == [True, True, False, False, False, False]
-        assert texts[:2] == ["[nothing in the cache contains swordfish]", "[nothing in the cache contains sword]"]
+        assert texts[:2] == [
+            "[nothing in the cache contains swordfish]",
+            "[nothing in the cache contains sword]",
+        ]
         assert texts[2] == texts[3] == "[A query is needed. Specify the words to look for.]"
-        assert all(text.startswith("[") and text.endswith("]") and len(text) > 2 for text in texts[2:])
+        assert all(
+            text.startswith("[") and text.endswith("]") and len(text) > 2 for text in texts[2:]
+        )
         await room.aclose()
 
 
@@ -324,7 +392,9 @@ async def test_an_agent_whose_conversation_was_deleted_goes_on_in_a_new_one(tmp_
     async with bench(tmp_path) as made:
         room = LocalAgentConversations(made, _nobody)
         sent = await room.receive_request(*arrival(units))
-        answer = anthropic_gateway.parse_reply(WRITERS["anthropic"].whole([Says("done")], USAGE, "1"))
+        answer = anthropic_gateway.parse_reply(
+            WRITERS["anthropic"].whole([Says("done")], USAGE, "1")
+        )
         replied = Replied(answer.message.pieces, "claude-opus-4-6", Stop.END, Usage())
         await room.record_agent_reply(sent.ticket, replied, answer.message.identity_key)
         await (await made.open_session(sent.ticket.conversation)).set_trashed()
@@ -349,7 +419,10 @@ async def test_what_was_forgotten_stands_in_no_later_request(tmp_path: Path) -> 
             )
             replied = Replied(answer.message.pieces, "claude-opus-4-6", Stop.CALLS, Usage())
             await room.record_agent_reply(sent.ticket, replied, answer.message.identity_key)
-            units += [*answer.message.units, anthropic_gateway.result_message(f"c{number}", "Bash", output)]
+            units += [
+                *answer.message.units,
+                anthropic_gateway.result_message(f"c{number}", "Bash", output),
+            ]
         assert "4711-secret" in repr(sent.entries)
         await made.forget_content(text="4711-secret")
         assert "4711-secret" not in repr((await room.receive_request(*arrival(units))).entries)
@@ -363,15 +436,25 @@ async def test_a_request_that_goes_ahead_is_recorded_before_its_reply(tmp_path: 
         for number in range(2):
             sent = await room.receive_request(*arrival(units))
             assert sent.ticket.ahead == (number == 1)
-            facts = [type(each.fact) for each in await made.read_conversation_facts(sent.ticket.conversation)]
+            facts = [
+                type(each.fact)
+                for each in await made.read_conversation_facts(sent.ticket.conversation)
+            ]
             assert ToolReturned not in facts  # the request is on its way
             answer = anthropic_gateway.parse_reply(
                 WRITERS["anthropic"].whole([Calls("Bash", {}, f"c{number}")], USAGE, str(number))
             )
-            replied = Replied(answer.message.pieces, "claude-opus-4-6", Stop.CALLS, Usage(10, 0, 0, 1))
+            replied = Replied(
+                answer.message.pieces, "claude-opus-4-6", Stop.CALLS, Usage(10, 0, 0, 1)
+            )
             await room.record_agent_reply(sent.ticket, replied, answer.message.identity_key)
-            units += [*answer.message.units, anthropic_gateway.result_message(f"c{number}", "Bash", "fine")]
-        facts = [type(each.fact) for each in await made.read_conversation_facts(sent.ticket.conversation)]
+            units += [
+                *answer.message.units,
+                anthropic_gateway.result_message(f"c{number}", "Bash", "fine"),
+            ]
+        facts = [
+            type(each.fact) for each in await made.read_conversation_facts(sent.ticket.conversation)
+        ]
         assert [kind for kind in facts if kind in (ModelReplied, ToolReturned)] == [
             ModelReplied,
             ToolReturned,
@@ -392,29 +475,43 @@ def history(steps: int, output: str = "fine") -> list[object]:
     return units
 
 
-async def test_a_long_history_goes_ahead_as_it_came_and_is_recorded_with_its_reply(tmp_path: Path) -> None:
+async def test_a_long_history_goes_ahead_as_it_came_and_is_recorded_with_its_reply(
+    tmp_path: Path,
+) -> None:
     units = history(MESSAGES_IN_COMMIT, "a line of it\n" * 5_000)
     async with bench(tmp_path) as made:
         room = LocalAgentConversations(made, _nobody)
         sent = await room.receive_request(*arrival(units))
         assert are_all_unchanged(sent.entries, len(units))
         assert not sent.recallable
-        facts = [type(each.fact) for each in await made.read_conversation_facts(sent.ticket.conversation)]
+        facts = [
+            type(each.fact) for each in await made.read_conversation_facts(sent.ticket.conversation)
+        ]
         assert ToolReturned not in facts  # the request is on its way
         shorter = await room.fold_after_overflow(sent.ticket)
         assert shorter is not None
         assert Changed in map(type, shorter.entries)
-        answer = anthropic_gateway.parse_reply(WRITERS["anthropic"].whole([Calls("Bash", {}, "last")], USAGE, "1"))
+        answer = anthropic_gateway.parse_reply(
+            WRITERS["anthropic"].whole([Calls("Bash", {}, "last")], USAGE, "1")
+        )
         replied = Replied(answer.message.pieces, "claude-opus-4-6", Stop.CALLS, Usage(10, 0, 0, 1))
         await room.record_agent_reply(sent.ticket, replied, answer.message.identity_key)
         await room._tasks.wait_for_all_tasks()
-        facts = [type(each.fact) for each in await made.read_conversation_facts(sent.ticket.conversation)]
+        facts = [
+            type(each.fact) for each in await made.read_conversation_facts(sent.ticket.conversation)
+        ]
         assert [facts.count(kind) for kind in (ToolReturned, ModelReplied)] == [
             MESSAGES_IN_COMMIT,
             MESSAGES_IN_COMMIT + 1,
         ]
         sent = await room.receive_request(
-            *arrival([*units, *answer.message.units, anthropic_gateway.result_message("last", "Bash", "fine")])
+            *arrival(
+                [
+                    *units,
+                    *answer.message.units,
+                    anthropic_gateway.result_message("last", "Bash", "fine"),
+                ]
+            )
         )
         assert Changed in map(type, sent.entries)
         await room.aclose()
@@ -424,27 +521,41 @@ async def test_a_long_history_goes_ahead_as_it_came_and_is_recorded_with_its_rep
 async def test_what_comes_while_a_long_history_is_recorded_waits_for_nothing_and_is_recorded_in_its_order(
     tmp_path: Path, session: str
 ) -> None:
-    """An agent that names no session must be known again before anything of its history is recorded."""
+    """An agent that names no session must be known again before anything of its history
+    is recorded.
+    """
     units = history(MESSAGES_IN_COMMIT * 2)
     async with bench(tmp_path) as made:
         room = LocalAgentConversations(made, _nobody)
         for number in range(3):
             sent = await room.receive_request(*arrival(units, session))
             assert are_all_unchanged(sent.entries, len(units))
-            facts = [type(each.fact) for each in await made.read_conversation_facts(sent.ticket.conversation)]
+            facts = [
+                type(each.fact)
+                for each in await made.read_conversation_facts(sent.ticket.conversation)
+            ]
             assert ToolReturned not in facts
             answer = anthropic_gateway.parse_reply(
                 WRITERS["anthropic"].whole([Calls("Bash", {}, f"new{number}")], USAGE, str(number))
             )
-            replied = Replied(answer.message.pieces, "claude-opus-4-6", Stop.CALLS, Usage(100 + number, 0, 0, 1))
+            replied = Replied(
+                answer.message.pieces, "claude-opus-4-6", Stop.CALLS, Usage(100 + number, 0, 0, 1)
+            )
             await room.record_agent_reply(sent.ticket, replied, answer.message.identity_key)
-            units += [*answer.message.units, anthropic_gateway.result_message(f"new{number}", "Bash", "fine")]
+            units += [
+                *answer.message.units,
+                anthropic_gateway.result_message(f"new{number}", "Bash", "fine"),
+            ]
         await room.aclose()
-        recorded = [each.fact for each in await made.read_conversation_facts(sent.ticket.conversation)]
+        recorded = [
+            each.fact for each in await made.read_conversation_facts(sent.ticket.conversation)
+        ]
         replies = [fact for fact in recorded if isinstance(fact, ModelReplied)]
         assert [reply.usage.input for reply in replies[-3:]] == [100, 101, 102]
         assert len(replies) == MESSAGES_IN_COMMIT * 2 + 3
-        assert sum(isinstance(fact, ToolReturned) for fact in recorded) == MESSAGES_IN_COMMIT * 2 + 2
+        assert (
+            sum(isinstance(fact, ToolReturned) for fact in recorded) == MESSAGES_IN_COMMIT * 2 + 2
+        )
         assert not any(isinstance(fact, Rewound) for fact in recorded)
         assert len(made.list_conversations()) == 1
 
@@ -459,8 +570,12 @@ async def test_the_recording_of_a_long_history_pauses_after_another_request(
         room = LocalAgentConversations(made, _nobody)
         sent = await room.receive_request(*arrival(history(MESSAGES_IN_COMMIT * 4)))
         for number in range(5):
-            await room.receive_request(*arrival([anthropic_gateway.user_message("hello")], f"other {number}"))
-        facts = [type(each.fact) for each in await made.read_conversation_facts(sent.ticket.conversation)]
+            await room.receive_request(
+                *arrival([anthropic_gateway.user_message("hello")], f"other {number}")
+            )
+        facts = [
+            type(each.fact) for each in await made.read_conversation_facts(sent.ticket.conversation)
+        ]
         assert ToolReturned not in facts
         await room._tasks.aclose(limit=0)
 
@@ -473,7 +588,9 @@ async def test_the_recording_of_a_long_history_pauses_until_the_first_request_of
     monkeypatch.setattr(local_conversations, "AHEAD_SECONDS", 0.0)
     real, parts_recorded = OpenAgentConversation.append_messages, list[int]()
 
-    async def take(follower: OpenAgentConversation, messages: Sequence[Wired], tip: int) -> list[int]:
+    async def take(
+        follower: OpenAgentConversation, messages: Sequence[Wired], tip: int
+    ) -> list[int]:
         if len(messages) > 3:
             parts_recorded.append(len(messages))
             return await real(follower, messages, tip)
@@ -501,7 +618,9 @@ async def test_a_long_history_goes_on_where_recording_it_was_given_up(
     taken: list[int] = []
     real = OpenAgentConversation.append_messages
 
-    async def take(follower: OpenAgentConversation, messages: Sequence[Wired], tip: int) -> list[int]:
+    async def take(
+        follower: OpenAgentConversation, messages: Sequence[Wired], tip: int
+    ) -> list[int]:
         taken.append(len(messages))
         if len(taken) == 2:
             raise TimeoutError
@@ -513,7 +632,9 @@ async def test_a_long_history_goes_on_where_recording_it_was_given_up(
         await room.receive_request(*arrival(units))
         sent = await room.receive_request(*arrival(units))
         await room.aclose()
-        facts = [type(each.fact) for each in await made.read_conversation_facts(sent.ticket.conversation)]
+        facts = [
+            type(each.fact) for each in await made.read_conversation_facts(sent.ticket.conversation)
+        ]
         assert facts.count(ToolReturned) == MESSAGES_IN_COMMIT
         assert Rewound not in facts
         assert taken[1] == taken[2] == len(units) - taken[0]
@@ -525,15 +646,23 @@ async def test_a_long_history_is_recorded_in_few_commits_as_it_would_be_message_
     units: list[object] = [anthropic_gateway.user_message("look around")]
     for number in range(MESSAGES_IN_COMMIT):
         ids = [f"c{number}", f"d{number}"]
-        whole = WRITERS["anthropic"].whole([Says("I look"), *(Calls("Bash", {}, one) for one in ids)], USAGE, "1")
+        whole = WRITERS["anthropic"].whole(
+            [Says("I look"), *(Calls("Bash", {}, one) for one in ids)], USAGE, "1"
+        )
         outputs = ["a line of it\n" * (40_000 if number == 7 else 1), f"output {number}"]
         blocks = [
             anthropic_gateway.result_message(*each)["content"][0]
             for each in zip(ids, ("Bash", "Bash"), outputs, strict=True)
         ]
-        units += [*anthropic_gateway.parse_reply(whole).message.units, {"role": "user", "content": blocks}]
+        units += [
+            *anthropic_gateway.parse_reply(whole).message.units,
+            {"role": "user", "content": blocks},
+        ]
         if number % 9 == 0:
-            units += [{"role": "assistant", "content": "done"}, anthropic_gateway.user_message(f"go on {number}")]
+            units += [
+                {"role": "assistant", "content": "done"},
+                anthropic_gateway.user_message(f"go on {number}"),
+            ]
     found = []
     for many in (LONG_HISTORY_MESSAGES, len(units)):
         monkeypatch.setattr("helix_desktop.gateway.local_conversations.LONG_HISTORY_MESSAGES", many)
@@ -551,7 +680,9 @@ async def test_a_long_history_is_recorded_in_few_commits_as_it_would_be_message_
             monkeypatch.setattr(made.workspace.journal, "append_to_journal", counted)
             sent = await room.receive_request(*arrival(units))
             await room.aclose()
-            found.append([each.fact for each in await made.read_conversation_facts(sent.ticket.conversation)])
+            found.append(
+                [each.fact for each in await made.read_conversation_facts(sent.ticket.conversation)]
+            )
             assert (len(commits) < 12) == (many == LONG_HISTORY_MESSAGES)
     assert found[0] == found[1]
 
@@ -571,20 +702,36 @@ async def test_the_first_request_of_a_session_waits_for_few_commits(
         monkeypatch.setattr(made.workspace.journal, "append_to_journal", counted)
         sent = await room.receive_request(*arrival(history(1)))
         assert len(commits) == 3  # The conversation, its settings, and all messages.
-        facts = [type(each.fact) for each in await made.read_conversation_facts(sent.ticket.conversation)]
+        facts = [
+            type(each.fact) for each in await made.read_conversation_facts(sent.ticket.conversation)
+        ]
         assert facts[-5:-1] == [UserSaid, ModelReplied, ToolReturned, Received]
-        held = (await room._get_open_conversation(room._known_messages_of_ticket(sent.ticket))).conversation  # type: ignore[arg-type]
-        assert list(held.state.facts) == list(await made.read_conversation_facts(sent.ticket.conversation))
+        held = (
+            await room._get_open_conversation(room._known_messages_of_ticket(sent.ticket))
+        ).conversation  # type: ignore[arg-type]
+        assert list(held.state.facts) == list(
+            await made.read_conversation_facts(sent.ticket.conversation)
+        )
         await room.aclose()
 
 
 async def test_a_thousand_turns_are_recorded_without_looking_for_folds_and_other_agents_wait_for_few_of_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is done once a turn over all turns before it, or once a fact over all facts, was most of the work."""
-    said = [anthropic_gateway.user_message(f"word {number}") for number in range(10 * MESSAGES_IN_COMMIT)]
+    """What is done once a turn over all turns before it, or once a fact over all facts,
+    was most of the work.
+    """
+    said = [
+        anthropic_gateway.user_message(f"word {number}")
+        for number in range(10 * MESSAGES_IN_COMMIT)
+    ]
     turns = [each for one in said for each in (one, {"role": "assistant", "content": "fine"})]
-    looked, measured, find, meter = [0], [0], FoldPlanner.find_due_fold, ConversationContext.next_request_meter
+    looked, measured, find, meter = (
+        [0],
+        [0],
+        FoldPlanner.find_due_fold,
+        ConversationContext.next_request_meter,
+    )
     shown, refresh = list[int](), ConversationState._refresh_blocks
 
     def counted_find(planner: FoldPlanner, situation: FoldSituation) -> FoldPlan | None:
@@ -687,10 +834,18 @@ def test_what_was_taken_back_is_no_part_of_a_conversation_that_is_read_again() -
 
 async def _asks(agent: Room, *calls: Calls) -> Replied:
     whole = WRITERS["anthropic"].whole([Says("I look."), *calls], USAGE, "1")
-    return Replied(anthropic_gateway.parse_reply(whole).message.pieces, "m", Stop.CALLS, Usage(10, 0, 0, 1), "raw")
+    return Replied(
+        anthropic_gateway.parse_reply(whole).message.pieces,
+        "m",
+        Stop.CALLS,
+        Usage(10, 0, 0, 1),
+        "raw",
+    )
 
 
-async def test_a_hidden_recall_is_a_step_of_the_conversation_as_far_as_it_still_is_there(tmp_path: Path) -> None:
+async def test_a_hidden_recall_is_a_step_of_the_conversation_as_far_as_it_still_is_there(
+    tmp_path: Path,
+) -> None:
     async with bench(tmp_path) as made:
         agent = Room(made)
         sent = await agent.send(anthropic_gateway.user_message("look around"))
@@ -701,8 +856,14 @@ async def test_a_hidden_recall_is_a_step_of_the_conversation_as_far_as_it_still_
             ((_, name, _, well),) = await agent.room.answer_hidden_calls(ticket, replied, calls)
             assert (name, well) == ("search_cached_content", True)
             *kept, spent = await agent.facts(sent)
-            assert isinstance(spent, Spent), "the provider bills the reply, although nobody goes on with it"
-            assert (kept, spent.purpose, spent.usage.input) == (before, Purpose.STEP, replied.usage.input)
+            assert isinstance(spent, Spent), (
+                "the provider bills the reply, although nobody goes on with it"
+            )
+            assert (kept, spent.purpose, spent.usage.input) == (
+                before,
+                Purpose.STEP,
+                replied.usage.input,
+            )
             before.append(spent)
         await agent.room.answer_hidden_calls(sent.ticket, replied, calls)
         said, *spends, answer, returned = await agent.facts(sent)
@@ -711,7 +872,11 @@ async def test_a_hidden_recall_is_a_step_of_the_conversation_as_far_as_it_still_
         assert isinstance(answer, ModelReplied)
         assert (answer.raw, answer.stop, answer.saw) == ("raw", Stop.CALLS, sent.ticket.saw)
         assert isinstance(returned, ToolReturned)
-        assert (returned.call, returned.ok, returned.head) == ("h1", True, "[nothing in the cache contains swordfish]")
+        assert (returned.call, returned.ok, returned.head) == (
+            "h1",
+            True,
+            "[nothing in the cache contains swordfish]",
+        )
         refused = replace(calls[0], id="h2")
         asked = replace(replied, pieces=(refused,))
         found = await agent.room.answer_hidden_calls(sent.ticket, asked, [refused], "[Enough.]")
@@ -731,9 +896,13 @@ async def test_a_recall_is_answered_with_what_it_asks_for(tmp_path: Path) -> Non
         agent = Room(made)
         sent = await agent.send(anthropic_gateway.user_message("look around"))
         text = "\n".join(f"line {number} of the file" for number in range(1, 400))
-        stored = await made.workspace.cache.store_content(text.encode(), EntryOrigin("tool", "Bash", "text/plain"))
+        stored = await made.workspace.cache.store_content(
+            text.encode(), EntryOrigin("tool", "Bash", "text/plain")
+        )
         for number in range(12):
-            await made.workspace.cache.store_content(f"a swordfish {number}".encode(), EntryOrigin("tool"))
+            await made.workspace.cache.store_content(
+                f"a swordfish {number}".encode(), EntryOrigin("tool")
+            )
         await made.workspace.index.wait_until_indexed()
 
         async def recall(name: str, **arguments: object) -> str:
@@ -746,17 +915,31 @@ async def test_a_recall_is_answered_with_what_it_asks_for(tmp_path: Path) -> Non
 
         entry = {"sha256": stored.digest.hex}
         whole = await recall("recall_cached_content", **entry)
-        assert ("line 1 of" in whole, "line 399 of" in whole, "go on with" in whole) == (True, False, True)
+        assert ("line 1 of" in whole, "line 399 of" in whole, "go on with" in whole) == (
+            True,
+            False,
+            True,
+        )
         lines = await recall("recall_cached_content", **entry, lines="7-8")
         assert ("line 7 of" in lines, "line 9 of" in lines) == (True, False)
         grepped = await recall("recall_cached_content", **entry, grep="line 2[05]0 ")
-        assert ("line 200 of" in grepped, "line 250 of" in grepped, "line 300 of" in grepped) == (True, True, False)
-        assert ("line 199 of" in grepped, "line 100 of" in grepped) == (True, False), "with the lines around it"
+        assert ("line 200 of" in grepped, "line 250 of" in grepped, "line 300 of" in grepped) == (
+            True,
+            True,
+            False,
+        )
+        assert ("line 199 of" in grepped, "line 100 of" in grepped) == (True, False), (
+            "with the lines around it"
+        )
         passages = await recall("recall_cached_content", **entry, find="line 321")
         assert "line 321 of" in passages
         assert (await recall("search_cached_content", query="swordfish")).count("swordfish") == 10
-        assert (await recall("search_cached_content", query="swordfish", limit=3)).count("swordfish") == 3
-        assert (await recall("search_cached_content", query="swordfish", limit="3")).count("swordfish") == 10
+        assert (await recall("search_cached_content", query="swordfish", limit=3)).count(
+            "swordfish"
+        ) == 3
+        assert (await recall("search_cached_content", query="swordfish", limit="3")).count(
+            "swordfish"
+        ) == 10
         await agent.room.aclose()
 
 
@@ -787,7 +970,9 @@ async def test_folds_are_begun_after_a_turn_and_not_between_its_steps(
     begun: list[int] = []
     async with bench(tmp_path) as made:
         agent = Room(made)
-        for number, (says, stop) in enumerate(((Calls("Bash", {}, "c0"), Stop.CALLS), (Says("done"), Stop.END))):
+        for number, (says, stop) in enumerate(
+            ((Calls("Bash", {}, "c0"), Stop.CALLS), (Says("done"), Stop.END))
+        ):
             unit = anthropic_gateway.result_message("c0", "Bash", "fine") if number else None
             sent = await agent.send(unit or anthropic_gateway.user_message("look"))
             session = await made.open_session(sent.ticket.conversation)
@@ -804,7 +989,10 @@ async def test_folds_are_begun_after_a_turn_and_not_between_its_steps(
 async def test_a_request_that_others_went_on_from_is_refused(tmp_path: Path) -> None:
     async with bench(tmp_path) as made:
         agent = Room(made)
-        agent.units = [anthropic_gateway.user_message("one"), {"role": "assistant", "content": "two"}]
+        agent.units = [
+            anthropic_gateway.user_message("one"),
+            {"role": "assistant", "content": "two"},
+        ]
         arrival_, said = agent.arrival()
         with pytest.raises(ActionRefused, match="continued elsewhere in the meantime"):
             await agent.room.receive_request(arrival_, said[1:], known_count=1)
@@ -812,13 +1000,17 @@ async def test_a_request_that_others_went_on_from_is_refused(tmp_path: Path) -> 
         agent.units.append(anthropic_gateway.user_message("three"))
         arrival_, said = agent.arrival()
         sent = await agent.room.receive_request(arrival_, said[2:], known_count=2)
-        said_here = [fact.parts[0] for fact in await agent.facts(sent) if isinstance(fact, UserSaid)]
+        said_here = [
+            fact.parts[0] for fact in await agent.facts(sent) if isinstance(fact, UserSaid)
+        ]
         assert [part.text for part in said_here if isinstance(part, Text)] == ["one", "three"]
         await agent.room.aclose()
 
 
 async def test_a_session_that_goes_back_goes_back_here(tmp_path: Path) -> None:
-    """Its conversation is rewound rather than forked, and what was said after that place stays recorded."""
+    """Its conversation is rewound rather than forked, and what was said after that
+    place stays recorded.
+    """
     async with bench(tmp_path) as made:
         agent = Room(made)
         await agent.answer(await agent.send(anthropic_gateway.user_message("one")), Says("first"))
@@ -826,9 +1018,15 @@ async def test_a_session_that_goes_back_goes_back_here(tmp_path: Path) -> None:
         agent.units = agent.units[:2]
         sent = await agent.send(anthropic_gateway.user_message("three"))
         facts = await agent.facts(sent)
-        assert [texts(fact) for fact in facts if isinstance(fact, UserSaid)] == [["one"], ["two"], ["three"]]
+        assert [texts(fact) for fact in facts if isinstance(fact, UserSaid)] == [
+            ["one"],
+            ["two"],
+            ["three"],
+        ]
         (rewound,) = [at for at, fact in enumerate(facts) if isinstance(fact, Rewound)]
-        assert [texts(fact) for fact in facts[rewound:] if isinstance(fact, UserSaid)] == [["three"]]
+        assert [texts(fact) for fact in facts[rewound:] if isinstance(fact, UserSaid)] == [
+            ["three"]
+        ]
         await agent.room.aclose()
 
 
@@ -840,14 +1038,19 @@ async def test_the_figures_of_a_closed_conversation_are_counted_again_once_it_we
         first, other = Room(made), Room(made)
         other.room = first.room
         for requests in (1, 2):
-            sent = await first.send(anthropic_gateway.user_message(f"duty {requests}"), session="first")
+            sent = await first.send(
+                anthropic_gateway.user_message(f"duty {requests}"), session="first"
+            )
             await first.answer(sent, Says("fine"), usage=Usage(10, 0, 0, 1))
             await other.answer(
-                await other.send(anthropic_gateway.user_message("beside"), session="other"), Says("fine")
+                await other.send(anthropic_gateway.user_message("beside"), session="other"),
+                Says("fine"),
             )
             for _ in range(2):  # The second time, they are read from memory.
                 found = await first.room.figures_since(1.0)
-                assert [one.requests for one in found if one.conversation == sent.ticket.conversation] == [requests]
+                assert [
+                    one.requests for one in found if one.conversation == sent.ticket.conversation
+                ] == [requests]
         await first.room.aclose()
 
 
@@ -859,14 +1062,21 @@ async def test_few_conversations_are_held_open_and_those_in_the_trash_are_begun_
         agents, names = [Room(made, LocalAgentConversations(made, _nobody))], list[str]()
         agents += [Room(made, agents[0].room) for _ in range(2)]
         for number, agent in enumerate(agents):
-            sent = await agent.send(anthropic_gateway.user_message(f"duty {number}"), session=f"s{number}")
+            sent = await agent.send(
+                anthropic_gateway.user_message(f"duty {number}"), session=f"s{number}"
+            )
             await agent.answer(sent, Says("fine"), usage=Usage(10, 0, 0, 1))
             names.append(sent.ticket.conversation)
         assert [figure.conversation for figure in await agents[0].room.figures_since()] == names[1:]
         for number in (1, 0):
-            sent = await agents[number].send(anthropic_gateway.user_message("on"), session=f"s{number}")
+            sent = await agents[number].send(
+                anthropic_gateway.user_message("on"), session=f"s{number}"
+            )
             await agents[number].answer(sent, Says("fine"))
-        assert [figure.conversation for figure in await agents[0].room.figures_since()] == [names[1], names[0]]
+        assert [figure.conversation for figure in await agents[0].room.figures_since()] == [
+            names[1],
+            names[0],
+        ]
         assert [row.title for row in made.list_conversations() if row.id == names[2]] == ["duty 2"]
         await agents[0].room.aclose()
         await (await made.open_session(names[0])).set_trashed()
@@ -886,10 +1096,16 @@ async def test_while_a_long_history_is_recorded_all_of_it_counts_as_known(tmp_pa
         units[0] = anthropic_gateway.user_message("another agent's")
         many = await room.receive_request(*arrival(units[: LONG_HISTORY_MESSAGES + 1], "many"))
         assert (many.ticket.is_import, many.ticket.ahead) == (True, True)
-        assert await room.count_known_messages(arrival(units, "many")[0]) == LONG_HISTORY_MESSAGES + 1
+        assert (
+            await room.count_known_messages(arrival(units, "many")[0]) == LONG_HISTORY_MESSAGES + 1
+        )
         await room.aclose()
-        assert await room.count_known_messages(arrival(units, "many")[0]) == LONG_HISTORY_MESSAGES + 1
-        facts = [type(each.fact) for each in await made.read_conversation_facts(many.ticket.conversation)]
+        assert (
+            await room.count_known_messages(arrival(units, "many")[0]) == LONG_HISTORY_MESSAGES + 1
+        )
+        facts = [
+            type(each.fact) for each in await made.read_conversation_facts(many.ticket.conversation)
+        ]
         assert facts.count(ToolReturned) == LONG_HISTORY_MESSAGES // 2
 
 
@@ -908,9 +1124,13 @@ async def test_a_history_that_is_being_recorded_stays_open_while_other_agents_co
         room, units = LocalAgentConversations(made, _nobody), history(LONG_HISTORY_MESSAGES)
         many = await room.receive_request(*arrival(units, "many"))
         assert many.ticket.is_import
-        await room.receive_request(*arrival([anthropic_gateway.user_message("another agent's")], "few"))
+        await room.receive_request(
+            *arrival([anthropic_gateway.user_message("another agent's")], "few")
+        )
         await room._tasks.wait_for_all_tasks()
-        await room.receive_request(*arrival([*units, anthropic_gateway.user_message("go on")], "many"))
+        await room.receive_request(
+            *arrival([*units, anthropic_gateway.user_message("go on")], "many")
+        )
         assert opened.count(many.ticket.conversation) == 1, "it would be in memory twice"
         await room.aclose()
 
@@ -936,7 +1156,9 @@ class WatchedMessage(Wired):
         return pieces
 
 
-async def test_others_are_answered_while_results_of_an_earlier_conversation_are_looked_for(tmp_path: Path) -> None:
+async def test_others_are_answered_while_results_of_an_earlier_conversation_are_looked_for(
+    tmp_path: Path,
+) -> None:
     """In a history of 73,825 messages that took .6 s, in which nobody else was answered."""
     asked, allowed = threading.Event(), threading.Event()
     async with bench(tmp_path) as made:
@@ -958,7 +1180,9 @@ async def test_a_long_history_of_a_session_goes_on_before_it_is_read(tmp_path: P
         await room.receive_request(*arrival([anthropic_gateway.user_message("hello")], "other"))
         new, (first, *behind) = arrival(history(MESSAGES_IN_COMMIT * 2))
         allowed.set()
-        sent = await room.receive_request(new, [first, *(WatchedMessage(each, asked, allowed) for each in behind)])
+        sent = await room.receive_request(
+            new, [first, *(WatchedMessage(each, asked, allowed) for each in behind)]
+        )
         assert are_all_unchanged(sent.entries, 1 + len(behind))
         assert not asked.is_set()
         await room.aclose()

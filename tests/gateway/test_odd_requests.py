@@ -1,4 +1,6 @@
-"""Requests nobody expects: handled, passed through or refused so that the agent falls back; never a traceback."""
+"""Requests nobody expects: handled, passed through or refused so that the agent falls
+back; never a traceback.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,10 @@ def _script(_: Asked) -> Sequence[Block]:
 @pytest.fixture(scope="module")
 def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Provider]]:
     """A gateway and its provider."""
-    with Provider(_script, strict=False) as provider, running(tmp_path_factory.mktemp("home"), provider.url) as url:
+    with (
+        Provider(_script, strict=False) as provider,
+        running(tmp_path_factory.mktemp("home"), provider.url) as url,
+    ):
         yield url, provider
 
 
@@ -44,9 +49,17 @@ def _nothing_fails_inside(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 
 @pytest.mark.parametrize("path", ["/", "/v1", "/v1/none", "/v1/messages/batches", "/w/", "/v1/a%0d%0ab", "/v1/a%2Fb%00", "/v1/responses/compact", "/v1/files", "//v1//messages/x"])  # fmt: skip
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_a_path_nobody_knows_passes_through(there: tuple[str, Provider], method: str, path: str) -> None:
+def test_a_path_nobody_knows_passes_through(
+    there: tuple[str, Provider], method: str, path: str
+) -> None:
     url, provider = there
-    reply = httpx.request(method, url + path, headers=KEY, content=b'{"a": 1}' if method == "POST" else b"", timeout=60)
+    reply = httpx.request(
+        method,
+        url + path,
+        headers=KEY,
+        content=b'{"a": 1}' if method == "POST" else b"",
+        timeout=60,
+    )
     assert reply.status_code == 200
     assert provider.asked[-1].raw == (b'{"a": 1}' if method == "POST" else b"")
     assert provider.asked[-1].path.lstrip("/") == path.lstrip("/")
@@ -89,21 +102,36 @@ def test_what_is_no_request_reaches_the_provider_as_it_is(
 
 @pytest.mark.parametrize(
     "block",
-    [{"type": "of tomorrow", "x": [1]}, {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}],
+    [
+        {"type": "of tomorrow", "x": [1]},
+        {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}},
+    ],
 )
 def test_a_block_nobody_knows_goes_on(there: tuple[str, Provider], block: dict[str, Any]) -> None:
     url, provider = there
     said = [{"role": "user", "content": [{"type": "text", "text": "hello"}, block]}]
-    assert httpx.post(f"{url}/v1/messages", headers=KEY, json={**BODY, "messages": said}, timeout=60).status_code == 200
+    assert (
+        httpx.post(
+            f"{url}/v1/messages", headers=KEY, json={**BODY, "messages": said}, timeout=60
+        ).status_code
+        == 200
+    )
     assert json.loads(provider.asked[-1].raw)["messages"] == said
 
 
-@pytest.mark.parametrize("more", [{"previous_response_id": "resp_1"}, {"conversation": "conv_1"}, {"background": True}])
+@pytest.mark.parametrize(
+    "more", [{"previous_response_id": "resp_1"}, {"conversation": "conv_1"}, {"background": True}]
+)
 def test_what_the_provider_keeps_for_the_client_passes_through(
     there: tuple[str, Provider], more: dict[str, Any]
 ) -> None:
     url, provider = there
-    assert httpx.post(f"{url}/v1/responses", headers=KEY, json={**RESPONSES, **more}, timeout=60).status_code == 200
+    assert (
+        httpx.post(
+            f"{url}/v1/responses", headers=KEY, json={**RESPONSES, **more}, timeout=60
+        ).status_code
+        == 200
+    )
     assert json.loads(provider.asked[-1].raw) == {**RESPONSES, **more}
 
 
@@ -119,7 +147,12 @@ def test_store_is_the_clients_and_compaction_items_go_on(there: tuple[str, Provi
 
 def test_a_compaction_is_asked_for_as_the_client_asks(there: tuple[str, Provider]) -> None:
     url, provider = there
-    assert httpx.post(f"{url}/v1/responses/compact", headers=KEY, json=RESPONSES, timeout=60).status_code == 200
+    assert (
+        httpx.post(
+            f"{url}/v1/responses/compact", headers=KEY, json=RESPONSES, timeout=60
+        ).status_code
+        == 200
+    )
     assert json.loads(provider.asked[-1].raw) == RESPONSES
 
 
@@ -131,7 +164,10 @@ def test_a_web_socket_is_refused_so_that_the_client_falls_back(there: tuple[str,
         line = connection.recv(4096).split(b"\r\n")[0]
     assert b"101" not in line
     assert line.startswith(b"HTTP/1.1 ")
-    assert httpx.post(f"{url}/v1/responses", headers=KEY, json=RESPONSES, timeout=60).status_code == 200
+    assert (
+        httpx.post(f"{url}/v1/responses", headers=KEY, json=RESPONSES, timeout=60).status_code
+        == 200
+    )
     assert provider.asked
 
 
@@ -152,7 +188,12 @@ def test_compressed_bodies(there: tuple[str, Provider], encoding: str) -> None:
     plain = json.dumps(BODY).encode()
     packers: Any = {"gzip": gzip.compress, "deflate": zlib.compress, "zstd": zstandard.compress}
     packed = packers.get(encoding, lambda x: x)(plain)  # fmt: skip
-    reply = httpx.post(f"{url}/v1/messages", headers={**KEY, "content-encoding": encoding}, content=packed, timeout=60)
+    reply = httpx.post(
+        f"{url}/v1/messages",
+        headers={**KEY, "content-encoding": encoding},
+        content=packed,
+        timeout=60,
+    )
     assert reply.status_code == 200
     asked = provider.asked[-1]
     if encoding in ("gzip", "deflate", "zstd"):  # read, and tools added
@@ -170,14 +211,21 @@ def test_a_body_that_says_it_is_compressed_and_is_not(there: tuple[str, Provider
 
 
 @pytest.mark.parametrize("coding", ["gzip", "deflate", "zstd", "gzip, gzip", "zstd, gzip, deflate"])
-def test_a_small_body_that_stands_for_a_huge_one_is_refused(there: tuple[str, Provider], coding: str) -> None:
+def test_a_small_body_that_stands_for_a_huge_one_is_refused(
+    there: tuple[str, Provider], coding: str
+) -> None:
     url, provider = there
     packers: Any = {"gzip": gzip.compress, "deflate": zlib.compress, "zstd": zstandard.compress}
     packed = b" " * (65 << 20)
     for name in coding.split(", "):
         packed = packers[name](packed)
     asked = len(provider.asked)
-    reply = httpx.post(f"{url}/v1/messages", headers={**KEY, "content-encoding": coding}, content=packed, timeout=60)
+    reply = httpx.post(
+        f"{url}/v1/messages",
+        headers={**KEY, "content-encoding": coding},
+        content=packed,
+        timeout=60,
+    )
     assert reply.status_code == 413
     assert "after decompression" in reply.json()["error"]["message"]
     assert len(provider.asked) == asked
@@ -189,20 +237,42 @@ def test_a_body_of_thirty_megabytes_is_folded_and_a_larger_one_than_is_taken_is_
     url, provider = there
     text = "x" * (30 << 20)
     said = [{"role": "user", "content": text}]
-    assert httpx.post(f"{url}/v1/messages", headers=KEY, json={**BODY, "messages": said}, timeout=60).status_code == 200
-    assert hashlib.sha256(text.encode()).hexdigest() in json.loads(provider.asked[-1].raw)["messages"][0]["content"]
-    assert httpx.post(f"{url}/v1/messages", headers=KEY, content=b"x" * (65 << 20), timeout=60).status_code == 413
+    assert (
+        httpx.post(
+            f"{url}/v1/messages", headers=KEY, json={**BODY, "messages": said}, timeout=60
+        ).status_code
+        == 200
+    )
+    assert (
+        hashlib.sha256(text.encode()).hexdigest()
+        in json.loads(provider.asked[-1].raw)["messages"][0]["content"]
+    )
+    assert (
+        httpx.post(
+            f"{url}/v1/messages", headers=KEY, content=b"x" * (65 << 20), timeout=60
+        ).status_code
+        == 413
+    )
 
 
-def test_tokens_are_counted_for_the_request_as_it_would_be_sent(there: tuple[str, Provider]) -> None:
+def test_tokens_are_counted_for_the_request_as_it_would_be_sent(
+    there: tuple[str, Provider],
+) -> None:
     url, provider = there
-    assert httpx.post(f"{url}/v1/messages/count_tokens", headers=KEY, json=BODY, timeout=60).status_code == 200
+    assert (
+        httpx.post(
+            f"{url}/v1/messages/count_tokens", headers=KEY, json=BODY, timeout=60
+        ).status_code
+        == 200
+    )
     assert provider.asked[-1].path == "/v1/messages/count_tokens"
     assert json.loads(provider.asked[-1].raw)["messages"] == BODY["messages"]
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_conversation_goes_on_after_a_request_nobody_understood(there: tuple[str, Provider], protocol: str) -> None:
+def test_a_conversation_goes_on_after_a_request_nobody_understood(
+    there: tuple[str, Provider], protocol: str
+) -> None:
     url, _ = there
     agent = Agent(protocol, url)
     agent.say("hello")

@@ -56,7 +56,11 @@ class _TwoEnds:
 
 async def test_questions_go_both_ways_and_each_gets_its_own_answer() -> None:
     ends = _TwoEnds()
-    asked = (ends.left.ask("sum", (1, 2)), ends.right.ask("sum", (3, 4)), ends.left.ask("back", (5, 6)))
+    asked = (
+        ends.left.ask("sum", (1, 2)),
+        ends.right.ask("sum", (3, 4)),
+        ends.left.ask("back", (5, 6)),
+    )
     assert tuple(await asyncio.gather(*asked)) == (3, 7, 11)
     await ends.aclose()
 
@@ -93,8 +97,14 @@ async def test_whoever_waits_hears_that_the_other_end_has_gone() -> None:
 
 
 def test_a_line_holds_the_very_value_but_for_the_json_of_messages() -> None:
-    message = Wired(Speaker.USER, ({"role": "user"},), (Piece(PieceKind.RESULT, "x", (0, "content"), "id", ok=False),))
-    kind, number, value = decode_line(encode_line(("arrive", 7, (message, As(3), {"a": [1, None]}))))
+    message = Wired(
+        Speaker.USER,
+        ({"role": "user"},),
+        (Piece(PieceKind.RESULT, "x", (0, "content"), "id", ok=False),),
+    )
+    kind, number, value = decode_line(
+        encode_line(("arrive", 7, (message, As(3), {"a": [1, None]})))
+    )
     assert (kind, number) == ("arrive", 7)
     assert value == (Wired(message.speaker, (), message.pieces), As(3), {"a": (1, None)})
     assert isinstance(value[0].pieces[0].kind, PieceKind)
@@ -133,7 +143,10 @@ async def test_a_bug_is_logged_where_it_is_and_a_refusal_is_not(
     with pytest.raises(HelixError, match="KeyError"):
         await ends.right.ask("unknown", ())
     (record,) = caplog.records
-    assert (record.getMessage(), record.exc_info is not None) == ("a question of another process failed", True)
+    assert (record.getMessage(), record.exc_info is not None) == (
+        "a question of another process failed",
+        True,
+    )
     await ends.aclose()
 
 
@@ -152,5 +165,7 @@ async def test_an_answer_that_comes_after_the_question_was_given_up_changes_noth
 
 def test_an_offered_tool_keeps_the_name_that_older_versions_know() -> None:
     line = encode_line((ToolSpec("run", "runs", "{}"),))
-    assert json.loads(line) == [{"is": "Tool", "name": "run", "description": "runs", "schema": "{}"}]
+    assert json.loads(line) == [
+        {"is": "Tool", "name": "run", "description": "runs", "schema": "{}"}
+    ]
     assert decode_line(line) == (ToolSpec("run", "runs", "{}"),)

@@ -28,14 +28,17 @@ async def test_a_reply_is_read_whatever_its_coding_and_size(
 
 
 @pytest.mark.parametrize(
-    ("content", "coding"), [(b"{", ""), (b"not gzip", "gzip"), (gzip.compress(PLAIN, mtime=0)[:-20], "gzip")]
+    ("content", "coding"),
+    [(b"{", ""), (b"not gzip", "gzip"), (gzip.compress(PLAIN, mtime=0)[:-20], "gzip")],
 )
 async def test_a_damaged_reply_is_a_value_error(content: bytes, coding: str) -> None:
     with pytest.raises(ValueError):
         await parse_whole_reply(bytearray(content), coding)
 
 
-async def test_a_reply_that_stands_for_more_than_is_read_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_reply_that_stands_for_more_than_is_read_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(provider_reply_bodies, "MOST_REPLY_BYTES", 500)
     with pytest.raises(ValueError):
         await parse_whole_reply(bytearray(gzip.compress(PLAIN)), "gzip")
@@ -53,14 +56,17 @@ def response(content: bytes, *, status: int = 200, **headers: str) -> httpx.Resp
 
 
 @pytest.mark.parametrize(
-    ("header", "coding"), [("", ""), ("identity", ""), (" Identity", ""), ("gzip", "gzip"), ("br, gzip", "br, gzip")]
+    ("header", "coding"),
+    [("", ""), ("identity", ""), (" Identity", ""), ("gzip", "gzip"), ("br, gzip", "br, gzip")],
 )
 def test_the_coding_of_a_reply(header: str, coding: str) -> None:
     assert provider_reply_bodies.coding_of_reply(response(b"", content_encoding=header)) == coding
     assert provider_reply_bodies.coding_of_reply(response(b"")) == ""
 
 
-async def test_of_a_longer_body_than_the_limit_the_rest_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_of_a_longer_body_than_the_limit_the_rest_is_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(provider_reply_bodies, "MOST_REPLY_BYTES", 800)
     chunks = response(b"x" * 1_600).aiter_raw()
     assert len(await provider_reply_bodies.read_raw_body(chunks)) == 1_200
@@ -90,23 +96,43 @@ async def test_a_refusal_is_read_as_far_as_it_can_be(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("coding", ["", "gzip"])
 async def test_an_asked_reply_is_read_whole_or_from_a_stream(coding: str) -> None:
-    said: dict[str, object] = {"type": "message", "role": "assistant", "content": [{"type": "text", "text": "fine"}]}
+    said: dict[str, object] = {
+        "type": "message",
+        "role": "assistant",
+        "content": [{"type": "text", "text": "fine"}],
+    }
     events: list[dict[str, object]] = [
-        {"type": "message_start", "message": {**said, "content": [], "usage": {"input_tokens": 3, "output_tokens": 1}}},
+        {
+            "type": "message_start",
+            "message": {**said, "content": [], "usage": {"input_tokens": 3, "output_tokens": 1}},
+        },
         {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
-        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "fine"}},
+        {
+            "type": "content_block_delta",
+            "index": 0,
+            "delta": {"type": "text_delta", "text": "fine"},
+        },
         {"type": "content_block_stop", "index": 0},
-        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 2}},
+        {
+            "type": "message_delta",
+            "delta": {"stop_reason": "end_turn"},
+            "usage": {"output_tokens": 2},
+        },
         {"type": "message_stop"},
     ]
-    stream = "\n\n".join(f"event: {one['type']}\ndata: {json.dumps(one)}" for one in events).encode()
+    stream = "\n\n".join(
+        f"event: {one['type']}\ndata: {json.dumps(one)}" for one in events
+    ).encode()
     whole = json.dumps(said).encode()
-    for content, kind in ((whole, "application/json"), (stream, "text/event-stream; charset=utf-8")):
+    for content, kind in (
+        (whole, "application/json"),
+        (stream, "text/event-stream; charset=utf-8"),
+    ):
         sent = gzip.compress(content) if coding else content
         came = response(sent, content_encoding=coding, content_type=kind)
-        assert (await provider_reply_bodies.read_reply_to_own_question(anthropic_gateway, came))["content"] == said[
+        assert (await provider_reply_bodies.read_reply_to_own_question(anthropic_gateway, came))[
             "content"
-        ]
+        ] == said["content"]
         assert came.is_closed
 
 

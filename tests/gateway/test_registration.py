@@ -35,10 +35,16 @@ def test_only_the_addresses_of_now_answer_and_none_without_a_token() -> None:
 
 
 def test_a_key_goes_to_no_other_process_and_into_no_text() -> None:
-    one = GatewayRegistration("token-4711", "http://own.example", key="secret-4711", proxies={"a": "b"})
+    one = GatewayRegistration(
+        "token-4711", "http://own.example", key="secret-4711", proxies={"a": "b"}
+    )
     told = one.as_json_without_key()
     assert "key" not in told
-    assert (told["token"], told["upstream"], told["proxies"]) == ("token-4711", "http://own.example", {"a": "b"})
+    assert (told["token"], told["upstream"], told["proxies"]) == (
+        "token-4711",
+        "http://own.example",
+        {"a": "b"},
+    )
     assert GatewayRegistration(**told).upstream == one.upstream
     assert "4711" not in repr(one)
 
@@ -66,7 +72,9 @@ def test_the_gateway_that_follows_a_killed_one_knows_whose_conversations_they_ar
     file.mkdir()
     expect("what a registration's conversations are was not kept: ")
     known.remember_conversation_of_token("three", "c4", "w1")
-    assert known.find_conversations("three") == {"c4": "w1"}, "the agent gets its answer though the disk is full"
+    assert known.find_conversations("three") == {"c4": "w1"}, (
+        "the agent gets its answer though the disk is full"
+    )
     file.rmdir()
     for content in ("null", "[]", '{"a": null}', "[[1]]"):
         file.write_text(content)
@@ -87,11 +95,21 @@ def test_each_token_opens_its_own_registration() -> None:
 @pytest.mark.parametrize(
     "given",
     ["", "x", MINE.token[:-1], MINE.token + "x", MINE.token.swapcase(), "\ud800"],
-    ids=["none", "short", "cut", "longer", "other case", "no text"],  # tokens are random, names of tests are not
+    ids=[
+        "none",
+        "short",
+        "cut",
+        "longer",
+        "other case",
+        "no text",
+    ],  # tokens are random, names of tests are not
 )
 def test_without_the_token_nobody_comes_in(given: str) -> None:
     assert GatewayRegistrations(MINE).find_or_refuse(HERE, given) == registration.NOT_ADMITTED
-    assert GatewayRegistrations(GatewayRegistration("")).find_or_refuse(HERE, given) == registration.NOT_ADMITTED
+    assert (
+        GatewayRegistrations(GatewayRegistration("")).find_or_refuse(HERE, given)
+        == registration.NOT_ADMITTED
+    )
 
 
 @pytest.mark.parametrize(

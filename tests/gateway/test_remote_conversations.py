@@ -1,4 +1,6 @@
-"""The engine works where the workspace is open: in the window's process, or in the gateway's own."""
+"""The engine works where the workspace is open: in the window's process, or in the
+gateway's own.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,12 @@ from helix_desktop.gateway import gateway_workspaces, remote_conversations
 from helix_desktop.gateway.conversations_port import AskAgentModel, Replied
 from helix_desktop.gateway.folded_request import are_all_unchanged
 from helix_desktop.gateway.local_conversations import LocalAgentConversations
-from helix_desktop.gateway.process_messages import MOST_HELD_VALUES, LastSentValues, decode_line, encode_line
+from helix_desktop.gateway.process_messages import (
+    MOST_HELD_VALUES,
+    LastSentValues,
+    decode_line,
+    encode_line,
+)
 from helix_desktop.gateway.remote_conversations import RemoteAgentConversations
 from helix_desktop.protocols.anthropic import anthropic_gateway
 from helix_desktop.secrets import SecretStorage
@@ -36,11 +43,17 @@ from tests.gateway.test_local_conversations import USAGE, arrival, history
 from tests.peers.agent_provider import WRITERS, Block, Calls, Provider, Says
 
 
-async def test_a_window_that_opens_the_workspace_gets_it_and_sees_what_the_agent_does(tmp_path: Path) -> None:
+async def test_a_window_that_opens_the_workspace_gets_it_and_sees_what_the_agent_does(
+    tmp_path: Path,
+) -> None:
     where = program_folders.find_program_folders(tmp_path)
     recall: list[Block] = [Calls("recall_cached_content", {"sha256": DIGEST, "lines": "5"})]
     heard, script = scripted(
-        [Calls(TOOL, {"command": "big"})], recall, [Calls(TOOL, {"command": "b"})], [Says("done")], [Says("x")]
+        [Calls(TOOL, {"command": "big"})],
+        recall,
+        [Calls(TOOL, {"command": "b"})],
+        [Says("done")],
+        [Says("x")],
     )
     with Provider(script) as provider, running(tmp_path, provider.url, serves=True) as url:  # type: ignore[arg-type]
         agent = Agent("anthropic", url)
@@ -119,9 +132,14 @@ async def test_a_long_history_is_told_once(tmp_path: Path) -> None:
                 said = anthropic_gateway.parse_reply(
                     WRITERS["anthropic"].whole([Calls("Bash", {}, f"d{number}")], USAGE, "d")
                 )
-                replied = Replied(said.message.pieces, "claude-opus-4-6", Stop.CALLS, Usage(10, 0, 0, 1))
+                replied = Replied(
+                    said.message.pieces, "claude-opus-4-6", Stop.CALLS, Usage(10, 0, 0, 1)
+                )
                 await room.record_agent_reply(sent.ticket, replied, said.message.identity_key)
-                units += [*said.message.units, anthropic_gateway.result_message(f"d{number}", "Bash", "fine")]
+                units += [
+                    *said.message.units,
+                    anthropic_gateway.result_message(f"d{number}", "Bash", "fine"),
+                ]
                 sizes.append(consoles[0].size)
     assert sizes[0] > 200_000
     assert sizes[2] - sizes[1] < 5_000
@@ -151,19 +169,31 @@ async def _ask_everything(agent: Room) -> list[Any]:
     agent.units = [anthropic_gateway.user_message("The port is 4711. Look around.")]
     heard: list[Any] = [await agent.room.count_known_messages(agent.arrival()[0])]
     await agent.answer(sent := await agent.send(), Calls("Bash", {}, "c0"), stop=Stop.CALLS)
-    long = await agent.send(anthropic_gateway.result_message("c0", "Bash", "a line of it\n" * 40_000))
+    long = await agent.send(
+        anthropic_gateway.result_message("c0", "Bash", "a line of it\n" * 40_000)
+    )
     heard += [sent, long, await agent.room.count_known_messages(agent.arrival()[0])]
     both = [Calls("search_cached_content", {"query": "swordfish"}, "h1"), Calls("Bash", {}, "c1")]
     for number, refusal in enumerate(("", "[Enough.]")):
-        whole = anthropic_gateway.parse_reply(WRITERS["anthropic"].whole(both, USAGE, str(number))).message
-        replied = Replied(whole.pieces, "claude-opus-4-6", Stop.CALLS, Usage(10, 0, 0, 1), '{"raw": 1}', 1.5)
-        heard.append(await agent.room.answer_hidden_calls(long.ticket, replied, whole.pieces[:1], refusal))
+        whole = anthropic_gateway.parse_reply(
+            WRITERS["anthropic"].whole(both, USAGE, str(number))
+        ).message
+        replied = Replied(
+            whole.pieces, "claude-opus-4-6", Stop.CALLS, Usage(10, 0, 0, 1), '{"raw": 1}', 1.5
+        )
+        heard.append(
+            await agent.room.answer_hidden_calls(long.ticket, replied, whole.pieces[:1], refusal)
+        )
     shown = anthropic_gateway.parse_reply(WRITERS["anthropic"].whole(both[1:], USAGE, "2")).message
     await agent.room.record_agent_reply(long.ticket, None, shown.identity_key)
     agent.units += shown.units
     for number in range(1, 7):
-        sent = await agent.send(anthropic_gateway.result_message(f"c{number}", "Bash", f"line of {number}\n" * 900))
-        await agent.answer(sent, Calls("Bash", {}, f"c{number + 1}"), stop=Stop.CALLS, usage=Usage(20, 0, 0, 1))
+        sent = await agent.send(
+            anthropic_gateway.result_message(f"c{number}", "Bash", f"line of {number}\n" * 900)
+        )
+        await agent.answer(
+            sent, Calls("Bash", {}, f"c{number + 1}"), stop=Stop.CALLS, usage=Usage(20, 0, 0, 1)
+        )
     sent = await agent.send(anthropic_gateway.result_message("c7", "Bash", "fine"))
     heard += [sent, await agent.room.preview_request(*agent.arrival())]
     heard += [await agent.room.fold_after_overflow(sent.ticket) for _ in range(2)]
@@ -187,20 +217,28 @@ async def test_another_process_answers_what_this_one_would_answer(tmp_path: Path
             heard = await _ask_everything(Room(made, far))
         found.append((heard, await made.read_conversation_facts(heard[1].ticket.conversation)))
     names = [heard[1].ticket.conversation for heard, _ in found]
-    here, there = (repr(heard).replace(name, "c") for (heard, _), name in zip(found, names, strict=True))
+    here, there = (
+        repr(heard).replace(name, "c") for (heard, _), name in zip(found, names, strict=True)
+    )
     assert there == here
-    assert [type(answered) for answered in found[1][0]] == [type(answered) for answered in found[0][0]]
+    assert [type(answered) for answered in found[1][0]] == [
+        type(answered) for answered in found[0][0]
+    ]
     facts = [[type(each.fact).__name__ for each in recorded] for _, recorded in found]
     assert facts[1] == facts[0]
     known, first, long, two, answered, refused, last, preview, shorter, *_ = found[1][0]
     assert (known, two, len(first.entries), len(long.entries)) == (0, 3, 1, 3)
-    assert answered == [("h1", "search_cached_content", "[nothing in the cache contains swordfish]", True)]
+    assert answered == [
+        ("h1", "search_cached_content", "[nothing in the cache contains swordfish]", True)
+    ]
     assert refused == [("h1", "search_cached_content", "[Enough.]", False)]
     assert preview.entries == last.entries
     assert shorter.recallable
 
 
-async def test_a_fold_that_the_other_process_writes_asks_the_agents_model_here(tmp_path: Path) -> None:
+async def test_a_fold_that_the_other_process_writes_asks_the_agents_model_here(
+    tmp_path: Path,
+) -> None:
     asked, works = list[tuple[object, ...]](), list[bool]()
 
     async def ask(*question: object) -> tuple[str, Usage, str]:
@@ -216,18 +254,24 @@ async def test_a_fold_that_the_other_process_writes_asks_the_agents_model_here(t
 
         async with apart(tmp_path / "run", answer, ask) as room:
             agent = Room(made, room)
-            sent = await agent.send(anthropic_gateway.user_message("The port is 4711. Look around."))
+            sent = await agent.send(
+                anthropic_gateway.user_message("The port is 4711. Look around.")
+            )
             for number in range(6):
                 await agent.answer(sent, Calls("Bash", {}, f"c{number}"), stop=Stop.CALLS)
                 sent = await agent.send(
-                    anthropic_gateway.result_message(f"c{number}", "Bash", f"line of {number}\n" * 900)
+                    anthropic_gateway.result_message(
+                        f"c{number}", "Bash", f"line of {number}\n" * 900
+                    )
                 )
             session = await made.open_session(sent.ticket.conversation)
             with pytest.raises(HelixError, match="The key was refused"):
                 await session.folding.fold_on_demand(FoldKind.HANDOVER)
             works.append(True)
             assert len(await session.folding.fold_on_demand(FoldKind.HANDOVER)) > 0
-        spent = [each.fact for each in session.conversation.state.facts if isinstance(each.fact, Spent)]
+        spent = [
+            each.fact for each in session.conversation.state.facts if isinstance(each.fact, Spent)
+        ]
     assert spent[-1].usage.input == 7
     assert {question[0] for question in asked} == {sent.ticket.conversation}
 
@@ -246,11 +290,15 @@ async def test_whoever_waits_for_a_process_that_closes_hears_of_it_at_once(tmp_p
             await asyncio.sleep(0)
         assert asking.done()
         for question in (asking, room.figures_since()):
-            with pytest.raises(StoppedByUser, match="The program that had the workspace open has closed"):
+            with pytest.raises(
+                StoppedByUser, match="The program that had the workspace open has closed"
+            ):
                 await question
 
 
-async def test_when_the_gateway_has_gone_a_fold_that_asked_its_model_ends_and_the_room_too(tmp_path: Path) -> None:
+async def test_when_the_gateway_has_gone_a_fold_that_asked_its_model_ends_and_the_room_too(
+    tmp_path: Path,
+) -> None:
     ended: list[int] = []
     never = asyncio.Event()
 
@@ -276,7 +324,9 @@ async def test_when_the_gateway_has_gone_a_fold_that_asked_its_model_ends_and_th
         sent = await agent.send(anthropic_gateway.user_message("The port is 4711. Look around."))
         for number in range(6):
             await agent.answer(sent, Calls("Bash", {}, f"c{number}"), stop=Stop.CALLS)
-            sent = await agent.send(anthropic_gateway.result_message(f"c{number}", "Bash", f"line of {number}\n" * 900))
+            sent = await agent.send(
+                anthropic_gateway.result_message(f"c{number}", "Bash", f"line of {number}\n" * 900)
+            )
         session = await made.open_session(sent.ticket.conversation)
         folding = concurrency.OwnedTasks("agents").spawn_task(
             session.folding.fold_on_demand(FoldKind.HANDOVER), name="fold"
@@ -301,7 +351,9 @@ async def test_what_went_ahead_is_recorded_when_the_gateway_goes(tmp_path: Path)
         assert wire is not None
         agent = Room(made, room := RemoteAgentConversations(wire, _nobody))
         await agent.answer(
-            await agent.send(anthropic_gateway.user_message("look")), Calls("Bash", {}, "c0"), stop=Stop.CALLS
+            await agent.send(anthropic_gateway.user_message("look")),
+            Calls("Bash", {}, "c0"),
+            stop=Stop.CALLS,
         )
         sent = await agent.send(anthropic_gateway.result_message("c0", "Bash", "fine"))
         assert sent.ticket.ahead
@@ -347,7 +399,10 @@ async def test_what_the_other_process_complains_of_stands_in_the_log_and_what_it
 
 @given(
     st.lists(
-        st.tuples(st.integers(0, MOST_HELD_VALUES + 1).map(str), st.lists(st.integers(0, 2)).map(tuple)), max_size=200
+        st.tuples(
+            st.integers(0, MOST_HELD_VALUES + 1).map(str), st.lists(st.integers(0, 2)).map(tuple)
+        ),
+        max_size=200,
     )
 )
 def test_what_differs_is_enough(values: list[tuple[str, tuple[int, ...]]]) -> None:

@@ -1,5 +1,6 @@
-"""Replies on their way to the agent: recorded before their end, freed of recalls, and as they came where a provider means
-harm or is broken: compressed too far, damaged, endless, deep.
+"""Replies on their way to the agent: recorded before their end, freed of recalls, and
+as they came where a provider means harm or is broken: compressed too far, damaged,
+endless, deep.
 """
 
 from __future__ import annotations
@@ -27,9 +28,18 @@ from helix_desktop.gateway.conversations_port import Replied, Ticket
 from helix_desktop.gateway.gateway_app import ProviderHttpClients
 from helix_desktop.gateway.incremental_parsing import FIRST_VALUES, BodyParser
 from helix_desktop.gateway.registration import GatewayRegistration
-from helix_desktop.gateway.reply_relay import MOST_RECALL_REPLIES, RECALL_REFUSED, ReplyRelay, UnreadRequestRecorder
+from helix_desktop.gateway.reply_relay import (
+    MOST_RECALL_REPLIES,
+    RECALL_REFUSED,
+    ReplyRelay,
+    UnreadRequestRecorder,
+)
 from helix_desktop.gateway.request_forwarding import RequestForwarder
-from helix_desktop.gateway.request_parsing import IncomingRequest, ParsedRequest, parse_incoming_request
+from helix_desktop.gateway.request_parsing import (
+    IncomingRequest,
+    ParsedRequest,
+    parse_incoming_request,
+)
 from helix_desktop.gateway.request_routes import parse_route
 from helix_desktop.protocols.event_stream import RawEventSplitter, parse_event_data
 from helix_desktop.protocols.gateway_message import Piece, PieceKind
@@ -56,7 +66,9 @@ class Replies:
 
 @pytest.fixture(scope="module")
 def bombs() -> dict[str, bytes]:
-    """By their coding. Made where they are needed: every process that only collects the tests would make them too."""
+    """By their coding. Made where they are needed: every process that only collects the
+    tests would make them too.
+    """
     zeros = bytes(MANY)
     bomb = gzip.compress(zeros, 1)
     other = {"deflate": zlib.compress(zeros, 1), "zstd": zstandard.compress(zeros)}
@@ -71,7 +83,10 @@ def bomb(bombs: dict[str, bytes]) -> bytes:
 @pytest.fixture(scope="module")
 def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Replies]]:
     replies = Replies()
-    with Provider(replies, strict=False) as provider, running(tmp_path_factory.mktemp("home"), provider.url) as url:
+    with (
+        Provider(replies, strict=False) as provider,
+        running(tmp_path_factory.mktemp("home"), provider.url) as url,
+    ):
         yield url, replies
 
 
@@ -82,7 +97,9 @@ def ask(
     agent = Agent(protocol, url, streams=streams)
     agent.say("hello")
     body = agent.body() if tools else {**agent.body(), "tools": [{"name": "recall_cached_content"}]}
-    with httpx.stream("POST", url + agent.path, json=body, headers={"x-api-key": "k"}, timeout=60) as reply:
+    with httpx.stream(
+        "POST", url + agent.path, json=body, headers={"x-api-key": "k"}, timeout=60
+    ) as reply:
         came = bytearray()
         try:
             for piece in reply.iter_raw():
@@ -112,7 +129,9 @@ def test_a_refusal_that_stands_for_much_reaches_the_agent_as_it_came(
     assert (got, headers["content-encoding"], content) == (status, "gzip", bomb)
 
 
-def test_a_compressed_refusal_is_understood_and_reaches_the_agent_whole(there: tuple[str, Replies]) -> None:
+def test_a_compressed_refusal_is_understood_and_reaches_the_agent_whole(
+    there: tuple[str, Replies],
+) -> None:
     url, replies = there
     told = gzip.compress(b'{"error": {"message": "prompt is too long"}}')
     replies.replies = [Raw(told, "gzip", 400)]
@@ -124,7 +143,11 @@ def test_a_compressed_refusal_is_understood_and_reaches_the_agent_whole(there: t
 @pytest.mark.parametrize("streams", [True, False])
 @pytest.mark.parametrize("status", [400, 429, 503])
 def test_a_refusal_behind_a_recall_that_stands_for_much_ends_the_reply(
-    there: tuple[str, Replies], bomb: bytes, streams: bool, status: int, monkeypatch: pytest.MonkeyPatch
+    there: tuple[str, Replies],
+    bomb: bytes,
+    streams: bool,
+    status: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("helix_desktop.gateway.reply_relay.RETRY_WAITS_SECONDS", (0.0,))
     url, replies = there
@@ -173,19 +196,29 @@ def test_a_reply_without_an_end_goes_on_unread(there: tuple[str, Replies], strea
 
 @pytest.mark.usefixtures("memory")
 @pytest.mark.parametrize(
-    "content", [b"[" * 5_000, b"[" + b"[]," * 3_500_000 + b"1]", b'{"content": [' + b"{}," * 3_500_000 + b"1]}"]
+    "content",
+    [
+        b"[" * 5_000,
+        b"[" + b"[]," * 3_500_000 + b"1]",
+        b'{"content": [' + b"{}," * 3_500_000 + b"1]}",
+    ],
 )
 @pytest.mark.parametrize("streams", [True, False])
-def test_deep_and_wide_json_goes_on_unread(there: tuple[str, Replies], streams: bool, content: bytes) -> None:
+def test_deep_and_wide_json_goes_on_unread(
+    there: tuple[str, Replies], streams: bool, content: bytes
+) -> None:
     url, replies = there
     if streams:
         content = b"data: " + content + b"\n\n"
-    replies.replies = [Raw(content, media_type="text/event-stream" if streams else "application/json")]
+    replies.replies = [
+        Raw(content, media_type="text/event-stream" if streams else "application/json")
+    ]
     assert ask(url, streams=streams)[2] == content
 
 
 @pytest.mark.parametrize(
-    "content", [b"data: 1\n\n" * 3, b'data: [[]]\n\ndata: "a"\n\n', b"\n" * 100_000 + b"data: {}\n\n"]
+    "content",
+    [b"data: 1\n\n" * 3, b'data: [[]]\n\ndata: "a"\n\n', b"\n" * 100_000 + b"data: {}\n\n"],
 )
 @pytest.mark.parametrize("tools", [True, False])
 def test_events_that_say_nothing_reach_the_agent_as_they_came(
@@ -198,10 +231,16 @@ def test_events_that_say_nothing_reach_the_agent_as_they_came(
 
 @pytest.mark.parametrize("coding", ["br", "gzip", "compress", "gzip, br"])
 @pytest.mark.parametrize("streams", [True, False])
-def test_a_coding_nobody_reads_goes_on_as_it_came(there: tuple[str, Replies], streams: bool, coding: str) -> None:
+def test_a_coding_nobody_reads_goes_on_as_it_came(
+    there: tuple[str, Replies], streams: bool, coding: str
+) -> None:
     url, replies = there
     replies.replies = [
-        Raw(b"not what it says", coding, media_type="text/event-stream" if streams else "application/json")
+        Raw(
+            b"not what it says",
+            coding,
+            media_type="text/event-stream" if streams else "application/json",
+        )
     ]
     _, headers, content = ask(url, streams=streams)
     assert (headers["content-encoding"], content) == (coding, b"not what it says")
@@ -217,8 +256,13 @@ def test_an_honest_compressed_stream_is_read_and_freed_of_hidden_calls(
 
     pack: Callable[[bytes], bytes] = gzip.compress if coding == "gzip" else zstandard.compress
     usage = {"input": 100, "read": 0, "write": 0}
-    told = b"".join(WRITERS[protocol].events([Calls(RECALL.name, RECALL.arguments, "c1")], usage, "1"))
-    replies.replies = [Raw(pack(told), coding, media_type="text/event-stream", chunk_bytes=100), [Says("done")]]
+    told = b"".join(
+        WRITERS[protocol].events([Calls(RECALL.name, RECALL.arguments, "c1")], usage, "1")
+    )
+    replies.replies = [
+        Raw(pack(told), coding, media_type="text/event-stream", chunk_bytes=100),
+        [Says("done")],
+    ]
     _, headers, content = ask(url, streams=True, protocol=protocol)
     assert "content-encoding" not in headers
     assert b"search_cached_content" not in content
@@ -226,7 +270,7 @@ def test_an_honest_compressed_stream_is_read_and_freed_of_hidden_calls(
     assert json.dumps("d")[1:-1].encode() in content
 
 
-# --- one reply after another, with conversations that note what they are told --------------------------------------------
+# --- one reply after another, with conversations that note what they are told
 
 Json = Any
 TICKET = Ticket("talk", 1, "last", 0, "wire")
@@ -247,7 +291,9 @@ class Began:
 
 @dataclass
 class Told:
-    """What the conversations were told. `refusal`: of a recall that is to be refused; `calls` None: a reply was recorded."""
+    """What the conversations were told. `refusal`: of a recall that is to be refused;
+    `calls` None: a reply was recorded.
+    """
 
     ticket: Ticket
     replied: Replied | None
@@ -258,7 +304,9 @@ class Told:
 
 @dataclass
 class Noted:
-    """Conversations that answer every recall. `log`: what they are told, between what the agent gets."""
+    """Conversations that answer every recall. `log`: what they are told, between what
+    the agent gets.
+    """
 
     log: list[Any]
     fails: bool = False
@@ -292,7 +340,9 @@ class Relayed:
     breaks: bool = False
     more: Mapping[str, Json] = field(default_factory=dict)
     log: list[Any] = field(default_factory=list)
-    after: list[int] = field(default_factory=list)  # How long the log was when the first bytes had been sent.
+    after: list[int] = field(
+        default_factory=list
+    )  # How long the log was when the first bytes had been sent.
     behind: Callable[[ParsedRequest, Noted], UnreadRequestRecorder] | None = None
     url: str = ""
 
@@ -300,7 +350,9 @@ class Relayed:
         self.agent = Agent(self.protocol, "", self.streams)
         self.agent.say("look around")
 
-    async def run(self, *replies: Raw | int | list[Block], cuts: Mapping[int, int] | None = None) -> Relayed:
+    async def run(
+        self, *replies: Raw | int | list[Block], cuts: Mapping[int, int] | None = None
+    ) -> Relayed:
         """Everything the agent gets is in the log then, also where this raises."""
         self.replies, self.times = list(replies), list[float]()
         self.provider.script = self._reply_to
@@ -309,7 +361,9 @@ class Relayed:
         self.body = {**self.agent.body(), **self.more}
         content = json.dumps(self.body).encode()
         path, _, query = self.agent.path.partition("?")
-        incoming = IncomingRequest("POST", parse_route(path), query, (), {}, content, GatewayRegistration("t"))
+        incoming = IncomingRequest(
+            "POST", parse_route(path), query, (), {}, content, GatewayRegistration("t")
+        )
         request = parse_incoming_request(incoming, BodyParser(), folds=True)
         assert request is not None
         self.request, clients = request, ProviderHttpClients()
@@ -320,7 +374,9 @@ class Relayed:
         if self.behind is not None:
             room = self.behind(request, room)
         call_filter = CALL_FILTERS[self.protocol](hold=False)
-        relay = ReplyRelay(forwarder, room, request, TICKET, request.body.value, self.tools, call_filter)
+        relay = ReplyRelay(
+            forwarder, room, request, TICKET, request.body.value, self.tools, call_filter
+        )
         relay.after_first_bytes = functools.cache(lambda: self.after.append(len(self.log)))
         response = await forwarder.send_to_provider(None, reads_reply=self.tools)
         try:
@@ -335,7 +391,9 @@ class Relayed:
         return self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
 
     async def _start(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> None:
-        self.log.append(Began(status, {name.decode().lower(): value.decode() for name, value in headers}))
+        self.log.append(
+            Began(status, {name.decode().lower(): value.decode() for name, value in headers})
+        )
 
     async def _send(self, piece: bytes | bytearray) -> None:
         assert piece, "an empty piece ends a reply in chunks"
@@ -401,18 +459,26 @@ async def test_a_reply_streams_and_is_recorded_before_its_end_reaches_the_agent(
     got = await Relayed(provider, protocol, tools=tools).run(stream(told))
     assert got.content == told
     assert got.began.status == 200
-    assert ("content-length" in got.began.headers) == (not tools), "with recalls its length is not known"
+    assert ("content-length" in got.began.headers) == (not tools), (
+        "with recalls its length is not known"
+    )
     (recorded,) = got.told
     at = got.log.index(recorded)
     before, behind = (
-        b"".join(each for each in part if isinstance(each, bytes)) for part in (got.log[:at], got.log[at:])
+        b"".join(each for each in part if isinstance(each, bytes))
+        for part in (got.log[:at], got.log[at:])
     )
     assert ENDS[protocol] in behind
     assert ENDS[protocol] not in before
     assert before
     replied = recorded.replied
     assert replied is not None
-    assert (replied.stop, replied.usage.input, replied.usage.output, replied.raw) == (Stop.CALLS, 100, 10, "")
+    assert (replied.stop, replied.usage.input, replied.usage.output, replied.raw) == (
+        Stop.CALLS,
+        100,
+        10,
+        "",
+    )
     assert replied.model in ("claude-test", "gpt-test", "gemini-test")
     assert 0 <= replied.seconds < 60
     assert [piece.name for piece in replied.pieces if piece.kind is PieceKind.CALL] == [TOOL]
@@ -439,7 +505,9 @@ async def test_what_a_reply_recalls_is_asked_of_the_conversations_and_the_model_
     provider: Provider, protocol: str, streams: bool
 ) -> None:
     hidden = replace(RECALL, id="h1")
-    got = await Relayed(provider, protocol, streams).run([Says("Let me see. "), hidden], [Says("Done.")])
+    got = await Relayed(provider, protocol, streams).run(
+        [Says("Let me see. "), hidden], [Says("Done.")]
+    )
     recalled, recorded = got.told
     assert [call.name for call in recalled.calls or ()] == [RECALL.name]
     assert (recalled.ticket, recalled.refusal) == (TICKET, "")
@@ -452,9 +520,14 @@ async def test_what_a_reply_recalls_is_asked_of_the_conversations_and_the_model_
     first, second = [WIRE_MODULES[protocol].parse_messages(asked.body) for asked in provider.asked]
     assert second[: len(first)] == first
     assert [
-        (p.kind, p.text) for message in second[len(first) :] for p in message.pieces if p.kind is PieceKind.RESULT
+        (p.kind, p.text)
+        for message in second[len(first) :]
+        for p in message.pieces
+        if p.kind is PieceKind.RESULT
     ] == [(PieceKind.RESULT, "it was found")]
-    assert [p.name for message in second for p in message.pieces_of_kind(PieceKind.CALL)] == [RECALL.name]
+    assert [p.name for message in second for p in message.pieces_of_kind(PieceKind.CALL)] == [
+        RECALL.name
+    ]
     seen = WIRE_MODULES[protocol].parse_reply(got.seen())
     assert "".join(piece.text for piece in seen.message.pieces) == "Let me see. Done."
     assert seen.usage.output == 20
@@ -468,7 +541,9 @@ async def test_what_a_reply_recalls_is_asked_of_the_conversations_and_the_model_
 async def test_a_recall_beside_a_call_of_the_agent_ends_the_reply(
     provider: Provider, protocol: str, streams: bool
 ) -> None:
-    got = await Relayed(provider, protocol, streams).run([Says("both"), replace(RECALL, id="h1"), SEES])
+    got = await Relayed(provider, protocol, streams).run(
+        [Says("both"), replace(RECALL, id="h1"), SEES]
+    )
     recalled, recorded = got.told
     assert [call.name for call in recalled.calls or ()] == [RECALL.name]
     assert recorded.replied is None
@@ -478,17 +553,23 @@ async def test_a_recall_beside_a_call_of_the_agent_ends_the_reply(
 
 
 @both
-async def test_without_tools_of_ours_a_call_of_their_name_is_the_agents(provider: Provider, streams: bool) -> None:
+async def test_without_tools_of_ours_a_call_of_their_name_is_the_agents(
+    provider: Provider, streams: bool
+) -> None:
     got = await Relayed(provider, "anthropic", streams, tools=False).run([replace(RECALL, id="h1")])
     assert len(provider.asked) == 1
     assert [told.calls for told in got.told] == [None]
     assert RECALL.name.encode() in got.content
 
 
-async def test_calls_of_gemini_are_numbered_as_the_agent_will_number_them(provider: Provider) -> None:
+async def test_calls_of_gemini_are_numbered_as_the_agent_will_number_them(
+    provider: Provider,
+) -> None:
     got = Relayed(provider, "gemini")
     for number in range(2):
-        made = WRITERS["gemini"].whole([Calls(TOOL, {"n": number}), Calls(TOOL, {"n": number})], USAGE, "1")
+        made = WRITERS["gemini"].whole(
+            [Calls(TOOL, {"n": number}), Calls(TOOL, {"n": number})], USAGE, "1"
+        )
         got.agent.units += WIRE_MODULES["gemini"].parse_reply(made).message.units
         got.agent.results([("", TOOL, "fine"), ("", TOOL, "fine")])
     await got.run([Says("Let me see."), RECALL, RECALL], [Says("both"), SEES, SEES])
@@ -498,7 +579,10 @@ async def test_calls_of_gemini_are_numbered_as_the_agent_will_number_them(provid
     hidden = [piece.id for piece in first.replied.pieces if piece.kind is PieceKind.CALL]
     assert len(set(hidden)) == 2
     assert all(one.startswith("hidden-") for one in hidden)
-    assert [piece.id for piece in second.replied.pieces if piece.kind is PieceKind.CALL] == ["call-5", "call-6"]
+    assert [piece.id for piece in second.replied.pieces if piece.kind is PieceKind.CALL] == [
+        "call-5",
+        "call-6",
+    ]
     assert [result[0].id for result in [[call] for call in first.calls or ()]] == hidden
     assert second.shown == got.key_in_next_request()
     two = await Relayed(provider, "gemini").run([RECALL, SEES])
@@ -512,26 +596,38 @@ async def test_a_reply_that_cannot_be_recorded_goes_through_and_its_recalls_are_
     provider: Provider, expect: Expect, protocol: str, streams: bool
 ) -> None:
     expect("a reply could not be recorded; it went through")
-    got = await Relayed(provider, protocol, streams, fails=True).run([replace(RECALL, id="h1")], [Says("fine")])
+    got = await Relayed(provider, protocol, streams, fails=True).run(
+        [replace(RECALL, id="h1")], [Says("fine")]
+    )
     results = [
         (piece.text, piece.ok or protocol != "anthropic")
         for message in WIRE_MODULES[protocol].parse_messages(provider.asked[1].body)
         for piece in message.pieces_of_kind(PieceKind.RESULT)
     ]
     assert results == [("[This cannot be recalled now.]", protocol != "anthropic")]
-    assert "fine" in "".join(piece.text for piece in WIRE_MODULES[protocol].parse_reply(got.seen()).message.pieces)
+    assert "fine" in "".join(
+        piece.text for piece in WIRE_MODULES[protocol].parse_reply(got.seen()).message.pieces
+    )
 
 
 async def test_a_stream_that_this_program_fails_to_read_reaches_the_agent_all_the_same(
-    provider: Provider, monkeypatch: pytest.MonkeyPatch, expect: Expect, caplog: pytest.LogCaptureFixture
+    provider: Provider,
+    monkeypatch: pytest.MonkeyPatch,
+    expect: Expect,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     def fail(_value: Json) -> None:
         raise KeyError("a mistake in the program")
 
     expect("a reply could not be read; it went through")
     monkeypatch.setattr(WIRE_MODULES["anthropic"], "parse_reply", fail)
-    for streams, content in ((True, events("anthropic", [SEES])), (False, whole("anthropic", [SEES]))):
-        got = await Relayed(provider, streams=streams).run(stream(content) if streams else Raw(content))
+    for streams, content in (
+        (True, events("anthropic", [SEES])),
+        (False, whole("anthropic", [SEES])),
+    ):
+        got = await Relayed(provider, streams=streams).run(
+            stream(content) if streams else Raw(content)
+        )
         assert (got.content, got.told) == (content, [])
     assert set(caplog.messages) == {"a reply could not be read; it went through"}
 
@@ -562,7 +658,9 @@ async def test_so_many_recalls_are_answered_and_so_many_refused_before_the_agent
     sentence = "The model did nothing but recall. Nothing was lost; send it again."
     error = {"type": "error", "error": {"type": "overloaded_error", "message": sentence}}
     if streams:
-        (raw,) = [raw for raw in got.content.split(b"\n\n") if raw.startswith(b"event: error\ndata: ")]
+        (raw,) = [
+            raw for raw in got.content.split(b"\n\n") if raw.startswith(b"event: error\ndata: ")
+        ]
         assert json.loads(raw.partition(b"data: ")[2]) == error
         assert got.content.endswith(b"\n\n")
         assert got.began.status == 200
@@ -575,19 +673,29 @@ REFUSED = b'{"error": {"message": "no",\n "details": [{"retryDelay": "%s"}]}}'
 
 @both
 @pytest.mark.parametrize(
-    ("status", "delay", "asked"), [(400, b"0s", 2), (503, b"0s", 4), (529, b"61s", 2), (429, b"", 2), (599, b"0s", 2)]
+    ("status", "delay", "asked"),
+    [(400, b"0s", 2), (503, b"0s", 4), (529, b"61s", 2), (429, b"", 2), (599, b"0s", 2)],
 )
 async def test_a_refusal_behind_a_recall_is_asked_again_as_the_provider_says_and_then_passed_on(
-    provider: Provider, monkeypatch: pytest.MonkeyPatch, streams: bool, status: int, delay: bytes, asked: int
+    provider: Provider,
+    monkeypatch: pytest.MonkeyPatch,
+    streams: bool,
+    status: int,
+    delay: bytes,
+    asked: int,
 ) -> None:
     monkeypatch.setattr(reply_relay, "RETRY_WAITS_SECONDS", (1_000.0,) * 2 if delay else ())
     monkeypatch.setattr(reply_relay, "LONGEST_HINT_SECONDS", 0.0)  # A wait of none is not too long.
     refusal = REFUSED % delay
-    got = await Relayed(provider, streams=streams).run([replace(RECALL, id="h1")], Raw(refusal, status=status))
+    got = await Relayed(provider, streams=streams).run(
+        [replace(RECALL, id="h1")], Raw(refusal, status=status)
+    )
     assert len(provider.asked) == asked
     assert {one.raw for one in provider.asked[1:]} == {provider.asked[1].raw}
     if streams:
-        assert got.content.endswith(b"event: error\ndata: " + refusal.replace(b"\n", b" ") + b"\n\n")
+        assert got.content.endswith(
+            b"event: error\ndata: " + refusal.replace(b"\n", b" ") + b"\n\n"
+        )
     else:
         assert (got.began.status, got.content) == (status, refusal)
 
@@ -597,7 +705,9 @@ async def test_a_provider_that_names_no_time_is_asked_again_after_a_while(
     provider: Provider, monkeypatch: pytest.MonkeyPatch, streams: bool
 ) -> None:
     monkeypatch.setattr(reply_relay, "RETRY_WAITS_SECONDS", (0.0, 0.0))
-    got = await Relayed(provider, streams=streams).run([replace(RECALL, id="h1")], 529, 503, [Says("fine")])
+    got = await Relayed(provider, streams=streams).run(
+        [replace(RECALL, id="h1")], 529, 503, [Says("fine")]
+    )
     assert len(provider.asked) == 4
     assert WIRE_MODULES["anthropic"].parse_reply(got.seen()).message.pieces[0].text == "fine"
 
@@ -609,9 +719,13 @@ async def test_before_it_is_asked_again_a_provider_has_the_time_it_wants(
 ) -> None:
     monkeypatch.setattr(reply_relay, "RETRY_WAITS_SECONDS", (wait,))
     refusal = Raw(REFUSED % delay, status=503)
-    got = await Relayed(provider, streams=streams).run([replace(RECALL, id="h1")], refusal, [Says("fine")])
+    got = await Relayed(provider, streams=streams).run(
+        [replace(RECALL, id="h1")], refusal, [Says("fine")]
+    )
     assert got.times[2] - got.times[1] >= 0.2
-    got = await Relayed(provider, streams=streams).run([replace(RECALL, id="h1")], [Says("fine")], cuts={2: 1})
+    got = await Relayed(provider, streams=streams).run(
+        [replace(RECALL, id="h1")], [Says("fine")], cuts={2: 1}
+    )
     assert got.times[2] - got.times[1] >= wait
 
 
@@ -620,7 +734,9 @@ async def test_what_a_reply_recalled_that_broke_off_is_not_counted_with_the_next
 ) -> None:
     monkeypatch.setattr(reply_relay, "RETRY_WAITS_SECONDS", (0.0,))
     hidden = replace(RECALL, id="h1")
-    beginning = sum(map(len, itertools.islice(WRITERS["anthropic"].events([hidden], USAGE, "1"), 3)))
+    beginning = sum(
+        map(len, itertools.islice(WRITERS["anthropic"].events([hidden], USAGE, "1"), 3))
+    )
     got = await Relayed(provider).run([hidden], [hidden], [Says("fine")], cuts={2: beginning})
     assert len(provider.asked) == 3
     assert WIRE_MODULES["anthropic"].parse_reply(got.seen()).message.pieces[0].text == "fine"
@@ -628,7 +744,10 @@ async def test_what_a_reply_recalled_that_broke_off_is_not_counted_with_the_next
 
 @both
 async def test_a_reply_behind_a_recall_that_breaks_off_unseen_is_asked_for_so_many_times(
-    provider: Provider, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, streams: bool
+    provider: Provider,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    streams: bool,
 ) -> None:
     monkeypatch.setattr(reply_relay, "RETRY_WAITS_SECONDS", (0.0, 0.0))
     cuts = dict.fromkeys(range(2, 9), 1)
@@ -638,7 +757,9 @@ async def test_a_reply_behind_a_recall_that_breaks_off_unseen_is_asked_for_so_ma
     assert len(provider.asked) == 4
     assert b"fi" not in got.content
     assert sum("broke off and is asked for again" in line for line in caplog.messages) == 2
-    got = await Relayed(provider, streams=streams).run([replace(RECALL, id="h1")], [Says("fine")], cuts={2: 1, 3: 1})
+    got = await Relayed(provider, streams=streams).run(
+        [replace(RECALL, id="h1")], [Says("fine")], cuts={2: 1, 3: 1}
+    )
     assert WIRE_MODULES["anthropic"].parse_reply(got.seen()).message.pieces[0].text == "fine"
 
 
@@ -653,10 +774,15 @@ async def test_a_reply_behind_a_recall_that_breaks_off_when_the_agent_has_seen_s
 
 
 @pytest.mark.parametrize("model", [True, False])
-async def test_what_a_reply_cost_that_broke_off_is_told_once(provider: Provider, model: bool) -> None:
+async def test_what_a_reply_cost_that_broke_off_is_told_once(
+    provider: Provider, model: bool
+) -> None:
     start = next(WRITERS["anthropic"].events([], USAGE, "1"))
     start = start if model else start.replace(b'"claude-test"', b'""')
-    content = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 100000\r\n\r\n" + start
+    content = (
+        b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 100000\r\n\r\n"
+        + start
+    )
     got = Relayed(provider)
     await _run_at_server_that_hangs_up(got, content)
     (told,) = got.told
@@ -664,7 +790,9 @@ async def test_what_a_reply_cost_that_broke_off_is_told_once(provider: Provider,
     assert (told.replied, told.shown) == (Replied((), name, Stop.CUT, Usage(100, 0, 0, 1)), "")
     assert got.content == start
     nothing = Relayed(provider)
-    await _run_at_server_that_hangs_up(nothing, content.replace(b'"input_tokens": 100', b'"input_tokens": 0'))
+    await _run_at_server_that_hangs_up(
+        nothing, content.replace(b'"input_tokens": 100', b'"input_tokens": 0')
+    )
     assert nothing.told == []
     ended = Relayed(provider)
     await _run_at_server_that_hangs_up(ended, content + events("anthropic", [Says("fine")]))
@@ -707,7 +835,11 @@ async def test_a_stream_without_its_last_event_is_recorded_and_what_is_unfinishe
     told = events("openai-chat", [Says("fine")]).removesuffix(b"data: [DONE]\n\n") + b"data: {"
     got = await Relayed(provider, "openai-chat", tools=tools).run(stream(told))
     assert got.content == told
-    assert [piece.text for piece in got.told[0].replied.pieces] == ["fine"] if got.told[0].replied else False
+    assert (
+        [piece.text for piece in got.told[0].replied.pieces] == ["fine"]
+        if got.told[0].replied
+        else False
+    )
     packed = gzip.compress(told)
     got = await Relayed(provider, "openai-chat", tools=tools).run(stream(packed, "gzip"))
     assert got.content == (told if tools else packed)
@@ -751,14 +883,18 @@ async def test_a_whole_reply_goes_on_in_pieces_and_beyond_the_limit_unread(
     monkeypatch.setattr(provider_reply_bodies, "LARGE_REPLY_BYTES", 100)
     got = await Relayed(provider, streams=False).run(Raw(content))
     assert got.content == content
-    assert [len(each) for each in got.log if isinstance(each, bytes)][:-1] == [100] * (len(content) // 100)
+    assert [len(each) for each in got.log if isinstance(each, bytes)][:-1] == [100] * (
+        len(content) // 100
+    )
     monkeypatch.setattr(provider_reply_bodies, "MOST_REPLY_BYTES", 300)
     got = await Relayed(provider, streams=False).run(Raw(content, chunk_bytes=50))
     assert (got.content, got.told) == (content, [])
     assert got.began.status == 200
 
 
-async def test_the_end_of_a_reply_does_not_wait_for_a_request_that_went_on_unread(provider: Provider) -> None:
+async def test_the_end_of_a_reply_does_not_wait_for_a_request_that_went_on_unread(
+    provider: Provider,
+) -> None:
     owned, read = concurrency.OwnedTasks("behind"), asyncio.Event()
     ticket = replace(TICKET, conversation="behind")
 
@@ -779,7 +915,9 @@ async def test_the_end_of_a_reply_does_not_wait_for_a_request_that_went_on_unrea
 
 
 @both
-async def test_a_recall_goes_on_from_all_of_a_request_that_went_on_unread(provider: Provider, streams: bool) -> None:
+async def test_a_recall_goes_on_from_all_of_a_request_that_went_on_unread(
+    provider: Provider, streams: bool
+) -> None:
     owned = concurrency.OwnedTasks("behind")
     ticket = replace(TICKET, conversation="behind")
 
@@ -814,8 +952,12 @@ async def test_what_must_not_delay_the_first_bytes_is_done_once_they_are_sent(
     )
     assert len(got.after) == 1, "not again with the reply behind a recall"
     assert got.after[0] <= got.log.index(got.told[-1])
-    got = await Relayed(provider, protocol).run(stream(events(protocol, [Says("I look"), SEES]), chunk_bytes=40))
+    got = await Relayed(provider, protocol).run(
+        stream(events(protocol, [Says("I look"), SEES]), chunk_bytes=40)
+    )
     assert got.after == [2], "the status and one piece"
     assert len(got.log) > 3
-    got = await Relayed(provider, protocol, streams=False).run(Raw(whole(protocol, [Says("I look")])))
+    got = await Relayed(provider, protocol, streams=False).run(
+        Raw(whole(protocol, [Says("I look")]))
+    )
     assert got.after == [len(got.log)]

@@ -1,4 +1,6 @@
-"""A body on its way: whole, and in parts that are neither tiny nor huge. Headers on their way: each where it belongs."""
+"""A body on its way: whole, and in parts that are neither tiny nor huge. Headers on
+their way: each where it belongs.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,13 @@ from helix_desktop.protocols.gateway_message import SLICE
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.lists(st.sampled_from([0, 1, 700, SLICE - 1, SLICE, 3 * SLICE + 5]), max_size=4), st.integers(0, 300))
-async def test_short_pieces_go_together_and_long_ones_in_parts(sizes: list[int], short: int) -> None:
+@given(
+    st.lists(st.sampled_from([0, 1, 700, SLICE - 1, SLICE, 3 * SLICE + 5]), max_size=4),
+    st.integers(0, 300),
+)
+async def test_short_pieces_go_together_and_long_ones_in_parts(
+    sizes: list[int], short: int
+) -> None:
     pieces = [bytes([at % 256]) * size for at, size in enumerate([*sizes, *[9] * short])]
     parts = [part async for part in request_forwarding._slices_of_pieces(pieces)]
     whole = b"".join(pieces)
@@ -46,14 +53,18 @@ REPLY = (
 
 @dataclass
 class RawProvider:
-    """A provider that keeps requests as they came over the line, and answers each with the same bytes."""
+    """A provider that keeps requests as they came over the line, and answers each with
+    the same bytes.
+    """
 
     head: dict[str, str] = field(default_factory=dict)
     body: bytes = b""
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         _, *lines = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")[:-2]
-        self.head = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
+        self.head = {
+            name.lower(): value for name, _, value in (line.partition(": ") for line in lines)
+        }
         self.body = await reader.readexactly(int(self.head["content-length"]))
         writer.write(REPLY)
         await writer.drain()
@@ -76,17 +87,23 @@ class AgentSide:
 
 
 @asynccontextmanager
-async def forwarding(content: bytes = b"{}") -> AsyncIterator[tuple[RequestForwarder, RawProvider, AgentSide]]:
+async def forwarding(
+    content: bytes = b"{}",
+) -> AsyncIterator[tuple[RequestForwarder, RawProvider, AgentSide]]:
     provider, agent = RawProvider(), AgentSide()
     server = await asyncio.start_server(provider.answer, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1/messages"
     route = RequestRoute("/v1/messages", "anthropic")
-    incoming = IncomingRequest("POST", route, "", AGENT_HEADERS, {}, content, GatewayRegistration("t"))
+    incoming = IncomingRequest(
+        "POST", route, "", AGENT_HEADERS, {}, content, GatewayRegistration("t")
+    )
     async with server, httpx.AsyncClient(trust_env=False) as client:
         yield RequestForwarder(incoming, url, client, agent.start, agent.send), provider, agent
 
 
-async def test_a_request_and_its_reply_go_on_as_they_came_without_what_is_only_for_the_gateway() -> None:
+async def test_a_request_and_its_reply_go_on_as_they_came_without_what_is_only_for_the_gateway() -> (
+    None
+):
     async with forwarding(b"packed by the agent") as (sending, provider, agent):
         await sending.forward_without_reading()
     assert provider.body == b"packed by the agent"
@@ -94,7 +111,10 @@ async def test_a_request_and_its_reply_go_on_as_they_came_without_what_is_only_f
     assert (provider.head["accept-encoding"], provider.head["x-api-key"]) == ("gzip, br", "k")
     assert (provider.head["content-length"], "x-helix-token" in provider.head) == ("19", False)
     assert agent.starts == [
-        (201, {b"content-type": b"text/plain", b"content-encoding": b"gzip", b"content-length": b"7"})
+        (
+            201,
+            {b"content-type": b"text/plain", b"content-encoding": b"gzip", b"content-length": b"7"},
+        )
     ]
     assert agent.body == b"as sent"
 
@@ -121,7 +141,9 @@ async def test_a_body_of_any_size_arrives_whole_and_with_its_length(size: int) -
     assert provider.body == whole
     assert provider.head["content-length"] == str(size)
     built = request_forwarding.build_provider_request("POST", sending.url, [], pieces)
-    assert isinstance(built.stream, httpx.ByteStream) == (size <= LARGE_BODY_BYTES), "only a large one goes in slices"
+    assert isinstance(built.stream, httpx.ByteStream) == (size <= LARGE_BODY_BYTES), (
+        "only a large one goes in slices"
+    )
 
 
 @pytest.mark.parametrize(
@@ -136,7 +158,12 @@ async def test_a_body_of_any_size_arrives_whole_and_with_its_length(size: int) -
 async def test_a_changed_reply_starts_once_and_without_the_headers_that_are_wrong_now(
     rewritten: bool, decoded: bool, gone: set[bytes]
 ) -> None:
-    headers = [("Content-Length", "7"), ("Content-Encoding", "gzip"), ("X-Request-Id", "r"), ("Transfer-Encoding", "x")]
+    headers = [
+        ("Content-Length", "7"),
+        ("Content-Encoding", "gzip"),
+        ("X-Request-Id", "r"),
+        ("Transfer-Encoding", "x"),
+    ]
     response = httpx.Response(200, headers=headers)
     async with forwarding() as (sending, _, agent):
         await sending.start_reply(response, rewritten=rewritten, decoded=decoded)
@@ -144,7 +171,9 @@ async def test_a_changed_reply_starts_once_and_without_the_headers_that_are_wron
         await sending.start_reply(httpx.Response(500))
     ((status, headers_of_reply),) = agent.starts
     assert (status, headers_of_reply[b"x-request-id"]) == (200, b"r")
-    assert headers_of_reply.keys() == {b"content-length", b"content-encoding", b"x-request-id"} - gone
+    assert (
+        headers_of_reply.keys() == {b"content-length", b"content-encoding", b"x-request-id"} - gone
+    )
 
 
 async def test_a_refusal_reaches_the_agent_with_its_status_headers_and_body() -> None:
@@ -156,7 +185,9 @@ async def test_a_refusal_reaches_the_agent_with_its_status_headers_and_body() ->
     assert (status, headers[b"retry-after"], agent.body) == (429, b"7", b"as it came")
 
 
-@pytest.mark.parametrize(("size", "in_a_thread"), [(LARGE_BODY_BYTES, False), (LARGE_BODY_BYTES + 1, True)])
+@pytest.mark.parametrize(
+    ("size", "in_a_thread"), [(LARGE_BODY_BYTES, False), (LARGE_BODY_BYTES + 1, True)]
+)
 async def test_only_the_work_on_a_large_body_leaves_the_loop(size: int, in_a_thread: bool) -> None:
     def work(one: int, other: int) -> tuple[int, bool]:
         return one - other, threading.current_thread() is not threading.main_thread()

@@ -1,4 +1,6 @@
-"""What is sent to the provider, and again when it refuses. A long history goes on before it is read, and is recorded behind."""
+"""What is sent to the provider, and again when it refuses. A long history goes on
+before it is read, and is recorded behind.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,10 @@ from helix_desktop.gateway.conversations_port import Arrival, Replied, Sent, Tic
 from helix_desktop.gateway.folded_request import NO_RESULT
 from helix_desktop.gateway.gateway_app import ProviderHttpClients, SideReplyRecorder
 from helix_desktop.gateway.incremental_parsing import FIRST_VALUES, BodyParser
-from helix_desktop.gateway.local_conversations import LocalAgentConversations, known_messages_from_facts
+from helix_desktop.gateway.local_conversations import (
+    LocalAgentConversations,
+    known_messages_from_facts,
+)
 from helix_desktop.gateway.registration import GatewayRegistration
 from helix_desktop.gateway.reply_relay import UnreadRequestRecorder
 from helix_desktop.gateway.request_forwarding import LARGE_BODY_BYTES, RequestForwarder
@@ -47,7 +52,11 @@ from helix_desktop.gateway.request_handling import (
     UNREAD_TICKET,
     AgentRequestHandler,
 )
-from helix_desktop.gateway.request_parsing import IncomingRequest, ParsedRequest, parse_incoming_request
+from helix_desktop.gateway.request_parsing import (
+    IncomingRequest,
+    ParsedRequest,
+    parse_incoming_request,
+)
 from helix_desktop.gateway.request_routes import parse_route
 from helix_desktop.gateway.view_entries import As, Changed, Entry, Part, Says
 from helix_desktop.protocols.gateway_message import Piece, PieceKind
@@ -59,7 +68,9 @@ from tests.peers.agent_provider import Asked, Block, Calls, Provider, Raw
 from tests.peers.agent_provider import Says as Said
 
 UNREAD = ("anthropic", "openai-chat", "openai-responses")
-FILLING = "as long as a body must be to be read in a thread " * (2 * LARGE_BODY_BYTES // FIRST_VALUES // 50)
+FILLING = "as long as a body must be to be read in a thread " * (
+    2 * LARGE_BODY_BYTES // FIRST_VALUES // 50
+)
 
 
 def long_history(protocol: str, url: str, session: str) -> Agent:
@@ -68,13 +79,20 @@ def long_history(protocol: str, url: str, session: str) -> Agent:
     agent.say(f"the beginning of {session}")
     for number in range(FIRST_VALUES):
         agent.units.extend(_call(protocol, f"call_{session}_{number}"))
-        agent.results([(f"call_{session}_{number}", "Bash", f"line {number} of {session} {FILLING}")])
+        agent.results(
+            [(f"call_{session}_{number}", "Bash", f"line {number} of {session} {FILLING}")]
+        )
     return agent
 
 
 def _call(protocol: str, name: str) -> list[Any]:
     if protocol == "anthropic":
-        return [{"role": "assistant", "content": [{"type": "tool_use", "id": name, "name": "Bash", "input": {}}]}]
+        return [
+            {
+                "role": "assistant",
+                "content": [{"type": "tool_use", "id": name, "name": "Bash", "input": {}}],
+            }
+        ]
     if protocol == "openai-chat":
         call = {"id": name, "type": "function", "function": {"name": "Bash", "arguments": "{}"}}
         return [{"role": "assistant", "content": None, "tool_calls": [call]}]
@@ -111,7 +129,9 @@ def facts_of_conversations(home: Path) -> list[Sequence[Recorded]]:
 
 
 def recorded_conversations(home: Path) -> list[tuple[int, list[str]]]:
-    """Of each conversation how many messages it has, and its calls, results and replies in their order."""
+    """Of each conversation how many messages it has, and its calls, results and replies
+    in their order.
+    """
     found = []
     for recorded in facts_of_conversations(home):
         said = [word for each in recorded for word in _words_of_fact(each.fact)]
@@ -123,7 +143,11 @@ def _words_of_fact(fact: object) -> Sequence[str]:
     if isinstance(fact, ToolReturned):
         return [f"result of {fact.call}"]
     if isinstance(fact, ModelReplied):
-        return [p.id if isinstance(p, ToolCall) else p.text for p in fact.parts if isinstance(p, ToolCall | Text)]
+        return [
+            p.id if isinstance(p, ToolCall) else p.text
+            for p in fact.parts
+            if isinstance(p, ToolCall | Text)
+        ]
     return []
 
 
@@ -133,7 +157,10 @@ def test_a_long_history_is_answered_before_it_is_read_and_recorded_once(
 ) -> None:
     reading = HeldReading(monkeypatch)
     answers = iter(("first answer", "second answer"))
-    with Provider(lambda _: [Said(next(answers))]) as provider, running(tmp_path, provider.url) as url:
+    with (
+        Provider(lambda _: [Said(next(answers))]) as provider,
+        running(tmp_path, provider.url) as url,
+    ):
         agent = long_history(protocol, url, "s")
         sent = []
         for _ in range(2):  # The second request comes before the first one is read.
@@ -172,20 +199,32 @@ def test_a_recall_in_the_first_reply_to_a_long_history_is_answered(tmp_path: Pat
 
 
 def test_a_long_history_that_names_its_tools_among_its_items_goes_on_whole(tmp_path: Path) -> None:
-    with Provider(lambda _: [Said("an answer")]) as provider, running(tmp_path, provider.url) as url:
+    with (
+        Provider(lambda _: [Said("an answer")]) as provider,
+        running(tmp_path, provider.url) as url,
+    ):
         agent = long_history("openai-responses", url, "s")
-        tools = [{"type": "function", "name": "Bash", "parameters": {"type": "object", "properties": {}}}]
+        tools = [
+            {"type": "function", "name": "Bash", "parameters": {"type": "object", "properties": {}}}
+        ]
         agent.units.insert(0, {"type": "additional_tools", "role": "developer", "tools": tools})
         body = {name: value for name, value in agent.body().items() if name != "tools"}
         headers = {"x-api-key": "k", "x-claude-code-session-id": "s"}
-        assert httpx.post(url + agent.path, json=body, headers=headers, timeout=60).status_code == 200
+        assert (
+            httpx.post(url + agent.path, json=body, headers=headers, timeout=60).status_code == 200
+        )
     given = provider.asked[0].body["input"]
     assert len(given[0].pop("tools")) > len(tools)
     assert given[1:] == agent.units[1:]
 
 
-def test_instructions_far_behind_the_beginning_of_a_long_history_are_recorded(tmp_path: Path) -> None:
-    with Provider(lambda _: [Said("an answer")]) as provider, running(tmp_path, provider.url) as url:
+def test_instructions_far_behind_the_beginning_of_a_long_history_are_recorded(
+    tmp_path: Path,
+) -> None:
+    with (
+        Provider(lambda _: [Said("an answer")]) as provider,
+        running(tmp_path, provider.url) as url,
+    ):
         agent = long_history("openai-chat", url, "s")
         agent.units.append({"role": "system", "content": "Keep to the plan."})
         agent.say("go on")
@@ -195,12 +234,19 @@ def test_instructions_far_behind_the_beginning_of_a_long_history_are_recorded(tm
     assert "Keep to the plan." in systems[-1]
 
 
-def test_a_system_message_within_a_conversation_is_the_agents_and_not_its_users(tmp_path: Path) -> None:
+def test_a_system_message_within_a_conversation_is_the_agents_and_not_its_users(
+    tmp_path: Path,
+) -> None:
     """Claude Code sends its reminders as such messages, and they were shown as the user's words."""
-    with Provider(lambda _: [Said("an answer")]) as provider, running(tmp_path, provider.url) as url:
+    with (
+        Provider(lambda _: [Said("an answer")]) as provider,
+        running(tmp_path, provider.url) as url,
+    ):
         agent = Agent("anthropic", url, session="s")
         agent.say("go on")
-        agent.units.append({"role": "system", "content": "The task tools haven't been used recently."})
+        agent.units.append(
+            {"role": "system", "content": "The task tools haven't been used recently."}
+        )
         agent.ask()
         agent.say("and on")
         agent.ask()
@@ -227,16 +273,24 @@ def test_a_long_history_that_is_refused_changed_is_asked_as_it_came(
         else:
             with pytest.raises(AssertionError, match="429"):
                 agent.ask()
-    assert [count for count, _ in recorded_conversations(tmp_path)] == [2 * FIRST_VALUES + 1 + (status == 422)]
+    assert [count for count, _ in recorded_conversations(tmp_path)] == [
+        2 * FIRST_VALUES + 1 + (status == 422)
+    ]
 
 
 class HeldRecording:
     """Requests are recorded only when `go_on` is set. `begun`: one would be."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.go_on, self.begun, real = threading.Event(), threading.Event(), LocalAgentConversations.receive_request
+        self.go_on, self.begun, real = (
+            threading.Event(),
+            threading.Event(),
+            LocalAgentConversations.receive_request,
+        )
 
-        async def receive_request(room: LocalAgentConversations, *request: Any, **options: Any) -> Sent:
+        async def receive_request(
+            room: LocalAgentConversations, *request: Any, **options: Any
+        ) -> Sent:
             self.begun.set()
             await asyncio.to_thread(self.go_on.wait, 100)
             return await real(room, *request, **options)
@@ -250,7 +304,9 @@ def first_reply(url: str, protocol: str = "anthropic") -> Iterator[httpx.Respons
     agent = Agent(protocol, url)
     agent.say("look around")
     headers = {"x-api-key": "k", "x-claude-code-session-id": "s"}
-    with httpx.stream("POST", url + agent.path, json=agent.body(), headers=headers, timeout=60) as reply:
+    with httpx.stream(
+        "POST", url + agent.path, json=agent.body(), headers=headers, timeout=60
+    ) as reply:
         yield reply
 
 
@@ -299,7 +355,10 @@ Json = Any
 Exchanged = Callable[..., Awaitable[Any]]
 TOOLS = [{"name": "Bash", "description": "runs", "input_schema": {"type": "object"}}]
 QUESTION = {"role": "user", "content": "look around"}
-CALL = {"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "Bash", "input": {}}]}
+CALL = {
+    "role": "assistant",
+    "content": [{"type": "tool_use", "id": "c1", "name": "Bash", "input": {}}],
+}
 ANSWER = {"role": "assistant", "content": "here it is"}
 MARKED = {
     "role": "user",
@@ -349,12 +408,18 @@ class Room:
         self.told.append("fold")
         return None if self.shorter is None else Sent(ticket, self.shorter, recallable=False)
 
-    async def answer_hidden_calls(self, ticket: Ticket, *_reply: object) -> list[tuple[str, str, str, bool]]:
+    async def answer_hidden_calls(
+        self, ticket: Ticket, *_reply: object
+    ) -> list[tuple[str, str, str, bool]]:
         self.told.append(f"calls in {ticket.conversation}")
         return []
 
-    async def record_agent_reply(self, ticket: Ticket, replied: Replied | None, _shown: str) -> None:
-        self.told.append(f"reply in {ticket.conversation}: {replied.pieces[0].text if replied else None}")
+    async def record_agent_reply(
+        self, ticket: Ticket, replied: Replied | None, _shown: str
+    ) -> None:
+        self.told.append(
+            f"reply in {ticket.conversation}: {replied.pieces[0].text if replied else None}"
+        )
 
 
 @dataclass
@@ -381,11 +446,19 @@ def _kind_of_body(asked: Asked, own: bytes) -> str:
 
 
 def understood(
-    messages: Sequence[Json], *, folds: bool = True, session: str = "", tools: Sequence[Json] = TOOLS
+    messages: Sequence[Json],
+    *,
+    folds: bool = True,
+    session: str = "",
+    tools: Sequence[Json] = TOOLS,
 ) -> tuple[IncomingRequest, ParsedRequest]:
-    content = json.dumps({"model": "m", "max_tokens": 9, "tools": tools, "messages": messages}).encode()
+    content = json.dumps(
+        {"model": "m", "max_tokens": 9, "tools": tools, "messages": messages}
+    ).encode()
     headers = {"x-claude-code-session-id": session} if session else {}
-    incoming = IncomingRequest("POST", parse_route("/v1/messages"), "", (), headers, content, GatewayRegistration("t"))
+    incoming = IncomingRequest(
+        "POST", parse_route("/v1/messages"), "", (), headers, content, GatewayRegistration("t")
+    )
     request = parse_incoming_request(incoming, BodyParser(), folds=folds)
     assert request is not None
     return incoming, request
@@ -468,7 +541,9 @@ async def test_what_is_sent_is_what_was_folded_with_the_tools_of_recall(
     assert room.told == ["receive", "reply in talk: fine"]
 
 
-@pytest.mark.parametrize(("entries", "threads"), [((), 0), ((As(0), As(1)), 0), ((SHORT, As(1)), 1)])
+@pytest.mark.parametrize(
+    ("entries", "threads"), [((), 0), ((As(0), As(1)), 0), ((SHORT, As(1)), 1)]
+)
 async def test_a_large_request_whose_messages_go_on_as_they_came_waits_for_no_thread(
     exchanged: Exchanged, entries: tuple[Entry, ...], threads: int
 ) -> None:
@@ -480,7 +555,9 @@ async def test_a_large_request_whose_messages_go_on_as_they_came_waits_for_no_th
     assert outcome.sent == [("talk", outcome.asked[0].body)]
 
 
-async def test_a_reply_goes_on_if_its_request_cannot_be_remembered(provider: Provider, expect: Expect) -> None:
+async def test_a_reply_goes_on_if_its_request_cannot_be_remembered(
+    provider: Provider, expect: Expect
+) -> None:
     expect("a request could not be remembered; its reply goes on")
     LEFT[:] = [FINE]
     incoming, request = understood((QUESTION,))
@@ -506,17 +583,47 @@ async def test_a_reply_goes_on_if_its_request_cannot_be_remembered(provider: Pro
 
 OVERFLOW = ["fold"]
 RETRIES: dict[str, tuple[Any, ...]] = {
-    "too long, and shorter then": ([too_long(), FINE], (SHORT,), ["tools", "tools short"], 200, OVERFLOW),
-    "too large": ([too_long(413, b"too large"), FINE], (SHORT,), ["tools", "tools short"], 200, OVERFLOW),
-    "too long, and still": ([too_long(), refused(413)], (SHORT,), ["tools", "tools short"], 413, OVERFLOW),
-    "still too long": ([too_long(), refused(400)], (SHORT,), ["tools", "tools short"], 400, OVERFLOW),
+    "too long, and shorter then": (
+        [too_long(), FINE],
+        (SHORT,),
+        ["tools", "tools short"],
+        200,
+        OVERFLOW,
+    ),
+    "too large": (
+        [too_long(413, b"too large"), FINE],
+        (SHORT,),
+        ["tools", "tools short"],
+        200,
+        OVERFLOW,
+    ),
+    "too long, and still": (
+        [too_long(), refused(413)],
+        (SHORT,),
+        ["tools", "tools short"],
+        413,
+        OVERFLOW,
+    ),
+    "still too long": (
+        [too_long(), refused(400)],
+        (SHORT,),
+        ["tools", "tools short"],
+        400,
+        OVERFLOW,
+    ),
     "too long, and nothing to fold": ([too_long()], None, ["tools"], 400, OVERFLOW),
     "another status": ([too_long(429)], (SHORT,), ["tools"], 429, []),
     "too large without a word": ([refused(413)], (SHORT,), ["tools"], 413, []),
     "the change is refused": ([refused(400), FINE], (SHORT,), ["tools", "own"], 200, []),
     "the change is refused with 422": ([too_long(422), FINE], (SHORT,), ["tools", "own"], 200, []),
     "so is the agent's own": ([refused(422), refused(403)], (SHORT,), ["tools", "own"], 403, []),
-    "so is the agent's own, alike": ([refused(400), refused(400)], (SHORT,), ["tools", "own"], 400, []),
+    "so is the agent's own, alike": (
+        [refused(400), refused(400)],
+        (SHORT,),
+        ["tools", "own"],
+        400,
+        [],
+    ),
     "busy": ([refused(503)], (SHORT,), ["tools"], 503, []),
 }
 
@@ -572,7 +679,12 @@ async def test_what_is_not_folded_is_not_made_shorter(exchanged: Exchanged, stat
     ],
 )
 async def test_a_call_without_a_result_gets_one_where_the_request_is_refused(
-    exchanged: Exchanged, replies: list[Raw | list[Said]], folds: bool, kinds: list[str], status: int, expect: Expect
+    exchanged: Exchanged,
+    replies: list[Raw | list[Said]],
+    folds: bool,
+    kinds: list[str],
+    status: int,
+    expect: Expect,
 ) -> None:
     if folds:
         expect("the provider refused a changed request with")
@@ -629,9 +741,13 @@ async def test_a_long_history_goes_on_unread_if_none_of_it_is_known(known: int, 
     body = replace(request.body, messages=made[: LONG_HISTORY_MESSAGES + 1 + more])
     assert len(body.messages) == LONG_HISTORY_MESSAGES + 1 + more
     room: Any = Room(known=known)
-    assert await request_handling._may_go_on_unread(replace(request, body=body), room) is (more == 1 and known == 0)
+    assert await request_handling._may_go_on_unread(replace(request, body=body), room) is (
+        more == 1 and known == 0
+    )
     assert room.counted == more
-    assert not await request_handling._may_go_on_unread(replace(request, body=replace(body, read_rest=None)), room)
+    assert not await request_handling._may_go_on_unread(
+        replace(request, body=replace(body, read_rest=None)), room
+    )
     assert room.counted == more
 
 
@@ -681,7 +797,9 @@ async def test_a_long_history_is_recorded_behind_under_the_name_of_its_session(
     assert outcome.behind == [session or outcome.request.arrival.chain[0]]
     assert (outcome.kinds(), outcome.seen[0]) == (["tools"], 200)
     assert room.told == ["receive", "reply in talk: fine"]
-    assert [(name, len(body["messages"])) for name, body in outcome.sent] == [("talk", 2 * FIRST_VALUES)]
+    assert [(name, len(body["messages"])) for name, body in outcome.sent] == [
+        ("talk", 2 * FIRST_VALUES)
+    ]
 
 
 @pytest.mark.parametrize("waits", [False, True])
@@ -705,7 +823,9 @@ async def test_what_went_on_unread_is_read_after_it_was_sent_and_after_the_reque
         room.told.append(words)
 
     before, now = OwnedTasks("before"), OwnedTasks("now")
-    reading = now.spawn_task(exchange._record_after_forwarding(request, room, before if waits else None), name="read")
+    reading = now.spawn_task(
+        exchange._record_after_forwarding(request, room, before if waits else None), name="read"
+    )
     now.spawn_task(say("sending", 0), name="send")
     if waits:
         before.spawn_task(say("the request before", 20), name="before")
@@ -724,7 +844,9 @@ async def test_what_went_on_unread_is_read_after_it_was_sent_and_after_the_reque
 
 
 @pytest.mark.parametrize("hides_call", [True, False])
-async def test_what_went_on_unread_is_recorded_even_if_its_agent_hangs_up_meanwhile(hides_call: bool) -> None:
+async def test_what_went_on_unread_is_recorded_even_if_its_agent_hangs_up_meanwhile(
+    hides_call: bool,
+) -> None:
     _, request = understood([QUESTION])
     room: Any = Room()
     tasks, exchange, is_read = OwnedTasks("unread"), OwnedTasks("exchange"), asyncio.Event()
@@ -734,7 +856,9 @@ async def test_what_went_on_unread_is_recorded_even_if_its_agent_hangs_up_meanwh
         room.told.append("read")
         return request, Ticket("talk", 1, "", 0, "anthropic"), {}
 
-    recorder = UnreadRequestRecorder(room, tasks, tasks.spawn_task(read(), name="read"), is_short=True)
+    recorder = UnreadRequestRecorder(
+        room, tasks, tasks.spawn_task(read(), name="read"), is_short=True
+    )
     replied = Replied((Piece(PieceKind.TEXT, "fine"),), "m", Stop.END, Usage())
     answering = recorder.answer_hidden_calls(UNREAD_TICKET, replied, ())
     recording = recorder.record_agent_reply(UNREAD_TICKET, replied, "")
@@ -753,7 +877,9 @@ async def test_what_went_on_unread_is_recorded_even_if_its_agent_hangs_up_meanwh
 
 @dataclass
 class _OneExchange:
-    """A handler of one request in front of a provider. `seen`: status and body of what the agent got."""
+    """A handler of one request in front of a provider. `seen`: status and body of what
+    the agent got.
+    """
 
     handler: AgentRequestHandler
     request: ParsedRequest
@@ -832,7 +958,9 @@ async def test_who_is_refused_without_what_was_taken_out_is_told_that_this_may_b
         assert (exchange.seen[0], said) == (403, "no such form")
 
 
-async def test_who_is_refused_for_the_length_is_not_told_of_what_was_taken_out(provider: Provider) -> None:
+async def test_who_is_refused_for_the_length_is_not_told_of_what_was_taken_out(
+    provider: Provider,
+) -> None:
     room: Any = Room((As(0), As(1), As(2)))
     room.taken_out = (Changed(0, (Part("said", "", 0, "[excluded]"),)),)
     refusal = too_long()

@@ -12,7 +12,11 @@ from helix_desktop.decompression import DecodedTooLarge
 from helix_desktop.gateway import request_parsing
 from helix_desktop.gateway.incremental_parsing import BodyParser
 from helix_desktop.gateway.registration import GatewayRegistration
-from helix_desktop.gateway.request_parsing import IncomingRequest, ParsedRequest, parse_incoming_request
+from helix_desktop.gateway.request_parsing import (
+    IncomingRequest,
+    ParsedRequest,
+    parse_incoming_request,
+)
 from helix_desktop.gateway.request_routes import parse_route
 
 TOOLS = [{"name": "Bash", "description": "runs", "input_schema": {"type": "object"}}]
@@ -22,12 +26,21 @@ GEMINI = "/v1beta/models/g:generateContent"
 
 
 def parsed(
-    body: object, path: str = "/v1/messages", *, folds: bool = True, coding: str = "", **headers: str
+    body: object,
+    path: str = "/v1/messages",
+    *,
+    folds: bool = True,
+    coding: str = "",
+    **headers: str,
 ) -> ParsedRequest | None:
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-    known = {name.replace("_", "-"): value for name, value in headers.items()} | {"content-encoding": coding}
+    known = {name.replace("_", "-"): value for name, value in headers.items()} | {
+        "content-encoding": coding
+    }
     content = gzip.compress(raw) if coding == "gzip" else raw
-    incoming = IncomingRequest("POST", parse_route(path), "", (), known, content, GatewayRegistration("t"))
+    incoming = IncomingRequest(
+        "POST", parse_route(path), "", (), known, content, GatewayRegistration("t")
+    )
     found = parse_incoming_request(incoming, BodyParser(), folds=folds)
     return None if found is None or found.is_side else found
 
@@ -40,7 +53,11 @@ def test_a_request_with_tools_is_understood_however_it_is_coded() -> None:
     for coding in ("", "identity", " Identity ", "gzip"):
         found = parsed(anthropic(), coding=coding)
         assert found is not None
-        assert (found.body.wire, found.arrival.model, found.arrival.system) == ("anthropic", "m", "You are an agent.")
+        assert (found.body.wire, found.arrival.model, found.arrival.system) == (
+            "anthropic",
+            "m",
+            "You are an agent.",
+        )
         assert found.body.value["messages"] == [SAYS]
         assert len(found.messages_after_instructions) == 1
     assert parsed(anthropic(), coding="unheard-of") is None

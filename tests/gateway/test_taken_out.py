@@ -44,21 +44,28 @@ async def take_out(session: Session, words: str = "4711") -> None:
         if isinstance(fact, facts.UserSaid | facts.ModelReplied | facts.ToolReturned):
             for place, part in enumerate(message_blocks.parts_of(fact)):
                 ref = facts.PartRef(recorded.seq, place)
-                text = getattr(part, "text", "") + getattr(part, "arguments", "") + getattr(fact, "head", "")
+                text = (
+                    getattr(part, "text", "")
+                    + getattr(part, "arguments", "")
+                    + getattr(fact, "head", "")
+                )
                 if words in text and ref not in taken_out:
                     await session.context.exclude_part(ref)
 
 
 async def bring_back(session: Session) -> None:
-    await session.conversation.append_facts(*map(facts.Included, tuple(session.conversation.state.branch.exclusions)))
+    await session.conversation.append_facts(
+        *map(facts.Included, tuple(session.conversation.state.branch.exclusions))
+    )
 
 
 # --- Through the gateway
 
 
 class Talk:
-    """One agent's conversation through a gateway. `refuses`: how many more of its requests the provider refuses, those that add
-    tools first; `sent`: the bodies since the secret was taken out.
+    """One agent's conversation through a gateway. `refuses`: how many more of its
+    requests the provider refuses, those that add tools first; `sent`: the bodies since
+    the secret was taken out.
     """
 
     def __init__(self, protocol: str) -> None:
@@ -71,14 +78,24 @@ class Talk:
         self.sent.append(asked.raw)
         if self.refuses_all or (self.refuses_changed and b"recall" in asked.raw):
             return REFUSED
-        if b"tool_result" not in asked.raw and b"function_call_output" not in asked.raw and len(self.sent) == 1:
+        if (
+            b"tool_result" not in asked.raw
+            and b"function_call_output" not in asked.raw
+            and len(self.sent) == 1
+        ):
             return [Says(f"I look, {SECRET}"), Calls("Bash", {"command": f"echo {SECRET}"}, "c1")]
         return [Says("fine")]
 
     async def post(self, path: str = "", content: bytes = b"") -> httpx.Response:
-        headers = {"x-claude-code-session-id": "one", "content-type": "application/json", "x-api-key": "k"}
+        headers = {
+            "x-claude-code-session-id": "one",
+            "content-type": "application/json",
+            "x-api-key": "k",
+        }
         content = content or json.dumps(self.agent.body()).encode()
-        return await self.here.client.post(self.here.url + (path or self.agent.path), content=content, headers=headers)
+        return await self.here.client.post(
+            self.here.url + (path or self.agent.path), content=content, headers=headers
+        )
 
     async def begin(self, here: Running) -> None:
         """A question, a call and its result, each with the secret, which is taken out then."""
@@ -135,7 +152,9 @@ async def test_a_request_whose_form_is_refused_is_sent_in_the_agents_own_without
 
 
 @all_protocols
-async def test_who_is_refused_for_what_was_taken_out_is_told_so(tmp_path: Path, protocol: str, expect: Expect) -> None:
+async def test_who_is_refused_for_what_was_taken_out_is_told_so(
+    tmp_path: Path, protocol: str, expect: Expect
+) -> None:
     expect("the provider refused a changed request")
     async with talking(tmp_path, protocol) as talk:
         talk.refuses_all = True
@@ -184,7 +203,9 @@ async def test_tokens_are_counted_without_what_was_taken_out_where_the_view_cann
         (room,) = talk.here.app.open_conversations()
         monkeypatch.setattr(room, "preview_request", _fails)
         assert (await talk.post(path)).status_code == 200
-        counted = [asked.raw for asked in talk.here.provider.asked if asked.path.endswith("count_tokens")]
+        counted = [
+            asked.raw for asked in talk.here.provider.asked if asked.path.endswith("count_tokens")
+        ]
         assert len(counted) == 2
         assert not any(b"4711" in raw for raw in counted)
 
@@ -200,7 +221,9 @@ async def test_a_request_that_cannot_be_read_or_written_is_not_sent_where_someth
         assert (await talk.post()).status_code == 200
         talk.sent.clear()
         body = json.dumps({**talk.agent.body(), "metadata": None}).encode()
-        refused = await talk.post(content=body.replace(b"null", b"[" * levels + b"]" * levels) + b" " * 8_000)
+        refused = await talk.post(
+            content=body.replace(b"null", b"[" * levels + b"]" * levels) + b" " * 8_000
+        )
         assert refused.status_code == 400
         assert "excluded part of this conversation" in refused.json()["error"]["message"]
         assert talk.sent == []
@@ -239,7 +262,9 @@ async def spoken(room: LocalAgentConversations, session: str) -> tuple[list[Json
     return units, name
 
 
-async def body_of(room: LocalAgentConversations, units: list[Json], session: str, *, counts: bool = False) -> str:
+async def body_of(
+    room: LocalAgentConversations, units: list[Json], session: str, *, counts: bool = False
+) -> str:
     asks, said = arrival(units, session)
     sent = await (room.preview_request(asks, said) if counts else room.receive_request(asks, said))
     if not sent.entries:
@@ -258,7 +283,9 @@ async def test_what_was_taken_out_stays_out_when_the_agent_asks_an_earlier_quest
         units, name = await spoken(room, session)
         await take_out(await made.open_session(name))
         assert "4711" not in await body_of(room, units[:count], session, counts=counts)
-        assert "4711" not in await body_of(room, [*units[:count], *units[1:3]], session, counts=counts)
+        assert "4711" not in await body_of(
+            room, [*units[:count], *units[1:3]], session, counts=counts
+        )
         await room.aclose()
 
 
@@ -273,7 +300,9 @@ async def test_what_was_taken_out_stays_out_when_the_agent_says_something_else(
         await take_out(await made.open_session(name))
         other = [*units[:again], anthropic_gateway.user_message("something else")]
         assert "4711" not in await body_of(room, other, session)
-        assert "4711" not in await body_of(room, [*units, anthropic_gateway.user_message("after all")], session)
+        assert "4711" not in await body_of(
+            room, [*units, anthropic_gateway.user_message("after all")], session
+        )
         await room.aclose()
 
 
@@ -288,7 +317,9 @@ async def test_what_was_taken_out_while_a_reply_came_stays_out_when_the_agent_ne
         assert line is not None
         async with line.lock_once_recorded():
             await take_out(await made.open_session(name))
-        answer = anthropic_gateway.parse_reply(WRITERS["anthropic"].whole([Calls("recall", {}, "r")], USAGE, "9"))
+        answer = anthropic_gateway.parse_reply(
+            WRITERS["anthropic"].whole([Calls("recall", {}, "r")], USAGE, "9")
+        )
         replied = Replied(answer.message.pieces, "m", answer.stop, facts.Usage())
         await room.answer_hidden_calls(sent.ticket, replied, answer.message.pieces)
         body = await body_of(room, units, "s")

@@ -62,7 +62,9 @@ async def build(
     view: View | None = None,
     before: ViewEntries | None = None,
 ) -> tuple[ViewEntriesBuilder, ViewEntries]:
-    builder = ViewEntriesBuilder(Conversation(MemoryJournal(), "talk", talk.state), seqs, contents or {})
+    builder = ViewEntriesBuilder(
+        Conversation(MemoryJournal(), "talk", talk.state), seqs, contents or {}
+    )
     return builder, await builder.build_entries(view or talk.view(), before)
 
 
@@ -72,7 +74,9 @@ async def entries(talk: Talk, seqs: Sequence[int], contents: Contents | None = N
 
 
 def worked() -> Talk:
-    """A question (1), a reply with a call (2), its output (3), an answer (4) and another question (5)."""
+    """A question (1), a reply with a call (2), its output (3), an answer (4) and
+    another question (5).
+    """
     talk = Talk()
     talk.user("look around")
     talk.reply("I look", "c1")
@@ -89,7 +93,9 @@ def marker(talk: Talk, ref: PartRef) -> None:
 async def test_what_no_fold_and_no_user_changed_goes_on_as_it_came() -> None:
     talk = worked()
     builder, shown = await build(talk, (1, 2, 3, 4, 5))
-    assert shown == ViewEntries((As(0), As(1), As(2), As(3), As(4)), talk.view().blocks, 5, (), 5, is_plain=True)
+    assert shown == ViewEntries(
+        (As(0), As(1), As(2), As(3), As(4)), talk.view().blocks, 5, (), 5, is_plain=True
+    )
     assert shown.seq == 5
     assert builder.whole
     assert builder.missing == {}
@@ -102,7 +108,9 @@ async def test_what_no_fold_and_no_user_changed_goes_on_as_it_came() -> None:
         (PartRef(2, 1), 1, Part("call", "c1", 1, CLEARED), ()),
     ],
 )
-async def test_a_marker_stands_for_its_part_alone(ref: PartRef, at: int, part: Part, answers: tuple[str, ...]) -> None:
+async def test_a_marker_stands_for_its_part_alone(
+    ref: PartRef, at: int, part: Part, answers: tuple[str, ...]
+) -> None:
     talk = worked()
     marker(talk, ref)
     expected: list[Entry] = [As(each) for each in range(5)]
@@ -134,7 +142,11 @@ async def test_several_facts_of_one_message_are_changed_together() -> None:
 
 async def test_what_the_user_took_out_is_left_out_or_noted() -> None:
     talk = Talk()
-    talk.add(UserSaid((Text("stays", 3), Text(" "), Text("goes", 3), Attachment("a.txt", stored("long"), 90))))
+    talk.add(
+        UserSaid(
+            (Text("stays", 3), Text(" "), Text("goes", 3), Attachment("a.txt", stored("long"), 90))
+        )
+    )
     talk.reply("I look", "c1")
     talk.output("c1")
     for ref in (PartRef(1, 2), PartRef(1, 3), PartRef(2, 1), PartRef(3)):
@@ -158,7 +170,11 @@ async def test_a_call_the_user_took_out_is_left_out_however_long_it_was(tokens: 
 async def test_a_call_that_quotes_the_note_is_none_that_was_taken_out() -> None:
     talk = Talk()
     talk.user("look")
-    talk.add(ModelReplied((ToolCall("c1", "find", NOTE, 12), ToolCall("c2", "find", "{", 12)), "m", Stop.CALLS))
+    talk.add(
+        ModelReplied(
+            (ToolCall("c1", "find", NOTE, 12), ToolCall("c2", "find", "{", 12)), "m", Stop.CALLS
+        )
+    )
     talk.add(ToolReturned("c1", OUTPUT, 40, images=(PICTURE,)))
     talk.add(ModelReplied((ToolCall("c3", "find", f"{EXCLUDED}{{", 12),), "m", Stop.CALLS))
     talk.add(Excluded(PartRef(3, 1)))
@@ -168,7 +184,11 @@ async def test_a_call_that_quotes_the_note_is_none_that_was_taken_out() -> None:
 async def test_text_and_reasoning_of_a_reply_are_left_out_by_what_they_said() -> None:
     talk = Talk()
     talk.user("look")
-    talk.add(ModelReplied((Reasoning("hm", 4), Text("goes", 4), Text(" "), Text("stays", 4)), "m", Stop.END))
+    talk.add(
+        ModelReplied(
+            (Reasoning("hm", 4), Text("goes", 4), Text(" "), Text("stays", 4)), "m", Stop.END
+        )
+    )
     talk.user("on")
     for place in (0, 1):
         talk.add(Excluded(PartRef(2, place)))
@@ -179,11 +199,20 @@ async def test_text_and_reasoning_of_a_reply_are_left_out_by_what_they_said() ->
 async def test_a_call_without_a_block_has_no_arguments() -> None:
     talk = Talk()
     talk.user("look")
-    talk.add(ModelReplied((Text("I look", 4), ToolCall("c1", "read", "{}", 4), Text("now", 4)), "m", Stop.CALLS))
+    talk.add(
+        ModelReplied(
+            (Text("I look", 4), ToolCall("c1", "read", "{}", 4), Text("now", 4)), "m", Stop.CALLS
+        )
+    )
     talk.add(Excluded(PartRef(2, 0)))
     view = talk.view()
-    _, shown = await build(talk, (1, 2), view=replace(view, blocks=(view.blocks[0], view.blocks[2])))
-    assert shown.entries == (As(0), Changed(1, (Part("text", "I look", 0, None), Part("call", "c1", 1, "{}"))))
+    _, shown = await build(
+        talk, (1, 2), view=replace(view, blocks=(view.blocks[0], view.blocks[2]))
+    )
+    assert shown.entries == (
+        As(0),
+        Changed(1, (Part("text", "I look", 0, None), Part("call", "c1", 1, "{}"))),
+    )
 
 
 async def test_a_picture_whose_output_is_not_shown_leaves_an_empty_result() -> None:
@@ -194,18 +223,22 @@ async def test_a_picture_whose_output_is_not_shown_leaves_an_empty_result() -> N
     marker(talk, PartRef(3, 1))
     view = talk.view()
     assert await entries(talk, (1, 2, 3)) == [As(0), As(1), As(2)]
-    _, shown = await build(talk, (1, 2, 3), view=replace(view, blocks=(*view.blocks[:3], view.blocks[4])))
+    _, shown = await build(
+        talk, (1, 2, 3), view=replace(view, blocks=(*view.blocks[:3], view.blocks[4]))
+    )
     assert shown.entries == (As(0), As(1), Changed(2, (Part("result", "c1", 0, ""),), ("c1",)))
 
 
 async def test_parts_missing_from_a_view_without_folds_change_nothing() -> None:
     talk = worked()
     view = talk.view()
-    _, shown = await build(talk, (1, 2, 3, 4, 5), view=replace(view, blocks=(*view.blocks[:2], *view.blocks[3:])))
+    _, shown = await build(
+        talk, (1, 2, 3, 4, 5), view=replace(view, blocks=(*view.blocks[:2], *view.blocks[3:]))
+    )
     assert shown.entries == (As(0), As(1), As(2), As(3), As(4))
 
 
-# --- folds of many messages ----------------------------------------------------------------------------------------
+# --- folds of many messages
 
 
 async def test_a_fold_stands_for_what_it_covers_and_instructions_for_nothing() -> None:
@@ -235,7 +268,11 @@ async def test_what_is_pinned_inside_a_fold_is_said_word_for_word(ref: PartRef, 
     talk = worked()
     talk.add(Pinned(ref))
     talk.fold("h", Span(1, 4))
-    assert await entries(talk, (1, 2, 3, 4, 5), {OUTPUT: "many lines"}) == [Says("text of h"), Says(kept), As(4)]
+    assert await entries(talk, (1, 2, 3, 4, 5), {OUTPUT: "many lines"}) == [
+        Says("text of h"),
+        Says(kept),
+        As(4),
+    ]
 
 
 async def test_only_the_last_fold_covers_what_follows_it() -> None:
@@ -250,7 +287,8 @@ async def test_only_the_last_fold_covers_what_follows_it() -> None:
 
 @pytest.mark.parametrize("content", [OUTPUT, Attachment("a.txt", OUTPUT, 9)])
 @pytest.mark.parametrize(
-    ("found", "text"), [(None, "[image]"), (Image("image/png", b"x"), "[image]"), ("", ""), ("read", "read")]
+    ("found", "text"),
+    [(None, "[image]"), (Image("image/png", b"x"), "[image]"), ("", ""), ("read", "read")],
 )
 async def test_contents_that_are_not_there_are_missing(
     content: Stored | Attachment, found: str | Image | None, text: str
@@ -262,7 +300,10 @@ async def test_contents_that_are_not_there_are_missing(
     pinned = replace(view.blocks[1], content=content)
     contents = {} if found is None else {OUTPUT: found}
     builder, shown = await build(
-        talk, (1, 2, 3, 4, 5), contents, replace(view, blocks=(view.blocks[0], pinned, *view.blocks[2:]))
+        talk,
+        (1, 2, 3, 4, 5),
+        contents,
+        replace(view, blocks=(view.blocks[0], pinned, *view.blocks[2:])),
     )
     assert shown.entries == (Says("text of h"), Says(text), As(4))
     assert builder.missing == ({OUTPUT: pinned} if found is None else {})
@@ -274,7 +315,7 @@ async def test_blocks_behind_the_last_message_belong_to_none() -> None:
     assert not builder.whole
 
 
-# --- messages without facts -----------------------------------------------------------------------------------------
+# --- messages without facts
 
 
 @pytest.mark.parametrize("at", range(6))
@@ -301,7 +342,9 @@ async def test_a_message_no_fact_stands_for_stays_where_it_is(at: int) -> None:
         ((1, 2, 3, 4, 5, 5, 5), [As(0), Says("text of h"), As(4), As(5), As(6)]),
     ],
 )
-async def test_a_fold_covers_the_messages_without_facts_in_it(seqs: Sequence[int], expected: list[Entry]) -> None:
+async def test_a_fold_covers_the_messages_without_facts_in_it(
+    seqs: Sequence[int], expected: list[Entry]
+) -> None:
     talk = worked()
     talk.fold("h", Span(2, 4))
     assert await entries(talk, seqs) == expected
@@ -329,16 +372,22 @@ async def test_many_messages_without_facts_are_placed_in_one_pass() -> None:
     assert calls[1] < 2.5 * calls[0]
 
 
-# --- replies the agent was not shown whole --------------------------------------------------------------------------
+# --- replies the agent was not shown whole
 
 
 def recalled(call: str = "c1", *, ok: bool = True, thinks: bool = False) -> Talk:
-    """A question (1), a reply with a hidden call (2), what it recalled (3), and what the agent was shown (4)."""
+    """A question (1), a reply with a hidden call (2), what it recalled (3), and what
+    the agent was shown (4).
+    """
     talk = Talk()
     talk.user("look")
     parts: tuple[ReplyPart, ...] = (Reasoning("hm", 5), Text("I recall", 5)) if thinks else ()
     arguments = '{"path": "a.py"}'
-    talk.add(ModelReplied((*parts, ToolCall(call, "recall", arguments, 12)), "m", Stop.CALLS, raw='{"it": "was"}'))
+    talk.add(
+        ModelReplied(
+            (*parts, ToolCall(call, "recall", arguments, 12)), "m", Stop.CALLS, raw='{"it": "was"}'
+        )
+    )
     talk.add(ToolReturned(call, OUTPUT, 40, ok, images=(PICTURE,)))
     talk.reply("that is it")
     return talk
@@ -346,9 +395,16 @@ def recalled(call: str = "c1", *, ok: bool = True, thinks: bool = False) -> Talk
 
 @pytest.mark.parametrize(("call", "name"), [("c1", "recall"), ("", "")])
 @pytest.mark.parametrize("ok", [True, False])
-async def test_a_hidden_call_and_its_result_go_on_with_the_reply(call: str, name: str, ok: bool) -> None:
+async def test_a_hidden_call_and_its_result_go_on_with_the_reply(
+    call: str, name: str, ok: bool
+) -> None:
     shown = await entries(recalled(call, ok=ok), (1, 4), {OUTPUT: "what was found"})
-    assert shown == [As(0), Hidden('{"it": "was"}'), Returned(call, name, "what was found", ok), As(1)]
+    assert shown == [
+        As(0),
+        Hidden('{"it": "was"}'),
+        Returned(call, name, "what was found", ok),
+        As(1),
+    ]
 
 
 async def test_a_hidden_call_is_shown_as_its_marker() -> None:
@@ -368,7 +424,12 @@ async def test_a_recalled_output_without_a_block_was_taken_out() -> None:
     view = talk.view()
     kept = tuple(block for block in view.blocks if block.source != PartRef(3))
     _, shown = await build(talk, (1, 4), view=replace(view, blocks=kept))
-    assert shown.entries == (As(0), Hidden('{"it": "was"}'), Returned("c1", "recall", EXCLUDED), As(1))
+    assert shown.entries == (
+        As(0),
+        Hidden('{"it": "was"}'),
+        Returned("c1", "recall", EXCLUDED),
+        As(1),
+    )
 
 
 async def test_a_fold_that_covers_a_hidden_step_leaves_the_reply() -> None:
@@ -377,12 +438,14 @@ async def test_a_fold_that_covers_a_hidden_step_leaves_the_reply() -> None:
     assert await entries(talk, (1, 4)) == [As(0), Says("text of h"), As(1)]
 
 
-@pytest.mark.parametrize(("raw", "messages"), [('{"a": 1}', [{"a": 1}]), ('[{"a": 1}, 2]', [{"a": 1}, 2])])
+@pytest.mark.parametrize(
+    ("raw", "messages"), [('{"a": 1}', [{"a": 1}]), ('[{"a": 1}, 2]', [{"a": 1}, 2])]
+)
 def test_a_hidden_reply_is_one_message_or_several(raw: str, messages: list[object]) -> None:
     assert parse_hidden_messages(raw) == messages
 
 
-# --- views that go on from another ----------------------------------------------------------------------------------
+# --- views that go on from another
 
 HELD = Says("as it was worked out before")
 
@@ -420,12 +483,16 @@ async def test_a_shorter_view_is_worked_out_anew() -> None:
     _, first = await build(talk, (1, 2, 3, 4, 5))
     view = talk.view()
     held = replace(first, entries=(HELD, *first.entries[1:]))
-    _, shown = await build(talk, (1, 2, 3, 4, 5), view=replace(view, blocks=view.blocks[:-1]), before=held)
+    _, shown = await build(
+        talk, (1, 2, 3, 4, 5), view=replace(view, blocks=view.blocks[:-1]), before=held
+    )
     assert shown.entries == (Says("text of h"), As(2), As(3))
 
 
 async def test_what_was_sent_as_it_came_is_not_looked_at_again() -> None:
-    """Else each request to a history of 70,000 messages would hold up everybody for a tenth of a second."""
+    """Else each request to a history of 70,000 messages would hold up everybody for a
+    tenth of a second.
+    """
     calls = []
     for number in (20, 400):
         talk = Talk()
@@ -455,7 +522,11 @@ async def test_a_fold_or_a_hidden_reply_that_is_added_ends_what_was_sent_as_it_c
     _, first = await build(talk, (1, 2, 3, 4, 5))
     hidden = talk.add(ModelReplied((Text("found", 4),), "m", Stop.END, raw='{"a": 1}'))
     _, second = await build(talk, (1, 2, 3, 4, 5, hidden), before=first)
-    assert (second.entries[5], second.is_plain, second.has_fold) == (Hidden('{"a": 1}'), False, False)
+    assert (second.entries[5], second.is_plain, second.has_fold) == (
+        Hidden('{"a": 1}'),
+        False,
+        False,
+    )
     last = talk.user("on")
     _, third = await build(talk, (1, 2, 3, 4, 5, hidden, last), before=second)
     assert (third.entries, third.is_plain) == ((*second.entries, As(6)), False)
@@ -465,7 +536,11 @@ async def test_a_fold_or_a_hidden_reply_that_is_added_ends_what_was_sent_as_it_c
     assert fourth.entries[2] == Changed(2, (Part("result", "c1", 0, "text of m"),), ("c1",))
     newest = talk.user("and on")
     _, fifth = await build(talk, (1, 2, 3, 4, 5, hidden, last, newest), before=fourth)
-    assert (fifth.entries, fifth.is_plain, fifth.has_fold) == ((*fourth.entries, As(7)), False, True)
+    assert (fifth.entries, fifth.is_plain, fifth.has_fold) == (
+        (*fourth.entries, As(7)),
+        False,
+        True,
+    )
 
 
 @pytest.mark.parametrize(("seconds", "expected"), [(-1.0, 6), (1e9, 0)])

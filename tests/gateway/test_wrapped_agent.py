@@ -1,4 +1,6 @@
-"""One run of an agent: what of its user's surroundings reaches the gateway and the agent, and what becomes of signals."""
+"""One run of an agent: what of its user's surroundings reaches the gateway and the
+agent, and what becomes of signals.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,11 @@ import pytest
 from helix_desktop import program_folders
 from helix_desktop.errors import NotFound
 from helix_desktop.gateway import wrapped_agent
-from helix_desktop.gateway.agent_upstreams import AgentSurroundings, AgentUpstream, read_agent_environment
+from helix_desktop.gateway.agent_upstreams import (
+    AgentSurroundings,
+    AgentUpstream,
+    read_agent_environment,
+)
 from helix_desktop.gateway.known_agents import KNOWN_AGENTS, AgentStart, build_agent_of_command
 from helix_desktop.providers import http_transport
 from tests.resident.test_resident_process import is_gone, status, wait_until
@@ -33,19 +39,32 @@ time.sleep(600)
 @pytest.mark.parametrize("name", KNOWN_AGENTS)
 def test_no_command_line_shows_the_token(tmp_path: Path, name: str) -> None:
     environ = {"PI_CODING_AGENT_DIR": str(tmp_path / "pi")}
-    launch = KNOWN_AGENTS[name].launch(AgentStart({AgentUpstream(): URL}, ["-p", "x"], environ, tmp_path / "agent"))
+    launch = KNOWN_AGENTS[name].launch(
+        AgentStart({AgentUpstream(): URL}, ["-p", "x"], environ, tmp_path / "agent")
+    )
     assert "a-token" not in " ".join(launch.command)
     files = " ".join(file.read_text("utf-8") for file in tmp_path.rglob("*.json") if file.exists())
     assert "a-token" in json.dumps(dict(launch.environment)) + files
 
 
-def test_an_agent_that_nobody_described_gets_the_address_by_variables_or_where_it_is_asked_for(tmp_path: Path) -> None:
+def test_an_agent_that_nobody_described_gets_the_address_by_variables_or_where_it_is_asked_for(
+    tmp_path: Path,
+) -> None:
     agent = build_agent_of_command(["bin/qwen", "--base={url}"], "openai-chat")
-    launch = agent.launch(AgentStart({AgentUpstream(): URL}, ["-p", "what is {url}?"], {}, tmp_path))
+    launch = agent.launch(
+        AgentStart({AgentUpstream(): URL}, ["-p", "what is {url}?"], {}, tmp_path)
+    )
     assert (agent.title, agent.program) == ("qwen", "bin/qwen")
-    assert launch.command == ("bin/qwen", f"--base={URL}/v1", "-p", "what is {url}?")  # A prompt gets no token.
+    assert launch.command == (
+        "bin/qwen",
+        f"--base={URL}/v1",
+        "-p",
+        "what is {url}?",
+    )  # A prompt gets no token.
     assert launch.environment == {"OPENAI_BASE_URL": f"{URL}/v1", "OPENAI_API_BASE": f"{URL}/v1"}
-    launch = build_agent_of_command(["x"], "anthropic").launch(AgentStart({AgentUpstream(): URL}, [], {}, tmp_path))
+    launch = build_agent_of_command(["x"], "anthropic").launch(
+        AgentStart({AgentUpstream(): URL}, [], {}, tmp_path)
+    )
     assert launch.environment["ANTHROPIC_BASE_URL"] == URL
 
 
@@ -58,7 +77,9 @@ def test_a_registration_has_the_proxies_of_its_agent() -> None:
     assert registration.proxies == {"https_proxy": "http://proxy:3128", "no_proxy": "intern"}
 
 
-def test_a_registration_has_the_certificates_of_its_agent_and_of_its_trusted_settings(tmp_path: Path) -> None:
+def test_a_registration_has_the_certificates_of_its_agent_and_of_its_trusted_settings(
+    tmp_path: Path,
+) -> None:
     project, own = tmp_path / "work" / ".claude", tmp_path / ".claude"
     for folder, name in ((own, "NODE_EXTRA_CA_CERTS"), (project, "HTTPS_PROXY")):
         folder.mkdir(parents=True)
@@ -92,9 +113,23 @@ def test_a_wrap_that_ends_ends_the_agent_with_all_that_it_started_and_leaves_not
     program.parent.mkdir()
     program.write_text(SCRIPT.format(python=sys.executable))
     program.chmod(0o755)
-    environ = {**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}", "HTTP_PROXY": "http://127.0.0.1:9"}
-    command = [sys.executable, "-m", "helix_desktop", "--home", str(tmp_path / "home"), "wrap", "claude"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environ, text=True) as wrap:
+    environ = {
+        **os.environ,
+        "PATH": f"{program.parent}:{os.environ['PATH']}",
+        "HTTP_PROXY": "http://127.0.0.1:9",
+    }
+    command = [
+        sys.executable,
+        "-m",
+        "helix_desktop",
+        "--home",
+        str(tmp_path / "home"),
+        "wrap",
+        "claude",
+    ]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environ, text=True
+    ) as wrap:
         assert wrap.stdout is not None
         told = json.loads(wrap.stdout.readline())
         assert "127.0.0.1" in told["env"]["NO_PROXY"].split(",")
@@ -102,21 +137,34 @@ def test_a_wrap_that_ends_ends_the_agent_with_all_that_it_started_and_leaves_not
         others = status(tmp_path / "home")
         wrap.send_signal(number)
         assert wrap.wait(30) == (128 + number if number != signal.SIGKILL else -number)
-    wait_until(lambda: all(map(is_gone, (told["pid"], told["below"], others["pid"], others["gateway"]))))
+    wait_until(
+        lambda: all(map(is_gone, (told["pid"], told["below"], others["pid"], others["gateway"])))
+    )
     left = [file.name for file in (tmp_path / "home" / "run").iterdir() if file.suffix != ".lock"]
     assert number == signal.SIGKILL or left == []
 
 
 def test_the_closing_line_says_nothing_it_does_not_know() -> None:
-    one = {"requests": 3, "sent": 900, "without": 900, "recalls": 0, "paid": 0.18, "paid_without": 0.24}
+    one = {
+        "requests": 3,
+        "sent": 900,
+        "without": 900,
+        "recalls": 0,
+        "paid": 0.18,
+        "paid_without": 0.24,
+    }
     assert (
-        wrapped_agent.format_run_summary([one]) == "Helix Desktop: 3 requests were recorded, and no tokens were saved."
+        wrapped_agent.format_run_summary([one])
+        == "Helix Desktop: 3 requests were recorded, and no tokens were saved."
     )
     saved = {**one, "without": 1800}
     assert "(50% saved), $0.18 instead of $0.24" in wrapped_agent.format_run_summary([saved])
-    assert "$" not in wrapped_agent.format_run_summary([saved, {**saved, "paid": 0.0}])  # one has no price
+    assert "$" not in wrapped_agent.format_run_summary(
+        [saved, {**saved, "paid": 0.0}]
+    )  # one has no price
     assert (
-        wrapped_agent.format_run_summary([]) == "Helix Desktop: no request to a model was answered through the gateway."
+        wrapped_agent.format_run_summary([])
+        == "Helix Desktop: no request to a model was answered through the gateway."
     )
     lost = "Helix Desktop: requests were not recorded, and went on as they came. The disk is full."
     assert wrapped_agent.format_run_summary([], "The disk is full.") == lost
@@ -146,10 +194,15 @@ print(os.listdir(private))
 def test_a_run_has_the_agents_exit_code_and_a_direct_way_to_the_gateway(tmp_path: Path) -> None:
     (private := tmp_path / "private").mkdir()
     command = [sys.executable, "-c", RUNS, str(private)]
-    environ = {**{k: v for k, v in os.environ.items() if k.lower() != "no_proxy"}, "no_proxy": "intern"}
+    environ = {
+        **{k: v for k, v in os.environ.items() if k.lower() != "no_proxy"},
+        "no_proxy": "intern",
+    }
     ran = subprocess.run(command, capture_output=True, text=True, env=environ, check=True)
     told, *lines = ran.stdout.splitlines()
-    assert [line for line in lines if not line.startswith("{")] == ["0", "3", "137", "[]"], "nothing is left behind"
+    assert [line for line in lines if not line.startswith("{")] == ["0", "3", "137", "[]"], (
+        "nothing is left behind"
+    )
     found = json.loads(told)
     assert found["NO_PROXY"] == found["no_proxy"] == "intern,127.0.0.1,localhost"
     assert found["ANTHROPIC_BASE_URL"] == "http://127.0.0.1:9/t/token"
@@ -158,18 +211,24 @@ def test_a_run_has_the_agents_exit_code_and_a_direct_way_to_the_gateway(tmp_path
 def test_before_anything_is_made_the_agent_must_be_there() -> None:
     wrapped_agent.check_agent_is_installed(build_agent_of_command([sys.executable], "anthropic"))
     with pytest.raises(NotFound, match="no-such-agent was not found"):
-        wrapped_agent.check_agent_is_installed(build_agent_of_command(["no-such-agent"], "anthropic"))
+        wrapped_agent.check_agent_is_installed(
+            build_agent_of_command(["no-such-agent"], "anthropic")
+        )
 
 
 def test_a_gateway_that_is_not_there_says_nothing() -> None:
     assert wrapped_agent.fetch_gateway_status("http://127.0.0.1:9/t/token") is None
 
 
-def test_this_program_is_started_on_the_home_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_this_program_is_started_on_the_home_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     own = program_folders.find_program_folders(tmp_path / "home")
     assert wrapped_agent.command_of_this_program(own)[-2:] == ["--home", str(own.data)]
     monkeypatch.delenv("HELIX_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
     usual = program_folders.find_program_folders()
-    assert ("--home" in wrapped_agent.command_of_this_program(usual)) == (usual.data == usual.config)
+    assert ("--home" in wrapped_agent.command_of_this_program(usual)) == (
+        usual.data == usual.config
+    )
     assert "--home" in wrapped_agent.command_of_this_program(own)

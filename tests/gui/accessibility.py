@@ -1,4 +1,5 @@
-"""What somebody without a mouse, or without a screen, meets in a window: its controls as Qt tells them to a screen reader, and the stops of Tab.
+"""What somebody without a mouse, or without a screen, meets in a window: its controls
+as Qt tells them to a screen reader, and the stops of Tab.
 
 `faults_of(window, press)` is what is wrong with one page or dialog; it presses nothing but Tab.
 """
@@ -36,10 +37,31 @@ from helix_desktop.gui.inspector.meter_panel import ContextPanel
 
 Role = QAccessible.Role
 Press = Callable[[Qt.Key], Awaitable[None]]
-PRESSED = {Role.Button, Role.CheckBox, Role.RadioButton, Role.PageTab, Role.Link, Role.ButtonMenu, Role.ButtonDropDown}
+PRESSED = {
+    Role.Button,
+    Role.CheckBox,
+    Role.RadioButton,
+    Role.PageTab,
+    Role.Link,
+    Role.ButtonMenu,
+    Role.ButtonDropDown,
+}
 OPERATED = PRESSED | {Role.ComboBox, Role.EditableText, Role.Slider, Role.SpinBox}
-NAMED = OPERATED | {Role.ListItem, Role.TreeItem, Role.MenuItem, Role.List, Role.Tree, Role.Table, Role.Graphic}
-VAGUE = {Role.NoRole, Role.Client, Role.Pane, Role.Window}  # what says nothing of what can be done with it
+NAMED = OPERATED | {
+    Role.ListItem,
+    Role.TreeItem,
+    Role.MenuItem,
+    Role.List,
+    Role.Tree,
+    Role.Table,
+    Role.Graphic,
+}
+VAGUE = {
+    Role.NoRole,
+    Role.Client,
+    Role.Pane,
+    Role.Window,
+}  # what says nothing of what can be done with it
 ROWS = 40  # of a long list the first
 STOPS = 200  # more than any page has
 NO_STOP = "Tab leads to nothing that has the keyboard"
@@ -57,12 +79,16 @@ class Control:
 
     def __str__(self) -> str:
         kind = type(self.widget).__name__ if self.widget is not None else ""
-        return " ".join(filter(None, [self.role.name, repr(self.name[:60]), kind, ",".join(self.states)]))
+        return " ".join(
+            filter(None, [self.role.name, repr(self.name[:60]), kind, ",".join(self.states)])
+        )
 
 
 @dataclass(frozen=True)
 class Stop:
-    """Where Tab stopped: a widget, and the place in it where it has several; `seen` is how it looked with the focus."""
+    """Where Tab stopped: a widget, and the place in it where it has several; `seen` is
+    how it looked with the focus.
+    """
 
     widget: QWidget
     place: object
@@ -85,7 +111,9 @@ def _below(node: QAccessibleInterface) -> Iterator[Control]:
         widget = thing if isinstance(thing, QWidget) else None
         if widget is not None and not widget.isVisible():
             continue
-        if isinstance(widget, QScrollBar | QHeaderView) or (widget is not None and widget.isWindow() and not rows):
+        if isinstance(widget, QScrollBar | QHeaderView) or (
+            widget is not None and widget.isWindow() and not rows
+        ):
             continue
         state = child.state()
         states = [
@@ -140,12 +168,16 @@ def place_in(widget: QWidget) -> object:
 def _picture_of(widget: QWidget) -> QImage:
     """How a widget and what is just around it look, wherever its page has been scrolled to."""
     top = widget.window()
-    area = QRect(widget.mapTo(top, QPoint(0, 0)), widget.size()).adjusted(-AROUND, -AROUND, AROUND, AROUND)
+    area = QRect(widget.mapTo(top, QPoint(0, 0)), widget.size()).adjusted(
+        -AROUND, -AROUND, AROUND, AROUND
+    )
     return top.grab(area).toImage()
 
 
 async def stops_of(window: QWidget, press: Press) -> tuple[list[Stop], list[str]]:
-    """Every stop of Tab, once around, and those whose focus is not to be seen or that keep the keyboard."""
+    """Every stop of Tab, once around, and those whose focus is not to be seen or that
+    keep the keyboard.
+    """
     stops: list[Stop] = []
     faults: list[str] = []
     known: set[tuple[int, object]] = set()
@@ -184,7 +216,11 @@ def reached_by_arrows(stops: list[Stop]) -> set[QWidget]:
     for stop in stops:
         here = stop.widget
         owner = here.parentWidget()
-        if isinstance(here, QAbstractButton) and owner is not None and (here.autoExclusive() or here.group()):
+        if (
+            isinstance(here, QAbstractButton)
+            and owner is not None
+            and (here.autoExclusive() or here.group())
+        ):
             group = here.group()
             siblings = group.buttons() if group is not None else owner.findChildren(type(here))
             reached |= {each for each in siblings if each.parentWidget() is owner}
@@ -208,7 +244,9 @@ def _inside_reached(widget: QWidget, reached: set[QWidget]) -> bool:
 def popup_in(window: QWidget) -> QWidget:
     """What lies over the rest of a window and keeps the keyboard, or the window."""
     kinds = (SearchPopup, ContextPanel)
-    return next((each for kind in kinds for each in window.findChildren(kind) if each.isVisible()), window)
+    return next(
+        (each for kind in kinds for each in window.findChildren(kind) if each.isVisible()), window
+    )
 
 
 async def faults_of(window: QWidget, press: Press) -> tuple[list[Control], list[Stop], list[str]]:
@@ -220,7 +258,9 @@ async def faults_of(window: QWidget, press: Press) -> tuple[list[Control], list[
         stops, faults = [], []
     controls = controls_of(window)
     operated = [each for each in controls if each.role in OPERATED]
-    if not operated:  # A dialog that only says how far work has got needs no stop: Escape closes it.
+    if (
+        not operated
+    ):  # A dialog that only says how far work has got needs no stop: Escape closes it.
         faults = [each for each in faults if each != NO_STOP]
     faults += [
         f"no name: {each}"
@@ -230,23 +270,37 @@ async def faults_of(window: QWidget, press: Press) -> tuple[list[Control], list[
     faults += [
         f"a check box that is none: {each}"
         for each in controls
-        if each.role is Role.CheckBox and not isinstance(each.widget, QCheckBox) and each.widget is not None
+        if each.role is Role.CheckBox
+        and not isinstance(each.widget, QCheckBox)
+        and each.widget is not None
     ]
     twice = Counter((each.role, each.name) for each in operated if each.name)
-    faults += [f"{count} times the same: {role.name} {name!r}" for (role, name), count in twice.items() if count > 1]
+    faults += [
+        f"{count} times the same: {role.name} {name!r}"
+        for (role, name), count in twice.items()
+        if count > 1
+    ]
     reached = {stop.widget for stop in stops} | reached_by_arrows(stops)
     if stops:
         faults += [
             f"not by keyboard: {each}"
             for each in operated
-            if each.widget is not None and "disabled" not in each.states and not _inside_reached(each.widget, reached)
+            if each.widget is not None
+            and "disabled" not in each.states
+            and not _inside_reached(each.widget, reached)
         ]
     for stop in {stop.widget: stop for stop in stops}.values():
         interface = QAccessible.queryAccessibleInterface(stop.widget)
-        if interface is None or (interface.role() in VAGUE and not isinstance(stop.widget, QKeySequenceEdit)):
-            faults.append(f"no role: {spoken_of(stop.widget)} {interface.role().name if interface else ''}")
+        if interface is None or (
+            interface.role() in VAGUE and not isinstance(stop.widget, QKeySequenceEdit)
+        ):
+            faults.append(
+                f"no role: {spoken_of(stop.widget)} {interface.role().name if interface else ''}"
+            )
         elif not interface.text(QAccessible.Text.Name).strip():
-            faults.append(f"a stop without a name: {type(stop.widget).__name__} {interface.role().name}")
+            faults.append(
+                f"a stop without a name: {type(stop.widget).__name__} {interface.role().name}"
+            )
         if (wrong := pressed_by_enter_instead(stop.widget)) is not None:
             faults.append(f"Enter on {spoken_of(stop.widget)} presses {spoken_of(wrong)}")
     for label in window.findChildren(QLabel):

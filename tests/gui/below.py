@@ -1,4 +1,6 @@
-"""The sentences of the source below the window, as templates: found by reading the code, so that none is forgotten."""
+"""The sentences of the source below the window, as templates: found by reading the
+code, so that none is forgotten.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,9 @@ _SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=…)\s+(?=[A-Z])")
 
 
 class Scopes(NamedTuple):
-    """Where a name is looked up: the function it stands in, then the module; `seen`: names that are looked up already."""
+    """Where a name is looked up: the function it stands in, then the module; `seen`:
+    names that are looked up already.
+    """
 
     inner: ast.AST
     module: ast.AST
@@ -76,7 +80,11 @@ def texts(module: Path, *, with_errors: bool = True) -> set[str]:
     """Every sentence of a module that a person may read, what is put in as `{}`."""
     tree = ast.parse((PACKAGE / module).read_text("utf-8"))
     kinds = {name for name, value in vars(errors).items() if isinstance(value, type)}
-    kinds |= {node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef) and _is_error(node, kinds)}
+    kinds |= {
+        node.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef) and _is_error(node, kinds)
+    }
     kinds = kinds | {"Broken", "NobodyThere", "NothingWritten"} if with_errors else set()
     found: set[str] = set()
     for scope, node in _scoped(tree):
@@ -108,7 +116,9 @@ def _is_error(node: ast.ClassDef, kinds: set[str]) -> bool:
     return any(isinstance(base, ast.Name) and base.id in kinds for base in node.bases)
 
 
-def _read_by_people(node: ast.AST, kinds: set[str], named: set[str], function: str) -> Iterator[ast.expr]:
+def _read_by_people(
+    node: ast.AST, kinds: set[str], named: set[str], function: str
+) -> Iterator[ast.expr]:
     if isinstance(node, ast.Return) and function in RETURNED and node.value is not None:
         yield node.value
     if isinstance(node, ast.Assign) and any(_named(each) in named for each in node.targets):
@@ -119,12 +129,22 @@ def _read_by_people(node: ast.AST, kinds: set[str], named: set[str], function: s
     wanted = (0,) if name in kinds else PLACES.get(name, ())
     yield from (argument for place, argument in enumerate(node.args) if place in wanted)
     yield from (keyword.value for keyword in node.keywords if keyword.arg in named)
-    if name == "append" and isinstance(node.func, ast.Attribute) and _named(node.func.value) in LISTS:
+    if (
+        name == "append"
+        and isinstance(node.func, ast.Attribute)
+        and _named(node.func.value) in LISTS
+    ):
         yield node.args[0]
 
 
 def _named(node: ast.expr) -> str:
-    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+    return (
+        node.id
+        if isinstance(node, ast.Name)
+        else node.attr
+        if isinstance(node, ast.Attribute)
+        else ""
+    )
 
 
 def _alternatives(node: ast.expr, scopes: Scopes) -> Iterator[str]:
@@ -132,38 +152,62 @@ def _alternatives(node: ast.expr, scopes: Scopes) -> Iterator[str]:
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         yield node.value
     elif isinstance(node, ast.IfExp):
-        yield from (text for way in (node.body, node.orelse) for text in list(_alternatives(way, scopes)) or ["{}"])
+        yield from (
+            text
+            for way in (node.body, node.orelse)
+            for text in list(_alternatives(way, scopes)) or ["{}"]
+        )
     elif isinstance(node, ast.BoolOp):
-        yield from itertools.chain.from_iterable(_alternatives(each, scopes) for each in node.values)
+        yield from itertools.chain.from_iterable(
+            _alternatives(each, scopes) for each in node.values
+        )
     elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         sides = [list(_alternatives(side, scopes)) or ["{}"] for side in (node.left, node.right)]
         yield from map("".join, itertools.product(*sides))
     elif isinstance(node, ast.JoinedStr):
-        yield from map("".join, itertools.product(*(_inserted(each, scopes) for each in node.values)))
+        yield from map(
+            "".join, itertools.product(*(_inserted(each, scopes) for each in node.values))
+        )
     elif isinstance(node, ast.Name):
         inner = scopes._replace(seen=scopes.seen | {node.id})
-        yield from itertools.chain.from_iterable(_alternatives(each, inner) for each in _assigned(node.id, scopes))
+        yield from itertools.chain.from_iterable(
+            _alternatives(each, inner) for each in _assigned(node.id, scopes)
+        )
 
 
 def _inserted(node: ast.expr, scopes: Scopes) -> list[str]:
-    """A piece of an f-string: what is put in stands as `{}`, unless it is one of a few words of ours."""
+    """A piece of an f-string: what is put in stands as `{}`, unless it is one of a few
+    words of ours.
+    """
     if isinstance(node, ast.Constant):
         return [str(node.value)]
     assert isinstance(node, ast.FormattedValue)
     values, inner = [node.value], scopes
     if isinstance(node.value, ast.Name):
-        values, inner = list(_assigned(node.value.id, scopes)), scopes._replace(seen=scopes.seen | {node.value.id})
-    known = [text for value in values if isinstance(value, ast.IfExp) for text in _alternatives(value, inner)]
+        values, inner = (
+            list(_assigned(node.value.id, scopes)),
+            scopes._replace(seen=scopes.seen | {node.value.id}),
+        )
+    known = [
+        text
+        for value in values
+        if isinstance(value, ast.IfExp)
+        for text in _alternatives(value, inner)
+    ]
     return known or ["{}"]
 
 
 def _assigned(name: str, scopes: Scopes) -> Iterator[ast.expr]:
-    """What a name stands for: of a function's own names, else of a module's constants. Never by way of itself."""
+    """What a name stands for: of a function's own names, else of a module's constants.
+    Never by way of itself.
+    """
     if name in scopes.seen:
         return
     for scope in (scopes.inner, scopes.module) if name.isupper() else (scopes.inner,):
         for node in ast.walk(scope):
-            if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name for t in node.targets):
+            if isinstance(node, ast.Assign) and any(
+                isinstance(t, ast.Name) and t.id == name for t in node.targets
+            ):
                 yield node.value
 
 
@@ -178,6 +222,9 @@ def written() -> set[str]:
                 if isinstance(node, ast.Constant) and isinstance(node.value, str):
                     found.update(sentences(node.value))
                 elif isinstance(node, ast.JoinedStr):
-                    pieces = [str(each.value) if isinstance(each, ast.Constant) else "{}" for each in node.values]
+                    pieces = [
+                        str(each.value) if isinstance(each, ast.Constant) else "{}"
+                        for each in node.values
+                    ]
                     found.update(sentences("".join(pieces)))
     return found

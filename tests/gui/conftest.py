@@ -34,13 +34,18 @@ def application() -> QApplication:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
-    """Cycles with Qt objects in them go here, on their own thread: a later test's thread may not end their timers.
+def pytest_runtest_protocol(
+    item: pytest.Item, nextitem: pytest.Item | None
+) -> Generator[None, object, object]:
+    """Cycles with Qt objects in them go here, on their own thread: a later test's
+    thread may not end their timers.
 
     After the last test of a file, when pytest has let go of what that test was given as well.
     """
     done = yield
-    if item.path.is_relative_to(Path(__file__).parent) and (nextitem is None or nextitem.path != item.path):
+    if item.path.is_relative_to(Path(__file__).parent) and (
+        nextitem is None or nextitem.path != item.path
+    ):
         gc.collect()
         QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
         gc.collect()
@@ -100,7 +105,11 @@ def desk() -> FakeDesk:
 
 @pytest.fixture
 def window(
-    theme: Theme, state_file: WindowStateFile, settings: ProgramSettings, doing: BackgroundRunner, desk: FakeDesk
+    theme: Theme,
+    state_file: WindowStateFile,
+    settings: ProgramSettings,
+    doing: BackgroundRunner,
+    desk: FakeDesk,
 ) -> MainWindow:
     """The whole window on the desk in memory, the conversation of the pictures open."""
     state_file.remember_value("conversation", "storage-engine", value=story.CONVERSATION)

@@ -7,7 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from helix_desktop.engine.cache_entry_rows import CacheEntryFigures, EntryFilter, EntryRow, EntrySort, EntryUse
+from helix_desktop.engine.cache_entry_rows import (
+    CacheEntryFigures,
+    EntryFilter,
+    EntryRow,
+    EntrySort,
+    EntryUse,
+)
 from helix_desktop.engine.ports import EntryOrigin, ForgetResult, SearchHit
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import NotFound
@@ -49,7 +55,14 @@ class FakeCatalogue:
         self.gone: set[Digest] = set()
         self.watching: list[Callable[[], object]] = []
         self.rows = [
-            EntryRow(story.stored(text), about, len(text) // 3, len(text) // 4, 1_795_162_800.0 - 60 * at, uses=1)
+            EntryRow(
+                story.stored(text),
+                about,
+                len(text) // 3,
+                len(text) // 4,
+                1_795_162_800.0 - 60 * at,
+                uses=1,
+            )
             for at, (text, about) in enumerate(_ABOUT.items())
         ]
 
@@ -76,7 +89,9 @@ class FakeCatalogue:
         return len(self._fitting(chosen))
 
     async def compute_figures(self) -> CacheEntryFigures:
-        return CacheEntryFigures(len(self.rows), sum(r.stored.size for r in self.rows), sum(r.kept for r in self.rows))
+        return CacheEntryFigures(
+            len(self.rows), sum(r.stored.size for r in self.rows), sum(r.kept for r in self.rows)
+        )
 
     async def count_tools(self) -> Sequence[tuple[str, int]]:
         return [(about.tool, 1) for about in _ABOUT.values()]
@@ -97,16 +112,24 @@ class FakeCatalogue:
         self, query: str, *, tool: str = "", limit: int = 20, entries_only: bool = False
     ) -> Sequence[SearchHit]:
         found = [
-            SearchHit(text.splitlines()[0], digest=digest) for digest, text in story.CONTENT.items() if query in text
+            SearchHit(text.splitlines()[0], digest=digest)
+            for digest, text in story.CONTENT.items()
+            if query in text
         ]
-        said = [] if entries_only else [SearchHit(f"… {query} …", conversation=story.CONVERSATION, seq=14)]
+        said = (
+            []
+            if entries_only
+            else [SearchHit(f"… {query} …", conversation=story.CONVERSATION, seq=14)]
+        )
         return [*found, *said][:limit]
 
     async def read_range(self, digest: Digest, start: int, length: int) -> bytes:
         return story.CONTENT[digest].encode()[start : start + length]
 
     async def read_contents(self, digests: Collection[Digest]) -> dict[Digest, bytes]:
-        return {digest: story.CONTENT[digest].encode() for digest in digests if digest not in self.gone}
+        return {
+            digest: story.CONTENT[digest].encode() for digest in digests if digest not in self.gone
+        }
 
     def watch_settings(self, listener: Callable[[], object]) -> Callable[[], None]:
         self.watching.append(listener)
@@ -118,7 +141,9 @@ class FakeCatalogue:
     async def pin_entry(self, digest: Digest, *, pinned: bool) -> None:
         await self.resolve_prefix(digest.hex)
 
-    async def content_forgetter(self, *, text: str = "", entries: Sequence[Digest] = ()) -> ForgetResult:
+    async def content_forgetter(
+        self, *, text: str = "", entries: Sequence[Digest] = ()
+    ) -> ForgetResult:
         self.rows = [row for row in self.rows if row.stored.digest not in entries]
         return ForgetResult(tuple(entries), 0, (), 0)
 

@@ -36,7 +36,9 @@ class State:
     why: str = ""
 
 
-_UNDO = FilesChanged(Stored(Digest(bytes(32)), 1), Digest(bytes(32)), Digest(bytes(32)), 1, by="undo")
+_UNDO = FilesChanged(
+    Stored(Digest(bytes(32)), 1), Digest(bytes(32)), Digest(bytes(32)), 1, by="undo"
+)
 
 
 @dataclass
@@ -116,14 +118,25 @@ class FakeChanges(StandIn):
     async def largest_subfolders(self) -> Sequence[tuple[str, int, int]]:
         return [("data", 300_000, 6_000_000_000), ("src", 20, 4_000), ("", 2, 100)]
 
-    async def change_coverage(self, *, all_of_it: bool = False, leave_out: Sequence[str] | None = None) -> None:
+    async def change_coverage(
+        self, *, all_of_it: bool = False, leave_out: Sequence[str] | None = None
+    ) -> None:
         self.covered.append((all_of_it, leave_out))
 
     async def turns_with_changes(self, conversation: str) -> Sequence[TurnOfChanges]:
         if not self.versions_of:
             return ()
-        fact = FilesChanged(Stored(Digest(bytes(32)), 1), Digest(bytes(32)), Digest(bytes(32)), len(self.versions_of))
-        return [TurnOfChanges(12, 1, 9, "Extract it", (ChangeSource(conversation, 8, 1.0, fact, "edit_file", 31),))]
+        fact = FilesChanged(
+            Stored(Digest(bytes(32)), 1),
+            Digest(bytes(32)),
+            Digest(bytes(32)),
+            len(self.versions_of),
+        )
+        return [
+            TurnOfChanges(
+                12, 1, 9, "Extract it", (ChangeSource(conversation, 8, 1.0, fact, "edit_file", 31),)
+            )
+        ]
 
     async def changes_after_fact(self, conversation: str, seq: int) -> Sequence[FileChange]:
         return self._files() if seq < 8 else ()
@@ -132,10 +145,14 @@ class FakeChanges(StandIn):
         return self._files()
 
     async def changes_with_folders(self, sources: Sequence[ChangeSource]) -> Sequence[FileChange]:
-        is_undone = any(self.now.get(place, b"") == versions[0] for place, versions in self.versions_of.items())
+        is_undone = any(
+            self.now.get(place, b"") == versions[0] for place, versions in self.versions_of.items()
+        )
         return self._files(undo=sources[0].fact.by == "undo" and is_undone)
 
-    async def changes_since_checkpoint(self, checkpoint: Digest, *, folders: bool = False) -> Sequence[FileChange]:
+    async def changes_since_checkpoint(
+        self, checkpoint: Digest, *, folders: bool = False
+    ) -> Sequence[FileChange]:
         return self._files()
 
     async def changes_since_revision(self, revision: str) -> Sequence[FileChange]:
@@ -180,14 +197,21 @@ class FakeChanges(StandIn):
     ) -> Undone:
         self.undone.append(dict(choices))
         wanted = [
-            f for f in files if self._planned(f).how is UndoOutlook.RESTORE or choices.get(f.path_of_change) == "before"
+            f
+            for f in files
+            if self._planned(f).how is UndoOutlook.RESTORE
+            or choices.get(f.path_of_change) == "before"
         ]
         for file in wanted:
             versions = self.versions_of[file.place]
-            self.now[file.place] = next(each for each in versions if _item(each) == file.change.before)
+            self.now[file.place] = next(
+                each for each in versions if _item(each) == file.change.before
+            )
         return Undone([file.place for file in wanted], fact=_UNDO)
 
-    async def undo_hunks(self, file: FileChange, ids: Sequence[str], *, conversation: str = "") -> Undone:
+    async def undo_hunks(
+        self, file: FileChange, ids: Sequence[str], *, conversation: str = ""
+    ) -> Undone:
         before, after = self.versions_of[file.place]
         chosen = [hunk for hunk in diff_hunks.find_hunks(before, after) if hunk.stable_id in ids]
         self.now[file.place] = diff_hunks.revert_hunks(before, after, self.now[file.place], chosen)

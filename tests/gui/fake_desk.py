@@ -1,4 +1,5 @@
-"""A desk in memory: workspaces, conversations, sessions that answer what a test tells them to. Real facts, real views.
+"""A desk in memory: workspaces, conversations, sessions that answer what a test tells
+them to. Real facts, real views.
 
 Nothing here waits for anything, so a test can run its coroutines to the end at once (`now`).
 """
@@ -68,10 +69,21 @@ from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.state.moment import Moment
 from helix_desktop.engine.state.token_ledger import newest_fact_seen_by
 from helix_desktop.engine.view import ConversationState, build_state
-from helix_desktop.errors import ActionRefused, HelixError, InvalidInput, NotFound, SharedStoreUnreachable, StoreFailed
+from helix_desktop.errors import (
+    ActionRefused,
+    HelixError,
+    InvalidInput,
+    NotFound,
+    SharedStoreUnreachable,
+    StoreFailed,
+)
 from helix_desktop.gui.common.running_states import WORKING_STATES
 from helix_desktop.histories import openai_chat_export
-from helix_desktop.histories.conversation_restoring import RestoredSession, RestoreRequest, build_restored_session
+from helix_desktop.histories.conversation_restoring import (
+    RestoredSession,
+    RestoreRequest,
+    build_restored_session,
+)
 from helix_desktop.histories.history_finding import HistoryPlaces
 from helix_desktop.project.project_item import ProjectItem
 from helix_desktop.store.workspace_settings import WorkspaceConfig
@@ -87,7 +99,9 @@ Listener = Callable[[Event], None]
 
 
 class Now:
-    """A spawn that runs each coroutine to its end before it returns; what one starts is run after it."""
+    """A spawn that runs each coroutine to its end before it returns; what one starts is
+    run after it.
+    """
 
     def __init__(self) -> None:
         self._waiting: deque[Coroutine[Any, Any, Any]] = deque()
@@ -114,7 +128,9 @@ now = Now()
 
 
 class Held:
-    """A spawn that keeps what it is given until the test says which of it is done: `let("open")` by a word of its name or its texts."""
+    """A spawn that keeps what it is given until the test says which of it is done:
+    `let("open")` by a word of its name or its texts.
+    """
 
     def __init__(self) -> None:
         self._waiting: list[tuple[str, Coroutine[Any, Any, Any]]] = []
@@ -159,7 +175,9 @@ class FakeQueue(list[Waiting]):
 
 
 class FakeSession(StandIn):
-    """Keeps facts and tells events. `answers` are taken one by one; without any, a turn stays open until told."""
+    """Keeps facts and tells events. `answers` are taken one by one; without any, a turn
+    stays open until told.
+    """
 
     kind_in_progress: FoldKind | None = None
     fold_cost: float | None = 0.03
@@ -168,7 +186,9 @@ class FakeSession(StandIn):
     rewrite: context_usage.PendingRewrite | None = None
     unpriced = ""
 
-    def __init__(self, conversation: str, facts: Sequence[Recorded] = (), tell: Listener | None = None) -> None:
+    def __init__(
+        self, conversation: str, facts: Sequence[Recorded] = (), tell: Listener | None = None
+    ) -> None:
         self.id = conversation
         self.running = ConversationActivity.IDLE
         self.why = ""
@@ -299,7 +319,9 @@ class FakeSession(StandIn):
     def describe_next_fold(self) -> str:
         return "Next: a handover, when 108,800 tokens are reached."
 
-    async def recall_as_attachment(self, digest: Digest, *, lines: tuple[int, int] | None = None) -> Attachment:
+    async def recall_as_attachment(
+        self, digest: Digest, *, lines: tuple[int, int] | None = None
+    ) -> Attachment:
         text = story.CONTENT[digest]
         return Attachment(digest.short_hex, story.stored(text), len(text) // 4)
 
@@ -322,7 +344,9 @@ class FakeSession(StandIn):
 
     def refuse_while_running(self, action: str) -> None:
         if self.running in WORKING_STATES:
-            raise ActionRefused(f"Cannot {action} while the agent is working.", remedy="Stop the agent first (Esc).")
+            raise ActionRefused(
+                f"Cannot {action} while the agent is working.", remedy="Stop the agent first (Esc)."
+            )
 
     async def rewind_to(self, seq: int) -> None:
         self.append(Rewound(seq))
@@ -335,7 +359,11 @@ class FakeSession(StandIn):
         self.append(DocumentEdited(fold, text, len(text) // 4))
 
     async def rebuild_request(self, seq: int | None = None) -> Request:
-        then = self.state if seq is None else self.state.past_moment(newest_fact_seen_by(self.state.facts[seq - 1]))
+        then = (
+            self.state
+            if seq is None
+            else self.state.past_moment(newest_fact_seen_by(self.state.facts[seq - 1]))
+        )
         view = then.get_view()
         stored = [getattr(block.content, "stored", block.content) for block in view.blocks]
         return request_building.build_request(
@@ -379,7 +407,9 @@ class FakeSession(StandIn):
         self.append(ConversationChanged(pinned=pinned))
 
     def _tell_queue(self, *taken_back: tuple[UserPart, ...]) -> None:
-        self.tell(MessagesQueued(self.id, tuple(waiting.parts for waiting in self.queue), taken_back))
+        self.tell(
+            MessagesQueued(self.id, tuple(waiting.parts for waiting in self.queue), taken_back)
+        )
 
 
 def parts(
@@ -388,12 +418,16 @@ def parts(
     """Shares of the window in per cent, as tokens."""
     return {
         kind: share * 1_280
-        for kind, share in zip(ContextKind, (system, handover, observations, talk, output), strict=True)
+        for kind, share in zip(
+            ContextKind, (system, handover, observations, talk, output), strict=True
+        )
     }
 
 
 class FakeSharing:
-    """A workspace that is not shared, until `share`. `conversations_written_elsewhere`: the machines that write, by conversation."""
+    """A workspace that is not shared, until `share`. `conversations_written_elsewhere`:
+    the machines that write, by conversation.
+    """
 
     def __init__(self) -> None:
         self.sharing_state = SharingStatus()
@@ -511,7 +545,10 @@ class FakeCopies(StandIn):
         return FolderCopy(name, Path(name), is_whole=True)
 
     async def read_status_of_copies(self) -> Mapping[str, CopyStatus]:
-        return {name: CopyStatus(overlaps=dict.fromkeys(each, "x")) for name, each in self.in_other_copies.items()}
+        return {
+            name: CopyStatus(overlaps=dict.fromkeys(each, "x"))
+            for name, each in self.in_other_copies.items()
+        }
 
     async def list_files_not_brought_back(self, copy: FolderCopy) -> Sequence[str]:
         return ["README.md"]
@@ -523,7 +560,11 @@ class FakeCopies(StandIn):
         self, copy: FolderCopy, way: str, message: str = "", conflicts: str = "leave"
     ) -> tuple[str, ...]:
         self.brought_back.append((copy.id, f"{way} {conflicts}".removesuffix(" leave"), message))
-        return ("The copy was deleted.",) if way == "discard" else ("There are no changes to bring back.",)
+        return (
+            ("The copy was deleted.",)
+            if way == "discard"
+            else ("There are no changes to bring back.",)
+        )
 
 
 class FakeAcpAgents:
@@ -532,7 +573,9 @@ class FakeAcpAgents:
     def __init__(self) -> None:
         self.name = "Gemini CLI"
         self.chosen: list[tuple[str, str]] = []
-        self.choices = {"mode": AgentChoice("mode", "Mode", "plan", {"plan": "Plan & think", "yolo": ""})}
+        self.choices = {
+            "mode": AgentChoice("mode", "Mode", "plan", {"plan": "Plan & think", "yolo": ""})
+        }
         self.names: tuple[str, ...] = ("Codex", "Gemini CLI")
 
     async def list_agent_names(self) -> list[str]:
@@ -549,16 +592,25 @@ class FakeAcpAgents:
 
 
 class FakeRelay:
-    """Writes conversations for other agents from what the stand-in's sessions hold; folds nothing."""
+    """Writes conversations for other agents from what the stand-in's sessions hold;
+    folds nothing.
+    """
 
     def __init__(self, bench: FakeWorkbench) -> None:
         self._bench = bench
         self.is_too_long = False
 
-    async def prepare_session_for_agent(self, asked: RestoreRequest, *, may_fold: bool = True) -> RestoredSession:
+    async def prepare_session_for_agent(
+        self, asked: RestoreRequest, *, may_fold: bool = True
+    ) -> RestoredSession:
         facts = await self._bench.read_conversation_facts(asked.conversation)
-        contents = await self._bench.workspace.cache.read_contents(openai_chat_export.digests_needed_for_export(facts))
-        return replace(build_restored_session(facts, contents.get, asked), fits=may_fold or not self.is_too_long)
+        contents = await self._bench.workspace.cache.read_contents(
+            openai_chat_export.digests_needed_for_export(facts)
+        )
+        return replace(
+            build_restored_session(facts, contents.get, asked),
+            fits=may_fold or not self.is_too_long,
+        )
 
     def add_mcp_server(self, agent: str, _folder: Path, _places: HistoryPlaces) -> str:
         return f"The MCP server helix-w was added to {agent}."
@@ -625,7 +677,9 @@ class FakeWorkbench(StandIn):
 
     def conversations_above(self, conversation: str) -> list[str]:
         found = [conversation]
-        while (row := self.rows.get(found[-1])) is not None and row.parent and row.parent not in found:
+        while (
+            (row := self.rows.get(found[-1])) is not None and row.parent and row.parent not in found
+        ):
             found.append(row.parent)
         return found[1:]
 
@@ -642,13 +696,19 @@ class FakeWorkbench(StandIn):
         self.rows[name] = Row(name, title, time.time(), parts(4))
         return await self.open_session(name)
 
-    async def start_conversation_in_copy(self, title: str = "", *, with_changes: bool = False) -> FakeSession:
+    async def start_conversation_in_copy(
+        self, title: str = "", *, with_changes: bool = False
+    ) -> FakeSession:
         session = await self.start_conversation(title)
-        self.rows[session.id] = replace(self.rows[session.id], copy="main with changes" if with_changes else "main")
+        self.rows[session.id] = replace(
+            self.rows[session.id], copy="main with changes" if with_changes else "main"
+        )
         session.conversation.state.own_copy = session.id
         return session
 
-    async def start_users_conversation(self, identity: str = "", *, acp_agent: str = "") -> FakeSession:
+    async def start_users_conversation(
+        self, identity: str = "", *, acp_agent: str = ""
+    ) -> FakeSession:
         session = await self.start_conversation(identity)
         session.conversation.state.acp_agent = acp_agent
         return session
@@ -684,7 +744,9 @@ class FakeWorkbench(StandIn):
 
     async def attach_content(self, name: str, content: bytes, media_type: str) -> Attachment:
         self.attached.append((name, content))
-        return Attachment(name, Stored(Digest.of_content(content), len(content), 0, media_type), len(content) // 4)
+        return Attachment(
+            name, Stored(Digest.of_content(content), len(content), 0, media_type), len(content) // 4
+        )
 
     async def count_sent_tokens(self, attachment: Attachment) -> int:
         return min(attachment.tokens, 2_000)
@@ -706,7 +768,9 @@ class FakeWorkbench(StandIn):
     def list_slash_commands(self, conversation: str = "") -> Sequence[ProjectItem]:
         return self.named
 
-    async def expand_command_message(self, session: Any, parts: tuple[UserPart, ...]) -> tuple[UserPart, ...]:
+    async def expand_command_message(
+        self, session: Any, parts: tuple[UserPart, ...]
+    ) -> tuple[UserPart, ...]:
         return (Text("expanded"), *parts[1:])
 
     async def attach_server_resource(self, server: str, uri: str) -> Attachment:
@@ -750,7 +814,9 @@ class FakeWorkbench(StandIn):
         self.forgotten.append(text)
         if text == "nowhere":
             return ForgetResult((), 0, (), 0)
-        return ForgetResult(tuple(story.CONTENT)[:2], 3, ("a",), 1, ("It stands in notes, line 2: edit that.",))
+        return ForgetResult(
+            tuple(story.CONTENT)[:2], 3, ("a",), 1, ("It stands in notes, line 2: edit that.",)
+        )
 
     async def change_settings(self, changes: Mapping[str, Any]) -> None:
         for key, value in changes.items():
@@ -758,7 +824,9 @@ class FakeWorkbench(StandIn):
             if key == "permissions.rules":
                 self.workspace.settings.rules = value
 
-    async def choose_context_policy(self, name: str, values: Mapping[str, Any] | None = None) -> None:
+    async def choose_context_policy(
+        self, name: str, values: Mapping[str, Any] | None = None
+    ) -> None:
         self.policy_name = name
         self.workspace.settings.preset, self.workspace.settings.policy = name, dict(values or {})
 
@@ -777,7 +845,9 @@ class FakeWorkbench(StandIn):
             row, fact = self.rows[event.recorded.conversation], event.recorded.fact
             if isinstance(fact, ConversationChanged):
                 changed = {n: getattr(fact, n) for n in ("title", "pinned", "archived", "trashed")}
-                row = replace(row, **{n: value for n, value in changed.items() if value is not None})
+                row = replace(
+                    row, **{n: value for n, value in changed.items() if value is not None}
+                )
             self.rows[row.id] = replace(row, updated=event.recorded.time)
         for listener in self._listeners:
             listener(event)
@@ -826,15 +896,21 @@ class FakeDesk(StandIn):
         if workspace in self.unsearched:
             raise self.unsearched[workspace]
         hits = await self.benches[workspace].workspace.search_index(words)
-        return ClosedSearchResult(hits, {story.CONVERSATION: "Extract the lock manager"}, workspace in self.behind)
+        return ClosedSearchResult(
+            hits, {story.CONVERSATION: "Extract the lock manager"}, workspace in self.behind
+        )
 
     async def create_workspace(self, name: str, folder: Path) -> FakeWorkbench:
         self.benches[name] = FakeWorkbench(name, "#6b4fa0", folder)
         return self.benches[name]
 
-    async def join_workspace(self, address: str, key: str, name: str, folder: Path) -> FakeWorkbench:
+    async def join_workspace(
+        self, address: str, key: str, name: str, folder: Path
+    ) -> FakeWorkbench:
         if key != "helix1-key":
-            raise InvalidInput("This is not the key of a shared workspace, or part of the key is missing.")
+            raise InvalidInput(
+                "This is not the key of a shared workspace, or part of the key is missing."
+            )
         bench = await self.create_workspace(name, folder)
         bench.sharing.sharing_state = SharingStatus("in step", address=address)
         return bench
@@ -863,10 +939,14 @@ class FakeDesk(StandIn):
         bench.allowed_folders = folders
         return bench
 
-    async def export_workspace(self, workspace: str, path: Path, report: Callable[[int, int], None]) -> Sequence[str]:
+    async def export_workspace(
+        self, workspace: str, path: Path, report: Callable[[int, int], None]
+    ) -> Sequence[str]:
         report(50, 100)
         if not path.parent.is_dir():
-            raise StoreFailed(f"{path} could not be written.", remedy="Choose another folder or file name.")
+            raise StoreFailed(
+                f"{path} could not be written.", remedy="Choose another folder or file name."
+            )
         path.write_text(workspace)
         return self.damaged
 

@@ -30,18 +30,26 @@ from helix_desktop.gui.settings.installation_port import McpServerState, SpaceTo
 from helix_desktop.gui.workbench_types import ConnectedAgents, Workbench, Workbenches
 from helix_desktop.histories.history_finding import FoundHistories
 from helix_desktop.installation_checks import DoctorFinding, DoctorFindingState
-from helix_desktop.mcp_client.hosted_server import McpConnectionState, McpConnectionStatus, McpServerResource
+from helix_desktop.mcp_client.hosted_server import (
+    McpConnectionState,
+    McpConnectionStatus,
+    McpServerResource,
+)
 from helix_desktop.mcp_client.server_config import ServerConfig, parse_pasted_text
 from helix_desktop.tools.home_access import OPENINGS, HomeOpening
 
-ANTHROPIC = ProviderChoice("anthropic", "Anthropic", "https://api.anthropic.com", "anthropic", needs_key=True)
+ANTHROPIC = ProviderChoice(
+    "anthropic", "Anthropic", "https://api.anthropic.com", "anthropic", needs_key=True
+)
 OLLAMA = ProviderChoice("ollama", "Ollama", "http://127.0.0.1:11434/v1")
 SONNET = ModelChoice("anthropic/claude-sonnet", 200_000, 3.0, 15.0)
 QWEN = ModelChoice("ollama/qwen3", 32_000, local=True)
 
 
 class FakeSetup:
-    """Knows one good key. `keyring` says whether there is one; `servers` what runs on this machine."""
+    """Knows one good key. `keyring` says whether there is one; `servers` what runs on
+    this machine.
+    """
 
     def __init__(self, *, keyring: bool = True, servers: bool = True) -> None:
         self.keyring = keyring
@@ -75,11 +83,14 @@ class FakeSetup:
     async def test_provider(self, provider: ProviderChoice, key: str) -> ProviderTestResult:
         if provider.needs_key and key != "good":
             raise ProviderKeyRefused(
-                f"{provider.title} does not accept this key.", remedy="Look whether all of it was copied."
+                f"{provider.title} does not accept this key.",
+                remedy="Look whether all of it was copied.",
             )
         return ProviderTestResult(self.offered, SONNET.name if self.offered else "")
 
-    async def add_provider_with_key(self, provider: ProviderChoice, key: str, keep: str = "keyring") -> None:
+    async def add_provider_with_key(
+        self, provider: ProviderChoice, key: str, keep: str = "keyring"
+    ) -> None:
         if key and keep == "keyring" and not self.keyring:
             raise NoUsableKeyring("There is no keyring here.")
         self.added.append((provider, key, keep))
@@ -91,7 +102,10 @@ class FakeSetup:
         return [SONNET]
 
     async def list_known_models(self) -> Sequence[ModelChoice]:
-        return [*(model for model in self.listed if model.name not in self.corrected), *self.corrected.values()]
+        return [
+            *(model for model in self.listed if model.name not in self.corrected),
+            *self.corrected.values(),
+        ]
 
     async def refresh_model_lists(self) -> RefreshedModels:
         return RefreshedModels(tuple(await self.list_known_models()), self.silent)
@@ -107,16 +121,26 @@ class FakeSetup:
 
 
 def listed_server(
-    text: str, name: str, state: str = "off", why: str = "", *, tools: Mapping[str, str] | None = None, **given: Any
+    text: str,
+    name: str,
+    state: str = "off",
+    why: str = "",
+    *,
+    tools: Mapping[str, str] | None = None,
+    **given: Any,
 ) -> McpServerState:
-    """A server as the settings list it. `text`: what is pasted to add it; `tools`: each with its description."""
+    """A server as the settings list it. `text`: what is pasted to add it; `tools`: each
+    with its description.
+    """
     (config,) = parse_pasted_text(text, name=name).servers
     status = McpConnectionStatus(McpConnectionState(state), why, len(tools or ()))
     return McpServerState(replace(config, **given), status, tuple((tools or {}).items()))
 
 
 class FakeServers:
-    """`running`: those of the settings; `changes`: the limits that were written, `marked` the tools that only read."""
+    """`running`: those of the settings; `changes`: the limits that were written,
+    `marked` the tools that only read.
+    """
 
     def __init__(self) -> None:
         self.running: list[McpServerState] = []
@@ -127,7 +151,9 @@ class FakeServers:
         return [McpServerResource("docs", "docs://style", "The style guide")]
 
     async def add_pasted_servers(self, text: str, name: str = "") -> None:
-        self.running += [McpServerState(config) for config in parse_pasted_text(text, name=name).servers]
+        self.running += [
+            McpServerState(config) for config in parse_pasted_text(text, name=name).servers
+        ]
 
     async def remove_server(self, name: str) -> None:
         self.running = [server for server in self.running if server.config.name != name]
@@ -141,7 +167,9 @@ class FakeServers:
 
     def _change_config(self, name: str, **values: Any) -> None:
         self.running = [
-            replace(each, config=replace(each.config, **values)) if each.config.name == name else each
+            replace(each, config=replace(each.config, **values))
+            if each.config.name == name
+            else each
             for each in self.running
         ]
 
@@ -156,11 +184,15 @@ class FakeServers:
 
 
 class FakeHistories:
-    """Two programs; `done` is what was brought in. `stays`: an import goes on until it is stopped."""
+    """Two programs; `done` is what was brought in. `stays`: an import goes on until it
+    is stopped.
+    """
 
     def __init__(self) -> None:
         self.groups = [
-            FoundHistories("claude-code", Path("a.db"), "/home/me/project", 12, 3_400_000, 0.0, 1_768_000_000.0),
+            FoundHistories(
+                "claude-code", Path("a.db"), "/home/me/project", 12, 3_400_000, 0.0, 1_768_000_000.0
+            ),
             FoundHistories("codex", Path("/b.jsonl"), "/gone", 1, 20_000, 0.0, 1_767_000_000.0),
         ]
         self.details = HistoryDetails("Extract the lock manager", 24, 0.31)
@@ -182,7 +214,14 @@ class FakeHistories:
         report(1, 2)
         new = sum(group.conversations for group in groups)
         return Brought(
-            new, 0, 2, self.stopped, ("", ""), self.keys, ("a.jsonl, line 3: it was left out.",), ("Imported", "thesis")
+            new,
+            0,
+            2,
+            self.stopped,
+            ("", ""),
+            self.keys,
+            ("a.jsonl, line 3: it was left out.",),
+            ("Imported", "thesis"),
         )
 
     def stop_import(self) -> None:
@@ -232,12 +271,16 @@ class FakeInstallation:
     async def measure_workspace_storage(self, bench: Workbench) -> tuple[CacheEntryFigures, float]:
         return CacheEntryFigures(1_284, 96_200_000, 21_800_000), 1_795_162_800.0
 
-    async def verify_workspace_entries(self, bench: Workbench, report: Callable[[str], None]) -> str:
+    async def verify_workspace_entries(
+        self, bench: Workbench, report: Callable[[str], None]
+    ) -> str:
         report("half")
         return "All of it is whole."
 
     async def estimate_space_to_free(self, bench: Workbench) -> SpaceToFree:
-        return SpaceToFree(2, 9_000_000, 12_000_000, 3_000_000, ["read_file a.rs", "read_file b.rs"])
+        return SpaceToFree(
+            2, 9_000_000, 12_000_000, 3_000_000, ["read_file a.rs", "read_file b.rs"]
+        )
 
     async def free_up_space(self, bench: Workbench) -> str:
         raise HelixError("The disk refused.", remedy="Try again.")
@@ -258,7 +301,8 @@ class FakeInstallation:
         servers = cast("FakeServers", bench.mcp_servers)
         ready = McpConnectionStatus(McpConnectionState.READY)
         servers.running = [
-            replace(each, status=ready) if each.config.name == name else each for each in servers.running
+            replace(each, status=ready) if each.config.name == name else each
+            for each in servers.running
         ]
 
     def is_rule_too_broad(self, rule: Mapping[str, Any]) -> bool:
@@ -283,7 +327,9 @@ class FakeInstallation:
         if self.replay_error:
             raise StoreFailed(self.replay_error)
         return [
-            PolicyOutcome(name, 50_000 if name in self.cheapest else 60_000, self.peaks.get(name, 0.8), 0.9)
+            PolicyOutcome(
+                name, 50_000 if name in self.cheapest else 60_000, self.peaks.get(name, 0.8), 0.9
+            )
             for name in policies
         ]
 

@@ -1,6 +1,8 @@
-"""A person at the real window: the mouse and the keyboard of the X server it stands on, from inside of the program.
+"""A person at the real window: the mouse and the keyboard of the X server it stands on,
+from inside of the program.
 
-What stands where is asked of the widgets; every press goes the way a person's goes, through the server and the window manager.
+What stands where is asked of the widgets; every press goes the way a person's goes,
+through the server and the window manager.
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ from helix_desktop.gui.views.boxes_view import BoxesView
 from tests.soak.driven import until
 
 LIMIT = 60.0
-AGAIN = 15.0  # seconds until what had no effect is done again: what a person clicked at had moved meanwhile
+# seconds until what had no effect is done again: what a person clicked at had moved
+# meanwhile
+AGAIN = 15.0
 REST = 10  # looks at a place that has not moved, before it is clicked
 STILL = 3  # the same for a widget
 
@@ -47,13 +51,17 @@ class Presses(QObject):
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         if event.type() in (QEvent.Type.MouseButtonPress, QEvent.Type.MouseButtonDblClick):
-            mine = watched is self.widget or (isinstance(watched, QWidget) and self.widget.isAncestorOf(watched))
+            mine = watched is self.widget or (
+                isinstance(watched, QWidget) and self.widget.isAncestorOf(watched)
+            )
             self.came = self.came or mine
         return False
 
 
 async def click(widget: QWidget, place: QRect | QPoint | None = None, button: str = "1") -> None:
-    """In the middle of a widget, or of a place in it, once it can be clicked and has come to rest; until it was hit."""
+    """In the middle of a widget, or of a place in it, once it can be clicked and has
+    come to rest; until it was hit.
+    """
     at = place.center() if isinstance(place, QRect) else place
     presses = Presses(widget)
     application = QApplication.instance()
@@ -108,7 +116,9 @@ async def choose(words: str, opening: Callable[[], Awaitable[None]]) -> None:
 
 
 async def hot(view: BoxesView, name: str) -> None:
-    """Click the place of a painted page that has this name, once it has come to rest: a page may still be arranged."""
+    """Click the place of a painted page that has this name, once it has come to rest: a
+    page may still be arranged.
+    """
     stack = view._stack
     seen: list[QRect | None] = []
 
@@ -123,7 +133,11 @@ async def hot(view: BoxesView, name: str) -> None:
                 None,
             )
         )
-        return seen[-1] is not None and len(seen) > REST and len({str(place) for place in seen[-REST:]}) == 1
+        return (
+            seen[-1] is not None
+            and len(seen) > REST
+            and len({str(place) for place in seen[-REST:]}) == 1
+        )
 
     await until(at_rest, LIMIT)
     place = seen[-1]
@@ -147,7 +161,11 @@ async def answer(words: str) -> None:
     """Press a button of the question that is open."""
 
     def boxes() -> list[QMessageBox]:
-        return [each for each in QApplication.topLevelWidgets() if isinstance(each, QMessageBox) and each.isVisible()]
+        return [
+            each
+            for each in QApplication.topLevelWidgets()
+            if isinstance(each, QMessageBox) and each.isVisible()
+        ]
 
     await until(lambda: bool(boxes()), LIMIT)
     await press(boxes()[0], words)
@@ -157,7 +175,11 @@ async def press(parent: QWidget, words: str) -> None:
     """The button with these words."""
 
     def found() -> list[QPushButton]:
-        return [each for each in parent.findChildren(QPushButton) if words in each.text() and each.isVisible()]
+        return [
+            each
+            for each in parent.findChildren(QPushButton)
+            if words in each.text() and each.isVisible()
+        ]
 
     await until(lambda: bool(found()), LIMIT)
     await click(found()[0])

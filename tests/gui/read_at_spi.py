@@ -1,6 +1,8 @@
-"""What a screen reader is told over the bus by one program: run by the system's Python, which has pyatspi; walk_accessibility.py starts it.
+"""What a screen reader is told over the bus by one program: run by the system's Python,
+which has pyatspi; walk_accessibility.py starts it.
 
-`python3 read_at_spi.py PID`: a line for each node of the active window that is shown, and `FAULT …` for each that can be operated and has no name.
+`python3 read_at_spi.py PID`: a line for each node of the active window that is shown,
+and `FAULT …` for each that can be operated and has no name.
 """
 
 import sys
@@ -18,7 +20,11 @@ ROWS = 40
 
 def labels_of(node: Any) -> list[str]:
     """The names of its labels: on Linux, Qt tells the name of a choice by these alone."""
-    kinds = [each for each in node.getRelationSet() if each.getRelationType() == pyatspi.RELATION_LABELLED_BY]
+    kinds = [
+        each
+        for each in node.getRelationSet()
+        if each.getRelationType() == pyatspi.RELATION_LABELLED_BY
+    ]
     return [each.getTarget(at).name for each in kinds for at in range(each.getNTargets())]
 
 
@@ -46,13 +52,17 @@ def read(node: Any, depth: int, told: list[str]) -> None:
 
 def main() -> None:
     desktop = pyatspi.Registry.getDesktop(0)
-    mine = [each for each in desktop if each is not None and each.get_process_id() == int(sys.argv[1])]
+    mine = [
+        each for each in desktop if each is not None and each.get_process_id() == int(sys.argv[1])
+    ]
     if not mine:
         print("FAULT the program is not on the bus")
         return
-    windows = [each for each in mine[0] if each is not None and each.getState().contains(pyatspi.STATE_ACTIVE)] or list(
-        mine[0]
-    )
+    windows = [
+        each
+        for each in mine[0]
+        if each is not None and each.getState().contains(pyatspi.STATE_ACTIVE)
+    ] or list(mine[0])
     for window in windows:
         told: list[str] = []
         read(window, 0, told)

@@ -1,4 +1,6 @@
-"""A screen of its own with a window manager, and a keyboard and a mouse on it: what a person has. Needs Xvfb and xdotool."""
+"""A screen of its own with a window manager, and a keyboard and a mouse on it: what a
+person has. Needs Xvfb and xdotool.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,12 @@ class Screen:
 
     def run(self, *command: str, check: bool = True) -> str:
         done = subprocess.run(
-            command, env=self.environment, capture_output=True, text=True, check=check, timeout=PATIENCE
+            command,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=check,
+            timeout=PATIENCE,
         )
         return done.stdout.strip()
 
@@ -52,29 +59,40 @@ class Screen:
     def titles(self) -> list[str]:
         """Of all windows that can be seen."""
         found = self.run("xdotool", "search", "--onlyvisible", "--name", "", check=False).split()
-        return [name for window in found if (name := self.run("xdotool", "getwindowname", window, check=False))]
+        return [
+            name
+            for window in found
+            if (name := self.run("xdotool", "getwindowname", window, check=False))
+        ]
 
     def active(self) -> str:
         """The title of the window with the keyboard."""
         return self.run("xdotool", "getactivewindow", "getwindowname", check=False)
 
     def has_front(self, title: str) -> bool:
-        """Whether a window of this title has the keyboard; one that has it not is brought to the front, as with a click
-        on it: a window manager that is still starting takes over what is there and gives nobody the keyboard.
+        """Whether a window of this title has the keyboard; one that has it not is
+        brought to the front, as with a click on it: a window manager that is still
+        starting takes over what is there and gives nobody the keyboard.
         """
         if title in self.active():
             return True
-        self.run("xdotool", "search", "--onlyvisible", "--name", title, "windowactivate", check=False)
+        self.run(
+            "xdotool", "search", "--onlyvisible", "--name", title, "windowactivate", check=False
+        )
         return False
 
     def pixel(self, x: int, y: int) -> str:
         """The colour at a place of the screen, as #rrggbb."""
-        shot = self.run("import", "-window", "root", "-crop", f"1x1+{x}+{y}", "-depth", "8", "txt:-")
+        shot = self.run(
+            "import", "-window", "root", "-crop", f"1x1+{x}+{y}", "-depth", "8", "txt:-"
+        )
         return "#" + shot.split("#")[-1].split()[0][:6].lower()
 
     def shows(self, colour: str) -> bool:
         """Whether anything on the screen has this colour, #rrggbb."""
-        found = self.run("import", "-window", "root", "-depth", "8", "-format", "%c", "histogram:info:-")
+        found = self.run(
+            "import", "-window", "root", "-depth", "8", "-format", "%c", "histogram:info:-"
+        )
         return colour.upper() in found
 
     def shot(self, file: Path) -> None:
@@ -91,10 +109,12 @@ def wait_for(what: str, true: Callable[[], object], seconds: float = PATIENCE) -
 
 
 def answers_messages(on: Screen) -> bool:
-    """Whether the window manager handles what windows ask of it, tried by asking for another number of desktops.
+    """Whether the window manager handles what windows ask of it, tried by asking for
+    another number of desktops.
 
-    Openbox says early that it is there. A window that asks to be shown before openbox handles events can wait for ever:
-    openbox has read the request, but sleeps until the next event comes.
+    Openbox says early that it is there. A window that asks to be shown before openbox
+    handles events can wait for ever: openbox has read the request, but sleeps until the
+    next event comes.
     """
     on.run("xdotool", "set_num_desktops", "1", check=False)
     return on.run("xdotool", "get_num_desktops", check=False) == "1"
@@ -104,13 +124,30 @@ def answers_messages(on: Screen) -> bool:
 def screen(size: str = "1600x1000") -> Iterator[Screen]:
     """A new display with openbox; gone afterwards."""
     reading, writing = os.pipe()
-    command = ["Xvfb", "-displayfd", str(writing), "-screen", "0", f"{size}x24", "-dpi", "96", "-nolisten", "tcp"]
-    command += ["-noreset"]  # else it begins anew, without a window manager, whenever its last client leaves
-    server = subprocess.Popen(command, pass_fds=[writing], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    command = [
+        "Xvfb",
+        "-displayfd",
+        str(writing),
+        "-screen",
+        "0",
+        f"{size}x24",
+        "-dpi",
+        "96",
+        "-nolisten",
+        "tcp",
+    ]
+    command += [
+        "-noreset"
+    ]  # else it begins anew, without a window manager, whenever its last client leaves
+    server = subprocess.Popen(
+        command, pass_fds=[writing], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     os.close(writing)
     with os.fdopen(reading) as said:
         made = Screen(f":{said.readline().strip()}")
-    manager = subprocess.Popen(["openbox"], env=made.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    manager = subprocess.Popen(
+        ["openbox"], env=made.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     try:
         wait_for("the window manager", partial(answers_messages, made))
         yield made
@@ -122,10 +159,21 @@ def screen(size: str = "1600x1000") -> Iterator[Screen]:
 
 @contextlib.contextmanager
 def program(
-    on: Screen, home: Path, *arguments: str, more: Sequence[tuple[str, str]] = (), within: Sequence[str] = ()
+    on: Screen,
+    home: Path,
+    *arguments: str,
+    more: Sequence[tuple[str, str]] = (),
+    within: Sequence[str] = (),
 ) -> Iterator[subprocess.Popen[str]]:
-    """The program as a user starts it, `within` another command. Still running at the end, it is ended."""
-    environment = {**on.environment, "HELIX_HOME": str(home), "PYTHONFAULTHANDLER": "1", **dict(more)}
+    """The program as a user starts it, `within` another command. Still running at the
+    end, it is ended.
+    """
+    environment = {
+        **on.environment,
+        "HELIX_HOME": str(home),
+        "PYTHONFAULTHANDLER": "1",
+        **dict(more),
+    }
     with tempfile.TemporaryFile("w+") as said:
         started = subprocess.Popen(
             [*within, sys.executable, "-m", "helix_desktop.window_start", *arguments],
@@ -144,7 +192,9 @@ def program(
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     started.wait(5)
             said.seek(0)
-            sys.stdout.write(f"What the program wrote, and where each of its threads was:\n{said.read()}\n")
+            sys.stdout.write(
+                f"What the program wrote, and where each of its threads was:\n{said.read()}\n"
+            )
             raise
         finally:
             if started.poll() is None:
@@ -156,7 +206,9 @@ def program(
 
 
 def walked(module: str, folder: Path) -> None:
-    """Play a walk in a program of its own on a screen of its own; where it hangs, a picture of it is left."""
+    """Play a walk in a program of its own on a screen of its own; where it hangs, a
+    picture of it is left.
+    """
     with screen() as own:
         walk = subprocess.Popen(
             [sys.executable, "-m", module, str(folder)],

@@ -1,4 +1,6 @@
-"""What the fakes of the window's tests are: they may be given wherever the real class is expected."""
+"""What the fakes of the window's tests are: they may be given wherever the real class
+is expected.
+"""
 
 from __future__ import annotations
 

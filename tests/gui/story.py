@@ -1,4 +1,6 @@
-"""A believable conversation, as facts: the one of the pictures. Made anew for each test, always the same."""
+"""A believable conversation, as facts: the one of the pictures. Made anew for each
+test, always the same.
+"""
 
 from __future__ import annotations
 
@@ -103,7 +105,9 @@ def call(number: int, name: str, **arguments: object) -> ToolCall:
 
 def reply(*parts: Text | ToolCall, tokens: int = 30_000) -> ModelReplied:
     stop = Stop.CALLS if any(isinstance(part, ToolCall) for part in parts) else Stop.END
-    return ModelReplied(parts, MODEL, stop, Usage(input=tokens, cache_read=tokens * 9 // 10, output=300, cost=0.02))
+    return ModelReplied(
+        parts, MODEL, stop, Usage(input=tokens, cache_read=tokens * 9 // 10, output=300, cost=0.02)
+    )
 
 
 def facts() -> Sequence[Fact]:
@@ -141,4 +145,6 @@ def facts() -> Sequence[Fact]:
 
 
 def recorded(now: float = 1_795_162_800.0) -> list[Recorded]:
-    return [Recorded(CONVERSATION, seq, now - 600 + seq, fact) for seq, fact in enumerate(facts(), 1)]
+    return [
+        Recorded(CONVERSATION, seq, now - 600 + seq, fact) for seq, fact in enumerate(facts(), 1)
+    ]

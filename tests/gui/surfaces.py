@@ -1,9 +1,12 @@
-"""Pictures of everything a person meets in the real program, to be looked at: in any language, scheme, size and scale.
+"""Pictures of everything a person meets in the real program, to be looked at: in any
+language, scheme, size and scale.
 
-`python -m tests.gui.surfaces FOLDER [--language de] [--scheme dark] [--size 900x600] [--scale 2] [--text 200] [--only NAME…]`; needs Xvfb and openbox.
-A picture is named after its surface. Nothing is checked here but that each surface opens. `contrast.txt` in the folder names the
-words of labels, buttons and fields whose contrast with what is behind them is below 4.5:1 in the picture, `too-large.txt` the dialogs
-that are larger than the screen or scroll sideways.
+`python -m tests.gui.surfaces FOLDER [--language de] [--scheme dark] [--size 900x600]
+[--scale 2] [--text 200] [--only NAME…]`; needs Xvfb and openbox. A picture is named
+after its surface. Nothing is checked here but that each surface opens. `contrast.txt`
+in the folder names the words of labels, buttons and fields whose contrast with what is
+behind them is below 4.5:1 in the picture, `too-large.txt` the dialogs that are larger
+than the screen or scroll sideways.
 """
 
 from __future__ import annotations
@@ -51,7 +54,12 @@ from helix_desktop.providers.provider_catalog import ProviderConfig
 from helix_desktop.resident.resident_client import HeldRegistration
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.store.fleet_task_files import open_fleet_task_list
-from helix_desktop.store.fleet_tasks import FleetTaskOrder, FleetTaskResult, FleetTaskState, NewFleetTask
+from helix_desktop.store.fleet_tasks import (
+    FleetTaskOrder,
+    FleetTaskResult,
+    FleetTaskState,
+    NewFleetTask,
+)
 from helix_desktop.workbench import Workbench, Workbenches
 from helix_desktop.workbench.tour_folder import create_tour_folder
 from tests.gateway.running import Agent
@@ -91,7 +99,15 @@ class Listing(BaseHTTPRequestHandler):
         if self.path != "/v1/models":
             self.send_error(404)
             return
-        makers = ("anthropic", "google", "meta-llama", "mistralai", "openai", "qwen", "a-maker-with-a-rather-long-name")
+        makers = (
+            "anthropic",
+            "google",
+            "meta-llama",
+            "mistralai",
+            "openai",
+            "qwen",
+            "a-maker-with-a-rather-long-name",
+        )
         models = [
             {
                 "id": f"{makers[number % len(makers)]}/model-{number:03}" + ("-instruct-preview-2026-05" if number % 5 == 0 else ""),
@@ -125,13 +141,19 @@ def prepare(home: Path, port: int) -> None:
 
     async def make() -> None:
         where = program_folders.find_program_folders(home / HOME)
-        desk = Workbenches(where, SecretStorage(where.key_file, environ={}), clock=ClockWithoutPauses())
-        desk.configured.save_provider(ProviderConfig("aggregator", base_url=f"http://127.0.0.1:{port}/v1"))
+        desk = Workbenches(
+            where, SecretStorage(where.key_file, environ={}), clock=ClockWithoutPauses()
+        )
+        desk.configured.save_provider(
+            ProviderConfig("aggregator", base_url=f"http://127.0.0.1:{port}/v1")
+        )
         desk.configured.save_provider(ProviderConfig("dead", base_url="http://127.0.0.1:9/v1"))
         folder = home / "storage-engine"
         create_tour_folder(folder)
         for line in (["init", "-q", "."], ["add", "."], ["commit", "-qm", "first"]):
-            subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *line], cwd=folder, check=True)
+            subprocess.run(
+                ["git", "-c", "user.name=a", "-c", "user.email=a@b", *line], cwd=folder, check=True
+            )
         (home / "website").mkdir()
         agent = home / "bin" / "claude"
         agent.parent.mkdir()
@@ -143,14 +165,19 @@ def prepare(home: Path, port: int) -> None:
         await run_tour_session(bench)
         await bench.choose_model_for_role("demo/demo")
         await bench.choose_permission_mode("allow all")
-        for title in ("Why is the second test flaky? A long question that does not fit in the list", "Release notes"):
+        for title in (
+            "Why is the second test flaky? A long question that does not fit in the list",
+            "Release notes",
+        ):
             await bench.start_conversation(title)
         await bench.workspace.journal.append_to_journal(
             (await bench.start_conversation("Queues")).id, await _hard(bench)
         )
         session = await bench.start_conversation("Extract the lock manager")
         for text in story.CONTENT.values():
-            await bench.workspace.cache.store_content(text.encode(), EntryOrigin("read_file", "src/lock/table.rs"))
+            await bench.workspace.cache.store_content(
+                text.encode(), EntryOrigin("read_file", "src/lock/table.rs")
+            )
         await bench.workspace.journal.append_to_journal(session.id, story.facts()[1:])
         changing = await bench.start_conversation("Rename the values")
         changing.send_message(
@@ -169,7 +196,9 @@ def prepare(home: Path, port: int) -> None:
 
 async def _idle(session: object) -> None:
     async with asyncio.timeout(60):
-        while not any(isinstance(each.fact, TurnEnded) for each in session.conversation.state.facts):  # type: ignore[attr-defined]
+        while not any(
+            isinstance(each.fact, TurnEnded) for each in session.conversation.state.facts
+        ):  # type: ignore[attr-defined]
             await asyncio.sleep(0.05)
 
 
@@ -208,9 +237,13 @@ async def _hard(bench: Workbench) -> Sequence[Fact]:
     picture.save(str(file))
     attached = await bench.attach_content("queue.png", file.read_bytes(), "image/png")
     calls = [
-        ToolCall(f"q{n}", "read_file", json.dumps({"path": f"src/lock/module_{n}.rs"}), tokens=40) for n in range(4)
+        ToolCall(f"q{n}", "read_file", json.dumps({"path": f"src/lock/module_{n}.rs"}), tokens=40)
+        for n in range(4)
     ]
-    done = [ToolReturned(call.id, story.stored(story.TABLE), 4_812, seconds=0.02, head=story.TABLE) for call in calls]
+    done = [
+        ToolReturned(call.id, story.stored(story.TABLE), 4_812, seconds=0.02, head=story.TABLE)
+        for call in calls
+    ]
     long = ToolCall(
         "q9",
         "run_command",
@@ -233,7 +266,12 @@ class Tour:
     """Goes from surface to surface. `only`: their names; empty: all."""
 
     def __init__(
-        self, run: WindowProgram, home: Path, folder: Path, size: tuple[int, int], only: Sequence[str]
+        self,
+        run: WindowProgram,
+        home: Path,
+        folder: Path,
+        size: tuple[int, int],
+        only: Sequence[str],
     ) -> None:
         self.window, self.front, self.home, self.folder, self.only, self.size = (
             run.window,
@@ -295,10 +333,14 @@ class Tour:
 
     async def open(self, title: str) -> None:
         window = self.window
-        row = next(row for row in window.workspace_conversation_rows() if row.title.startswith(title))
+        row = next(
+            row for row in window.workspace_conversation_rows() if row.title.startswith(title)
+        )
         window.switch_to_page("chat")
         window.go_to_conversation(row.id)
-        await until(lambda: window.current_session is not None and window.current_session.id == row.id)
+        await until(
+            lambda: window.current_session is not None and window.current_session.id == row.id
+        )
         await asyncio.sleep(0.5)
 
     async def chat(self) -> None:
@@ -310,7 +352,12 @@ class Tour:
         view.scroll_to_item(0)
         await self.shot("12-chat-picture", 1.5)
         group = next(
-            (at for at in range(len(view.items.all)) if view.items.groups.group_headed_by(at) is not None), None
+            (
+                at
+                for at in range(len(view.items.all))
+                if view.items.groups.group_headed_by(at) is not None
+            ),
+            None,
         )
         if group is not None:
             view.scroll_to_item(min(group + 1, len(view.items.all) - 1))
@@ -369,11 +416,15 @@ class Tour:
                 await self.close()
 
     async def requests(self, name: str) -> None:
-        """The page of connected agents when the first request arrives, with one of the agents on this computer."""
+        """The page of connected agents when the first request arrives, with one of the
+        agents on this computer.
+        """
         where = program_folders.find_program_folders(self.home)
         with Provider(lambda _: [Says("It holds a storage engine.")]) as provider:
             gateway = HeldRegistration(
-                where, wrapped_agent.command_of_this_program(where), GatewayRegistration("", provider.url)
+                where,
+                wrapped_agent.command_of_this_program(where),
+                GatewayRegistration("", provider.url),
             )
             await asyncio.to_thread(gateway.__enter__)
             agent = Agent(
@@ -393,8 +444,12 @@ class Tour:
         if not self.wants("45-fleet", "46-new-task", "47-workers"):
             return
         self.act("fleet")
-        await until(lambda: any(isinstance(each, FleetDialog) for each in QApplication.topLevelWidgets()))
-        dialog = next(each for each in QApplication.topLevelWidgets() if isinstance(each, FleetDialog))
+        await until(
+            lambda: any(isinstance(each, FleetDialog) for each in QApplication.topLevelWidgets())
+        )
+        dialog = next(
+            each for each in QApplication.topLevelWidgets() if isinstance(each, FleetDialog)
+        )
         await until(lambda: len(dialog._tasks) == len(TASKS))
         dialog._task_list.setFocus()
         for _ in range(2):
@@ -419,11 +474,14 @@ class Tour:
         self.act("settings")
         await until(
             lambda: any(
-                isinstance(each, SettingsDialog) and each.isVisible() for each in QApplication.topLevelWidgets()
+                isinstance(each, SettingsDialog) and each.isVisible()
+                for each in QApplication.topLevelWidgets()
             )
         )
         dialog = next(
-            each for each in QApplication.topLevelWidgets() if isinstance(each, SettingsDialog) and each.isVisible()
+            each
+            for each in QApplication.topLevelWidgets()
+            if isinstance(each, SettingsDialog) and each.isVisible()
         )
         for number, name in enumerate(dialog._page_factories, 50):
             if self.wants(f"{number}-{name}"):
@@ -459,7 +517,9 @@ def dialogs_without_room() -> list[str]:
 
 
 def poor_contrasts(shown: QImage) -> list[str]:
-    """Enabled widgets with words that nothing covers: their commonest colour is behind the words, the one farthest from it is the words'."""
+    """Enabled widgets with words that nothing covers: their commonest colour is behind
+    the words, the one farthest from it is the words'.
+    """
     found = []
     for widget in QApplication.allWidgets():
         words = widget.text() if isinstance(widget, QLabel | QAbstractButton | QLineEdit) else ""

@@ -6,7 +6,14 @@ import pytest
 from PySide6.QtCore import QPoint, QRect, Qt
 from PySide6.QtGui import QAccessible, QImage
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QAbstractButton, QApplication, QLineEdit, QPlainTextEdit, QScrollArea, QWidget
+from PySide6.QtWidgets import (
+    QAbstractButton,
+    QApplication,
+    QLineEdit,
+    QPlainTextEdit,
+    QScrollArea,
+    QWidget,
+)
 
 from helix_desktop.engine.ports import PermissionQuestion
 from helix_desktop.gui.chat.composer import ALLOW_ALL
@@ -41,8 +48,14 @@ def spoken(widget: QWidget) -> str:
 
 
 @pytest.mark.parametrize("page", ["chat", "cache", "timeline"])
-def test_everything_that_can_be_focused_has_a_name(window: MainWindow, session: FakeSession, page: str) -> None:
-    session.ask(PermissionQuestion(story.call(9, "run_command", command="cargo test"), "Run a command", "cargo test"))
+def test_everything_that_can_be_focused_has_a_name(
+    window: MainWindow, session: FakeSession, page: str
+) -> None:
+    session.ask(
+        PermissionQuestion(
+            story.call(9, "run_command", command="cargo test"), "Run a command", "cargo test"
+        )
+    )
     window.chat.bridge.emit_waiting_events()
     window.switch_to_page(page)
     qt_works(20)
@@ -59,7 +72,9 @@ def test_everything_in_the_settings_has_a_name(window: MainWindow) -> None:
     for name in dialog._page_factories:
         dialog.show_settings_page(name)
         page = dialog._pages[name]
-        nameless = [f"{name}: {type(widget).__name__}" for widget in focusable(page) if not spoken(widget)]
+        nameless = [
+            f"{name}: {type(widget).__name__}" for widget in focusable(page) if not spoken(widget)
+        ]
         assert nameless == []
 
 
@@ -88,25 +103,38 @@ def test_f6_goes_around_the_areas(window: MainWindow) -> None:
         focus = QApplication.focusWidget()
         assert focus is not None
         seen.append(focus)
-    areas = (window.pages.inspector, window.sidebar.list, window.chat.transcript, window.chat.composer.text)
-    assert all(area is focus or area.isAncestorOf(focus) for area, focus in zip(areas, seen, strict=True))
+    areas = (
+        window.pages.inspector,
+        window.sidebar.list,
+        window.chat.transcript,
+        window.chat.composer.text,
+    )
+    assert all(
+        area is focus or area.isAncestorOf(focus) for area, focus in zip(areas, seen, strict=True)
+    )
 
 
 @pytest.mark.parametrize("page", ["chat", "changes", "cache", "timeline"])
 @pytest.mark.parametrize("key", [Qt.Key.Key_F6, Qt.Key.Key_Tab])
-def test_every_stop_shows_that_it_has_the_keyboard(window: MainWindow, page: str, key: Qt.Key) -> None:
+def test_every_stop_shows_that_it_has_the_keyboard(
+    window: MainWindow, page: str, key: Qt.Key
+) -> None:
     """F6 led into the conversation, and nothing showed it."""
     assert QTest.qWaitForWindowActive(window)
     window.toggle_side_panel()
     window.switch_to_page(page)
     qt_works(20)
     window.sidebar.list.setFocus(Qt.FocusReason.TabFocusReason)
-    for _ in range(6):  # The window learns that the keyboard is used, and the last stop is drawn as it is.
+    for _ in range(
+        6
+    ):  # The window learns that the keyboard is used, and the last stop is drawn as it is.
         QTest.keyClick(QApplication.focusWidget() or window, key)
         qt_works(2)
     seen: set[tuple[QWidget, object]] = set()
     unseen = []
-    while (here := QApplication.focusWidget()) is not None and (stop := (here, place_in(here))) not in seen:
+    while (here := QApplication.focusWidget()) is not None and (
+        stop := (here, place_in(here))
+    ) not in seen:
         seen.add(stop)
         with_focus = grab_with_surroundings(here)
         QTest.keyClick(here, key)
@@ -120,7 +148,9 @@ def test_every_stop_shows_that_it_has_the_keyboard(window: MainWindow, page: str
 def grab_with_surroundings(widget: QWidget) -> QImage:
     """A field with the frame around it, which shows its focus; its caret blinks."""
     around = 4 if isinstance(widget, QPlainTextEdit | QLineEdit) else 0
-    place = QRect(widget.mapTo(widget.window(), QPoint(0, 0)), widget.size()).adjusted(*(-around,) * 2, *(around,) * 2)
+    place = QRect(widget.mapTo(widget.window(), QPoint(0, 0)), widget.size()).adjusted(
+        *(-around,) * 2, *(around,) * 2
+    )
     return widget.window().grab(place).toImage()
 
 
@@ -148,7 +178,9 @@ def test_what_is_painted_has_a_role(window: MainWindow) -> None:
     pages = window.pages
     assert role_of(window.chat.transcript.view) is QAccessible.Role.Document
     assert role_of(pages.timeline.chart) is QAccessible.Role.Chart
-    assert {role_of(each) for each in pages.changes.findChildren(TextSurface)} == {QAccessible.Role.Document}
+    assert {role_of(each) for each in pages.changes.findChildren(TextSurface)} == {
+        QAccessible.Role.Document
+    }
     assert role_of(window.chat.composer.text) is QAccessible.Role.EditableText
 
 
@@ -163,5 +195,9 @@ def test_the_permission_mode_that_allows_all_shows_the_focus(window: MainWindow)
 
 def test_tab_passes_by_what_merely_scrolls(window: MainWindow) -> None:
     dialog = ConnectModelDialog(FakeSetup(), window.background_runner, window, message_waits=True)
-    assert not [area for area in dialog.findChildren(QScrollArea) if area.focusPolicy() & Qt.FocusPolicy.TabFocus]
+    assert not [
+        area
+        for area in dialog.findChildren(QScrollArea)
+        if area.focusPolicy() & Qt.FocusPolicy.TabFocus
+    ]
     dialog.close()

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from helix_desktop.engine.facts import ConversationStarted, ModelReplied, Origin, Recorded, Stop, Text
+from helix_desktop.engine.facts import (
+    ConversationStarted,
+    ModelReplied,
+    Origin,
+    Recorded,
+    Stop,
+    Text,
+)
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.gui.answer_author import author_of_answer, name_over_answer
 from helix_desktop.gui.markdown_and_json_export import export_conversation_markdown
@@ -18,7 +25,9 @@ IMPORTED = ConversationStarted("Brought here", origin=Origin("claude-code", "s")
 
 
 def mixed() -> list[Recorded]:
-    """Imported, gone on with here, forked to go on with an agent, and from there with this program again."""
+    """Imported, gone on with here, forked to go on with an agent, and from there with
+    this program again.
+    """
     told = Told()
     told.add(IMPORTED)
     theirs = told.reply("theirs").fact
@@ -44,9 +53,16 @@ def test_each_answer_has_the_name_of_who_gave_it() -> None:
 
 def test_the_export_says_the_same() -> None:
     heads = [
-        line for line in export_conversation_markdown("A talk", mixed(), lambda _: None).splitlines() if "(m)" in line
+        line
+        for line in export_conversation_markdown("A talk", mixed(), lambda _: None).splitlines()
+        if "(m)" in line
     ]
-    assert [head.removeprefix("## ").split(" (")[0] for head in heads] == ["Claude Code", "Helix", "Codex", "Helix"]
+    assert [head.removeprefix("## ").split(" (")[0] for head in heads] == [
+        "Claude Code",
+        "Helix",
+        "Codex",
+        "Helix",
+    ]
 
 
 def test_every_program_has_a_name_and_any_other_is_an_agent() -> None:
@@ -62,5 +78,11 @@ def test_an_answer_of_this_program_has_its_models_name_also_while_it_is_written(
     assert name_over_answer(None, None, "peer/sonnet-4") == "sonnet-4"
     assert name_over_answer(None, None, "") == "Helix"
     assert name_over_answer(replace(IMPORTED, agent="Codex"), reply, "other") == "Codex"
-    assert name_over_answer(None, ModelReplied((), "sonnet-4-20250514", Stop.END), "peer/sonnet-4") == "sonnet-4"
-    assert name_over_answer(None, ModelReplied((), "sonnet-45", Stop.END), "peer/sonnet-4") == "sonnet-45"
+    assert (
+        name_over_answer(None, ModelReplied((), "sonnet-4-20250514", Stop.END), "peer/sonnet-4")
+        == "sonnet-4"
+    )
+    assert (
+        name_over_answer(None, ModelReplied((), "sonnet-45", Stop.END), "peer/sonnet-4")
+        == "sonnet-45"
+    )

@@ -50,9 +50,13 @@ def test_a_picture_is_small_in_the_message_and_opens_at_full_size(
     dialog.close()
 
 
-def test_the_chip_counts_what_goes(window: MainWindow, bench: FakeWorkbench, session: FakeSession) -> None:
+def test_the_chip_counts_what_goes(
+    window: MainWindow, bench: FakeWorkbench, session: FakeSession
+) -> None:
     text = next(iter(story.CONTENT.values()))
-    window.chat.composer.attachments.add_attachment(Attachment("long.log", story.stored(text), 938_200))
+    window.chat.composer.attachments.add_attachment(
+        Attachment("long.log", story.stored(text), 938_200)
+    )
     assert [button.text() for button in buttons(window) if button.isVisible()][-1:] == [
         "long.log · 2K of 938.2K tokens  ✕"
     ]

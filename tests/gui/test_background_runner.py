@@ -44,7 +44,9 @@ def test_nothing_is_said_of_what_the_user_stopped(application: QApplication) -> 
     assert not errors
 
 
-async def test_while_the_window_closes_nothing_is_begun_and_nothing_breaks(application: QApplication) -> None:
+async def test_while_the_window_closes_nothing_is_begun_and_nothing_breaks(
+    application: QApplication,
+) -> None:
     owner = OwnedTasks("window")
     await owner.aclose(limit=1)
     doing, results = BackgroundRunner(owner.spawn_task), list[int]()
@@ -62,7 +64,12 @@ def test_a_widget_that_is_gone_hears_nothing(application: QApplication) -> None:
 
 
 def test_an_error_is_heard_of_though_its_place_is_gone(application: QApplication) -> None:
-    doing, here, everywhere, owner = BackgroundRunner(now), list[HelixError](), list[HelixError](), QObject()
+    doing, here, everywhere, owner = (
+        BackgroundRunner(now),
+        list[HelixError](),
+        list[HelixError](),
+        QObject(),
+    )
     doing.failed.connect(everywhere.append)
     shiboken6.delete(owner)
     doing.run_in_background(fails(NotFound("gone")), owner=owner, failed=here.append)

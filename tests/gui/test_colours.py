@@ -20,8 +20,19 @@ from helix_desktop.gui.transcript.drawing_style import DrawingStyle, TextMarks
 
 STYLE = (resources.resources_folder() / "style" / "helix.qss").read_text("utf-8")
 SCHEMES = pytest.mark.parametrize("scheme", [LIGHT, DARK], ids=["light", "dark"])
-SURFACES = ("window", "panel", "rail", "selected", "code", "accent_soft", "danger_soft", "added_soft")
-EDGE_ALONE = re.compile(r"(QLineEdit|QPlainTextEdit|QTextEdit|QSpinBox|QComboBox|Q\w+::indicator|QScrollBar::handle)")
+SURFACES = (
+    "window",
+    "panel",
+    "rail",
+    "selected",
+    "code",
+    "accent_soft",
+    "danger_soft",
+    "added_soft",
+)
+EDGE_ALONE = re.compile(
+    r"(QLineEdit|QPlainTextEdit|QTextEdit|QSpinBox|QComboBox|Q\w+::indicator|QScrollBar::handle)"
+)
 TEXT = ("text", "muted", "faint", "accent", "danger")
 NAMES = tuple(LIGHT)
 KIND_TEXT = tuple(name for name in NAMES if name.endswith("_text"))
@@ -39,7 +50,9 @@ def test_text_can_be_read_on_every_surface(scheme: Scheme, surface: str, name: s
 @SCHEMES
 @pytest.mark.parametrize("surface", ["code", "panel", "added_soft", "danger_soft"])
 @pytest.mark.parametrize("name", SYNTAX)
-def test_code_can_be_read_in_blocks_and_differences(scheme: Scheme, surface: str, name: str) -> None:
+def test_code_can_be_read_in_blocks_and_differences(
+    scheme: Scheme, surface: str, name: str
+) -> None:
     assert contrast_ratio(scheme[name], scheme[surface]) >= 4.5
 
 
@@ -52,21 +65,31 @@ def test_words_on_coloured_ground_can_be_read(scheme: Scheme) -> None:
 
 
 @SCHEMES
-def test_what_is_found_or_selected_is_in_the_texts_colour(scheme: Scheme, application: object) -> None:
-    """Faint and coloured words could not be read on these: 1.97:1 on a place that was found in the dark."""
+def test_what_is_found_or_selected_is_in_the_texts_colour(
+    scheme: Scheme, application: object
+) -> None:
+    """Faint and coloured words could not be read on these: 1.97:1 on a place that was
+    found in the dark.
+    """
     ink = DrawingStyle(Theme(scheme="dark" if scheme is DARK else "light"))
     overlays = ink.overlay_formats(TextMarks((2, 4), ((0, 1), (5, 6)), 1))
     assert [each.format.foreground().color().name() for each in overlays] == [scheme["text"]] * 3
     over, share = ink.selection_colour, ink.selection_colour.alphaF()
     for under in map(QColor, (scheme["panel"], scheme["code"], scheme["window"])):
-        channels = ((under.red(), over.red()), (under.green(), over.green()), (under.blue(), over.blue()))
+        channels = (
+            (under.red(), over.red()),
+            (under.green(), over.green()),
+            (under.blue(), over.blue()),
+        )
         mixed = QColor(*(round(one + (other - one) * share) for one, other in channels))
         assert contrast_ratio(scheme["text"], mixed.name()) >= 4.5
 
 
 @SCHEMES
 @pytest.mark.parametrize("kind", ContextKind)
-def test_a_kind_stands_out_from_the_free_part_of_the_meter(scheme: Scheme, kind: ContextKind) -> None:
+def test_a_kind_stands_out_from_the_free_part_of_the_meter(
+    scheme: Scheme, kind: ContextKind
+) -> None:
     assert contrast_ratio(scheme[colour_token_of_kind(kind)], scheme["free"]) >= 3
 
 
@@ -83,16 +106,24 @@ def test_the_edge_of_a_control_can_be_seen(scheme: Scheme, surface: str, name: s
 
 
 def test_what_only_its_edge_shows_has_one_that_can_be_seen() -> None:
-    """A button says in words what it is, so its outline may be as light as a line; a field without words is only its edge."""
+    """A button says in words what it is, so its outline may be as light as a line; a
+    field without words is only its edge.
+    """
     for selectors, rules in re.findall(r"([^{}]+)\{([^}]*)\}", STYLE):
-        bare = [each for each in selectors.split(",") if EDGE_ALONE.match(each.strip()) and "search" not in each]
+        bare = [
+            each
+            for each in selectors.split(",")
+            if EDGE_ALONE.match(each.strip()) and "search" not in each
+        ]
         if bare and ":pressed" not in selectors:
             assert "$line" not in rules.replace("border-bottom: 1px solid $line", ""), selectors
 
 
 def test_what_a_field_is_for_can_be_read() -> None:
     """Where the style sheet does not say it, Qt takes half of the text's colour: 3.28:1."""
-    inputs = next(block for block in STYLE.split("}") if "QLineEdit, QPlainTextEdit, QTextEdit" in block)
+    inputs = next(
+        block for block in STYLE.split("}") if "QLineEdit, QPlainTextEdit, QTextEdit" in block
+    )
     assert "placeholder-text-color: $faint" in inputs
     assert "border: 1px solid $edge" in inputs
 

@@ -25,7 +25,15 @@ PARTS = [
 
 @pytest.mark.parametrize(
     ("tokens", "shown"),
-    [(0, "0"), (31, "31"), (999, "999"), (4_812, "4.8K"), (128_000, "128K"), (999_949, "999.9K"), (2_910_000, "2.91M")],
+    [
+        (0, "0"),
+        (31, "31"),
+        (999, "999"),
+        (4_812, "4.8K"),
+        (128_000, "128K"),
+        (999_949, "999.9K"),
+        (2_910_000, "2.91M"),
+    ],
 )
 def test_numbers_are_short(tokens: int, shown: str) -> None:
     assert format_token_count(tokens) == shown
@@ -49,7 +57,9 @@ def test_an_unknown_window_is_not_full() -> None:
     st.integers(0, 200_000),
     st.integers(40, 800),
 )
-def test_segments_never_leave_the_bar(parts: list[tuple[ContextKind, int]], window: int, width: int) -> None:
+def test_segments_never_leave_the_bar(
+    parts: list[tuple[ContextKind, int]], window: int, width: int
+) -> None:
     placed = meter_segments(parts, window, width)
     assert [kind for kind, _, _ in placed] == [kind for kind, tokens in parts if tokens]
     assert all(0 <= start <= width and start + size <= width + 1.001 for _, start, size in placed)

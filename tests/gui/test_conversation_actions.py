@@ -41,7 +41,9 @@ def test_a_conversation_is_written_in_each_form(
     assert window.notices.shown_text == f"Saved as {name}."
 
 
-@pytest.mark.parametrize(("action", "is_there"), [("export-markdown", False), ("export-json", True)])
+@pytest.mark.parametrize(
+    ("action", "is_there"), [("export-markdown", False), ("export-json", True)]
+)
 def test_a_message_that_was_replaced_is_only_in_the_form_that_holds_everything(
     window: MainWindow, session: FakeSession, tmp_path: Path, action: str, *, is_there: bool
 ) -> None:
@@ -64,14 +66,21 @@ def test_what_an_export_could_not_hold_is_said(
     bench.workspace.gone = {gone.digest}
     window.window_actions["export-markdown"].trigger()
     save_to(window, tmp_path / "a.md")
-    assert "1 output is missing: it was removed from the cache or is damaged." in window.notices.shown_text
-    assert f"{gone.digest}: removed from the cache since, or damaged]" in (tmp_path / "a.md").read_text("utf-8")
+    assert (
+        "1 output is missing: it was removed from the cache or is damaged."
+        in window.notices.shown_text
+    )
+    assert f"{gone.digest}: removed from the cache since, or damaged]" in (
+        tmp_path / "a.md"
+    ).read_text("utf-8")
 
 
 def test_the_json_form_is_json(window: MainWindow, tmp_path: Path) -> None:
     window.window_actions["export-json"].trigger()
     save_to(window, tmp_path / "a.json")
-    assert json.loads((tmp_path / "a.json").read_text("utf-8"))["title"] == "Extract the lock manager"
+    assert (
+        json.loads((tmp_path / "a.json").read_text("utf-8"))["title"] == "Extract the lock manager"
+    )
 
 
 def test_a_place_that_cannot_be_written_is_said(window: MainWindow, tmp_path: Path) -> None:
@@ -83,7 +92,12 @@ def test_a_place_that_cannot_be_written_is_said(window: MainWindow, tmp_path: Pa
 
 @pytest.mark.parametrize(("agent", "folder", "command"), [("claude", ".claude", "claude --resume "), ("codex", ".codex", "codex resume "), ("gemini", ".gemini", "gemini --resume "), ("pi", ".pi", "pi --session ")])  # fmt: skip
 def test_a_conversation_is_written_for_an_agent_and_the_way_on_is_shown(
-    window: MainWindow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, agent: str, folder: str, command: str
+    window: MainWindow,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    agent: str,
+    folder: str,
+    command: str,
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     for variable in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME", "PI_CODING_AGENT_DIR"):
@@ -93,7 +107,9 @@ def test_a_conversation_is_written_for_an_agent_and_the_way_on_is_shown(
     name = AGENTS_TO_CONTINUE_IN[agent]
     assert question.windowTitle() == f"Continue in {name}"
     title = window.find_row_of_conversation("").title  # type: ignore[union-attr]
-    assert question.text().startswith(f"“{title}” is saved as a new session where {name} looks for its sessions")
+    assert question.text().startswith(
+        f"“{title}” is saved as a new session where {name} looks for its sessions"
+    )
     assert "may incur a charge from your provider" in question.text()
     next(button for button in question.buttons() if button.text() == "Save the session").click()
     (written,) = (tmp_path / folder).rglob("*.jsonl")
@@ -120,7 +136,9 @@ def test_a_session_is_given_back_as_it_was_before_any_of_its_last_compactions(
     monkeypatch.setattr(conversation_actions, "_count_compactions", count_five)
     window.window_actions["continue-codex"].trigger()
     (question,) = window.findChildren(QMessageBox)
-    offered = [button.text() for button in question.buttons() if "before compaction" in button.text()]
+    offered = [
+        button.text() for button in question.buttons() if "before compaction" in button.text()
+    ]
     assert offered == [f"Save the session as it was before compaction {n}" for n in (5, 4, 3)]
 
 
@@ -161,14 +179,19 @@ def test_files_are_looked_for_and_saved_in_the_workspaces_folder_at_first(
 def test_keys_in_a_recorded_conversation_are_offered_once_to_be_forgotten(
     window: MainWindow, bench: FakeWorkbench, session: FakeSession
 ) -> None:
-    """Only an import offered this: a recorded conversation with three keys showed nothing at all."""
+    """Only an import offered this: a recorded conversation with three keys showed
+    nothing at all.
+    """
     key = "ghp_" + "aB3d" * 9
     session.append(UserSaid((Text(f"my key is {key}", 8),)))
     window.show_session_or_new(session)
     assert window.notices.isHidden(), "the user's own conversation"
     bench.rows[session.id] = replace(bench.rows[session.id], recorded_from="Claude Code")
     window.show_session_or_new(session)
-    assert window.notices.shown_text == "This conversation contains text that looks like keys: ghp_aB3…3d"
+    assert (
+        window.notices.shown_text
+        == "This conversation contains text that looks like keys: ghp_aB3…3d"
+    )
     window.notices.run_notice_action()
     question = window.findChildren(QMessageBox)[-1]
     assert "ghp_aB3…3d" in question.text()

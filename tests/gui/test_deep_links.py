@@ -13,7 +13,11 @@ PLACES = st.one_of(
     st.just(WindowPlace("settings")),
     st.builds(WindowPlace, st.just("workspace"), NAMES),
     st.builds(WindowPlace, st.just("conversation"), NAMES, NAMES, st.integers(0, 999_999_999)),
-    st.builds(lambda w, d: WindowPlace("entry", w, digest=Digest(d)), NAMES, st.binary(min_size=32, max_size=32)),
+    st.builds(
+        lambda w, d: WindowPlace("entry", w, digest=Digest(d)),
+        NAMES,
+        st.binary(min_size=32, max_size=32),
+    ),
     st.builds(lambda w, c, f: WindowPlace("fold", w, c, fold=f), NAMES, NAMES, NAMES),
 )
 

@@ -57,7 +57,11 @@ def front(window: MainWindow, setup: FakeSetup, tmp_path: Path) -> DialogsAndNot
 
 
 def test_without_a_workspace_there_is_a_welcome(
-    theme: Theme, state_file: WindowStateFile, settings: ProgramSettings, doing: BackgroundRunner, tmp_path: Path
+    theme: Theme,
+    state_file: WindowStateFile,
+    settings: ProgramSettings,
+    doing: BackgroundRunner,
+    tmp_path: Path,
 ) -> None:
     window = MainWindow(theme, state_file, settings, doing)
     wire_window(window)
@@ -75,7 +79,11 @@ def test_without_a_workspace_there_is_a_welcome(
 
 
 def test_the_welcome_shows_a_way_to_workspaces_in_the_trash(
-    theme: Theme, state_file: WindowStateFile, settings: ProgramSettings, doing: BackgroundRunner, tmp_path: Path
+    theme: Theme,
+    state_file: WindowStateFile,
+    settings: ProgramSettings,
+    doing: BackgroundRunner,
+    tmp_path: Path,
 ) -> None:
     desk = FakeDesk(empty=True)
     window = MainWindow(theme, state_file, settings, doing)
@@ -102,7 +110,11 @@ def test_the_welcome_scrolls_where_it_does_not_fit(theme: Theme) -> None:
     page.show()
     QApplication.processEvents()
     labels = page.findChildren(QLabel)
-    cut = [each.text() for each in labels if each.isVisible() and each.height() < each.heightForWidth(each.width())]
+    cut = [
+        each.text()
+        for each in labels
+        if each.isVisible() and each.height() < each.heightForWidth(each.width())
+    ]
     assert cut == []
 
 
@@ -115,7 +127,9 @@ def test_the_first_start_offers_to_record_agents_and_says_what_that_reads(
     front._show_found_on_welcome(histories.groups, [histories.details] * len(histories.groups))
     assert not box.isChecked(), "it is off until it is chosen"
     assert "Claude Code" in box.accessibleDescription()
-    assert any(box.accessibleDescription() == label.text() for label in window.welcome.findChildren(QLabel))
+    assert any(
+        box.accessibleDescription() == label.text() for label in window.welcome.findChildren(QLabel)
+    )
     box.setFocus()
     QTest.keyClick(box, Qt.Key.Key_Space)
     assert window.settings[RECORDER]
@@ -136,17 +150,25 @@ def test_recording_that_cannot_be_turned_on_is_said_and_not_shown_as_on(
 def test_each_newest_conversation_has_a_line_of_the_whole_card(theme: Theme) -> None:
     """They stood squeezed beside the button."""
     page = WelcomePage(theme)
-    rows = [("Claude Code", "Extract the lock manager", "storage-engine", "2h"), ("Codex", "Flaky", "thesis", "Thu")]
+    rows = [
+        ("Claude Code", "Extract the lock manager", "storage-engine", "2h"),
+        ("Codex", "Flaky", "thesis", "Thu"),
+    ]
     for _ in range(2):  # A second look replaces the first.
         page.show_importable_conversations(2, ["Claude Code"], rows)
         page.resize(900, 700)
         page.show()
         QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
         QApplication.processEvents()
-    (age,) = (each for each in page.findChildren(QLabel) if each.text() == "2h" and each.isVisible())
+    (age,) = (
+        each for each in page.findChildren(QLabel) if each.text() == "2h" and each.isVisible()
+    )
     right = age.mapTo(page, age.rect().topRight()).x()
     assert right >= page.bring_in.mapTo(page, page.bring_in.rect().topLeft()).x()
-    assert age.mapTo(page, age.rect().topLeft()).y() > page.bring_in.mapTo(page, page.bring_in.rect().bottomLeft()).y()
+    assert (
+        age.mapTo(page, age.rect().topLeft()).y()
+        > page.bring_in.mapTo(page, page.bring_in.rect().bottomLeft()).y()
+    )
 
 
 def test_a_dropped_folder_is_opened(theme: Theme, tmp_path: Path) -> None:
@@ -154,7 +176,9 @@ def test_a_dropped_folder_is_opened(theme: Theme, tmp_path: Path) -> None:
     given = QSignalSpy(page.folder_given)
     (tmp_path / "file.txt").write_text("x")
     mime = QMimeData()
-    mime.setUrls([QUrl.fromLocalFile(str(tmp_path / "file.txt")), QUrl.fromLocalFile(str(tmp_path))])
+    mime.setUrls(
+        [QUrl.fromLocalFile(str(tmp_path / "file.txt")), QUrl.fromLocalFile(str(tmp_path))]
+    )
     action, none = Qt.DropAction.CopyAction, Qt.KeyboardModifier.NoModifier
     page.dropEvent(QDropEvent(QPointF(5, 5), action, mime, Qt.MouseButton.LeftButton, none))
     assert given.at(0) == [tmp_path]
@@ -175,12 +199,16 @@ def test_a_model_is_asked_for_with_the_first_message_which_then_goes_by_itself(
     assert window.chat.composer.text.toPlainText() == ""
 
 
-def test_where_no_message_waits_none_is_promised_to_be_sent(front: DialogsAndNotifications, window: MainWindow) -> None:
+def test_where_no_message_waits_none_is_promised_to_be_sent(
+    front: DialogsAndNotifications, window: MainWindow
+) -> None:
     front.models.open_connect_dialog()
     assert not _says_that_a_message_waits(window.findChildren(ConnectModelDialog)[0])
 
 
-def test_the_dialog_grows_with_what_it_says_of_the_key(front: DialogsAndNotifications, window: MainWindow) -> None:
+def test_the_dialog_grows_with_what_it_says_of_the_key(
+    front: DialogsAndNotifications, window: MainWindow
+) -> None:
     """Without a keyring, its last line was cut off although the screen had room."""
     front.models.open_connect_dialog()
     dialog = window.findChildren(ConnectModelDialog)[0]
@@ -192,7 +220,9 @@ def test_the_dialog_grows_with_what_it_says_of_the_key(front: DialogsAndNotifica
         QApplication.processEvents()
     assert dialog.height() > before
     assert panel.height() >= panel.minimumSizeHint().height()
-    assert not [area for area in dialog.findChildren(QScrollArea) if area.verticalScrollBar().maximum()]
+    assert not [
+        area for area in dialog.findChildren(QScrollArea) if area.verticalScrollBar().maximum()
+    ]
 
 
 def test_a_server_that_lists_no_models_is_not_connected_and_is_named(
@@ -262,7 +292,9 @@ def test_the_button_of_the_model_opens_the_chooser_and_a_correction_shows_there(
     QTest.keyClicks(chooser.line, "qwen")
     QTest.keyClick(chooser.line, Qt.Key.Key_E, Qt.KeyboardModifier.ControlModifier)
     (dialog,) = window.findChildren(EditModelDialog)
-    assert "unknown" not in [field.specialValueText() for field in dialog.findChildren(QDoubleSpinBox)]  # It runs here.
+    assert "unknown" not in [
+        field.specialValueText() for field in dialog.findChildren(QDoubleSpinBox)
+    ]  # It runs here.
     dialog.values["window"] = 16_000
     dialog._save_values_and_close()
     window.top.model.click()
@@ -316,14 +348,21 @@ def test_the_settings_close_with_the_workspace_they_are_about_and_nothing_of_the
     assert [page._bench.id for page in window.findChildren(StoragePage)] == ["parser"]
 
 
-def told(front: DialogsAndNotifications, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, str]]:
+def told(
+    front: DialogsAndNotifications, monkeypatch: pytest.MonkeyPatch
+) -> list[tuple[str, str, str]]:
     said: list[tuple[str, str, str]] = []
-    monkeypatch.setattr(front._notifier, "show_desktop_notification", lambda *words: said.append(words))
+    monkeypatch.setattr(
+        front._notifier, "show_desktop_notification", lambda *words: said.append(words)
+    )
     return said
 
 
 def test_the_desktop_is_told_when_the_window_is_not_in_front(
-    front: DialogsAndNotifications, window: MainWindow, session: FakeSession, monkeypatch: pytest.MonkeyPatch
+    front: DialogsAndNotifications,
+    window: MainWindow,
+    session: FakeSession,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     said = told(front, monkeypatch)
     window.hide()
@@ -340,7 +379,9 @@ def test_the_desktop_is_told_when_the_window_is_not_in_front(
     assert [words for _, words, _ in said[1:]] == ["The agent stopped: the provider is overloaded"]
 
 
-def test_a_click_on_a_notification_goes_there(front: DialogsAndNotifications, window: MainWindow) -> None:
+def test_a_click_on_a_notification_goes_there(
+    front: DialogsAndNotifications, window: MainWindow
+) -> None:
     front._notifier.clicked.emit("helix://workspace/storage-engine/conversation/flaky")
     assert window.current_session is not None
     assert window.current_session.id == "flaky"
@@ -413,7 +454,10 @@ def test_what_opening_mended_is_said_and_what_was_imported_is_asked_for(
     parser.opening_notes = ("A torn log was mended; nothing was lost.",)
     parser.proposed = 'roots = ["/elsewhere"]'
     window.go_to_workspace("parser")
-    assert window.notices.shown_text == f"{parser.name} was opened, but there were problems with some of its files."
+    assert (
+        window.notices.shown_text
+        == f"{parser.name} was opened, but there were problems with some of its files."
+    )
     question = window.findChildren(QMessageBox)[0]
     assert 'roots = ["/elsewhere"]' in question.text()
     next(each for each in question.findChildren(QPushButton) if each.text() == "Allow").click()
@@ -425,7 +469,10 @@ def test_what_opening_mended_is_said_and_what_was_imported_is_asked_for(
 
 
 def test_where_what_was_imported_cannot_be_decided_the_workspace_comes_back(
-    front: DialogsAndNotifications, window: MainWindow, desk: FakeDesk, monkeypatch: pytest.MonkeyPatch
+    front: DialogsAndNotifications,
+    window: MainWindow,
+    desk: FakeDesk,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def full(*, accept: bool) -> None:
         raise StoreFailed("The disk is full.")
@@ -441,7 +488,10 @@ def test_where_what_was_imported_cannot_be_decided_the_workspace_comes_back(
 
 
 def test_a_notification_names_the_conversation_of_a_workspace_behind(
-    front: DialogsAndNotifications, window: MainWindow, session: FakeSession, monkeypatch: pytest.MonkeyPatch
+    front: DialogsAndNotifications,
+    window: MainWindow,
+    session: FakeSession,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     said = told(front, monkeypatch)
     window.go_to_workspace("parser")

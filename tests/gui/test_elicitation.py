@@ -1,4 +1,6 @@
-"""A real MCP server asks the user for something in the middle of a turn, and the window's form answers it."""
+"""A real MCP server asks the user for something in the middle of a turn, and the
+window's form answers it.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ from tests.workbench.test_mcp_servers import PASTED, desk_at, ready
 
 def press(approvals: PermissionQuestionPanel, text: str) -> None:
     assert approvals.visible_card is not None
-    (button,) = (each for each in approvals.visible_card.findChildren(QPushButton) if each.text() == text)
+    (button,) = (
+        each for each in approvals.visible_card.findChildren(QPushButton) if each.text() == text
+    )
     QTest.mouseClick(button, Qt.MouseButton.LeftButton)
 
 
@@ -34,7 +38,8 @@ async def until_asked(approvals: PermissionQuestionPanel, words: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("pressed", "came"), [("Send to server", "accept name='Ada'"), ("Decline", "decline"), ("Cancel", "cancel")]
+    ("pressed", "came"),
+    [("Send to server", "accept name='Ada'"), ("Decline", "decline"), ("Cancel", "cancel")],
 )
 async def test_a_servers_question_is_answered_declined_or_left(
     theme: Theme, tmp_path: Path, pressed: str, came: str
@@ -65,7 +70,14 @@ async def test_a_servers_question_is_answered_declined_or_left(
                 QTest.keyClicks(approvals.visible_card.findChildren(QLineEdit)[0], "Ada")
             press(approvals, pressed)
             await asyncio.wait_for(session.wait_until_idle(), 60)
-            (returned,) = (each.fact for each in session.all_facts if isinstance(each.fact, ToolReturned))
-            assert came in (await bench.workspace.cache.read_range(returned.output.digest, 0, 1_000)).decode()
+            (returned,) = (
+                each.fact for each in session.all_facts if isinstance(each.fact, ToolReturned)
+            )
+            assert (
+                came
+                in (
+                    await bench.workspace.cache.read_range(returned.output.digest, 0, 1_000)
+                ).decode()
+            )
         finally:
             await desk.aclose()

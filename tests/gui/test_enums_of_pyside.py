@@ -1,4 +1,6 @@
-"""The enums of PySide6, declared as `helix_desktop.gui` declares them, beside the same ones declared by the library alone."""
+"""The enums of PySide6, declared as `helix_desktop.gui` declares them, beside the same
+ones declared by the library alone.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ print(json.dumps(found))
 
 def described(first: str) -> str:
     script = f"{first}\n{DESCRIBE}"
-    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    return subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    ).stdout
 
 
 def test_an_enum_of_pyside_is_the_same_whoever_declares_it() -> None:
@@ -65,7 +69,9 @@ def test_an_enum_of_pyside_is_the_same_whoever_declares_it() -> None:
 def test_enums_of_others_are_declared_by_the_library() -> None:
     made = enum.Enum("made", "one two")
     assert (made.__module__, [each.value for each in made]) == (__name__, [1, 2])
-    paired = enum.Enum("paired", [("one", 1), ("again", 1), ("two", 2)], module="elsewhere", qualname="Some.paired")
+    paired = enum.Enum(
+        "paired", [("one", 1), ("again", 1), ("two", 2)], module="elsewhere", qualname="Some.paired"
+    )
     assert (paired.__module__, paired.__qualname__, [each.name for each in paired]) == (
         "elsewhere",
         "Some.paired",
@@ -81,15 +87,17 @@ def test_the_first_paint_has_the_fast_declaration_before_pyside_declares_anythin
         "def count(cls, name, names, **others):\n    asked.append(name)\n    return slow(cls, name, names, **others)\n"
         "enum.EnumType._create_ = count\nimport helix_desktop.window_start\nprint(*asked)"
     )
-    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    said = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
     assert said.stdout.split() == []
 
 
 def test_python_imports_as_it_did_before_pyside() -> None:
-    script = (
-        "import builtins\nimport helix_desktop.window_start\nprint(builtins.__import__ is builtins.__orig_import__)"
+    script = "import builtins\nimport helix_desktop.window_start\nprint(builtins.__import__ is builtins.__orig_import__)"
+    said = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
-    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert said.stdout.strip() == "True"
     assert helix_desktop.gui is not None
 
@@ -110,7 +118,9 @@ print(PySide6.support.signature.layout.create_signature.__name__)
 
 
 def test_what_pyside_says_of_a_wrong_call_is_compiled_only_when_it_is_said() -> None:
-    loaded = "import sys\nprint('__file__' in vars(sys.modules['shibokensupport.signature.layout']))"
+    loaded = (
+        "import sys\nprint('__file__' in vars(sys.modules['shibokensupport.signature.layout']))"
+    )
 
     def said(script: str) -> list[str]:
         return subprocess.run(
@@ -120,4 +130,8 @@ def test_what_pyside_says_of_a_wrong_call_is_compiled_only_when_it_is_said() -> 
     theirs = said(EXPLAIN)
     assert "Supported signatures" in "".join(theirs)
     assert said(f"import helix_desktop.gui\n{EXPLAIN}") == theirs
-    assert said(f"import helix_desktop.gui\n{loaded}\n{EXPLAIN}\n{loaded}") == ["False", *theirs, "True"]
+    assert said(f"import helix_desktop.gui\n{loaded}\n{EXPLAIN}\n{loaded}") == [
+        "False",
+        *theirs,
+        "True",
+    ]

@@ -1,4 +1,6 @@
-"""The session the tests of the window use, beside the real one: the same commands append the same facts."""
+"""The session the tests of the window use, beside the real one: the same commands
+append the same facts.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,9 @@ async def begun() -> World:
     await told(at, "hello")
     output = next(one.seq for one in at.session.all_facts if isinstance(one.fact, ModelReplied)) + 1
     for name in ("marker-1", "marker-2"):
-        await at.session.conversation.append_facts(Folded(name, FoldKind.MARKER, PartRef(output), "short", 1, 3))
+        await at.session.conversation.append_facts(
+            Folded(name, FoldKind.MARKER, PartRef(output), "short", 1, 3)
+        )
     await at.session.conversation.append_facts(Unfolded("marker-2"))
     return at
 
@@ -119,16 +123,22 @@ async def test_a_message_is_sent_and_answered_alike() -> None:
         (FakeServers, WorkspaceMcpServers),
     ],
 )
-def test_the_methods_of_a_fake_are_called_as_those_of_the_real_class(fake: type, real: type) -> None:
-    """Stand-ins fit everywhere for the type checker, so this is what notices a changed signature."""
+def test_the_methods_of_a_fake_are_called_as_those_of_the_real_class(
+    fake: type, real: type
+) -> None:
+    """Stand-ins fit everywhere for the type checker, so this is what notices a changed
+    signature.
+    """
     shared = [
-        name for name, _ in inspect.getmembers(fake, inspect.isfunction) if hasattr(real, name) and name[0] != "_"
+        name
+        for name, _ in inspect.getmembers(fake, inspect.isfunction)
+        if hasattr(real, name) and name[0] != "_"
     ]
     assert shared
     for name in shared:
         takes = inspect.signature(getattr(real, name)).parameters
         for argument in inspect.signature(getattr(fake, name)).parameters.values():
             assert takes[argument.name].kind == argument.kind, (name, argument)
-        assert inspect.iscoroutinefunction(getattr(fake, name)) == inspect.iscoroutinefunction(getattr(real, name)), (
-            name
-        )
+        assert inspect.iscoroutinefunction(getattr(fake, name)) == inspect.iscoroutinefunction(
+            getattr(real, name)
+        ), name

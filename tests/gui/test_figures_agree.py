@@ -1,13 +1,15 @@
-"""One number for one thing: every figure the window shows of a conversation is read at each moment of a story, and compared.
+"""One number for one thing: every figure the window shows of a conversation is read at
+each moment of a story, and compared.
 
-Moments come while a reply streams, while pages read the conversation again and after a fork, which is followed from then on. The
-facts go into a real journal, which makes the forks, adds up the list's cost and is read by the command line at the end of a story.
-The conversation of which there is a fork is often shown beside it, goes on there, and is read there as well. The row of the Fleet
-window is read as if the conversation ran.
+Moments come while a reply streams, while pages read the conversation again and after a
+fork, which is followed from then on. The facts go into a real journal, which makes the
+forks, adds up the list's cost and is read by the command line at the end of a story.
+The conversation of which there is a fork is often shown beside it, goes on there, and
+is read there as well. The row of the Fleet window is read as if the conversation ran.
 HELIX_STORIES=20 tells 20 stories of 25 moments.
 
-A reader of each place says what it shows as a table from the name of a thing to its figure. Two places that name one thing must
-give it one figure.
+A reader of each place says what it shows as a table from the name of a thing to its
+figure. Two places that name one thing must give it one figure.
 """
 
 from __future__ import annotations
@@ -67,7 +69,11 @@ from helix_desktop.gui.views.boxes_view import BoxesView
 from helix_desktop.histories.history_finding import FoundHistories
 from helix_desktop.store.all_workspaces import AllWorkspaces
 from helix_desktop.store.journal_file import JournalFile
-from helix_desktop.workbench.conversation_list_rows import ConversationListRows, _decode_meter, encode_meter
+from helix_desktop.workbench.conversation_list_rows import (
+    ConversationListRows,
+    _decode_meter,
+    encode_meter,
+)
 from tests.gui import story
 from tests.gui.fake_desk import FakeSession, FakeWorkbench, now
 from tests.gui.fake_setup import FakeInstallation, FakeSetup
@@ -97,12 +103,16 @@ def in_cents(cost: str) -> Seen:
 
 
 def shown_by_boxes(text: str) -> Seen:
-    """The panel of the meter, or the inspector: both say what is in the context in the same rows."""
+    """The panel of the meter, or the inspector: both say what is in the context in the
+    same rows.
+    """
     lines = text.splitlines()
     yield "used of window", lines[0].removeprefix("Context · ")
     for words, figure in (line.split("  ") for line in lines if line.count("  ") == 1):
         kind = "Handover" if words.startswith("Handover ") else words
-        if kind in NAMED_ROWS:  # The largest blocks have names of their own: a call and its output share one.
+        if (
+            kind in NAMED_ROWS
+        ):  # The largest blocks have names of their own: a call and its output share one.
             yield kind, figure
         if words == "Cost so far":
             yield from in_cents(figure)
@@ -120,7 +130,10 @@ def shown_by_timeline(session: FakeSession) -> Seen:
 
 def paid_last(session: FakeSession) -> int:
     """The newest fact that was paid for."""
-    return max((each.seq for each in session.state.facts if isinstance(each.fact, ModelReplied | Spent)), default=0)
+    return max(
+        (each.seq for each in session.state.facts if isinstance(each.fact, ModelReplied | Spent)),
+        default=0,
+    )
 
 
 class FileReading:
@@ -149,13 +162,17 @@ class StoryJournal:
     """What is told, in the journal of a workspace."""
 
     def __init__(self) -> None:
-        made = AllWorkspaces(program_folders.find_program_folders().workspaces_folder).create_stored_workspace("story")
+        made = AllWorkspaces(
+            program_folders.find_program_folders().workspaces_folder
+        ).create_stored_workspace("story")
         self.workspace, self._path = made.id, made.folder / "journal.sqlite3"
         self._file = JournalFile(self._path)
 
     def write_new_facts(self, session: FakeSession) -> None:
         known = self._row_of(session).last_seq if self._row_of(session) else 0
-        self._file.append_all_or_nothing(session.id, [each.fact for each in session.state.facts[known:]])
+        self._file.append_all_or_nothing(
+            session.id, [each.fact for each in session.state.facts[known:]]
+        )
 
     def list_row(self, session: FakeSession) -> ConversationListRow:
         """As the list reads it."""
@@ -167,11 +184,15 @@ class StoryJournal:
     def _row_of(self, session: FakeSession) -> Any:
         return next((row for row in self._file.conversation_rows() if row.id == session.id), None)
 
-    def fork(self, window: MainWindow, bench: FakeWorkbench, session: FakeSession, at: int, name: str) -> FakeSession:
+    def fork(
+        self, window: MainWindow, bench: FakeWorkbench, session: FakeSession, at: int, name: str
+    ) -> FakeSession:
         """As a user forks: what was said until then is copied, and the fork is shown."""
         self.write_new_facts(session)
         bench.rows[name] = replace(bench.rows[session.id], id=name)
-        bench.sessions[name] = FakeSession(name, self._file.copy_conversation(session.id, at, name), bench._heard)
+        bench.sessions[name] = FakeSession(
+            name, self._file.copy_conversation(session.id, at, name), bench._heard
+        )
         window.show_session_or_new(bench.sessions[name])
         return bench.sessions[name]
 
@@ -180,18 +201,29 @@ class StoryJournal:
         self.write_new_facts(session)
         self._file.close()
         capfd.readouterr()
-        assert cli.main(["cost", "--workspace", self.workspace, "--conversation", session.id, "--json"]) == 0
-        cost: float = sum(request["cost"] for request in json.loads(capfd.readouterr().out)["requests"])
+        assert (
+            cli.main(
+                ["cost", "--workspace", self.workspace, "--conversation", session.id, "--json"]
+            )
+            == 0
+        )
+        cost: float = sum(
+            request["cost"] for request in json.loads(capfd.readouterr().out)["requests"]
+        )
         return cost
 
 
 def shown_by_list(session: FakeSession, journal: StoryJournal | None) -> Seen:
-    """The row of the list, kept in the journal as text and read again, and what the journal adds up."""
+    """The row of the list, kept in the journal as text and read again, and what the
+    journal adds up.
+    """
     meter = session.context.next_request_meter()
     parts, window, *_ = _decode_meter(encode_meter(meter, session.state.seq), session.state.seq)
     yield (
         "used of window",
-        describe_meter(list(parts.items()), window, is_estimate=meter.is_estimate).partition(" tokens")[0],
+        describe_meter(list(parts.items()), window, is_estimate=meter.is_estimate).partition(
+            " tokens"
+        )[0],
     )
     if journal is not None and (row := journal.list_row(session)).cost:
         yield "cost in cents", f"${row.cost:.2f}"
@@ -236,10 +268,15 @@ def shown_by_chips(chat: ChatPage, session: FakeSession) -> Seen:
     for index, item in enumerate(items.all):
         if item.kind is TranscriptItemKind.CALL and not items.is_item_hidden(index):
             words = " ".join(
-                chip.text for box in column.lay_out_fully(index).boxes for chip, _ in getattr(box, "_chips", ())
+                chip.text
+                for box in column.lay_out_fully(index).boxes
+                for chip, _ in getattr(box, "_chips", ())
             )
             for figure in re.findall(r"([\d.]+[KM]?) tokens", words):
-                yield f"output of {index}, once" if "→" in words else f"output of item {index}", figure
+                yield (
+                    f"output of {index}, once" if "→" in words else f"output of item {index}",
+                    figure,
+                )
     by_seq = {
         block.block.source.seq: block
         for block in list_view_blocks(session.state)
@@ -248,7 +285,10 @@ def shown_by_chips(chat: ChatPage, session: FakeSession) -> Seen:
     for recorded in session.state.facts:
         block = by_seq.get(recorded.seq)
         if isinstance(recorded.fact, ToolReturned) and block is not None and not block.block.fold:
-            yield f"output of item {items.item_of_fact(recorded.seq)}", format_token_count(block.tokens)
+            yield (
+                f"output of item {items.item_of_fact(recorded.seq)}",
+                format_token_count(block.tokens),
+            )
 
 
 def lay_out_all_boxes(view: BoxesView) -> None:
@@ -257,7 +297,9 @@ def lay_out_all_boxes(view: BoxesView) -> None:
         view._continue_box_layout()
 
 
-def disagreements(window: MainWindow, session: FakeSession, journal: StoryJournal | None = None) -> dict[str, set[str]]:
+def disagreements(
+    window: MainWindow, session: FakeSession, journal: StoryJournal | None = None
+) -> dict[str, set[str]]:
     """Of all places, at this moment."""
     found: dict[str, set[str]] = defaultdict(set)
     inspector, panel = window.pages.inspector, window.context_panel
@@ -266,7 +308,9 @@ def disagreements(window: MainWindow, session: FakeSession, journal: StoryJourna
     for view in (inspector.view, panel.figures):
         lay_out_all_boxes(view)
     boxes = [*shown_by_boxes(panel.figures.all_text()), *shown_by_boxes(inspector.view.all_text())]
-    for name, figure in itertools.chain(boxes, shown_of_conversation(window.chat, session, journal)):
+    for name, figure in itertools.chain(
+        boxes, shown_of_conversation(window.chat, session, journal)
+    ):
         found[name].add(figure)
     for chat in window.chats:
         if chat is not window.chat and (beside := session_beside(window)) is not None:
@@ -275,8 +319,12 @@ def disagreements(window: MainWindow, session: FakeSession, journal: StoryJourna
     return {name: figures for name, figures in found.items() if len(figures) > 1}
 
 
-def shown_of_conversation(chat: ChatPage, session: FakeSession, journal: StoryJournal | None) -> Seen:
-    """What needs no place of its own in the window: it is the same on either side of two conversations."""
+def shown_of_conversation(
+    chat: ChatPage, session: FakeSession, journal: StoryJournal | None
+) -> Seen:
+    """What needs no place of its own in the window: it is the same on either side of
+    two conversations.
+    """
     yield from shown_by_meter(chat)
     yield from shown_by_timeline(session)
     yield from shown_by_export(session)
@@ -296,22 +344,50 @@ def next_facts(session: FakeSession, chance: random.Random, number: int) -> tupl
     facts = session.state.facts
     folds = [each.fact.fold for each in facts if isinstance(each.fact, Folded)]
     outputs = [each for each in facts if isinstance(each.fact, ToolReturned)]
-    happens = ["turn", "turn", "spend", "model", *(["fold"] if outputs else []), *(["undo", "redo"] if folds else [])]
+    happens = [
+        "turn",
+        "turn",
+        "spend",
+        "model",
+        *(["fold"] if outputs else []),
+        *(["undo", "redo"] if folds else []),
+    ]
     match chance.choice(happens):
         case "fold":
             one = chance.choice(outputs)
             assert isinstance(one.fact, ToolReturned)
             name = f"new-{number}"
-            return (Folded(name, FoldKind.MARKER, PartRef(one.seq), "[CACHED]", 31, one.fact.tokens, batch=name),)
+            return (
+                Folded(
+                    name,
+                    FoldKind.MARKER,
+                    PartRef(one.seq),
+                    "[CACHED]",
+                    31,
+                    one.fact.tokens,
+                    batch=name,
+                ),
+            )
         case "undo":
             return (Unfolded(chance.choice(folds)),)
         case "redo":
             return (Refolded(chance.choice(folds)),)
         case "spend":
-            return (Spent(Purpose.OTHER, story.MODEL, Usage(input=900, output=90, cost=chance.random())),)
+            return (
+                Spent(
+                    Purpose.OTHER, story.MODEL, Usage(input=900, output=90, cost=chance.random())
+                ),
+            )
         case "model":
             return (
-                ModelSet(ModelRole.MAIN, story.MODEL, chance.choice([32_000, 128_000, 1_000_000]), 8_000, 3.0, 15.0),
+                ModelSet(
+                    ModelRole.MAIN,
+                    story.MODEL,
+                    chance.choice([32_000, 128_000, 1_000_000]),
+                    8_000,
+                    3.0,
+                    15.0,
+                ),
             )
     size = chance.randrange(40, 60_000)
     called = story.call(100 + number, "read_file", path=f"src/{number}.rs")
@@ -324,14 +400,20 @@ def next_facts(session: FakeSession, chance: random.Random, number: int) -> tupl
     )
 
 
-def pass_a_moment(window: MainWindow, session: FakeSession, chance: random.Random, number: int) -> None:
-    """Facts, words of a reply that are no fact yet, or pages that read the conversation again and are not done."""
+def pass_a_moment(
+    window: MainWindow, session: FakeSession, chance: random.Random, number: int
+) -> None:
+    """Facts, words of a reply that are no fact yet, or pages that read the conversation
+    again and are not done.
+    """
     match chance.choice(["facts", "facts", "facts", "stream", "read again"]):
         case "facts":
             session.append(*next_facts(session, chance, number))
         case "stream":
             session.set_running(ConversationActivity.THINKING)
-            session.tell(ReplyStreamed(session.id, TextDelta("I look at " * chance.randrange(1, 400))))
+            session.tell(
+                ReplyStreamed(session.id, TextDelta("I look at " * chance.randrange(1, 400)))
+            )
         case "read again":
             window.showing.set_shown_conversation(session)
     if (beside := session_beside(window)) is not None and chance.random() < 0.4:
@@ -344,13 +426,19 @@ def pass_a_moment(window: MainWindow, session: FakeSession, chance: random.Rando
 
 @pytest.mark.parametrize("seed", range(STORIES))
 def test_every_figure_of_a_conversation_is_the_same_wherever_it_is_shown(
-    window: MainWindow, bench: FakeWorkbench, session: FakeSession, seed: int, capfd: pytest.CaptureFixture[str]
+    window: MainWindow,
+    bench: FakeWorkbench,
+    session: FakeSession,
+    seed: int,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     chance, journal = random.Random(seed), StoryJournal()
     window.toggle_side_panel()
     window.pages.inspector._show_chosen_step()
     lay_out_all_boxes(window.pages.inspector.view)
-    assert len(dict(shown_by_boxes(window.pages.inspector.view.all_text()))) > 4, "the crawler must see them"
+    assert len(dict(shown_by_boxes(window.pages.inspector.view.all_text()))) > 4, (
+        "the crawler must see them"
+    )
     for number in range(MOMENTS):
         assert disagreements(window, session, journal) == {}, f"moment {number}"
         if chance.random() < 0.15:
@@ -367,13 +455,17 @@ def test_every_figure_of_a_conversation_is_the_same_wherever_it_is_shown(
     assert printed == pytest.approx(paid)
 
 
-def test_the_crawler_finds_a_place_that_says_something_else(window: MainWindow, session: FakeSession) -> None:
+def test_the_crawler_finds_a_place_that_says_something_else(
+    window: MainWindow, session: FakeSession
+) -> None:
     window.toggle_side_panel()
     window.chat.composer._figures.setText("99% full · $7.77")
     assert set(disagreements(window, session)) == {"how full", "cost in cents"}
 
 
-def test_the_crawler_reads_the_conversation_on_the_other_side(window: MainWindow, session: FakeSession) -> None:
+def test_the_crawler_reads_the_conversation_on_the_other_side(
+    window: MainWindow, session: FakeSession
+) -> None:
     window.go_to_conversation("flaky", beside=True)
     window.go_to_other_side()
     assert window.chat.session is session
@@ -384,11 +476,15 @@ def test_the_crawler_reads_the_conversation_on_the_other_side(window: MainWindow
 
 
 def test_the_crawler_reads_the_row_of_the_fleet() -> None:
-    assert list(shown_by_fleet(ConversationListRow("a", "Title", 1.0, cost=1.234))) == [("cost in cents", "$1.23")]
+    assert list(shown_by_fleet(ConversationListRow("a", "Title", 1.0, cost=1.234))) == [
+        ("cost in cents", "$1.23")
+    ]
 
 
 @pytest.mark.parametrize("seed", range(STORIES))
-def test_the_welcome_counts_what_the_import_dialog_lists(window: MainWindow, tmp_path: Path, seed: int) -> None:
+def test_the_welcome_counts_what_the_import_dialog_lists(
+    window: MainWindow, tmp_path: Path, seed: int
+) -> None:
     chance, installation = random.Random(seed), FakeInstallation()
     histories = installation.of_others
     front = DialogsAndNotifications(window, FakeSetup(), installation, tmp_path / "tour", now)
@@ -400,8 +496,14 @@ def test_the_welcome_counts_what_the_import_dialog_lists(window: MainWindow, tmp
         ]  # fmt: skip
         front._show_found_on_welcome(histories.groups, [histories.details] * len(histories.groups))
         front.open_import_dialog()
-        (dialog,) = (each for each in window.findChildren(ImportConversationsDialog) if each.isVisible())
-        places = window.welcome._found.text(), dialog._message_label.text(), dialog.import_button.text()
+        (dialog,) = (
+            each for each in window.findChildren(ImportConversationsDialog) if each.isVisible()
+        )
+        places = (
+            window.welcome._found.text(),
+            dialog._message_label.text(),
+            dialog.import_button.text(),
+        )
         whole = sum(each.conversations for each in histories.groups)
         assert {re.sub(r"^\D*([\d,]+).*", r"\1", words) for words in places} == {f"{whole:,}"}
         dialog.reject()

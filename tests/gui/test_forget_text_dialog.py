@@ -1,4 +1,6 @@
-"""A text is forgotten from the window: what it means said first, the text hidden, the result in a sentence."""
+"""A text is forgotten from the window: what it means said first, the text hidden, the
+result in a sentence.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ def press(button: QPushButton) -> None:
     QTest.mouseClick(button, Qt.MouseButton.LeftButton)
 
 
-def test_what_it_means_is_said_and_the_text_is_hidden(window: MainWindow, bench: FakeWorkbench) -> None:
+def test_what_it_means_is_said_and_the_text_is_hidden(
+    window: MainWindow, bench: FakeWorkbench
+) -> None:
     dialog = opened(window)
     for place in ("journal", "cache", "index", "backups", "cannot be undone", "storage-engine"):
         assert place in words(dialog)
@@ -43,7 +47,9 @@ def test_what_it_means_is_said_and_the_text_is_hidden(window: MainWindow, bench:
     assert bench.forgotten == []
 
 
-def test_the_result_is_told_and_the_window_remembers_nothing(window: MainWindow, bench: FakeWorkbench) -> None:
+def test_the_result_is_told_and_the_window_remembers_nothing(
+    window: MainWindow, bench: FakeWorkbench
+) -> None:
     window.chat.composer.text.setPlainText("my key is sk-live-77, is it?")
     window.state_file.remember_value("history", bench.id, value=["sk-live-77"])
     dialog = opened(window)
@@ -57,7 +63,9 @@ def test_the_result_is_told_and_the_window_remembers_nothing(window: MainWindow,
     assert window.state_file.get_remembered("history", bench.id, default=list[str]()) == []
 
 
-def test_how_far_it_is_can_be_seen_and_closing_does_not_end_it(window: MainWindow, bench: FakeWorkbench) -> None:
+def test_how_far_it_is_can_be_seen_and_closing_does_not_end_it(
+    window: MainWindow, bench: FakeWorkbench
+) -> None:
     held = window.background_runner._spawn = Held()
     dialog = opened(window)
     dialog.text.setText("sk-live-77")
@@ -77,7 +85,9 @@ def test_how_far_it_is_can_be_seen_and_closing_does_not_end_it(window: MainWindo
     assert "Removed: 2 entries." in window.notices.shown_text
 
 
-def test_it_can_be_stopped_until_something_is_removed(window: MainWindow, bench: FakeWorkbench) -> None:
+def test_it_can_be_stopped_until_something_is_removed(
+    window: MainWindow, bench: FakeWorkbench
+) -> None:
     held = window.background_runner._spawn = Held()
     dialog = opened(window)
     assert not dialog.stop_button.isVisible()
@@ -94,7 +104,9 @@ def test_it_can_be_stopped_until_something_is_removed(window: MainWindow, bench:
     held.let()
 
 
-def test_its_end_takes_the_keyboard_from_nobody_who_looks_for_something_meanwhile(window: MainWindow) -> None:
+def test_its_end_takes_the_keyboard_from_nobody_who_looks_for_something_meanwhile(
+    window: MainWindow,
+) -> None:
     held = window.background_runner._spawn = Held()
     dialog = opened(window)
     dialog.text.setText("sk-live-77")
@@ -129,5 +141,7 @@ def test_the_storage_settings_offer_it(window: MainWindow, bench: FakeWorkbench)
     page = StoragePage(bench, FakeInstallation(), window.background_runner)
     wanted: list[str] = []
     page.wanted.connect(wanted.append)
-    next(each for each in page.findChildren(QPushButton) if each.text() == "Forget text everywhere…").click()
+    next(
+        each for each in page.findChildren(QPushButton) if each.text() == "Forget text everywhere…"
+    ).click()
     assert wanted == ["forget-text"]

@@ -1,4 +1,6 @@
-"""A text forgotten from the window is in no file of a real workspace any more, and in no line of the log."""
+"""A text forgotten from the window is in no file of a real workspace any more, and in
+no line of the log.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ SECRET = "sk-live-77\nsecond line"
 
 @pytest.fixture(autouse=True)
 def _cycles_are_not_collected_in_threads() -> Iterator[None]:
-    """As in the program (gui/garbage_collection.py): the stores' threads may not end what belongs to Qt."""
+    """As in the program (gui/garbage_collection.py): the stores' threads may not end
+    what belongs to Qt.
+    """
     gc.disable()
     yield
     gc.enable()
@@ -45,7 +49,10 @@ class Later:
 
 
 async def test_journal_and_cache_of_a_real_workspace_no_longer_hold_it(
-    desks: Callable[[], Workbenches], tmp_path: Path, application: QApplication, caplog: pytest.LogCaptureFixture
+    desks: Callable[[], Workbenches],
+    tmp_path: Path,
+    application: QApplication,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.DEBUG)
     (tmp_path / "project").mkdir(exist_ok=True)
@@ -72,4 +79,6 @@ async def test_journal_and_cache_of_a_real_workspace_no_longer_hold_it(
 
 
 def holding(where: Path) -> list[Path]:
-    return [path for path in where.rglob("*") if path.is_file() and b"sk-live-77" in path.read_bytes()]
+    return [
+        path for path in where.rglob("*") if path.is_file() and b"sk-live-77" in path.read_bytes()
+    ]

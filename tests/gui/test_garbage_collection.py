@@ -50,7 +50,9 @@ def test_cycles_go_when_it_looks_and_not_in_a_workers_thread(window: GarbageColl
 
 
 def test_it_begins_without_a_collection(application: QApplication) -> None:
-    """At the start everything would be looked at, for .1 s in which nobody can type; hardly anything of it is garbage."""
+    """At the start everything would be looked at, for .1 s in which nobody can type;
+    hardly anything of it is garbage.
+    """
     gc.collect()
     lost = knot()
     begun = GarbageCollector(application)

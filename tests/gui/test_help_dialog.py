@@ -16,9 +16,13 @@ def test_every_page_is_listed_and_can_be_found_and_read(theme: Theme) -> None:
     pages = {path.name for path in (resources_folder() / "help").glob("*.md")} - {CONTENTS}
     assert {file for file, _, _ in list_help_contents()} == pages
     opened: list[str] = []
-    (found,) = match_palette_items(search_suggestions.suggest_help_pages(opened.append), "keys privacy help")
+    (found,) = match_palette_items(
+        search_suggestions.suggest_help_pages(opened.append), "keys privacy help"
+    )
     found.act()
-    assert not any("`" in item.text for item in search_suggestions.suggest_help_pages(opened.append))
+    assert not any(
+        "`" in item.text for item in search_suggestions.suggest_help_pages(opened.append)
+    )
     window = QWidget()
     dialog = HelpDialog(opened[0], window)
     assert "keyring" in dialog.page.toPlainText()
@@ -38,10 +42,14 @@ def test_links_lead_to_other_pages_and_back(theme: Theme) -> None:
     assert "First steps" in dialog.page.toPlainText()
 
 
-def test_a_page_is_found_by_its_words_and_those_with_them_in_the_title_come_first(theme: Theme) -> None:
+def test_a_page_is_found_by_its_words_and_those_with_them_in_the_title_come_first(
+    theme: Theme,
+) -> None:
     assert next(iter(find_help_pages("undo").values())) == "changes.md"
     assert next(iter(find_help_pages("UNDO changes").values())) == "changes.md"
-    assert next(iter(find_help_pages("keyring").values())) == "keys.md", "only the text has this word"
+    assert next(iter(find_help_pages("keyring").values())) == "keys.md", (
+        "only the text has this word"
+    )
     assert find_help_pages("xylophone") == {}
     assert set(find_help_pages("").values()) == {file for file, *_ in list_help_contents()}
 

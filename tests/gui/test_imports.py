@@ -16,5 +16,7 @@ print(len(set(linecache.cache) - before))
 
 
 def test_no_source_is_read_and_kept_for_an_import() -> None:
-    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True
+    )
     assert int(done.stdout) == 0

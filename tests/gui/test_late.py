@@ -57,7 +57,9 @@ def test_the_workspace_asked_for_last_is_shown(window: MainWindow, held: Held) -
     assert shown(window)[0] == "infra"
 
 
-def test_the_link_a_program_was_started_with_is_followed(window: MainWindow, desk: FakeDesk, held: Held) -> None:
+def test_the_link_a_program_was_started_with_is_followed(
+    window: MainWindow, desk: FakeDesk, held: Held
+) -> None:
     """Its workspace is asked for while the workspaces are still being listed."""
     window.stop_following_workspace("storage-engine")
     window.set_workspaces_and_start(desk)
@@ -81,7 +83,9 @@ def test_after_a_folder_that_could_not_be_opened_another_workspace_still_comes_t
     assert shown(window)[0] == "parser"
 
 
-def test_a_workspace_in_front_stays_when_it_was_chosen_again_meanwhile(window: MainWindow, held: Held) -> None:
+def test_a_workspace_in_front_stays_when_it_was_chosen_again_meanwhile(
+    window: MainWindow, held: Held
+) -> None:
     window.go_to_workspace("parser")
     window.go_to_workspace("storage-engine")
     held.let("open_workspace parser")
@@ -96,14 +100,18 @@ def test_the_conversation_asked_for_last_is_shown(window: MainWindow, held: Held
     assert shown(window)[1] == "review"
 
 
-def test_a_new_conversation_is_not_covered_by_one_that_was_slow_to_open(window: MainWindow, held: Held) -> None:
+def test_a_new_conversation_is_not_covered_by_one_that_was_slow_to_open(
+    window: MainWindow, held: Held
+) -> None:
     window.go_to_conversation("flaky")
     window.window_actions["new"].trigger()
     held.let("_open_and_prepare_session")
     assert shown(window) == ("storage-engine", "")
 
 
-def test_a_fork_of_a_workspace_that_was_left_is_not_shown_in_another(window: MainWindow, held: Held) -> None:
+def test_a_fork_of_a_workspace_that_was_left_is_not_shown_in_another(
+    window: MainWindow, held: Held
+) -> None:
     window.window_actions["fork"].trigger()
     window.go_to_workspace("parser")
     held.let("open_workspace")
@@ -111,7 +119,9 @@ def test_a_fork_of_a_workspace_that_was_left_is_not_shown_in_another(window: Mai
     assert shown(window) == ("parser", "")
 
 
-def test_a_first_message_is_said_where_it_was_written(window: MainWindow, desk: FakeDesk, held: Held) -> None:
+def test_a_first_message_is_said_where_it_was_written(
+    window: MainWindow, desk: FakeDesk, held: Held
+) -> None:
     window.window_actions["new"].trigger()
     write(window, "Hello")
     window.go_to_workspace("parser")
@@ -147,7 +157,9 @@ def test_a_changed_message_that_is_refused_stays(
     assert window.chat.composer.text.toPlainText() == "Better."
 
 
-def test_a_changed_message_is_followed_to_its_answer(window: MainWindow, session: FakeSession) -> None:
+def test_a_changed_message_is_followed_to_its_answer(
+    window: MainWindow, session: FakeSession
+) -> None:
     view = window.chat.transcript.view
     view.scroll_to_item(0)
     assert not view.scrolling.is_following_end
@@ -173,7 +185,9 @@ def test_going_on_while_something_is_forgotten_is_said(
     assert window.notices.shown_text == "Cannot go on while content is being permanently removed."
 
 
-def test_what_is_attached_comes_to_the_message_it_was_meant_for(window: MainWindow, held: Held) -> None:
+def test_what_is_attached_comes_to_the_message_it_was_meant_for(
+    window: MainWindow, held: Held
+) -> None:
     window.attaching.attach_long_text("a long paste")
     message_sending.recall_into_draft(window, next(iter(story.CONTENT)))
     window.go_to_workspace("parser")
@@ -192,7 +206,9 @@ def test_what_is_attached_comes_to_the_message_it_was_meant_for(window: MainWind
 def test_a_question_of_the_conversation_in_front_is_the_one_that_is_answered(
     window: MainWindow, bench: FakeWorkbench, session: FakeSession
 ) -> None:
-    session.ask(PermissionQuestion(story.call(1, "run_command", command="ls"), "Run a command", "ls"))
+    session.ask(
+        PermissionQuestion(story.call(1, "run_command", command="ls"), "Run a command", "ls")
+    )
     window.go_to_conversation("flaky")
     other = bench.sessions["flaky"]
     other.ask(PermissionQuestion(story.call(2, "run_command", command="rm"), "Run a command", "rm"))
@@ -217,8 +233,12 @@ def test_a_waiting_message_is_not_taken_for_the_one_that_was_sent_meanwhile(
     assert [waiting.parts for waiting in session.queue] == [(Text("two"),)]
 
 
-def test_a_rewind_is_of_the_conversation_it_was_asked_for(window: MainWindow, session: FakeSession) -> None:
-    chat_action_handling.carry_out_intent(window, chat_actions.ActOnMessage(chat_actions.MessageAct.REWIND, 5))
+def test_a_rewind_is_of_the_conversation_it_was_asked_for(
+    window: MainWindow, session: FakeSession
+) -> None:
+    chat_action_handling.carry_out_intent(
+        window, chat_actions.ActOnMessage(chat_actions.MessageAct.REWIND, 5)
+    )
     question = window.findChildren(QMessageBox)[0]
     window.go_to_conversation("flaky")
     next(each for each in question.findChildren(QPushButton) if each.text() == "Rewind").click()
@@ -239,7 +259,9 @@ def test_without_a_workspace_nothing_of_one_can_be_done(window: MainWindow, desk
     assert window.window_actions["open-folder"].isEnabled()
 
 
-def test_folding_is_said_of_the_conversation_it_goes_on_in(window: MainWindow, session: FakeSession) -> None:
+def test_folding_is_said_of_the_conversation_it_goes_on_in(
+    window: MainWindow, session: FakeSession
+) -> None:
     session.tell(FoldProgress(session.id, FoldKind.HANDOVER))
     window.chat.bridge.emit_waiting_events()
     assert window.top._state.text()
@@ -297,10 +319,14 @@ def test_no_message_box_is_shown_before_another_page_that_was_left_open(
 
 
 def stage(window: MainWindow, desk: FakeDesk, held: Held, steps: int) -> None:
-    """Let a start go on: the workspaces are listed, the last one is opened, its conversation is opened."""
+    """Let a start go on: the workspaces are listed, the last one is opened, its
+    conversation is opened.
+    """
     if steps > 0:
         window.set_workspaces_and_start(desk)
-    for word in ("list the workspaces", "open workspace", "open a conversation")[: max(steps - 1, 0)]:
+    for word in ("list the workspaces", "open workspace", "open a conversation")[
+        : max(steps - 1, 0)
+    ]:
         held.let(word)
 
 
@@ -316,7 +342,13 @@ def said_in(window: MainWindow, conversation: str) -> list[str]:
     bench = window.current_workbench
     assert isinstance(bench, FakeWorkbench)
     facts = [recorded.fact for recorded in bench.sessions[conversation].state.facts]
-    return [part.text for fact in facts if isinstance(fact, UserSaid) for part in fact.parts if isinstance(part, Text)]
+    return [
+        part.text
+        for fact in facts
+        if isinstance(fact, UserSaid)
+        for part in fact.parts
+        if isinstance(part, Text)
+    ]
 
 
 @pytest.mark.parametrize("at", range(5))
@@ -329,7 +361,9 @@ def test_what_is_typed_while_the_program_starts_is_the_draft_of_the_conversation
     assert shown(starting) == ("storage-engine", story.CONVERSATION)
     assert starting.chat.composer.text.toPlainText() == "half a sentence"
     drafts = [
-        starting.state_file.get_remembered("draft", "storage-engine", name, default=dict[str, str]()).get("text", "")
+        starting.state_file.get_remembered(
+            "draft", "storage-engine", name, default=dict[str, str]()
+        ).get("text", "")
         for name in (story.CONVERSATION, "new")
     ]
     assert drafts == ["half a sentence", ""]

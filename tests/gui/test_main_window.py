@@ -82,7 +82,9 @@ from tests.turns import qt_works
 
 FILE = Attachment("notes.txt", story.stored("ok\n"), 3)
 OPENING = ("open-folder", "import-workspace", "join-workspace")
-COMMAND = PermissionQuestion(story.call(9, "run_command", command="cargo test"), "Run a command", "cargo test")
+COMMAND = PermissionQuestion(
+    story.call(9, "run_command", command="cargo test"), "Run a command", "cargo test"
+)
 
 
 def titles(window: MainWindow) -> list[str]:
@@ -92,7 +94,13 @@ def titles(window: MainWindow) -> list[str]:
 
 def said(session: FakeSession) -> list[str]:
     facts = [recorded.fact for recorded in session.state.facts]
-    return [part.text for fact in facts if isinstance(fact, UserSaid) for part in fact.parts if isinstance(part, Text)]
+    return [
+        part.text
+        for fact in facts
+        if isinstance(fact, UserSaid)
+        for part in fact.parts
+        if isinstance(part, Text)
+    ]
 
 
 def write(window: MainWindow, text: str) -> None:
@@ -164,7 +172,9 @@ def test_the_first_message_begins_a_conversation(window: MainWindow, bench: Fake
     assert window.sidebar.list.selected_conversation_id() == window.current_session.id
 
 
-def test_without_a_model_the_words_stay_and_setting_up_is_offered(window: MainWindow, bench: FakeWorkbench) -> None:
+def test_without_a_model_the_words_stay_and_setting_up_is_offered(
+    window: MainWindow, bench: FakeWorkbench
+) -> None:
     bench.main_model_name = ""
     wanted = QSignalSpy(window.model_setup_wanted)
     write(window, "Hello")
@@ -181,7 +191,10 @@ def test_a_message_above_the_sum_the_user_set_is_asked_about_before_it_is_sent(
     write(window, "all of it")
     box = next(box for box in window.findChildren(QMessageBox) if box.isVisible())
     assert "about $0.620, which is more than your limit of $0.500" in box.text()
-    assert [each.text() for each in box.buttons() if each.text() != "Cancel"] == ["Fold first, then send", "Send"]
+    assert [each.text() for each in box.buttons() if each.text() != "Cancel"] == [
+        "Fold first, then send",
+        "Send",
+    ]
     assert len(session.state.facts) == before
     box.reject()
     assert window.chat.composer.text.toPlainText() == "all of it"
@@ -202,7 +215,10 @@ def test_a_first_message_above_the_sum_is_asked_about_too(
     box = next(box for box in window.findChildren(QMessageBox) if box.isVisible())
     rows = len(bench.rows)
     box.reject()
-    assert (window.current_session, len(bench.rows)) == (None, rows)  # no empty conversation is left
+    assert (window.current_session, len(bench.rows)) == (
+        None,
+        rows,
+    )  # no empty conversation is left
     assert window.chat.composer.text.toPlainText() == "all of it"
     QTest.keyClick(window.chat.composer.text, Qt.Key.Key_Return)
     box = next(box for box in window.findChildren(QMessageBox) if box.isVisible())
@@ -232,7 +248,9 @@ def test_a_first_message_that_is_a_command_and_is_not_sent_leaves_no_conversatio
     assert window.chat.composer.text.toPlainText() == "/review src"
 
 
-def test_the_meter_and_the_price_of_a_first_message_are_known_before_it_is_written(window: MainWindow) -> None:
+def test_the_meter_and_the_price_of_a_first_message_are_known_before_it_is_written(
+    window: MainWindow,
+) -> None:
     window.begin_new_conversation()
     assert window.chat.composer._figures.text() == ""
     window.chat.measuring.timeout.emit()
@@ -252,7 +270,9 @@ def test_an_edited_message_above_the_sum_is_asked_about_and_kept_where_it_is_not
     assert window.chat.composer.text.toPlainText() == "said better"
 
 
-def test_messages_queue_while_the_agent_works_and_can_be_edited(window: MainWindow, session: FakeSession) -> None:
+def test_messages_queue_while_the_agent_works_and_can_be_edited(
+    window: MainWindow, session: FakeSession
+) -> None:
     session.set_running(ConversationActivity.THINKING)
     write(window, "next")
     window.chat.bridge.emit_waiting_events()
@@ -286,7 +306,9 @@ def test_up_takes_the_newest_queued_message_back_instead_of_copying_it(
     assert text.toPlainText() == "second"
 
 
-def test_a_dropped_waiting_message_can_be_had_back(window: MainWindow, session: FakeSession) -> None:
+def test_a_dropped_waiting_message_can_be_had_back(
+    window: MainWindow, session: FakeSession
+) -> None:
     session.set_running(ConversationActivity.THINKING)
     write(window, "next")
     window.chat.bridge.emit_waiting_events()
@@ -321,7 +343,9 @@ def test_a_question_is_answered_from_the_keyboard_wherever_the_focus_is(
     assert not window.chat.approvals.isVisible()
 
 
-def test_a_question_does_not_take_the_focus_from_somebody_writing(window: MainWindow, session: FakeSession) -> None:
+def test_a_question_does_not_take_the_focus_from_somebody_writing(
+    window: MainWindow, session: FakeSession
+) -> None:
     assert QTest.qWaitForWindowActive(window)
     window.chat.composer.text.setFocus()
     QTest.keyClicks(window.chat.composer.text, "half a sent")
@@ -330,7 +354,9 @@ def test_a_question_does_not_take_the_focus_from_somebody_writing(window: MainWi
     assert window.chat.composer.text.hasFocus()
 
 
-def test_switching_the_workspace_keeps_both_running(window: MainWindow, desk: FakeDesk, session: FakeSession) -> None:
+def test_switching_the_workspace_keeps_both_running(
+    window: MainWindow, desk: FakeDesk, session: FakeSession
+) -> None:
     session.set_running(ConversationActivity.TOOLS)
     assert QTest.qWaitForWindowActive(window)
     QTest.keyClick(window, Qt.Key.Key_2, Qt.KeyboardModifier.ControlModifier)
@@ -343,7 +369,9 @@ def test_switching_the_workspace_keeps_both_running(window: MainWindow, desk: Fa
     assert window.current_session is session
 
 
-def test_a_conversation_in_the_trash_comes_back_with_undo(window: MainWindow, bench: FakeWorkbench) -> None:
+def test_a_conversation_in_the_trash_comes_back_with_undo(
+    window: MainWindow, bench: FakeWorkbench
+) -> None:
     window.window_actions["trash"].trigger()
     assert bench.rows[story.CONVERSATION].trashed
     assert "Extract the lock manager" not in titles(window)
@@ -377,7 +405,9 @@ def press(window: MainWindow, words: str) -> None:
     next(each for each in box.buttons() if each.text().replace("&", "") == words).click()
 
 
-def test_a_conversation_in_a_copy_is_named_as_one_and_brought_back(window: MainWindow, bench: FakeWorkbench) -> None:
+def test_a_conversation_in_a_copy_is_named_as_one_and_brought_back(
+    window: MainWindow, bench: FakeWorkbench
+) -> None:
     window.window_actions["bring-back"].trigger()
     assert bench.copies.brought_back == []
     window.window_actions["new-copy"].trigger()
@@ -392,13 +422,24 @@ def test_a_conversation_in_a_copy_is_named_as_one_and_brought_back(window: MainW
     assert "also changed in other copies:\n/project/both.txt\n" in text
     assert text.endswith("and 11 more")
     press(window, "Cancel")
-    for words, way in (("Merge", "merge"), ("Rebase", "rebase"), ("Apply as uncommitted changes", "apply")):
+    for words, way in (
+        ("Merge", "merge"),
+        ("Rebase", "rebase"),
+        ("Apply as uncommitted changes", "apply"),
+    ):
         window.window_actions["bring-back"].trigger()
-        assert "\n\nNot brought back yet:\nREADME.md\n\n" in window.findChildren(QMessageBox)[-1].text()
+        assert (
+            "\n\nNot brought back yet:\nREADME.md\n\n"
+            in window.findChildren(QMessageBox)[-1].text()
+        )
         press(window, words)
         assert bench.copies.brought_back[-1] == (row.id, way, row.title)
     bench.copies.conflicts = ["README.md"]
-    for words, choice in (("Keep mine", "yours"), ("Use the copy's", "copy"), ("Add conflict markers", "markers")):
+    for words, choice in (
+        ("Keep mine", "yours"),
+        ("Use the copy's", "copy"),
+        ("Add conflict markers", "markers"),
+    ):
         window.window_actions["bring-back"].trigger()
         press(window, "Apply as uncommitted changes")
         assert window.findChildren(QMessageBox)[-1].text().endswith("\n\nREADME.md")
@@ -437,11 +478,15 @@ def test_a_conversation_with_another_agent_is_begun_with_one_of_those_that_are_t
     menu.close()
 
 
-def test_where_no_other_agent_is_on_the_computer_it_is_said(window: MainWindow, bench: FakeWorkbench) -> None:
+def test_where_no_other_agent_is_on_the_computer_it_is_said(
+    window: MainWindow, bench: FakeWorkbench
+) -> None:
     bench.acp.names = ()
     window.window_actions["new-acp"].trigger()
     said = window.findChildren(QMessageBox)[-1].text()
-    assert said.startswith("No agent that supports the Agent Client Protocol was found on this computer.")
+    assert said.startswith(
+        "No agent that supports the Agent Client Protocol was found on this computer."
+    )
 
 
 def test_commands_of_another_agent_are_offered_and_need_no_model_of_ours(
@@ -459,10 +504,14 @@ def test_commands_of_another_agent_are_offered_and_need_no_model_of_ours(
     QTest.keyClick(text, Qt.Key.Key_Return)
     assert window.current_session is not None
     facts = window.current_session.conversation.state.facts
-    assert [each.fact.parts for each in facts if isinstance(each.fact, UserSaid)] == [(Text("/memory now"),)]
+    assert [each.fact.parts for each in facts if isinstance(each.fact, UserSaid)] == [
+        (Text("/memory now"),)
+    ]
 
 
-def test_the_head_names_the_copy_of_a_conversation_and_of_its_fork(window: MainWindow, bench: FakeWorkbench) -> None:
+def test_the_head_names_the_copy_of_a_conversation_and_of_its_fork(
+    window: MainWindow, bench: FakeWorkbench
+) -> None:
     assert window.top.copy.text() == ""
     window.window_actions["fork-copy"].trigger()
     assert window.current_session is not None
@@ -483,12 +532,16 @@ def test_the_head_names_the_copy_of_a_conversation_and_of_its_fork(window: MainW
         ("fold-marker", "fold marker"),
     ],
 )
-def test_actions_reach_the_conversation(window: MainWindow, session: FakeSession, name: str, done: str) -> None:
+def test_actions_reach_the_conversation(
+    window: MainWindow, session: FakeSession, name: str, done: str
+) -> None:
     window.window_actions[name].trigger()
     assert session.done == [done]
 
 
-def test_what_is_chosen_at_the_top_is_kept_by_the_workspace(window: MainWindow, bench: FakeWorkbench) -> None:
+def test_what_is_chosen_at_the_top_is_kept_by_the_workspace(
+    window: MainWindow, bench: FakeWorkbench
+) -> None:
     window.context_panel.show()
     window.context_panel.policy.chosen.emit("observational")
     window.chat.composer.mode_chosen.emit("plan")
@@ -525,29 +578,40 @@ def test_every_open_workspace_is_searched(window: MainWindow, desk: FakeDesk) ->
     window.go_to_workspace("parser")
     window.palette_box.open_palette("Shard")
     message_sending.search_everywhere(window, "Shard")
-    notes = [find.note for find in window.palette_box._model.items if find.kind in ("entry", "message")]
+    notes = [
+        find.note for find in window.palette_box._model.items if find.kind in ("entry", "message")
+    ]
     assert any("storage-engine" in note for note in notes)
     assert not notes[0].startswith("storage-engine")
 
 
-def test_closed_workspaces_are_searched_too_and_one_that_cannot_be_is_named(window: MainWindow, desk: FakeDesk) -> None:
+def test_closed_workspaces_are_searched_too_and_one_that_cannot_be_is_named(
+    window: MainWindow, desk: FakeDesk
+) -> None:
     desk.unsearched["infra"] = StoreBusy("infra is open in another program.")
     window.palette_box.open_palette("Shard")
     message_sending.search_everywhere(window, "Shard")
     finds = [find for find in window.palette_box._model.items if find.kind != "action"]
     assert any(find.kind == "entry" and find.note.startswith("parser · ") for find in finds)
-    assert ("Not searched: this workspace is open in another program", "infra") in [(f.text, f.note) for f in finds]
+    assert ("Not searched: this workspace is open in another program", "infra") in [
+        (f.text, f.note) for f in finds
+    ]
     desk.unsearched = {"parser": StoreFailed("It cannot be read.")}
     window.palette_box.open_palette("Shard")
     message_sending.search_everywhere(window, "Shard")
     assert any(
-        find.text.startswith("Not searched: this workspace cannot be read") for find in window.palette_box._model.items
+        find.text.startswith("Not searched: this workspace cannot be read")
+        for find in window.palette_box._model.items
     )
     assert window.palette_box._model.items[-1].text.startswith("Not searched")
     desk.behind = {"infra"}
     window.palette_box.open_palette("Shard")
     message_sending.search_everywhere(window, "Shard")
-    late = [find.note for find in window.palette_box._model.items if find.text.startswith("Not fully searched")]
+    late = [
+        find.note
+        for find in window.palette_box._model.items
+        if find.text.startswith("Not fully searched")
+    ]
     assert late == ["infra"]
     message = next(find for find in finds if find.note == "parser · Extract the lock manager")
     message.act()
@@ -578,7 +642,9 @@ def test_letters_typed_at_a_tab_or_a_tile_go_into_the_message(window: MainWindow
     window.chat.composer.text.clear()
 
 
-def test_a_search_nobody_waits_for_any_more_opens_no_further_workspace(window: MainWindow, desk: FakeDesk) -> None:
+def test_a_search_nobody_waits_for_any_more_opens_no_further_workspace(
+    window: MainWindow, desk: FakeDesk
+) -> None:
     asked: list[str] = []
 
     async def asks(workspace: str, words: str) -> ClosedSearchResult:
@@ -593,7 +659,11 @@ def test_a_search_nobody_waits_for_any_more_opens_no_further_workspace(window: M
 
 
 def test_a_home_that_cannot_be_written_says_so_whatever_is_asked_for(
-    theme: Theme, state_file: WindowStateFile, settings: ProgramSettings, doing: BackgroundRunner, tmp_path: Path
+    theme: Theme,
+    state_file: WindowStateFile,
+    settings: ProgramSettings,
+    doing: BackgroundRunner,
+    tmp_path: Path,
 ) -> None:
     """The folder that was chosen waited for stores that never came, and nothing was said."""
     window = MainWindow(theme, state_file, settings, doing)
@@ -610,7 +680,9 @@ def test_a_home_that_cannot_be_written_says_so_whatever_is_asked_for(
 
 def test_an_answer_that_was_cut_off_says_so_once(window: MainWindow, session: FakeSession) -> None:
     steps = window.chat.way_on
-    session.append(UserSaid((Text("Go on."),)), ModelReplied((Text("Half of"),), story.MODEL, Stop.CUT))
+    session.append(
+        UserSaid((Text("Go on."),)), ModelReplied((Text("Half of"),), story.MODEL, Stop.CUT)
+    )
     steps.show_last_turn_end(session)
     assert steps.isVisibleTo(window)
     assert steps._words.text() == ""
@@ -623,7 +695,10 @@ def test_links_go_to_their_place(window: MainWindow, desk: FakeDesk) -> None:
     window.go_to_place(WindowPlace("fold", "storage-engine", story.CONVERSATION, fold="fold-3"))
     assert window.showing.page == "timeline"
     window.go_to_place(WindowPlace("conversation", "storage-engine", "flaky", 3))
-    assert (window.showing.page, window.current_session.id if window.current_session else "") == ("chat", "flaky")
+    assert (window.showing.page, window.current_session.id if window.current_session else "") == (
+        "chat",
+        "flaky",
+    )
     window.go_to_place(WindowPlace("workspace", "infra"))
     assert window.current_workbench is desk.benches["infra"]
     window.go_to_place(WindowPlace("workspace", "nowhere"))
@@ -633,8 +708,12 @@ def test_links_go_to_their_place(window: MainWindow, desk: FakeDesk) -> None:
 def test_what_is_wanted_in_the_chat_is_done(window: MainWindow, session: FakeSession) -> None:
     digest = story.stored(story.TABLE).digest
     chat_action_handling.carry_out_intent(window, chat_actions.RecallEntry(digest))
-    assert [held.stored.digest for held in window.chat.composer.attachments.listed_attachments] == [digest]
-    chat_action_handling.carry_out_intent(window, chat_actions.ActOnMessage(chat_actions.MessageAct.EDIT, 14))
+    assert [held.stored.digest for held in window.chat.composer.attachments.listed_attachments] == [
+        digest
+    ]
+    chat_action_handling.carry_out_intent(
+        window, chat_actions.ActOnMessage(chat_actions.MessageAct.EDIT, 14)
+    )
     assert window.chat.composer.text.toPlainText().startswith("The guard must never")
     QTest.keyClick(window.chat.composer.text, Qt.Key.Key_Return)
     assert session.state.facts[-2].fact.__class__.__name__ == "Rewound"
@@ -647,7 +726,9 @@ def test_the_sub_agent_of_a_running_call_is_opened(
     chat_action_handling.carry_out_intent(window, chat_actions.OpenSubAgent("c1"))
     assert window.notices.shown_text == "The sub-agent hasn't started yet."
     for name, begun in (("flaky", 2.0), ("argparse", 1.0)):  # a model that numbers its calls anew
-        bench.rows[name] = replace(bench.rows[name], parent=session.id, parent_call="c1", updated=begun)
+        bench.rows[name] = replace(
+            bench.rows[name], parent=session.id, parent_call="c1", updated=begun
+        )
     chat_action_handling.carry_out_intent(window, chat_actions.OpenSubAgent("c1"))
     assert window.current_session is not None
     assert window.current_session.id == "flaky"
@@ -655,15 +736,22 @@ def test_the_sub_agent_of_a_running_call_is_opened(
 
 def test_an_error_is_a_notice_with_what_to_do(window: MainWindow) -> None:
     window.background_runner.failed.emit(
-        InvalidInput("Cannot rewind while the agent is working.", remedy="Stop the agent first (Esc).")
+        InvalidInput(
+            "Cannot rewind while the agent is working.", remedy="Stop the agent first (Esc)."
+        )
     )
-    assert window.notices.shown_text == "Cannot rewind while the agent is working. Stop the agent first (Esc)."
+    assert (
+        window.notices.shown_text
+        == "Cannot rewind while the agent is working. Stop the agent first (Esc)."
+    )
 
 
 def test_a_rewind_says_before_that_files_stay_if_checkpoints_are_off(
     window: MainWindow, bench: FakeWorkbench, session: FakeSession
 ) -> None:
-    bench.file_changes.checkpoint_progress = replace(bench.file_changes.checkpoint_progress, state="off")
+    bench.file_changes.checkpoint_progress = replace(
+        bench.file_changes.checkpoint_progress, state="off"
+    )
     seq = next(each.seq for each in session.state.facts if isinstance(each.fact, UserSaid))
     chat_action_handling.carry_out_intent(window, ActOnMessage(MessageAct.REWIND, seq))
     (box,) = window.findChildren(QMessageBox)
@@ -673,7 +761,9 @@ def test_a_rewind_says_before_that_files_stay_if_checkpoints_are_off(
 def test_an_edited_message_says_that_files_stay_if_checkpoints_are_off(
     window: MainWindow, bench: FakeWorkbench, session: FakeSession
 ) -> None:
-    bench.file_changes.checkpoint_progress = replace(bench.file_changes.checkpoint_progress, state="off")
+    bench.file_changes.checkpoint_progress = replace(
+        bench.file_changes.checkpoint_progress, state="off"
+    )
     seq = next(each.seq for each in session.state.facts if isinstance(each.fact, UserSaid))
     chat_action_handling.carry_out_intent(window, ActOnMessage(MessageAct.EDIT, seq))
     window.chat.composer.text.setPlainText("Otherwise")
@@ -721,13 +811,26 @@ def test_a_rewind_names_the_changed_files_and_both_are_undone_from_its_notice(
 
 @pytest.mark.parametrize(
     ("way", "now", "sent"),
-    [("Undo these changes", b"one\n", True), ("Keep these changes", b"two\n", True), ("Cancel", b"two\n", False)],
+    [
+        ("Undo these changes", b"one\n", True),
+        ("Keep these changes", b"two\n", True),
+        ("Cancel", b"two\n", False),
+    ],
 )
 def test_an_edited_message_asks_about_the_files_that_its_turn_changed(
-    window: MainWindow, bench: FakeWorkbench, session: FakeSession, way: str, now: bytes, *, sent: bool
+    window: MainWindow,
+    bench: FakeWorkbench,
+    session: FakeSession,
+    way: str,
+    now: bytes,
+    *,
+    sent: bool,
 ) -> None:
     bench.file_changes.fill({"a.py": (b"one\n", b"two\n")})
-    seq, count = next(each.seq for each in session.state.facts if isinstance(each.fact, UserSaid)), len(said(session))
+    seq, count = (
+        next(each.seq for each in session.state.facts if isinstance(each.fact, UserSaid)),
+        len(said(session)),
+    )
     chat_action_handling.carry_out_intent(window, ActOnMessage(MessageAct.EDIT, seq))
     window.chat.composer.text.setPlainText("Otherwise")
     QTest.keyClick(window.chat.composer.text, Qt.Key.Key_Return)
@@ -736,9 +839,14 @@ def test_an_edited_message_asks_about_the_files_that_its_turn_changed(
     assert bench.file_changes.now["a.py"] == now
     assert (len(said(session)) > count) is sent
     assert window.chat.composer.text.toPlainText() == ("" if sent else "Otherwise")
-    assert window.chat.composer._editing.isVisibleTo(window) is not sent  # Else, it would be sent as a new message.
+    assert (
+        window.chat.composer._editing.isVisibleTo(window) is not sent
+    )  # Else, it would be sent as a new message.
     if now == b"one\n":
-        assert (window.notices.shown_text, window.notices._button.text()) == ("1 file was restored.", "Redo")
+        assert (window.notices.shown_text, window.notices._button.text()) == (
+            "1 file was restored.",
+            "Redo",
+        )
 
 
 @pytest.mark.parametrize("act", [MessageAct.REWIND, MessageAct.EDIT])
@@ -772,7 +880,12 @@ def test_quitting_asks_once_while_agents_work(window: MainWindow, session: FakeS
 
 
 @pytest.mark.parametrize(
-    ("text", "meant"), [("/compact", " Did you mean /handover?"), ("/forkk now", " Did you mean /fork?"), ("/qqq", "")]
+    ("text", "meant"),
+    [
+        ("/compact", " Did you mean /handover?"),
+        ("/forkk now", " Did you mean /fork?"),
+        ("/qqq", ""),
+    ],
 )
 @pytest.mark.parametrize("is_new", [False, True])
 def test_an_unknown_command_is_asked_about_and_not_sent(
@@ -800,7 +913,9 @@ def test_a_click_on_the_conversation_that_is_open_gives_the_keyboard_to_its_mess
     assert window.chat.composer.text.hasFocus()
 
 
-@pytest.mark.parametrize(("way", "words"), [("key", "about $0.030"), ("command", "about $0.030"), ("free", "no model")])
+@pytest.mark.parametrize(
+    ("way", "words"), [("key", "about $0.030"), ("command", "about $0.030"), ("free", "no model")]
+)
 def test_a_fold_that_a_model_writes_is_asked_about_with_its_price(
     window: MainWindow, session: FakeSession, way: str, words: str
 ) -> None:
@@ -853,7 +968,11 @@ def test_a_fold_is_stopped_beside_its_name_in_the_message_box_and_by_escape(
     assert window.top.stop.isVisible()
     window.switch_to_page("chat")
     assert window.top.stop.isHidden()
-    for press_stop in (stop.click, window.top.stop.click, lambda: QTest.keyClick(window, Qt.Key.Key_Escape)):
+    for press_stop in (
+        stop.click,
+        window.top.stop.click,
+        lambda: QTest.keyClick(window, Qt.Key.Key_Escape),
+    ):
         press_stop()
     assert session.done == ["stop the fold"] * 3
     assert composer._send.text() == "Send", "a message does not wait for the fold"
@@ -878,7 +997,11 @@ def test_a_fold_is_stopped_beside_its_name_in_the_message_box_and_by_escape(
     ],
 )
 def test_quitting_counts_an_agent_and_not_the_conversation_that_waits_for_it(
-    window: MainWindow, bench: FakeWorkbench, session: FakeSession, own: ConversationActivity, count: str
+    window: MainWindow,
+    bench: FakeWorkbench,
+    session: FakeSession,
+    own: ConversationActivity,
+    count: str,
 ) -> None:
     bench.rows["child"] = Row("child", "C", 0.0, parent=session.id)
     for name, state in (("child", ConversationActivity.TOOLS), (session.id, own)):
@@ -892,7 +1015,10 @@ def test_agents_in_the_background_are_shown_at_the_top_and_lead_to_their_list(
     window: MainWindow, bench: FakeWorkbench, session: FakeSession
 ) -> None:
     bench.rows["child"] = Row("child", "C", 0.0, parent=session.id)
-    for state, text in ((ConversationActivity.TOOLS, "1 agent is still working."), (ConversationActivity.IDLE, "")):
+    for state, text in (
+        (ConversationActivity.TOOLS, "1 agent is still working."),
+        (ConversationActivity.IDLE, ""),
+    ):
         bench._heard(ActivityChanged("child", state))
         window.current_activity._bridge.emit_waiting_events()
         assert (window.top._state.text(), window.top.stop.isVisible()) == (text, bool(text))
@@ -917,7 +1043,9 @@ def test_folding_in_the_background_is_said_at_the_top_also_after_another_convers
     assert window.top._state.text() == ""
 
 
-def test_what_was_forgotten_leaves_the_window_at_once(window: MainWindow, session: FakeSession) -> None:
+def test_what_was_forgotten_leaves_the_window_at_once(
+    window: MainWindow, session: FakeSession
+) -> None:
     secret = "The guard must never"
     session.state = build_state(
         replace(each, fact=decode_fact(encode_fact(each.fact).replace(secret, "[forgotten]")))
@@ -950,7 +1078,9 @@ def test_sidebar_and_inspector_have_their_widths(window: MainWindow) -> None:
     assert window.rail.width() == 56
 
 
-def test_a_tight_window_gives_the_inspector_s_room_to_the_chat_until_asked(window: MainWindow) -> None:
+def test_a_tight_window_gives_the_inspector_s_room_to_the_chat_until_asked(
+    window: MainWindow,
+) -> None:
     window.resize(1024, 640)
     assert window.width() < NARROW_WINDOW_WIDTH
     assert not window.is_side_panel_shown
@@ -980,7 +1110,10 @@ def test_the_reader_s_place_survives_a_restart(
     window.save_window_state()
     assert not follow
     again = WindowStateFile(state_file._file)
-    assert again.get_remembered("place", "storage-engine", story.CONVERSATION, default=list[int]())[0] == seq
+    assert (
+        again.get_remembered("place", "storage-engine", story.CONVERSATION, default=list[int]())[0]
+        == seq
+    )
     window.go_to_conversation("flaky")
     window.go_to_conversation(story.CONVERSATION)
     assert view.reading_position()[0] == seq
@@ -1001,7 +1134,8 @@ def test_a_folder_becomes_a_workspace_and_the_keyboard_is_in_the_message(
     made = window.current_workbench
     assert made is desk.benches[tmp_path.name]
     window.go_to_workspace("parser")
-    window.listed_workspaces = ()  # At a start with a folder, they are not listed yet: that made a second workspace.
+    # At a start with a folder, they are not listed yet: that made a second workspace.
+    window.listed_workspaces = ()
     window.create_workspace_for_folder(tmp_path)
     assert len(desk.benches) == 4
     assert window.current_workbench is made
@@ -1010,7 +1144,9 @@ def test_a_folder_becomes_a_workspace_and_the_keyboard_is_in_the_message(
 def test_a_workspace_made_elsewhere_is_there_when_one_comes_back(
     window: MainWindow, desk: FakeDesk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    desk.benches["made"] = FakeWorkbench("made", "#6b4fa0", Path("/home/me/made"))  # on the command line
+    desk.benches["made"] = FakeWorkbench(
+        "made", "#6b4fa0", Path("/home/me/made")
+    )  # on the command line
     assert "made" not in [row.id for row in window.listed_workspaces]
     monkeypatch.setattr(window, "isActiveWindow", lambda: True)
     QApplication.sendEvent(window, QEvent(QEvent.Type.ActivationChange))
@@ -1018,7 +1154,9 @@ def test_a_workspace_made_elsewhere_is_there_when_one_comes_back(
     assert window.rail.workspace_id_at(4) == "made"
 
 
-def test_the_last_workspace_in_the_trash_leaves_another_one_open(window: MainWindow, desk: FakeDesk) -> None:
+def test_the_last_workspace_in_the_trash_leaves_another_one_open(
+    window: MainWindow, desk: FakeDesk
+) -> None:
     window.rail.workspace_action_wanted.emit("trash", "storage-engine")
     assert window.current_workbench is not None
     assert window.current_workbench.id != "storage-engine"
@@ -1041,12 +1179,19 @@ def test_a_workspace_that_cannot_be_opened_is_said_and_another_way_is_shown(
     window = MainWindow(theme, state_file, settings, doing)
     window.set_workspaces_and_start(desk)
     assert window.showing.page == "welcome"
-    assert window.notices._text.text() == "storage-engine is open in another program. Close it there."
+    assert (
+        window.notices._text.text() == "storage-engine is open in another program. Close it there."
+    )
 
 
-def test_a_workspace_that_cannot_be_opened_is_not_marked_as_the_open_one(window: MainWindow, desk: FakeDesk) -> None:
+def test_a_workspace_that_cannot_be_opened_is_not_marked_as_the_open_one(
+    window: MainWindow, desk: FakeDesk
+) -> None:
     """What was typed went to the other one."""
-    shown, button = window.showing.workspace_id, next(b for b in window.rail._buttons if not b.isChecked())
+    shown, button = (
+        window.showing.workspace_id,
+        next(b for b in window.rail._buttons if not b.isChecked()),
+    )
     del desk.benches[button.workspace]
     button.click()
     assert window.notices._text.text() == f"There is no workspace {button.workspace}."
@@ -1077,7 +1222,11 @@ def test_letters_nobody_else_wants_are_a_message(window: MainWindow, session: Fa
     QTest.keyClicks(window.chat.transcript.view, "Al")
     session.ask(COMMAND)
     window.chat.bridge.emit_waiting_events()
-    allow = next(each for each in window.chat.approvals.findChildren(QPushButton) if each.text() == "Allow once")
+    allow = next(
+        each
+        for each in window.chat.approvals.findChildren(QPushButton)
+        if each.text() == "Allow once"
+    )
     QTest.keyClicks(allow, "so")
     assert composer.toPlainText() == "Also"
     assert window.chat.approvals.isVisible()
@@ -1089,8 +1238,14 @@ def test_a_file_that_falls_anywhere_on_the_chat_is_attached_and_no_notice_covers
     composer, place = window.chat.composer, QPoint(200, 200)
     (tmp_path / "notes.txt").write_text("Use tabs.")
     dropped = QMimeData()
-    dropped.setUrls([QUrl.fromLocalFile(str(tmp_path / name)) for name in ("notes.txt", "missing.txt")])
-    copy, left, none = Qt.DropAction.CopyAction, Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
+    dropped.setUrls(
+        [QUrl.fromLocalFile(str(tmp_path / name)) for name in ("notes.txt", "missing.txt")]
+    )
+    copy, left, none = (
+        Qt.DropAction.CopyAction,
+        Qt.MouseButton.LeftButton,
+        Qt.KeyboardModifier.NoModifier,
+    )
     entering = QDragEnterEvent(place, copy, dropped, left, none)
     QApplication.sendEvent(window.chat, entering)
     assert entering.isAccepted()
@@ -1113,7 +1268,9 @@ def test_slash_commands_and_mentions_are_offered(window: MainWindow) -> None:
     assert [popup.item(at).text() for at in range(popup.count())] == ["src/lock/table.rs"]
 
 
-def test_a_model_that_is_chosen_elsewhere_stands_in_the_top_bar(window: MainWindow, bench: FakeWorkbench) -> None:
+def test_a_model_that_is_chosen_elsewhere_stands_in_the_top_bar(
+    window: MainWindow, bench: FakeWorkbench
+) -> None:
     bench.main_model_name = "local/another"
     for tell in bench.workspace.watching:
         tell()
@@ -1182,9 +1339,14 @@ def test_what_was_attached_to_a_message_that_waited_is_attached_again(
     assert composer.attachments.listed_attachments == (FILE,)
 
 
-def test_a_message_of_an_older_version_that_waited_is_a_draft(window: MainWindow, session: FakeSession) -> None:
+def test_a_message_of_an_older_version_that_waited_is_a_draft(
+    window: MainWindow, session: FakeSession
+) -> None:
     window.state_file.remember_value(
-        "waiting", window.current_workbench.id if window.current_workbench else "", session.id, value=["Second."]
+        "waiting",
+        window.current_workbench.id if window.current_workbench else "",
+        session.id,
+        value=["Second."],
     )
     window.show_session_or_new(session)
     assert window.chat.composer.text.toPlainText() == "Second."
@@ -1198,7 +1360,9 @@ def test_a_message_that_could_not_be_recorded_can_be_sent_again(
     session.append(TurnEnded(TurnEnd.DONE))
     session.set_running(ConversationActivity.THINKING)
     write(window, "Second.")
-    session.set_running(running, why="The disk is full." if running is ConversationActivity.FAILED else "")
+    session.set_running(
+        running, why="The disk is full." if running is ConversationActivity.FAILED else ""
+    )
     window.chat.bridge.emit_waiting_events()
     way_on = window.chat.way_on
     shown = [each for each in way_on.findChildren(QPushButton) if each.isVisible()]
@@ -1210,7 +1374,9 @@ def test_a_message_that_could_not_be_recorded_can_be_sent_again(
     assert session.done[-1] == "resume"
 
 
-def test_a_turn_that_closing_the_window_stopped_can_be_continued(window: MainWindow, session: FakeSession) -> None:
+def test_a_turn_that_closing_the_window_stopped_can_be_continued(
+    window: MainWindow, session: FakeSession
+) -> None:
     session.append(TurnEnded(TurnEnd.STOPPED, CLOSED))
     session.set_running(ConversationActivity.IDLE)
     window.chat.bridge.emit_waiting_events()
@@ -1220,7 +1386,9 @@ def test_a_turn_that_closing_the_window_stopped_can_be_continued(window: MainWin
     assert session.done[-1] == "resume"
 
 
-def test_messages_that_wait_after_a_stop_are_sent_by_going_on(window: MainWindow, session: FakeSession) -> None:
+def test_messages_that_wait_after_a_stop_are_sent_by_going_on(
+    window: MainWindow, session: FakeSession
+) -> None:
     write(window, "First.")
     write(window, "Second.")
     session.append(TurnEnded(TurnEnd.STOPPED))
@@ -1233,7 +1401,9 @@ def test_messages_that_wait_after_a_stop_are_sent_by_going_on(window: MainWindow
     assert not window.chat.way_on.isVisible()
 
 
-def test_a_turn_that_the_programs_end_broke_off_can_be_gone_on_with(window: MainWindow, session: FakeSession) -> None:
+def test_a_turn_that_the_programs_end_broke_off_can_be_gone_on_with(
+    window: MainWindow, session: FakeSession
+) -> None:
     session.append(UserSaid((Text("Count."),)))
     window.show_session_or_new(session)
     shown = [each for each in window.chat.way_on.findChildren(QPushButton) if each.isVisible()]
@@ -1244,7 +1414,9 @@ def test_a_turn_that_the_programs_end_broke_off_can_be_gone_on_with(window: Main
     assert not window.chat.way_on.isVisible()
 
 
-def test_the_cache_page_says_quietly_that_its_limit_is_passed(window: MainWindow, bench: FakeWorkbench) -> None:
+def test_the_cache_page_says_quietly_that_its_limit_is_passed(
+    window: MainWindow, bench: FakeWorkbench
+) -> None:
     window.switch_to_page("cache")
     over, wanted = window.pages.cache.over_limit_button, QSignalSpy(window.settings_wanted)
     assert not over.isVisible()
@@ -1268,7 +1440,9 @@ def test_deleting_speaks_of_an_agents_files_only_if_an_agent_wrote_the_conversat
     assert ("the recorder saves only what is new" in text) is bool(agent)
 
 
-@pytest.mark.parametrize(("words", "brought_back"), [("Keep the copy", []), ("Discard the copy", ["discard"])])
+@pytest.mark.parametrize(
+    ("words", "brought_back"), [("Keep the copy", []), ("Discard the copy", ["discard"])]
+)
 def test_deleting_a_conversation_asks_what_becomes_of_its_copy(
     window: MainWindow, bench: FakeWorkbench, words: str, brought_back: list[str]
 ) -> None:
@@ -1279,14 +1453,22 @@ def test_deleting_a_conversation_asks_what_becomes_of_its_copy(
         else:
             window.sidebar.show_conversations_in("trashed")
             QTest.mouseClick(window.sidebar.empty_trash_link, Qt.MouseButton.LeftButton)
-        assert window.findChildren(QMessageBox)[-1].text().endswith("\n\nNot brought back:\nREADME.md")
+        assert (
+            window.findChildren(QMessageBox)[-1].text().endswith("\n\nNot brought back:\nREADME.md")
+        )
         press(window, "Cancel" if place == "delete" else words)
         assert ("flaky" in bench.rows) is (place == "delete")
     assert [way for _, way, _ in bench.copies.brought_back] == brought_back
 
 
-def test_the_trash_of_conversations_is_emptied_after_a_question(window: MainWindow, bench: FakeWorkbench) -> None:
-    for key in (("draft", bench.id, "flaky"), ("place", bench.id, "flaky"), ("draft", bench.id, "new")):
+def test_the_trash_of_conversations_is_emptied_after_a_question(
+    window: MainWindow, bench: FakeWorkbench
+) -> None:
+    for key in (
+        ("draft", bench.id, "flaky"),
+        ("place", bench.id, "flaky"),
+        ("draft", bench.id, "new"),
+    ):
         window.state_file.remember_value(*key, value=[1, 2])
     window.sidebar.conversation_action_wanted.emit("trash", "flaky")
     window.sidebar.show_conversations_in("trashed")
@@ -1298,7 +1480,9 @@ def test_the_trash_of_conversations_is_emptied_after_a_question(window: MainWind
     next(each for each in box.buttons() if each.text() == "Delete permanently").click()
     assert "flaky" not in bench.rows
     assert window.notices.shown_text == "1 conversation deleted, 5.0 MB freed."
-    assert [path for path in window.state_file._values if "flaky" in path] == [], "nothing of it is remembered"
+    assert [path for path in window.state_file._values if "flaky" in path] == [], (
+        "nothing of it is remembered"
+    )
     assert window.state_file.get_remembered("draft", bench.id, "new", default=list[int]()) == [1, 2]
     assert not empty.isVisible()
 
@@ -1335,7 +1519,9 @@ def test_a_question_that_goes_by_itself_leaves_the_keyboard_to_the_composer(
 def test_a_call_that_waits_for_the_user_says_so_also_to_somebody_who_comes_back(
     window: MainWindow, session: FakeSession
 ) -> None:
-    session.append(UserSaid((Text("Test."),)), ModelReplied((COMMAND.call,), story.MODEL, Stop.CALLS))
+    session.append(
+        UserSaid((Text("Test."),)), ModelReplied((COMMAND.call,), story.MODEL, Stop.CALLS)
+    )
     number = session.ask(COMMAND)
     window.window_actions["new"].trigger()
     window.show_session_or_new(session)
@@ -1347,17 +1533,29 @@ def test_a_call_that_waits_for_the_user_says_so_also_to_somebody_who_comes_back(
     assert (state.waiting, state.running) == (False, True)
 
 
-def test_names_that_others_gave_are_no_mark_up_and_no_keys(window: MainWindow, desk: FakeDesk) -> None:
+def test_names_that_others_gave_are_no_mark_up_and_no_keys(
+    window: MainWindow, desk: FakeDesk
+) -> None:
     parser = desk.benches["parser"]
-    parser.name, parser.main_model_name, parser.allowed_folders = "R&D <b>x</b>", "p/<b>m</b>", [Path("/home/<b>x</b>")]
+    parser.name, parser.main_model_name, parser.allowed_folders = (
+        "R&D <b>x</b>",
+        "p/<b>m</b>",
+        [Path("/home/<b>x</b>")],
+    )
     window.go_to_workspace("parser")
     window.refresh_workspaces()
     labels = [label for label in window.findChildren(QLabel) if "<b>" in label.text()]
     assert {label.textFormat() for label in labels} == {Qt.TextFormat.PlainText}
-    tips = [widget.toolTip() for widget in window.findChildren(QWidget) if "b&gt;" in widget.toolTip()]
+    tips = [
+        widget.toolTip() for widget in window.findChildren(QWidget) if "b&gt;" in widget.toolTip()
+    ]
     assert len(tips) == 3
     assert not [widget for widget in window.findChildren(QWidget) if "<b>" in widget.toolTip()]
-    assert not [button for button in window.rail.findChildren(QAbstractButton) if not button.shortcut().isEmpty()]
+    assert not [
+        button
+        for button in window.rail.findChildren(QAbstractButton)
+        if not button.shortcut().isEmpty()
+    ]
 
 
 def test_the_cache_s_columns_and_divider_survive_a_restart(
@@ -1384,9 +1582,13 @@ def test_the_cache_s_columns_and_divider_survive_a_restart(
     assert again.pages.cache.model.sort_by is EntrySort.TOOL
 
 
-def test_a_changed_shortcut_is_named_wherever_it_stands(window: MainWindow, session: FakeSession) -> None:
+def test_a_changed_shortcut_is_named_wherever_it_stands(
+    window: MainWindow, session: FakeSession
+) -> None:
     window.window_actions.change_shortcut_and_return_robbed_title("palette", QKeySequence("Ctrl+J"))
-    window.window_actions.change_shortcut_and_return_robbed_title("allow-once", QKeySequence("Alt+J"))
+    window.window_actions.change_shortcut_and_return_robbed_title(
+        "allow-once", QKeySequence("Alt+J")
+    )
     session.ask(COMMAND)
     window.chat.bridge.emit_waiting_events()
     window.window_actions.change_shortcut_and_return_robbed_title("find", QKeySequence("Ctrl+Y"))
@@ -1409,14 +1611,21 @@ def test_leaving_the_box_that_finds_everything_gives_the_keyboard_back(
     assert card.isAncestorOf(window.focusWidget())
 
 
-@pytest.mark.parametrize(("width", "height", "zoom"), [(880, 520, 1.0), (1024, 640, 1.5), (880, 520, 1.5)])
+@pytest.mark.parametrize(
+    ("width", "height", "zoom"), [(880, 520, 1.0), (1024, 640, 1.5), (880, 520, 1.5)]
+)
 def test_a_question_can_be_read_and_answered_in_a_small_window(
     window: MainWindow, session: FakeSession, theme: Theme, width: int, height: int, zoom: float
 ) -> None:
     window.resize(width, height)
     change = "--- a\n+++ b\n" + "".join(f"+line {number}\n" for number in range(40))
     session.ask(
-        replace(COMMAND, title="Create some/file.txt", why="this workspace asks before changes", preview=change)
+        replace(
+            COMMAND,
+            title="Create some/file.txt",
+            why="this workspace asks before changes",
+            preview=change,
+        )
     )
     window.chat.bridge.emit_waiting_events()
     theme.set_zoom(2.0)  # and it stays right at another
@@ -1431,17 +1640,27 @@ def test_a_question_can_be_read_and_answered_in_a_small_window(
         if button.isVisible():
             assert button.width() >= button.sizeHint().width(), button.text()
             assert button.height() >= button.sizeHint().height(), button.text()
-    right = max(button.mapTo(card, button.rect().bottomRight()).x() for button in card.findChildren(QPushButton))
+    right = max(
+        button.mapTo(card, button.rect().bottomRight()).x()
+        for button in card.findChildren(QPushButton)
+    )
     assert right <= card.width() - 14
     below = min(button.mapTo(card, QPoint(0, 0)).y() for button in card.findChildren(QPushButton))
     assert preview.geometry().bottom() < below
     assert preview.height() >= preview.fontMetrics().lineSpacing() * 2
-    assert card.mapTo(window, QPoint(0, card.height())).y() <= window.chat.composer.mapTo(window, QPoint(0, 0)).y()
+    assert (
+        card.mapTo(window, QPoint(0, card.height())).y()
+        <= window.chat.composer.mapTo(window, QPoint(0, 0)).y()
+    )
     theme.set_zoom(1.0)
 
 
 def test_a_folder_opened_while_the_program_starts_is_opened_when_it_has_started(
-    theme: Theme, state_file: WindowStateFile, settings: ProgramSettings, doing: BackgroundRunner, tmp_path: Path
+    theme: Theme,
+    state_file: WindowStateFile,
+    settings: ProgramSettings,
+    doing: BackgroundRunner,
+    tmp_path: Path,
 ) -> None:
     window = MainWindow(theme, state_file, settings, doing)
     wire_window(window)
@@ -1452,7 +1671,9 @@ def test_a_folder_opened_while_the_program_starts_is_opened_when_it_has_started(
     assert window.current_workbench.main_folder == tmp_path
 
 
-def test_a_folder_with_a_long_or_a_taken_name_gets_a_workspace(window: MainWindow, tmp_path: Path) -> None:
+def test_a_folder_with_a_long_or_a_taken_name_gets_a_workspace(
+    window: MainWindow, tmp_path: Path
+) -> None:
     made = []
     for folder in (
         tmp_path / ("x" * 120),
@@ -1479,7 +1700,9 @@ def test_a_new_workspace_comes_last_in_the_rail(window: MainWindow, tmp_path: Pa
     assert [row.name for row in window.listed_workspaces][-1] == "aaa"
 
 
-def test_allowing_everything_is_confirmed_and_shows(window: MainWindow, bench: FakeWorkbench) -> None:
+def test_allowing_everything_is_confirmed_and_shows(
+    window: MainWindow, bench: FakeWorkbench
+) -> None:
     before = bench.permission_mode
     for button in ("Cancel", "Allow everything"):
         window.chat.composer.mode_chosen.emit(ALLOW_ALL)
@@ -1500,7 +1723,9 @@ def test_an_empty_conversation_says_what_is_true_in_each_permission_mode(
         window.show_policy_model_and_permissions()
         said[mode] = window.chat.empty._words.text()
     assert "You are asked before anything is changed" in said[PermissionMode.ASK]
-    assert [mode for mode, words in said.items() if "before anything" in words] == [PermissionMode.ASK]
+    assert [mode for mode, words in said.items() if "before anything" in words] == [
+        PermissionMode.ASK
+    ]
     assert "not asked" in said[PermissionMode.ALLOW_ALL]
     assert len({*said.values()}) == len(PermissionMode)
 

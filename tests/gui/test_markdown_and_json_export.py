@@ -24,9 +24,16 @@ FACTS = story.recorded()
 
 
 def test_markdown_tells_the_whole_conversation() -> None:
-    text = markdown_and_json_export.export_conversation_markdown("Extract the lock manager", FACTS, story.CONTENT.get)
+    text = markdown_and_json_export.export_conversation_markdown(
+        "Extract the lock manager", FACTS, story.CONTENT.get
+    )
     assert text.startswith("# Extract the lock manager\n")
-    for part in ("The guard must never be held", "fn upgrade(&mut self", "run_command", "shard 3 is held already"):
+    for part in (
+        "The guard must never be held",
+        "fn upgrade(&mut self",
+        "run_command",
+        "shard 3 is held already",
+    ):
         assert part in text
     assert "handover: 98,900 → 8,640 tokens" in text
 
@@ -41,7 +48,9 @@ def test_a_fence_is_longer_than_any_in_the_output() -> None:
 
 def test_a_call_without_output_is_exported_as_markdown() -> None:
     output = ToolReturned("c", replace(story.stored("x"), size=0), 1)
-    text = markdown_and_json_export.export_conversation_markdown("t", [Recorded("c", 1, 0.0, output)], lambda _: None)
+    text = markdown_and_json_export.export_conversation_markdown(
+        "t", [Recorded("c", 1, 0.0, output)], lambda _: None
+    )
     assert "**Tool**\n\n```\n\n```\n" in text
 
 
@@ -63,7 +72,9 @@ def test_an_entry_that_is_not_there_is_named_by_its_hash() -> None:
 
 def test_what_is_shortened_says_so() -> None:
     facts = [
-        Recorded("c", 1, 0.0, ModelReplied((ToolCall("1", "write_file", "x" * 300),), "m", Stop.CALLS)),
+        Recorded(
+            "c", 1, 0.0, ModelReplied((ToolCall("1", "write_file", "x" * 300),), "m", Stop.CALLS)
+        ),
         Recorded("c", 2, 0.0, ToolReturned("1", story.stored("ok"), 1, head="ok")),
     ]
     assert f"write_file {'x' * 199}…" in markdown_and_json_export.export_conversation_markdown(
@@ -105,6 +116,9 @@ def test_what_an_agent_added_is_not_exported_as_the_users_words() -> None:
         ("You", "Mend it."),
         ("Helix", "Checked."),
     ]
-    own = [Recorded("c", 1, 0.0, ConversationStarted()), Recorded("c", 2, 0.0, UserSaid((Text(reminder),)))]
+    own = [
+        Recorded("c", 1, 0.0, ConversationStarted()),
+        Recorded("c", 2, 0.0, UserSaid((Text(reminder),))),
+    ]
     ((head, _, text),) = markdown_and_json_export.iterate_export_sections(own, lambda _: None)
     assert (head.partition(",")[0], text) == ("You", reminder)

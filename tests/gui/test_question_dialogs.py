@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import QItemSelectionModel, Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QFileDialog, QFileSystemModel, QLabel, QLineEdit, QListView, QScrollArea, QWidget
+from PySide6.QtWidgets import (
+    QFileDialog,
+    QFileSystemModel,
+    QLabel,
+    QLineEdit,
+    QListView,
+    QScrollArea,
+    QWidget,
+)
 
 from helix_desktop.gui import question_dialogs
 
@@ -57,8 +65,12 @@ def test_a_name_is_one_line_and_not_endless(application: object) -> None:
     assert len(names[0]) == question_dialogs.LONGEST_NAME
 
 
-def test_a_long_text_of_a_question_is_wrapped_before_the_box_is_fitted_to_the_screen(application: object) -> None:
-    """A line longer than the screen became a single line in a scroll area, at the corner of the screen."""
+def test_a_long_text_of_a_question_is_wrapped_before_the_box_is_fitted_to_the_screen(
+    application: object,
+) -> None:
+    """A line longer than the screen became a single line in a scroll area, at the
+    corner of the screen.
+    """
     text = "A sentence of some length about what each button does. " * 8
     parent = QWidget()
     box = question_dialogs.ask_to_choose_one(parent, "How?", text, "", [("One", lambda: None)])

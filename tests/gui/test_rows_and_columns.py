@@ -25,7 +25,9 @@ def test_what_stood_in_a_layout_is_gone_and_so_is_what_stood_in_those_inside(the
 
 
 def test_a_row_that_wraps_needs_the_height_of_its_lines(theme: Theme) -> None:
-    """Qt's own least height of such a row was whatever stood in memory, and dialogs scrolled at random."""
+    """Qt's own least height of such a row was whatever stood in memory, and dialogs
+    scrolled at random.
+    """
     for _ in range(50):
         owner = QWidget()
         labels = [QLabel("words " * 4, owner) for _ in range(3)]
@@ -33,7 +35,10 @@ def test_a_row_that_wraps_needs_the_height_of_its_lines(theme: Theme) -> None:
         line = labels[0].sizeHint().height()
         wide, narrow = 3 * labels[0].sizeHint().width() + 20, labels[0].sizeHint().width() + 8
         assert (row.minimumHeightForWidth(wide), row.heightForWidth(wide)) == (line + 8, line + 8)
-        assert (row.minimumHeightForWidth(narrow), row.heightForWidth(narrow)) == (3 * line + 20, 3 * line + 20)
+        assert (row.minimumHeightForWidth(narrow), row.heightForWidth(narrow)) == (
+            3 * line + 20,
+            3 * line + 20,
+        )
         owner.resize(narrow, 400)
         owner.show()
         assert len({label.y() for label in labels}) == 3
@@ -41,9 +46,19 @@ def test_a_row_that_wraps_needs_the_height_of_its_lines(theme: Theme) -> None:
 
 
 def test_a_row_that_is_narrower_than_its_margins_is_laid_out(theme: Theme) -> None:
-    """An error in a layout ends the program: Qt calls it where there is no Python frame that could raise it."""
+    """An error in a layout ends the program: Qt calls it where there is no Python frame
+    that could raise it.
+    """
     owner = QWidget()
-    row = build_row(QLabel("words", owner), 1, QLabel("more", owner), owner=owner, margins=60, spacing=6, wraps=True)
+    row = build_row(
+        QLabel("words", owner),
+        1,
+        QLabel("more", owner),
+        owner=owner,
+        margins=60,
+        spacing=6,
+        wraps=True,
+    )
     assert all(row.heightForWidth(width) > 120 for width in (119, 100, 0))
 
 
@@ -54,5 +69,8 @@ def test_a_spacer_takes_the_room_that_is_left_in_its_line(theme: Theme) -> None:
     owner.show()
     for width, is_beside in ((500, True), (first.sizeHint().width() + 8, False)):
         owner.resize(width, 200)
-        assert (last.geometry().right() == width - 1, last.y() == first.y()) == (is_beside, is_beside)
+        assert (last.geometry().right() == width - 1, last.y() == first.y()) == (
+            is_beside,
+            is_beside,
+        )
         assert first.x() == 0

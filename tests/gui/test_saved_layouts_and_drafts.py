@@ -18,16 +18,22 @@ def test_values_survive_a_restart(tmp_path: Path, application: QApplication) -> 
     state_file.write_state_file()
     again = WindowStateFile(tmp_path / "window.json")
     assert again.get_remembered("layout", "one", "sidebar", default=True) is False
-    assert again.get_remembered("draft", "one", "talk", default=dict[str, str]()) == {"text": "half a sentence"}
+    assert again.get_remembered("draft", "one", "talk", default=dict[str, str]()) == {
+        "text": "half a sentence"
+    }
 
 
-def test_half_a_sign_keeps_no_draft_from_the_disk(tmp_path: Path, application: QApplication) -> None:
+def test_half_a_sign_keeps_no_draft_from_the_disk(
+    tmp_path: Path, application: QApplication
+) -> None:
     """Names of files, and what models write, may hold what is no text in UTF-8."""
     state_file = WindowStateFile(tmp_path / "window.json")
     state_file.remember_value("draft", "one", "talk", value={"text": "about \ud83d and caf\udce9"})
     state_file.write_state_file()
     again = WindowStateFile(tmp_path / "window.json")
-    assert again.get_remembered("draft", "one", "talk", default=dict[str, str]()) == {"text": "about ? and caf?"}
+    assert again.get_remembered("draft", "one", "talk", default=dict[str, str]()) == {
+        "text": "about ? and caf?"
+    }
 
 
 def test_a_value_of_another_type_is_not_believed(state_file: WindowStateFile) -> None:
@@ -91,12 +97,17 @@ def test_a_disk_that_refuses_is_only_said(
     assert state_file.get_remembered("window", default="") == "x"
 
 
-def test_a_text_is_cut_out_of_what_is_kept_for_a_workspace(tmp_path: Path, application: QApplication) -> None:
+def test_a_text_is_cut_out_of_what_is_kept_for_a_workspace(
+    tmp_path: Path, application: QApplication
+) -> None:
     state_file = WindowStateFile(tmp_path / "window.json")
     (tmp_path / "window.damaged").write_text("{the key")
     for workspace in ("one", "two"):
         state_file.remember_value(
-            "draft", workspace, "talk", value={"text": "use the key here", "attachments": [{"name": "the key"}]}
+            "draft",
+            workspace,
+            "talk",
+            value={"text": "use the key here", "attachments": [{"name": "the key"}]},
         )
         state_file.remember_value("history", workspace, value=["hello", "the key"])
     state_file.forget_remembered_text("the key", within="one")
@@ -110,9 +121,13 @@ def test_a_text_is_cut_out_of_what_is_kept_for_a_workspace(tmp_path: Path, appli
     assert not (tmp_path / "window.damaged").exists()
 
 
-def test_who_types_without_a_pause_is_kept_on_the_disk_as_well(state_file: WindowStateFile, tmp_path: Path) -> None:
+def test_who_types_without_a_pause_is_kept_on_the_disk_as_well(
+    state_file: WindowStateFile, tmp_path: Path
+) -> None:
     """Each key would put off a timer that begins anew with it."""
-    state_file._timer.setInterval(600_000)  # so that it does not run off while a busy machine lets this test wait
+    state_file._timer.setInterval(
+        600_000
+    )  # so that it does not run off while a busy machine lets this test wait
     state_file.remember_value("draft", "one", "talk", value={"text": "a"})
     due = state_file._timer.remainingTime()
     QTest.qWait(20)
@@ -120,7 +135,9 @@ def test_who_types_without_a_pause_is_kept_on_the_disk_as_well(state_file: Windo
     assert state_file._timer.remainingTime() < due
 
 
-def test_before_work_that_blocks_the_window_what_waits_is_written(tmp_path: Path, application: QApplication) -> None:
+def test_before_work_that_blocks_the_window_what_waits_is_written(
+    tmp_path: Path, application: QApplication
+) -> None:
     state_file = WindowStateFile(tmp_path / "window.json")
     state_file._timer.setInterval(600_000)  # As if the window were busy for so long.
     state_file.start_waiting_write()

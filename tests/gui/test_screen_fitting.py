@@ -1,4 +1,6 @@
-"""No dialog is larger than the screen or smaller than what must be read in it, whatever the text size."""
+"""No dialog is larger than the screen or smaller than what must be read in it, whatever
+the text size.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,16 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QSize
-from PySide6.QtWidgets import QApplication, QDialog, QLabel, QLineEdit, QMessageBox, QPushButton, QScrollArea, QWidget
+from PySide6.QtWidgets import (
+    QApplication,
+    QDialog,
+    QLabel,
+    QLineEdit,
+    QMessageBox,
+    QPushButton,
+    QScrollArea,
+    QWidget,
+)
 
 import helix_desktop.gui
 from helix_desktop.gui.common.widgets import TransientDialog, build_plain_label
@@ -72,7 +83,9 @@ def test_wrapped_sentences_get_all_the_height_they_need(theme: Theme) -> None:
 
 
 @pytest.mark.parametrize("zoom", [1.0, 2.0])
-def test_a_question_with_a_long_text_scrolls_it_and_keeps_its_buttons(theme: Theme, zoom: float) -> None:
+def test_a_question_with_a_long_text_scrolls_it_and_keeps_its_buttons(
+    theme: Theme, zoom: float
+) -> None:
     theme.set_zoom(zoom)
     parent, long = QWidget(), "\n".join([SENTENCE] * 60)
     for box in (
@@ -83,7 +96,9 @@ def test_a_question_with_a_long_text_scrolls_it_and_keeps_its_buttons(theme: The
         assert is_on_screen(box), box.geometry()
         for button in box.findChildren(QPushButton):
             if button.isVisible():
-                assert box.rect().contains(button.rect().translated(button.mapTo(box, button.rect().topLeft())))
+                assert box.rect().contains(
+                    button.rect().translated(button.mapTo(box, button.rect().topLeft()))
+                )
         if isinstance(box, QMessageBox):
             assert [each.text() for each in box.findChildren(QLabel) if each.text() == long]
         box.reject()
@@ -98,7 +113,9 @@ def test_a_short_question_stays_as_it_is(theme: Theme) -> None:
 
 
 @pytest.mark.parametrize("zoom", [1.0, 2.0, 3.0])
-def test_every_page_of_the_settings_fits_and_every_name_of_one_can_be_reached(window: MainWindow, zoom: float) -> None:
+def test_every_page_of_the_settings_fits_and_every_name_of_one_can_be_reached(
+    window: MainWindow, zoom: float
+) -> None:
     window.theme.set_zoom(zoom)
     dialog = SettingsDialog(window, FakeSetup(), FakeInstallation())
     dialog.open()
@@ -127,7 +144,9 @@ def test_what_the_windows_actions_open_fits(window: MainWindow, zoom: float) -> 
         window.window_actions[name].trigger()
         qt_works(30)
         for dialog in (
-            each for each in QApplication.topLevelWidgets() if isinstance(each, QDialog) and each.isVisible()
+            each
+            for each in QApplication.topLevelWidgets()
+            if isinstance(each, QDialog) and each.isVisible()
         ):
             assert is_on_screen(dialog), (name, dialog.geometry())
             opened.add(name)
@@ -136,7 +155,9 @@ def test_what_the_windows_actions_open_fits(window: MainWindow, zoom: float) -> 
 
 
 def test_every_dialog_of_the_window_is_kept_on_the_screen() -> None:
-    """There is one base class, and one module that makes Qt's own boxes: both call `keep_on_screen`."""
+    """There is one base class, and one module that makes Qt's own boxes: both call
+    `keep_on_screen`.
+    """
     folder, found = Path(helix_desktop.gui.__file__).parent, []
     for file in folder.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):
@@ -146,7 +167,8 @@ def test_every_dialog_of_the_window_is_kept_on_the_screen() -> None:
                 and node.func.id in ("QMessageBox", "QInputDialog", "QDialog")
             )
             based = isinstance(node, ast.ClassDef) and any(
-                "QDialog" in (getattr(base, "id", ""), getattr(base, "attr", "")) for base in node.bases
+                "QDialog" in (getattr(base, "id", ""), getattr(base, "attr", ""))
+                for base in node.bases
             )
             if made or based:
                 found.append(f"{file.relative_to(folder)}")

@@ -15,13 +15,20 @@ from helix_desktop.project.project_item import ProjectItem
 from tests.gui import story
 from tests.gui.fake_desk import FakeWorkbench
 
-ROWS = [Row("a", "Older", 1.0), Row("b", "Newer", 2.0, archived=True), Row("c", "Gone", 3.0, trashed=True)]
+ROWS = [
+    Row("a", "Older", 1.0),
+    Row("b", "Newer", 2.0, archived=True),
+    Row("c", "Gone", 3.0, trashed=True),
+]
 
 
 def test_conversations_are_found_newest_first_and_never_in_the_trash() -> None:
     went: list[WindowPlace] = []
     finds = search_suggestions.suggest_conversations(ROWS, "one", went.append)
-    assert [(find.text, find.note) for find in finds] == [("Newer", "archived"), ("Older", "conversation")]
+    assert [(find.text, find.note) for find in finds] == [
+        ("Newer", "archived"),
+        ("Older", "conversation"),
+    ]
     finds[0].act()
     assert went == [WindowPlace("conversation", "one", "b")]
 
@@ -34,12 +41,18 @@ def test_a_hit_leads_to_its_message_or_entry() -> None:
         SearchHit("text", digest=digest, about=EntryOrigin("read_file", "a.rs")),
     ]
     finds = search_suggestions.suggest_search_hits(hits, {"a": "Older"}, "one", went.append)
-    assert [(find.text, find.kind) for find in finds] == [("said here", "message"), ("text", "entry")]
+    assert [(find.text, find.kind) for find in finds] == [
+        ("said here", "message"),
+        ("text", "entry"),
+    ]
     assert finds[0].note == "Older"
     assert finds[1].note.startswith("read_file · a.rs · ")
     for find in finds:
         find.act()
-    assert went == [WindowPlace("conversation", "one", "a", 7), WindowPlace("entry", "one", digest=digest)]
+    assert went == [
+        WindowPlace("conversation", "one", "a", 7),
+        WindowPlace("entry", "one", digest=digest),
+    ]
 
 
 def test_equal_outputs_are_one_hit_which_leads_to_the_last_of_them() -> None:
@@ -77,35 +90,55 @@ def test_what_has_only_some_of_the_words_is_called_similar() -> None:
     assert title_and_group(every) == ["an own line"]
     assert title_and_group(some) == ["No exact match. Similar:", "another line"]
     assert title_and_group(some, more=True) == ["Similar:", "another line"]
-    assert title_and_group(some, every) == ["With all words: 1", "an own line", "Similar:", "another line"]
+    assert title_and_group(some, every) == [
+        "With all words: 1",
+        "an own line",
+        "Similar:",
+        "another line",
+    ]
 
 
 def test_a_hit_by_its_call_shows_the_call() -> None:
-    hit = SearchHit("stopped", digest=story.stored(story.TABLE).digest, about=EntryOrigin("run_command", "cat own.txt"))
+    hit = SearchHit(
+        "stopped",
+        digest=story.stored(story.TABLE).digest,
+        about=EntryOrigin("run_command", "cat own.txt"),
+    )
     (find,) = search_suggestions.suggest_search_hits([hit], {}, "one", print, "own")
     assert (find.text, find.needles) == ("cat own.txt: stopped", ("own",))
 
 
 def test_a_handover_is_called_so_and_not_by_the_mark_that_models_read() -> None:
-    hits = [SearchHit(f"{TITLE}{more}", conversation="a", seq=7) for more in ("", "\n## Project Background")]
+    hits = [
+        SearchHit(f"{TITLE}{more}", conversation="a", seq=7)
+        for more in ("", "\n## Project Background")
+    ]
     finds = search_suggestions.suggest_search_hits(hits, {}, "one", print, "file:fees.py")
     assert [find.text for find in finds] == ["Handover", "Handover ## Project Background"]
 
 
 def test_every_command_is_an_action(window: MainWindow) -> None:
-    assert all(window.window_actions[action] is not None for action in search_suggestions.COMMANDS.values())
+    assert all(
+        window.window_actions[action] is not None for action in search_suggestions.COMMANDS.values()
+    )
     window.window_actions.set_action_handler("tour", lambda: None)
-    offers = search_suggestions.offer_slash_commands(window.window_actions, CompletionRequest("/", "", 0))
+    offers = search_suggestions.offer_slash_commands(
+        window.window_actions, CompletionRequest("/", "", 0)
+    )
     assert {offer.text for offer in offers} == {f"/{name}" for name in search_suggestions.COMMANDS}
     assert [
         offer.text
-        for offer in search_suggestions.offer_slash_commands(window.window_actions, CompletionRequest("/", "mo", 0))
+        for offer in search_suggestions.offer_slash_commands(
+            window.window_actions, CompletionRequest("/", "mo", 0)
+        )
     ][:2] == ["/model", "/mode"]
 
 
 def test_a_command_that_is_typed_whole_stands_first(window: MainWindow) -> None:
     """`/mode` and Enter chose a model: `/model` begins with the same letters."""
-    skills = [ProjectItem("skill", name, Path(name), "", "") for name in ("renew-keys", "model-card")]
+    skills = [
+        ProjectItem("skill", name, Path(name), "", "") for name in ("renew-keys", "model-card")
+    ]
     for typed, first in (("mode", "/mode"), ("mod", "/model-card"), ("new", "/new")):
         request = CompletionRequest("/", typed, 0)
         offers = search_suggestions.offer_slash_commands(window.window_actions, request, skills)
@@ -117,16 +150,25 @@ def test_a_command_that_cannot_be_done_now_is_not_offered(window: MainWindow) ->
     window.show_session_or_new(None)
     assert "/fork" not in {
         offer.text
-        for offer in search_suggestions.offer_slash_commands(window.window_actions, CompletionRequest("/", "fork", 0))
+        for offer in search_suggestions.offer_slash_commands(
+            window.window_actions, CompletionRequest("/", "fork", 0)
+        )
     }
 
 
 def test_mentions_are_files_and_then_entries() -> None:
     bench = FakeWorkbench("one", "#0d7d74", Path("/x"))
-    offers = asyncio.run(search_suggestions.offer_mentions(bench, CompletionRequest("@", "Shard", 0)))
+    offers = asyncio.run(
+        search_suggestions.offer_mentions(bench, CompletionRequest("@", "Shard", 0))
+    )
     assert [offer.value for offer in offers] == [story.stored(story.TABLE).digest]
-    offers = asyncio.run(search_suggestions.offer_mentions(bench, CompletionRequest("@", "lock", 0)))
-    assert [offer.inserted_text for offer in offers][:2] == ["@src/lock/manager.rs ", "@src/lock/table.rs "]
+    offers = asyncio.run(
+        search_suggestions.offer_mentions(bench, CompletionRequest("@", "lock", 0))
+    )
+    assert [offer.inserted_text for offer in offers][:2] == [
+        "@src/lock/manager.rs ",
+        "@src/lock/table.rs ",
+    ]
 
 
 def test_who_types_fold_is_first_offered_to_fold(window: MainWindow) -> None:
@@ -136,6 +178,11 @@ def test_who_types_fold_is_first_offered_to_fold(window: MainWindow) -> None:
     assert {item.note for item in found[:4]} == {"fold"}
 
 
-def test_who_types_trash_is_offered_the_conversations_before_the_whole_workspace(window: MainWindow) -> None:
+def test_who_types_trash_is_offered_the_conversations_before_the_whole_workspace(
+    window: MainWindow,
+) -> None:
     found = match_palette_items(search_suggestions.suggest_actions(window.window_actions), "trash")
-    assert [item.text for item in found[-2:]] == ["Move conversation to trash", "Move workspace to trash"]
+    assert [item.text for item in found[-2:]] == [
+        "Move conversation to trash",
+        "Move workspace to trash",
+    ]

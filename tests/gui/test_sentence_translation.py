@@ -63,7 +63,8 @@ PUT_TOGETHER = {
     "{}, with the text in one part: {}",
     "{}, using this conversation's context: {}",
     "{}, using its large context window: {}",
-    "Drafts and the window's layout could not be read. Their file was kept as {}.",  # in the window, but below `tr`
+    # in the window, but below `tr`
+    "Drafts and the window's layout could not be read. Their file was kept as {}.",
 }
 
 
@@ -76,7 +77,9 @@ def modules() -> Iterator[Path]:
 
 @cache
 def gathered() -> dict[str, str]:
-    """The sentences the window may show, and where. What a tool says is shown as the model got it."""
+    """The sentences the window may show, and where. What a tool says is shown as the
+    model got it.
+    """
     found = {}
     for module in modules():
         tools = module.parts[0] == "tools" and module.name not in FILES_PUT_BACK
@@ -99,7 +102,8 @@ def names_in(text: str) -> set[str]:
 @pytest.fixture
 def chinese() -> Iterator[None]:
     translation.set_translations(
-        json.loads(translation.translation_catalogue_path("zh_CN").read_text("utf-8")), table("zh_CN")
+        json.loads(translation.translation_catalogue_path("zh_CN").read_text("utf-8")),
+        table("zh_CN"),
     )
     yield
     translation.set_translations({})
@@ -110,13 +114,19 @@ def test_what_is_said_below_the_window_is_in_the_table_of_each_language_and_noth
     written = below.written() | set(gathered()) | PUT_TOGETHER
     for language in LANGUAGES:
         known = {bare(text) for text in table(language)}
-        assert {text: where for text, where in gathered().items() if text not in known} == {}, language
-        assert [text for text in table(language) if len(text) > 2 and bare(text) not in written] == [], language
+        assert {text: where for text, where in gathered().items() if text not in known} == {}, (
+            language
+        )
+        assert [
+            text for text in table(language) if len(text) > 2 and bare(text) not in written
+        ] == [], language
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_what_is_put_in_stays(language: str) -> None:
-    assert {text: other for text, other in table(language).items() if names_in(text) != names_in(other)} == {}
+    assert {
+        text: other for text, other in table(language).items() if names_in(text) != names_in(other)
+    } == {}
     assert [text for text in table(language) if not bare(text).replace("{}", "").strip(" :.")] == []
 
 
@@ -128,7 +138,10 @@ def test_what_is_put_in_stays(language: str) -> None:
             "Nothing needs folding yet: 8,100 of 32,000 tokens (25%), 8,000 reserved for the reply. Later: old outputs are replaced with one-line markers if that saves money; above 24,000 tokens, a handover document is written if that saves money; a handover document is always written at 27,200 tokens.",
             "暂无需要折叠的内容：8,100 / 32,000 token（25%），为回复预留 8,000。之后：划算时旧输出变为标记；从 24,000 token 起，划算时写交接文档；到 27,200 token 时必定写。",
         ),
-        ("Next fold: handover, because the context window is 86% full.", "接下来：交接文档，因为上下文窗口已占 86%。"),
+        (
+            "Next fold: handover, because the context window is 86% full.",
+            "接下来：交接文档，因为上下文窗口已占 86%。",
+        ),
         (
             "the next request would not fit: 3 parts, 9,000 tokens in total",
             "下一个请求将放不下：3 个部分，共 9,000 token",
@@ -154,7 +167,10 @@ def test_what_is_put_in_stays(language: str) -> None:
         ("Today has cost $2.10; the limit is $2.00.", "今天已花费 $2.10；上限为 $2.00。"),
         ("Edit src/a b.py", "修改 src/a b.py"),
         ("Read timed out.", "Read timed out."),
-        ("Nobody has ever said that. Nothing was changed.", "Nobody has ever said that. 未作任何更改。"),
+        (
+            "Nobody has ever said that. Nothing was changed.",
+            "Nobody has ever said that. 未作任何更改。",
+        ),
         ("line one\n\nNothing was sent.\nline two", "line one\n\nNothing was sent.\nline two"),
     ],
 )
@@ -177,12 +193,20 @@ def test_sentences_are_recognised_and_what_is_put_in_is_not_changed(text: str, o
             "Cannot rewind while the agent is working.",
             "Während der Agent arbeitet, ist das nicht möglich: Zurückspulen.",
         ),
-        ("This workspace asks before anything is fetched from the web", "Dieser Arbeitsbereich fragt vor jedem Abruf"),
+        (
+            "This workspace asks before anything is fetched from the web",
+            "Dieser Arbeitsbereich fragt vor jedem Abruf",
+        ),
         ("this workspace asks before changes", "dieser Arbeitsbereich fragt vor Änderungen"),
-        ("Today has cost $2.10; the limit is $2.00.", "Heute: $2.10 ausgegeben; die Grenze ist $2.00."),
+        (
+            "Today has cost $2.10; the limit is $2.00.",
+            "Heute: $2.10 ausgegeben; die Grenze ist $2.00.",
+        ),
     ],
 )
-def test_a_phrase_begins_a_german_sentence_as_it_begins_an_english_one(text: str, other: str) -> None:
+def test_a_phrase_begins_a_german_sentence_as_it_begins_an_english_one(
+    text: str, other: str
+) -> None:
     translation.set_translations({}, table("de"))
     try:
         assert translate_sentences(text) == other
@@ -220,28 +244,45 @@ def test_a_notice_says_an_error_in_the_language(theme: Theme) -> None:
     parent = QWidget()
     notices = Notices(theme, parent)
     notices.show_error_notice(
-        StoreBusy("ws is already open in this program.", remedy="Use the workspace in the window where it is open.")
+        StoreBusy(
+            "ws is already open in this program.",
+            remedy="Use the workspace in the window where it is open.",
+        )
     )
     assert notices.shown_text == "ws 已在此程序中打开。请在已打开该工作区的窗口中使用它。"
 
 
 @pytest.mark.usefixtures("chinese")
 def test_a_question_is_asked_in_the_language_and_a_server_speaks_for_itself(theme: Theme) -> None:
-    asked = PermissionQuestion(story.call(1, "write_file"), "Create a.py", "+a", "this workspace asks before changes")
+    asked = PermissionQuestion(
+        story.call(1, "write_file"), "Create a.py", "+a", "this workspace asks before changes"
+    )
     parent = QWidget()
     card = PermissionQuestionCard(theme, asked, parent)
-    assert [label.text() for label in card.findChildren(QLabel)][:2] == ["新建 a.py", "此工作区在修改前询问"]
+    assert [label.text() for label in card.findChildren(QLabel)][:2] == [
+        "新建 a.py",
+        "此工作区在修改前询问",
+    ]
     page = PermissionQuestion(
-        ToolCall("", "x__elicitation", ""), "The server x has a question", "https://x", "Nothing was sent.", ("once",)
+        ToolCall("", "x__elicitation", ""),
+        "The server x has a question",
+        "https://x",
+        "Nothing was sent.",
+        ("once",),
     )
     card = PermissionQuestionCard(theme, page, parent)
-    assert [label.text() for label in card.findChildren(QLabel)][:2] == ["服务器 x 有一个问题", "Nothing was sent."]
+    assert [label.text() for label in card.findChildren(QLabel)][:2] == [
+        "服务器 x 有一个问题",
+        "Nothing was sent.",
+    ]
 
 
 @pytest.mark.usefixtures("chinese")
 def test_ends_failures_and_servers_are_told_in_the_language() -> None:
     ended = TurnEnded(TurnEnd.SPENDING_LIMIT, "Today has cost $3.00; the limit is $2.00.")
-    failed = FoldFailed(FoldKind.HANDOVER, "No model is available to write the handover document or the summary.")
+    failed = FoldFailed(
+        FoldKind.HANDOVER, "No model is available to write the handover document or the summary."
+    )
     items = TranscriptItems()
     items.add_many_facts([Recorded("c", 1, 0.0, ended), Recorded("c", 2, 0.0, failed)])
     assert [item.text for item in items.all] == [
@@ -257,7 +298,9 @@ def test_numbers_of_a_sentence_are_grouped_as_in_the_language() -> None:
     translation.set_translations({"{n}%": "{n} %"}, table("de"))
     try:
         QLocale.setDefault(QLocale("de"))
-        spent = translate_sentences("The agents in this conversation have cost $3.00; the limit is $1,250.50.")
+        spent = translate_sentences(
+            "The agents in this conversation have cost $3.00; the limit is $1,250.50."
+        )
         assert ("3,00" in spent, "1.250,50" in spent) == (True, True)
         told = translate_sentences(
             "Nothing needs folding yet: 8,100 of 32,000 tokens (25.5%), 8,000 reserved for the reply."

@@ -5,7 +5,13 @@ from hypothesis import strategies as st
 from PySide6.QtWidgets import QApplication
 
 from helix_desktop.engine.messages import CallDelta, ReasoningDelta, TextDelta
-from helix_desktop.engine.session_events import ActivityChanged, ConversationActivity, Event, ReplyStreamed, ToolPrinted
+from helix_desktop.engine.session_events import (
+    ActivityChanged,
+    ConversationActivity,
+    Event,
+    ReplyStreamed,
+    ToolPrinted,
+)
 from helix_desktop.gui.session_signals import SHOWN_OUTPUT_CHARACTERS, EventBridge
 
 TEXT = st.text("ab c", min_size=1, max_size=5)
@@ -13,7 +19,9 @@ EVENTS = st.lists(
     st.one_of(
         TEXT.map(lambda text: ReplyStreamed("c", TextDelta(text))),
         TEXT.map(lambda text: ReplyStreamed("c", ReasoningDelta(text))),
-        st.tuples(st.integers(0, 2), TEXT).map(lambda pair: ReplyStreamed("c", CallDelta(pair[0], "", "", pair[1]))),
+        st.tuples(st.integers(0, 2), TEXT).map(
+            lambda pair: ReplyStreamed("c", CallDelta(pair[0], "", "", pair[1]))
+        ),
         st.tuples(st.sampled_from("xy"), TEXT).map(lambda pair: ToolPrinted("c", pair[0], pair[1])),
         st.sampled_from(ConversationActivity).map(lambda running: ActivityChanged("c", running)),
     ),
@@ -35,7 +43,9 @@ def text_by_stream(events: list[Event]) -> dict[object, str]:
     for event in events:
         if isinstance(event, ToolPrinted):
             texts[event.call] = texts.get(event.call, "") + event.text
-        elif isinstance(event, ReplyStreamed) and isinstance(event.delta, TextDelta | ReasoningDelta):
+        elif isinstance(event, ReplyStreamed) and isinstance(
+            event.delta, TextDelta | ReasoningDelta
+        ):
             key = type(event.delta)
             texts[key] = texts.get(key, "") + event.delta.text
         elif isinstance(event, ReplyStreamed) and isinstance(event.delta, CallDelta):
@@ -44,10 +54,14 @@ def text_by_stream(events: list[Event]) -> dict[object, str]:
 
 
 @given(events=EVENTS)
-def test_joining_loses_nothing_and_keeps_the_order(application: QApplication, events: list[Event]) -> None:
+def test_joining_loses_nothing_and_keeps_the_order(
+    application: QApplication, events: list[Event]
+) -> None:
     got = handed_on(events)
     assert text_by_stream(got) == text_by_stream(events)
-    assert [e for e in got if isinstance(e, ActivityChanged)] == [e for e in events if isinstance(e, ActivityChanged)]
+    assert [e for e in got if isinstance(e, ActivityChanged)] == [
+        e for e in events if isinstance(e, ActivityChanged)
+    ]
     assert len(got) <= len(events)
 
 

@@ -33,17 +33,23 @@ def test_the_tree_is_shown_and_one_or_all_are_stopped(theme: Theme, desk: FakeDe
     below = top.child(0)
     assert below is not None
     assert below.text(0) == "tester"
-    assert any("2 agents, 1 working, $0.030" in label.text() for label in dialog.findChildren(QLabel))
+    assert any(
+        "2 agents, 1 working, $0.030" in label.text() for label in dialog.findChildren(QLabel)
+    )
     top.setExpanded(False)
     bench.team[0] = replace(bench.team[0], seconds=13.0)
     dialog.update_agent_rows()
     assert tree.topLevelItem(0) is top
     assert top.text(5) == "13 s"
     assert not top.isExpanded()
-    of_selected = [each for each in dialog.findChildren(QPushButton) if each.text() in ("Open", "Stop")]
+    of_selected = [
+        each for each in dialog.findChildren(QPushButton) if each.text() in ("Open", "Stop")
+    ]
     assert not any(button.isEnabled() for button in of_selected)
     tree.setCurrentItem(below)
-    assert [button.isEnabled() for button in of_selected] == [True, False], "what is done cannot be stopped"
+    assert [button.isEnabled() for button in of_selected] == [True, False], (
+        "what is done cannot be stopped"
+    )
     next(each for each in of_selected if each.text() == "Open").click()
     tree.setCurrentItem(top)
     assert all(button.isEnabled() for button in of_selected)

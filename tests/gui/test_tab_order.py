@@ -15,7 +15,9 @@ from helix_desktop.gui.theme import Theme
 from tests.gui import story
 from tests.gui.fake_desk import FakeSession
 
-QUESTION = PermissionQuestion(story.call(9, "run_command", command="cargo test"), "Run a command", "cargo test")
+QUESTION = PermissionQuestion(
+    story.call(9, "run_command", command="cargo test"), "Run a command", "cargo test"
+)
 
 
 def walk(window: MainWindow, key: Qt.Key) -> list[QWidget]:
@@ -53,7 +55,9 @@ def area_of(window: MainWindow, stop: QWidget) -> str:
     return next(name for name, area in areas.items() if area is stop or area.isAncestorOf(stop))
 
 
-def test_tab_goes_from_left_to_right_and_from_top_to_bottom(window: MainWindow, session: FakeSession) -> None:
+def test_tab_goes_from_left_to_right_and_from_top_to_bottom(
+    window: MainWindow, session: FakeSession
+) -> None:
     session.ask(QUESTION)
     window.toggle_side_panel()
     window.chat.bridge.emit_waiting_events()
@@ -68,7 +72,9 @@ def test_the_pages_come_before_what_stands_at_their_right(window: MainWindow) ->
 
 
 def test_the_page_in_front_is_a_stop_after_another_was(window: MainWindow) -> None:
-    """Qt takes Tab away from the others when one of several gets the keyboard, and did not give it back."""
+    """Qt takes Tab away from the others when one of several gets the keyboard, and did
+    not give it back.
+    """
     window.top._tabs["chat"].setFocus()
     window.switch_to_page("cache")
     QTest.qWait(1)

@@ -13,7 +13,9 @@ from helix_desktop.gui.text_file_saving import file_name_from_title, save_text_f
 
 async def test_a_text_is_written_as_it_is(tmp_path: Path) -> None:
     await save_text_file(tmp_path / "a.md", lambda: "历程 \ud83d\n")
-    assert (tmp_path / "a.md").read_bytes() == "历程 ?\n".encode(), "half a sign of a model's is no text"
+    assert (tmp_path / "a.md").read_bytes() == "历程 ?\n".encode(), (
+        "half a sign of a model's is no text"
+    )
 
 
 async def test_what_cannot_be_written_is_said_with_what_to_do(tmp_path: Path) -> None:
@@ -42,14 +44,22 @@ def test_a_file_stays_as_it_was_where_there_is_no_room(tmp_path: Path) -> None:
     """It was emptied first."""
     file = tmp_path / "a.md"
     file.write_text("old")
-    assert subprocess.run([sys.executable, "-B", "-c", FULL, str(file)], check=False).returncode == 7
+    assert (
+        subprocess.run([sys.executable, "-B", "-c", FULL, str(file)], check=False).returncode == 7
+    )
     assert file.read_text() == "old"
     assert list(tmp_path.iterdir()) == [file]
 
 
 @pytest.mark.parametrize(
     ("title", "name"),
-    [("Fix: a/b?", "Fix a b"), ("Hello. (fork)", "Hello fork"), ("历程 1", "历程 1"), ("///", "story"), ("", "story")],
+    [
+        ("Fix: a/b?", "Fix a b"),
+        ("Hello. (fork)", "Hello fork"),
+        ("历程 1", "历程 1"),
+        ("///", "story"),
+        ("", "story"),
+    ],
 )
 def test_a_title_as_the_name_of_a_file(title: str, name: str) -> None:
     assert file_name_from_title(title, "story") == name

@@ -14,7 +14,9 @@ from helix_desktop.gui.theme import Theme, fill_style_sheet, set_widget_look
 
 
 def test_the_sheet_takes_colours_and_lengths_from_the_table() -> None:
-    sheet = fill_style_sheet("a { color: $text; font-size: @13; border: 1px solid $line }", LIGHT, 2.0)
+    sheet = fill_style_sheet(
+        "a { color: $text; font-size: @13; border: 1px solid $line }", LIGHT, 2.0
+    )
     assert sheet == "a { color: #1c1d1f; font-size: 26px; border: 1px solid #e2e2dc }"
 
 
@@ -96,8 +98,12 @@ def test_text_is_drawn_in_a_font_that_ships_with_the_program(theme: Theme, mono:
 
 @pytest.mark.parametrize("mono", [False, True])
 @pytest.mark.parametrize("weight", [QFont.Weight.Normal, QFont.Weight.DemiBold])
-@pytest.mark.parametrize("text", ["a <= b", "a != b", "=> -> === !== ::", "ff fi fl ffi", "0x10 /* */ // www && |>"])
-def test_no_two_characters_are_drawn_as_one(theme: Theme, mono: bool, weight: QFont.Weight, text: str) -> None:
+@pytest.mark.parametrize(
+    "text", ["a <= b", "a != b", "=> -> === !== ::", "ff fi fl ffi", "0x10 /* */ // www && |>"]
+)
+def test_no_two_characters_are_drawn_as_one(
+    theme: Theme, mono: bool, weight: QFont.Weight, text: str
+) -> None:
     font = theme.build_font(mono=mono, weight=weight)
     alone = [index for character in text for index in _glyph_indexes(character, font)]
     assert _glyph_indexes(text, font) == alone
@@ -113,12 +119,17 @@ def test_a_code_font_of_the_users_choice_joins_no_characters_either(theme: Theme
 
 
 def test_styles_of_the_sheet_keep_characters_apart(theme: Theme) -> None:
-    """A family that a style sheet names is a new font: what the application's font leaves out must hold there too."""
+    """A family that a style sheet names is a new font: what the application's font
+    leaves out must hold there too.
+    """
     box = QPlainTextEdit()
     set_widget_look(box, "mono")
     box.ensurePolished()
     assert box.font().families()[0] == "Helix Code"
-    assert _glyph_indexes("<=", box.font()) == [*_glyph_indexes("<", box.font()), *_glyph_indexes("=", box.font())]
+    assert _glyph_indexes("<=", box.font()) == [
+        *_glyph_indexes("<", box.font()),
+        *_glyph_indexes("=", box.font()),
+    ]
 
 
 def test_the_shipped_fonts_have_their_licences() -> None:

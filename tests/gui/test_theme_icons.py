@@ -17,7 +17,10 @@ ICONS = sorted(
 def test_every_icon_is_drawn_in_the_colour(theme: Theme, name: str) -> None:
     drawn = build_icon(name, theme.colour_of_token("danger")).pixmap(24, 24).toImage()
     colours = {
-        drawn.pixelColor(x, y).name() for x in range(24) for y in range(24) if drawn.pixelColor(x, y).alpha() == 255
+        drawn.pixelColor(x, y).name()
+        for x in range(24)
+        for y in range(24)
+        if drawn.pixelColor(x, y).alpha() == 255
     }
     assert theme.colour_tokens["danger"] in colours or colours == set()
     assert any(drawn.pixelColor(x, y).alpha() for x in range(24) for y in range(24))

@@ -55,13 +55,24 @@ def texts_of(node: ast.expr) -> Iterator[str]:
 def declared() -> Iterator[tuple[str, str]]:
     """What is declared elsewhere and shown on a page of the settings."""
     for setting in program_settings.ALL:
-        yield from ((text, setting.key) for text in (setting.title, setting.sentence, setting.section, setting.unit))
+        yield from (
+            (text, setting.key)
+            for text in (setting.title, setting.sentence, setting.section, setting.unit)
+        )
     for threshold in context_policy.declared_thresholds().values():
         shown = (threshold.title, threshold.sentence, threshold.group, threshold.unit)
         yield from ((text, threshold.name) for text in shown)
     yield from ((sentence, f"preset {name}") for name, sentence in context_policy.PRESETS.items())
-    yield from ((text, f"limit {name}") for name, title, sentence, _, _ in TURN_LIMITS for text in (title, sentence))
-    yield from ((text, f"opening {one.name}") for one in OPENINGS for text in (one.title, one.what_it_gives_away))
+    yield from (
+        (text, f"limit {name}")
+        for name, title, sentence, _, _ in TURN_LIMITS
+        for text in (title, sentence)
+    )
+    yield from (
+        (text, f"opening {one.name}")
+        for one in OPENINGS
+        for text in (one.title, one.what_it_gives_away)
+    )
     for action in read_declared_actions():
         yield from ((text, f"action {action.id}") for text in (action.title, action.group))
     for table, names in translation.read_shown_names().items():
@@ -87,7 +98,9 @@ def everything() -> dict[str, str]:
 
 
 @pytest.mark.parametrize("language", CATALOGUES)
-def test_a_catalogue_is_complete_and_holds_nothing_else(language: str, everything: dict[str, str]) -> None:
+def test_a_catalogue_is_complete_and_holds_nothing_else(
+    language: str, everything: dict[str, str]
+) -> None:
     known = json.loads(translation_catalogue_path(language).read_text("utf-8"))
     assert {text: where for text, where in everything.items() if text and not known.get(text)} == {}
     assert [text for text in known if text not in everything] == []
@@ -112,7 +125,9 @@ def test_every_member_has_a_name(table: str, members: Iterable[str]) -> None:
 
 
 def test_texts_are_translated_and_filled() -> None:
-    translation.set_translations({"Hello {name}": "你好，{name}", "{n} message": "{n} 条", "{n} messages": "{n} 条"})
+    translation.set_translations(
+        {"Hello {name}": "你好，{name}", "{n} message": "{n} 条", "{n} messages": "{n} 条"}
+    )
     try:
         assert tr("Hello {name}", name="Ada") == "你好，Ada"
         assert tr("Not known") == "Not known"
@@ -135,7 +150,9 @@ def test_a_chosen_language_is_put_into_force(application: QApplication) -> None:
     try:
         assert tr("Settings") == "设置"
         assert QCoreApplication.translate("QPlatformTheme", "Cancel") == "取消"
-        assert {type(each) for each in translators} == {QTranslator}, "Python must not be asked under the locks of Qt"
+        assert {type(each) for each in translators} == {QTranslator}, (
+            "Python must not be asked under the locks of Qt"
+        )
     finally:
         translation.set_translations({})
         for translator in translators:

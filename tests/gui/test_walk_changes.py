@@ -1,4 +1,6 @@
-"""A command breaks a project; two hunks are taken back, a line is commented, the rest is committed: by real mouse and keyboard."""
+"""A command breaks a project; two hunks are taken back, a line is commented, the rest
+is committed: by real mouse and keyboard.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The chat by real mouse and keyboard: the bar of a message, other answers, a group of calls, the card of a failure."""
+"""The chat by real mouse and keyboard: the bar of a message, other answers, a group of
+calls, the card of a failure.
+"""
 
 from __future__ import annotations
 

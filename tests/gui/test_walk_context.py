@@ -1,4 +1,6 @@
-"""Cache, timeline and inspector by real mouse and keyboard, with what came of it looked up in journal and cache."""
+"""Cache, timeline and inspector by real mouse and keyboard, with what came of it looked
+up in journal and cache.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What a folder brings is trusted and used, a plan is edited, agents are stopped: by real mouse and keyboard."""
+"""What a folder brings is trusted and used, a plan is edited, agents are stopped: by
+real mouse and keyboard.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The first start and the tour by real mouse and keyboard: two actions to an answer, nothing written beside the home."""
+"""The first start and the tour by real mouse and keyboard: two actions to an answer,
+nothing written beside the home.
+"""
 
 from __future__ import annotations
 

@@ -19,7 +19,9 @@ def test_no_two_actions_share_an_id_or_a_shortcut() -> None:
     assert max(Counter(each.shortcut for each in actions if each.shortcut).values()) == 1
 
 
-def test_an_action_is_disabled_until_somebody_does_it(theme: Theme, settings: ProgramSettings) -> None:
+def test_an_action_is_disabled_until_somebody_does_it(
+    theme: Theme, settings: ProgramSettings
+) -> None:
     window, done = QWidget(), list[str]()
     actions = ActionRegistry(window, settings)
     assert not actions["new"].isEnabled()
@@ -30,7 +32,9 @@ def test_an_action_is_disabled_until_somebody_does_it(theme: Theme, settings: Pr
     assert done == ["new"]
 
 
-def test_a_changed_shortcut_is_kept_and_taken_from_the_one_that_had_it(theme: Theme, settings: ProgramSettings) -> None:
+def test_a_changed_shortcut_is_kept_and_taken_from_the_one_that_had_it(
+    theme: Theme, settings: ProgramSettings
+) -> None:
     window = QWidget()
     actions = ActionRegistry(window, settings)
     robbed = actions.change_shortcut_and_return_robbed_title("rename", QKeySequence("Ctrl+N"))
@@ -53,6 +57,8 @@ def test_the_menus_hold_every_action(theme: Theme, settings: ProgramSettings) ->
 
 
 def test_recording_is_found_by_its_name() -> None:
-    """The defect: whoever searched for "record" found a page on savings, and not the dialog that turns the recorder on."""
+    """The defect: whoever searched for "record" found a page on savings, and not the
+    dialog that turns the recorder on.
+    """
     finds = [PaletteItem(action.title, print, note=action.id) for action in declare_actions()]
     assert [find.note for find in match_palette_items(finds, "record")] == ["bring-in"]

@@ -33,7 +33,9 @@ def controls_in_sight(window: MainWindow) -> list[str]:
     "Continue" does not count: it is there because the last turn of the story was stopped.
     """
     kinds = (QAbstractButton, QLineEdit, QTextEdit, QPlainTextEdit, QComboBox, QSlider)
-    found = [each for kind in kinds for each in window.findChildren(kind) if is_in_sight(window, each)]
+    found = [
+        each for kind in kinds for each in window.findChildren(kind) if is_in_sight(window, each)
+    ]
     named = [name_of(each) for each in found if not isinstance(each, WorkspaceButton)]
     return sorted(name for name in named if name != "Continue")
 
@@ -46,19 +48,26 @@ def name_of(control: QWidget) -> str:
 def figures_in_sight(window: MainWindow) -> list[str]:
     """Numbers in words of the frame; what was said in the conversation is not the frame's."""
     labels = [each.text() for each in window.findChildren(QLabel) if is_in_sight(window, each)]
-    buttons = [each.text() for each in window.findChildren(QPushButton) if is_in_sight(window, each)]
+    buttons = [
+        each.text() for each in window.findChildren(QPushButton) if is_in_sight(window, each)
+    ]
     return [figure for words in (*labels, *buttons) for figure in FIGURE.findall(words)]
 
 
 def is_in_sight(window: MainWindow, widget: QWidget) -> bool:
     place = widget.mapTo(window, QPoint(0, 0))
-    return widget.isVisible() and window.rect().contains(place) and not widget.visibleRegion().isEmpty()
+    return (
+        widget.isVisible()
+        and window.rect().contains(place)
+        and not widget.visibleRegion().isEmpty()
+    )
 
 
 def test_at_rest_the_window_shows_few_controls_and_figures(window: MainWindow) -> None:
     window.resize(1440, 900)
     QApplication.processEvents()
-    # Without a screen, the pointer stays where an earlier test left it, and Qt never lets it leave the sidebar.
+    # Without a screen, the pointer stays where an earlier test left it, and Qt never
+    # lets it leave the sidebar.
     QApplication.sendEvent(window.sidebar, QEvent(QEvent.Type.Leave))
     controls, figures = controls_in_sight(window), figures_in_sight(window)
     assert len(controls) <= MOST_CONTROLS, controls
@@ -79,11 +88,15 @@ def test_the_context_opens_above_the_meter_and_closes_again(window: MainWindow) 
         QApplication.processEvents()
     assert "System and tools" in panel.figures.all_text()
     assert panel.figures.all_text().count("Next message") == 1, "its row has said it twice"
-    link = next(each for each in panel.findChildren(QPushButton) if each.text() == "Open as a side panel")
+    link = next(
+        each for each in panel.findChildren(QPushButton) if each.text() == "Open as a side panel"
+    )
     link.click()
     assert not panel.isVisible()
     assert window.is_side_panel_shown
-    close = next(each for each in window.pages.inspector.findChildren(QPushButton) if each.text() == "✕")
+    close = next(
+        each for each in window.pages.inspector.findChildren(QPushButton) if each.text() == "✕"
+    )
     close.click()
     assert not window.is_side_panel_shown
 
@@ -107,7 +120,9 @@ def test_the_meter_opens_the_context_at_twice_the_size_too(
 
 
 def test_at_twice_the_size_a_window_of_800_and_wider_shows_the_meter(window: MainWindow) -> None:
-    """With other fonts, one pixel was missing at 880, and none was left for a bar before "+ Attach" got shorter."""
+    """With other fonts, one pixel was missing at 880, and none was left for a bar
+    before "+ Attach" got shorter.
+    """
     window.theme.set_zoom(2.0)
     meter = window.chat.composer.context_button
     for width in range(1024, 799, -8):
@@ -116,7 +131,9 @@ def test_at_twice_the_size_a_window_of_800_and_wider_shows_the_meter(window: Mai
         assert is_in_sight(window, meter), f"at {window.width()}"
 
 
-def test_the_policy_is_chosen_in_the_panel_where_its_words_are_explained(window: MainWindow) -> None:
+def test_the_policy_is_chosen_in_the_panel_where_its_words_are_explained(
+    window: MainWindow,
+) -> None:
     window.window_actions["policy"].trigger()
     panel = window.context_panel
     assert panel.isVisible()

@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication, QDialog, QFileDialog, QLabel, QMessageBox, QPushButton, QWidget
+from PySide6.QtWidgets import (
+    QApplication,
+    QDialog,
+    QFileDialog,
+    QLabel,
+    QMessageBox,
+    QPushButton,
+    QWidget,
+)
 
 from helix_desktop.errors import StoreFailed
 from helix_desktop.gui.background_runner import BackgroundRunner
@@ -35,7 +43,11 @@ def chosen(window: MainWindow, path: Path) -> None:
 
 def press(parent: QWidget, text: str) -> None:
     QApplication.processEvents()  # what was just added to a layout shows then
-    shown = [each for each in parent.findChildren(QPushButton) if each.text() == text and each.isVisible()]
+    shown = [
+        each
+        for each in parent.findChildren(QPushButton)
+        if each.text() == text and each.isVisible()
+    ]
     QTest.mouseClick(shown[0], Qt.MouseButton.LeftButton)
 
 
@@ -56,7 +68,9 @@ def test_a_workspace_is_exported_and_what_is_left_out_or_refuses_is_said(
     desk.damaged = ("41f3" * 16, "ab12" * 16, "cd34" * 16, "ef56" * 16)
     window.window_actions["export-workspace"].trigger()
     chosen(window, tmp_path / "w.helix")
-    left_out = "4 entries are damaged and were left out: 41f341f341f3, ab12ab12ab12, cd34cd34cd34, …"
+    left_out = (
+        "4 entries are damaged and were left out: 41f341f341f3, ab12ab12ab12, cd34cd34cd34, …"
+    )
     assert window.notices.shown_text.splitlines()[1] == left_out
     window.window_actions["export-workspace"].trigger()
     chosen(window, tmp_path / "nowhere" / "w.helix")
@@ -73,7 +87,8 @@ def test_an_import_opens_says_that_nothing_is_in_force_and_leads_on_to_a_folder(
     assert window.current_workbench is not None
     assert window.current_workbench.name == "pairs"
     assert (
-        "The imported workspace's permissions, MCP servers and folders are not active yet." in window.notices.shown_text
+        "The imported workspace's permissions, MCP servers and folders are not active yet."
+        in window.notices.shown_text
     )
     assert "was left out" in window.notices.shown_text
     window.notices.run_notice_action()
@@ -85,9 +100,16 @@ def test_an_import_opens_says_that_nothing_is_in_force_and_leads_on_to_a_folder(
     assert "does not exist" in window.notices.shown_text
 
 
-@pytest.mark.parametrize(("button", "decided"), [("Allow", [True]), ("Discard", [False]), ("Decide later", [])])
+@pytest.mark.parametrize(
+    ("button", "decided"), [("Allow", [True]), ("Discard", [False]), ("Decide later", [])]
+)
 def test_what_came_along_is_decided_in_three_ways(
-    front: DialogsAndNotifications, window: MainWindow, desk: FakeDesk, tmp_path: Path, button: str, decided: list[bool]
+    front: DialogsAndNotifications,
+    window: MainWindow,
+    desk: FakeDesk,
+    tmp_path: Path,
+    button: str,
+    decided: list[bool],
 ) -> None:
     desk.imports = 'roots = ["/elsewhere"]'
     (tmp_path / "pairs.helix").write_text("")
@@ -100,7 +122,9 @@ def test_what_came_along_is_decided_in_three_ways(
     assert window.current_workbench is desk.benches["pairs"]
 
 
-def test_the_trash_gives_back_and_deletes_after_a_question(window: MainWindow, desk: FakeDesk) -> None:
+def test_the_trash_gives_back_and_deletes_after_a_question(
+    window: MainWindow, desk: FakeDesk
+) -> None:
     window.state_file.remember_value("draft", "infra", "new", value={"text": "a secret"})
     for name in ("parser", "infra"):
         window.rail.workspace_action_wanted.emit("trash", name)
@@ -128,7 +152,9 @@ async def test_what_lasts_shows_how_far_it_is_and_stops(theme: Theme) -> None:
         lasting.show_byte_progress(34_000_000, 96_000_000)
         await begun
 
-    doing = BackgroundRunner(lambda coroutine, *, name: asyncio.get_running_loop().create_task(coroutine, name=name))
+    doing = BackgroundRunner(
+        lambda coroutine, *, name: asyncio.get_running_loop().create_task(coroutine, name=name)
+    )
     doing.failed.connect(told.append)
     lasting.run_with_progress(doing, work(), told.append)
     lasting.show()
@@ -147,7 +173,9 @@ async def test_a_failure_closes_what_lasts_and_is_told(theme: Theme) -> None:
     async def work() -> None:
         raise StoreFailed("The disk is full.")
 
-    doing = BackgroundRunner(lambda coroutine, *, name: asyncio.get_running_loop().create_task(coroutine, name=name))
+    doing = BackgroundRunner(
+        lambda coroutine, *, name: asyncio.get_running_loop().create_task(coroutine, name=name)
+    )
     doing.failed.connect(told.append)
     lasting.run_with_progress(doing, work(), told.append)
     await asyncio.sleep(0.01)

@@ -35,7 +35,9 @@ def bench() -> FakeWorkbench:
 
 
 @pytest.fixture
-def watched(application: QApplication, bench: FakeWorkbench, state_file: WindowStateFile) -> WorkspaceActivity:
+def watched(
+    application: QApplication, bench: FakeWorkbench, state_file: WindowStateFile
+) -> WorkspaceActivity:
     return WorkspaceActivity(bench, state_file, application)
 
 
@@ -66,7 +68,9 @@ def test_the_most_urgent_state_counts(bench: FakeWorkbench, watched: WorkspaceAc
     ]
 
 
-def test_only_what_came_to_rest_is_settled(bench: FakeWorkbench, watched: WorkspaceActivity) -> None:
+def test_only_what_came_to_rest_is_settled(
+    bench: FakeWorkbench, watched: WorkspaceActivity
+) -> None:
     spy = QSignalSpy(watched.activity_ended)
     states = (
         ConversationActivity.THINKING,
@@ -85,7 +89,10 @@ def test_only_what_came_to_rest_is_settled(bench: FakeWorkbench, watched: Worksp
 def test_conversations_that_name_each_other_as_parents_do_not_hold_up_the_window(
     bench: FakeWorkbench, watched: WorkspaceActivity
 ) -> None:
-    bench.rows |= {"one": Row("one", "C", 0.0, parent="two"), "two": Row("two", "D", 0.0, parent="one")}
+    bench.rows |= {
+        "one": Row("one", "C", 0.0, parent="two"),
+        "two": Row("two", "D", 0.0, parent="one"),
+    }
     spy = QSignalSpy(watched.activity_ended)
     tell(bench, watched, ActivityChanged("one", ConversationActivity.FAILED))
     assert [spy.at(at)[0] for at in range(spy.count())] == ["one"]
@@ -94,7 +101,10 @@ def test_conversations_that_name_each_other_as_parents_do_not_hold_up_the_window
 def test_what_becomes_of_a_sub_agent_is_no_news_while_somebody_waits_for_it(
     bench: FakeWorkbench, watched: WorkspaceActivity
 ) -> None:
-    bench.rows |= {"child": Row("child", "C", 0.0, parent="a"), "its": Row("its", "D", 0.0, parent="child")}
+    bench.rows |= {
+        "child": Row("child", "C", 0.0, parent="a"),
+        "its": Row("its", "D", 0.0, parent="child"),
+    }
     spy = QSignalSpy(watched.activity_ended)
     sent = [
         ActivityChanged(name, state)
@@ -119,18 +129,27 @@ def test_what_becomes_of_a_sub_agent_is_no_news_while_somebody_waits_for_it(
 def test_an_agent_in_the_background_counts_as_work_and_is_shown_at_its_parent(
     bench: FakeWorkbench, watched: WorkspaceActivity
 ) -> None:
-    """It says nothing more about itself while its parent's turn ends: its command may run for an hour."""
-    bench.rows |= {"child": Row("child", "C", 0.0, parent="a"), "its": Row("its", "D", 0.0, parent="child")}
+    """It says nothing more about itself while its parent's turn ends: its command may
+    run for an hour.
+    """
+    bench.rows |= {
+        "child": Row("child", "C", 0.0, parent="a"),
+        "its": Row("its", "D", 0.0, parent="child"),
+    }
     spy = QSignalSpy(watched.state_changed)
     for name, state in (("a", ConversationActivity.TOOLS), ("its", ConversationActivity.TOOLS)):
         tell(bench, watched, ActivityChanged(name, state))
     tell(bench, watched, ActivityChanged("a", ConversationActivity.IDLE))
     assert watched.conversations_in(*WORKING_STATES) == ("its",)
     assert watched.working_agents_below("a") == ["its"]
-    assert [spy.at(at)[1] for at in range(spy.count()) if spy.at(at)[0] == "a"][-1] is ConversationActivity.TOOLS
+    assert [spy.at(at)[1] for at in range(spy.count()) if spy.at(at)[0] == "a"][
+        -1
+    ] is ConversationActivity.TOOLS
     tell(bench, watched, ActivityChanged("its", ConversationActivity.IDLE))
     assert not watched.working_agents_below("a")
-    assert [spy.at(at)[1] for at in range(spy.count()) if spy.at(at)[0] == "a"][-1] is ConversationActivity.IDLE
+    assert [spy.at(at)[1] for at in range(spy.count()) if spy.at(at)[0] == "a"][
+        -1
+    ] is ConversationActivity.IDLE
 
 
 def test_streams_do_not_reach_the_list(bench: FakeWorkbench, watched: WorkspaceActivity) -> None:
@@ -155,21 +174,28 @@ def test_leaving_ends_it(bench: FakeWorkbench, state_file: WindowStateFile) -> N
     assert bench._listeners == []
 
 
-def test_a_fold_shows_in_the_bars_of_the_list(bench: FakeWorkbench, watched: WorkspaceActivity) -> None:
+def test_a_fold_shows_in_the_bars_of_the_list(
+    bench: FakeWorkbench, watched: WorkspaceActivity
+) -> None:
     spy = QSignalSpy(watched.list_changed)
     fold = Folded("h1", FoldKind.HANDOVER, Span(1, 2), "short", 5, 500)
     tell(bench, watched, FactAppended(Recorded("a", 3, 0.0, fold)))
     assert spy.wait(2_000)
 
 
-def test_what_the_recorder_brings_in_is_listed(bench: FakeWorkbench, watched: WorkspaceActivity) -> None:
+def test_what_the_recorder_brings_in_is_listed(
+    bench: FakeWorkbench, watched: WorkspaceActivity
+) -> None:
     spy = QSignalSpy(watched.list_changed)
     tell(bench, watched, ConversationReplaced("recorded"))
     assert spy.wait(2_000)
 
 
 def test_a_failure_is_said_in_the_list_until_the_conversation_goes_on_also_after_a_restart(
-    bench: FakeWorkbench, watched: WorkspaceActivity, state_file: WindowStateFile, application: QApplication
+    bench: FakeWorkbench,
+    watched: WorkspaceActivity,
+    state_file: WindowStateFile,
+    application: QApplication,
 ) -> None:
     tell(bench, watched, ActivityChanged("a", ConversationActivity.FAILED, "no answer"))
     watched.mark_failure_seen("a")
@@ -194,7 +220,10 @@ def test_a_message_is_kept_until_the_journal_has_it(
 
     def kept() -> list[str]:
         return [
-            each["text"] for each in state_file.get_remembered("waiting", "one", "a", default=list[dict[str, str]]())
+            each["text"]
+            for each in state_file.get_remembered(
+                "waiting", "one", "a", default=list[dict[str, str]]()
+            )
         ]
 
     tell(bench, watched, MessagesQueued("a", (first,)), MessagesQueued("a", ()))
@@ -210,7 +239,9 @@ def test_a_message_is_kept_until_the_journal_has_it(
 def test_a_message_that_was_taken_back_is_not_kept_whoever_took_it(
     bench: FakeWorkbench, watched: WorkspaceActivity, state_file: WindowStateFile
 ) -> None:
-    """The terminal takes its message back if its command is ended. The words came back in the next message."""
+    """The terminal takes its message back if its command is ended. The words came back
+    in the next message.
+    """
     conversation: Any = SimpleNamespace(id="a", notify_listeners=bench._heard)
     tokens: Any = SimpleNamespace(count_tokens=len)
     queue = MessageQueue(conversation, tokens)

@@ -1,7 +1,9 @@
 """Every page and dialog of the real program by keyboard alone and as a screen reader is told of it.
 
-`python -m tests.gui.walk_accessibility FOLDER [--language de] [--at-spi]`: a report for each surface of tests/gui/surfaces.py, and what is wrong with it.
-With `--at-spi` the tree is read over the bus as well, by a process of its own (needs at-spi2-core and python3-pyatspi, within dbus-run-session).
+`python -m tests.gui.walk_accessibility FOLDER [--language de] [--at-spi]`: a report for
+each surface of tests/gui/surfaces.py, and what is wrong with it. With `--at-spi` the
+tree is read over the bus as well, by a process of its own (needs at-spi2-core and
+python3-pyatspi, within dbus-run-session).
 """
 
 from __future__ import annotations
@@ -29,7 +31,12 @@ from tests.soak.driven import HOME, drive
 
 READER = Path(__file__).with_name("read_at_spi.py")
 READS = 20  # The first starts the bus, and Qt joins it some time later.
-KEYS = {Qt.Key.Key_Tab: "Tab", Qt.Key.Key_Right: "Right", Qt.Key.Key_Down: "Down", Qt.Key.Key_Escape: "Escape"}
+KEYS = {
+    Qt.Key.Key_Tab: "Tab",
+    Qt.Key.Key_Right: "Right",
+    Qt.Key.Key_Down: "Down",
+    Qt.Key.Key_Escape: "Escape",
+}
 
 
 async def press(key: Qt.Key) -> None:
@@ -39,7 +46,11 @@ async def press(key: Qt.Key) -> None:
 
 
 def in_front() -> QWidget | None:
-    return QApplication.activePopupWidget() or QApplication.activeModalWidget() or QApplication.activeWindow()
+    return (
+        QApplication.activePopupWidget()
+        or QApplication.activeModalWidget()
+        or QApplication.activeWindow()
+    )
 
 
 class Reading(surfaces.Tour):
@@ -59,7 +70,9 @@ class Reading(surfaces.Tour):
             faults += await self.over_the_bus(name)
         lines = [f"# {name}: {len(controls)} nodes, {len(stops)} stops, {len(faults)} faults"]
         lines += [f"  FAULT {each}" for each in faults]
-        lines += [f"  stop {accessibility.spoken_of(each.widget)} {each.place or ''}" for each in stops]
+        lines += [
+            f"  stop {accessibility.spoken_of(each.widget)} {each.place or ''}" for each in stops
+        ]
         lines += [f"  node {each}" for each in controls if each.role in accessibility.NAMED]
         with (self.folder / "report.txt").open("a", encoding="utf-8") as report:
             report.write("\n".join(lines) + "\n")
@@ -105,12 +118,19 @@ class Reading(surfaces.Tour):
     async def over_the_bus(self, name: str) -> list[str]:
         for _ in range(READS):
             done = await asyncio.to_thread(
-                subprocess.run, ["/usr/bin/python3", str(READER), str(os.getpid())], capture_output=True, text=True
+                subprocess.run,
+                ["/usr/bin/python3", str(READER), str(os.getpid())],
+                capture_output=True,
+                text=True,
             )
             if "not on the bus" not in done.stdout:
                 break
         (self.folder / f"{name}.at-spi.txt").write_text(done.stdout + done.stderr)
-        return [line.removeprefix("FAULT ") for line in done.stdout.splitlines() if line.startswith("FAULT ")]
+        return [
+            line.removeprefix("FAULT ")
+            for line in done.stdout.splitlines()
+            if line.startswith("FAULT ")
+        ]
 
 
 def main() -> int:
@@ -128,10 +148,19 @@ def main() -> int:
         codes = []
         with screen.screen(chosen.size) as own:
             for inside in ("first", "used"):
-                command = [sys.executable, "-m", "tests.gui.walk_accessibility", *sys.argv[1:], "--inside", inside]
+                command = [
+                    sys.executable,
+                    "-m",
+                    "tests.gui.walk_accessibility",
+                    *sys.argv[1:],
+                    "--inside",
+                    inside,
+                ]
                 codes.append(
                     subprocess.run(
-                        command, env={**own.environment, "QT_LINUX_ACCESSIBILITY_ALWAYS_ON": "1"}, check=False
+                        command,
+                        env={**own.environment, "QT_LINUX_ACCESSIBILITY_ALWAYS_ON": "1"},
+                        check=False,
                     ).returncode
                 )
         return max(codes)
@@ -140,9 +169,9 @@ def main() -> int:
         if chosen.inside == "used":
             surfaces.prepare(home, surfaces.listing())
             os.environ["PATH"] = f"{home / 'bin'}{os.pathsep}{os.environ['PATH']}"
-        ProgramSettings(program_folders.find_program_folders(home / HOME).settings_file).change_setting(
-            LANGUAGE, chosen.language
-        )
+        ProgramSettings(
+            program_folders.find_program_folders(home / HOME).settings_file
+        ).change_setting(LANGUAGE, chosen.language)
         Reading.at_spi = chosen.at_spi
 
         def walk(run: WindowProgram) -> Coroutine[Any, Any, None]:

@@ -1,6 +1,8 @@
-"""A command of the agent breaks a project; the user sees it, takes two hunks back, comments on a line, and commits the rest.
+"""A command of the agent breaks a project; the user sees it, takes two hunks back,
+comments on a line, and commits the rest.
 
-By real mouse and keyboard; run by test_walk_changes.py under a screen. `python -m tests.gui.walk_changes HOME [PICTURES]`.
+By real mouse and keyboard; run by test_walk_changes.py under a screen. `python -m
+tests.gui.walk_changes HOME [PICTURES]`.
 """
 
 from __future__ import annotations
@@ -33,13 +35,20 @@ def prepare(home: Path) -> None:
     (folder / "node_modules").mkdir()
     (folder / "src" / "calc.py").write_text(whole())
     (folder / "src" / "gone.py").write_text("GONE = True\n")
-    for line in (["init", "-q", "."], ["config", "user.name", "a"], ["config", "user.email", "a@b"], ["add", "src"]):
+    for line in (
+        ["init", "-q", "."],
+        ["config", "user.name", "a"],
+        ["config", "user.email", "a@b"],
+        ["add", "src"],
+    ):
         subprocess.run([*GIT, *line], cwd=folder, check=True)
     subprocess.run([*GIT, "commit", "-qm", "first"], cwd=folder, check=True)
 
     async def make() -> None:
         where = program_folders.find_program_folders(home / HOME)
-        desk = Workbenches(where, SecretStorage(where.key_file, environ={}), clock=ClockWithoutPauses())
+        desk = Workbenches(
+            where, SecretStorage(where.key_file, environ={}), clock=ClockWithoutPauses()
+        )
         bench = await desk.create_workspace("walk", folder)
         await bench.choose_model_for_role("demo/demo")
         await desk.aclose()
@@ -81,25 +90,41 @@ class Walk:
     async def _take_back(self) -> None:
         page = self.window.pages.changes
         await key("alt+2")
-        await until(lambda: page.files.current_changes_row is not None and len(page.body.view._sheet.rows) > 0)
+        await until(
+            lambda: (
+                page.files.current_changes_row is not None and len(page.body.view._sheet.rows) > 0
+            )
+        )
         await self._shot("3-page")
         for wrong in ("wrong_5 ", "wrong_40 "):
-            await until(lambda: bool(page.body.view._buttons) and page.body.view._buttons[0].isVisible())
+            await until(
+                lambda: bool(page.body.view._buttons) and page.body.view._buttons[0].isVisible()
+            )
             await click(page.body.view._buttons[0].back)
-            await until(lambda wrong=wrong: wrong not in (self.folder / "src" / "calc.py").read_text())  # type: ignore[misc]
+            await until(
+                lambda wrong=wrong: wrong not in (self.folder / "src" / "calc.py").read_text()
+            )  # type: ignore[misc]
             await until(lambda wrong=wrong: bool(self._added()) and wrong not in self._added())  # type: ignore[misc]
-        assert (self.folder / "src" / "calc.py").read_text() == whole().replace("value_90", "wrong_90")
+        assert (self.folder / "src" / "calc.py").read_text() == whole().replace(
+            "value_90", "wrong_90"
+        )
         await self._shot("4-two-hunks-back")
 
     def _added(self) -> str:
         """The lines that are shown on the right."""
         return "\n".join(
-            row.right.text for row in self.window.pages.changes.body.view._sheet.rows if row.right is not None
+            row.right.text
+            for row in self.window.pages.changes.body.view._sheet.rows
+            if row.right is not None
         )
 
     async def _comment(self) -> None:
         view = self.window.pages.changes.body.view
-        number = next(at for at, row in enumerate(view._sheet.rows) if row.right is not None and row.right.mark == "+")
+        number = next(
+            at
+            for at, row in enumerate(view._sheet.rows)
+            if row.right is not None and row.right.mark == "+"
+        )
         top = view._heights.tops[number] - view.verticalScrollBar().value()
         place = view.viewport().rect()
         place.setTop(round(top))
@@ -130,7 +155,9 @@ class Walk:
         assert self._git("status", "--porcelain") == ""
 
     def _git(self, *words: str) -> str:
-        return subprocess.run([*GIT, *words], cwd=self.folder, check=True, capture_output=True, text=True).stdout
+        return subprocess.run(
+            [*GIT, *words], cwd=self.folder, check=True, capture_output=True, text=True
+        ).stdout
 
     def _running(self) -> bool:
         session = self.window.current_session
@@ -140,7 +167,12 @@ class Walk:
         assert isinstance(self.window.current_workbench, Workbench)
         assert self.window.current_session is not None
         facts = (each.fact for each in self.window.current_session.conversation.state.facts)
-        return [str(getattr(part, "text", "")) for fact in facts if isinstance(fact, UserSaid) for part in fact.parts]
+        return [
+            str(getattr(part, "text", ""))
+            for fact in facts
+            if isinstance(fact, UserSaid)
+            for part in fact.parts
+        ]
 
     async def _shot(self, name: str) -> None:
         if self._pictures is not None:

@@ -1,7 +1,8 @@
-"""A walk through the chat by real mouse and keyboard: the bar of a message, other answers, a group of calls, a failure's card; run by
-test_walk_chat.py under a screen.
+"""A walk through the chat by real mouse and keyboard: the bar of a message, other
+answers, a group of calls, a failure's card; run by test_walk_chat.py under a screen.
 
-`python -m tests.gui.walk_chat HOME [PICTURES]`: a workspace whose model is the built-in script, and the real window on it.
+`python -m tests.gui.walk_chat HOME [PICTURES]`: a workspace whose model is the built-in
+script, and the real window on it.
 """
 
 from __future__ import annotations
@@ -62,20 +63,30 @@ class Walk:
     def ended(self) -> int:
         session = self.window.current_session
         return (
-            sum(isinstance(each.fact, TurnEnded) for each in session.all_facts) if isinstance(session, Session) else 0
+            sum(isinstance(each.fact, TurnEnded) for each in session.all_facts)
+            if isinstance(session, Session)
+            else 0
         )
 
     def shown(self, kind: TranscriptItemKind) -> list[int]:
         items = self.window.chat.transcript.view.items
-        return [index for index, item in enumerate(items.all) if item.kind is kind and not items.is_item_hidden(index)]
+        return [
+            index
+            for index, item in enumerate(items.all)
+            if item.kind is kind and not items.is_item_hidden(index)
+        ]
 
     async def go(self) -> None:
         try:
-            await until(lambda: self.window.current_workbench is not None and self.window.isActiveWindow())
+            await until(
+                lambda: self.window.current_workbench is not None and self.window.isActiveWindow()
+            )
             for part in (self.answers, self.group, self.failure):
                 await part()
         except BaseException:
-            QApplication.screens()[0].grabWindow(0).save(str(Path(tempfile.gettempdir(), "helix-walk-failed.png")))
+            QApplication.screens()[0].grabWindow(0).save(
+                str(Path(tempfile.gettempdir(), "helix-walk-failed.png"))
+            )
             raise
 
     async def say(self, words: str) -> None:
@@ -91,16 +102,26 @@ class Walk:
         await self.say("hello")
         await until(lambda: bool(self.shown(TranscriptItemKind.REPLY)))
         await self.on_bar(self.shown(TranscriptItemKind.REPLY)[-1], "Copy message")
-        await until(lambda: "demonstration, not a language model" in QGuiApplication.clipboard().text())
+        await until(
+            lambda: "demonstration, not a language model" in QGuiApplication.clipboard().text()
+        )
         await self.on_bar(self.shown(TranscriptItemKind.REPLY)[-1], "Regenerate")
         await until(lambda: self.ended() == 2)
         assert self.shown(TranscriptItemKind.REWOUND) == []
         await until(lambda: bool(self.shown(TranscriptItemKind.REPLY)))
-        await until(lambda: len(view.items.answer_choice_of(len(view.items.all) - 1).answer_ends) == 2)
+        await until(
+            lambda: len(view.items.answer_choice_of(len(view.items.all) - 1).answer_ends) == 2
+        )
         await self.shot("answers")
         await self.on_bar(self.shown(TranscriptItemKind.REPLY)[-1], "Previous answer")
-        await until(lambda: sum(isinstance(each.fact, Rewound) for each in self.session.all_facts) == 2)
-        await until(lambda: view.items.answer_choice_of(self.shown(TranscriptItemKind.REPLY)[-1]).number == 1)
+        await until(
+            lambda: sum(isinstance(each.fact, Rewound) for each in self.session.all_facts) == 2
+        )
+        await until(
+            lambda: (
+                view.items.answer_choice_of(self.shown(TranscriptItemKind.REPLY)[-1]).number == 1
+            )
+        )
         view.setFocus()
         for _ in range(20):
             await key("Tab")
@@ -111,15 +132,25 @@ class Walk:
             ):
                 break
         await key("Return")  # the first that can be pressed: the answer after this one
-        await until(lambda: view.items.answer_choice_of(self.shown(TranscriptItemKind.REPLY)[-1]).number == 2)
+        await until(
+            lambda: (
+                view.items.answer_choice_of(self.shown(TranscriptItemKind.REPLY)[-1]).number == 2
+            )
+        )
 
     async def group(self) -> None:
         """Three files are read at once: one line, which a click opens and closes."""
         view = self.window.chat.transcript.view
         await self.say("tour")
-        await until(lambda: any(view.items.groups.group_headed_by(index) for index in range(len(view.items.all))))
+        await until(
+            lambda: any(
+                view.items.groups.group_headed_by(index) for index in range(len(view.items.all))
+            )
+        )
         first = next(
-            index for index in range(len(view.items.all)) if view.items.groups.group_headed_by(index) is not None
+            index
+            for index in range(len(view.items.all))
+            if view.items.groups.group_headed_by(index) is not None
         )
         before = len(self.shown(TranscriptItemKind.CALL))
         await self.press(first, "")
@@ -129,7 +160,9 @@ class Walk:
         await until(lambda: len(self.shown(TranscriptItemKind.CALL)) == before)
 
     async def failure(self) -> None:
-        """A server that is not there: a card with one button, which tries again; the list says failed."""
+        """A server that is not there: a card with one button, which tries again; the
+        list says failed.
+        """
         view = self.window.chat.transcript.view
         bench = self.window.current_workbench
         assert bench is not None
@@ -156,7 +189,10 @@ class Walk:
         bar = view.hover_bar_of(index)
         assert bar is not None
         hot = next(hot for hot in bar.hot_spots if hot.name == name)
-        await click(view.viewport(), hot.place.translated(view.hover_bar_rect(index, bar).topLeft()).toRect())
+        await click(
+            view.viewport(),
+            hot.place.translated(view.hover_bar_rect(index, bar).topLeft()).toRect(),
+        )
 
     async def press(self, index: int, name: str) -> None:
         """A place of an item; without a name its first."""

@@ -1,6 +1,8 @@
-"""A walk through cache, timeline and inspector by real mouse and keyboard; run by test_walk_context.py under a screen.
+"""A walk through cache, timeline and inspector by real mouse and keyboard; run by
+test_walk_context.py under a screen.
 
-`python -m tests.gui.walk_context HOME`: makes a workspace with a session of the tour in it, and opens the real window on it.
+`python -m tests.gui.walk_context HOME`: makes a workspace with a session of the tour in
+it, and opens the real window on it.
 """
 
 from __future__ import annotations
@@ -49,7 +51,9 @@ def prepare(home: Path) -> None:
         folder = home / "project"
         create_tour_folder(folder)
         where = program_folders.find_program_folders(home / HOME)
-        desk = Workbenches(where, SecretStorage(where.key_file, environ={}), clock=ClockWithoutPauses())
+        desk = Workbenches(
+            where, SecretStorage(where.key_file, environ={}), clock=ClockWithoutPauses()
+        )
         bench = await desk.create_workspace("walk", folder)
         await run_tour_session(bench)
         await desk.aclose()
@@ -58,7 +62,9 @@ def prepare(home: Path) -> None:
 
 
 class Walk:
-    """One person at one window. What comes of each step is looked up in the journal and in the cache."""
+    """One person at one window. What comes of each step is looked up in the journal and
+    in the cache.
+    """
 
     def __init__(self, run: WindowProgram) -> None:
         self.window = run.window
@@ -86,11 +92,20 @@ class Walk:
         await key("ctrl+Next")
         await until(lambda: self.window.current_session is not None)
         await self.bench.workspace.index.wait_until_indexed()
-        for part in (self.cache, self.timeline, self.inspector, self.lab, self.workspaces, self.created_elsewhere):
+        for part in (
+            self.cache,
+            self.timeline,
+            self.inspector,
+            self.lab,
+            self.workspaces,
+            self.created_elsewhere,
+        ):
             try:
                 await part()
             except BaseException:
-                self.window.window().grab().save(str(Path(tempfile.gettempdir(), "helix-walk-failed.png")))
+                self.window.window().grab().save(
+                    str(Path(tempfile.gettempdir(), "helix-walk-failed.png"))
+                )
                 raise
 
     # --- cache
@@ -101,14 +116,22 @@ class Walk:
         await key("alt+3")
         await until(lambda: page.viewer.row is not None)
         await choose("read_file", lambda: click(page.bar._tool_button))
-        await until(lambda: page.model.entry_filter.tool == "read_file" and page.model.rowCount() > 0)
+        await until(
+            lambda: page.model.entry_filter.tool == "read_file" and page.model.rowCount() > 0
+        )
         await choose("All tools", lambda: click(page.bar._tool_button))
         await key("ctrl+f")
         await type_("adapter not trimmed")
         await until(lambda: page.model.shows_search_hits and page.model.rowCount() > 0)
-        log = next(at for at in range(page.model.rowCount()) if page.model.index(at, 0).data() == "run.log")
+        log = next(
+            at for at in range(page.model.rowCount()) if page.model.index(at, 0).data() == "run.log"
+        )
         await click(page.table.viewport(), page.table.visualRect(page.model.index(log, 0)))
-        await until(lambda: page.viewer.row is not None and len(page.viewer.content_view.lines.viewed_lines) > 1)
+        await until(
+            lambda: (
+                page.viewer.row is not None and len(page.viewer.content_view.lines.viewed_lines) > 1
+            )
+        )
         await self._jump_by_hash()
         await self._save_to_file()
         await self._recall_lines()
@@ -117,7 +140,9 @@ class Walk:
     async def _jump_by_hash(self) -> None:
         page = self.window.pages.cache
         rows = [page.model.get_or_load_row(number) for number in range(page.model.rowCount())]
-        digest = next(row.stored.digest for row in rows if row is not None and row.about.tool == "read_file")
+        digest = next(
+            row.stored.digest for row in rows if row is not None and row.about.tool == "read_file"
+        )
         await key("ctrl+f", "ctrl+a", "Delete")
         QGuiApplication.clipboard().setText(digest.hex)
         await key("ctrl+v", "Return")
@@ -130,7 +155,9 @@ class Walk:
         await click(page.viewer._save)
         await self._name_file(target)
         await until(target.exists)
-        assert target.read_bytes() == await self.bench.workspace.cache.read_range(row.stored.digest, 0, row.stored.size)
+        assert target.read_bytes() == await self.bench.workspace.cache.read_range(
+            row.stored.digest, 0, row.stored.size
+        )
         await until(lambda: str(target) in page._figures_label.text())
 
     async def _recall_lines(self) -> None:
@@ -139,7 +166,11 @@ class Walk:
         await until(lambda: lines.isVisible() and len(lines.viewed_lines) > 6)
         lines.scroll_to_line(0)
         height = int(lines._line_height)
-        await drag(lines.viewport(), QPoint(80, height * 2 + height // 2), QPoint(160, height * 4 + height // 2))
+        await drag(
+            lines.viewport(),
+            QPoint(80, height * 2 + height // 2),
+            QPoint(160, height * 4 + height // 2),
+        )
         await until(lambda: lines.selected_line_range() is not None)
         chosen = lines.selected_line_range()
         assert chosen is not None
@@ -148,7 +179,9 @@ class Walk:
         await until(lambda: bool(chat.composer.attachments.listed_attachments))
         attached = chat.composer.attachments.listed_attachments[-1]
         assert isinstance(attached, Attachment)
-        text = (await self.bench.workspace.cache.read_range(attached.stored.digest, 0, 10_000)).decode()
+        text = (
+            await self.bench.workspace.cache.read_range(attached.stored.digest, 0, 10_000)
+        ).decode()
         assert str(lines.viewed_lines[chosen[0]]) in text
 
     async def _pin_verify_forget(self) -> None:
@@ -163,10 +196,19 @@ class Walk:
         await key("ctrl+f", "ctrl+a", "Delete")
         await until(lambda: not page.model.shows_search_hits and page.model.rowCount() > 2)
         await until(
-            lambda: page.table.current_row < 0 or page.model.get_or_load_row(page.table.current_row) == page.viewer.row
+            lambda: (
+                page.table.current_row < 0
+                or page.model.get_or_load_row(page.table.current_row) == page.viewer.row
+            )
         )
-        await click(page.table.viewport(), page.table.visualRect(page.model.index(0, 0)))  # the lines recalled just now
-        await until(lambda: page.viewer.row is not None and page.viewer.row.stored.digest != row.stored.digest)
+        await click(
+            page.table.viewport(), page.table.visualRect(page.model.index(0, 0))
+        )  # the lines recalled just now
+        await until(
+            lambda: (
+                page.viewer.row is not None and page.viewer.row.stored.digest != row.stored.digest
+            )
+        )
         gone = page.viewer.row.stored.digest if page.viewer.row is not None else row.stored.digest
         await choose("Forget", lambda: click(page.viewer._more))
         await answer("Forget permanently")
@@ -181,7 +223,9 @@ class Walk:
     # --- timeline
 
     async def timeline(self) -> None:
-        """A fold is chosen, undone, redone, edited; handed over with a wish; two compared; the story written."""
+        """A fold is chosen, undone, redone, edited; handed over with a wish; two
+        compared; the story written.
+        """
         page = self.window.pages.timeline
         await key("alt+4")
         await until(lambda: bool(page.list.rows.items))
@@ -211,16 +255,27 @@ class Walk:
 
     async def _choose_handover(self, number: int) -> None:
         page = self.window.pages.timeline
-        rows = [at for at, event in enumerate(page.list.rows.items) if event.fold_kind is FoldKind.HANDOVER]
+        rows = [
+            at
+            for at, event in enumerate(page.list.rows.items)
+            if event.fold_kind is FoldKind.HANDOVER
+        ]
         await click(page.list.viewport(), page.list.visualRect(page.list.rows.index(rows[number])))
-        await until(lambda: page.panel._shown is not None and page.panel._shown.event.fold_kind is FoldKind.HANDOVER)
+        await until(
+            lambda: (
+                page.panel._shown is not None
+                and page.panel._shown.event.fold_kind is FoldKind.HANDOVER
+            )
+        )
 
     async def _say(self, words: str) -> None:
         await click(self.window.chat.composer.text)
         await type_(words)
         turn = len(self.session.all_facts)
         await key("Return")
-        await until(lambda: len(self.session.all_facts) > turn + 3 and self.session.running.value == "idle")
+        await until(
+            lambda: len(self.session.all_facts) > turn + 3 and self.session.running.value == "idle"
+        )
 
     async def _choose_on_the_chart(self) -> None:
         """The older handover by a click on its mark, with the newer one chosen before."""
@@ -229,7 +284,8 @@ class Walk:
         await self._choose_handover(0)
         newer = page.panel._shown
         older = min(
-            (e for e in page.timeline.events if e.fold_kind is FoldKind.HANDOVER), key=lambda event: event.point
+            (e for e in page.timeline.events if e.fold_kind is FoldKind.HANDOVER),
+            key=lambda event: event.point,
         )
         points = page.timeline.points
         place = QPointF(
@@ -242,7 +298,10 @@ class Walk:
         assert newer.event is not older
 
     def _handovers(self) -> int:
-        return sum(event.fold_kind is FoldKind.HANDOVER for event in self.window.pages.timeline.list.rows.items)
+        return sum(
+            event.fold_kind is FoldKind.HANDOVER
+            for event in self.window.pages.timeline.list.rows.items
+        )
 
     async def _hand_over(self) -> None:
         handovers = self._handed_over()
@@ -275,23 +334,32 @@ class Walk:
             await key("ctrl+i")
         await until(lambda: panel.isVisible() and bool(panel._parts))
         await hot(panel.view, "parts of the request")
-        part = next(part for part in panel._parts if part.name_and_is_code[0] == "read src/pairs.py")
+        part = next(
+            part for part in panel._parts if part.name_and_is_code[0] == "read src/pairs.py"
+        )
         name = part.name_and_is_code[0]
         for words, fact in (("Pin", Pinned), ("Exclude", Excluded)):
             await choose(words, lambda: hot(panel.view, name))
             await until(lambda fact=fact: isinstance(self.last, fact))  # type: ignore[misc]
             if fact is Pinned:  # and it is drawn
                 await until(
-                    lambda: any("pinned" in place and part.name_and_is_code[0] in place for place in names(panel.view))
+                    lambda: any(
+                        "pinned" in place and part.name_and_is_code[0] in place
+                        for place in names(panel.view)
+                    )
                 )
-        assert part.block.source not in [block.source for block in self.session.conversation.current_view().blocks]
+        assert part.block.source not in [
+            block.source for block in self.session.conversation.current_view().blocks
+        ]
         await until(lambda: any("Include" in place for place in names(panel.view)))
         await hot(panel.view, "Include")
         await until(lambda: isinstance(self.last, Included))
         await click(panel.slider, QPoint(8, panel.slider.height() // 2))
         await key("Home")
         await until(lambda: panel._step.text().startswith("Step 1 of"))
-        await until(lambda: sum(panel_tokens(panel)) < self.session.context.next_request_meter().used)
+        await until(
+            lambda: sum(panel_tokens(panel)) < self.session.context.next_request_meter().used
+        )
         await click(panel._now_button)
         await until(lambda: panel._step.text().startswith("Now"))
         await self._fold_from_the_inspector()
@@ -309,7 +377,10 @@ class Walk:
         assert gone(dialog)
 
     def _handed_over(self) -> int:
-        return sum(isinstance(fold, Folded) and fold.kind is FoldKind.HANDOVER for fold in self.facts(Folded))
+        return sum(
+            isinstance(fold, Folded) and fold.kind is FoldKind.HANDOVER
+            for fold in self.facts(Folded)
+        )
 
     # --- replay lab
 
@@ -327,7 +398,9 @@ class Walk:
     # --- whole workspaces
 
     async def workspaces(self) -> None:
-        """To a file and back: the copy has the history, and nothing of it is in force until it is allowed."""
+        """To a file and back: the copy has the history, and nothing of it is in force
+        until it is allowed.
+        """
         first, facts = self.bench.id, len(self.session.all_facts)
         target = self.bench.main_folder / "walk.helix"
         await self.bench.choose_permission_mode("allow all")
@@ -336,12 +409,20 @@ class Walk:
         await until(lambda: target.exists() and self.window.isActiveWindow())
         await self._do("import workspace")
         await self._name_file(target)
-        await until(lambda: self.window.current_workbench is not None and self.window.current_workbench.id != first)
+        await until(
+            lambda: (
+                self.window.current_workbench is not None
+                and self.window.current_workbench.id != first
+            )
+        )
         assert self.bench.allowed_folders == ()
         assert self.bench.permission_mode == "ask"
         await answer("Allow")
         await until(
-            lambda: self.window.current_workbench is not None and bool(self.window.current_workbench.allowed_folders)
+            lambda: (
+                self.window.current_workbench is not None
+                and bool(self.window.current_workbench.allowed_folders)
+            )
         )
         assert self.bench.permission_mode == "allow all"
         await key("ctrl+Next")
@@ -382,7 +463,11 @@ async def shown(kind: type[D]) -> D:
     """The dialog of a kind, once it has the keyboard."""
 
     def found() -> list[D]:
-        return [each for each in QApplication.topLevelWidgets() if isinstance(each, kind) and each.isActiveWindow()]
+        return [
+            each
+            for each in QApplication.topLevelWidgets()
+            if isinstance(each, kind) and each.isActiveWindow()
+        ]
 
     await until(lambda: bool(found()))
     return found()[0]

@@ -1,6 +1,8 @@
-"""What a folder brings, plan mode and agents at work, in the real window: by real mouse and keyboard.
+"""What a folder brings, plan mode and agents at work, in the real window: by real mouse
+and keyboard.
 
-Run by test_walk_standards.py under a screen. `python -m tests.gui.walk_standards HOME [PICTURES [LOOK]]`.
+Run by test_walk_standards.py under a screen. `python -m tests.gui.walk_standards HOME
+[PICTURES [LOOK]]`.
 """
 
 from __future__ import annotations
@@ -37,13 +39,17 @@ AGENTS, AT_ONCE = 12, 6
 PLAN = "1. Read src/pairs.py\n2. Let `count` take any iterable\n3. Run the tests"
 STEPS: dict[str, list[list[tuple[str, dict[str, Any]]]]] = {
     "look into src": [[("read_file", {"path": "src/pairs.py"})]],
-    "write the notes": [[("call_tool", {"name": "use_skill", "arguments": {"name": "release-notes"}})]],
+    "write the notes": [
+        [("call_tool", {"name": "use_skill", "arguments": {"name": "release-notes"}})]
+    ],
     "make a plan": [[("call_tool", {"name": "present_plan", "arguments": {"plan": PLAN}})]],
     "find a tool": [
         [("find_tools", {"query": "tool 41"})],
         [("call_tool", {"name": "many__tool41", "arguments": {}})],
     ],
-    "send them out": [[("delegate", {"task": f"TASK {n}: read part {n} of the log"}) for n in range(AGENTS)]],
+    "send them out": [
+        [("delegate", {"task": f"TASK {n}: read part {n} of the log"}) for n in range(AGENTS)]
+    ],
 }
 W = TypeVar("W", bound=QWidget)
 
@@ -60,7 +66,12 @@ class Model(ChatServer):
             done = reply("Done.")
             return Answer(pieces=(Pause(240.0), *done.pieces))
         asked = max(
-            ((words.rfind(key), at, key) for at, words in enumerate(said) for key in STEPS if key in words),
+            (
+                (words.rfind(key), at, key)
+                for at, words in enumerate(said)
+                for key in STEPS
+                if key in words
+            ),
             key=lambda f: (f[1], f[0]),
             default=None,
         )
@@ -69,7 +80,11 @@ class Model(ChatServer):
         since = [at for at, message in enumerate(messages) if message["role"] == "user"][asked[1]]
         done_ = sum(bool(message.get("tool_calls")) for message in messages[since:])
         steps = STEPS[asked[2]]
-        return reply("I am at it.", calls=steps[done_]) if done_ < len(steps) else reply("That is done.")
+        return (
+            reply("I am at it.", calls=steps[done_])
+            if done_ < len(steps)
+            else reply("That is done.")
+        )
 
 
 def fill(folder: Path) -> None:
@@ -112,7 +127,9 @@ def prepare(home: Path, base_url: str, look: str) -> None:
         await bench.choose_model_for_role("peer/scripted")
         await bench.choose_context_policy("layered", {"tools_share": 0.0})
         await bench.change_settings({"limits.agents_at_once": AT_ONCE})
-        await bench.change_settings({"mcp.many": {"command": sys.executable, "args": [str(SCRIPT), "many"]}})
+        await bench.change_settings(
+            {"mcp.many": {"command": sys.executable, "args": [str(SCRIPT), "many"]}}
+        )
         await desk.aclose()
         if look:
             where.settings_file.parent.mkdir(parents=True, exist_ok=True)
@@ -164,7 +181,9 @@ class Walk:
         await type_("hook")
         await self._shot("trust-filtered")
         dialog.close()
-        await self.bench.project.trust_items(*self.bench.project.read_project_folders().items_to_ask_about())
+        await self.bench.project.trust_items(
+            *self.bench.project.read_project_folders().items_to_ask_about()
+        )
 
     async def _page(self) -> None:
         self.window.window_actions["brought"].trigger()
@@ -254,12 +273,18 @@ class Walk:
 
     def _count(self, kind: type[Fact]) -> int:
         session = self.window.current_session
-        return sum(isinstance(each.fact, kind) for each in session.all_facts) if isinstance(session, Session) else 0
+        return (
+            sum(isinstance(each.fact, kind) for each in session.all_facts)
+            if isinstance(session, Session)
+            else 0
+        )
 
     async def _ended(self) -> None:
         """The turn that was begun last."""
         self._ends += 1
-        await until(lambda: self._count(TurnEnded) == self._ends and self.session.running.value == "idle")
+        await until(
+            lambda: self._count(TurnEnded) == self._ends and self.session.running.value == "idle"
+        )
 
     async def _shot(self, name: str) -> None:
         if self._pictures is not None:

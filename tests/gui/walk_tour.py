@@ -42,14 +42,18 @@ class Walk:
 
     @property
     def place(self) -> QRect:
-        return next(ring for ring in self.window.findChildren(HighlightRing) if ring.isVisible()).highlighted_area
+        return next(
+            ring for ring in self.window.findChildren(HighlightRing) if ring.isVisible()
+        ).highlighted_area
 
     async def go(self) -> None:
         beside = set(self.home.iterdir())
         try:
             await self.walk()
         except BaseException:
-            QApplication.screens()[0].grabWindow(0).save(str(Path(tempfile.gettempdir(), "helix-walk-failed.png")))
+            QApplication.screens()[0].grabWindow(0).save(
+                str(Path(tempfile.gettempdir(), "helix-walk-failed.png"))
+            )
             raise
         assert set(self.home.iterdir()) == beside, "the tour wrote beside its home"
 
@@ -59,7 +63,9 @@ class Walk:
         await until(window.isActiveWindow)
         await self.shot("welcome")
         await click(window.welcome.tour)  # the first action
-        await until(lambda: bool(window.findChildren(TourStepCard)) and window.chat.empty.first.isVisible())
+        await until(
+            lambda: bool(window.findChildren(TourStepCard)) and window.chat.empty.first.isVisible()
+        )
         assert window.notices.shown_text == ""
         assert window.chat.composer.text.toPlainText() == ""
         await self.shot("send")
@@ -107,11 +113,18 @@ class Walk:
         await until(self.window.context_panel.isVisible)
         await self.shot("fold")
         await self.press_there()
-        await until(lambda: any(isinstance(each, FoldNowDialog) for each in QApplication.topLevelWidgets()))
-        dialog = next(each for each in QApplication.topLevelWidgets() if isinstance(each, FoldNowDialog))
+        await until(
+            lambda: any(isinstance(each, FoldNowDialog) for each in QApplication.topLevelWidgets())
+        )
+        dialog = next(
+            each for each in QApplication.topLevelWidgets() if isinstance(each, FoldNowDialog)
+        )
         await press(dialog, "Start")
         await until(
-            lambda: any(isinstance(fold, Folded) and fold.kind is FoldKind.HANDOVER for fold in self.facts(Folded)),
+            lambda: any(
+                isinstance(fold, Folded) and fold.kind is FoldKind.HANDOVER
+                for fold in self.facts(Folded)
+            ),
         )
 
     async def undo(self) -> None:
@@ -130,8 +143,14 @@ class Walk:
         await until(self.window.pages.changes.body.undo_button.isVisible)
         await self.shot("change")
         await self.press_there()
-        await until(lambda: any(isinstance(each, UndoChangesDialog) for each in QApplication.topLevelWidgets()))
-        dialog = next(each for each in QApplication.topLevelWidgets() if isinstance(each, UndoChangesDialog))
+        await until(
+            lambda: any(
+                isinstance(each, UndoChangesDialog) for each in QApplication.topLevelWidgets()
+            )
+        )
+        dialog = next(
+            each for each in QApplication.topLevelWidgets() if isinstance(each, UndoChangesDialog)
+        )
         await press(dialog, "Undo")
         await until(lambda: "run.log" not in readme.read_text("utf-8"))
 
@@ -143,13 +162,17 @@ class Walk:
         assert self.window.notices.isHidden(), "a notice can cover what the step points at"
 
     async def press_there(self) -> None:
-        """In the middle of what the tour points at, once it no longer moves; the card must not cover it."""
+        """In the middle of what the tour points at, once it no longer moves; the card
+        must not cover it.
+        """
         await until(lambda: not self.place.isEmpty())
         before = QRect()
         while before != self.place:
             before = self.place
             await asyncio.sleep(0.3)
-        assert not self.card.geometry().intersects(self.place), f"{self.card.title.text()}: {self.place}"
+        assert not self.card.geometry().intersects(self.place), (
+            f"{self.card.title.text()}: {self.place}"
+        )
         await click(self.window, self.place)
 
     async def shot(self, name: str) -> None:

@@ -1,8 +1,10 @@
-"""Databases of opencode that a stranger made: a few bytes that say they are many, and programs in the schema.
+"""Databases of opencode that a stranger made: a few bytes that say they are many, and
+programs in the schema.
 
-`python -m tests.histories.hostile_databases FOLDER NAME` does with one of them, in a process with limits, all that is ever done with such a
-database: it is found, read, copied, and a session is added to it. It prints what came of each, and is killed for a file of more than
-`MOST_FILE_BYTES`.
+`python -m tests.histories.hostile_databases FOLDER NAME` does with one of them, in a
+process with limits, all that is ever done with such a database: it is found, read,
+copied, and a session is added to it. It prints what came of each, and is killed for a
+file of more than `MOST_FILE_BYTES`.
 """
 
 from __future__ import annotations
@@ -20,12 +22,19 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from helix_desktop.errors import HelixError
-from helix_desktop.histories import foreign_sqlite, history_finding, history_reading, opencode_writer
+from helix_desktop.histories import (
+    foreign_sqlite,
+    history_finding,
+    history_reading,
+    opencode_writer,
+)
 from helix_desktop.histories.pending_copies import PendingCopies
 
 PLACE = "home/.local/share/opencode/opencode.db"
 MOST_FILE_BYTES = 48 << 20
-MOST_SECONDS = 1.0  # of the processor's time for one database, instead of the minute that people's own get
+MOST_SECONDS = (
+    1.0  # of the processor's time for one database, instead of the minute that people's own get
+)
 MOST_MEMORY_BYTES = 400 << 20
 PAGE = 4096
 ENDLESS = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT"
@@ -50,17 +59,26 @@ DOCUMENT = {
 def database(path: Path, *, wal: bool = False, **tables: str) -> Iterator[sqlite3.Connection]:
     """One with an honest session. `tables`: what stands in place of a table's columns."""
     with closing(sqlite3.connect(path, isolation_level=None)) as made:
-        for setting in (f"page_size = {PAGE}", "synchronous = OFF", f"journal_mode = {'WAL' if wal else 'DELETE'}"):
+        for setting in (
+            f"page_size = {PAGE}",
+            "synchronous = OFF",
+            f"journal_mode = {'WAL' if wal else 'DELETE'}",
+        ):
             made.execute(f"PRAGMA {setting}")
         for name, columns in {**TABLES, **tables}.items():
             made.execute(f"CREATE TABLE {name} ({columns})")
         made.execute("BEGIN")
-        made.execute("INSERT INTO session (id, title, time_created, time_updated) VALUES ('s', 't', 1, 1)")
+        made.execute(
+            "INSERT INTO session (id, title, time_created, time_updated) VALUES ('s', 't', 1, 1)"
+        )
         for number, role in enumerate(("user", "assistant")):
             head = json.dumps({"role": role, "modelID": "m", "time": {"created": number}})
-            made.execute("INSERT INTO message VALUES (?, 's', ?, 1, ?)", (f"m{number}", number, head))
             made.execute(
-                "INSERT INTO part (id, message_id, session_id) VALUES (?, ?, 's')", (f"p{number}", f"m{number}")
+                "INSERT INTO message VALUES (?, 's', ?, 1, ?)", (f"m{number}", number, head)
+            )
+            made.execute(
+                "INSERT INTO part (id, message_id, session_id) VALUES (?, ?, 's')",
+                (f"p{number}", f"m{number}"),
             )
             if "part" not in tables:
                 made.execute("UPDATE part SET data = ?", (PART,))
@@ -77,20 +95,27 @@ def swap_in_schema(made: sqlite3.Connection, old: str, new: str) -> None:
 def calculated_folder(path: Path) -> None:
     columns = TABLES["session"].replace("directory TEXT", "directory AS (1)")
     with database(path, session=columns) as made:
-        made.executemany("INSERT INTO session (id, title) VALUES (?, 't')", ((f"s{one}",) for one in range(50)))
+        made.executemany(
+            "INSERT INTO session (id, title) VALUES (?, 't')", ((f"s{one}",) for one in range(50))
+        )
         swap_in_schema(made, "AS (1)", "AS (hex(zeroblob(4000000)))")
 
 
 def calculated_part(path: Path) -> None:
     with database(path, part=TABLES["part"].replace("data TEXT", "data AS (1)")) as made:
         made.executemany(
-            "INSERT INTO part (id, message_id, session_id) VALUES (?, 'm1', 's')", ((f"q{one}",) for one in range(500))
+            "INSERT INTO part (id, message_id, session_id) VALUES (?, 'm1', 's')",
+            ((f"q{one}",) for one in range(500)),
         )
-        swap_in_schema(made, "AS (1)", "AS (replace(hex(zeroblob(1000)), '00', hex(zeroblob(1000))))")
+        swap_in_schema(
+            made, "AS (1)", "AS (replace(hex(zeroblob(1000)), '00', hex(zeroblob(1000))))"
+        )
 
 
 def long_default(path: Path) -> None:
-    with database(path, part="id TEXT, message_id TEXT, session_id TEXT, time_created INT, time_updated INT") as made:
+    with database(
+        path, part="id TEXT, message_id TEXT, session_id TEXT, time_created INT, time_updated INT"
+    ) as made:
         made.executemany(
             "INSERT INTO part (id, message_id, session_id) VALUES (?, 'm1', 's')",
             ((f"q{one}",) for one in range(2_000)),
@@ -110,16 +135,23 @@ def many_tables(path: Path) -> None:
         made.execute("CREATE TABLE zz (a)")
         made.execute("PRAGMA writable_schema = ON")
         (root,) = made.execute("SELECT rootpage FROM sqlite_master WHERE name = 'zz'").fetchone()
-        rows = ((f"t{one}", f"t{one}", root, f"CREATE TABLE t{one}(a,b,c,d,e,f,g,h)") for one in range(60_000))
+        rows = (
+            (f"t{one}", f"t{one}", root, f"CREATE TABLE t{one}(a,b,c,d,e,f,g,h)")
+            for one in range(60_000)
+        )
         made.executemany("INSERT INTO sqlite_master VALUES ('table', ?, ?, ?, ?)", rows)
 
 
 def many_sessions(path: Path) -> None:
     """No index, so every session takes a look at every part."""
     with database(path) as made:
-        made.executemany("INSERT INTO session (id, title) VALUES (?, 't')", ((f"s{one}",) for one in range(5_000)))
         made.executemany(
-            "INSERT INTO part (id, session_id) VALUES (?, 'none')", ((f"q{one}",) for one in range(20_000))
+            "INSERT INTO session (id, title) VALUES (?, 't')",
+            ((f"s{one}",) for one in range(5_000)),
+        )
+        made.executemany(
+            "INSERT INTO part (id, session_id) VALUES (?, 'none')",
+            ((f"q{one}",) for one in range(20_000)),
         )
 
 
@@ -140,7 +172,9 @@ def trigger_without_end(path: Path) -> None:
     with database(path) as made:
         made.execute("CREATE TABLE sink (x)")
         made.execute(f"CREATE VIEW endless AS {ENDLESS} hex(zeroblob(10000)) AS x FROM c")
-        made.execute("CREATE TRIGGER t AFTER INSERT ON session BEGIN INSERT INTO sink SELECT x FROM endless; END")
+        made.execute(
+            "CREATE TRIGGER t AFTER INSERT ON session BEGIN INSERT INTO sink SELECT x FROM endless; END"
+        )
 
 
 def log_of_endless_pages(path: Path) -> None:
@@ -172,12 +206,17 @@ def log_of_endless_pages(path: Path) -> None:
 
 
 def pages_below_many(path: Path) -> None:
-    """A tree whose inner pages all have the same page as each of their children: rows without end."""
+    """A tree whose inner pages all have the same page as each of their children: rows
+    without end.
+    """
     with database(path) as made:
         made.executemany(
-            "INSERT INTO session (id, title) VALUES (?, 't')", ((f"s{one:06}{'x' * 50}",) for one in range(30_000))
+            "INSERT INTO session (id, title) VALUES (?, 't')",
+            ((f"s{one:06}{'x' * 50}",) for one in range(30_000)),
         )
-        (root,) = made.execute("SELECT rootpage FROM sqlite_master WHERE name = 'session'").fetchone()
+        (root,) = made.execute(
+            "SELECT rootpage FROM sqlite_master WHERE name = 'session'"
+        ).fetchone()
     content = bytearray(path.read_bytes())
     start = (root - 1) * PAGE
     model = bytes(content[start : start + PAGE])
@@ -185,7 +224,10 @@ def pages_below_many(path: Path) -> None:
 
     def spoil(start: int) -> None:
         for cell in range(struct.unpack(">H", content[start + 3 : start + 5])[0]):
-            at = start + struct.unpack(">H", content[start + 12 + 2 * cell : start + 14 + 2 * cell])[0]
+            at = (
+                start
+                + struct.unpack(">H", content[start + 12 + 2 * cell : start + 14 + 2 * cell])[0]
+            )
             content[at : at + 4] = child
         content[start + 8 : start + 12] = child
 
@@ -212,13 +254,20 @@ def files_beside_as_links(path: Path, name: str, link: Callable[[Path, Path], ob
 
 
 def journal_that_names_a_file(path: Path) -> None:
-    """A journal left by a crash may name another file, which is deleted when the journal is played back."""
+    """A journal left by a crash may name another file, which is deleted when the
+    journal is played back.
+    """
     with database(path):
         pass
     name = str(path.parents[4] / "outside.txt").encode()
     magic = bytes.fromhex("d9d505f920a163d7")
     head = (magic + struct.pack(">IIIII", 0, 1, 2, 512, PAGE)).ljust(512, b"\0")
-    tail = struct.pack(">I", (1 << 30) // PAGE + 1) + name + struct.pack(">II", len(name), sum(name)) + magic
+    tail = (
+        struct.pack(">I", (1 << 30) // PAGE + 1)
+        + name
+        + struct.pack(">II", len(name), sum(name))
+        + magic
+    )
     path.with_name(f"{path.name}-journal").write_bytes(head + tail)
 
 
@@ -241,9 +290,13 @@ def values_of_every_kind(path: Path) -> None:
         for value in values:
             made.execute("INSERT INTO session VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (value,) * 10)
             made.executemany(
-                "INSERT INTO message VALUES (?, ?, ?, ?, ?)", [(value, value, value, value, head) for head in heads]
+                "INSERT INTO message VALUES (?, ?, ?, ?, ?)",
+                [(value, value, value, value, head) for head in heads],
             )
-            made.execute("INSERT INTO part VALUES (?, ?, ?, ?, ?, ?)", (value, value, value, value, value, PART))
+            made.execute(
+                "INSERT INTO part VALUES (?, ?, ?, ?, ?, ?)",
+                (value, value, value, value, value, PART),
+            )
 
 
 HOSTILE: Mapping[str, Callable[[Path], None]] = {
@@ -279,20 +332,28 @@ def all_that_is_done(path: Path) -> Mapping[str, str]:
 
 
 def what_went_wrong(folder: Path, name: str) -> str:
-    """Make it, do all that is done in a process with limits, and look at the file outside. Empty where nothing went wrong."""
+    """Make it, do all that is done in a process with limits, and look at the file
+    outside. Empty where nothing went wrong.
+    """
     outside, path = folder / "outside.txt", folder / PLACE
     path.parent.mkdir(parents=True)
     outside.write_text("thesis\n" * 10_000)
     before = outside.read_bytes()
     HOSTILE[name](path)
     words = [sys.executable, "-m", "tests.histories.hostile_databases", str(path)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2])
+    done = subprocess.run(
+        words, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2]
+    )
     if done.returncode:
         return f"ended with {done.returncode}: {done.stderr[-600:]}"
     report = json.loads(done.stdout)
     most = report.pop("memory")
     wrong = [f"{most >> 20} MB"] if most > MOST_MEMORY_BYTES else []
-    wrong += ["a file outside was changed"] if not outside.exists() or outside.read_bytes() != before else []
+    wrong += (
+        ["a file outside was changed"]
+        if not outside.exists() or outside.read_bytes() != before
+        else []
+    )
     return ", ".join([*wrong, str(report)]) if wrong else ""
 
 
@@ -306,7 +367,9 @@ def main(words: Sequence[str]) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (MOST_FILE_BYTES, MOST_FILE_BYTES))
         resource.setrlimit(resource.RLIMIT_CPU, (60, 60))
         said = all_that_is_done(Path(words[0]))
-        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
+            1 if sys.platform == "darwin" else 1024
+        )
         if (
             status := Path("/proc/self/status")
         ).exists():  # On Linux the figure above begins with the starting process's.

@@ -49,7 +49,11 @@ def test_messages_are_read_and_those_of_no_role_are_told() -> None:
     report = ReadingReport()
     rows = [HistoryRow(value, f"line {at}") for at, value in enumerate(values, 1)]
     (read,) = anthropic_history.read_anthropic_recordings(rows, report, Path("/tmp/task.json"))
-    assert (read.name, read.kind, read.session) == ("/tmp/task.json", anthropic_history.KIND, "task")
+    assert (read.name, read.kind, read.session) == (
+        "/tmp/task.json",
+        anthropic_history.KIND,
+        "task",
+    )
     assert [(one.role, one.text) for one in read.messages] == [
         ("system", "Be brief."),
         ("user", "look"),
@@ -59,7 +63,11 @@ def test_messages_are_read_and_those_of_no_role_are_told() -> None:
         ("tool", "b"),
     ]
     reply, result = read.messages[2], read.messages[3]
-    assert reply.parts == (Reasoning("hm"), Text("I look"), ToolCall("c1", "Bash", '{"command": "ls"}'))
+    assert reply.parts == (
+        Reasoning("hm"),
+        Text("I look"),
+        ToolCall("c1", "Bash", '{"command": "ls"}'),
+    )
     assert (reply.model, reply.usage.output) == ("m", 2)
     assert (read.messages[1].time, result.answers, result.ok) == (1767323045.25, "c1", False)
     assert report.complaints == ["line 6: there is no role 'nobody'; the line was left out."]

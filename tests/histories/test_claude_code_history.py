@@ -9,12 +9,20 @@ from pathlib import Path
 from helix_desktop.engine.facts import Reasoning, ToolCall
 from helix_desktop.histories import claude_code_history, history_reading
 from helix_desktop.histories.history_rows import HistoryRow, ReadingReport
-from helix_desktop.histories.recorded_session import RecordedCompaction, RecordedMessage, RecordedSession
+from helix_desktop.histories.recorded_session import (
+    RecordedCompaction,
+    RecordedMessage,
+    RecordedSession,
+)
 from tests.histories import written
 
 
 def reply(identity: str, *blocks: Mapping[str, object], **more: object) -> Mapping[str, object]:
-    return {"type": "assistant", "message": {"id": identity, "role": "assistant", "content": list(blocks)}, **more}
+    return {
+        "type": "assistant",
+        "message": {"id": identity, "role": "assistant", "content": list(blocks)},
+        **more,
+    }
 
 
 def said(content: object, **more: object) -> Mapping[str, object]:
@@ -27,9 +35,13 @@ def read(*values: Mapping[str, object]) -> tuple[list[RecordedMessage], list[str
     return list(first.messages), report.complaints
 
 
-def all_of(*values: Mapping[str, object], report: ReadingReport | None = None) -> list[RecordedSession]:
+def all_of(
+    *values: Mapping[str, object], report: ReadingReport | None = None
+) -> list[RecordedSession]:
     rows = [HistoryRow(v, f"line {n}") for n, v in enumerate(values, 1)]
-    return claude_code_history.read_claude_code_recordings(rows, report or ReadingReport(), Path("s.jsonl"))
+    return claude_code_history.read_claude_code_recordings(
+        rows, report or ReadingReport(), Path("s.jsonl")
+    )
 
 
 def plain(message: RecordedMessage) -> tuple[object, ...]:
@@ -44,7 +56,11 @@ RESULT: Mapping[str, object] = {"type": "tool_result", "tool_use_id": "t1", "con
 
 def test_lines_of_one_reply_are_one_message() -> None:
     messages, complaints = read(
-        said("read a.py"), reply("m1", THINKING), reply("m1", TEXT), reply("m1", CALL), said([RESULT])
+        said("read a.py"),
+        reply("m1", THINKING),
+        reply("m1", TEXT),
+        reply("m1", CALL),
+        said([RESULT]),
     )
     assert complaints == []
     calls = (ToolCall("t1", "Read", '{"file_path": "a.py"}'),)
@@ -69,7 +85,11 @@ def test_other_events_are_named_and_sub_agents_are_conversations_of_their_own() 
 
 
 def test_results_in_parts_errors_and_words_beside_them() -> None:
-    result = {**RESULT, "content": [{"type": "text", "text": "a"}, {"type": "image"}], "is_error": True}
+    result = {
+        **RESULT,
+        "content": [{"type": "text", "text": "a"}, {"type": "image"}],
+        "is_error": True,
+    }
     messages, _ = read(reply("m1", CALL), said([result, {"type": "text", "text": "stop that"}]))
     assert plain(messages[1]) == ("tool", "a\n[image]", (), "t1", False, "")
     assert messages[2].text == "stop that"
@@ -93,7 +113,9 @@ def test_an_error_of_the_api_is_no_reply() -> None:
 
 
 def test_a_summary_is_a_compaction_and_no_message_on_top_of_the_whole_history() -> None:
-    boundary = written.claude_line(7, "system", None, subtype="compact_boundary", logicalParentUuid="u6")
+    boundary = written.claude_line(
+        7, "system", None, subtype="compact_boundary", logicalParentUuid="u6"
+    )
     summary = written.claude_said(8, 7, "What happened.", isCompactSummary=True)
     more = written.claude_said(9, 8, "go on")
     (recording,) = all_of(*written.claude_session()[:6], boundary, summary, more)
@@ -104,7 +126,8 @@ def test_a_summary_is_a_compaction_and_no_message_on_top_of_the_whole_history() 
 
 def test_a_summary_without_what_it_sums_up_is_a_message() -> None:
     (recording,) = all_of(
-        written.claude_said(1, None, "What happened.", isCompactSummary=True), *written.claude_session()[5:]
+        written.claude_said(1, None, "What happened.", isCompactSummary=True),
+        *written.claude_session()[5:],
     )
     assert recording.compactions == ()
     assert recording.messages[0].text == "What happened."
@@ -116,15 +139,22 @@ def test_what_the_compaction_kept_is_not_folded_and_what_follows_it_is_no_branch
         7, "system", None, subtype="compact_boundary", logicalParentUuid="u6", compactMetadata=kept
     )
     summary = written.claude_said(8, 7, "What happened.", isCompactSummary=True)
-    made = all_of(*written.claude_session()[:6], boundary, summary, written.claude_said(9, 6, "go on"))
+    made = all_of(
+        *written.claude_session()[:6], boundary, summary, written.claude_said(9, 6, "go on")
+    )
     assert len(made) == 1
     assert (made[0].compactions[0].at, made[0].compactions[0].keep) == (4, 3)
 
 
 def test_attachments_and_queued_prompts_that_the_model_saw_are_messages() -> None:
-    queued = written.claude_line(7, "attachment", 6, attachment={"type": "queued_command", "prompt": "also this"})
+    queued = written.claude_line(
+        7, "attachment", 6, attachment={"type": "queued_command", "prompt": "also this"}
+    )
     file = written.claude_line(
-        8, "attachment", 7, attachment={"type": "edited_text_file", "filename": "a.py", "snippet": "1 x"}
+        8,
+        "attachment",
+        7,
+        attachment={"type": "edited_text_file", "filename": "a.py", "snippet": "1 x"},
     )
     messages = session(*written.claude_session()[:6], queued, file)
     assert [message.text for message in messages][-2:] == [
@@ -186,13 +216,20 @@ def test_sub_agents_in_the_same_file_are_children_of_the_call_that_asked_for_the
     assert [message.text for message in child.messages] == ["look deep", "deep"]
 
 
-def test_a_result_names_the_conversation_of_its_sub_agent_where_that_has_a_file(tmp_path: Path) -> None:
+def test_a_result_names_the_conversation_of_its_sub_agent_where_that_has_a_file(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "session.jsonl"
     (tmp_path / "session" / "subagents").mkdir(parents=True)
     (tmp_path / "session" / "subagents" / "agent-a1.jsonl").touch()
     (tmp_path / "agent-a2.jsonl").touch()
-    results = [RecordedMessage("tool", "done", answers="c", child=child) for child in ("a1", "a2", "a3", "")]
-    (linked,) = claude_code_history._link_results_to_subagents([RecordedSession("s", tuple(results))], path)
+    results = [
+        RecordedMessage("tool", "done", answers="c", child=child)
+        for child in ("a1", "a2", "a3", "")
+    ]
+    (linked,) = claude_code_history._link_results_to_subagents(
+        [RecordedSession("s", tuple(results))], path
+    )
     assert [message.child for message in linked.messages] == ["agent-a1", "agent-a2", "", ""]
     assert {message.text for message in linked.messages} == {"done"}
 
@@ -225,19 +262,28 @@ def test_what_is_no_message_is_left_out_and_named_and_the_rest_stays_one_convers
 
 def test_what_follows_a_kept_row_after_the_summary_is_no_branch_beside_it() -> None:
     kept = {"preservedMessages": {"uuids": ["u4", "u5"]}, "preservedSegment": {"tailUuid": "u6"}}
-    boundary = written.claude_line(9, "system", None, subtype="compact_boundary", logicalParentUuid="u8")
+    boundary = written.claude_line(
+        9, "system", None, subtype="compact_boundary", logicalParentUuid="u8"
+    )
     boundary["compactMetadata"] = kept
     summary = written.claude_said(10, 9, "What happened.", isCompactSummary=True)
     for parent in (4, 5, 6, 8):
-        made = all_of(*written.claude_session(), boundary, summary, written.claude_said(11, parent, "go on"))
+        made = all_of(
+            *written.claude_session(), boundary, summary, written.claude_said(11, parent, "go on")
+        )
         assert len(made) == 1, parent
         assert made[0].messages[-1].text == "go on"
     made = all_of(*written.claude_session(), boundary, summary, written.claude_said(11, 1, "go on"))
     assert len(made) == 2, "where the compaction kept nothing it is another branch"
 
 
-def test_a_prompt_that_follows_nothing_begins_anew_and_a_compaction_that_names_nothing_does_not() -> None:
-    more = [written.claude_said(11, None, "start again"), written.claude_reply(12, 11, "m9", written.text("anew"))]
+def test_a_prompt_that_follows_nothing_begins_anew_and_a_compaction_that_names_nothing_does_not() -> (
+    None
+):
+    more = [
+        written.claude_said(11, None, "start again"),
+        written.claude_reply(12, 11, "m9", written.text("anew")),
+    ]
     first, second = all_of(*written.claude_session(), *more)
     assert [message.text for message in second.messages] == ["start again", "anew"]
     assert [message.text for message in first.messages][-1] == "Again."
@@ -246,7 +292,9 @@ def test_a_prompt_that_follows_nothing_begins_anew_and_a_compaction_that_names_n
     assert [message.text for message in one.messages][-3:] == ["Again.", "start again", "anew"]
     boundary = written.claude_line(9, "system", None, subtype="compact_boundary")
     summary = written.claude_said(10, 9, "What happened.", isCompactSummary=True)
-    (one,) = all_of(*written.claude_session(), boundary, summary, written.claude_said(11, 10, "go on"))
+    (one,) = all_of(
+        *written.claude_session(), boundary, summary, written.claude_said(11, 10, "go on")
+    )
     assert [message.text for message in one.messages][-2:] == ["Again.", "go on"]
     assert [(each.at, each.keep) for each in one.compactions] == [(6, 6)]
 
@@ -261,18 +309,32 @@ def test_a_file_is_known_by_its_messages_and_not_taken_for_anothers() -> None:
     assert not known(said("go", parentId="e1"))
 
 
-def test_a_session_is_named_by_its_rows_or_its_file_and_knows_its_folder_version_and_title() -> None:
+def test_a_session_is_named_by_its_rows_or_its_file_and_knows_its_folder_version_and_title() -> (
+    None
+):
     title = {"type": "ai-title", "aiTitle": "A title"}, {"type": "custom-title", "customTitle": ""}
     (found,) = all_of({"type": "summary", "summary": "older"}, *title, *written.claude_session())
-    assert (found.name, found.kind, found.session, found.title) == ("s.jsonl", "claude-code", "session-1", "A title")
+    assert (found.name, found.kind, found.session, found.title) == (
+        "s.jsonl",
+        "claude-code",
+        "session-1",
+        "A title",
+    )
     assert (found.folder, found.version) == ("/home/me/project", "2.1.197")
     (found,) = all_of(said("go"), reply("m1", TEXT))
     assert (found.session, found.title, found.folder, found.version) == ("s", "", "", "")
 
 
 def test_rows_about_requests_do_not_hide_a_subagent(tmp_path: Path) -> None:
-    """Since 2.1.331, its file has such rows without a mark. Only they were read, so the whole session was lost."""
-    request = {"type": "api-request", "sessionId": "session-1", "agentId": "a1", "params": {"model": "m"}}
+    """Since 2.1.331, its file has such rows without a mark. Only they were read, so the
+    whole session was lost.
+    """
+    request = {
+        "type": "api-request",
+        "sessionId": "session-1",
+        "agentId": "a1",
+        "params": {"model": "m"},
+    }
     rows = [{**written.claude_said(1, None, "look deep"), "isSidechain": True}, request]
     rows += [{**written.claude_reply(2, 1, "m1", written.text("deep")), "isSidechain": True}]
     for folder in ("session-9/subagents", "elsewhere"):
@@ -310,8 +372,14 @@ def test_several_sub_agents_in_one_file_are_told_apart() -> None:
     def aside(row: Mapping[str, object], **more: object) -> Mapping[str, object]:
         return {**row, "isSidechain": True, **more}
 
-    asked = [written.use("t1", "Task", prompt="look"), written.use("t2", "Agent", prompt=" search ")]
-    main = [*written.claude_session()[:3], written.claude_reply(4, 3, "m1", *asked, written.use("t3", prompt="aid"))]
+    asked = [
+        written.use("t1", "Task", prompt="look"),
+        written.use("t2", "Agent", prompt=" search "),
+    ]
+    main = [
+        *written.claude_session()[:3],
+        written.claude_reply(4, 3, "m1", *asked, written.use("t3", prompt="aid")),
+    ]
     children = [
         aside(written.claude_said(30, None, "look")),
         aside(written.claude_said(40, None, "search"), agentId="a1"),
@@ -327,14 +395,19 @@ def test_several_sub_agents_in_one_file_are_told_apart() -> None:
         ("agent-u50", "", "aid"),
         ("agent-u60", "", ""),
     ]
-    assert [[message.text for message in one.messages] for one in found[:2]] == [["look", "seen"], ["search", "found"]]
+    assert [[message.text for message in one.messages] for one in found[:2]] == [
+        ["look", "seen"],
+        ["search", "found"],
+    ]
     assert {one.parent for one in found} == {"session-1"}
     assert found[1].name == "s.jsonl#agent-a1"
 
 
 def test_a_sub_agents_file_without_a_message_has_no_title(tmp_path: Path) -> None:
     path = tmp_path / "subagents" / "agent-a1.jsonl"
-    (found,) = claude_code_history.read_claude_code_recordings([HistoryRow(said(" "), "line 1")], ReadingReport(), path)
+    (found,) = claude_code_history.read_claude_code_recordings(
+        [HistoryRow(said(" "), "line 1")], ReadingReport(), path
+    )
     assert (found.title, found.messages) == ("", ())
 
 
@@ -358,13 +431,24 @@ def test_who_speaks_is_told() -> None:
 def test_a_prompt_in_parts_that_goes_back_begins_a_branch_and_an_interruption_does_not() -> None:
     again = written.claude_said(9, 6, [written.text("other")])
     assert len(all_of(*written.claude_session(), again)) == 2
-    for content in ([written.text("[Request interrupted by user]")], [written.result("t1")], "[Request interrupted"):
+    for content in (
+        [written.text("[Request interrupted by user]")],
+        [written.result("t1")],
+        "[Request interrupted",
+    ):
         assert len(all_of(*written.claude_session(), written.claude_said(9, 6, content))) == 1
 
 
-def test_a_row_that_is_not_shown_leads_to_its_parent_so_that_going_back_behind_it_begins_a_branch() -> None:
-    """The defect: Claude Code writes a notice when it goes on, and what followed the notice stood behind the newest row."""
-    notices = [written.claude_line(20 + n, "system", 6 if n == 0 else 19 + n, subtype="informational") for n in (0, 1)]
+def test_a_row_that_is_not_shown_leads_to_its_parent_so_that_going_back_behind_it_begins_a_branch() -> (
+    None
+):
+    """The defect: Claude Code writes a notice when it goes on, and what followed the
+    notice stood behind the newest row.
+    """
+    notices = [
+        written.claude_line(20 + n, "system", 6 if n == 0 else 19 + n, subtype="informational")
+        for n in (0, 1)
+    ]
     first, other = all_of(*written.claude_session(), *notices, written.claude_said(22, 21, "other"))
     assert other.forked_from == first.session
     assert other.messages[-1].text == "other"
@@ -389,7 +473,10 @@ def test_thinking_goes_back_only_as_it_was_signed() -> None:
 
     signed = thought(type="thinking", thinking="hm", signature="s")
     assert signed == Reasoning(
-        "hm", opaque='{"type":"thinking","thinking":"hm","signature":"s"}', provider="tag", model="m"
+        "hm",
+        opaque='{"type":"thinking","thinking":"hm","signature":"s"}',
+        provider="tag",
+        model="m",
     )
     assert thought(type="thinking", thinking="hm") == Reasoning("hm")
     assert thought(type="redacted_thinking", data="d") == Reasoning(
@@ -431,7 +518,9 @@ def test_lines_of_a_reply_around_a_result_are_one_as_claude_code_itself_sends_th
 
     for parent in (2, 3):
         (found,) = all_of(*values(parent))
-        assert [[call.id for call in message.calls] or message.text for message in found.messages] == [
+        assert [
+            [call.id for call in message.calls] or message.text for message in found.messages
+        ] == [
             "go",
             ["t1", "t2"],
             "one",
@@ -441,12 +530,17 @@ def test_lines_of_a_reply_around_a_result_are_one_as_claude_code_itself_sends_th
 
 def test_a_result_says_all_of_what_the_line_has(tmp_path: Path) -> None:
     def result(text: str, stdout: str) -> RecordedMessage:
-        answered = written.claude_said(5, 4, [written.result("t1", text)], toolUseResult={"stdout": stdout})
+        answered = written.claude_said(
+            5, 4, [written.result("t1", text)], toolUseResult={"stdout": stdout}
+        )
         return all_of(*written.claude_session()[:4], answered)[0].messages[2]
 
     shown = "<persisted-output>\n1"
     assert (result(shown, "1" * 99).text, result(shown, "1" * 99).shown) == ("1" * 99, shown)
-    assert (result(shown, "1" * len(shown)).text, result(shown, "1" * len(shown)).shown) == (shown, "")
+    assert (result(shown, "1" * len(shown)).text, result(shown, "1" * len(shown)).shown) == (
+        shown,
+        "",
+    )
     assert (result("plain", "1" * 99).text, result("plain", "1" * 99).shown) == ("plain", "")
 
 
@@ -457,14 +551,21 @@ def test_a_picture_that_nobody_can_read_leaves_a_note_in_the_words_that_came_wit
     assert len(messages[0].text) > len("look\n")
 
 
-def test_attachments_of_2_1_331_are_what_the_model_was_shown_and_the_notes_beside_them_are_only_kept() -> None:
-    rendered = [{"content": "<system-reminder>\nToday is the 24th.\n</system-reminder>"}, {"content": [TEXT]}]
+def test_attachments_of_2_1_331_are_what_the_model_was_shown_and_the_notes_beside_them_are_only_kept() -> (
+    None
+):
+    rendered = [
+        {"content": "<system-reminder>\nToday is the 24th.\n</system-reminder>"},
+        {"content": [TEXT]},
+    ]
     system_prompt = {"type": "prompt_snapshot", "systemPrompt": ["You are an agent."]}
     context = {"type": "session_context", "context": {}}
     report = ReadingReport()
     (one,) = all_of(
         written.claude_line(1, "user", None, message={"role": "user", "content": "go"}),
-        written.claude_line(2, "attachment", 1, attachment={"type": "date", "date": "2026-11-24"}, rendered=rendered),
+        written.claude_line(
+            2, "attachment", 1, attachment={"type": "date", "date": "2026-11-24"}, rendered=rendered
+        ),
         written.claude_line(3, "attachment", 2, attachment=system_prompt),
         written.claude_line(4, "attachment", 3, attachment=context),
         written.claude_line(5, "user", 4, message={"role": "user", "content": "go on"}),
@@ -480,41 +581,63 @@ def test_attachments_of_2_1_331_are_what_the_model_was_shown_and_the_notes_besid
 
 def test_attachments_show_their_text_or_all_they_have() -> None:
     def attachment(**found: object) -> RecordedMessage:
-        return session(*written.claude_session()[:6], written.claude_line(7, "attachment", 6, attachment=found))[-1]
+        return session(
+            *written.claude_session()[:6], written.claude_line(7, "attachment", 6, attachment=found)
+        )[-1]
 
-    assert attachment(type="edited_text_file", filename="", path="a.py", content=" ", snippet="1 x").text == (
-        "[Claude Code showed: edited_text_file]\na.py\n1 x"
-    )
+    assert attachment(
+        type="edited_text_file", filename="", path="a.py", content=" ", snippet="1 x"
+    ).text == ("[Claude Code showed: edited_text_file]\na.py\n1 x")
     assert attachment(type="hook", stdout="out").text == "[Claude Code showed: hook]\nout"
-    assert attachment(type="changed", addedLines=["one", 2]).text == "[Claude Code showed: changed]\none\n2"
-    assert attachment(type="todo", items=["ü"]).text == '[Claude Code showed: todo]\n{"items": ["ü"]}'
+    assert (
+        attachment(type="changed", addedLines=["one", 2]).text
+        == "[Claude Code showed: changed]\none\n2"
+    )
+    assert (
+        attachment(type="todo", items=["ü"]).text == '[Claude Code showed: todo]\n{"items": ["ü"]}'
+    )
     assert attachment(items=1).text == '[Claude Code showed: attachment]\n{"items": 1}'
     assert attachment(type="hook", stdout="out").beside
     assert attachment(type="hook", stdout="out").time % 60 == 7.0
     source = {"type": "base64", "media_type": "image/png", "data": "aGVsbG8="}
     queued = attachment(type="queued_command", prompt=[TEXT, {"type": "image", "source": source}])
-    assert (queued.text, [picture.data for picture in queued.pictures]) == ("I look.\n[image]", [b"hello"])
-    nothing = written.claude_line(7, "attachment", 6, attachment={"type": "queued_command", "prompt": " "})
+    assert (queued.text, [picture.data for picture in queued.pictures]) == (
+        "I look.\n[image]",
+        [b"hello"],
+    )
+    nothing = written.claude_line(
+        7, "attachment", 6, attachment={"type": "queued_command", "prompt": " "}
+    )
     assert session(*written.claude_session()[:6], nothing)[-1].text == "Done."
 
 
 def test_a_compaction_says_why_and_when() -> None:
     def compaction(**about: object) -> RecordedCompaction:
-        boundary = written.claude_line(7, "system", None, subtype="compact_boundary", compactMetadata=about)
+        boundary = written.claude_line(
+            7, "system", None, subtype="compact_boundary", compactMetadata=about
+        )
         summary = written.claude_said(8, 7, [written.text("What happened.")], isCompactSummary=True)
-        ((found,),) = [one.compactions for one in all_of(*written.claude_session()[:6], boundary, summary)]
+        ((found,),) = [
+            one.compactions for one in all_of(*written.claude_session()[:6], boundary, summary)
+        ]
         return found
 
     why = "Claude Code compacted the conversation here"
     assert (compaction().why, compaction(trigger="auto").why) == (why, f"{why} (auto)")
     assert (compaction().text, compaction().time % 60) == ("What happened.", 8.0)
-    assert [compaction(preservedSegment={"headUuid": name}).keep for name in ("u1", "u3", "u5", "gone")] == [0, 1, 2, 4]
+    assert [
+        compaction(preservedSegment={"headUuid": name}).keep for name in ("u1", "u3", "u5", "gone")
+    ] == [0, 1, 2, 4]
 
 
 def test_a_second_compaction_without_a_boundary_keeps_nothing_of_the_first() -> None:
     kept = {"preservedSegment": {"headUuid": "u6"}, "trigger": "manual"}
-    boundary = written.claude_line(7, "system", None, subtype="compact_boundary", compactMetadata=kept)
-    first, second = (written.claude_said(at, at - 1, f"Sum {at}.", isCompactSummary=True) for at in (8, 9))
+    boundary = written.claude_line(
+        7, "system", None, subtype="compact_boundary", compactMetadata=kept
+    )
+    first, second = (
+        written.claude_said(at, at - 1, f"Sum {at}.", isCompactSummary=True) for at in (8, 9)
+    )
     (found,) = all_of(*written.claude_session()[:6], boundary, first, second)
     assert [(one.text, one.keep, one.why.endswith("(manual)")) for one in found.compactions] == [
         ("Sum 8.", 3, True),
@@ -525,15 +648,31 @@ def test_a_second_compaction_without_a_boundary_keeps_nothing_of_the_first() -> 
 def test_a_reply_after_a_compaction_is_another_than_before_it() -> None:
     boundary = written.claude_line(4, "system", 3, subtype="compact_boundary")
     summary = written.claude_said(5, 4, "What happened.", isCompactSummary=True)
-    values = [*written.claude_session()[:3], boundary, summary, written.claude_reply(6, 5, "m1", written.text("Done."))]
-    assert [message.text for message in all_of(*values)[0].messages] == ["list the files", "I look.", "Done."]
+    values = [
+        *written.claude_session()[:3],
+        boundary,
+        summary,
+        written.claude_reply(6, 5, "m1", written.text("Done.")),
+    ]
+    assert [message.text for message in all_of(*values)[0].messages] == [
+        "list the files",
+        "I look.",
+        "Done.",
+    ]
 
 
 def test_a_reply_without_an_id_is_one_step_of_its_own_and_what_is_said_beside_it_a_branch() -> None:
     nameless = written.claude_reply(3, 2, "", written.text("more"))
-    values = [written.claude_said(1, None, "go"), written.claude_reply(2, 1, "", written.text("one")), nameless]
+    values = [
+        written.claude_said(1, None, "go"),
+        written.claude_reply(2, 1, "", written.text("one")),
+        nameless,
+    ]
     assert len(all_of(*values, written.claude_said(4, 2, "other"))) == 2
-    values = [written.claude_said(1, None, "go"), written.claude_reply(2, 1, "m1", written.text("one"))]
+    values = [
+        written.claude_said(1, None, "go"),
+        written.claude_reply(2, 1, "m1", written.text("one")),
+    ]
     assert len(all_of(*values, written.claude_said(3, 1, "other"))) == 2
     result = written.claude_said(3, 2, [written.result("t1")])
     assert len(all_of(*values, result, written.claude_said(4, 2, "beside the result"))) == 1
@@ -546,9 +685,13 @@ def test_a_sub_agents_title_is_the_beginning_of_its_task() -> None:
 
 def test_a_compaction_that_kept_the_first_lines_names_their_place() -> None:
     kept = {"preservedSegment": {"headUuid": "u0"}}
-    attachment = written.claude_line(0, "attachment", None, attachment={"type": "queued_command", "prompt": ""})
+    attachment = written.claude_line(
+        0, "attachment", None, attachment={"type": "queued_command", "prompt": ""}
+    )
     first = written.claude_said(1, 0, "go")
-    boundary = written.claude_line(7, "system", None, subtype="compact_boundary", compactMetadata=kept)
+    boundary = written.claude_line(
+        7, "system", None, subtype="compact_boundary", compactMetadata=kept
+    )
     summary = written.claude_said(8, 7, "What happened.", isCompactSummary=True)
     (found,) = all_of(attachment, first, *written.claude_session()[1:6], boundary, summary)
     assert [one.keep for one in found.compactions] == [0]

@@ -19,7 +19,9 @@ AT = 1767323045.25
 WHEN = "2026-01-02T03:04:05.250Z"
 
 
-def written(*messages: RecordedMessage, compactions: tuple[RecordedCompaction, ...] = ()) -> list[dict[str, Any]]:
+def written(
+    *messages: RecordedMessage, compactions: tuple[RecordedCompaction, ...] = ()
+) -> list[dict[str, Any]]:
     recording = RecordedSession("s", messages, folder="/home/me/a", compactions=compactions)
     return [dict(line) for line in build_claude_code_lines(recording, NAME)]
 
@@ -35,7 +37,11 @@ def test_lines_are_one_chain_of_the_session_and_the_same_each_time() -> None:
         False,
         "external",
     )
-    assert (first["type"], first["message"], first["timestamp"]) == ("user", {"role": "user", "content": "go"}, WHEN)
+    assert (first["type"], first["message"], first["timestamp"]) == (
+        "user",
+        {"role": "user", "content": "go"},
+        WHEN,
+    )
     assert "isMeta" not in first
     assert written(*messages) == [first, second]
 
@@ -46,10 +52,17 @@ def test_a_compaction_is_a_boundary_that_begins_a_chain_and_its_summary() -> Non
         RecordedMessage("user", "on", time=AT),
         compactions=(RecordedCompaction(1, 1, "What happened.", AT),),
     )
-    assert (boundary["type"], boundary["subtype"], boundary["isMeta"]) == ("system", "compact_boundary", False)
+    assert (boundary["type"], boundary["subtype"], boundary["isMeta"]) == (
+        "system",
+        "compact_boundary",
+        False,
+    )
     assert (boundary["parentUuid"], boundary["logicalParentUuid"]) == (None, before["uuid"])
     assert boundary["compactMetadata"] == {"trigger": "manual", "preTokens": 0}
-    assert (summary["parentUuid"], summary["message"]["content"]) == (boundary["uuid"], "What happened.")
+    assert (summary["parentUuid"], summary["message"]["content"]) == (
+        boundary["uuid"],
+        "What happened.",
+    )
     assert (summary["isCompactSummary"], summary["isVisibleInTranscriptOnly"]) == (True, True)
     assert boundary["timestamp"] == summary["timestamp"] == WHEN
     assert after["parentUuid"] == summary["uuid"]
@@ -65,7 +78,9 @@ def test_a_reply_keeps_its_thinking_its_calls_and_its_bill() -> None:
         ToolCall("call:1", "Bash", '{"command": "ls"}'),
     )
     usage = Usage(input=100, cache_read=60, cache_write=30, output=7)
-    (line,) = written(RecordedMessage("assistant", "I look", time=AT, parts=parts, model="claude", usage=usage))
+    (line,) = written(
+        RecordedMessage("assistant", "I look", time=AT, parts=parts, model="claude", usage=usage)
+    )
     message = line["message"]
     assert message["content"] == [
         {"type": "thinking", "thinking": "hm", "signature": "s"},
@@ -78,7 +93,11 @@ def test_a_reply_keeps_its_thinking_its_calls_and_its_bill() -> None:
         "cache_creation_input_tokens": 30,
         "output_tokens": 7,
     }
-    assert (message["stop_reason"], message["model"], message["role"]) == ("tool_use", "claude", "assistant")
+    assert (message["stop_reason"], message["model"], message["role"]) == (
+        "tool_use",
+        "claude",
+        "assistant",
+    )
     (said,) = written(RecordedMessage("assistant", "done", time=AT, parts=(Text("done"),)))
     assert said["message"]["stop_reason"] == "end_turn"
     assert said["message"]["usage"]["input_tokens"] == 0
@@ -87,17 +106,26 @@ def test_a_reply_keeps_its_thinking_its_calls_and_its_bill() -> None:
 
 def test_results_pictures_and_what_stands_beside_the_users_words() -> None:
     picture = RecordedPicture("image/png", b"\0\0\0")
-    source = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
+    source = {
+        "type": "image",
+        "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"},
+    }
     plain, shown, failed = written(
         RecordedMessage("tool", "", time=AT, answers="call:1"),
         RecordedMessage("tool", "seen", time=AT, answers="c2", pictures=(picture,)),
         RecordedMessage("tool", "no such file", time=AT, answers="c3", ok=False),
     )
     (result,) = plain["message"]["content"]
-    assert (result["tool_use_id"], result["content"], result["is_error"]) == ("call_1", "(no output)", False)
+    assert (result["tool_use_id"], result["content"], result["is_error"]) == (
+        "call_1",
+        "(no output)",
+        False,
+    )
     assert shown["message"]["content"][0]["content"] == [{"type": "text", "text": "seen"}, source]
     (pictured,) = written(RecordedMessage("tool", "", time=AT, answers="c4", pictures=(picture,)))
-    assert pictured["message"]["content"][0]["content"] == [source]  # The model did not read "(no output)".
+    assert pictured["message"]["content"][0]["content"] == [
+        source
+    ]  # The model did not read "(no output)".
     assert failed["message"]["content"][0]["is_error"]
     assert (failed["type"], failed["toolUseResult"]) == ("user", "no such file")
     (both,) = written(RecordedMessage("user", "look", time=AT, pictures=(picture,)))
@@ -110,6 +138,8 @@ def test_results_pictures_and_what_stands_beside_the_users_words() -> None:
 
 def test_the_folder_of_a_project() -> None:
     assert project_folder_name("/home/me/a.b_c") == "-home-me-a-b-c"
-    assert project_folder_name("/home/Ü 🦊") == "-home-----", "Claude Code is JavaScript: the fox is two characters"
+    assert project_folder_name("/home/Ü 🦊") == "-home-----", (
+        "Claude Code is JavaScript: the fox is two characters"
+    )
     assert len(project_folder_name("/" + "a" * 199)) == 200
     assert project_folder_name("/" + "a" * 200) == "", "Claude Code would give it another name"

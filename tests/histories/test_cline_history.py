@@ -62,7 +62,12 @@ def test_a_task_has_its_title_folder_and_version(tmp_path: Path) -> None:
     about = {"environment_history": [{"cline_version": "2.0"}, {"cline_version": "2.18.0"}]}
     where = "<environment_details>\n# Current Working Directory (/home/me) Files\na.py"
     found = read(tmp_path, [said("go", where), reply("Done.")], shown, about)
-    assert (found.kind, found.session, found.folder, found.version) == ("cline", TASK, "/home/me", "2.18.0")
+    assert (found.kind, found.session, found.folder, found.version) == (
+        "cline",
+        TASK,
+        "/home/me",
+        "2.18.0",
+    )
     assert found.title == "A title of " + "x" * 49
     assert found.name == str(tmp_path / "tasks" / TASK / cline_history.NAME)
 
@@ -74,7 +79,11 @@ def test_a_task_with_nothing_beside_it_has_neither(tmp_path: Path) -> None:
 
 
 def test_of_two_messages_one_is_at_the_beginning_and_one_at_the_end(tmp_path: Path) -> None:
-    found = read(tmp_path, [said("go"), reply("Done.")], [{"ts": 9_000_000_000_000}, {"ts": 9_000_000_060_000}])
+    found = read(
+        tmp_path,
+        [said("go"), reply("Done.")],
+        [{"ts": 9_000_000_000_000}, {"ts": 9_000_000_060_000}],
+    )
     assert [message.time - 9e9 for message in found.messages] == [0, 60]
 
 
@@ -86,7 +95,11 @@ def test_times_are_spread_over_what_cline_showed(tmp_path: Path) -> None:
 
 
 def test_what_cline_showed_before_the_first_time_is_not_after_the_last(tmp_path: Path) -> None:
-    found = read(tmp_path, [said("one"), reply("two")], [{"ts": 9_000_000_000_000}, {"ts": 8_000_000_000_000}])
+    found = read(
+        tmp_path,
+        [said("one"), reply("two")],
+        [{"ts": 9_000_000_000_000}, {"ts": 8_000_000_000_000}],
+    )
     assert [message.time for message in found.messages] == [9e9, 9e9]
 
 
@@ -108,7 +121,9 @@ def test_a_call_written_as_tags_is_a_call(tmp_path: Path) -> None:
 
 def test_what_stands_around_a_call_and_its_result_stays(tmp_path: Path) -> None:
     asked = reply("First.", CALL.removeprefix("I look.\n"), "Last.")
-    found = read(tmp_path, [said("go"), asked, said("Before.", RESULT, "a.py", "After."), reply("Done.")])
+    found = read(
+        tmp_path, [said("go"), asked, said("Before.", RESULT, "a.py", "After."), reply("Done.")]
+    )
     call = ToolCall("cline_1", "execute_command", '{"command": "ls", "requires_approval": "false"}')
     assert found.messages[1].parts == (Text("First."), call, Text("Last."))
     assert sorted((one.role, one.text) for one in found.messages[2:-1]) == [
@@ -118,8 +133,13 @@ def test_what_stands_around_a_call_and_its_result_stays(tmp_path: Path) -> None:
 
 
 def test_what_follows_a_result_with_its_output_is_not_part_of_it(tmp_path: Path) -> None:
-    found = read(tmp_path, [said("go"), reply(CALL), said(RESULT + "a.py", "After."), reply("Done.")])
-    assert sorted((one.role, one.text) for one in found.messages[2:-1]) == [("tool", "a.py"), ("user", "After.")]
+    found = read(
+        tmp_path, [said("go"), reply(CALL), said(RESULT + "a.py", "After."), reply("Done.")]
+    )
+    assert sorted((one.role, one.text) for one in found.messages[2:-1]) == [
+        ("tool", "a.py"),
+        ("user", "After."),
+    ]
 
 
 def test_a_result_without_an_output_is_empty(tmp_path: Path) -> None:
@@ -136,23 +156,46 @@ def test_a_result_without_an_output_is_empty(tmp_path: Path) -> None:
         [reply("no call"), said(RESULT + "a.py"), reply("Done.")],
     ],
 )
-def test_tags_that_are_no_call_with_its_result_are_words(tmp_path: Path, messages: Sequence[Mapping[str, Any]]) -> None:
+def test_tags_that_are_no_call_with_its_result_are_words(
+    tmp_path: Path, messages: Sequence[Mapping[str, Any]]
+) -> None:
     found = read(tmp_path, messages)
-    assert [message.text for message in found.messages] == [one["content"][0]["text"] for one in messages]
+    assert [message.text for message in found.messages] == [
+        one["content"][0]["text"] for one in messages
+    ]
 
 
 def test_what_cline_adds_to_words_stands_beside_and_behind_them(tmp_path: Path) -> None:
-    added = ["# task_progress\n- [ ] one", "\n<environment_details>\ntime", "# TODO LIST\n", "# todo\n"]
-    found = read(tmp_path, [said("go", *added, ts=9_000_000_000_000), reply("<environment_details>")])
+    added = [
+        "# task_progress\n- [ ] one",
+        "\n<environment_details>\ntime",
+        "# TODO LIST\n",
+        "# todo\n",
+    ]
+    found = read(
+        tmp_path, [said("go", *added, ts=9_000_000_000_000), reply("<environment_details>")]
+    )
     assert found.messages[0] == RecordedMessage("user", "go", time=9e9)
-    assert found.messages[1:-1] == tuple(RecordedMessage("user", one.strip(), time=9e9, beside=True) for one in added)
+    assert found.messages[1:-1] == tuple(
+        RecordedMessage("user", one.strip(), time=9e9, beside=True) for one in added
+    )
     assert found.messages[-1].text == "<environment_details>"
 
 
 def test_what_a_reply_cost_is_read_from_its_metrics(tmp_path: Path) -> None:
-    about = {"modelInfo": {"modelId": "m"}, "metrics": {"tokens": {"prompt": 100, "cached": 60, "completion": 20}}}
-    less = {"modelInfo": {"modelId": "m"}, "metrics": {"tokens": {"prompt": 10, "cached": 60, "completion": 20}}}
-    found = read(tmp_path, [said("go"), reply("one", **about), reply("two", **less), reply("three")], task="t")
+    about = {
+        "modelInfo": {"modelId": "m"},
+        "metrics": {"tokens": {"prompt": 100, "cached": 60, "completion": 20}},
+    }
+    less = {
+        "modelInfo": {"modelId": "m"},
+        "metrics": {"tokens": {"prompt": 10, "cached": 60, "completion": 20}},
+    }
+    found = read(
+        tmp_path,
+        [said("go"), reply("one", **about), reply("two", **less), reply("three")],
+        task="t",
+    )
     assert found.messages[1:] == (
         build_recorded_reply([Text("one")], model="m", usage=Usage(100, 60, 0, 20)),
         build_recorded_reply([Text("two")], model="m", usage=Usage(60, 60, 0, 20)),
@@ -172,8 +215,14 @@ def test_what_cline_cut_out_becomes_a_fold_up_to_the_last_range(tmp_path: Path) 
         {"ts": 9_000_000_000_000},
     ]
     added = said("three", "<environment_details>")
-    found = read(tmp_path, [said("one"), reply("two"), added, reply("four"), said("five"), reply("six")], shown)
-    assert found.compactions == (RecordedCompaction(7, 6, cline_history.CUT, 9e9, "Cline cut here"),)
+    found = read(
+        tmp_path,
+        [said("one"), reply("two"), added, reply("four"), said("five"), reply("six")],
+        shown,
+    )
+    assert found.compactions == (
+        RecordedCompaction(7, 6, cline_history.CUT, 9e9, "Cline cut here"),
+    )
 
 
 def test_a_range_means_nothing_where_a_message_could_not_be_read(tmp_path: Path) -> None:
@@ -220,7 +269,10 @@ def fields_one_by_one(text: str) -> dict[str, str]:
 @pytest.mark.parametrize("seed", range(200))
 def test_a_field_ends_at_the_first_tag_behind_it_that_closes_it(seed: int) -> None:
     chance = random.Random(seed)
-    text = "".join(chance.choice(["<a>", "</a>", "<b>", "</b>", "one", "\n"]) for _ in range(chance.randint(1, 14)))
+    text = "".join(
+        chance.choice(["<a>", "</a>", "<b>", "</b>", "one", "\n"])
+        for _ in range(chance.randint(1, 14))
+    )
     assert cline_history._fields_between_tags(text) == fields_one_by_one(text)
 
 
@@ -229,16 +281,44 @@ def _written_session(folder: Path) -> Path:
     session = folder / ".cline" / "data" / "sessions" / "1795_ab"
     session.mkdir(parents=True)
     model: dict[str, Any] = {"modelInfo": {"id": "gpt-5", "provider": "openai-compatible"}}
-    model |= {"metrics": {"inputTokens": 900, "outputTokens": 10, "cacheReadTokens": 300, "cacheWriteTokens": 0}}
-    outputs = [{"query": "ls", "result": "a\n", "success": True}, {"query": "rm", "result": "no", "success": False}]
-    answer = {"type": "tool_result", "tool_use_id": "c1", "name": "run_commands", "content": outputs}
+    model |= {
+        "metrics": {
+            "inputTokens": 900,
+            "outputTokens": 10,
+            "cacheReadTokens": 300,
+            "cacheWriteTokens": 0,
+        }
+    }
+    outputs = [
+        {"query": "ls", "result": "a\n", "success": True},
+        {"query": "rm", "result": "no", "success": False},
+    ]
+    answer = {
+        "type": "tool_result",
+        "tool_use_id": "c1",
+        "name": "run_commands",
+        "content": outputs,
+    }
     messages = [
-        {**said('<user_input mode="act">list\n the “files” </user_input>'), "ts": 1_767_323_045_000},
-        {"role": "assistant", "content": [written.text("I look."), written.use("c1", "run_commands")], **model},
+        {
+            **said('<user_input mode="act">list\n the “files” </user_input>'),
+            "ts": 1_767_323_045_000,
+        },
+        {
+            "role": "assistant",
+            "content": [written.text("I look."), written.use("c1", "run_commands")],
+            **model,
+        },
         {"role": "user", "content": [answer]},
         reply("Done.", **model),
     ]
-    whole = {"version": 1, "agent": "lead", "sessionId": "1795_ab", "messages": messages, "system_prompt": "You are…"}
+    whole = {
+        "version": 1,
+        "agent": "lead",
+        "sessionId": "1795_ab",
+        "messages": messages,
+        "system_prompt": "You are…",
+    }
     file = session / "1795_ab.messages.json"
     file.write_text(json.dumps(whole, indent=2))
     below = {**whole, "agent": "subagent", "messages": [said("Count."), reply("Counted.", **model)]}
@@ -249,15 +329,31 @@ def _written_session(folder: Path) -> Path:
     return file
 
 
-def test_a_session_of_cline_3_is_read_with_what_the_user_typed_and_its_outputs(tmp_path: Path) -> None:
+def test_a_session_of_cline_3_is_read_with_what_the_user_typed_and_its_outputs(
+    tmp_path: Path,
+) -> None:
     """Before, only tasks of Cline 2 were found: nothing that Cline 3 does was recorded."""
     file, report = _written_session(tmp_path), ReadingReport()
     (found,) = history_reading.read_sessions(file, report)
-    assert (found.kind, found.session, found.title, found.version) == ("cline", "1795_ab", "list files", "3.0.65")
-    assert (found.folder, report.complaints, dict(report.left_out)) == (str(tmp_path / "project"), [], {})
+    assert (found.kind, found.session, found.title, found.version) == (
+        "cline",
+        "1795_ab",
+        "list files",
+        "3.0.65",
+    )
+    assert (found.folder, report.complaints, dict(report.left_out)) == (
+        str(tmp_path / "project"),
+        [],
+        {},
+    )
     asked, look, output, done = found.messages
     assert (asked.text, asked.time, done.text) == ("list\n the “files” ", 1_767_323_045.0, "Done.")
-    assert (look.model, look.usage.input, look.usage.cache_read, look.usage.output) == ("gpt-5", 900, 300, 10)
+    assert (look.model, look.usage.input, look.usage.cache_read, look.usage.output) == (
+        "gpt-5",
+        900,
+        300,
+        10,
+    )
     assert (output.text, output.answers, output.ok) == ("a\n\nno", "c1", False)
     (below,) = history_reading.read_sessions(file.with_name("agent_1_x.messages.json"), report)
     assert (below.session, below.parent) == ("1795_ab__agent_1_x", "1795_ab")
@@ -269,5 +365,8 @@ def test_sessions_of_cline_3_are_found_with_their_sub_agents(tmp_path: Path) -> 
     assert (found.path, found.folder) == (file, str(tmp_path / "project"))
     agent = file.with_name("agent_1_x.messages.json")
     assert list(history_finding.list_files_of_history(found)) == [file, agent]
-    changed = [history_finding.find_history_of_changed_file("cline", one) for one in sorted(file.parent.iterdir())]
+    changed = [
+        history_finding.find_history_of_changed_file("cline", one)
+        for one in sorted(file.parent.iterdir())
+    ]
     assert changed == [None, file, agent]

@@ -55,18 +55,29 @@ def test_instructions_that_are_not_the_first_words_are_a_message() -> None:
     developer = {"type": "message", "role": "developer", "content": [text("Be brief.")]}
     assert items(beside) == [developer]
     assert "base_instructions" not in lines(beside)[0]["payload"]
-    assert items(RecordedMessage("user", "go"), RecordedMessage("system", "Be brief."))[1] == developer
+    assert (
+        items(RecordedMessage("user", "go"), RecordedMessage("system", "Be brief."))[1] == developer
+    )
 
 
 def test_words_and_pictures() -> None:
-    assert items(RecordedMessage("user", "look", pictures=(PICTURE,)))[0]["content"] == [text("look"), IMAGE]
+    assert items(RecordedMessage("user", "look", pictures=(PICTURE,)))[0]["content"] == [
+        text("look"),
+        IMAGE,
+    ]
     assert items(RecordedMessage("user", " ", pictures=(PICTURE,)))[0]["content"] == [IMAGE]
     assert items(RecordedMessage("user", " "), RecordedMessage("failure", "cut")) == []
 
 
 def test_a_reply_its_calls_and_their_results() -> None:
     sealed = Reasoning("hm", opaque='{"type":"reasoning","encrypted_content":"x"}')
-    parts: list[ReplyPart] = [sealed, Reasoning("unsealed"), Text("I look."), Text(" "), ToolCall("c 1", "f", "{}")]
+    parts: list[ReplyPart] = [
+        sealed,
+        Reasoning("unsealed"),
+        Text("I look."),
+        Text(" "),
+        ToolCall("c 1", "f", "{}"),
+    ]
     parts += [ToolCall("c2", "apply_patch", '{"input": "*** Begin"}')]
     results = (
         RecordedMessage("tool", "out", answers="c 1"),
@@ -84,7 +95,9 @@ def test_a_reply_its_calls_and_their_results() -> None:
     ]
 
 
-@pytest.mark.parametrize("arguments", ['{"input": 5}', '{"input": "x", "more": 1}', "{}", '{"patch": "x"}'])
+@pytest.mark.parametrize(
+    "arguments", ['{"input": 5}', '{"input": "x", "more": 1}', "{}", '{"patch": "x"}']
+)
 def test_a_patch_with_other_arguments_is_a_function(arguments: str) -> None:
     (call,) = items(build_recorded_reply([ToolCall("c1", "apply_patch", arguments)]))
     assert (call["type"], call["arguments"]) == ("function_call", arguments)
@@ -93,7 +106,9 @@ def test_a_patch_with_other_arguments_is_a_function(arguments: str) -> None:
 
 
 def test_a_compaction_stands_for_all_before_it() -> None:
-    *_, line = lines(RecordedMessage("user", "go"), compactions=(RecordedCompaction(1, 1, "Sum.", 2.0),))
+    *_, line = lines(
+        RecordedMessage("user", "go"), compactions=(RecordedCompaction(1, 1, "Sum.", 2.0),)
+    )
     kept = [{"type": "message", "role": "user", "content": [text("Sum.")]}]
     assert line == {
         "timestamp": "1970-01-01T00:00:02.000Z",

@@ -1,4 +1,6 @@
-"""What is given back to an agent reads back as the same conversation, under a new name, and changes nothing."""
+"""What is given back to an agent reads back as the same conversation, under a new name,
+and changes nothing.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,13 @@ from helix_desktop.histories.recorded_session import (
 from tests.histories import written
 from tests.histories.test_history_facts import Words
 
-TOOLS = {"claude": "Bash", "codex": "exec_command", "gemini": "run_shell_command", "opencode": "bash", "pi": "bash"}
+TOOLS = {
+    "claude": "Bash",
+    "codex": "exec_command",
+    "gemini": "run_shell_command",
+    "opencode": "bash",
+    "pi": "bash",
+}
 FIXTURES = Path(__file__).parent / "fixtures"
 RECORDED = {
     "claude": ("claude-code/2.1.197", "-home-me-project/8086ac59-962c-45e3-8b64-1a833031ab31.jsonl"),
@@ -53,7 +61,9 @@ RECORDED = {
 
 def imported(recording: RecordedSession) -> tuple[list[Recorded], ReadContent]:
     drafts = history_facts.draft_facts(recording, Words(), lambda _: "")
-    contents = {Digest.of_content(content): content for draft in drafts for content, _ in draft.contents}
+    contents = {
+        Digest.of_content(content): content for draft in drafts for content, _ in draft.contents
+    }
     facts = [Recorded("c", at, draft.time, draft.fact) for at, draft in enumerate(drafts, 1)]
     return [
         *facts,
@@ -81,10 +91,14 @@ def recorded(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Path]
     return request.param, tmp_path / "agent" / file
 
 
-def test_the_agents_own_lines_come_back_with_only_the_id_changed_and_a_title(recorded: tuple[str, Path]) -> None:
+def test_the_agents_own_lines_come_back_with_only_the_id_changed_and_a_title(
+    recorded: tuple[str, Path],
+) -> None:
     agent, path = recorded
     session = main_session(path)
-    restored = restoring.build_restored_session(*imported(session), RestoreRequest("c", agent, "/elsewhere"))
+    restored = restoring.build_restored_session(
+        *imported(session), RestoreRequest("c", agent, "/elsewhere")
+    )
     assert restored.is_original
     assert restored.folder == "/home/me/project"
     own, content = path.read_bytes(), re.sub(rb'"helix_title":"[^"]*",', b"", restored.content)
@@ -94,17 +108,27 @@ def test_the_agents_own_lines_come_back_with_only_the_id_changed_and_a_title(rec
     assert restored.session.encode() in restored.content
 
 
-def test_without_the_file_the_conversation_is_written_anew(recorded: tuple[str, Path], tmp_path: Path) -> None:
+def test_without_the_file_the_conversation_is_written_anew(
+    recorded: tuple[str, Path], tmp_path: Path
+) -> None:
     agent, path = recorded
     session = main_session(path)
     facts, content = imported(session)
     path.unlink()
-    restored = restoring.build_restored_session(facts, content, RestoreRequest("c", agent, "/home/me/project"))
+    restored = restoring.build_restored_session(
+        facts, content, RestoreRequest("c", agent, "/home/me/project")
+    )
     assert not restored.is_original
     again = main_session(_put(tmp_path / f"{restored.session}.jsonl", restored.content))
-    assert (again.kind, again.session, again.folder) == (session.kind, restored.session, "/home/me/project")
+    assert (again.kind, again.session, again.folder) == (
+        session.kind,
+        restored.session,
+        "/home/me/project",
+    )
     own = {one.text for one in session.messages if one.beside}
-    assert [one for one in said(again) if one[1] not in own] == [one for one in said(session) if one[0] != "failure"]
+    assert [one for one in said(again) if one[1] not in own] == [
+        one for one in said(session) if one[0] != "failure"
+    ]
     assert [one.text for one in again.compactions] == [one.text for one in session.compactions]
 
 
@@ -118,7 +142,9 @@ def test_a_conversation_from_before_its_compaction(tmp_path: Path, way: str) -> 
     lines = path.read_bytes().splitlines(keepends=True)
     if way == "anew":
         path.unlink()
-    restored = restoring.build_restored_session(facts, content, RestoreRequest("c", "claude", "/f", 1))
+    restored = restoring.build_restored_session(
+        facts, content, RestoreRequest("c", "claude", "/f", 1)
+    )
     assert restored.is_original == (way == "own lines")
     if restored.is_original:
         kept = restored.content.splitlines(keepends=True)
@@ -128,7 +154,9 @@ def test_a_conversation_from_before_its_compaction(tmp_path: Path, way: str) -> 
     again = main_session(_put(tmp_path / f"{restored.session}.jsonl", restored.content))
     assert again.compactions == ()
     before = session.compactions[0].at
-    assert said(again) == [one for one in said(RecordedSession("", session.messages[:before])) if one[0] != "failure"]
+    assert said(again) == [
+        one for one in said(RecordedSession("", session.messages[:before])) if one[0] != "failure"
+    ]
     with pytest.raises(InvalidInput, match="in this conversation: 1"):
         restoring.build_restored_session(facts, content, RestoreRequest("c", "claude", "/f", 2))
 
@@ -142,14 +170,20 @@ def read_back(restored: restoring.RestoredSession, folder: Path) -> RecordedSess
         opencode_database(database)
     file = restoring.write_restored_session(restored, HistoryPlaces(home, {}))
     assert file.is_relative_to(home)
-    return next(one for one in history_reading.read_history_file(file).recordings if one.session == restored.session)
+    return next(
+        one
+        for one in history_reading.read_history_file(file).recordings
+        if one.session == restored.session
+    )
 
 
 def opencode_database(path: Path) -> None:
     tables = json.loads((FIXTURES / "opencode" / "1.18.33.rows").read_text("utf-8"))
     with closing(sqlite3.connect(path)) as made, made:
         made.execute("CREATE TABLE project(id, worktree)")
-        made.executemany("INSERT INTO project VALUES(?, ?)", [("global", "/"), ("p1", "/home/me/project")])
+        made.executemany(
+            "INSERT INTO project VALUES(?, ?)", [("global", "/"), ("p1", "/home/me/project")]
+        )
         for table, rows in tables.items():
             made.execute(f"CREATE TABLE {table}({', '.join(rows[0])})")
 
@@ -160,12 +194,19 @@ def test_any_history_is_written_for_any_agent(tmp_path: Path, kind: str, agent: 
     session = main_session(written.KINDS[kind](tmp_path))
     facts, content = imported(session)
     again = read_back(
-        restoring.build_restored_session(facts, content, RestoreRequest("c", agent, "/home/me/project")), tmp_path
+        restoring.build_restored_session(
+            facts, content, RestoreRequest("c", agent, "/home/me/project")
+        ),
+        tmp_path,
     )
     words = [one.text for one in session.messages if one.role == "user" and not one.beside]
     assert [one.text for one in again.messages if one.text in words and one.role == "user"] == words
     whole = "\n".join(one.text for one in again.messages)
-    assert all((one.shown or one.text) in whole for one in session.messages if one.role in ("assistant", "tool"))
+    assert all(
+        (one.shown or one.text) in whole
+        for one in session.messages
+        if one.role in ("assistant", "tool")
+    )
     assert again.folder == session.folder or not session.folder
 
 
@@ -174,38 +215,57 @@ def test_a_copy_has_a_title_of_its_own(tmp_path: Path, agent: str) -> None:
     """The original, a restored and a relayed conversation stood in every list under one title."""
     title = "Extract the lock manager into its own module and keep the tests green, please"
     facts, content = imported(replace(main_session(written.codex(tmp_path)), title=title))
-    again = read_back(restoring.build_restored_session(facts, content, RestoreRequest("c", agent, "/f")), tmp_path)
+    again = read_back(
+        restoring.build_restored_session(facts, content, RestoreRequest("c", agent, "/f")), tmp_path
+    )
     words = "Extract the lock manager into its own module and keep the tests gre (from Codex)"
     if agent == "codex":
         words = "Extract the lock manager into its own module and keep the tests green (restored)"
     assert history_facts.title_of_recording(again) == words
     facts, content = imported(replace(again, name=""))
     twice = restoring.build_restored_session(facts, content, RestoreRequest("c", agent, "/f"))
-    assert words.rpartition(" (")[0].encode() + b" (restored)" in twice.content, "the words about the first copy stay"
+    assert words.rpartition(" (")[0].encode() + b" (restored)" in twice.content, (
+        "the words about the first copy stay"
+    )
 
 
 @pytest.mark.parametrize("agent", sorted(restoring.FORMATS))
 def test_a_compaction_and_a_picture_are_written_for_any_agent(tmp_path: Path, agent: str) -> None:
     call = ToolCall("c1", "Bash", '{"command": "ls"}')
     messages = (
-        RecordedMessage("user", "/words that begin so\n", pictures=(RecordedPicture("image/png", b"PNG"),), time=9.0),
+        RecordedMessage(
+            "user",
+            "/words that begin so\n",
+            pictures=(RecordedPicture("image/png", b"PNG"),),
+            time=9.0,
+        ),
         build_recorded_reply([Text("I look."), call], time=8.0),
         RecordedMessage("tool", "OUT", answers="c1", ok=False, time=7.0),
         RecordedMessage("user", "and again", time=10.0),
     )
     compaction = RecordedCompaction(3, 3, "SUMMARY", 10.0)
-    session = RecordedSession("", messages, "claude-code", "s", folder="/f", compactions=(compaction,))
-    again = read_back(restoring.build_restored_session(*imported(session), RestoreRequest("c", agent, "/f")), tmp_path)
+    session = RecordedSession(
+        "", messages, "claude-code", "s", folder="/f", compactions=(compaction,)
+    )
+    again = read_back(
+        restoring.build_restored_session(*imported(session), RestoreRequest("c", agent, "/f")),
+        tmp_path,
+    )
     assert [(one.at, one.text) for one in again.compactions] == [(3, "SUMMARY")]
     assert [one.role for one in again.messages] == ["user", "assistant", "tool", "user"]
     assert again.messages[0].text.endswith("/words that begin so\n")
     assert [one.data for one in again.messages[0].pictures] == [b"PNG"]
     assert (again.messages[2].text, again.messages[2].answers) == ("OUT", "c1")
-    assert again.messages[2].ok == (agent == "codex")  # its rollouts do not say that a command failed
+    assert again.messages[2].ok == (
+        agent == "codex"
+    )  # its rollouts do not say that a command failed
 
 
 def test_what_gemini_cli_itself_said_at_the_beginning_is_left_out_elsewhere() -> None:
-    messages = (RecordedMessage("user", "<session_context>\nToday", beside=True), RecordedMessage("user", "hello"))
+    messages = (
+        RecordedMessage("user", "<session_context>\nToday", beside=True),
+        RecordedMessage("user", "hello"),
+    )
     restored = restoring.build_restored_session(
         *imported(RecordedSession("", messages, "gemini-cli", "s")), RestoreRequest("c", "pi", "/f")
     )
@@ -214,12 +274,23 @@ def test_what_gemini_cli_itself_said_at_the_beginning_is_left_out_elsewhere() ->
 
 
 def test_calls_of_a_resumed_session_of_gemini_cli_stand_in_its_content(tmp_path: Path) -> None:
-    head = {"sessionId": "s", "projectHash": "p", "startTime": "2026-01-01T00:00:00Z", "kind": "main"}
+    head = {
+        "sessionId": "s",
+        "projectHash": "p",
+        "startTime": "2026-01-01T00:00:00Z",
+        "kind": "main",
+    }
     called = {"functionCall": {"id": "c1", "name": "run_shell_command", "args": {"command": "ls"}}}
-    answer = {"functionResponse": {"id": "c1", "name": "run_shell_command", "response": {"output": "OUT"}}}
+    answer = {
+        "functionResponse": {"id": "c1", "name": "run_shell_command", "response": {"output": "OUT"}}
+    }
     records = [
         {"id": "1", "type": "user", "content": [{"text": "look"}]},
-        {"id": "2", "type": "gemini", "content": [{"text": "hm", "thought": True}, {"text": "I look."}, called]},
+        {
+            "id": "2",
+            "type": "gemini",
+            "content": [{"text": "hm", "thought": True}, {"text": "I look."}, called],
+        },
         {"id": "2_response", "type": "user", "content": [answer]},
     ]
     lines = [head, {"$set": {"messages": records}}]
@@ -235,9 +306,12 @@ def test_calls_of_a_resumed_session_of_gemini_cli_stand_in_its_content(tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("title", "agent"), [("Claude Code", "claude"), ("Gemini CLI", "gemini"), ("qwen", ""), ("", "")]
+    ("title", "agent"),
+    [("Claude Code", "claude"), ("Gemini CLI", "gemini"), ("qwen", ""), ("", "")],
 )
-def test_an_agent_that_worked_through_the_gateway_is_the_one_that_can_resume_it(title: str, agent: str) -> None:
+def test_an_agent_that_worked_through_the_gateway_is_the_one_that_can_resume_it(
+    title: str, agent: str
+) -> None:
     started = ConversationStarted("Title", agent=title)
     assert restoring.agent_of_origin([Recorded("c", 1, 0.0, started)]) == agent
 
@@ -255,21 +329,32 @@ def test_a_project_of_gemini_cli_is_found_as_it_finds_it(tmp_path: Path) -> None
     for name, owner in (("work", "/elsewhere/work"), ("other", "/home/me/marked")):
         (folders / name).mkdir(parents=True)
         (folders / name / ".project_root").write_text(owner)
-    (tmp_path / "projects.json").write_text(json.dumps({"projects": {"/home/me/listed": "listed", "/x": "work-1"}}))
+    (tmp_path / "projects.json").write_text(
+        json.dumps({"projects": {"/home/me/listed": "listed", "/x": "work-1"}})
+    )
     names = ("/home/me/listed", "/home/me/marked", "/home/me/work")
-    assert [choose_gemini_project_name(folders, name) for name in names] == ["listed", "other", "work-2"]
+    assert [choose_gemini_project_name(folders, name) for name in names] == [
+        "listed",
+        "other",
+        "work-2",
+    ]
 
 
 @pytest.mark.parametrize("agent", sorted(restoring.FORMATS))
 def test_a_call_that_corresponds_is_translated_and_another_is_text(agent: str) -> None:
-    calls = (ToolCall("c1", "run_command", '{"command": "ls"}'), ToolCall("c2", "delegate", '{"task": "look"}'))
+    calls = (
+        ToolCall("c1", "run_command", '{"command": "ls"}'),
+        ToolCall("c2", "delegate", '{"task": "look"}'),
+    )
     facts = [
         Recorded("c", 1, 1.0, ConversationStarted("t")),
         Recorded("c", 2, 1.0, UserSaid((Text("  look \n"),))),
         Recorded("c", 3, 1.0, ModelReplied((calls[0],), "m", Stop.CALLS)),
         Recorded("c", 4, 1.0, ModelReplied((calls[1],), "m", Stop.CALLS)),
     ]
-    restored = restoring.build_restored_session(facts, lambda _: None, RestoreRequest("c", agent, "/f"))
+    restored = restoring.build_restored_session(
+        facts, lambda _: None, RestoreRequest("c", agent, "/f")
+    )
     text = restored.content.decode()
     assert json.dumps("  look \n") in text
     assert f'"{TOOLS[agent]}"' in text
@@ -278,12 +363,14 @@ def test_a_call_that_corresponds_is_translated_and_another_is_text(agent: str) -
     assert restored.calls_as_text == 1
 
 
-# --- the file -------------------------------------------------------------------------------------------------------
+# --- the file
 
 
 def test_the_file_stands_where_the_agent_looks(recorded: tuple[str, Path], tmp_path: Path) -> None:
     agent, path = recorded
-    restored = restoring.build_restored_session(*imported(main_session(path)), RestoreRequest("c", agent, ""))
+    restored = restoring.build_restored_session(
+        *imported(main_session(path)), RestoreRequest("c", agent, "")
+    )
     home = tmp_path / "home"
     home.mkdir()
     file = restoring.write_restored_session(restored, HistoryPlaces(home, {}))
@@ -319,7 +406,10 @@ def _put(path: Path, content: bytes) -> Path:
 def test_the_agent_a_conversation_comes_from_is_known_by_its_origin() -> None:
     messages = (RecordedMessage("user", "go"), build_recorded_reply([Text("yes")]))
     for kind, agent in (("codex", "codex"), ("claude-code", "claude"), ("goose", ""), ("", "")):
-        assert restoring.agent_of_origin(imported(RecordedSession("", messages, kind, "s"))[0]) == agent
+        assert (
+            restoring.agent_of_origin(imported(RecordedSession("", messages, kind, "s"))[0])
+            == agent
+        )
 
 
 def test_own_lines_are_given_back_only_where_they_say_what_the_conversation_says(
@@ -331,18 +421,26 @@ def test_own_lines_are_given_back_only_where_they_say_what_the_conversation_says
     more = [*facts, Recorded("c", len(facts) + 1, 0.0, UserSaid((Text("said here"),)))]
     asked = RestoreRequest("c", agent, "/home/me/project")
     assert not restoring.build_restored_session(more, content, asked).is_original
-    assert not restoring.build_restored_session(facts, content, replace(asked, is_folded=True)).is_original
+    assert not restoring.build_restored_session(
+        facts, content, replace(asked, is_folded=True)
+    ).is_original
     other = next(name for name in RECORDED if name != agent)
-    assert not restoring.build_restored_session(facts, content, replace(asked, agent=other)).is_original
+    assert not restoring.build_restored_session(
+        facts, content, replace(asked, agent=other)
+    ).is_original
     strange = imported(replace(session, session="another"))
-    assert not restoring.build_restored_session(*strange, asked).is_original, "its file has another session by now"
+    assert not restoring.build_restored_session(*strange, asked).is_original, (
+        "its file has another session by now"
+    )
     path.write_bytes(path.read_bytes() + b'{"half a line')
     restored = restoring.build_restored_session(facts, content, asked)
     assert restored.is_original
     assert restored.content.endswith(b"\n"), "a line that is still being written is not given back"
 
 
-def test_of_a_file_with_branches_its_own_lines_are_given_back_only_for_the_newest(tmp_path: Path) -> None:
+def test_of_a_file_with_branches_its_own_lines_are_given_back_only_for_the_newest(
+    tmp_path: Path,
+) -> None:
     """Claude Code goes on at the newest branch: who asked for an older one got that instead."""
     lines = written.claude_session()
     lines.append(written.claude_said(20, 6, "another way"))
@@ -354,7 +452,9 @@ def test_of_a_file_with_branches_its_own_lines_are_given_back_only_for_the_newes
     assert (restored.is_original, b"and again" in restored.content, b"another way" in restored.content) == (False, True, False)  # fmt: skip
     restored = restoring.build_restored_session(*imported(newest), asked)
     assert (restored.is_original, restored.messages) == (True, len(newest.messages))
-    assert restored.content.count(b'"sessionId": "%b"' % restored.session.encode()) == len(lines) + 1
+    assert (
+        restored.content.count(b'"sessionId": "%b"' % restored.session.encode()) == len(lines) + 1
+    )
     assert b'"session-1"' not in restored.content
 
 
@@ -362,12 +462,20 @@ def test_before_its_second_compaction_a_conversation_has_the_first(tmp_path: Pat
     boundary, summary = ({"subtype": "compact_boundary"}, {"isCompactSummary": True})
     lines = written.claude_session()
     for number, text in ((9, "First sum."), (12, "Second sum.")):
-        lines.append(written.claude_line(number, "system", None, **boundary, logicalParentUuid=f"u{number - 1}"))
+        lines.append(
+            written.claude_line(
+                number, "system", None, **boundary, logicalParentUuid=f"u{number - 1}"
+            )
+        )
         lines.append(written.claude_said(number + 1, number, text, **summary))
-        lines.append(written.claude_reply(number + 2, number + 1, f"r{number}", written.text("word " * 60)))
+        lines.append(
+            written.claude_reply(number + 2, number + 1, f"r{number}", written.text("word " * 60))
+        )
     path = written.lines(tmp_path / "session-1.jsonl", lines)
     facts, content = imported(main_session(path))
-    restored = restoring.build_restored_session(facts, content, RestoreRequest("c", "claude", "/f", 2))
+    restored = restoring.build_restored_session(
+        facts, content, RestoreRequest("c", "claude", "/f", 2)
+    )
     assert (restored.is_original, restored.compactions) == (True, 1)
     assert restored.content.count(b"\n") == 12
     assert restored.messages == len(main_session(path).messages) - 1
@@ -376,8 +484,12 @@ def test_before_its_second_compaction_a_conversation_has_the_first(tmp_path: Pat
     assert (first.compactions, first.texts[0]) == (0, "")
 
 
-def test_after_its_compaction_was_undone_here_a_conversation_comes_back_without_it(tmp_path: Path) -> None:
-    """The agent's own lines were given back with the compaction: Claude Code sent six messages instead of 62."""
+def test_after_its_compaction_was_undone_here_a_conversation_comes_back_without_it(
+    tmp_path: Path,
+) -> None:
+    """The agent's own lines were given back with the compaction: Claude Code sent six
+    messages instead of 62.
+    """
     folder, file = RECORDED["claude"]
     shutil.copytree(FIXTURES / folder, tmp_path / "agent")
     session = main_session(tmp_path / "agent" / file)
@@ -385,7 +497,9 @@ def test_after_its_compaction_was_undone_here_a_conversation_comes_back_without_
     folds = [one.fact for one in facts if isinstance(one.fact, Folded)]
     (fold,) = (one.fold for one in folds if one.kind is FoldKind.HANDOVER)
     undone = [*facts, Recorded("c", len(facts) + 1, 0.0, Unfolded(fold))]
-    restored = restoring.build_restored_session(undone, content, RestoreRequest("c", "claude", "/f"))
+    restored = restoring.build_restored_session(
+        undone, content, RestoreRequest("c", "claude", "/f")
+    )
     again = main_session(_put(tmp_path / f"{restored.session}.jsonl", restored.content))
     assert again.compactions == ()
     assert {one[1] for one in said(session) if one[0] == "user"} <= {one[1] for one in said(again)}
@@ -404,7 +518,10 @@ def test_people_are_told_what_was_written_and_what_is_not_in_it(tmp_path: Path) 
     report = list(restoring.describe_restored_session(full, tmp_path))
     assert len(report) == 9
     assert report[-2] == "The session is from version 0.1. Restoring was tested with 0.171.0."
-    assert len(list(restoring.describe_restored_session(replace(bare, version="0.171.0"), tmp_path))) == 2
+    assert (
+        len(list(restoring.describe_restored_session(replace(bare, version="0.171.0"), tmp_path)))
+        == 2
+    )
 
 
 def test_a_new_file_is_for_its_owner_alone_and_leaves_no_draft(tmp_path: Path) -> None:

@@ -27,8 +27,14 @@ def query(path: Path, text: str, values: Iterable[object] = ()) -> list[dict[str
         return [dict(row) for row in foreign_sqlite.query_rows(connection, text, tuple(values))]
 
 
-def test_rows_have_the_names_of_their_columns_and_texts_that_are_none_are_still_read(tmp_path: Path) -> None:
-    path = database(tmp_path / "a ?#.db", "CREATE TABLE a(x, y)", "INSERT INTO a VALUES(1, CAST(X'61FF' AS TEXT))")
+def test_rows_have_the_names_of_their_columns_and_texts_that_are_none_are_still_read(
+    tmp_path: Path,
+) -> None:
+    path = database(
+        tmp_path / "a ?#.db",
+        "CREATE TABLE a(x, y)",
+        "INSERT INTO a VALUES(1, CAST(X'61FF' AS TEXT))",
+    )
     assert query(path, "SELECT * FROM a WHERE x = ?", [1]) == [{"x": 1, "y": "a\ufffd"}]
     assert query(path, "SELECT * FROM a WHERE x = ?", [2]) == []
 
@@ -48,13 +54,21 @@ def test_columns_that_are_calculated_read_as_nothing(tmp_path: Path) -> None:
 
 def test_nothing_is_written_and_no_view_is_read(tmp_path: Path) -> None:
     path = database(
-        tmp_path / "a.db", "CREATE TABLE a(x)", "INSERT INTO a VALUES(1)", "CREATE VIEW v AS SELECT x FROM a"
+        tmp_path / "a.db",
+        "CREATE TABLE a(x)",
+        "INSERT INTO a VALUES(1)",
+        "CREATE VIEW v AS SELECT x FROM a",
     )
     before = path.read_bytes()
     with foreign_sqlite.open_foreign_database(path) as connection:
         assert foreign_sqlite.ordinary_table_names(connection) == {"a"}
         assert connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 2
-        for refused in ("SELECT x FROM v", "INSERT INTO a VALUES(2)", "DROP TABLE a", "PRAGMA user_version = 3"):
+        for refused in (
+            "SELECT x FROM v",
+            "INSERT INTO a VALUES(2)",
+            "DROP TABLE a",
+            "PRAGMA user_version = 3",
+        ):
             with pytest.raises(sqlite3.DatabaseError):
                 connection.execute(refused).fetchall()
     assert path.read_bytes() == before
@@ -68,11 +82,15 @@ def test_rows_come_in_the_order_of_their_columns_as_sqlite_sorts(tmp_path: Path)
     )
     report = ReadingReport()
     with foreign_sqlite.open_foreign_database(path) as connection:
-        rows = foreign_sqlite.query_until_damage(connection, "SELECT * FROM a", [], report, ("x", "y"))
+        rows = foreign_sqlite.query_until_damage(
+            connection, "SELECT * FROM a", [], report, ("x", "y")
+        )
     assert [row["x"] for row in rows] == [None, 1.5, 2, "a", "a", "b", b"\0"]
     assert [row["y"] for row in rows] == [3, 6, 4, 0, 1, 2, 5]
     with closing(sqlite3.connect(path)) as own:
-        assert [row["y"] for row in rows] == [one for (one,) in own.execute("SELECT y FROM a ORDER BY x, y")]
+        assert [row["y"] for row in rows] == [
+            one for (one,) in own.execute("SELECT y FROM a ORDER BY x, y")
+        ]
     assert report.complaints == []
 
 
@@ -80,13 +98,18 @@ def test_what_was_read_before_the_damage_is_taken_and_told(tmp_path: Path) -> No
     path = database(tmp_path / "a.db", "CREATE TABLE a(x)", "INSERT INTO a VALUES(1)")
     report = ReadingReport()
     with foreign_sqlite.open_foreign_database(path) as connection:
-        assert foreign_sqlite.query_until_damage(connection, "SELECT * FROM nowhere", [], report, ()) == []
+        assert (
+            foreign_sqlite.query_until_damage(connection, "SELECT * FROM nowhere", [], report, ())
+            == []
+        )
     assert report.complaints[0].startswith("The database is damaged: ")
     assert report.complaints[0].endswith("; what was read before it was taken.")
 
 
 def test_rows_that_claim_more_than_the_file_holds_end_the_reading(tmp_path: Path) -> None:
-    path = database(tmp_path / "a.db", "CREATE TABLE a(x)", "INSERT INTO a VALUES(hex(zeroblob(500)))")
+    path = database(
+        tmp_path / "a.db", "CREATE TABLE a(x)", "INSERT INTO a VALUES(hex(zeroblob(500)))"
+    )
     assert len(query(path, "SELECT x FROM a")) == 1
     many = "SELECT x FROM a" + " UNION ALL SELECT x FROM a" * 99
     with pytest.raises(sqlite3.DatabaseError, match="more than its file can"):
@@ -107,7 +130,9 @@ def test_time_is_counted_over_all_statements(tmp_path: Path) -> None:
         assert 0 < connection.seconds_left < before <= foreign_sqlite.LONGEST_SECONDS
 
 
-def test_files_beside_a_database_that_are_other_files_too_are_not_written_through(tmp_path: Path) -> None:
+def test_files_beside_a_database_that_are_other_files_too_are_not_written_through(
+    tmp_path: Path,
+) -> None:
     path = database(tmp_path / "a.db", "CREATE TABLE a(x)")
     (tmp_path / "mine").write_text("mine")
 
@@ -135,11 +160,19 @@ def test_files_beside_a_database_that_are_other_files_too_are_not_written_throug
 
 
 def test_a_copy_is_one_file_with_all_that_its_program_had_written(tmp_path: Path) -> None:
-    path = database(tmp_path / "a.db", "PRAGMA journal_mode = WAL", 'CREATE TABLE "a ""b"(x)', "CREATE TABLE c(x)")
+    path = database(
+        tmp_path / "a.db",
+        "PRAGMA journal_mode = WAL",
+        'CREATE TABLE "a ""b"(x)',
+        "CREATE TABLE c(x)",
+    )
     with closing(sqlite3.connect(path)) as program:
         program.execute('INSERT INTO "a ""b" VALUES(1), (2)')
         program.commit()
-        size = program.execute("PRAGMA page_count").fetchone()[0] * program.execute("PRAGMA page_size").fetchone()[0]
+        size = (
+            program.execute("PRAGMA page_count").fetchone()[0]
+            * program.execute("PRAGMA page_size").fetchone()[0]
+        )
         foreign_sqlite.copy_foreign_database(path, tmp_path / "copy.db", size)
         with pytest.raises(sqlite3.DatabaseError, match="too large"):
             foreign_sqlite.copy_foreign_database(path, tmp_path / "other.db", size - 1)
@@ -163,4 +196,7 @@ def test_a_column_of_json_is_an_object_or_told() -> None:
 
 def test_only_what_no_trigger_wants_is_allowed() -> None:
     assert foreign_sqlite.deny_triggers_and_views(1, None, None, None, None) == sqlite3.SQLITE_OK
-    assert foreign_sqlite.deny_triggers_and_views(1, None, None, None, "trigger") == sqlite3.SQLITE_DENY
+    assert (
+        foreign_sqlite.deny_triggers_and_views(1, None, None, None, "trigger")
+        == sqlite3.SQLITE_DENY
+    )

@@ -27,7 +27,9 @@ INLINE = {"inlineData": {"mimeType": "image/png", "data": "AAAA"}}
 PICTURE = RecordedPicture("image/png", b"\0\0\0")
 
 
-def read(tmp_path: Path, *rows: Mapping[str, Any], folder: str = "chats") -> history_reading.ImportedSessions:
+def read(
+    tmp_path: Path, *rows: Mapping[str, Any], folder: str = "chats"
+) -> history_reading.ImportedSessions:
     path = written.lines(tmp_path / "project" / folder / "session-1.jsonl", [HEAD, *rows])
     report = ReadingReport()
     recordings = tuple(history_reading.read_sessions(path, report))
@@ -77,8 +79,16 @@ def test_a_folder_of_the_project_that_can_be_no_path_is_none(tmp_path: Path) -> 
 
 
 def test_what_is_set_beside_an_id_alone_is_about_the_session(tmp_path: Path) -> None:
-    found = read(tmp_path, said("1", "go"), {"id": "2", "summary": "Another"}, {"type": 5, "directories": ["/d"]})
-    assert ([one.title for one in found.recordings], found.recordings[0].folder) == (["Another"], "/d")
+    found = read(
+        tmp_path,
+        said("1", "go"),
+        {"id": "2", "summary": "Another"},
+        {"type": 5, "directories": ["/d"]},
+    )
+    assert ([one.title for one in found.recordings], found.recordings[0].folder) == (
+        ["Another"],
+        "/d",
+    )
     assert found.complaints == ()
 
 
@@ -93,13 +103,24 @@ def test_a_reply_says_its_thoughts_calls_and_tokens(tmp_path: Path) -> None:
     thoughts = [{"subject": "One", "description": "hm"}, {"description": "so"}]
     call = {"id": "c1", "name": "shell", "args": {"command": "ls"}}
     tokens = {"input": 100, "cached": 60, "output": 20, "thoughts": 5}
-    found = one(tmp_path, reply("1", "I look.", thoughts=thoughts, toolCalls=[call], tokens=tokens, model="m"))
-    parts: list[ReplyPart] = [Reasoning("One\nhm\n\nso"), Text("I look."), ToolCall("c1", "shell", '{"command": "ls"}')]
-    assert found.messages == (build_recorded_reply(parts, model="m", time=5.0, usage=Usage(100, 60, 0, 25, 5)),)
+    found = one(
+        tmp_path,
+        reply("1", "I look.", thoughts=thoughts, toolCalls=[call], tokens=tokens, model="m"),
+    )
+    parts: list[ReplyPart] = [
+        Reasoning("One\nhm\n\nso"),
+        Text("I look."),
+        ToolCall("c1", "shell", '{"command": "ls"}'),
+    ]
+    assert found.messages == (
+        build_recorded_reply(parts, model="m", time=5.0, usage=Usage(100, 60, 0, 25, 5)),
+    )
 
 
 def test_a_record_written_again_takes_the_place_of_the_first(tmp_path: Path) -> None:
-    found = one(tmp_path, said("1", "go"), reply("2", "I"), said("3", "more"), reply("2", "I look."))
+    found = one(
+        tmp_path, said("1", "go"), reply("2", "I"), said("3", "more"), reply("2", "I look.")
+    )
     assert texts(found) == ["go", "I look.", "more"]
 
 
@@ -116,13 +137,28 @@ def test_a_call_alone_is_a_reply(tmp_path: Path) -> None:
 def test_a_result_stands_with_its_call_and_is_not_taken_twice(tmp_path: Path) -> None:
     later = "1970-01-01T00:00:09.000Z"
     calls = [
-        {"id": "c1", "name": "f", "result": [answer("c1", output="out")], "status": "success", "timestamp": later},
+        {
+            "id": "c1",
+            "name": "f",
+            "result": [answer("c1", output="out")],
+            "status": "success",
+            "timestamp": later,
+        },
         {"id": "c2", "name": "f", "result": [answer("c2", error="bad")], "status": "error"},
         {"id": "c3", "name": "f", "result": "stopped", "status": "cancelled"},
         {"id": "c4", "name": "f"},
-        {"id": "c5", "name": "f", "result": [answer("c5", a=1), answer("c5", output="two"), INLINE]},
+        {
+            "id": "c5",
+            "name": "f",
+            "result": [answer("c5", a=1), answer("c5", output="two"), INLINE],
+        },
     ]
-    given = [answer("c1", output="again"), answer("c4", output="late"), answer("c4", output="later"), answer("")]
+    given = [
+        answer("c1", output="again"),
+        answer("c4", output="late"),
+        answer("c4", output="later"),
+        answer(""),
+    ]
     found = one(tmp_path, reply("1", "I look.", toolCalls=calls), said("2", given))
     assert found.messages[1:] == (
         RecordedMessage("tool", "out", answers="c1", time=9.0),
@@ -134,7 +170,12 @@ def test_a_result_stands_with_its_call_and_is_not_taken_twice(tmp_path: Path) ->
 
 
 def test_a_result_in_a_users_record_says_whether_it_failed(tmp_path: Path) -> None:
-    found = one(tmp_path, said("1", [answer("c1", error="ü"), answer("c2", number="ü"), {"text": "go"}, INLINE, "on"]))
+    found = one(
+        tmp_path,
+        said(
+            "1", [answer("c1", error="ü"), answer("c2", number="ü"), {"text": "go"}, INLINE, "on"]
+        ),
+    )
     assert found.messages == (
         RecordedMessage("tool", "ü", answers="c1", ok=False, time=5.0),
         RecordedMessage("tool", '{"number": "ü"}', answers="c2", time=5.0),
@@ -143,7 +184,13 @@ def test_a_result_in_a_users_record_says_whether_it_failed(tmp_path: Path) -> No
 
 
 def test_what_the_program_says_at_the_beginning_stands_beside(tmp_path: Path) -> None:
-    found = one(tmp_path, said("1", "<session_context>today"), said("2", " "), said("3", [INLINE]), said("4", "go"))
+    found = one(
+        tmp_path,
+        said("1", "<session_context>today"),
+        said("2", " "),
+        said("3", [INLINE]),
+        said("4", "go"),
+    )
     assert [(message.text, message.beside) for message in found.messages] == [
         ("<session_context>today", True),
         ("", False),
@@ -152,7 +199,12 @@ def test_what_the_program_says_at_the_beginning_stands_beside(tmp_path: Path) ->
 
 
 def test_notes_are_counted_and_an_unknown_record_is_told(tmp_path: Path) -> None:
-    rows = (said("1", "go"), {"id": "2", "type": "info"}, {"id": "3", "type": "error"}, {"id": "4", "type": "novelty"})
+    rows = (
+        said("1", "go"),
+        {"id": "2", "type": "info"},
+        {"id": "3", "type": "error"},
+        {"id": "4", "type": "novelty"},
+    )
     found = read(tmp_path, *rows)
     assert texts(found.recordings[0]) == ["go"]
     complaint, left = found.complaints
@@ -169,7 +221,9 @@ def test_a_call_without_id_or_name_is_told(tmp_path: Path, call: Mapping[str, An
 
 def test_going_back_before_a_message_makes_a_branch(tmp_path: Path) -> None:
     rows = said("1", "one"), reply("2", "two"), said("3", "three"), reply("4", "four")
-    stays, branch = read(tmp_path, *rows, {"$rewindTo": "3"}, said("5", "other"), reply("6", "more")).recordings
+    stays, branch = read(
+        tmp_path, *rows, {"$rewindTo": "3"}, said("5", "other"), reply("6", "more")
+    ).recordings
     assert texts(stays) == ["one", "two", "three", "four"]
     assert texts(branch) == ["one", "two", "other", "more"]
     assert (branch.session, branch.forked_from, branch.forked_at) == ("chat-1#5", "chat-1", 2)
@@ -190,7 +244,12 @@ def test_going_back_before_the_first_message_begins_anew(tmp_path: Path, name: s
 
 def test_a_new_history_in_the_place_of_the_old_is_a_compaction(tmp_path: Path) -> None:
     fresh = [said("8", "The summary."), reply("9", "I see.", timestamp="1970-01-01T00:00:09.000Z")]
-    rows = said("1", "one"), reply("2", "two"), {"$set": {"messages": [*fresh, reply("2", "two")]}}, said("10", "three")
+    rows = (
+        said("1", "one"),
+        reply("2", "two"),
+        {"$set": {"messages": [*fresh, reply("2", "two")]}},
+        said("10", "three"),
+    )
     found = one(tmp_path, *rows)
     assert texts(found) == ["one", "two", "three"]
     text = "The summary.\n\nI see."
@@ -214,7 +273,9 @@ def test_an_older_document_holds_its_messages(tmp_path: Path) -> None:
 
 def test_thoughts_among_the_content_are_not_said(tmp_path: Path) -> None:
     called = {"functionCall": {"id": "c1", "name": "f", "args": {}}}
-    found = one(tmp_path, reply("1", [{"text": "hm", "thought": True}, {"text": "I look."}, called]))
+    found = one(
+        tmp_path, reply("1", [{"text": "hm", "thought": True}, {"text": "I look."}, called])
+    )
     assert found.messages[0].parts == (Text("I look."), ToolCall("c1", "f", "{}"))
 
 

@@ -33,9 +33,13 @@ def test_a_project_is_found_by_the_list_then_by_its_marker(tmp_path: Path) -> No
     project(folders, "marked", WORK)
     assert gemini_cli_writer.choose_gemini_project_name(folders, WORK) == "marked"
     (tmp_path / "projects.json").write_text(json.dumps({"projects": {WORK: "listed"}}))
-    assert gemini_cli_writer.choose_gemini_project_name(folders, WORK) == "listed", "though its folder is not there yet"
+    assert gemini_cli_writer.choose_gemini_project_name(folders, WORK) == "listed", (
+        "though its folder is not there yet"
+    )
     (folders / "listed").mkdir()
-    assert gemini_cli_writer.choose_gemini_project_name(folders, WORK) == "listed", "though nobody marked it"
+    assert gemini_cli_writer.choose_gemini_project_name(folders, WORK) == "listed", (
+        "though nobody marked it"
+    )
     (folders / "listed" / gemini_cli_writer.MARKER).write_text("/elsewhere")
     assert gemini_cli_writer.choose_gemini_project_name(folders, WORK) == "marked"
     (tmp_path / "projects.json").write_text("{")
@@ -62,13 +66,23 @@ def test_the_lines_of_a_session() -> None:
         RecordedMessage("tool", "no such file", answers="c2", ok=False, time=3.0),
         RecordedMessage("user", "/help me", time=4.0),
     )
-    head, *lines = gemini_cli_writer.build_gemini_lines(RecordedSession("s", messages, folder=WORK), "abc", 1.0)
-    assert (head["sessionId"], head["kind"], head["startTime"]) == ("abc", "main", "1970-01-01T00:00:01.000Z")
+    head, *lines = gemini_cli_writer.build_gemini_lines(
+        RecordedSession("s", messages, folder=WORK), "abc", 1.0
+    )
+    assert (head["sessionId"], head["kind"], head["startTime"]) == (
+        "abc",
+        "main",
+        "1970-01-01T00:00:01.000Z",
+    )
     assert [one["id"] for one in lines] == ["abc-0", "abc-1", "abc-2"]
     data = {"inlineData": {"mimeType": "image/png", "data": "AAAA"}}
     assert lines[0]["content"] == [{"text": "look"}, data]
     assert lines[2]["content"] == [{"text": "[The user:]\n"}, {"text": "/help me"}]
-    assert (lines[1]["content"], lines[1]["model"], lines[1]["thoughts"]) == ([{"text": "I look"}], "g", [])
+    assert (lines[1]["content"], lines[1]["model"], lines[1]["thoughts"]) == (
+        [{"text": "I look"}],
+        "g",
+        [],
+    )
     done, failed, cancelled = lines[1]["toolCalls"]
     assert (done["id"], done["status"], done["args"]) == ("c_1", "success", {"command": "ls"})
     assert done["result"][0]["functionResponse"]["response"] == {"output": "a.txt"}
@@ -77,4 +91,7 @@ def test_the_lines_of_a_session() -> None:
     assert failed["result"][0]["functionResponse"]["response"] == {"error": "no such file"}
     assert cancelled["status"] == "cancelled"
     assert "result" not in cancelled
-    assert gemini_cli_writer.gemini_file_name("0123456789", 61.0) == "session-1970-01-01T00-01-01234567.jsonl"
+    assert (
+        gemini_cli_writer.gemini_file_name("0123456789", 61.0)
+        == "session-1970-01-01T00-01-01234567.jsonl"
+    )

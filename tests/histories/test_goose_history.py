@@ -44,7 +44,11 @@ def said(words: str, role: str = "user", **about: Any) -> Message:
 
 
 def response(value: object, name: str = "c1", **more: Any) -> Message:
-    return "user", [{"type": "toolResponse", "id": name, "toolResult": {"value": value, **more}}], {}
+    return (
+        "user",
+        [{"type": "toolResponse", "id": name, "toolResult": {"value": value, **more}}],
+        {},
+    )
 
 
 def test_a_file_is_one_session_with_its_folder_and_title(tmp_path: Path) -> None:
@@ -69,7 +73,9 @@ def test_a_reply_keeps_its_parts_in_order(tmp_path: Path) -> None:
         {"type": "toolConfirmationRequest", "id": "c1", "prompt": "May I?"},
         {"type": "toolRequest", "id": "c3", "toolCall": {"status": "error", "error": "no JSON"}},
     ]
-    found, complaints = read(tmp_path, said("go"), ("assistant", content, {}), ("assistant", [], {}))
+    found, complaints = read(
+        tmp_path, said("go"), ("assistant", content, {}), ("assistant", [], {})
+    )
     parts: list[ReplyPart] = [
         Reasoning("hm"),
         Text("I look."),
@@ -102,14 +108,24 @@ def test_a_result_says_whether_its_call_failed(
 
 
 def test_the_error_of_a_call_that_never_ran_is_its_output(tmp_path: Path) -> None:
-    part = {"type": "toolResponse", "id": "c1", "toolResult": {"status": "error", "error": "no such tool"}}
+    part = {
+        "type": "toolResponse",
+        "id": "c1",
+        "toolResult": {"status": "error", "error": "no such tool"},
+    }
     found, _ = read(tmp_path, ("user", [part], {}))
-    assert found.messages == (RecordedMessage("tool", "no such tool", answers="c1", ok=False, time=1.0),)
+    assert found.messages == (
+        RecordedMessage("tool", "no such tool", answers="c1", ok=False, time=1.0),
+    )
 
 
 def test_pictures_of_results_and_of_people_are_kept(tmp_path: Path) -> None:
     picture = RecordedPicture("image/png", b"\0\0\0")
-    together: Message = ("user", [*response([PICTURE])[1], written.text("look"), PICTURE, {"type": "other"}], {})
+    together: Message = (
+        "user",
+        [*response([PICTURE])[1], written.text("look"), PICTURE, {"type": "other"}],
+        {},
+    )
     found, _ = read(tmp_path, together, ("user", [PICTURE], {}), ("user", [written.text(" ")], {}))
     assert found.messages == (
         RecordedMessage("tool", "", answers="c1", time=1.0, pictures=(picture,)),
@@ -136,7 +152,12 @@ def test_a_summary_stands_for_what_the_agent_no_longer_sees(tmp_path: Path) -> N
         said("hidden, and no summary", userVisible=False),
         said("three", agentVisible=True),
     )
-    assert [message.text for message in found.messages] == ["one", "two", "hidden, and no summary", "three"]
+    assert [message.text for message in found.messages] == [
+        "one",
+        "two",
+        "hidden, and no summary",
+        "three",
+    ]
     assert found.compactions == (
         RecordedCompaction(2, 2, "The summary.", 3.0, "goose compacted the conversation here"),
     )
@@ -158,7 +179,11 @@ def test_what_was_said_since_is_kept_behind_a_summary(tmp_path: Path) -> None:
 def test_the_older_file_is_known_by_its_head_or_its_messages() -> None:
     known = goose_history.is_goose_row
     assert known({"working_dir": "/w"})
-    assert [known({"role": role, "created": 1}) for role in ("user", "assistant", "system")] == [True, True, False]
+    assert [known({"role": role, "created": 1}) for role in ("user", "assistant", "system")] == [
+        True,
+        True,
+        False,
+    ]
     assert not known({"role": "user"})
     assert not known({"created": 1})
 
@@ -185,15 +210,28 @@ def test_a_database_holds_several_sessions_and_damage_costs_one_message(tmp_path
     path = database(tmp_path)
     imported = history_reading.read_history_file(path)
     first, second = imported.recordings
-    assert (first.session, first.title, first.folder, first.name) == ("g1", "Files", "/home/me/project", f"{path}#g1")
-    assert (second.session, second.title, second.folder, second.name) == ("g2", "More", "/other", f"{path}#g2")
+    assert (first.session, first.title, first.folder, first.name) == (
+        "g1",
+        "Files",
+        "/home/me/project",
+        f"{path}#g1",
+    )
+    assert (second.session, second.title, second.folder, second.name) == (
+        "g2",
+        "More",
+        "/other",
+        f"{path}#g2",
+    )
     assert [(one.role, one.text, one.time) for one in second.messages] == [
         ("user", "hello", 7.0),
         ("assistant", "hello", 10.0),
         ("user", "hello", 11.0),
     ]
     assert [(one.text, one.at) for one in second.compactions] == [("sum", 3)]
-    assert [f"{path}, message {number}" in why for number, why in zip((8, 10), imported.complaints, strict=True)] == [
+    assert [
+        f"{path}, message {number}" in why
+        for number, why in zip((8, 10), imported.complaints, strict=True)
+    ] == [
         True,
         True,
     ]

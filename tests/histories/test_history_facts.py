@@ -93,7 +93,9 @@ def conversation(*, keep: int = 4, summary: str = "short") -> RecordedSession:
         RecordedMessage("user", "go on"),
         RecordedMessage("assistant", "yes"),
     ]
-    return RecordedSession("f", tuple(messages), "k", "s", compactions=(RecordedCompaction(4, keep, summary),))
+    return RecordedSession(
+        "f", tuple(messages), "k", "s", compactions=(RecordedCompaction(4, keep, summary),)
+    )
 
 
 def test_a_compaction_is_a_fold_with_what_it_took_the_place_of_beneath() -> None:
@@ -142,7 +144,10 @@ def test_what_the_other_program_showed_in_the_place_of_an_output_is_a_fold_over_
 def test_a_reply_without_parts_has_reasoning_then_text_then_calls_and_nothing_empty() -> None:
     call = ToolCall("c1", "bash", "{}")
     for message, parts in (
-        (RecordedMessage("assistant", "I look", (call,), reasoning="hm"), [Reasoning, Text, ToolCall]),
+        (
+            RecordedMessage("assistant", "I look", (call,), reasoning="hm"),
+            [Reasoning, Text, ToolCall],
+        ),
         (RecordedMessage("assistant", "I look"), [Text]),
         (RecordedMessage("assistant", "", (call,)), [ToolCall]),
         (RecordedMessage("assistant", "", reasoning="hm"), [Reasoning]),
@@ -161,7 +166,9 @@ def said(text: str, **more: Any) -> RecordedMessage:
 
 
 def replied(text: str, *calls: str, **more: Any) -> RecordedMessage:
-    return RecordedMessage("assistant", text, tuple(ToolCall(call, "bash", '{"a": 1}') for call in calls), **more)
+    return RecordedMessage(
+        "assistant", text, tuple(ToolCall(call, "bash", '{"a": 1}') for call in calls), **more
+    )
 
 
 def returned(call: str, text: str = "out", **more: Any) -> RecordedMessage:
@@ -202,9 +209,15 @@ def test_a_turn_as_facts() -> None:
 
 
 def test_what_the_system_says_first_is_the_prompt_and_later_a_message() -> None:
-    system, later = RecordedMessage("system", "Be good."), RecordedMessage("system", "Be brief.", time=7.0)
+    system, later = (
+        RecordedMessage("system", "Be good."),
+        RecordedMessage("system", "Be brief.", time=7.0),
+    )
     made = drafts(RecordedSession("f", (replace(system, time=4.0), system, said("go"), later)))
-    assert [draft.fact for draft in made][:2] == [SystemSet("Be good.\n\nBe good.", 4), UserSaid((Text("go", 1),))]
+    assert [draft.fact for draft in made][:2] == [
+        SystemSet("Be good.\n\nBe good.", 4),
+        UserSaid((Text("go", 1),)),
+    ]
     assert made[-3].fact == TurnEnded(TurnEnd.DONE)
     assert made[-2].fact == UserSaid((Text("[System message]\nBe brief.", 4),))
     assert [draft.time for draft in made] == [4.0, 4.0, 7.0, 7.0, 7.0]
@@ -213,8 +226,18 @@ def test_what_the_system_says_first_is_the_prompt_and_later_a_message() -> None:
 
 
 def test_times_never_go_back_and_a_draft_knows_its_message() -> None:
-    made = drafts(RecordedSession("f", (said("one", time=5.0), replied("two", time=3.0), said("three", time=9.0))))
-    assert [(draft.time, draft.message) for draft in made] == [(5.0, 0), (5.0, 1), (9.0, 2), (9.0, 2), (9.0, 2)]
+    made = drafts(
+        RecordedSession(
+            "f", (said("one", time=5.0), replied("two", time=3.0), said("three", time=9.0))
+        )
+    )
+    assert [(draft.time, draft.message) for draft in made] == [
+        (5.0, 0),
+        (5.0, 1),
+        (9.0, 2),
+        (9.0, 2),
+        (9.0, 2),
+    ]
 
 
 def test_turns_end_as_they_ended() -> None:
@@ -230,15 +253,32 @@ def test_turns_end_as_they_ended() -> None:
         ([said("one"), replied("", "c1"), failed, said("two")], [broken, done]),
     ]
     for messages, ends in turns:
-        assert [fact for fact in message_facts(*messages) if isinstance(fact, TurnEnded)] == ends, messages
+        assert [fact for fact in message_facts(*messages) if isinstance(fact, TurnEnded)] == ends, (
+            messages
+        )
 
 
 def test_what_is_said_while_the_agent_works_steers_it() -> None:
     made = message_facts(
-        said("reminder", beside=True), said("more", beside=True), said("own"), said("and", beside=True)
+        said("reminder", beside=True),
+        said("more", beside=True),
+        said("own"),
+        said("and", beside=True),
     )
-    assert [fact.steering for fact in made if isinstance(fact, UserSaid)] == [False, True, False, True]
-    assert [type(fact) for fact in made] == [UserSaid, UserSaid, TurnEnded, UserSaid, UserSaid, TurnEnded]
+    assert [fact.steering for fact in made if isinstance(fact, UserSaid)] == [
+        False,
+        True,
+        False,
+        True,
+    ]
+    assert [type(fact) for fact in made] == [
+        UserSaid,
+        UserSaid,
+        TurnEnded,
+        UserSaid,
+        UserSaid,
+        TurnEnded,
+    ]
 
 
 @pytest.mark.parametrize(("length", "attached"), [(200, False), (201, True)])
@@ -268,7 +308,10 @@ def test_an_attachment_is_named_by_the_beginning_of_its_first_line() -> None:
 
 
 def test_pictures_and_files_are_attachments_with_their_size() -> None:
-    pictures = RecordedPicture("image/png", b"one"), RecordedPicture("text/plain", b"two words", "a.txt")
+    pictures = (
+        RecordedPicture("image/png", b"one"),
+        RecordedPicture("text/plain", b"two words", "a.txt"),
+    )
     draft, _ = drafts(RecordedSession("f", (said(" ", pictures=pictures),)))
     assert draft.fact == UserSaid(
         (
@@ -288,7 +331,9 @@ def test_an_output_knows_its_call_its_pictures_and_how_it_begins() -> None:
     long = "x" * 2_001
     call = RecordedMessage("assistant", "", (ToolCall("c1", "bash", '{"a":\n  "' + "y" * 300),))
     *_, draft = drafts(RecordedSession("f", (call, returned("c1", long, pictures=pictures))))
-    assert draft.fact == ToolReturned("c1", stored(long.encode()), 1, images=(stored(b"one", "image/png"),))
+    assert draft.fact == ToolReturned(
+        "c1", stored(long.encode()), 1, images=(stored(b"one", "image/png"),)
+    )
     about = "y" * 200
     assert draft.contents == (
         (long.encode(), EntryOrigin("bash", about)),
@@ -300,23 +345,37 @@ def test_an_output_knows_its_call_its_pictures_and_how_it_begins() -> None:
 
 
 def test_an_output_that_answers_no_call_of_the_last_reply_is_an_attachment() -> None:
-    lost = UserSaid((Text("[An output that answers no call]", 8), Attachment("output.txt", stored(b"out"), 1)))
+    lost = UserSaid(
+        (Text("[An output that answers no call]", 8), Attachment("output.txt", stored(b"out"), 1))
+    )
     (draft,) = drafts(RecordedSession("f", (returned("c1"),)))
     assert (draft.fact, draft.contents) == (lost, ((b"out", EntryOrigin("tool", "")),))
     made = message_facts(
-        said("go"), replied("", "c1"), returned("c1"), returned("c1"), replied("on", "c2"), returned("c1")
+        said("go"),
+        replied("", "c1"),
+        returned("c1"),
+        returned("c1"),
+        replied("on", "c2"),
+        returned("c1"),
     )
     assert made.count(replace(lost, steering=True)) == 2
 
 
 def test_a_reply_of_nothing_is_none() -> None:
-    assert message_facts(said("go"), replied("")) == [UserSaid((Text("go", 1),)), TurnEnded(TurnEnd.DONE)]
+    assert message_facts(said("go"), replied("")) == [
+        UserSaid((Text("go", 1),)),
+        TurnEnded(TurnEnd.DONE),
+    ]
 
 
 def test_what_the_other_program_showed_is_a_fold_only_where_it_is_shorter() -> None:
     def folds(words: int) -> list[Folded]:
         shown = returned("c1", "word " * words, shown="the first")
-        return [fact for fact in message_facts(said("go"), replied("", "c1"), shown) if isinstance(fact, Folded)]
+        return [
+            fact
+            for fact in message_facts(said("go"), replied("", "c1"), shown)
+            if isinstance(fact, Folded)
+        ]
 
     assert folds(6) == []
     (fold,) = folds(7)
@@ -327,7 +386,10 @@ def test_what_the_other_program_showed_is_a_fold_only_where_it_is_shorter() -> N
         6,
         7,
     )
-    assert (fold.entries, fold.why) == ((Digest.of_content(b"word " * 7),), "the other program showed this instead")
+    assert (fold.entries, fold.why) == (
+        (Digest.of_content(b"word " * 7),),
+        "the other program showed this instead",
+    )
 
 
 def compacted(*messages: RecordedMessage, at: int, keep: int, text: str = "short") -> list[Fact]:
@@ -342,7 +404,12 @@ def test_a_compaction_covers_what_it_took_the_place_of(keep: int, last: int) -> 
     made = compacted(*TURNS, at=4, keep=keep)
     (fold,) = [fact for fact in made if isinstance(fact, Folded)]
     assert made[-2:] == [fold, TurnEnded(TurnEnd.DONE)], "it stands behind the last message"
-    assert (fold.fold, fold.kind, fold.number, fold.why) == ("handover-1", FoldKind.HANDOVER, 1, "why")
+    assert (fold.fold, fold.kind, fold.number, fold.why) == (
+        "handover-1",
+        FoldKind.HANDOVER,
+        1,
+        "why",
+    )
     assert fold.cover == Span(1, last)
     assert fold.text == "[Conversation History Summary]\nshort"
     assert fold.tokens == 4
@@ -361,7 +428,9 @@ def test_a_compaction_of_nothing_is_a_message() -> None:
     made = compacted(*TURNS, at=0, keep=0)
     assert made[0] == UserSaid((Text("short", 4),))
     made = compacted(*TURNS, at=3, keep=0)
-    assert Text("short", 4) in [part for fact in made if isinstance(fact, UserSaid) for part in fact.parts]
+    assert Text("short", 4) in [
+        part for fact in made if isinstance(fact, UserSaid) for part in fact.parts
+    ]
     made = compacted(*TURNS, at=2, keep=2, text="word " * 200)
     assert made[2] == UserSaid((Text("word " * 200, 203),), steering=True)
     assert not any(isinstance(fact, Folded) for fact in made)
@@ -374,7 +443,9 @@ def test_a_call_is_not_parted_from_its_result_by_a_compaction() -> None:
     for before in ((), (replied("so " * 9, "c0"), returned("c0"))):
         messages = *asked[:1], *before, asked[1], wait, returned("c1"), replied("done")
         made = compacted(*messages, at=len(messages), keep=len(before) + 2)
-        assert not any(isinstance(fact, Folded) for fact in made), "its result is among what was kept"
+        assert not any(isinstance(fact, Folded) for fact in made), (
+            "its result is among what was kept"
+        )
     done = *asked, returned("c1"), replied("", "c2"), wait, returned("c2"), replied("done")
     for at, keep, last in ((7, 3, 3), (7, 2, 3), (6, 6, 6)):
         (fold,) = [fact for fact in compacted(*done, at=at, keep=keep) if isinstance(fact, Folded)]
@@ -390,7 +461,10 @@ def test_a_very_long_text_is_not_searched_for_a_title() -> None:
 def test_a_title_is_short_and_shows_no_key() -> None:
     title = history_facts.title_of_recording
     assert title(RecordedSession("f", (), title="  A\n title ")) == "A title"
-    assert title(RecordedSession("f", (said("aside", beside=True), replied("hm"), said("x" * 90)))) == "x" * 80
+    assert (
+        title(RecordedSession("f", (said("aside", beside=True), replied("hm"), said("x" * 90))))
+        == "x" * 80
+    )
     assert title(RecordedSession("f", ())) == ""
     key = "sk-ant-api03-" + "a1B2" * 20
     assert key not in title(RecordedSession("f", (said(f"use {key}"),)))
@@ -398,35 +472,53 @@ def test_a_title_is_short_and_shows_no_key() -> None:
 
 
 def test_how_a_conversation_begins_says_where_it_comes_from() -> None:
-    recording = RecordedSession("/f.jsonl", (said("go"),), "codex", "s1", version="1", parent_call="c1")
+    recording = RecordedSession(
+        "/f.jsonl", (said("go"),), "codex", "s1", version="1", parent_call="c1"
+    )
     origin = Origin("codex", "s1", "/f.jsonl", "1")
     assert history_facts.build_started_fact(recording) == ConversationStarted("go", origin=origin)
-    assert history_facts.build_started_fact(recording, parent="p", fork=("q", 3)) == ConversationStarted(
-        "go", "p", "c1", "q", 3, origin
-    )
+    assert history_facts.build_started_fact(
+        recording, parent="p", fork=("q", 3)
+    ) == ConversationStarted("go", "p", "c1", "q", 3, origin)
 
 
 def test_a_summary_says_its_text_wherever_that_stands() -> None:
     for text in ("short", "long " * 100):
         draft, _ = drafts(RecordedSession("f", (said(text, beside=True, is_summary=True),)))
         assert draft.is_summary
-        assert history_facts.summary_text_of_draft(draft) == f"[Conversation History Summary]\n{text}"
+        assert (
+            history_facts.summary_text_of_draft(draft) == f"[Conversation History Summary]\n{text}"
+        )
     assert not drafts(RecordedSession("f", (said("short"),)))[0].is_summary
 
 
 def test_facts_are_compared_by_all_but_where_they_stand() -> None:
     reply = ModelReplied((Text("a", 1),), "", Stop.END)
-    assert history_facts.comparable_text(reply) == history_facts.comparable_text(replace(reply, saw=9))
-    assert history_facts.comparable_text(reply) != history_facts.comparable_text(replace(reply, model="m"))
+    assert history_facts.comparable_text(reply) == history_facts.comparable_text(
+        replace(reply, saw=9)
+    )
+    assert history_facts.comparable_text(reply) != history_facts.comparable_text(
+        replace(reply, model="m")
+    )
 
 
 def test_an_earlier_import_is_known_by_what_was_said_and_done() -> None:
     made = drafts(
         RecordedSession(
-            "f", (RecordedMessage("system", "Be."), said("go"), replied("", "c1"), returned("c1"), said("on"))
+            "f",
+            (
+                RecordedMessage("system", "Be."),
+                said("go"),
+                replied("", "c1"),
+                returned("c1"),
+                said("on"),
+            ),
         )
     )
-    assert [type(draft.fact) for draft in made if not draft.is_message_or_result] == [TurnEnded, TurnEnded]
+    assert [type(draft.fact) for draft in made if not draft.is_message_or_result] == [
+        TurnEnded,
+        TurnEnded,
+    ]
 
 
 def test_a_title_is_what_the_user_wrote_and_not_what_the_agent_added_to_it() -> None:

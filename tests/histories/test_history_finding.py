@@ -21,7 +21,10 @@ def test_each_program_is_looked_for_where_it_writes(tmp_path: Path) -> None:
     written.gemini(home / ".gemini")
     written.pi(home / ".pi" / "agent")
     written.goose(home / ".local" / "share")
-    found = {one.kind: one for one in history_finding.find_histories(history_finding.HistoryPlaces(home, {}))}
+    found = {
+        one.kind: one
+        for one in history_finding.find_histories(history_finding.HistoryPlaces(home, {}))
+    }
     assert sorted(found) == ["claude-code", "codex", "gemini-cli", "goose", "opencode", "pi"]
     assert {one.folder for one in found.values()} == {"/home/me/project"}
     assert {one.conversations for one in found.values()} == {1}
@@ -39,20 +42,30 @@ def test_the_program_that_wrote_a_file_is_known_by_its_folder(tmp_path: Path) ->
 
 def test_sub_agents_come_with_their_session(tmp_path: Path) -> None:
     path = written.claude(tmp_path / ".claude")
-    child = written.lines(path.parent / path.stem / "subagents" / "agent-a1.jsonl", written.claude_session())
+    child = written.lines(
+        path.parent / path.stem / "subagents" / "agent-a1.jsonl", written.claude_session()
+    )
     (found,) = history_finding.find_histories(history_finding.HistoryPlaces(tmp_path, {}))
     assert history_finding.list_files_of_history(found) == (path, child)
 
 
-def test_sub_agents_of_gemini_come_with_their_session_and_are_followed_by_themselves(tmp_path: Path) -> None:
+def test_sub_agents_of_gemini_come_with_their_session_and_are_followed_by_themselves(
+    tmp_path: Path,
+) -> None:
     """Their files are named by their id alone, in a folder that is named by the session's."""
     chats = tmp_path / ".gemini" / "tmp" / "work" / "chats"
     chats.mkdir(parents=True)
     (chats.parent / ".project_root").write_text("/home/me/project\n")
     head = {"projectHash": "p", "startTime": "2026-01-02T03:04:01Z"}
-    main = written.lines(chats / "session-2026-01-02T03-04-ec5bc4f6.jsonl", [{"sessionId": "ec5bc4f6-7c40", **head}])
-    child = written.lines(chats / "ec5bc4f6-7c40" / "fdf35fac-d6a7.jsonl", [{"sessionId": "fdf35fac-d6a7", **head}])
-    written.lines(chats / "aa5bc4f6-7c40" / "bdf35fac-d6a7.jsonl", [{"sessionId": "bdf35fac-d6a7", **head}])
+    main = written.lines(
+        chats / "session-2026-01-02T03-04-ec5bc4f6.jsonl", [{"sessionId": "ec5bc4f6-7c40", **head}]
+    )
+    child = written.lines(
+        chats / "ec5bc4f6-7c40" / "fdf35fac-d6a7.jsonl", [{"sessionId": "fdf35fac-d6a7", **head}]
+    )
+    written.lines(
+        chats / "aa5bc4f6-7c40" / "bdf35fac-d6a7.jsonl", [{"sessionId": "bdf35fac-d6a7", **head}]
+    )
     (found,) = history_finding.find_histories(history_finding.HistoryPlaces(tmp_path, {}))
     assert history_finding.list_files_of_history(found) == (main, child)
     assert history_finding.find_history_of_changed_file(gemini_cli_history.KIND, child) == child
@@ -63,7 +76,9 @@ def test_sub_agents_of_gemini_come_with_their_session_and_are_followed_by_themse
 def test_an_empty_home_has_none_and_variables_count(tmp_path: Path) -> None:
     assert list(history_finding.find_histories(history_finding.HistoryPlaces(tmp_path, {}))) == []
     written.claude(tmp_path / "elsewhere")
-    places = history_finding.HistoryPlaces(tmp_path, {"CLAUDE_CONFIG_DIR": str(tmp_path / "elsewhere")})
+    places = history_finding.HistoryPlaces(
+        tmp_path, {"CLAUDE_CONFIG_DIR": str(tmp_path / "elsewhere")}
+    )
     assert len(list(history_finding.find_histories(places))) == 1
 
 
@@ -78,9 +93,13 @@ def opencode_session(data: Path, name: str, messages: int, **more: object) -> in
     return sum(file.stat().st_size for file in files)
 
 
-def test_older_sessions_of_opencode_are_found_each_in_its_file_where_there_is_no_database(tmp_path: Path) -> None:
+def test_older_sessions_of_opencode_are_found_each_in_its_file_where_there_is_no_database(
+    tmp_path: Path,
+) -> None:
     data = tmp_path / ".local" / "share" / "opencode"
-    sizes = [opencode_session(data, name, messages) for name, messages in (("ses_1", 2), ("ses_2", 0))]
+    sizes = [
+        opencode_session(data, name, messages) for name, messages in (("ses_1", 2), ("ses_2", 0))
+    ]
     opencode_session(data, "ses_3", 1, parentID="ses_1")
     found = list(history_finding.find_histories(history_finding.HistoryPlaces(tmp_path, {})))
     assert [(one.kind, one.path.stem, one.folder, one.conversations) for one in found] == [
@@ -90,7 +109,9 @@ def test_older_sessions_of_opencode_are_found_each_in_its_file_where_there_is_no
     assert {(one.first, one.last) for one in found} == {(1767323041.0, 1767323099.0)}
 
 
-def test_sessions_of_opencode_that_its_database_took_over_are_not_found_twice(tmp_path: Path) -> None:
+def test_sessions_of_opencode_that_its_database_took_over_are_not_found_twice(
+    tmp_path: Path,
+) -> None:
     share = tmp_path / ".local" / "share"
     path = written.opencode(share)
     opencode_session(share / "opencode", "ses_1", 1)
@@ -121,9 +142,14 @@ def test_tasks_of_cline_lie_in_its_own_folder_or_with_an_editor(tmp_path: Path) 
     text = json.loads(own.read_text())
     text[0]["content"].append({"type": "text", "text": "# Current Working Directory (/w) Files"})
     own.write_text(json.dumps(text))
-    editor = written.cline(tmp_path / ".config" / "Code" / "User" / "globalStorage" / "saoudrizwan.claude-dev")
+    editor = written.cline(
+        tmp_path / ".config" / "Code" / "User" / "globalStorage" / "saoudrizwan.claude-dev"
+    )
     found = find(tmp_path)
-    assert [(one.kind, one.path, one.folder) for one in found] == [("cline", own, "/w"), ("cline", editor, "")]
+    assert [(one.kind, one.path, one.folder) for one in found] == [
+        ("cline", own, "/w"),
+        ("cline", editor, ""),
+    ]
     assert found[0].size == own.stat().st_size
     assert found[0].last == found[0].first == own.stat().st_mtime
 
@@ -168,7 +194,11 @@ def test_which_changed_file_is_a_history() -> None:
         found = history_finding.find_history_of_changed_file(kind, Path(path))
         return "" if found is None else str(found)
 
-    assert changed("opencode", "/d/opencode.db") == changed("opencode", "/d/opencode.db-wal") == "/d/opencode.db"
+    assert (
+        changed("opencode", "/d/opencode.db")
+        == changed("opencode", "/d/opencode.db-wal")
+        == "/d/opencode.db"
+    )
     assert changed("goose", "/d/sessions.db-wal") == "/d/sessions.db"
     assert changed("goose", "/d/old.jsonl") == "/d/old.jsonl"
     assert changed("opencode", "/d/old.jsonl") == ""
@@ -194,7 +224,9 @@ def test_one_file_is_looked_at_also_by_a_copy_of_it(tmp_path: Path) -> None:
     database = written.opencode(tmp_path / "a")
     (found,) = history_finding.find_histories_in_file("opencode", database)
     assert (found.path, found.folder) == (database, "/home/me/project")
-    (found,) = history_finding.find_histories_in_file("opencode", tmp_path / "gone" / "opencode.db", database)
+    (found,) = history_finding.find_histories_in_file(
+        "opencode", tmp_path / "gone" / "opencode.db", database
+    )
     assert found.path == database
 
 
@@ -216,7 +248,9 @@ def test_what_belongs_to_other_programs_sessions_is_one_file(tmp_path: Path) -> 
     assert history_finding.list_files_of_history(found) == (found.path,)
 
 
-def test_this_users_places_are_those_of_home_and_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_this_users_places_are_those_of_home_and_environment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", "/elsewhere")
     places = history_finding.HistoryPlaces.of_this_user()
@@ -241,7 +275,11 @@ def test_the_folder_of_a_gemini_project_is_no_longer_than_a_path_can_be(tmp_path
     file = tmp_path / "chats" / "session.json"
     file.parent.mkdir()
     file.write_text("{}")
-    for count, length in ((4_095, 4_095), (4_096, 0), (10, 10)):  # Of the file, with the end of its line.
+    for count, length in (
+        (4_095, 4_095),
+        (4_096, 0),
+        (10, 10),
+    ):  # Of the file, with the end of its line.
         (tmp_path / ".project_root").write_text("/" + "w" * (count - 1) + "\n")
         folder, time = history_finding._read_folder_and_time(gemini_cli_history.KIND, file)
         assert (len(folder), time) == (length, 0.0)

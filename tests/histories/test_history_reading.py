@@ -28,9 +28,19 @@ def written(folder: Path, name: str, *lines: object) -> Path:
 
 
 def test_the_form_of_the_traces(tmp_path: Path) -> None:
-    call = {"id": "a", "type": "function", "function": {"name": "read", "arguments": '{"path": "x.py"}'}}
+    call = {
+        "id": "a",
+        "type": "function",
+        "function": {"name": "read", "arguments": '{"path": "x.py"}'},
+    }
     result = {"role": "tool", "content": "text", "tool_call_id": "a"}
-    path = written(tmp_path, "s.jsonl", HELLO, {"role": "assistant", "content": None, "tool_calls": [call]}, result)
+    path = written(
+        tmp_path,
+        "s.jsonl",
+        HELLO,
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        result,
+    )
     imported = history_reading.read_history_file(path)
     (recording,) = imported.recordings
     assert [message.role for message in recording.messages] == ["user", "assistant", "tool"]
@@ -40,7 +50,9 @@ def test_the_form_of_the_traces(tmp_path: Path) -> None:
 
 
 def test_a_bad_line_is_named_and_the_rest_is_read(tmp_path: Path) -> None:
-    path = written(tmp_path, "s.jsonl", HELLO, "{broken", ANSWER, '{"role": "stranger", "content": "?"}', "17")
+    path = written(
+        tmp_path, "s.jsonl", HELLO, "{broken", ANSWER, '{"role": "stranger", "content": "?"}', "17"
+    )
     imported = history_reading.read_history_file(path)
     assert len(imported.recordings[0].messages) == 2
     assert [complaint.split(": ")[0] for complaint in imported.complaints] == [
@@ -73,7 +85,9 @@ def test_json_documents_with_a_list_of_messages(tmp_path: Path, *, wrapped: bool
 
 
 def test_each_line_with_a_list_of_messages_is_a_session(tmp_path: Path) -> None:
-    path = written(tmp_path, "many.jsonl", {"messages": [HELLO, ANSWER]}, {"messages": [HELLO, ANSWER, HELLO]})
+    path = written(
+        tmp_path, "many.jsonl", {"messages": [HELLO, ANSWER]}, {"messages": [HELLO, ANSWER, HELLO]}
+    )
     recordings = history_reading.read_history_file(path).recordings
     assert [recording.name for recording in recordings] == [f"{path}#1", f"{path}#2"]
     assert len(recordings[1].messages) == 3
@@ -91,11 +105,16 @@ def test_a_folder_is_all_its_sessions_without_what_recorders_put_beside(tmp_path
     written(tmp_path, "b.jsonl", HELLO, ANSWER)
     written(tmp_path / "deep", "a.jsonl", HELLO, ANSWER)
     written(tmp_path, "b.usage.json", [{"message": 1}])
-    names = [Path(recording.name).name for recording in history_reading.read_history_files([tmp_path]).recordings]
+    names = [
+        Path(recording.name).name
+        for recording in history_reading.read_history_files([tmp_path]).recordings
+    ]
     assert sorted(names) == ["a.jsonl", "b.jsonl"]
 
 
-def test_a_file_of_a_folder_that_is_no_session_is_told_and_the_others_are_played(tmp_path: Path) -> None:
+def test_a_file_of_a_folder_that_is_no_session_is_told_and_the_others_are_played(
+    tmp_path: Path,
+) -> None:
     written(tmp_path, "b.jsonl", HELLO, ANSWER)
     (tmp_path / "empty.jsonl").write_text("")
     (tmp_path / "package.json").write_text('{"name": "x"}\n')
@@ -122,14 +141,27 @@ def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 fields = st.dictionaries(
     st.sampled_from(
-        ["role", "content", "tool_calls", "tool_call_id", "type", "message", "payload", "messages", "input"]
+        [
+            "role",
+            "content",
+            "tool_calls",
+            "tool_call_id",
+            "type",
+            "message",
+            "payload",
+            "messages",
+            "input",
+        ]
     ),
-    json_values | st.sampled_from(["user", "assistant", "tool", "response_item", "function_call", "message"]),
+    json_values
+    | st.sampled_from(["user", "assistant", "tool", "response_item", "function_call", "message"]),
 )
 
 
@@ -147,7 +179,10 @@ def test_whatever_stands_in_a_file_it_is_read_or_refused_in_a_sentence(tmp_path_
 
 
 def texts(path: Path) -> list[list[str]]:
-    return [[message.text for message in one.messages] for one in history_reading.read_history_file(path).recordings]
+    return [
+        [message.text for message in one.messages]
+        for one in history_reading.read_history_file(path).recordings
+    ]
 
 
 def test_a_replay_plays_what_the_model_was_shown_of_the_first_line_of_each_session() -> None:
@@ -160,7 +195,9 @@ def test_a_replay_plays_what_the_model_was_shown_of_the_first_line_of_each_sessi
     )
     first = RecordedSession("a", messages)
     fork, child = replace(first, name="b", forked_from="s"), replace(first, name="c", parent="s")
-    found = history_reading.sessions_for_replay(history_reading.ImportedSessions((first, fork, child), ("told",)))
+    found = history_reading.sessions_for_replay(
+        history_reading.ImportedSessions((first, fork, child), ("told",))
+    )
     assert [one.name for one in found.recordings] == ["a"]
     assert [message.text for message in found.recordings[0].messages] == ["go", "less", "x"]
     assert found.complaints == ("told",)
@@ -170,12 +207,16 @@ def test_a_replay_plays_what_the_model_was_shown_of_the_first_line_of_each_sessi
 
 def test_a_damaged_document_is_read_up_to_where_it_breaks(tmp_path: Path) -> None:
     path = tmp_path / "s.json"
-    path.write_text(json.dumps([HELLO, ANSWER, 5, HELLO], indent=1)[:-20] + "\n{broken", encoding="utf-8")
+    path.write_text(
+        json.dumps([HELLO, ANSWER, 5, HELLO], indent=1)[:-20] + "\n{broken", encoding="utf-8"
+    )
     imported = history_reading.read_history_file(path)
     assert texts(path) == [["hello", "hi"]]
     assert "2 messages before it could be read" in imported.complaints[0]
     path.write_text("{\n broken", encoding="utf-8")
-    with pytest.raises(InvalidInput, match="line 2: the JSON is broken here; the file was left out"):
+    with pytest.raises(
+        InvalidInput, match="line 2: the JSON is broken here; the file was left out"
+    ):
         history_reading.read_history_file(path)
 
 
@@ -207,7 +248,12 @@ def test_rows_beside_sessions_are_one_more_session(tmp_path: Path) -> None:
 
 def test_a_system_prompt_beside_the_messages_comes_first(tmp_path: Path) -> None:
     path = tmp_path / "s.json"
-    for system, first in (("Be good.", ["Be good."]), ([{"type": "text", "text": "Be."}], ["Be."]), ("", []), (5, [])):
+    for system, first in (
+        ("Be good.", ["Be good."]),
+        ([{"type": "text", "text": "Be."}], ["Be."]),
+        ("", []),
+        (5, []),
+    ):
         path.write_text(json.dumps({"system": system, "messages": [HELLO, ANSWER]}))
         assert texts(path) == [[*first, "hello", "hi"]]
 
@@ -232,7 +278,9 @@ def test_the_kind_is_what_the_caller_says_or_the_name_or_the_rows(tmp_path: Path
     assert [kind("", task), kind("openai", task)] == ["cline", "messages"]
 
 
-def test_what_is_no_file_or_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_no_file_or_too_large_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(InvalidInput, match="is not a file"):
         list(history_reading.read_sessions(tmp_path, ReadingReport()))
     path = written(tmp_path, "s.jsonl", HELLO, ANSWER)
@@ -281,7 +329,9 @@ def test_of_a_list_that_is_cut_the_whole_messages_are_kept(tmp_path: Path) -> No
 
 def test_a_mark_of_the_byte_order_is_no_part_of_the_first_line(tmp_path: Path) -> None:
     for name, lines in (("s.jsonl", [HELLO, ANSWER]), ("t.json", [[HELLO, ANSWER]])):
-        (tmp_path / name).write_bytes(b"\xef\xbb\xbf" + b"\n".join(json.dumps(line).encode() for line in lines))
+        (tmp_path / name).write_bytes(
+            b"\xef\xbb\xbf" + b"\n".join(json.dumps(line).encode() for line in lines)
+        )
         assert texts(tmp_path / name) == [["hello", "hi"]]
 
 
@@ -290,7 +340,13 @@ def test_a_mark_of_the_byte_order_is_no_part_of_the_first_line(tmp_path: Path) -
     [
         ({"type": "session", "id": "s", "cwd": "/w"}, "pi"),
         ({"type": "user", "message": {"role": "user", "content": "hello"}}, "claude-code"),
-        ({"type": "response_item", "payload": {"type": "message", "role": "user", "content": []}}, "codex"),
+        (
+            {
+                "type": "response_item",
+                "payload": {"type": "message", "role": "user", "content": []},
+            },
+            "codex",
+        ),
         ({"sessionId": "s", "projectHash": "p"}, "gemini-cli"),
         ({"working_dir": "/w"}, "goose"),
         ({"trajectory": [], "info": {}}, "trajectory"),
@@ -301,7 +357,9 @@ def test_a_mark_of_the_byte_order_is_no_part_of_the_first_line(tmp_path: Path) -
         ({"anything": 1}, "openai"),
     ],
 )
-def test_the_form_of_a_file_is_what_any_of_its_rows_shows(row: dict[str, object], kind: str) -> None:
+def test_the_form_of_a_file_is_what_any_of_its_rows_shows(
+    row: dict[str, object], kind: str
+) -> None:
     unknown: dict[str, object] = {"unknown": True}
     for values in ([row], [unknown, row]):
         rows = [HistoryRow(value, "place") for value in values]
@@ -310,17 +368,25 @@ def test_the_form_of_a_file_is_what_any_of_its_rows_shows(row: dict[str, object]
 
 def test_a_mark_of_the_byte_order_within_a_file_is_a_damaged_line(tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
-    lines = [json.dumps(HELLO).encode(), b"\xef\xbb\xbf" + json.dumps(ANSWER).encode(), json.dumps(ANSWER).encode()]
+    lines = [
+        json.dumps(HELLO).encode(),
+        b"\xef\xbb\xbf" + json.dumps(ANSWER).encode(),
+        json.dumps(ANSWER).encode(),
+    ]
     path.write_bytes(b"\n".join(lines))
     imported = history_reading.read_history_file(path)
     assert texts(path) == [["hello", "hi"]]
-    assert imported.complaints == (f"{path}, line 2: this is not a JSON object; the line was left out.",)
+    assert imported.complaints == (
+        f"{path}, line 2: this is not a JSON object; the line was left out.",
+    )
 
 
 def test_a_document_that_is_nested_too_deeply_is_told_by_its_first_line(tmp_path: Path) -> None:
     path = tmp_path / "s.json"
     path.write_text("[\n" * 100_000)
-    with pytest.raises(InvalidInput, match="line 1: the JSON is broken here; the file was left out"):
+    with pytest.raises(
+        InvalidInput, match="line 1: the JSON is broken here; the file was left out"
+    ):
         history_reading.read_history_file(path)
 
 
@@ -332,7 +398,9 @@ def test_a_document_that_is_nested_too_deeply_is_told_by_its_first_line(tmp_path
         {"sessionId": "s", "projectHash": "p", "messages": [HELLO]},
     ],
 )
-def test_a_session_that_has_messages_among_other_things_is_read_in_its_own_form(row: dict[str, object]) -> None:
+def test_a_session_that_has_messages_among_other_things_is_read_in_its_own_form(
+    row: dict[str, object],
+) -> None:
     rows = [HistoryRow(row, "place"), HistoryRow({"messages": [HELLO, ANSWER]}, "other")]
     grouped = [[one.place for one in group] for group in history_reading._group_into_sessions(rows)]
     assert grouped == [["other, message 1", "other, message 2"], ["place"]]

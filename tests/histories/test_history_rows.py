@@ -14,7 +14,10 @@ def test_texts_of_every_shape() -> None:
     assert history_rows.text_of_message_content(None) == ""
     assert history_rows.text_of_message_content("a") == "a"
     assert history_rows.text_of_message_content({"type": "text", "text": "a"}) == "a"
-    assert history_rows.text_of_message_content(["a", {"output_text": "b"}, {"type": "audio"}, {}]) == "a\nb\n[audio]"
+    assert (
+        history_rows.text_of_message_content(["a", {"output_text": "b"}, {"type": "audio"}, {}])
+        == "a\nb\n[audio]"
+    )
 
 
 def test_what_is_no_content_is_unreadable() -> None:
@@ -59,7 +62,9 @@ def test_rows_that_cannot_be_read_are_told_and_kept_and_do_not_end_the_reading()
         ("user", "first", False, 5.0),
         ("user", "last", True, 5.0),
     ]
-    assert report.unread == [b"2\n", b"3\n", b"4\n", b"5\n"], "what the agent still writes is read later"
+    assert report.unread == [b"2\n", b"3\n", b"4\n", b"5\n"], (
+        "what the agent still writes is read later"
+    )
     complaint, kinds = report.complaint_sentences("a.jsonl")
     assert complaint.startswith("a.jsonl, line 3: a content of type float")
     assert complaint.endswith("; the line was left out.")
@@ -83,7 +88,9 @@ def test_only_words_or_pictures_make_a_message_and_a_compaction_stands_where_it_
     for content in nothing:
         made.add_user_message(content, 1.0)
     assert made.made == []
-    made.add_user_message([{"type": "image", "source": {"media_type": "image/png", "data": "AAAA"}}], 1.0)
+    made.add_user_message(
+        [{"type": "image", "source": {"media_type": "image/png", "data": "AAAA"}}], 1.0
+    )
     (picture,) = made.made[0].pictures
     assert (made.made[0].text, picture.media_type, picture.data) == ("", "image/png", b"\0\0\0")
     made.add_compaction("short", 2.0, "auto")
@@ -125,7 +132,16 @@ def test_a_time_in_any_unit_is_seconds(value: object, time: float) -> None:
 
 @pytest.mark.parametrize(
     ("value", "cost"),
-    [(0.25, 0.25), (3, 3.0), (0, 0.0), (-0.1, 0.0), (1e9, 0.0), (999_999_999, 999_999_999.0), (True, 0.0), ("1", 0.0)],
+    [
+        (0.25, 0.25),
+        (3, 3.0),
+        (0, 0.0),
+        (-0.1, 0.0),
+        (1e9, 0.0),
+        (999_999_999, 999_999_999.0),
+        (True, 0.0),
+        ("1", 0.0),
+    ],
 )
 def test_a_cost_is_a_number_of_dollars_that_can_be(value: object, cost: float) -> None:
     assert history_rows.cost_or_zero(value) == cost
@@ -143,7 +159,9 @@ def test_a_data_url_is_a_picture_only_as_base64() -> None:
     read = history_rows.picture_from_data_url
     assert read("data:image/png;base64,AAAA") == RecordedPicture("image/png", b"\0\0\0")
     assert read("data:image/png;name=a;base64,AAAA") == RecordedPicture("image/png", b"\0\0\0")
-    assert [read(url) for url in ("data:image/png,AAAA", "https://a.example/;base64,AAAA", None, 3)] == [None] * 4
+    assert [
+        read(url) for url in ("data:image/png,AAAA", "https://a.example/;base64,AAAA", None, 3)
+    ] == [None] * 4
 
 
 def test_pictures_stand_in_content_in_the_shapes_of_all_protocols() -> None:
@@ -156,11 +174,22 @@ def test_pictures_stand_in_content_in_the_shapes_of_all_protocols() -> None:
         {"type": "input_image", "image_url": url},
         {"type": "file", "url": url},
     ]
-    assert [one.name for one in history_rows.pictures_in_content(shapes)] == ["t", "", "", "", "", ""]
+    assert [one.name for one in history_rows.pictures_in_content(shapes)] == [
+        "t",
+        "",
+        "",
+        "",
+        "",
+        "",
+    ]
     assert {one.data for one in history_rows.pictures_in_content(shapes)} == {b"\0\0\0"}
     assert len(history_rows.pictures_in_content(shapes[1])) == 1
-    assert history_rows.pictures_in_content([{"type": "text", "text": "a"}, {"type": "image"}]) == ()
-    text, pictures = history_rows.text_and_pictures([{"type": "text", "text": "look"}, shapes[0], shapes[3]])
+    assert (
+        history_rows.pictures_in_content([{"type": "text", "text": "a"}, {"type": "image"}]) == ()
+    )
+    text, pictures = history_rows.text_and_pictures(
+        [{"type": "text", "text": "look"}, shapes[0], shapes[3]]
+    )
     assert (text, len(pictures)) == ("look", 2)
     text, pictures = history_rows.text_and_pictures(["see", shapes[0], "and say"])
     assert (text, len(pictures)) == ("see\nand say", 1), "words that are no object are words too"
@@ -172,7 +201,13 @@ def test_pictures_stand_in_content_in_the_shapes_of_all_protocols() -> None:
 def test_a_tool_result_names_its_call_and_whether_it_failed() -> None:
     read = history_rows.read_tool_result
     done = read({"tool_use_id": "c1", "content": "out"}, 4.0, "tool_use_id", "is_error")
-    assert (done.role, done.text, done.answers, done.ok, done.time) == ("tool", "out", "c1", True, 4.0)
+    assert (done.role, done.text, done.answers, done.ok, done.time) == (
+        "tool",
+        "out",
+        "c1",
+        True,
+        4.0,
+    )
     assert not read({"tool_use_id": "c1", "is_error": True}, 4.0, "tool_use_id", "is_error").ok
     assert read({"tool_use_id": "c1", "is_error": False}, 4.0, "tool_use_id", "is_error").ok
     for block in ({}, {"tool_use_id": ""}, {"tool_use_id": 3}):

@@ -7,12 +7,19 @@ from collections.abc import Sequence
 
 from helix_desktop.histories import history_tree
 from helix_desktop.histories.history_rows import HistoryMessages, ReadingReport
-from helix_desktop.histories.history_tree import ROOT, HistoryNode, HistoryTree, build_branch_sessions
+from helix_desktop.histories.history_tree import (
+    ROOT,
+    HistoryNode,
+    HistoryTree,
+    build_branch_sessions,
+)
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession
 
 
 def test_lines_within_lines_end_before_they_take_work_without_end() -> None:
-    """Each leaves the one before it behind its first row, so the last one shares rows with all of them."""
+    """Each leaves the one before it behind its first row, so the last one shares rows
+    with all of them.
+    """
     tree, before = HistoryTree(), time.process_time()
     parent = ROOT
     for number in range(6_000):
@@ -21,7 +28,9 @@ def test_lines_within_lines_end_before_they_take_work_without_end() -> None:
         parent = f"a{number}"
     assert len(tree.branches) == history_tree.MOST_BRANCHES
     assert sum(len(branch.rows) for branch in tree.branches) == 12_000
-    assert len(tree.rows_shared_with_parent(len(tree.branches) - 1)) == history_tree.MOST_BRANCHES - 1
+    assert (
+        len(tree.rows_shared_with_parent(len(tree.branches) - 1)) == history_tree.MOST_BRANCHES - 1
+    )
     assert time.process_time() - before < 5
 
 
@@ -46,7 +55,12 @@ def rows(tree: HistoryTree) -> list[list[int]]:
 
 def test_words_behind_an_earlier_row_begin_a_line_of_their_own() -> None:
     tree = tree_of(
-        asks("a", ROOT), replies("b", "a"), asks("c", "b"), replies("d", "c"), asks("e", "b"), replies("f", "e")
+        asks("a", ROOT),
+        replies("b", "a"),
+        asks("c", "b"),
+        replies("d", "c"),
+        asks("e", "b"),
+        replies("f", "e"),
     )
     assert rows(tree) == [[0, 1, 2, 3], [0, 1, 4, 5]]
     assert (tree.branches[1].of, tree.branches[1].at) == (0, 1)
@@ -59,12 +73,17 @@ def test_words_behind_an_earlier_row_begin_a_line_of_their_own() -> None:
 
 
 def test_what_goes_on_or_has_no_known_place_stays_on_the_line() -> None:
-    assert rows(tree_of(asks("a", ROOT), replies("b", "a", "s"), replies("c", "a", "s"))) == [[0, 1, 2]]
-    assert rows(tree_of(asks("a", ROOT), asks("b", "a"), asks("c", "nobody"))) == [[0, 1, 2]]
-    assert rows(tree_of(asks("a", ROOT), replies("b", "a", "s"), asks("c", "a"))) == [[0, 1], [0, 2]]
-    assert rows(tree_of(asks("a", ROOT), replies("b", "a", "s"), replies("c", "b", "s"), asks("d", "b"))) == [
-        [0, 1, 2, 3]
+    assert rows(tree_of(asks("a", ROOT), replies("b", "a", "s"), replies("c", "a", "s"))) == [
+        [0, 1, 2]
     ]
+    assert rows(tree_of(asks("a", ROOT), asks("b", "a"), asks("c", "nobody"))) == [[0, 1, 2]]
+    assert rows(tree_of(asks("a", ROOT), replies("b", "a", "s"), asks("c", "a"))) == [
+        [0, 1],
+        [0, 2],
+    ]
+    assert rows(
+        tree_of(asks("a", ROOT), replies("b", "a", "s"), replies("c", "b", "s"), asks("d", "b"))
+    ) == [[0, 1, 2, 3]]
     assert rows(tree_of(asks("a", ROOT), asks("b", ROOT))) == [[0], [1]]
     assert rows(tree_of(asks("", ROOT), asks("", ""))) == [[0, 1]]
 
@@ -77,12 +96,16 @@ def test_what_follows_rows_that_a_compaction_kept_follows_the_newest_row() -> No
 
 
 def test_each_line_is_a_session_that_names_the_one_it_left_and_how_much_it_shares() -> None:
-    tree = tree_of(asks("a", ROOT), replies("b", "a"), asks("c", "b"), asks("d", "b"), asks("e", ROOT))
+    tree = tree_of(
+        asks("a", ROOT), replies("b", "a"), asks("c", "b"), asks("d", "b"), asks("e", ROOT)
+    )
     report = ReadingReport()
 
     def read(wanted: Sequence[int], complaints: ReadingReport) -> HistoryMessages:
         complaints.complaints.append(f"{len(wanted)} rows")
-        return HistoryMessages(complaints, [RecordedMessage("user", f"row {one}") for one in wanted])
+        return HistoryMessages(
+            complaints, [RecordedMessage("user", f"row {one}") for one in wanted]
+        )
 
     first = RecordedSession("file", (), "kind", "session", title="Named")
     one, two, three = build_branch_sessions(tree, first, lambda row: f"row{row}", read, report)
@@ -90,6 +113,16 @@ def test_each_line_is_a_session_that_names_the_one_it_left_and_how_much_it_share
     assert [message.text for message in one.messages] == ["row 0", "row 1", "row 2"]
     assert (one.name, one.session, one.forked_from, one.forked_at) == ("file", "session", "", 0)
     assert [message.text for message in two.messages] == ["row 0", "row 1", "row 3"]
-    assert (two.name, two.session, two.forked_from, two.forked_at) == ("file#2", "session#row3", "session", 2)
-    assert (three.name, three.session, three.forked_from, three.forked_at) == ("file#3", "session#row4", "", 0)
+    assert (two.name, two.session, two.forked_from, two.forked_at) == (
+        "file#2",
+        "session#row3",
+        "session",
+        2,
+    )
+    assert (three.name, three.session, three.forked_from, three.forked_at) == (
+        "file#3",
+        "session#row4",
+        "",
+        0,
+    )
     assert {each.title for each in (one, two, three)} == {"Named"}

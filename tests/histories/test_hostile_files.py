@@ -1,4 +1,6 @@
-"""Histories from strangers: databases that never end, links that lead out of the folder, pipes that nobody writes to."""
+"""Histories from strangers: databases that never end, links that lead out of the
+folder, pipes that nobody writes to.
+"""
 
 from __future__ import annotations
 
@@ -46,14 +48,18 @@ def test_only_real_tables_are_read(tmp_path: Path, statements: tuple[str, ...]) 
     written.opencode(tmp_path).rename(path)
     spoiled(path, *statements)
     began = time.process_time()
-    found = list(history_finding.find_histories(history_finding.HistoryPlaces(tmp_path / "home", {})))
+    found = list(
+        history_finding.find_histories(history_finding.HistoryPlaces(tmp_path / "home", {}))
+    )
     with pytest.raises(HelixError):
         history_reading.read_history_file(path)
     assert time.process_time() - began < 5
     assert len(found) <= 1
 
 
-def test_a_statement_that_works_too_long_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_statement_that_works_too_long_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A real table is joined with itself: 10^15 rows."""
     monkeypatch.setattr(foreign_sqlite, "LONGEST_SECONDS", 0.5)
     path = tmp_path / "a.db"
@@ -68,8 +74,15 @@ def test_a_statement_that_works_too_long_is_ended(tmp_path: Path, monkeypatch: p
     ):
         list(foreign_sqlite.query_rows(connection, "SELECT count(*) FROM a, a b, a c, a d, a e"))
     with foreign_sqlite.open_foreign_database(path) as connection:
-        assert [row["n"] for row in foreign_sqlite.query_rows(connection, "SELECT count(*) AS n FROM a")] == [1000]
-        for refused in ("ATTACH 'b.db' AS b", "DELETE FROM a", "PRAGMA query_only = OFF", f"{ENDLESS} x FROM c"):
+        assert [
+            row["n"] for row in foreign_sqlite.query_rows(connection, "SELECT count(*) AS n FROM a")
+        ] == [1000]
+        for refused in (
+            "ATTACH 'b.db' AS b",
+            "DELETE FROM a",
+            "PRAGMA query_only = OFF",
+            f"{ENDLESS} x FROM c",
+        ):
             with pytest.raises(sqlite3.DatabaseError):
                 connection.execute(refused)
 
@@ -92,15 +105,20 @@ def claude(folder: Path) -> Path:
     ]  # fmt: skip
     about = {"cwd": "/x", "sessionId": "session", "timestamp": "2026-01-01T00:00:00Z"}
     lines = [
-        {**about, "uuid": f"u{at}", "parentUuid": f"u{at - 1}" if at else None, **row} for at, row in enumerate(rows)
+        {**about, "uuid": f"u{at}", "parentUuid": f"u{at - 1}" if at else None, **row}
+        for at, row in enumerate(rows)
     ]
     path.write_text("\n".join(map(json.dumps, lines)))
     return path
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links need a privilege there")
-@pytest.mark.parametrize("linked", ["session", "session/tool-results", "session/tool-results/one.txt", ""])
-def test_a_tool_result_is_read_from_beside_its_session_and_from_nowhere_else(tmp_path: Path, linked: str) -> None:
+@pytest.mark.parametrize(
+    "linked", ["session", "session/tool-results", "session/tool-results/one.txt", ""]
+)
+def test_a_tool_result_is_read_from_beside_its_session_and_from_nowhere_else(
+    tmp_path: Path, linked: str
+) -> None:
     outside, folder = tmp_path / "outside", tmp_path / "project"
     (outside / "tool-results").mkdir(parents=True)
     for name in ("one.txt", "tool-results/one.txt"):
@@ -113,7 +131,9 @@ def test_a_tool_result_is_read_from_beside_its_session_and_from_nowhere_else(tmp
         place = folder / linked
         for each in sorted([place, *place.rglob("*")], reverse=True):
             each.unlink() if each.is_file() else each.rmdir()
-        place.symlink_to(outside / "one.txt" if place.suffix else outside, target_is_directory=not place.suffix)
+        place.symlink_to(
+            outside / "one.txt" if place.suffix else outside, target_is_directory=not place.suffix
+        )
     said = str(history_reading.read_history_file(path).recordings)
     assert SECRET not in said
     assert ("its own result" in said) is not bool(linked)

@@ -6,7 +6,12 @@ import pytest
 
 from helix_desktop.histories.leaked_keys import find_keys, mask_key
 
-MADE_UP = ["sk-" + "ant-api03-" + "aB3" * 10, "ghp_" + "aB3d" * 9, "AKIA" + "ABCD1234EFGH5678", "AIza" + "aB3d" * 9]
+MADE_UP = [
+    "sk-" + "ant-api03-" + "aB3" * 10,
+    "ghp_" + "aB3d" * 9,
+    "AKIA" + "ABCD1234EFGH5678",
+    "AIza" + "aB3d" * 9,
+]
 
 
 @pytest.mark.parametrize("key", MADE_UP)
@@ -16,7 +21,8 @@ def test_keys_of_the_usual_makes_are_found_in_any_text(key: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "begin", ["gho_", "github_pat_", "glpat-", "xoxb-", "ASIA", "hf_", "gsk_", "xai-", "ghp_", "sk-"]
+    "begin",
+    ["gho_", "github_pat_", "glpat-", "xoxb-", "ASIA", "hf_", "gsk_", "xai-", "ghp_", "sk-"],
 )
 def test_every_make_is_found_wherever_a_long_text_is_parted(begin: str) -> None:
     key = begin + ("ABCD1234EFGH5678" if begin == "ASIA" else "aB3d" * 9)
@@ -37,7 +43,9 @@ def test_ordinary_text_has_none_and_each_occurrence_is_found() -> None:
 
 def test_a_masked_key_shows_seven_characters_and_the_last_two() -> None:
     assert mask_key("sk-" + "ant-api03-" + "aB3" * 10) == "sk-ant-…B3"
-    assert mask_key("-----BEGIN " + "PRIVATE KEY-----\\nQUJD") == "-----BEGIN " + "PRIVATE KEY-----…"
+    assert (
+        mask_key("-----BEGIN " + "PRIVATE KEY-----\\nQUJD") == "-----BEGIN " + "PRIVATE KEY-----…"
+    )
 
 
 def test_a_private_key_that_is_too_short_or_has_no_end_is_none() -> None:

@@ -31,19 +31,31 @@ NOTHING_STORED: dict[Digest, bytes] = {}
 
 def conversation(recording: RecordedSession) -> tuple[list[Recorded], dict[Digest, bytes]]:
     drafts = history_facts.draft_facts(recording, Words(), lambda _: "")
-    contents = {Digest.of_content(content): content for draft in drafts for content, _ in draft.contents}
-    return [Recorded("c", at, draft.time, draft.fact) for at, draft in enumerate(drafts, 1)], contents
+    contents = {
+        Digest.of_content(content): content for draft in drafts for content, _ in draft.contents
+    }
+    return [
+        Recorded("c", at, draft.time, draft.fact) for at, draft in enumerate(drafts, 1)
+    ], contents
 
 
 def said(message: RecordedMessage) -> tuple[object, ...]:
-    return message.role, message.text, [(one.id, one.name) for one in message.calls], message.answers, message.ok
+    return (
+        message.role,
+        message.text,
+        [(one.id, one.name) for one in message.calls],
+        message.answers,
+        message.ok,
+    )
 
 
 @pytest.mark.parametrize("kind", written.KINDS)
 def test_an_export_reads_back(tmp_path: Path, kind: str) -> None:
     (recording,) = history_reading.read_history_file(written.KINDS[kind](tmp_path)).recordings
     facts, contents = conversation(recording)
-    path = written.lines(tmp_path / "out.jsonl", openai_chat_export.export_openai_lines(facts, contents.get))
+    path = written.lines(
+        tmp_path / "out.jsonl", openai_chat_export.export_openai_lines(facts, contents.get)
+    )
     imported = history_reading.read_history_file(path)
     assert imported.complaints == ()
     (again,) = imported.recordings
@@ -55,7 +67,9 @@ def test_an_export_reads_back(tmp_path: Path, kind: str) -> None:
 
 def test_a_call_that_was_never_answered_gets_a_result_that_says_so(tmp_path: Path) -> None:
     (recording,) = history_reading.read_history_file(
-        written.lines(tmp_path / "s.jsonl", [*written.claude_session()[:4], *written.claude_session()[6:]])
+        written.lines(
+            tmp_path / "s.jsonl", [*written.claude_session()[:4], *written.claude_session()[6:]]
+        )
     ).recordings
     facts, contents = conversation(recording)
     roles = [line["role"] for line in openai_chat_export.export_openai_lines(facts, contents.get)]
@@ -70,7 +84,9 @@ def test_what_a_person_said_between_results_comes_once_behind_the_last_of_them()
     empty = Stored(Digest.of_content(b""), 0)
     said: list[Fact] = [
         UserSaid((Text("go"),)),
-        ModelReplied((ToolCall("c1", "ls", "{}"), ToolCall("c2", "ls", "{}")), "m", Stop.CALLS, Usage()),
+        ModelReplied(
+            (ToolCall("c1", "ls", "{}"), ToolCall("c2", "ls", "{}")), "m", Stop.CALLS, Usage()
+        ),
         ToolReturned("c1", empty, 0, head="one"),
         UserSaid((Text("wait"),)),
         ToolReturned("elsewhere", empty, 0, head="of no call"),
@@ -97,13 +113,18 @@ def test_what_a_person_said_between_results_comes_once_behind_the_last_of_them()
     assert roles == ["user", "assistant", "tool", "tool", "user", "user", "assistant", "user"]
 
 
-def test_of_a_conversation_that_ends_amid_its_calls_the_last_words_come_behind_what_was_not_answered() -> None:
+def test_of_a_conversation_that_ends_amid_its_calls_the_last_words_come_behind_what_was_not_answered() -> (
+    None
+):
     said: list[Fact] = [
         ModelReplied((ToolCall("c1", "ls", "{}"),), "m", Stop.CALLS, Usage()),
         UserSaid((Text("stop"),)),
     ]
     assert [
-        line["role"] for line in openai_chat_export.export_openai_lines(recorded_in_order(said), NOTHING_STORED.get)
+        line["role"]
+        for line in openai_chat_export.export_openai_lines(
+            recorded_in_order(said), NOTHING_STORED.get
+        )
     ] == [
         "assistant",
         "tool",
@@ -119,13 +140,17 @@ def test_after_a_call_that_was_not_answered_the_next_calls_keep_their_results() 
         ToolReturned("c2", empty, 0, head="two"),
         UserSaid((Text("thanks"),)),
     ]
-    lines = list(openai_chat_export.export_openai_lines(recorded_in_order(said), NOTHING_STORED.get))
+    lines = list(
+        openai_chat_export.export_openai_lines(recorded_in_order(said), NOTHING_STORED.get)
+    )
     assert [line["role"] for line in lines] == ["assistant", "tool", "assistant", "tool", "user"]
     assert lines[3]["content"] == "two"
 
 
 def test_what_an_export_needs_is_named_once_and_what_is_missing_is_said() -> None:
-    output, image, file = (Stored(Digest.of_content(content), 3) for content in (b"out", b"img", b"att"))
+    output, image, file = (
+        Stored(Digest.of_content(content), 3) for content in (b"out", b"img", b"att")
+    )
     call = ModelReplied((ToolCall("c1", "ls", "{}"),), "m", Stop.CALLS, Usage())
     said: list[Fact] = [
         UserSaid((Text("go"), Attachment("notes.txt", file, 1), Attachment("again.txt", file, 1))),
@@ -133,7 +158,11 @@ def test_what_an_export_needs_is_named_once_and_what_is_missing_is_said() -> Non
         ToolReturned("c1", output, 1, images=(image,)),
     ]
     recorded = recorded_in_order(said)
-    assert openai_chat_export.digests_needed_for_export(recorded) == [file.digest, output.digest, image.digest]
+    assert openai_chat_export.digests_needed_for_export(recorded) == [
+        file.digest,
+        output.digest,
+        image.digest,
+    ]
     contents = {output.digest: b"out", file.digest: b"att"}
     user, _, result = openai_chat_export.export_openai_lines(recorded, contents.get)
     assert "[Attachment: notes.txt]\natt" in str(user["content"])

@@ -19,7 +19,10 @@ def read(*values: Mapping[str, object]) -> tuple[list[RecordedMessage], list[str
 
 
 def test_content_in_parts_is_joined_and_a_picture_is_noted() -> None:
-    parts = [{"type": "text", "text": "look:"}, {"type": "image_url", "image_url": {"url": "data:..."}}]
+    parts = [
+        {"type": "text", "text": "look:"},
+        {"type": "image_url", "image_url": {"url": "data:..."}},
+    ]
     messages, _ = read({"role": "user", "content": parts})
     assert messages[0].text == "look:\n[image_url]"
 
@@ -70,13 +73,21 @@ def test_a_result_that_names_its_function_alone_answers_the_last_call_of_that_na
     def called(identity: str, name: str) -> dict[str, object]:
         return {"id": identity, "function": {"name": name, "arguments": "{}"}}
 
-    asked = {"role": "assistant", "content": "", "tool_calls": [called("1", "read"), called("2", "run")]}
+    asked = {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [called("1", "read"), called("2", "run")],
+    }
     rows: list[Mapping[str, object]] = [
         asked,
         {"role": "function", "name": "run", "content": "x"},
         {"role": "function", "content": "y"},
     ]
-    found = openai_history.OpenaiMessages(ReadingReport()).read_rows(HistoryRow(row, "line") for row in rows).made
+    found = (
+        openai_history.OpenaiMessages(ReadingReport())
+        .read_rows(HistoryRow(row, "line") for row in rows)
+        .made
+    )
     assert [message.answers for message in found[1:]] == ["2", "1"]
 
 
@@ -94,7 +105,10 @@ def test_a_file_of_messages_is_one_session_and_lines_that_are_none_are_told() ->
         ["look"],
         ["f, line 2: there is no role None; the line was left out."],
     )
-    assert recording({"odd": 1}, {"other": 2}) == ([], ["a/trace.jsonl: no line of it is a message: none has a role."])
+    assert recording({"odd": 1}, {"other": 2}) == (
+        [],
+        ["a/trace.jsonl: no line of it is a message: none has a role."],
+    )
     assert recording() == ([], [])
 
 
@@ -107,9 +121,21 @@ def test_whatever_the_list_is_called_what_is_no_message_in_it_keeps_its_place(na
 
 def test_a_reply_keeps_its_thoughts_its_model_and_what_it_cost() -> None:
     usage = {"prompt_tokens": 7, "completion_tokens": 3}
-    reply = {"role": "assistant", "content": "fine", "reasoning": "hm", "model": "gpt-5", "usage": usage, "_ts": 5}
+    reply = {
+        "role": "assistant",
+        "content": "fine",
+        "reasoning": "hm",
+        "model": "gpt-5",
+        "usage": usage,
+        "_ts": 5,
+    }
     (message,), _ = read(reply)
-    assert (message.text, message.reasoning, message.model, message.time) == ("fine", "hm", "gpt-5", 5)
+    assert (message.text, message.reasoning, message.model, message.time) == (
+        "fine",
+        "hm",
+        "gpt-5",
+        5,
+    )
     assert (message.usage.input, message.usage.output) == (7, 3) if message.usage else False
     (other,), _ = read({**reply, "reasoning_content": "deep", "_ts": None, "timestamp": 6})
     assert (other.reasoning, other.time) == ("deep", 0)
@@ -118,7 +144,12 @@ def test_a_reply_keeps_its_thoughts_its_model_and_what_it_cost() -> None:
 def test_calls_without_ids_get_one_by_their_place_and_later_kinds_are_read() -> None:
     plain = {"function": {"name": "f", "arguments": "{}"}}
     custom = {"custom": {"name": "g", "input": "free text"}}
-    calling = {"role": "assistant", "content": "", "tool_calls": [plain, custom], "function_call": {"name": "h"}}
+    calling = {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [plain, custom],
+        "function_call": {"name": "h"},
+    }
     messages, complaints = read({"role": "user", "content": "go"}, calling)
     assert complaints == []
     assert [(call.id, call.name, call.arguments) for call in messages[1].calls] == [
@@ -133,6 +164,9 @@ def test_calls_without_ids_get_one_by_their_place_and_later_kinds_are_read() -> 
 def test_a_result_may_show_a_picture_and_a_users_words_too() -> None:
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGVsbG8="}}
     content = [{"type": "text", "text": "see"}, picture]
-    messages, _ = read({"role": "tool", "tool_call_id": "c", "content": content}, {"role": "user", "content": content})
+    messages, _ = read(
+        {"role": "tool", "tool_call_id": "c", "content": content},
+        {"role": "user", "content": content},
+    )
     assert [len(message.pictures) for message in messages] == [1, 1]
     assert [message.answers for message in messages] == ["c", ""]

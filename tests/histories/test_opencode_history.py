@@ -64,7 +64,12 @@ def reply(*parts: Part, **more: Any) -> Message:
 
 
 def tool(name: str = "c1", *, call: str = "callID", **state: Any) -> Part:
-    return {"type": "tool", "tool": "bash", call: name, "state": {"status": "completed", "input": {"a": 1}, **state}}
+    return {
+        "type": "tool",
+        "tool": "bash",
+        call: name,
+        "state": {"status": "completed", "input": {"a": 1}, **state},
+    }
 
 
 CALLED = ToolCall("c1", "bash", '{"a": 1}')
@@ -74,7 +79,12 @@ def test_a_session_has_its_title_folder_and_version(tmp_path: Path) -> None:
     found = one(tmp_path, said(written.text("go")), reply(written.text("Done.")))
     path = tmp_path / "opencode" / "opencode.db"
     assert (found.name, found.kind, found.session) == (f"{path}#ses_1", "opencode", "ses_1")
-    assert (found.title, found.folder, found.version, found.parent) == ("Files", "/home/me/project", "1.18", "")
+    assert (found.title, found.folder, found.version, found.parent) == (
+        "Files",
+        "/home/me/project",
+        "1.18",
+        "",
+    )
     assert found.messages == (
         RecordedMessage("user", "go", time=1.0),
         build_recorded_reply([Text("Done.")], model="m", time=2.0),
@@ -86,7 +96,10 @@ def test_a_sub_agents_session_comes_behind_the_one_that_made_it(tmp_path: Path) 
     with closing(sqlite3.connect(path)) as made, made:
         made.execute("INSERT INTO session VALUES('ses_0', 'ses_1', '/w', 'Aid', '1.18', 1, 1)")
     first, second = history_reading.read_sessions(path, ReadingReport())
-    assert [(one.session, one.parent) for one in (first, second)] == [("ses_1", ""), ("ses_0", "ses_1")]
+    assert [(one.session, one.parent) for one in (first, second)] == [
+        ("ses_1", ""),
+        ("ses_0", "ses_1"),
+    ]
 
 
 def test_what_was_reverted_is_a_branch(tmp_path: Path) -> None:
@@ -97,7 +110,11 @@ def test_what_was_reverted_is_a_branch(tmp_path: Path) -> None:
         made.execute("UPDATE session SET revert = ?", (json.dumps({"messageID": "m4"}),))
     stands, branch = history_reading.read_history_file(path).recordings
     assert (stands.session, stands.messages) == ("ses_1", before.messages[:-2])
-    assert (branch.session, branch.forked_from, branch.forked_at) == ("ses_1#m4", "ses_1", len(stands.messages))
+    assert (branch.session, branch.forked_from, branch.forked_at) == (
+        "ses_1#m4",
+        "ses_1",
+        len(stands.messages),
+    )
     assert branch.name == f"{path}#ses_1#m4"
     assert branch.messages == before.messages
     with closing(sqlite3.connect(path)) as made, made:
@@ -110,7 +127,12 @@ def test_what_was_reverted_is_a_branch(tmp_path: Path) -> None:
 def test_what_a_person_said_is_told_from_what_was_added(tmp_path: Path) -> None:
     found = read(
         tmp_path,
-        said(written.text("look"), PICTURE, {"type": "subtask", "prompt": "and aid"}, {"type": "compaction"}),
+        said(
+            written.text("look"),
+            PICTURE,
+            {"type": "subtask", "prompt": "and aid"},
+            {"type": "compaction"},
+        ),
         said({**written.text("added"), "synthetic": True}, {**written.text("said")}),
         said({**written.text("added"), "synthetic": True}),
         said({**written.text("ignored"), "ignored": True}, {"type": "novelty"}),
@@ -139,7 +161,10 @@ def test_a_reply_says_its_parts_its_model_and_what_it_cost(tmp_path: Path) -> No
     found = read(tmp_path, reply(*parts, {"type": "patch"}, tokens=tokens, cost=0.25))
     assert found.recordings[0].messages == (
         build_recorded_reply(
-            [Reasoning("hm"), Text("I look."), CALLED], model="m", time=1.0, usage=Usage(100, 60, 30, 25, 5, 0.25)
+            [Reasoning("hm"), Text("I look."), CALLED],
+            model="m",
+            time=1.0,
+            usage=Usage(100, 60, 30, 25, 5, 0.25),
         ),
         RecordedMessage("tool", "out", answers="c1", time=9e9),
     )
@@ -149,10 +174,17 @@ def test_a_reply_says_its_parts_its_model_and_what_it_cost(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     "goes_on", [{"type": "step-start"}, written.text("More."), {"type": "reasoning", "text": "so"}]
 )
-def test_a_step_that_goes_on_after_results_is_a_reply_of_its_own(tmp_path: Path, goes_on: Part) -> None:
+def test_a_step_that_goes_on_after_results_is_a_reply_of_its_own(
+    tmp_path: Path, goes_on: Part
+) -> None:
     parts = [tool("c1", output="one"), tool("c2", output="two"), goes_on, written.text("Done.")]
     found = one(tmp_path, reply(*parts, tokens={"input": 7}))
-    assert [message.role for message in found.messages] == ["assistant", "tool", "tool", "assistant"]
+    assert [message.role for message in found.messages] == [
+        "assistant",
+        "tool",
+        "tool",
+        "assistant",
+    ]
     assert [len(message.calls) for message in found.messages] == [2, 0, 0, 0]
     assert [message.usage.input for message in found.messages] == [0, 0, 0, 7]
     assert found.messages[3].text.endswith("Done.")
@@ -175,7 +207,9 @@ def test_a_step_that_goes_on_after_results_is_a_reply_of_its_own(tmp_path: Path,
         ({"status": "running"}, None),
     ],
 )  # fmt: skip
-def test_what_came_of_a_call(tmp_path: Path, state: Mapping[str, Any], message: RecordedMessage | None) -> None:
+def test_what_came_of_a_call(
+    tmp_path: Path, state: Mapping[str, Any], message: RecordedMessage | None
+) -> None:
     found = one(tmp_path, reply(tool(**state)))
     assert found.messages == (
         build_recorded_reply([CALLED], model="m", time=1.0),
@@ -187,7 +221,10 @@ def test_a_call_without_its_id_or_name_is_still_paired(tmp_path: Path) -> None:
     nameless = {"type": "tool", "state": {"status": "completed", "output": "out"}}
     found = one(tmp_path, reply(tool("c2", call="id", output="one")), reply(nameless))
     assert [call.id for message in found.messages for call in message.calls] == ["c2", "call"]
-    assert [message.answers for message in found.messages if message.role == "tool"] == ["c2", "call"]
+    assert [message.answers for message in found.messages if message.role == "tool"] == [
+        "c2",
+        "call",
+    ]
     assert found.messages[2].calls[0].name == "tool"
 
 
@@ -213,19 +250,31 @@ def test_a_request_that_failed_is_noted_and_half_a_reply_is_a_reply(tmp_path: Pa
 
 
 def test_a_summary_stands_for_what_came_before(tmp_path: Path) -> None:
-    summary = reply({"type": "step-start"}, written.text("The"), written.text("summary."), summary=True)
-    found = one(tmp_path, summary, said(written.text("one")), summary, reply(written.text(" "), summary=True))
+    summary = reply(
+        {"type": "step-start"}, written.text("The"), written.text("summary."), summary=True
+    )
+    found = one(
+        tmp_path,
+        summary,
+        said(written.text("one")),
+        summary,
+        reply(written.text(" "), summary=True),
+    )
     why = "opencode compacted the conversation here"
     assert found.compactions == (RecordedCompaction(1, 1, "The\nsummary.", 3.0, why),)
     assert [message.text for message in found.messages] == ["one"]
 
 
 def test_damage_in_the_database_costs_what_is_damaged(tmp_path: Path) -> None:
-    path = database(tmp_path, said(written.text("one")), said(written.text("two")), ({"role": "robot"}, []))
+    path = database(
+        tmp_path, said(written.text("one")), said(written.text("two")), ({"role": "robot"}, [])
+    )
     with closing(sqlite3.connect(path)) as made, made:
         made.execute("INSERT INTO part VALUES('p9', 'm1', 'ses_1', '{broken')")
         made.execute("INSERT INTO message VALUES('m9', 'ses_1', 9, '{broken')")
-        made.execute("INSERT INTO message VALUES('m8', 'ses_1', 8, ?)", (json.dumps({"role": "user"}),))
+        made.execute(
+            "INSERT INTO message VALUES('m8', 'ses_1', 8, ?)", (json.dumps({"role": "user"}),)
+        )
     report = ReadingReport()
     (found,) = history_reading.read_sessions(path, report)
     assert [message.text for message in found.messages] == ["one", "two"]
@@ -238,7 +287,12 @@ def test_damage_in_the_database_costs_what_is_damaged(tmp_path: Path) -> None:
 def storage(tmp_path: Path) -> Path:
     """The older files: two messages whose names are not in the order of their times."""
     files: Mapping[str, object] = {
-        "session/p1/ses_1.json": {"id": "ses_1", "title": "Files", "directory": "/w", "parentID": "ses_0"},
+        "session/p1/ses_1.json": {
+            "id": "ses_1",
+            "title": "Files",
+            "directory": "/w",
+            "parentID": "ses_0",
+        },
         "message/ses_1/m1.json": {"id": "m1", "role": "assistant", "time": {"created": 2_000}},
         "message/ses_1/m2.json": {"id": "m2", "role": "user", "time": {"created": 1_000}},
         "message/ses_1/m3.json": ["no message"],
@@ -257,7 +311,10 @@ def storage(tmp_path: Path) -> Path:
 def test_the_older_files_are_read_in_the_order_of_their_times(tmp_path: Path) -> None:
     path, report = storage(tmp_path), ReadingReport()
     (found,) = history_reading.read_sessions(path, report)
-    assert [(message.role, message.text) for message in found.messages] == [("user", "one"), ("assistant", "two")]
+    assert [(message.role, message.text) for message in found.messages] == [
+        ("user", "one"),
+        ("assistant", "two"),
+    ]
     assert (found.title, found.folder, found.parent) == ("Files", "/w", "ses_0")
     below = tmp_path / "storage"
     assert report.complaints == [

@@ -42,7 +42,9 @@ def test_ids_grow_with_their_number_and_those_of_sessions_fall_with_time() -> No
 
 
 def test_the_id_of_a_session_counts_down_from_its_time_as_opencodes_own_do() -> None:
-    """The program lists sessions by their ids: 48 bits of the milliseconds times 4,096, inverted."""
+    """The program lists sessions by their ids: 48 bits of the milliseconds times 4,096,
+    inverted.
+    """
     before = time.time()
     moment = int(opencode_writer.create_opencode_id("ses")[4:16], 16)
     ms = ((1 << 48) - 1 - moment) / 0x1000
@@ -52,7 +54,11 @@ def test_the_id_of_a_session_counts_down_from_its_time_as_opencodes_own_do() -> 
 
 def test_messages_and_parts_are_numbered_from_the_sessions_beginning_on() -> None:
     made = document(SAYS, RecordedMessage("user", "more", time=1.0))
-    ids = [name for one in made["messages"] for name in (one["info"]["id"], *(part["id"] for part in one["parts"]))]
+    ids = [
+        name
+        for one in made["messages"]
+        for name in (one["info"]["id"], *(part["id"] for part in one["parts"]))
+    ]
     assert [int(name[4:16], 16) for name in ids] == [1000 * 0x1000 + number for number in range(4)]
     assert made["info"]["time"] == {"created": 1000, "updated": 1000}
     assert (made["info"]["slug"], made["info"]["cost"]) == ("restored-cdefghij", 0)
@@ -67,7 +73,8 @@ def test_the_title_is_the_sessions_or_what_the_user_said_first() -> None:
 
 
 def test_replies_have_the_last_known_model_and_its_provider() -> None:
-    """The agent goes on with the model of the user's messages: at api.anthropic.com, whatever the user has set up.
+    """The agent goes on with the model of the user's messages: at api.anthropic.com,
+    whatever the user has set up.
 
     Without one, it takes the user's own default.
     """
@@ -86,7 +93,12 @@ def test_replies_have_the_last_known_model_and_its_provider() -> None:
 def test_parts_calls_and_results() -> None:
     picture = RecordedPicture("image/png", b"\0\0\0", "a.png")
     reply = build_recorded_reply(
-        [Reasoning("hm"), Text("I look"), Text("  "), *(ToolCall(f"c{n}", "Bash", '{"a": 1}') for n in (1, 2, 3))],
+        [
+            Reasoning("hm"),
+            Text("I look"),
+            Text("  "),
+            *(ToolCall(f"c{n}", "Bash", '{"a": 1}') for n in (1, 2, 3)),
+        ],
         time=1.0,
     )
     messages = document(
@@ -104,7 +116,13 @@ def test_parts_calls_and_results() -> None:
     assert beside["parts"][0]["synthetic"] is True
     assert replied["info"]["parentID"] == asked["info"]["id"]
     assert replied["info"]["finish"] == "tool-calls"
-    assert [part["type"] for part in replied["parts"]] == ["step-start", "text", "tool", "tool", "tool"]
+    assert [part["type"] for part in replied["parts"]] == [
+        "step-start",
+        "text",
+        "tool",
+        "tool",
+        "tool",
+    ]
     done, failed, cut = (part["state"] for part in replied["parts"][2:])
     assert (done["status"], done["output"], done["input"], len(done["attachments"])) == (
         "completed",
@@ -112,7 +130,10 @@ def test_parts_calls_and_results() -> None:
         {"a": 1},
         1,
     )
-    assert [(one["status"], one["error"]) for one in (failed, cut)] == [("error", "no"), ("error", "Interrupted")]
+    assert [(one["status"], one["error"]) for one in (failed, cut)] == [
+        ("error", "no"),
+        ("error", "Interrupted"),
+    ]
     assert {part["messageID"] for part in replied["parts"]} == {replied["info"]["id"]}
     (plain,) = document(build_recorded_reply([Text("done")], time=1.0))["messages"]
     assert plain["info"]["finish"] == "stop"
@@ -123,7 +144,10 @@ def test_a_compaction_is_asked_for_and_answered_by_its_summary() -> None:
     _, asked, answer = messages
     assert [part["type"] for part in asked["parts"]] == ["compaction"]
     assert (answer["info"]["summary"], answer["info"]["mode"]) == (True, "compaction")
-    assert (answer["info"]["parentID"], answer["parts"][0]["text"]) == (asked["info"]["id"], "short")
+    assert (answer["info"]["parentID"], answer["parts"][0]["text"]) == (
+        asked["info"]["id"],
+        "short",
+    )
 
 
 SCHEMA = """
@@ -148,9 +172,13 @@ def written(database: Path, query: str) -> list[Any]:
 
 
 @pytest.mark.parametrize(("folder", "project"), [("/work", "p1"), ("/elsewhere", "global")])
-def test_a_session_stands_in_opencodes_database_with_all_its_parts(database: Path, folder: str, project: str) -> None:
+def test_a_session_stands_in_opencodes_database_with_all_its_parts(
+    database: Path, folder: str, project: str
+) -> None:
     reply = build_recorded_reply([Text("I look"), ToolCall("c1", "Bash", "{}")], time=2.0)
-    session = RecordedSession("s", (SAYS, reply, RecordedMessage("tool", "out", answers="c1")), folder=folder)
+    session = RecordedSession(
+        "s", (SAYS, reply, RecordedMessage("tool", "out", answers="c1")), folder=folder
+    )
     (made,) = opencode_writer.build_opencode_lines(session, "ses_ABCDEFGHIJ", 1.0)
     opencode_writer.insert_opencode_session(database, json.dumps(made).encode())
     info = made["info"]
@@ -158,33 +186,53 @@ def test_a_session_stands_in_opencodes_database_with_all_its_parts(database: Pat
     assert row == [info["id"], project, info["slug"], folder, info["title"], info["version"]]
     assert (created, updated) == (info["time"]["created"], info["time"]["updated"])
     rows = written(database, "SELECT * FROM project WHERE id = 'global'")
-    # As opencode makes it outside of repositories. In one, it gives the folder's sessions to the folder's project.
-    assert rows == ([("global", "/", None, None, created, created, "[]")] if project == "global" else [])
-    messages = written(database, "SELECT id, session_id, time_created, time_updated, data FROM message ORDER BY rowid")
+    # As opencode makes it outside of repositories. In one, it gives the folder's
+    # sessions to the folder's project.
+    assert rows == (
+        [("global", "/", None, None, created, created, "[]")] if project == "global" else []
+    )
+    messages = written(
+        database,
+        "SELECT id, session_id, time_created, time_updated, data FROM message ORDER BY rowid",
+    )
     whens = [one["info"]["time"]["created"] for one in made["messages"]]
     assert [row[:4] for row in messages] == [
-        (one["info"]["id"], info["id"], when, when) for one, when in zip(made["messages"], whens, strict=True)
+        (one["info"]["id"], info["id"], when, when)
+        for one, when in zip(made["messages"], whens, strict=True)
     ]
     data = [json.loads(row[4]) for row in messages]
     assert [one["role"] for one in data] == ["user", "assistant"]
-    parts = written(database, "SELECT id, message_id, session_id, time_created, data FROM part ORDER BY rowid")
+    parts = written(
+        database, "SELECT id, message_id, session_id, time_created, data FROM part ORDER BY rowid"
+    )
     expected = [(part, one["info"]["id"]) for one in made["messages"] for part in one["parts"]]
-    assert [row[:3] for row in parts] == [(part["id"], message, info["id"]) for part, message in expected]
+    assert [row[:3] for row in parts] == [
+        (part["id"], message, info["id"]) for part, message in expected
+    ]
     assert {row[3] for row in parts} == set(whens)
     data += [json.loads(row[4]) for row in parts]
-    assert not any({"id", "sessionID", "messageID"} & one.keys() for one in data), "they have columns of their own"
+    assert not any({"id", "sessionID", "messageID"} & one.keys() for one in data), (
+        "they have columns of their own"
+    )
     assert data[-1]["type"] == expected[-1][0]["type"]
     with pytest.raises(StoreFailed, match="did not accept the session") as refused:
         opencode_writer.insert_opencode_session(database, json.dumps(made).encode())
     assert "Nothing was changed" in refused.value.remedy
     assert len(written(database, "SELECT * FROM session")) == 1
-    other = json.dumps(made).replace("ses_ABCDEFGHIJ", "ses_other").replace("msg_", "msg_1").replace("prt_", "prt_1")
+    other = (
+        json.dumps(made)
+        .replace("ses_ABCDEFGHIJ", "ses_other")
+        .replace("msg_", "msg_1")
+        .replace("prt_", "prt_1")
+    )
     opencode_writer.insert_opencode_session(database, other.encode())
     assert {row[1] for row in written(database, "SELECT * FROM session")} == {project}
     assert len(written(database, "SELECT * FROM project")) == (2 if project == "global" else 1)
 
 
-def test_a_session_is_in_the_database_whole_or_not_at_all_and_runs_nobodys_triggers(database: Path) -> None:
+def test_a_session_is_in_the_database_whole_or_not_at_all_and_runs_nobodys_triggers(
+    database: Path,
+) -> None:
     made = document(SAYS)
     with closing(sqlite3.connect(database)) as opened, opened:
         opened.execute("CREATE TRIGGER more AFTER INSERT ON part BEGIN DELETE FROM project; END")
@@ -200,5 +248,7 @@ def test_where_opencode_has_no_database_none_is_made(tmp_path: Path, database: P
     for name in ("none.db", "text.db", "link.db"):
         with pytest.raises(NotFound, match="opencode has no database at") as refused:
             opencode_writer.insert_opencode_session(tmp_path / name, b"{}")
-        assert "--to" not in refused.value.remedy, "another file would be in the format of the agent it came from"
+        assert "--to" not in refused.value.remedy, (
+            "another file would be in the format of the agent it came from"
+        )
     assert not (tmp_path / "none.db").exists()

@@ -1,4 +1,6 @@
-"""Copies of histories before they are imported: nothing that was copied is lost when the file is written anew."""
+"""Copies of histories before they are imported: nothing that was copied is lost when
+the file is written anew.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,11 @@ import pytest
 
 from helix_desktop.folder_trees import delete_folder_tree
 from helix_desktop.histories import foreign_sqlite
-from helix_desktop.histories.pending_copies import PendingCopies, original_paths_of_copies, path_of_copy
+from helix_desktop.histories.pending_copies import (
+    PendingCopies,
+    original_paths_of_copies,
+    path_of_copy,
+)
 
 
 @pytest.fixture
@@ -24,7 +30,9 @@ def copied(copies: PendingCopies, file: Path) -> list[bytes]:
     return [path_of_copy(folder, file).read_bytes() for folder in copies.seal_and_list_folders()]
 
 
-def test_a_file_that_grows_is_one_copy_with_the_stamp_of_the_file(tmp_path: Path, file: Path) -> None:
+def test_a_file_that_grows_is_one_copy_with_the_stamp_of_the_file(
+    tmp_path: Path, file: Path
+) -> None:
     copies = PendingCopies(tmp_path / "copies")
     for content in (b"one\n", b"one\ntwo\n"):
         file.write_bytes(content)
@@ -50,7 +58,9 @@ def test_what_was_copied_stays_when_the_file_is_truncated_written_anew_or_replac
 
 def test_what_was_copied_before_a_restart_is_not_written_over(tmp_path: Path, file: Path) -> None:
     file.write_bytes(b"one\ntwo\n")
-    PendingCopies(tmp_path / "copies").copy_file(file)  # The recorder is killed here, before anything is imported.
+    PendingCopies(tmp_path / "copies").copy_file(
+        file
+    )  # The recorder is killed here, before anything is imported.
     file.write_bytes(b"one\n")
     copies = PendingCopies(tmp_path / "copies")
     copies.copy_file(file)
@@ -79,7 +89,9 @@ def test_of_a_database_each_row_is_in_a_copy_also_of_one_that_was_emptied(tmp_pa
     assert not copies.copy_database(tmp_path)
 
 
-def test_a_json_document_that_grows_is_written_anew_and_one_copy_of_it_is_enough(tmp_path: Path, file: Path) -> None:
+def test_a_json_document_that_grows_is_written_anew_and_one_copy_of_it_is_enough(
+    tmp_path: Path, file: Path
+) -> None:
     document = file.with_suffix(".json")
     copies = PendingCopies(tmp_path / "copies")
     for content in (b"[1]", b"[1, 2]", b"[9]"):
@@ -114,8 +126,9 @@ def test_where_nothing_was_copied_there_is_nothing_and_what_cannot_be_imported_i
 
 
 def test_a_database_that_nobody_changed_is_not_copied_again(tmp_path: Path) -> None:
-    """Seen: to read opencode's database makes its log and removes it, which the recorder took for a change. So it made a
-    copy ten times a second, and one always stayed: what the user had forgotten was in it.
+    """Seen: to read opencode's database makes its log and removes it, which the
+    recorder took for a change. So it made a copy ten times a second, and one always
+    stayed: what the user had forgotten was in it.
     """
     database, copies = tmp_path / "opencode.db", PendingCopies(tmp_path / "copies")
 
@@ -125,7 +138,9 @@ def test_a_database_that_nobody_changed_is_not_copied_again(tmp_path: Path) -> N
         folders = copies.seal_and_list_folders()
         if not folders:
             return []
-        with foreign_sqlite.open_foreign_database(path_of_copy(folders[-1], database)) as connection:
+        with foreign_sqlite.open_foreign_database(
+            path_of_copy(folders[-1], database)
+        ) as connection:
             found = [row[0] for row in connection.execute("SELECT id FROM part")]
         for folder in folders:
             delete_folder_tree(folder)
@@ -141,7 +156,9 @@ def test_a_database_that_nobody_changed_is_not_copied_again(tmp_path: Path) -> N
     assert [copied_rows(), copied_rows(), copied_rows()] == [[1], [], []]
     change("INSERT INTO part VALUES (2)")
     assert [copied_rows(), copied_rows()] == [[1, 2], []]
-    with closing(sqlite3.connect(database)) as agent:  # The agent runs: what it writes is in the log.
+    with closing(
+        sqlite3.connect(database)
+    ) as agent:  # The agent runs: what it writes is in the log.
         assert copied_rows() == []
         with agent:
             agent.execute("INSERT INTO part VALUES (3)")

@@ -20,11 +20,19 @@ from helix_desktop.histories.recorded_session import (
 )
 from tests.histories import written
 
-HEAD = {"type": "session", "version": 3, "id": "p1", "cwd": "/w", "timestamp": "2026-01-02T03:04:05.000Z"}
+HEAD = {
+    "type": "session",
+    "version": 3,
+    "id": "p1",
+    "cwd": "/w",
+    "timestamp": "2026-01-02T03:04:05.000Z",
+}
 AT = "1970-01-01T00:00:05.000Z"
 
 
-def read(tmp_path: Path, *rows: Mapping[str, Any], head: Mapping[str, Any] = HEAD) -> history_reading.ImportedSessions:
+def read(
+    tmp_path: Path, *rows: Mapping[str, Any], head: Mapping[str, Any] = HEAD
+) -> history_reading.ImportedSessions:
     """The file with these entries; each follows the one before where it names no other."""
     values = [dict(head)]
     before: str | None = None
@@ -71,7 +79,11 @@ def test_a_reply_says_its_parts_its_model_and_what_it_cost(tmp_path: Path) -> No
         message("toolResult", "bad", toolCallId="c2", isError=True),
         message("assistant", "Done."),
     )
-    parts: list[ReplyPart] = [Reasoning("hm"), Text("I look."), ToolCall("c1", "bash", '{"command": "ls"}')]
+    parts: list[ReplyPart] = [
+        Reasoning("hm"),
+        Text("I look."),
+        ToolCall("c1", "bash", '{"command": "ls"}'),
+    ]
     assert found.messages == (
         RecordedMessage("user", "go", time=9_000_000_000.0),
         build_recorded_reply(parts, model="m", time=5.0, usage=Usage(100, 60, 30, 20, cost=0.25)),
@@ -107,8 +119,16 @@ OPENAI = {"api": "openai-responses", "provider": "openai"}
 @pytest.mark.parametrize(
     ("about", "block", "opaque"),
     [
-        (ANTHROPIC, {"thinkingSignature": "s"}, '{"type":"thinking","thinking":"hm","signature":"s"}'),
-        (ANTHROPIC, {"thinkingSignature": "s", "redacted": True}, '{"type":"redacted_thinking","data":"s"}'),
+        (
+            ANTHROPIC,
+            {"thinkingSignature": "s"},
+            '{"type":"thinking","thinking":"hm","signature":"s"}',
+        ),
+        (
+            ANTHROPIC,
+            {"thinkingSignature": "s", "redacted": True},
+            '{"type":"redacted_thinking","data":"s"}',
+        ),
         (ANTHROPIC, {}, ""),
         ({**ANTHROPIC, "provider": "proxy"}, {"thinkingSignature": "s"}, ""),
         ({**ANTHROPIC, "api": "other"}, {"thinkingSignature": "s"}, ""),
@@ -122,8 +142,13 @@ def test_reasoning_goes_back_only_to_the_provider_that_sealed_it(
     tmp_path: Path, about: Mapping[str, Any], block: Mapping[str, Any], opaque: str
 ) -> None:
     thought = {"type": "thinking", "thinking": "hm", **block}
-    found = one(tmp_path, message("user", "go"), message("assistant", [thought], model="m", **about))
-    provider = {"anthropic": "anthropic api.anthropic.com", "openai": "openai-responses api.openai.com"}
+    found = one(
+        tmp_path, message("user", "go"), message("assistant", [thought], model="m", **about)
+    )
+    provider = {
+        "anthropic": "anthropic api.anthropic.com",
+        "openai": "openai-responses api.openai.com",
+    }
     expected: ReplyPart = Reasoning("hm")
     if opaque:
         expected = Reasoning("hm", opaque=opaque, provider=provider[about["provider"]], model="m")
@@ -165,7 +190,9 @@ def test_a_picture_that_a_person_sent_is_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("kept", "keep"), [("e2", 1), ("e4", 2), ("nowhere", 2), ("e1", 0)])
-def test_a_compaction_stands_for_what_came_before_its_first_kept_entry(tmp_path: Path, kept: str, keep: int) -> None:
+def test_a_compaction_stands_for_what_came_before_its_first_kept_entry(
+    tmp_path: Path, kept: str, keep: int
+) -> None:
     found = one(
         tmp_path,
         message("user", "one"),
@@ -232,14 +259,22 @@ def test_a_summary_of_the_branch_left_begins_a_branch(tmp_path: Path) -> None:
 
 
 def test_a_second_root_is_a_conversation_of_its_own(tmp_path: Path) -> None:
-    stays, branch = read(tmp_path, message("user", "one"), {**message("user", "again"), "parentId": None}).recordings
+    stays, branch = read(
+        tmp_path, message("user", "one"), {**message("user", "again"), "parentId": None}
+    ).recordings
     assert [one.text for one in stays.messages] == ["one"]
     assert ([one.text for one in branch.messages], branch.forked_from) == (["again"], "")
 
 
 def test_entries_of_the_first_format_follow_one_another(tmp_path: Path) -> None:
-    rows = [{"type": "session", "id": "p1", "cwd": "/w"}, message("user", "one"), message("user", "two")]
-    (found,) = history_reading.read_sessions(written.lines(tmp_path / "old.jsonl", rows), ReadingReport())
+    rows = [
+        {"type": "session", "id": "p1", "cwd": "/w"},
+        message("user", "one"),
+        message("user", "two"),
+    ]
+    (found,) = history_reading.read_sessions(
+        written.lines(tmp_path / "old.jsonl", rows), ReadingReport()
+    )
     assert [one.text for one in found.messages] == ["one", "two"]
 
 
@@ -248,7 +283,10 @@ def test_entries_of_the_first_format_follow_one_another(tmp_path: Path) -> None:
     [
         (message("robot"), "there is no role 'robot'"),
         (message("toolResult"), "a tool result names no call"),
-        (message("assistant", [{"type": "toolCall", "name": "bash"}]), "a call has no id or no name"),
+        (
+            message("assistant", [{"type": "toolCall", "name": "bash"}]),
+            "a call has no id or no name",
+        ),
         (message("assistant", [{"type": "toolCall", "id": "c1"}]), "a call has no id or no name"),
     ],
 )
@@ -258,18 +296,37 @@ def test_what_cannot_be_read_is_told(tmp_path: Path, row: Mapping[str, Any], why
     assert why in found.complaints[0]
 
 
-def test_entries_of_an_unknown_kind_are_counted_and_those_about_the_session_are_not(tmp_path: Path) -> None:
-    found = read(tmp_path, message("user", "one"), {"type": "model_change"}, {"type": "novelty"}, {"type": ""})
+def test_entries_of_an_unknown_kind_are_counted_and_those_about_the_session_are_not(
+    tmp_path: Path,
+) -> None:
+    found = read(
+        tmp_path,
+        message("user", "one"),
+        {"type": "model_change"},
+        {"type": "novelty"},
+        {"type": ""},
+    )
     (complaint,) = found.complaints
     assert complaint.endswith("as they are: no type (1), novelty (1).")
 
 
-def test_the_agents_own_prompt_and_what_it_paid_beside_are_no_messages_and_not_complained_about(tmp_path: Path) -> None:
-    """Seen with pi 1.5: each session has its prompt as a message, and the import complained about each."""
+def test_the_agents_own_prompt_and_what_it_paid_beside_are_no_messages_and_not_complained_about(
+    tmp_path: Path,
+) -> None:
+    """Seen with pi 1.5: each session has its prompt as a message, and the import
+    complained about each.
+    """
     prompt = {"sections": {"preamble": "You are an expert."}, "toolsAdded": [{"name": "bash"}]}
-    rows = message("system", **prompt), message("user", "one"), {"type": "usage", "kind": "cache_warm", "usage": {}}
+    rows = (
+        message("system", **prompt),
+        message("user", "one"),
+        {"type": "usage", "kind": "cache_warm", "usage": {}},
+    )
     found = read(tmp_path, *rows, message("assistant", [written.text("two")]))
-    assert ([one.text for one in found.recordings[0].messages], found.complaints) == (["one", "two"], ())
+    assert ([one.text for one in found.recordings[0].messages], found.complaints) == (
+        ["one", "two"],
+        (),
+    )
 
 
 def test_a_file_is_known_by_its_head_or_its_entries() -> None:

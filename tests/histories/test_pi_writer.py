@@ -22,7 +22,13 @@ def lines(*messages: RecordedMessage, **more: Any) -> list[dict[str, Any]]:
 
 def test_the_head_says_where_and_when() -> None:
     assert lines() == [
-        {"type": "session", "version": 3, "id": "p1", "timestamp": "1970-01-01T00:01:01.000Z", "cwd": "/work"}
+        {
+            "type": "session",
+            "version": 3,
+            "id": "p1",
+            "timestamp": "1970-01-01T00:01:01.000Z",
+            "cwd": "/work",
+        }
     ]
 
 
@@ -59,22 +65,40 @@ def test_messages_of_every_kind() -> None:
     spent = dict.fromkeys(("input", "output", "cacheRead", "cacheWrite"), 0)
     assert replied["message"]["usage"] == {**spent, "totalTokens": 0, "cost": {**spent, "total": 0}}
     about = {"role": "toolResult", "timestamp": 0}
-    assert returned["message"] == {**about, "toolCallId": "c_1", "toolName": "ba_sh", "content": [], "isError": False}
+    assert returned["message"] == {
+        **about,
+        "toolCallId": "c_1",
+        "toolName": "ba_sh",
+        "content": [],
+        "isError": False,
+    }
     text = [{"type": "text", "text": "bad"}]
     lost = {"toolCallId": "elsewhere", "toolName": "tool", "content": text, "isError": True}
     assert failed["message"] == {**about, **lost}
-    assert (beside["type"], beside["customType"], beside["display"]) == ("custom_message", "note", True)
+    assert (beside["type"], beside["customType"], beside["display"]) == (
+        "custom_message",
+        "note",
+        True,
+    )
     assert beside["content"] == [{"type": "text", "text": "note"}]
     assert done["message"]["stopReason"] == "stop"
 
 
 def test_a_file_is_named_by_folder_and_time() -> None:
     name = "1970-01-01T00-01-01-000Z_p1.jsonl"
-    assert pi_writer.build_relative_pi_session_path("/home/me: x", "p1", 61.0) == f"--home-me- x--/{name}"
+    assert (
+        pi_writer.build_relative_pi_session_path("/home/me: x", "p1", 61.0)
+        == f"--home-me- x--/{name}"
+    )
     assert pi_writer.build_relative_pi_session_path("C:\\work", "p1", 61.0) == f"--C--work--/{name}"
 
 
 def test_a_reply_names_no_provider_that_pi_knows() -> None:
-    """The agent goes on with the last reply's provider: at api.anthropic.com, whatever the user has set up."""
+    """The agent goes on with the last reply's provider: at api.anthropic.com, whatever
+    the user has set up.
+    """
     _, line = lines(build_recorded_reply([Text("a")], model="claude-opus-4-8"))
-    assert (line["message"]["provider"], line["message"]["model"]) == ("restored", "claude-opus-4-8")
+    assert (line["message"]["provider"], line["message"]["model"]) == (
+        "restored",
+        "claude-opus-4-8",
+    )

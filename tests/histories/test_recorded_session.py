@@ -24,7 +24,9 @@ PARTS: list[ReplyPart] = [
 
 
 def test_a_reply_has_its_parts_and_what_they_say() -> None:
-    reply = build_recorded_reply([*PARTS, Text("Now.")], model="m", time=2.0, usage=Usage(1, 0, 0, 2))
+    reply = build_recorded_reply(
+        [*PARTS, Text("Now.")], model="m", time=2.0, usage=Usage(1, 0, 0, 2)
+    )
     assert (reply.role, reply.text, reply.reasoning) == ("assistant", "I look.\nNow.", "hm")
     assert reply.calls == (ToolCall("c", "Bash", '{"a": 1}'),)
     assert reply.parts == (*PARTS[:3], PARTS[4], Text("Now.")), "an empty text is no part"
@@ -43,11 +45,17 @@ def test_the_context_of_a_session_begins_with_its_last_compaction() -> None:
     messages = tuple(RecordedMessage("user", text) for text in ("one", "two", "three"))
     assert list(texts_in_context(RecordedSession("s", messages))) == ["", "one", "two", "three"]
     compactions = (RecordedCompaction(1, 1, "first"), RecordedCompaction(3, 2, "last"))
-    assert list(texts_in_context(RecordedSession("s", messages, compactions=compactions))) == ["last", "three"]
+    assert list(texts_in_context(RecordedSession("s", messages, compactions=compactions))) == [
+        "last",
+        "three",
+    ]
 
 
 def test_a_session_is_known_by_its_kind_and_its_name() -> None:
-    assert RecordedSession("file", (), "claude-code", "s1").identity_of_session == ("claude-code", "s1")
+    assert RecordedSession("file", (), "claude-code", "s1").identity_of_session == (
+        "claude-code",
+        "s1",
+    )
 
 
 def test_what_a_provider_needs_back_is_short_and_keeps_its_letters() -> None:

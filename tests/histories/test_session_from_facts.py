@@ -57,7 +57,9 @@ def recorded(*made: Fact) -> list[Recorded]:
     return [Recorded("c", at, float(at), fact) for at, fact in enumerate(made, 1)]
 
 
-def session(facts: Sequence[Recorded], *contents: bytes, origin: Origin = HERE, **more: Any) -> RecordedSession:
+def session(
+    facts: Sequence[Recorded], *contents: bytes, origin: Origin = HERE, **more: Any
+) -> RecordedSession:
     known = {Digest.of_content(content): content for content in (OUTPUT, *contents)}
     return session_from_facts.build_session_from_facts(facts, known.get, "/work", origin, **more)
 
@@ -74,9 +76,13 @@ ENDED = TurnEnded(TurnEnd.DONE)
 
 
 def test_a_model_chosen_here_has_the_name_that_its_provider_knows() -> None:
-    """Claude Code asked Anthropic for "anthropic/claude-opus-4-8". A name that another program recorded stays."""
+    """Claude Code asked Anthropic for "anthropic/claude-opus-4-8". A name that another
+    program recorded stays.
+    """
     chosen = ModelSet(ModelRole.MAIN, "anthropic/claude-opus-4-8", 200_000)
-    here, there = (replace(DONE, model=name) for name in (chosen.model, "anthropic/claude-opus-4.1"))
+    here, there = (
+        replace(DONE, model=name) for name in (chosen.model, "anthropic/claude-opus-4.1")
+    )
     for origin in (HERE, CODEX):
         found = session(recorded(chosen, said("go"), there, said("on"), here), origin=origin)
         names = [one.model for one in found.messages if one.role == "assistant"]
@@ -84,7 +90,11 @@ def test_a_model_chosen_here_has_the_name_that_its_provider_knows() -> None:
 
 
 def test_all_that_was_said_and_done_is_in_it() -> None:
-    found = session(recorded(ConversationStarted("t"), SystemSet("Be good.", 2), said("go"), REPLY, RESULT, DONE))
+    found = session(
+        recorded(
+            ConversationStarted("t"), SystemSet("Be good.", 2), said("go"), REPLY, RESULT, DONE
+        )
+    )
     assert found.messages == (
         RecordedMessage("system", "Be good.", time=3.0),
         RecordedMessage("user", "go", time=3.0),
@@ -92,7 +102,13 @@ def test_all_that_was_said_and_done_is_in_it() -> None:
         RecordedMessage("tool", OUTPUT.decode(), answers="c1", time=5.0),
         build_recorded_reply(DONE.parts, model="m", time=6.0),
     )
-    assert (found.kind, found.session, found.folder, found.version, found.compactions) == ("", "", "/work", "", ())
+    assert (found.kind, found.session, found.folder, found.version, found.compactions) == (
+        "",
+        "",
+        "/work",
+        "",
+        (),
+    )
 
 
 def test_where_it_comes_from_stays_known() -> None:
@@ -104,8 +120,13 @@ def test_where_it_comes_from_stays_known() -> None:
 
 
 def test_the_last_system_prompt_that_says_something_is_the_first_message() -> None:
-    found = session(recorded(SystemSet("One.", 1), said("go"), SystemSet("Two.", 1), SystemSet("", 0)))
-    assert [(one.role, one.text, one.time) for one in found.messages] == [("system", "Two.", 2.0), ("user", "go", 2.0)]
+    found = session(
+        recorded(SystemSet("One.", 1), said("go"), SystemSet("Two.", 1), SystemSet("", 0))
+    )
+    assert [(one.role, one.text, one.time) for one in found.messages] == [
+        ("system", "Two.", 2.0),
+        ("user", "go", 2.0),
+    ]
     assert [one.time for one in session(recorded(SystemSet("One.", 1))).messages] == [0.0]
 
 
@@ -133,7 +154,9 @@ def test_what_was_attached_is_a_picture_or_text() -> None:
 
 
 def test_who_said_it_is_told_by_how_it_begins() -> None:
-    facts = recorded(said("go"), said("[System message]\nBe brief."), said("<environment_context>x"))
+    facts = recorded(
+        said("go"), said("[System message]\nBe brief."), said("<environment_context>x")
+    )
     assert [(one.role, one.text, one.beside) for one in session(facts).messages] == [
         ("user", "go", False),
         ("system", "Be brief.", True),
@@ -142,12 +165,17 @@ def test_who_said_it_is_told_by_how_it_begins() -> None:
 
 
 @pytest.mark.parametrize("origin", [HERE, CODEX])
-def test_what_an_agent_added_to_a_message_does_not_take_the_users_words_with_it(origin: Origin) -> None:
+def test_what_an_agent_added_to_a_message_does_not_take_the_users_words_with_it(
+    origin: Origin,
+) -> None:
     reminder = "<system-reminder>\nToday is Monday.\n</system-reminder>"
     parts = Text(reminder), Text("FIRST about the fee \n"), Text("[Claude Code showed: skills]\nx")
     apart, together = UserSaid(parts), said(f"{reminder}\nSECOND about it")
     command = said("<command-message>x</command-message>\n<command-name>/x</command-name>")
-    found = session(recorded(apart, together, said(reminder), command, said("# AGENTS.md is old")), origin=origin)
+    found = session(
+        recorded(apart, together, said(reminder), command, said("# AGENTS.md is old")),
+        origin=origin,
+    )
     assert [(one.text, one.beside) for one in found.messages if not one.beside] == [
         ("FIRST about the fee \n", False), ("SECOND about it", False), ("# AGENTS.md is old", False),
     ]  # fmt: skip
@@ -211,10 +239,14 @@ def test_a_session_is_recognised_by_its_names_or_else_by_how_it_begins() -> None
         ModelReplied((Text("I look.\n"), ToolCall("t9", "bash", '{"command": "ls"}')), "m", Stop.CALLS),
     ]  # fmt: skip
 
-    def kept_by_gateway(*parts: ReplyPart, session: str = "", said: str = "do it", agent: str = "pi") -> set[str]:
+    def kept_by_gateway(
+        *parts: ReplyPart, session: str = "", said: str = "do it", agent: str = "pi"
+    ) -> set[str]:
         started, received = ConversationStarted(agent=agent), Received(("hash",), (2,), session)
         users = UserSaid((Text("<system-reminder>\nBe brief.\n</system-reminder>"), Text(said)))
-        return session_from_facts.names_of_session([started, users, received, ModelReplied(parts, "m", Stop.END)])
+        return session_from_facts.names_of_session(
+            [started, users, received, ModelReplied(parts, "m", Stop.END)]
+        )
 
     names = session_from_facts.names_of_session(kept_by_recorder)
     assert kept_by_gateway(look, call) & names
@@ -229,14 +261,21 @@ def test_a_session_is_recognised_by_its_names_or_else_by_how_it_begins() -> None
     assert session_from_facts.names_of_session(kept_by_recorder[:2]) == {"session-1"}
 
 
-def test_replies_that_the_gateway_recorded_too_are_found_by_what_they_say_and_each_stands_for_one() -> None:
+def test_replies_that_the_gateway_recorded_too_are_found_by_what_they_say_and_each_stands_for_one() -> (
+    None
+):
     def timed(time: float, *parts: ReplyPart, seconds: float = 0.0) -> tuple[float, ModelReplied]:
         return time, ModelReplied(parts, "m", Stop.END, seconds=seconds)
 
     find, done = session_from_facts.find_replies_at_gateway, Text("It is done.")
     look, named_anew = ToolCall("c1", "ls", '{"a":1}'), ToolCall("other", "ls", '{"a": 1}')
     at_gateway = [timed(500, look, seconds=300), timed(510, done), timed(520, Text("Yes."))]
-    own = [timed(250, named_anew), timed(511, Text("First I recalled it."), done), timed(521, done), timed(700, done)]
+    own = [
+        timed(250, named_anew),
+        timed(511, Text("First I recalled it."), done),
+        timed(521, done),
+        timed(700, done),
+    ]
     assert find(own, at_gateway) == {0, 1}
     assert find([timed(500, ToolCall("c1", "ls", "{}")), timed(500, look)], at_gateway) == {0}
     assert find([timed(515, Text("No.")), timed(515), timed(400, done)], at_gateway) == set()
@@ -244,8 +283,12 @@ def test_replies_that_the_gateway_recorded_too_are_found_by_what_they_say_and_ea
 
 
 def test_a_sub_agent_of_claude_code_has_one_name_at_the_gateway_and_in_its_history() -> None:
-    """Seen with 2.1.332: the gateway is told "session/id", and the file is "agent-id". Its requests were paid twice."""
-    begun = ConversationStarted(origin=Origin("claude-code", "agent-a9f44328", "/f.jsonl", "2.1.332"))
+    """Seen with 2.1.332: the gateway is told "session/id", and the file is "agent-id".
+    Its requests were paid twice.
+    """
+    begun = ConversationStarted(
+        origin=Origin("claude-code", "agent-a9f44328", "/f.jsonl", "2.1.332")
+    )
     at_gateway = session_from_facts.names_of_session([Received((), (), "8086ac59/a9f44328")])
     assert at_gateway & session_from_facts.names_of_session([begun])
     assert not at_gateway & session_from_facts.names_of_session([Received((), (), "8086ac59")])

@@ -16,23 +16,34 @@ REPLY = RecordedMessage("assistant", "reply")
 FIRST, SECOND = (RecordedMessage("tool", f"out {n}", answers=f"c{n}") for n in (1, 2))
 
 
-def session(*messages: RecordedMessage, compactions: tuple[RecordedCompaction, ...] = ()) -> RecordedSession:
+def session(
+    *messages: RecordedMessage, compactions: tuple[RecordedCompaction, ...] = ()
+) -> RecordedSession:
     return RecordedSession("s", messages, compactions=compactions)
 
 
 def test_a_compaction_stands_before_its_message_also_the_first_and_behind_the_last() -> None:
     start, middle, end = (RecordedCompaction(at, at, f"at {at}") for at in (0, 1, 2))
-    listed = list(session_writing.list_session_items(session(SAYS, REPLY, compactions=(end, start, middle))))
+    listed = list(
+        session_writing.list_session_items(session(SAYS, REPLY, compactions=(end, start, middle)))
+    )
     assert listed == [start, SAYS, middle, REPLY, end]
     assert list(session_writing.list_session_items(session())) == []
 
 
 def test_results_stand_with_the_item_that_they_follow() -> None:
-    listed = list(session_writing.list_items_with_results(session(SAYS, REPLY, FIRST, SECOND, SAYS)))
+    listed = list(
+        session_writing.list_items_with_results(session(SAYS, REPLY, FIRST, SECOND, SAYS))
+    )
     assert listed == [(SAYS, {}), (REPLY, {"c1": FIRST, "c2": SECOND}), (SAYS, {})]
-    assert list(session_writing.list_items_with_results(session(FIRST, SAYS))) == [(FIRST, {}), (SAYS, {})]
+    assert list(session_writing.list_items_with_results(session(FIRST, SAYS))) == [
+        (FIRST, {}),
+        (SAYS, {}),
+    ]
     short = RecordedCompaction(1, 1, "short")
-    listed = list(session_writing.list_items_with_results(session(REPLY, FIRST, compactions=(short,))))
+    listed = list(
+        session_writing.list_items_with_results(session(REPLY, FIRST, compactions=(short,)))
+    )
     assert listed == [(REPLY, {}), (short, {"c1": FIRST})]
     assert list(session_writing.list_items_with_results(session())) == []
 
@@ -41,12 +52,18 @@ def test_ids_times_and_pictures_as_the_formats_have_them() -> None:
     assert session_writing.plain_call_id("call:1/ä-_Z") == "call_1__-_Z"
     assert session_writing.plain_call_id("a" * 65) == "a" * 64
     assert session_writing.format_iso_time(1767323045.25) == "2026-01-02T03:04:05.250Z"
-    assert session_writing.format_picture_url(RecordedPicture("image/png", b"\0\0\0")) == "data:image/png;base64,AAAA"
+    assert (
+        session_writing.format_picture_url(RecordedPicture("image/png", b"\0\0\0"))
+        == "data:image/png;base64,AAAA"
+    )
 
 
 def test_a_call_id_that_comes_again_is_made_unique_with_its_result() -> None:
     """A provider refused the whole session: local servers use the same ids in each reply."""
-    asks = [RecordedMessage("assistant", "", parts=(ToolCall("call_0", "run", f'{{"n": {n}}}'),)) for n in range(3)]
+    asks = [
+        RecordedMessage("assistant", "", parts=(ToolCall("call_0", "run", f'{{"n": {n}}}'),))
+        for n in range(3)
+    ]
     answers = [RecordedMessage("tool", f"out {n}", answers="call_0") for n in range(3)]
     listed = list(
         session_writing.list_items_with_results(

@@ -7,7 +7,11 @@ import json
 import pytest
 
 from helix_desktop.engine.facts import Reasoning, Text, ToolCall, Usage
-from helix_desktop.histories.recorded_session import RecordedMessage, RecordedPicture, build_recorded_reply
+from helix_desktop.histories.recorded_session import (
+    RecordedMessage,
+    RecordedPicture,
+    build_recorded_reply,
+)
 from helix_desktop.histories.tool_translation import MessageTranslation, translate_call
 
 ALL = ("claude-code", "codex", "opencode", "gemini-cli", "pi")
@@ -32,9 +36,20 @@ def translated(name: str, target: str, **arguments: object) -> tuple[str, object
     ],
 )
 def test_a_command_is_run_by_every_agent(target: str, name: str, field: str) -> None:
-    for tool in ("run_command", "Bash", "bash", "exec_command", "shell", "shell_command", "run_shell_command"):
+    for tool in (
+        "run_command",
+        "Bash",
+        "bash",
+        "exec_command",
+        "shell",
+        "shell_command",
+        "run_shell_command",
+    ):
         assert translated(tool, target, command="ls") == (name, {field: "ls"})
-    assert translated("Bash", target, cmd="ls", timeout=5, description="x", yield_time_ms=1) == (name, {field: "ls"})
+    assert translated("Bash", target, cmd="ls", timeout=5, description="x", yield_time_ms=1) == (
+        name,
+        {field: "ls"},
+    )
 
 
 @pytest.mark.parametrize(
@@ -54,7 +69,10 @@ def test_a_command_in_words_is_a_line(words: list[str], line: str) -> None:
 
 
 def test_a_command_in_another_folder_goes_there_first() -> None:
-    assert translated("shell", "pi", command="ls", workdir="/a b") == ("bash", {"command": "cd '/a b' && ls"})
+    assert translated("shell", "pi", command="ls", workdir="/a b") == (
+        "bash",
+        {"command": "cd '/a b' && ls"},
+    )
     assert translated("Read", "pi", path="a", workdir="/b") is None
 
 
@@ -103,25 +121,38 @@ def test_files_are_read_written_and_edited_where_the_agent_has_such_a_tool() -> 
         ("Write", '{"path": "a"}'),
     ],
 )
-def test_a_call_with_anything_that_has_no_counterpart_is_not_translated(name: str, arguments: str) -> None:
+def test_a_call_with_anything_that_has_no_counterpart_is_not_translated(
+    name: str, arguments: str
+) -> None:
     assert [translate_call(ToolCall("c1", name, arguments), target) for target in ALL] == [None] * 5
 
 
 def reply(*calls: str, opaque: str = "", provider: str = "") -> RecordedMessage:
     arguments = {"Bash": '{"command": "ls"}'}
-    parts = [ToolCall(f"c{at}", name, arguments.get(name, '{"task": 1}')) for at, name in enumerate(calls)]
+    parts = [
+        ToolCall(f"c{at}", name, arguments.get(name, '{"task": 1}'))
+        for at, name in enumerate(calls)
+    ]
     thought = Reasoning("hm", opaque=opaque, provider=provider)
-    return build_recorded_reply([thought, Text("I look."), *parts], model="m", time=5.0, usage=Usage(9))
+    return build_recorded_reply(
+        [thought, Text("I look."), *parts], model="m", time=5.0, usage=Usage(9)
+    )
 
 
 def test_a_reply_whose_calls_all_translate_keeps_them() -> None:
     translation = MessageTranslation("pi", same_agent=False, provider="")
     found = translation.translate_message(reply("Bash"))
     call = ToolCall("c0", "bash", '{"command": "ls"}')
-    assert found == build_recorded_reply([Text("I look."), call], model="m", time=5.0, usage=Usage(9))
+    assert found == build_recorded_reply(
+        [Text("I look."), call], model="m", time=5.0, usage=Usage(9)
+    )
     result = RecordedMessage("tool", "out", answers="c0")
     assert translation.translate_message(result) is result
-    assert (translation.as_text, translation.left_out_reasoning, translation.left_out_context) == (0, 1, 0)
+    assert (translation.as_text, translation.left_out_reasoning, translation.left_out_context) == (
+        0,
+        1,
+        0,
+    )
 
 
 def test_a_reply_with_a_call_that_does_not_translate_has_all_as_text() -> None:
@@ -139,8 +170,12 @@ def test_a_reply_with_a_call_that_does_not_translate_has_all_as_text() -> None:
         RecordedMessage("tool", "bad", answers="c1", ok=False, time=7.0),
     )
     assert [translation.translate_message(one) for one in results] == [
-        RecordedMessage("user", "[Result of the tool Bash]\nout", time=6.0, pictures=(picture,), beside=True),
-        RecordedMessage("user", "[Result of the tool delegate, which failed]\nbad", time=7.0, beside=True),
+        RecordedMessage(
+            "user", "[Result of the tool Bash]\nout", time=6.0, pictures=(picture,), beside=True
+        ),
+        RecordedMessage(
+            "user", "[Result of the tool delegate, which failed]\nbad", time=7.0, beside=True
+        ),
     ]
     assert translation.as_text == 2
 
@@ -174,10 +209,17 @@ def test_what_an_agent_put_in_itself_goes_back_only_to_those_that_keep_it() -> N
     beside, system = RecordedMessage("user", "x", beside=True), RecordedMessage("system", "x")
     for target in ALL:
         for same_agent in (True, False):
-            for message, kept in ((beside, target in ("codex", "opencode", "pi")), (system, target == "codex")):
+            for message, kept in (
+                (beside, target in ("codex", "opencode", "pi")),
+                (system, target == "codex"),
+            ):
                 translation = MessageTranslation(target, same_agent=same_agent, provider="")
                 found = translation.translate_message(message)
-                assert found == (message if kept and same_agent else None), (target, same_agent, message)
+                assert found == (message if kept and same_agent else None), (
+                    target,
+                    same_agent,
+                    message,
+                )
                 assert translation.left_out_context == (found is None)
     said = RecordedMessage("user", "x")
     assert MessageTranslation("pi", same_agent=False, provider="").translate_message(said) is said

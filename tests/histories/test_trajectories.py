@@ -29,7 +29,9 @@ def test_a_trajectory_of_swe_agent_has_its_actions_as_calls(tmp_path: Path) -> N
         {"role": "assistant", "content": "I look."},
     ]
     path = tmp_path / "one.traj"
-    path.write_text(json.dumps({"environment": "e", "trajectory": steps, "history": history, "info": {}}))
+    path.write_text(
+        json.dumps({"environment": "e", "trajectory": steps, "history": history, "info": {}})
+    )
     assert roles(path) == ["system", "user", "assistant", "tool", "assistant", "tool"]
 
 
@@ -40,7 +42,9 @@ def test_atif(tmp_path: Path) -> None:
             "step_id": 2,
             "source": "agent",
             "message": "I look.",
-            "tool_calls": [{"tool_call_id": "c1", "function_name": "bash", "arguments": {"cmd": "ls"}}],
+            "tool_calls": [
+                {"tool_call_id": "c1", "function_name": "bash", "arguments": {"cmd": "ls"}}
+            ],
             "observation": {"results": [{"source_call_id": "c1", "content": "a.py"}]},
             "metrics": {"prompt_tokens": 10, "completion_tokens": 5},
         },
@@ -65,7 +69,11 @@ def test_events_of_a_managed_agent(tmp_path: Path) -> None:
         {"type": "agent.thinking"},
         {"type": "agent.message", "content": [{"type": "text", "text": "I look."}]},
         {"type": "agent.tool_use", "id": "t1", "name": "bash", "input": {"command": "ls"}},
-        {"type": "agent.tool_result", "tool_use_id": "t1", "content": [{"type": "text", "text": "a.py"}]},
+        {
+            "type": "agent.tool_result",
+            "tool_use_id": "t1",
+            "content": [{"type": "text", "text": "a.py"}],
+        },
         {"type": "session.status_idle"},
     ]
     path = tmp_path / "events.jsonl"
@@ -77,8 +85,14 @@ def test_events_of_a_managed_agent(tmp_path: Path) -> None:
 def test_role_lines_with_tool_use_blocks_have_their_calls(tmp_path: Path) -> None:
     lines = [
         {"role": "user", "content": "go"},
-        {"role": "assistant", "content": [{"type": "tool_use", "id": "t1", "name": "Read", "input": {}}]},
-        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "text"}]},
+        {
+            "role": "assistant",
+            "content": [{"type": "tool_use", "id": "t1", "name": "Read", "input": {}}],
+        },
+        {
+            "role": "user",
+            "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "text"}],
+        },
         {"role": "assistant", "content": "done"},
     ]
     path = tmp_path / "roles.jsonl"
@@ -87,7 +101,10 @@ def test_role_lines_with_tool_use_blocks_have_their_calls(tmp_path: Path) -> Non
 
 
 def test_results_of_atif_without_a_call_answer_the_first_that_waits(tmp_path: Path) -> None:
-    calls = [{"tool_call_id": name, "function_name": "bash", "arguments": "{}"} for name in ("c1", "c2", "c3")]
+    calls = [
+        {"tool_call_id": name, "function_name": "bash", "arguments": "{}"}
+        for name in ("c1", "c2", "c3")
+    ]
     results = [
         {"source_call_id": "c2", "content": "second"},
         {"content": "first"},
@@ -96,10 +113,18 @@ def test_results_of_atif_without_a_call_answer_the_first_that_waits(tmp_path: Pa
         {"content": "nobody asked"},
     ]
     steps = [
-        {"step_id": 1, "source": "agent", "message": "a", "tool_calls": calls, "observation": {"results": results}}
+        {
+            "step_id": 1,
+            "source": "agent",
+            "message": "a",
+            "tool_calls": calls,
+            "observation": {"results": results},
+        }
     ]
     path = tmp_path / "trajectory.json"
-    path.write_text(json.dumps({"schema_version": "ATIF-v1.4", "session_id": "s", "agent": {}, "steps": steps}))
+    path.write_text(
+        json.dumps({"schema_version": "ATIF-v1.4", "session_id": "s", "agent": {}, "steps": steps})
+    )
     (recording,) = history_reading.read_history_file(path).recordings
     assert [(one.role, one.answers, one.text) for one in recording.messages[1:]] == [
         ("tool", "c2", "second"),
@@ -110,7 +135,9 @@ def test_results_of_atif_without_a_call_answer_the_first_that_waits(tmp_path: Pa
     ]
 
 
-def document(tmp_path: Path, value: Mapping[str, Any], name: str = "one.json") -> history_reading.ImportedSessions:
+def document(
+    tmp_path: Path, value: Mapping[str, Any], name: str = "one.json"
+) -> history_reading.ImportedSessions:
     path = tmp_path / name
     path.write_text(json.dumps(value))
     report = ReadingReport()
@@ -129,7 +156,11 @@ def test_each_of_the_three_is_known_by_what_it_has() -> None:
     ]
     assert not swe({"trajectory": {}, "info": 1})
     found: Mapping[str, Any] = {"steps": [], "agent": {}}
-    assert [atif({**found, name: 1}) for name in ("schema_version", "session_id", "other")] == [True, True, False]
+    assert [atif({**found, name: 1}) for name in ("schema_version", "session_id", "other")] == [
+        True,
+        True,
+        False,
+    ]
     assert not atif({"steps": [], "session_id": 1})
     assert not atif({"steps": {}, "session_id": 1, "agent": {}})
     kinds = ("agent.message", "session.idle", "span.end", "agent", "user.message", 5)
@@ -150,7 +181,11 @@ def test_steps_of_swe_agent_are_replies_with_their_results(tmp_path: Path) -> No
     ]
     value = {"info": {}, "trajectory": steps, "history": history}
     (found,) = document(tmp_path, value, "run.traj").recordings
-    assert (found.kind, found.session, found.name) == ("trajectory", "run", str(tmp_path / "run.traj"))
+    assert (found.kind, found.session, found.name) == (
+        "trajectory",
+        "run",
+        str(tmp_path / "run.traj"),
+    )
     assert found.messages == (
         RecordedMessage("system", "Be good."),
         RecordedMessage("user", "a demonstration"),
@@ -168,14 +203,19 @@ def test_a_history_with_calls_is_taken_as_it_is(tmp_path: Path) -> None:
         {"role": "assistant", "content": "I look.", "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "c1", "content": "a.py"},
     ]
-    (found,) = document(tmp_path, {"info": {}, "trajectory": [{"action": "x"}], "history": history}).recordings
+    (found,) = document(
+        tmp_path, {"info": {}, "trajectory": [{"action": "x"}], "history": history}
+    ).recordings
     assert [(one.role, one.text) for one in found.messages] == [("user", "Fix it."), ("assistant", "I look."), ("tool", "a.py")]  # fmt: skip
 
 
 def test_steps_of_atif_say_who_spoke_when_and_what_it_cost(tmp_path: Path) -> None:
     metrics = {"prompt_tokens": 100, "cached_tokens": 60, "completion_tokens": 20, "cost_usd": 0.25}
     image = {"type": "image", "source": {"media_type": "image/png", "data": "AAAA"}}
-    calls = [{"function_name": "", "arguments": {"a": 1}}, {"tool_call_id": "c2", "function_name": "ls"}]
+    calls = [
+        {"function_name": "", "arguments": {"a": 1}},
+        {"tool_call_id": "c2", "function_name": "ls"},
+    ]
     results = [{"source_call_id": "c2", "content": [{"type": "text", "text": "out"}, image]}]
     steps = [
         {"source": "system", "message": "Be good.", "timestamp": 5},
@@ -200,22 +240,38 @@ def test_steps_of_atif_say_who_spoke_when_and_what_it_cost(tmp_path: Path) -> No
         RecordedMessage("user", "Fix it.", time=6.0),
         build_recorded_reply(parts, model="m", time=7.0, usage=Usage(100, 60, 0, 20, cost=0.25)),
     )
-    assert (found.messages[3].answers, found.messages[3].time, len(found.messages[3].pictures)) == ("c2", 7.0, 1)
+    assert (found.messages[3].answers, found.messages[3].time, len(found.messages[3].pictures)) == (
+        "c2",
+        7.0,
+        1,
+    )
     assert found.messages[4] == build_recorded_reply([Text("Done.")], model="other")
 
 
 def test_what_stands_behind_a_step_of_nobody_is_left_out_and_told(tmp_path: Path) -> None:
-    steps = [{"source": "user", "message": "Fix it."}, {"source": "robot"}, {"source": "user", "message": "more"}]
+    steps = [
+        {"source": "user", "message": "Fix it."},
+        {"source": "robot"},
+        {"source": "user", "message": "more"},
+    ]
     found = document(tmp_path, {"session_id": "s1", "agent": {}, "steps": steps})
     assert [one.text for one in found.recordings[0].messages] == ["Fix it."]
-    assert found.complaints[0].endswith("there is no source 'robot'; what stands behind it was left out.")
+    assert found.complaints[0].endswith(
+        "there is no source 'robot'; what stands behind it was left out."
+    )
 
 
 def test_several_trajectories_in_one_file_are_told_apart(tmp_path: Path) -> None:
     steps = [{"source": "user", "message": "Fix it."}]
-    values: list[Mapping[str, Any]] = [{"session_id": name, "agent": {}, "steps": steps} for name in ("s1", "s2")]
+    values: list[Mapping[str, Any]] = [
+        {"session_id": name, "agent": {}, "steps": steps} for name in ("s1", "s2")
+    ]
     path = tmp_path / "all.jsonl"
-    path.write_text("\n".join(json.dumps(value) for value in [*values, {"type": "agent.message", "content": "x"}]))
+    path.write_text(
+        "\n".join(
+            json.dumps(value) for value in [*values, {"type": "agent.message", "content": "x"}]
+        )
+    )
     found = list(history_reading.read_sessions(path, ReadingReport()))
     assert [(one.name, one.session) for one in found] == [(str(path), "s1"), (f"{path}#2", "s2")]
 
@@ -223,13 +279,33 @@ def test_several_trajectories_in_one_file_are_told_apart(tmp_path: Path) -> None
 def test_events_of_a_managed_agent_are_replies_results_and_words(tmp_path: Path) -> None:
     image = {"type": "image", "source": {"media_type": "image/png", "data": "AAAA"}}
     events: list[Mapping[str, Any]] = [
-        {"type": "user.message", "content": [{"type": "text", "text": "Fix it."}, image], "created_at": 5},
+        {
+            "type": "user.message",
+            "content": [{"type": "text", "text": "Fix it."}, image],
+            "created_at": 5,
+        },
         {"type": "agent.thinking", "content": "hm", "processed_at": 6},
-        {"type": "agent.mcp_tool_use", "id": "t1", "name": "ls", "input": {"a": 1}, "processed_at": 7},
+        {
+            "type": "agent.mcp_tool_use",
+            "id": "t1",
+            "name": "ls",
+            "input": {"a": 1},
+            "processed_at": 7,
+        },
         {"type": "span.end"},
         {"type": "agent.custom_tool_use"},
-        {"type": "agent.mcp_tool_result", "mcp_tool_use_id": "t1", "content": "out", "processed_at": 8},
-        {"type": "user.custom_tool_result", "tool_use_id": "call", "content": "bad", "is_error": True},
+        {
+            "type": "agent.mcp_tool_result",
+            "mcp_tool_use_id": "t1",
+            "content": "out",
+            "processed_at": 8,
+        },
+        {
+            "type": "user.custom_tool_result",
+            "tool_use_id": "call",
+            "content": "bad",
+            "is_error": True,
+        },
         {"type": "agent.message", "content": "Done.", "processed_at": 9},
         {},
     ]
@@ -237,7 +313,11 @@ def test_events_of_a_managed_agent_are_replies_results_and_words(tmp_path: Path)
     path.write_text("\n".join(map(json.dumps, events)))
     report = ReadingReport()
     (found,) = history_reading.read_sessions(path, report)
-    parts: list[ReplyPart] = [Reasoning("hm"), ToolCall("t1", "ls", '{"a": 1}'), ToolCall("call", "tool", "{}")]
+    parts: list[ReplyPart] = [
+        Reasoning("hm"),
+        ToolCall("t1", "ls", '{"a": 1}'),
+        ToolCall("call", "tool", "{}"),
+    ]
     assert found.messages[0].time == 5.0
     assert [picture.data for picture in found.messages[0].pictures] == [b"\0\0\0"]
     assert found.messages[1:] == (

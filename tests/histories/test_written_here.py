@@ -1,7 +1,9 @@
-"""What the programs themselves wrote on a computer of ours, against a scripted provider; long texts are shortened.
+"""What the programs themselves wrote on a computer of ours, against a scripted
+provider; long texts are shortened.
 
-Claude Code 2.1.197 (two calls at once, an output in a file, a sub-agent, a compaction), Codex 0.169.0, Gemini CLI 0.61, opencode 1.18.33
-and (its JSON files) 1.1.65, pi 0.73 and Cline's command line 2.18.0 (a call and its output each).
+Claude Code 2.1.197 (two calls at once, an output in a file, a sub-agent, a compaction),
+Codex 0.169.0, Gemini CLI 0.61, opencode 1.18.33 and (its JSON files) 1.1.65, pi 0.73
+and Cline's command line 2.18.0 (a call and its output each).
 """
 
 from __future__ import annotations
@@ -45,7 +47,8 @@ def _database(folder: Path) -> Path:
         for table, rows in tables.items():
             made.execute(f"CREATE TABLE {table}({', '.join(rows[0])})")
             made.executemany(
-                f"INSERT INTO {table} VALUES({', '.join('?' * len(rows[0]))})", [tuple(row.values()) for row in rows]
+                f"INSERT INTO {table} VALUES({', '.join('?' * len(rows[0]))})",
+                [tuple(row.values()) for row in rows],
             )
     return path
 
@@ -54,10 +57,14 @@ def outputs(recording: RecordedSession) -> list[RecordedMessage]:
     return [message for message in recording.messages if message.role == "tool"]
 
 
-@pytest.mark.parametrize("kind", ["codex", "gemini-cli", "opencode", "opencode-json", "pi", "cline"])
+@pytest.mark.parametrize(
+    "kind", ["codex", "gemini-cli", "opencode", "opencode-json", "pi", "cline"]
+)
 def test_a_question_a_call_its_output_and_an_answer(tmp_path: Path, kind: str) -> None:
     (recording,) = recordings(kind, tmp_path)
-    said = [message for message in recording.messages if message.role != "system" and not message.beside]
+    said = [
+        message for message in recording.messages if message.role != "system" and not message.beside
+    ]
     assert [message.role for message in said] == ["user", "assistant", "tool", "assistant"]
     assert "QUESTION-MARK" in said[0].text
     assert said[1].reasoning or kind == "cline"
@@ -87,5 +94,10 @@ def test_no_line_is_left_out_in_silence() -> None:
     for file in history_reading.list_history_files(FIXTURES):
         report = " ".join(history_reading.read_history_file(file).complaints)
         lines = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
-        kinds = {line.get("type") for line in lines} & {"queue-operation", "last-prompt", "mode", "world_state"}
+        kinds = {line.get("type") for line in lines} & {
+            "queue-operation",
+            "last-prompt",
+            "mode",
+            "world_state",
+        }
         assert all(str(kind) in report for kind in kinds)

@@ -1,4 +1,6 @@
-"""Histories as the programs write them, small: each with reasoning, a call, its output, and a second turn."""
+"""Histories as the programs write them, small: each with reasoning, a call, its output,
+and a second turn.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ def lines(path: Path, values: Lines) -> Path:
     return path
 
 
-# --- Claude Code -----------------------------------------------------------------------------------------------------
+# --- Claude Code
 
 
 def claude_line(number: int, kind: str, parent: int | None, **more: Any) -> dict[str, Any]:
@@ -40,9 +42,22 @@ def claude_said(number: int, parent: int | None, content: Any, **more: Any) -> d
     return claude_line(number, "user", parent, message={"role": "user", "content": content}, **more)
 
 
-def claude_reply(number: int, parent: int | None, name: str, *blocks: Mapping[str, Any], **more: Any) -> dict[str, Any]:
-    usage = {"input_tokens": 10, "cache_read_input_tokens": 60, "cache_creation_input_tokens": 30, "output_tokens": 20}
-    message = {"id": name, "role": "assistant", "model": "claude-sonnet-4-5", "content": list(blocks), "usage": usage}
+def claude_reply(
+    number: int, parent: int | None, name: str, *blocks: Mapping[str, Any], **more: Any
+) -> dict[str, Any]:
+    usage = {
+        "input_tokens": 10,
+        "cache_read_input_tokens": 60,
+        "cache_creation_input_tokens": 30,
+        "output_tokens": 20,
+    }
+    message = {
+        "id": name,
+        "role": "assistant",
+        "model": "claude-sonnet-4-5",
+        "content": list(blocks),
+        "usage": usage,
+    }
     return claude_line(number, "assistant", parent, message=message, **more)
 
 
@@ -79,12 +94,16 @@ def claude(folder: Path) -> Path:
     return lines(folder / "projects" / "-home-me-project" / "session-1.jsonl", claude_session())
 
 
-# --- the others ------------------------------------------------------------------------------------------------------
+# --- the others
 
 
 def codex(folder: Path) -> Path:
     def item(second: int, **payload: Any) -> dict[str, Any]:
-        return {"timestamp": f"2026-01-02T03:04:{second:02}.000Z", "type": "response_item", "payload": payload}
+        return {
+            "timestamp": f"2026-01-02T03:04:{second:02}.000Z",
+            "type": "response_item",
+            "payload": payload,
+        }
 
     about = {
         "id": "thread-1",
@@ -94,20 +113,51 @@ def codex(folder: Path) -> Path:
     }
     values = [
         {"timestamp": "2026-01-02T03:04:00.000Z", "type": "session_meta", "payload": about},
-        {"timestamp": "2026-01-02T03:04:00.000Z", "type": "turn_context", "payload": {"model": "gpt-5"}},
-        item(1, type="message", role="user", content=[{"type": "input_text", "text": "list the files"}]),
+        {
+            "timestamp": "2026-01-02T03:04:00.000Z",
+            "type": "turn_context",
+            "payload": {"model": "gpt-5"},
+        },
         item(
-            2, type="reasoning", id="rs_1", summary=[{"type": "summary_text", "text": "hm"}], encrypted_content="sealed"
+            1,
+            type="message",
+            role="user",
+            content=[{"type": "input_text", "text": "list the files"}],
         ),
-        item(3, type="message", role="assistant", content=[{"type": "output_text", "text": "I look."}]),
+        item(
+            2,
+            type="reasoning",
+            id="rs_1",
+            summary=[{"type": "summary_text", "text": "hm"}],
+            encrypted_content="sealed",
+        ),
+        item(
+            3,
+            type="message",
+            role="assistant",
+            content=[{"type": "output_text", "text": "I look."}],
+        ),
         item(4, type="function_call", name="exec_command", arguments='{"cmd": "ls"}', call_id="c1"),
         item(5, type="function_call_output", call_id="c1", output=OUTPUT),
-        item(6, type="web_search_call", id="ws_1", action={"type": "search", "query": "qt"}, status="completed"),
-        item(7, type="message", role="assistant", content=[{"type": "output_text", "text": "Done."}]),
+        item(
+            6,
+            type="web_search_call",
+            id="ws_1",
+            action={"type": "search", "query": "qt"},
+            status="completed",
+        ),
+        item(
+            7, type="message", role="assistant", content=[{"type": "output_text", "text": "Done."}]
+        ),
         item(8, type="message", role="user", content=[{"type": "input_text", "text": "and again"}]),
-        item(9, type="message", role="assistant", content=[{"type": "output_text", "text": "Again."}]),
+        item(
+            9, type="message", role="assistant", content=[{"type": "output_text", "text": "Again."}]
+        ),
     ]
-    return lines(folder / "sessions" / "2026" / "01" / "02" / "rollout-2026-01-02T03-04-00-thread-1.jsonl", values)
+    return lines(
+        folder / "sessions" / "2026" / "01" / "02" / "rollout-2026-01-02T03-04-00-thread-1.jsonl",
+        values,
+    )
 
 
 def opencode(folder: Path) -> Path:
@@ -136,36 +186,76 @@ def opencode(folder: Path) -> Path:
                 {"type": "step-finish"},
             ],
         ),
-        ("m3", {"role": "assistant", "modelID": "claude-sonnet-4-5"}, [{"type": "text", "text": "Done."}]),
+        (
+            "m3",
+            {"role": "assistant", "modelID": "claude-sonnet-4-5"},
+            [{"type": "text", "text": "Done."}],
+        ),
         ("m4", {"role": "user"}, [{"type": "text", "text": "and again"}]),
-        ("m5", {"role": "assistant", "modelID": "claude-sonnet-4-5"}, [{"type": "text", "text": "Again."}]),
+        (
+            "m5",
+            {"role": "assistant", "modelID": "claude-sonnet-4-5"},
+            [{"type": "text", "text": "Again."}],
+        ),
     ]
     with closing(sqlite3.connect(path)) as made, made:
-        made.execute("CREATE TABLE session(id, parent_id, directory, title, version, time_created, time_updated)")
+        made.execute(
+            "CREATE TABLE session(id, parent_id, directory, title, version, time_created, time_updated)"
+        )
         made.execute("CREATE TABLE message(id, session_id, time_created, data)")
         made.execute("CREATE TABLE part(id, message_id, session_id, data)")
         begun = 1_767_323_040_000
         made.execute(
-            "INSERT INTO session VALUES('ses_1', NULL, '/home/me/project', 'Files', '1.18', ?, ?)", (begun, begun)
+            "INSERT INTO session VALUES('ses_1', NULL, '/home/me/project', 'Files', '1.18', ?, ?)",
+            (begun, begun),
         )
         for at, (name, message, parts) in enumerate(messages):
             data = {**message, "time": {"created": begun + at * 1_000}}
-            made.execute("INSERT INTO message VALUES(?, 'ses_1', ?, ?)", (name, begun + at * 1_000, json.dumps(data)))
+            made.execute(
+                "INSERT INTO message VALUES(?, 'ses_1', ?, ?)",
+                (name, begun + at * 1_000, json.dumps(data)),
+            )
             for number, part in enumerate(parts):
-                made.execute("INSERT INTO part VALUES(?, ?, 'ses_1', ?)", (f"{name}-{number}", name, json.dumps(part)))
+                made.execute(
+                    "INSERT INTO part VALUES(?, ?, 'ses_1', ?)",
+                    (f"{name}-{number}", name, json.dumps(part)),
+                )
     return path
 
 
 def gemini(folder: Path) -> Path:
     def record(name: str, kind: str, content: Any, **more: Any) -> dict[str, Any]:
-        return {"id": name, "timestamp": "2026-01-02T03:04:05.000Z", "type": kind, "content": content, **more}
+        return {
+            "id": name,
+            "timestamp": "2026-01-02T03:04:05.000Z",
+            "type": kind,
+            "content": content,
+            **more,
+        }
 
-    answer = {"functionResponse": {"id": "c1", "name": "run_shell_command", "response": {"output": OUTPUT}}}
-    call = {"id": "c1", "name": "run_shell_command", "args": {"command": "ls"}, "result": [answer], "status": "success"}
+    answer = {
+        "functionResponse": {
+            "id": "c1",
+            "name": "run_shell_command",
+            "response": {"output": OUTPUT},
+        }
+    }
+    call = {
+        "id": "c1",
+        "name": "run_shell_command",
+        "args": {"command": "ls"},
+        "result": [answer],
+        "status": "success",
+    }
     thoughts = [{"subject": "Thinking", "description": "hm"}]
     reply = record("r1", "gemini", "I look.", thoughts=thoughts, model="gemini-2.5-flash")
     values = [
-        {"sessionId": "chat-1", "projectHash": "0", "startTime": "2026-01-02T03:04:05.000Z", "kind": "main"},
+        {
+            "sessionId": "chat-1",
+            "projectHash": "0",
+            "startTime": "2026-01-02T03:04:05.000Z",
+            "kind": "main",
+        },
         record("q1", "user", [{"text": "list the files"}]),
         reply,
         {"$set": {"lastUpdated": "2026-01-02T03:04:05.000Z"}},
@@ -175,7 +265,9 @@ def gemini(folder: Path) -> Path:
         record("q3", "user", [{"text": "and again"}]),
         record("r3", "gemini", "Again.", model="gemini-2.5-flash"),
     ]
-    path = lines(folder / "tmp" / "project" / "chats" / "session-2026-01-02T03-04-chat.jsonl", values)
+    path = lines(
+        folder / "tmp" / "project" / "chats" / "session-2026-01-02T03-04-chat.jsonl", values
+    )
     (folder / "tmp" / "project" / ".project_root").write_text("/home/me/project")
     return path
 
@@ -207,7 +299,12 @@ def pi(folder: Path) -> Path:
         entry("e1", None, role="user", content="list the files"),
         entry("e2", "e1", role="assistant", content=blocks, **by),
         entry(
-            "e3", "e2", role="toolResult", toolCallId="c1", content=[{"type": "text", "text": OUTPUT}], isError=False
+            "e3",
+            "e2",
+            role="toolResult",
+            toolCallId="c1",
+            content=[{"type": "text", "text": OUTPUT}],
+            isError=False,
         ),
         entry("e4", "e3", role="assistant", content=[{"type": "text", "text": "Done."}], **by),
         entry("e5", "e4", role="user", content="and again"),
@@ -221,7 +318,10 @@ def cline(folder: Path) -> Path:
     path.parent.mkdir(parents=True)
     messages = [
         {"role": "user", "content": [text("list the files")]},
-        {"role": "assistant", "content": [thinking(), text("I look."), use("t1", "execute_command")]},
+        {
+            "role": "assistant",
+            "content": [thinking(), text("I look."), use("t1", "execute_command")],
+        },
         {"role": "user", "content": [result("t1", [text(OUTPUT)])]},
         {"role": "assistant", "content": [text("Done.")]},
         {"role": "user", "content": [text("and again")]},
@@ -234,7 +334,10 @@ def cline(folder: Path) -> Path:
 def goose(folder: Path) -> Path:
     path = folder / "goose" / "sessions" / "sessions.db"
     path.parent.mkdir(parents=True)
-    call = {"status": "success", "value": {"name": "developer__shell", "arguments": {"command": "ls"}}}
+    call = {
+        "status": "success",
+        "value": {"name": "developer__shell", "arguments": {"command": "ls"}},
+    }
     answer = {"status": "success", "value": [{"type": "text", "text": OUTPUT}]}
     messages: list[tuple[str, list[dict[str, Any]]]] = [
         ("user", [text("list the files")]),
@@ -262,7 +365,11 @@ def goose(folder: Path) -> Path:
 
 
 def openai(folder: Path) -> Path:
-    call = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": '{"path": "x.py"}'}}
+    call = {
+        "id": "c1",
+        "type": "function",
+        "function": {"name": "read", "arguments": '{"path": "x.py"}'},
+    }
     values: list[dict[str, Any]] = [
         {"role": "system", "content": "Be good."},
         {"role": "user", "content": "list the files"},

@@ -1,4 +1,6 @@
-"""A server of the official SDK, of today's specification: a tool that adds another, one that asks, one that is slow."""
+"""A server of the official SDK, of today's specification: a tool that adds another, one
+that asks, one that is slow.
+"""
 
 from typing import Annotated
 

@@ -1,4 +1,5 @@
-"""A server that wants its users to sign in: the SDK's own resource and authorization server on a port of this machine.
+"""A server that wants its users to sign in: the SDK's own resource and authorization
+server on a port of this machine.
 
 Whoever comes to the page is signed in at once, as one who is known to it already would be.
 """
@@ -34,7 +35,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 @dataclass
 class Signing(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken, AccessToken]):
-    """What it knows, and what came to it. `lasts`: seconds a token is good for; `declines`: nobody is let in."""
+    """What it knows, and what came to it. `lasts`: seconds a token is good for;
+    `declines`: nobody is let in.
+    """
 
     lasts: int = 3600
     declines: bool = False
@@ -52,7 +55,9 @@ class Signing(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken, 
     async def register_client(self, client_info: OAuthClientInformationFull) -> None:
         self.clients[str(client_info.client_id)] = client_info
 
-    async def authorize(self, client: OAuthClientInformationFull, params: AuthorizationParams) -> str:
+    async def authorize(
+        self, client: OAuthClientInformationFull, params: AuthorizationParams
+    ) -> str:
         back = str(params.redirect_uri)
         if self.declines:
             return construct_redirect_uri(back, error="access_denied", state=params.state)
@@ -82,9 +87,13 @@ class Signing(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken, 
             token=name, client_id=identity, scopes=scopes, expires_at=int(time.time()) + self.lasts
         )
         self.refreshing[again] = RefreshToken(token=again, client_id=identity, scopes=scopes)
-        return OAuthToken(access_token=name, expires_in=self.lasts, refresh_token=again, scope=" ".join(scopes))
+        return OAuthToken(
+            access_token=name, expires_in=self.lasts, refresh_token=again, scope=" ".join(scopes)
+        )
 
-    async def load_refresh_token(self, _client: OAuthClientInformationFull, refresh_token: str) -> RefreshToken | None:
+    async def load_refresh_token(
+        self, _client: OAuthClientInformationFull, refresh_token: str
+    ) -> RefreshToken | None:
         return self.refreshing.get(refresh_token)
 
     async def exchange_refresh_token(
@@ -126,7 +135,9 @@ async def signing(**given: Any) -> AsyncIterator[Signing]:
         server = MCPServer("signing", auth_server_provider=known, auth=settings)
         server.tool(name="whisper")(lambda: "only for those who signed in")
         running = uvicorn.Server(
-            uvicorn.Config(_without_disconnects(server.streamable_http_app()), log_config=None, lifespan="on")
+            uvicorn.Config(
+                _without_disconnects(server.streamable_http_app()), log_config=None, lifespan="on"
+            )
         )
         serving = asyncio.ensure_future(running.serve([listening]))  # noqa: TID251 -- ended below
         try:

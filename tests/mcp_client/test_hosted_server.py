@@ -46,7 +46,9 @@ async def test_a_server_gives_its_tools_and_answers() -> None:
         (strange("fail at start"), "no configuration found"),
     ],
 )
-async def test_a_server_that_does_not_come_up_says_why_and_hinders_nobody(config: ServerConfig, words: str) -> None:
+async def test_a_server_that_does_not_come_up_says_why_and_hinders_nobody(
+    config: ServerConfig, words: str
+) -> None:
     async with hosting(config) as here:
         assert here.host.list_ready_tools() == []
         await here.settled()
@@ -59,7 +61,9 @@ async def test_a_server_that_does_not_come_up_says_why_and_hinders_nobody(config
 async def test_a_command_that_is_not_there_is_named() -> None:
     async with hosting(ServerConfig("gone", command="no-such-program")) as here:
         await here.settled()
-        assert "The program no-such-program was not found." in here.host.hosted_servers[0].status.why
+        assert (
+            "The program no-such-program was not found." in here.host.hosted_servers[0].status.why
+        )
 
 
 async def test_a_defect_of_ours_is_found_in_the_log(
@@ -77,7 +81,9 @@ async def test_a_defect_of_ours_is_found_in_the_log(
 
 @pytest.mark.parametrize("kind", ["http", "sse"])
 async def test_an_address_nobody_answers_at_is_a_sentence(kind: str) -> None:
-    async with hosting(ServerConfig("web", kind, url="http://127.0.0.1:1/mcp", start_seconds=60)) as here:
+    async with hosting(
+        ServerConfig("web", kind, url="http://127.0.0.1:1/mcp", start_seconds=60)
+    ) as here:
         await here.settled()
         assert here.host.hosted_servers[0].status.state is McpConnectionState.FAILED
         assert "connect" in here.host.hosted_servers[0].status.why.lower()
@@ -94,7 +100,9 @@ async def test_a_cancelled_call_is_cancelled_over_there(tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     async with hosting(strange("hang at call", str(mark))) as here:
         await here.settled()
-        call = asyncio.ensure_future(here.host.list_ready_tools()[0].call_foreign_tool({}, here.context))  # noqa: TID251 -- to cancel it
+        call = asyncio.ensure_future(  # noqa: TID251 -- to cancel it
+            here.host.list_ready_tools()[0].call_foreign_tool({}, here.context)
+        )
         async with asyncio.timeout(60):
             while not mark.exists():
                 await asyncio.sleep(0.01)
@@ -111,11 +119,15 @@ async def test_a_server_that_dies_in_the_middle_is_named_and_comes_back() -> Non
         (tool,) = here.host.list_ready_tools()
         with pytest.raises(ProviderUnreachable, match="closed the connection"):
             await tool.call_foreign_tool({}, here.context)
-        await here.until(lambda: here.host.hosted_servers[0].status.state is McpConnectionState.FAILED)
+        await here.until(
+            lambda: here.host.hosted_servers[0].status.state is McpConnectionState.FAILED
+        )
         assert "out of luck" in here.host.hosted_servers[0].status.why
         with pytest.raises(ProviderUnreachable, match="not ready"):
             await tool.call_foreign_tool({}, here.context)
-        await here.until(lambda: here.host.hosted_servers[0].status.state is McpConnectionState.READY)
+        await here.until(
+            lambda: here.host.hosted_servers[0].status.state is McpConnectionState.READY
+        )
 
 
 async def test_rubbish_on_standard_output_is_logged_and_passed_over() -> None:
@@ -123,7 +135,10 @@ async def test_rubbish_on_standard_output_is_logged_and_passed_over() -> None:
         await here.settled()
         result = await here.host.list_ready_tools()[0].call_foreign_tool({"a": 1}, here.context)
         assert json.loads(result.text) == {"a": 1}
-        assert any("Listening on port 3000" in line for line in here.host.hosted_servers[0].server_log_lines)
+        assert any(
+            "Listening on port 3000" in line
+            for line in here.host.hosted_servers[0].server_log_lines
+        )
 
 
 async def test_a_message_of_fifty_megabytes_ends_the_connection_with_a_reason() -> None:
@@ -136,10 +151,15 @@ async def test_a_message_of_fifty_megabytes_ends_the_connection_with_a_reason() 
 async def test_a_large_message_does_not_hold_the_loop() -> None:
     async with hosting(strange("large")) as here:
         await here.settled()
-        assert len((await here.host.list_ready_tools()[0].call_foreign_tool({}, here.context)).text) == 5 << 20
+        assert (
+            len((await here.host.list_ready_tools()[0].call_foreign_tool({}, here.context)).text)
+            == 5 << 20
+        )
 
 
-async def test_an_answer_that_is_none_is_a_sentence_and_stands_in_no_log(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_answer_that_is_none_is_a_sentence_and_stands_in_no_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     caplog.set_level(logging.INFO)
     async with hosting(strange("damaged")) as here:
         await here.settled()
@@ -149,7 +169,9 @@ async def test_an_answer_that_is_none_is_a_sentence_and_stands_in_no_log(caplog:
     assert "not a list" not in caplog.text  # what the server said
 
 
-async def test_of_many_tools_some_are_offered_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_of_many_tools_some_are_offered_and_that_is_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(module, "MOST_TOOLS", 100)
     async with hosting(strange("many")) as here:
         await here.settled()
@@ -157,7 +179,9 @@ async def test_of_many_tools_some_are_offered_and_that_is_said(monkeypatch: pyte
         assert "The server has 500 tools" in here.host.hosted_servers[0].status.why
 
 
-async def test_a_list_of_tools_without_end_is_read_up_to_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_list_of_tools_without_end_is_read_up_to_a_size(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(module, "MOST_TOOL_BYTES", 4 << 20)
     async with hosting(strange("pages")) as here:
         await here.settled()
@@ -165,7 +189,9 @@ async def test_a_list_of_tools_without_end_is_read_up_to_a_size(monkeypatch: pyt
         assert "The list of tools is longer than 4 MB" in here.host.hosted_servers[0].status.why
 
 
-async def test_a_changed_list_is_taken_up_and_a_changed_description_asks_again(tmp_path: Path) -> None:
+async def test_a_changed_list_is_taken_up_and_a_changed_description_asks_again(
+    tmp_path: Path,
+) -> None:
     async with hosting(strange("changing", str(tmp_path / "mark"))) as here:
         await here.settled()
         (tool,) = here.host.list_ready_tools()
@@ -190,7 +216,9 @@ async def test_ending_takes_no_two_seconds_though_a_server_will_not() -> None:
 
 def modern() -> ServerConfig:
     script = Path(__file__).with_name("modern_server.py")
-    return ServerConfig("modern", command=sys.executable, args=("-W", "ignore", str(script)), start_seconds=60)
+    return ServerConfig(
+        "modern", command=sys.executable, args=("-W", "ignore", str(script)), start_seconds=60
+    )
 
 
 async def test_a_server_of_todays_specification() -> None:
@@ -200,7 +228,9 @@ async def test_a_server_of_todays_specification() -> None:
         assert str(here.host.hosted_servers[0]._client.protocol_version) >= "2026-07-28"
         assert (await tools["grow"].call_foreign_tool({}, here.context)).ok
         await here.until(lambda: len(here.host.list_ready_tools()) == 4)
-        assert [name for name, tool in tools.items() if not tool.runs_alone] == ["count"]  # it says that it only reads
+        assert [name for name, tool in tools.items() if not tool.runs_alone] == [
+            "count"
+        ]  # it says that it only reads
         counted = await tools["count"].call_foreign_tool({}, here.context)
         assert json.loads(counted.text) == {"counted": 3}
         assert here.shown == ["1 of 3 at 1\n", "2 of 3 at 2\n", "3 of 3 at 3\n"]
@@ -223,7 +253,9 @@ async def test_a_server_may_ask_the_user_under_its_own_name(
         await here.settled()
         here.answer = answer
         tools = {tool.own_name: tool for tool in here.host.list_ready_tools()}
-        result = (await (tools.get("ask") or tools["echo"]).call_foreign_tool({}, here.context)).text
+        result = (
+            await (tools.get("ask") or tools["echo"]).call_foreign_tool({}, here.context)
+        ).text
         assert result.startswith(said)
         assert ("Ada" in result) is (said == "accept")
         (question,) = here.asked
@@ -233,25 +265,43 @@ async def test_a_server_may_ask_the_user_under_its_own_name(
 
 
 class Forgetful:
-    """A server over HTTP, of the older handshake, that can forget who was there: as one that was started anew."""
+    """A server over HTTP, of the older handshake, that can forget who was there: as one
+    that was started anew.
+    """
 
     def __init__(self) -> None:
         self.sessions: set[str] = set()
         self.headers: list[str] = []
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with closing(writer), suppress(asyncio.IncompleteReadError, ConnectionError):  # a client that left
+        with (
+            closing(writer),
+            suppress(asyncio.IncompleteReadError, ConnectionError),
+        ):  # a client that left
             await self.answer_request(reader, writer)
 
-    async def answer_request(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def answer_request(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
         self.headers.append(head)
-        fields = dict(line.lower().split(": ", 1) for line in head.split("\r\n")[1:] if ": " in line)
+        fields = dict(
+            line.lower().split(": ", 1) for line in head.split("\r\n")[1:] if ": " in line
+        )
         body = json.loads(await reader.readexactly(int(fields.get("content-length", 0))) or "{}")
         status, more, result = self.reply(head.split()[0], fields.get("mcp-session-id", ""), body)
-        content = json.dumps({"jsonrpc": "2.0", "id": body.get("id"), **result}).encode() if result else b""
+        content = (
+            json.dumps({"jsonrpc": "2.0", "id": body.get("id"), **result}).encode()
+            if result
+            else b""
+        )
         content, kind = self.write_body(str(body.get("method")), content)
-        lines = [f"HTTP/1.1 {status} x", f"content-type: {kind}", f"content-length: {len(content)}", *more]
+        lines = [
+            f"HTTP/1.1 {status} x",
+            f"content-type: {kind}",
+            f"content-length: {len(content)}",
+            *more,
+        ]
         writer.write("\r\n".join([*lines, "connection: close", "", ""]).encode() + content)
         await writer.drain()
 
@@ -268,7 +318,11 @@ class Forgetful:
         if method == "initialize":
             self.sessions.add(name := f"s{len(self.headers)}")
             info = {"name": "web", "version": "1"}
-            result = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": info}
+            result = {
+                "protocolVersion": "2025-06-18",
+                "capabilities": {"tools": {}},
+                "serverInfo": info,
+            }
             return 200, [f"mcp-session-id: {name}"], {"result": result}
         if method == "server/discover":
             return 400, [], {"error": {"code": -32601, "message": "unknown"}}
@@ -277,7 +331,11 @@ class Forgetful:
         if "id" not in body:
             return 202, [], {}
         if method == "tools/list":
-            return 200, [], {"result": {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]}}
+            return (
+                200,
+                [],
+                {"result": {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]}},
+            )
         return 200, [], {"result": {"content": [{"type": "text", "text": "said"}]}}
 
 
@@ -286,23 +344,34 @@ async def test_a_server_over_http_that_forgot_us_is_connected_to_again(expect: E
     web = Forgetful()
     listening = await asyncio.start_server(web.answer, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/mcp"
-    config = ServerConfig("web", "http", url=url, headers={"Authorization": "Bearer ${secret:mcp/web/Authorization}"})
+    config = ServerConfig(
+        "web", "http", url=url, headers={"Authorization": "Bearer ${secret:mcp/web/Authorization}"}
+    )
     async with listening, hosting(config, secrets={"mcp/web/Authorization": "abc"}) as here:
         await here.settled()
-        assert (await here.host.list_ready_tools()[0].call_foreign_tool({}, here.context)).text == "said"
+        assert (
+            await here.host.list_ready_tools()[0].call_foreign_tool({}, here.context)
+        ).text == "said"
         assert all("bearer abc" in head.lower() for head in web.headers)
         web.sessions.clear()
         with pytest.raises(ProviderUnreachable, match="web stopped during echo"):
             await here.host.list_ready_tools()[0].call_foreign_tool({}, here.context)
         await here.until(lambda: len(here.host.list_ready_tools()) == 1)
-        assert (await here.host.list_ready_tools()[0].call_foreign_tool({}, here.context)).text == "said"
+        assert (
+            await here.host.list_ready_tools()[0].call_foreign_tool({}, here.context)
+        ).text == "said"
 
 
 async def test_a_secret_that_is_not_there_is_named() -> None:
-    config = ServerConfig("web", "http", url="http://127.0.0.1:1/", headers={"Authorization": "${secret:mcp/web/key}"})
+    config = ServerConfig(
+        "web", "http", url="http://127.0.0.1:1/", headers={"Authorization": "${secret:mcp/web/key}"}
+    )
     async with hosting(config) as here:
         await here.settled()
-        assert "The secret mcp/web/key for the server web is missing." in here.host.hosted_servers[0].status.why
+        assert (
+            "The secret mcp/web/key for the server web is missing."
+            in here.host.hosted_servers[0].status.why
+        )
 
 
 @dataclass
@@ -318,7 +387,10 @@ class Compressing(Forgetful):
 
     def compress(self, content: bytes) -> bytes:
         content = b"event: message\ndata: " + content + b"\n\n" if self.streams else content
-        packers: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "deflate": zlib.compress}
+        packers: dict[str, Callable[[bytes], bytes]] = {
+            "gzip": gzip.compress,
+            "deflate": zlib.compress,
+        }
         for name in self.coding.split(", "):
             content = packers.get(name, bytes)(content)
         return content
@@ -332,14 +404,18 @@ class Compressing(Forgetful):
 
 @pytest.mark.parametrize("streams", [False, True])
 @pytest.mark.parametrize("coding", ["identity", "gzip", "deflate", "gzip, deflate"])
-async def test_a_compressed_answer_over_http_is_read(coding: str, streams: bool, expect: Expect) -> None:
+async def test_a_compressed_answer_over_http_is_read(
+    coding: str, streams: bool, expect: Expect
+) -> None:
     expect("Session termination failed")
     assert await _called(Compressing(coding, streams)) == "said"
 
 
 @pytest.mark.parametrize("streams", [False, True])
 @pytest.mark.parametrize("coding", ["identity", "gzip", "gzip, deflate"])
-@pytest.mark.parametrize("more", [b"x" * (100 << 20), b'", "a": [' + b"[]," * 4_000_000 + b'1], "b": "'])
+@pytest.mark.parametrize(
+    "more", [b"x" * (100 << 20), b'", "a": [' + b"[]," * 4_000_000 + b'1], "b": "']
+)
 async def test_an_answer_over_http_that_stands_for_much_is_refused_with_a_reason(
     coding: str, streams: bool, more: bytes, expect: Expect
 ) -> None:
@@ -351,7 +427,10 @@ async def test_an_answer_over_http_that_stands_for_much_is_refused_with_a_reason
     ):
         expect(line)
     web = Compressing(coding, streams)
-    said = b'{"jsonrpc": "2.0", "id": 3, "result": {"content": [{"type": "text", "text": "%b"}]}}' % more
+    said = (
+        b'{"jsonrpc": "2.0", "id": 3, "result": {"content": [{"type": "text", "text": "%b"}]}}'
+        % more
+    )
     web.prepared = web.compress(said)
     tracemalloc.start()
     try:
@@ -360,7 +439,9 @@ async def test_an_answer_over_http_that_stands_for_much_is_refused_with_a_reason
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert peak < 3 * len(web.prepared) + (80 << 20)  # the server is in this process as well, f"{peak:,}"
+    assert peak < 3 * len(web.prepared) + (
+        80 << 20
+    )  # the server is in this process as well, f"{peak:,}"
 
 
 async def _called(web: Forgetful) -> str:
@@ -392,7 +473,9 @@ asyncio.run(main())
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a job ends it there")
-def test_a_server_that_heeds_nothing_does_not_outlive_a_program_that_was_killed(tmp_path: Path) -> None:
+def test_a_server_that_heeds_nothing_does_not_outlive_a_program_that_was_killed(
+    tmp_path: Path,
+) -> None:
     told = tmp_path / "told"
     os.mkfifo(told)
     with (

@@ -28,10 +28,15 @@ def shell(tmp_path: Path, script: str) -> str:
 
 async def test_the_login_shells_path_comes_first(tmp_path: Path) -> None:
     program = shell(tmp_path, 'echo "welcome to this machine"; PATH=/theirs:/usr/bin; eval "$4"')
-    assert await read_login_path({"PATH": "/ours:/usr/bin:/bin", "SHELL": program}) == "/theirs:/usr/bin:/ours:/bin"
+    assert (
+        await read_login_path({"PATH": "/ours:/usr/bin:/bin", "SHELL": program})
+        == "/theirs:/usr/bin:/ours:/bin"
+    )
 
 
-@pytest.mark.parametrize("script", ["/bin/sleep 1000", "trap '' HUP; /bin/sleep 1000", "exit 1", "echo rubbish"])
+@pytest.mark.parametrize(
+    "script", ["/bin/sleep 1000", "trap '' HUP; /bin/sleep 1000", "exit 1", "echo rubbish"]
+)
 async def test_a_shell_that_does_not_answer_leaves_ours(
     tmp_path: Path, script: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -40,19 +45,25 @@ async def test_a_shell_that_does_not_answer_leaves_ours(
     assert await read_login_path({"PATH": "/ours", "SHELL": "/no/such/shell"}) == "/ours"
 
 
-async def test_a_program_of_the_shells_that_keeps_the_pipe_is_not_waited_for(tmp_path: Path) -> None:
+async def test_a_program_of_the_shells_that_keeps_the_pipe_is_not_waited_for(
+    tmp_path: Path,
+) -> None:
     program = shell(tmp_path, '/bin/sleep 1000 & PATH=/theirs; eval "$4"')
     assert await read_login_path({"PATH": "/ours", "SHELL": program}) == "/theirs:/ours"
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the open files are counted as Linux lists them")
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="the open files are counted as Linux lists them"
+)
 async def test_no_pipe_stays_open_though_somebody_out_of_reach_holds_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_GONE", 0.2)
     open_files = Path("/proc/self/fd")
     program = shell(tmp_path, '/usr/bin/setsid /bin/sleep 4 & PATH=/theirs; eval "$4"')
-    await read_login_path({"PATH": "/ours", "SHELL": "/bin/false"})  # what the loop opens for the first process stays
+    await read_login_path(
+        {"PATH": "/ours", "SHELL": "/bin/false"}
+    )  # what the loop opens for the first process stays
     before = len(list(open_files.iterdir()))
     assert await read_login_path({"PATH": "/ours", "SHELL": program}) == "/theirs:/ours"
     assert len(list(open_files.iterdir())) == before

@@ -18,7 +18,11 @@ from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull
 from pydantic import AnyUrl
 
 from helix_desktop.mcp_client.hosted_server import McpConnectionState
-from helix_desktop.mcp_client.oauth_sign_in import StoredSignIn, _answer_browser_request, _listen_for_browser
+from helix_desktop.mcp_client.oauth_sign_in import (
+    StoredSignIn,
+    _answer_browser_request,
+    _listen_for_browser,
+)
 from helix_desktop.mcp_client.server_config import ServerConfig
 from helix_desktop.secrets import McpSignIn
 from tests.conftest import Expect
@@ -32,7 +36,9 @@ SECRET = McpSignIn("far").keyring_name
 
 @pytest.fixture(autouse=True)
 def _noise(expect: Expect) -> None:
-    """What the SDK logs when a connection is closed while something comes, and when signing in ends without a token."""
+    """What the SDK logs when a connection is closed while something comes, and when
+    signing in ends without a token.
+    """
     expect("Error parsing SSE message")
     expect("OAuth flow error")
 
@@ -78,7 +84,9 @@ async def test_no_page_is_opened_and_nobody_registered_until_the_user_asks() -> 
         browser = Browser()
         await signed_in(here, browser)
         (tool,) = here.host.list_ready_tools()
-        assert (await tool.call_foreign_tool({}, here.context)).text == "only for those who signed in"
+        assert (
+            await tool.call_foreign_tool({}, here.context)
+        ).text == "only for those who signed in"
         assert browser.said == ["You are signed in. You can close this page."]
         asked = parse_qs(urlsplit(browser.pages[0]).query)
         assert asked["code_challenge_method"] == ["S256"]
@@ -104,11 +112,16 @@ async def test_the_token_is_there_after_a_restart_and_renewed_when_it_has_ended(
         async with hosting(far(known), secrets={SECRET: old}) as renewed:
             await renewed.until(lambda: state(renewed) is McpConnectionState.READY)
             assert known.refreshed == 1
-            tokens = [json.loads(each)["tokens"]["access_token"] for each in (old, renewed.secrets[SECRET])]
+            tokens = [
+                json.loads(each)["tokens"]["access_token"]
+                for each in (old, renewed.secrets[SECRET])
+            ]
             assert tokens[0] != tokens[1]
 
 
-@pytest.mark.parametrize("kept", ["no JSON", "[]", "{}", '{"tokens": 5, "client": {"client_id": 7}, "ends": "x"}'])
+@pytest.mark.parametrize(
+    "kept", ["no JSON", "[]", "{}", '{"tokens": 5, "client": {"client_id": 7}, "ends": "x"}']
+)
 async def test_a_token_that_is_none_or_was_taken_back_means_signing_in_again(kept: str) -> None:
     async with signing() as known:
         async with hosting(far(known), secrets={SECRET: kept}) as here:
@@ -133,7 +146,9 @@ async def test_who_says_no_is_not_asked_again_by_itself() -> None:
         browser = Browser()
         here.host.find_hosted_server("far").sign_in_with_page(browser)
         await here.until(lambda: bool(browser.pages))
-        await here.until(lambda: state(here) in {McpConnectionState.SIGN_IN, McpConnectionState.FAILED})
+        await here.until(
+            lambda: state(here) in {McpConnectionState.SIGN_IN, McpConnectionState.FAILED}
+        )
         assert len(browser.pages) == 1
         assert "refused: access_denied" in here.host.find_hosted_server("far").status.why
 
@@ -171,7 +186,9 @@ async def test_a_page_that_was_closed_is_given_up_with_a_restart() -> None:
 
 
 async def test_a_stranger_cannot_come_back_in_the_users_place() -> None:
-    """Another program or page of this machine that finds the port; also what asks for nothing at all."""
+    """Another program or page of this machine that finds the port; also what asks for
+    nothing at all.
+    """
     async with signing() as known, hosting(far(known)) as here:
         heard: list[int] = []
 
@@ -180,7 +197,12 @@ async def test_a_stranger_cannot_come_back_in_the_users_place() -> None:
             with httpx2.Client(timeout=60) as client:
                 heard.extend(
                     client.get(f"{back}{more}").status_code
-                    for more in ("", "?code=evil", "?code=evil&state=guess", "?error=denied&state=guess")
+                    for more in (
+                        "",
+                        "?code=evil",
+                        "?code=evil&state=guess",
+                        "?error=denied&state=guess",
+                    )
                 )
 
         def beside(address: str) -> None:
@@ -207,7 +229,9 @@ async def test_a_client_the_user_registered_is_used_as_it_is() -> None:
             token_endpoint_auth_method="client_secret_basic",
         )
         given = {"clientId": "mine", "clientSecret": "${secret:mcp/far/mine}", "callbackPort": port}
-        config = ServerConfig("far", "http", url=known.url, other={"oauth": given}, start_seconds=60)
+        config = ServerConfig(
+            "far", "http", url=known.url, other={"oauth": given}, start_seconds=60
+        )
         async with hosting(config, secrets={"mcp/far/mine": "s"}) as here:
             await signed_in(here, Browser())
         assert list(known.clients) == ["mine"]
@@ -216,19 +240,25 @@ async def test_a_client_the_user_registered_is_used_as_it_is() -> None:
 
 async def test_a_token_of_the_users_own_is_sent_as_it_is() -> None:
     async with signing() as known:
-        config = ServerConfig("far", "http", url=known.url, headers={"Authorization": "Bearer mine"}, start_seconds=60)
+        config = ServerConfig(
+            "far", "http", url=known.url, headers={"Authorization": "Bearer mine"}, start_seconds=60
+        )
         async with hosting(config) as here:
             await here.until(lambda: state(here) is McpConnectionState.FAILED)
             assert known.clients == {}
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="the open files are counted as POSIX lists them")
+@pytest.mark.skipif(
+    sys.platform == "win32", reason="the open files are counted as POSIX lists them"
+)
 async def test_a_sign_in_that_is_cut_off_leaves_no_port_open() -> None:
     async def nothing(*_: object) -> None:
         return None
 
     async def waits() -> int:
-        async with _listen_for_browser(StoredSignIn(McpSignIn("far"), nothing, nothing, {}), nothing, []) as (port, _):
+        async with _listen_for_browser(
+            StoredSignIn(McpSignIn("far"), nothing, nothing, {}), nothing, []
+        ) as (port, _):
             return port
 
     async def is_closed() -> None:

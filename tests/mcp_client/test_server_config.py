@@ -34,7 +34,13 @@ GITHUB = {
         json.dumps({"mcp": {"servers": {"github": GITHUB}}}),
         json.dumps({"context_servers": {"github": GITHUB}}),
         json.dumps(
-            {"context_servers": {"github": {"command": {"path": "npx", "args": GITHUB["args"], "env": GITHUB["env"]}}}}
+            {
+                "context_servers": {
+                    "github": {
+                        "command": {"path": "npx", "args": GITHUB["args"], "env": GITHUB["env"]}
+                    }
+                }
+            }
         ),
         json.dumps({"github": GITHUB}),
         json.dumps({"name": "github", **GITHUB}),
@@ -64,7 +70,9 @@ def test_every_form_people_paste_gives_the_same_server(text: str) -> None:
     ids=["comments", "quotes", "references", "defaults", "logins", "parameters"],
 )
 def test_a_text_made_to_take_long_is_read_at_once(text: str) -> None:
-    """The time for each of these grew with the square of its length: minutes, in the window's own process."""
+    """The time for each of these grew with the square of its length: minutes, in the
+    window's own process.
+    """
     began = time.process_time()
     with contextlib.suppress(InvalidInput):
         for server in parse_pasted_text(text).servers:
@@ -76,7 +84,11 @@ def test_a_text_made_to_take_long_is_read_at_once(text: str) -> None:
 
 def test_an_address_and_a_command_line_will_do() -> None:
     (server,) = parse_pasted_text("https://mcp.linear.app/sse").servers
-    assert (server.name, server.kind, server.url) == ("linear", "http", "https://mcp.linear.app/sse")
+    assert (server.name, server.kind, server.url) == (
+        "linear",
+        "http",
+        "https://mcp.linear.app/sse",
+    )
     (server,) = parse_pasted_text("uvx mcp-server-git --repository '/my repo'").servers
     assert (server.command, server.args) == ("uvx", ("mcp-server-git", "--repository", "/my repo"))
     (server,) = parse_pasted_text("npx -y @scope/server-x@latest", name="mine").servers
@@ -90,7 +102,9 @@ def test_what_else_a_server_has_is_kept() -> None:
         "disabled": True,
     }
     pasted = parse_pasted_text(
-        json.dumps({"mcpServers": {"a b/c": {**table, "autoApprove": ["read"], "strange": {"x": [1]}}}})
+        json.dumps(
+            {"mcpServers": {"a b/c": {**table, "autoApprove": ["read"], "strange": {"x": [1]}}}}
+        )
     )
     (server,) = pasted.servers
     assert (server.name, server.kind, server.enabled) == ("a-b-c", "http", False)
@@ -104,7 +118,9 @@ def test_what_else_a_server_has_is_kept() -> None:
 def test_inputs_of_vs_code_are_asked_for() -> None:
     text = {
         "inputs": [{"id": "key"}],
-        "servers": {"a": {"command": "x", "args": ["--key=${input:key}"], "env": {"K": "${input:key}"}}},
+        "servers": {
+            "a": {"command": "x", "args": ["--key=${input:key}"], "env": {"K": "${input:key}"}}
+        },
     }
     pasted = parse_pasted_text(json.dumps(text))
     (server,) = pasted.servers
@@ -116,18 +132,28 @@ def test_inputs_of_vs_code_are_asked_for() -> None:
 
 def test_variables_come_from_the_environment() -> None:
     server = ServerConfig(
-        "a", command="x", env={"A": "${env:HOME}/x", "B": "${NONE:-there}", "C": "${workspaceFolder}"}
+        "a",
+        command="x",
+        env={"A": "${env:HOME}/x", "B": "${NONE:-there}", "C": "${workspaceFolder}"},
     )
-    assert fill_in_references(server, {}, {"HOME": "/h"}).env == {"A": "/h/x", "B": "there", "C": ""}
+    assert fill_in_references(server, {}, {"HOME": "/h"}).env == {
+        "A": "/h/x",
+        "B": "there",
+        "C": "",
+    }
 
 
-@pytest.mark.parametrize("key", ["API_KEY", "token", "MY_PASSWORD", "Authorization", "SLACK_BOT_TOKEN", "DATABASE_DSN"])
+@pytest.mark.parametrize(
+    "key", ["API_KEY", "token", "MY_PASSWORD", "Authorization", "SLACK_BOT_TOKEN", "DATABASE_DSN"]
+)
 def test_secrets_are_known_by_their_names(key: str) -> None:
     pasted = parse_pasted_text(json.dumps({"a": {"command": "x", "env": {key: "value"}}}))
     assert list(pasted.secrets.values()) == ["value"]
 
 
-@pytest.mark.parametrize("value", ["sk-abc", "ghp_abc", "Bearer abc", "postgres://user:pass@host/db", "xoxb-1"])
+@pytest.mark.parametrize(
+    "value", ["sk-abc", "ghp_abc", "Bearer abc", "postgres://user:pass@host/db", "xoxb-1"]
+)
 def test_secrets_are_known_by_their_looks(value: str) -> None:
     pasted = parse_pasted_text(json.dumps({"a": {"command": "x", "env": {"SOMETHING": value}}}))
     assert list(pasted.secrets.values()) == [value]
@@ -158,7 +184,9 @@ def test_what_is_no_configuration_gets_a_sentence(text: str) -> None:
         st.none() | st.booleans() | st.integers() | st.text(),
         lambda i: (
             st.lists(i)
-            | st.dictionaries(st.sampled_from(["mcpServers", "command", "args", "env", "url", "a", "headers"]), i)
+            | st.dictionaries(
+                st.sampled_from(["mcpServers", "command", "args", "env", "url", "a", "headers"]), i
+            )
         ),
         max_leaves=20,
     )
@@ -173,7 +201,9 @@ def test_any_json_is_a_configuration_or_an_error(value: Any) -> None:
         assert parse_server_table(server.name, server.as_settings_table()).name == server.name
 
 
-@pytest.mark.parametrize(("given", "seconds"), [(30, 30), (60_000, 60), (0, 600), (-1, 600), ("x", 600), (True, 600)])
+@pytest.mark.parametrize(
+    ("given", "seconds"), [(30, 30), (60_000, 60), (0, 600), (-1, 600), ("x", 600), (True, 600)]
+)
 def test_a_timeout_in_seconds_or_milliseconds(given: object, seconds: float) -> None:
     (server,) = parse_pasted_text(json.dumps({"a": {"command": "x", "timeout": given}})).servers
     assert server.call_seconds == seconds
@@ -186,13 +216,21 @@ def test_a_timeout_in_seconds_or_milliseconds(given: object, seconds: float) -> 
         {"command": "x", "args": ["--api-key=PLANTED-0123456789", "--mode=plain"]},
         {
             "command": "npx",
-            "args": ["mcp-remote", "https://far.example", "--header", "Authorization: Bearer PLANTED-0123456789"],
+            "args": [
+                "mcp-remote",
+                "https://far.example",
+                "--header",
+                "Authorization: Bearer PLANTED-0123456789",
+            ],
         },
         {"command": "x", "args": ["sk-PLANTED-0123456789"]},
         {"url": "https://far.example/mcp?apiKey=PLANTED-0123456789&mode=plain"},
         {"url": "https://user:PLANTED-0123456789@far.example/mcp"},
         {"url": "https://far.example", "authorization_token": "PLANTED-0123456789"},
-        {"url": "https://far.example", "oauth": {"clientId": "me", "clientSecret": "PLANTED-0123456789"}},
+        {
+            "url": "https://far.example",
+            "oauth": {"clientId": "me", "clientSecret": "PLANTED-0123456789"},
+        },
         {"url": "https://far.example", "more": [{"x": "ghp_PLANTED0123456789"}]},
     ],
 )
@@ -233,10 +271,15 @@ def test_what_only_sounds_like_a_secret_stays(args: list[str]) -> None:
         ({"url": "https://evil.example/", "headers": {"X-A": "${secret:NAME}"}}, "header X-A"),
         ({"command": "npx", "args": ["${secret:NAME}"]}, "argument 1"),
         ({"command": "npx", "env": {"A": "${secret:NAME:-x}"}}, "environment variable A"),
-        ({"url": "https://evil.example/", "oauth": {"clientId": "${secret:NAME}"}}, "sign-in setting clientId"),
+        (
+            {"url": "https://evil.example/", "oauth": {"clientId": "${secret:NAME}"}},
+            "sign-in setting clientId",
+        ),
     ],
 )
-def test_a_secret_of_somebody_else_is_refused_by_its_place(table: dict[str, Any], place: str, name: str) -> None:
+def test_a_secret_of_somebody_else_is_refused_by_its_place(
+    table: dict[str, Any], place: str, name: str
+) -> None:
     text = json.dumps({"mcpServers": {"mine": table}}).replace("NAME", name)
     with pytest.raises(ActionRefused, match=f"asks for the secret '{name}' in its {place}"):
         parse_pasted_text(text)
@@ -248,7 +291,9 @@ def test_a_secret_of_somebody_else_is_refused_by_its_place(table: dict[str, Any]
 
 
 def test_a_pasted_servers_secrets_are_those_of_what_it_is() -> None:
-    """Another host, another command line, another workspace: another secret. The path of an address may change."""
+    """Another host, another command line, another workspace: another secret. The path
+    of an address may change.
+    """
     tables: list[dict[str, Any]] = [
         {"url": "https://good.example/mcp", "kind": "http", "bound": "a"},
         {"url": "https://good.example/other", "kind": "http", "bound": "a"},
@@ -267,7 +312,9 @@ def test_a_pasted_servers_secrets_are_those_of_what_it_is() -> None:
     ):
         assert names[0] == names[1]
         assert len(set(names)) == len(names) - 1
-    assert configs[-1].referenced_secret("mcp/mine/TOKEN").keyring_name == "mcp/mine/TOKEN"  # of an older version
+    assert (
+        configs[-1].referenced_secret("mcp/mine/TOKEN").keyring_name == "mcp/mine/TOKEN"
+    )  # of an older version
 
 
 def test_every_place_a_value_goes_to_is_shown_with_dots_for_secrets() -> None:
@@ -276,7 +323,14 @@ def test_every_place_a_value_goes_to_is_shown_with_dots_for_secrets() -> None:
         "headers": {"Authorization": "Bearer planted-123", "X-Team": "7"},
     }
     (server,) = parse_pasted_text(json.dumps({"mine": table})).servers
-    assert server.full_description_without_secrets == "https://a.example/?key=••••••\nAuthorization: ••••••\nX-Team: 7"
-    table = {"command": "npx", "args": ["--token", "planted-123"], "env": {"API_KEY": "planted-123", "A": "b"}}
+    assert (
+        server.full_description_without_secrets
+        == "https://a.example/?key=••••••\nAuthorization: ••••••\nX-Team: 7"
+    )
+    table = {
+        "command": "npx",
+        "args": ["--token", "planted-123"],
+        "env": {"API_KEY": "planted-123", "A": "b"},
+    }
     (server,) = parse_pasted_text(json.dumps({"mine": table})).servers
     assert server.full_description_without_secrets == "npx --token '••••••'\nAPI_KEY=••••••\nA=b"

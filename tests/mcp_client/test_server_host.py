@@ -49,7 +49,10 @@ async def test_a_changed_server_starts_anew_and_one_that_is_gone_ends() -> None:
 async def test_a_server_is_tried_out_once() -> None:
     async with hosting() as here:
         status, tools, _ = await here.host.try_out_server(strange("well"))
-        assert (status.state, [tool.own_name for tool in tools]) == (McpConnectionState.READY, ["echo"])
+        assert (status.state, [tool.own_name for tool in tools]) == (
+            McpConnectionState.READY,
+            ["echo"],
+        )
         status, _, lines = await here.host.try_out_server(strange("fail at start"))
         assert status.state is McpConnectionState.FAILED
         assert lines == ("no configuration found",)
@@ -79,4 +82,6 @@ async def test_a_server_that_goes_while_the_shell_is_asked_takes_no_other_with_i
         while here.host._path is None:
             await asyncio.sleep(0.001)
         await here.host.configure_servers([other])
-        await here.until(lambda: here.host.find_hosted_server("other").status.state is McpConnectionState.READY)
+        await here.until(
+            lambda: here.host.find_hosted_server("other").status.state is McpConnectionState.READY
+        )

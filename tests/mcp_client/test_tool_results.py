@@ -52,11 +52,15 @@ PICTURE = base64.b64encode(b"picture").decode()
             ForeignToolResult("[link to the resource file:///a (n): d]"),
         ),
         (
-            result(types.EmbeddedResource(resource=types.TextResourceContents(uri="a:b", text="t"))),
+            result(
+                types.EmbeddedResource(resource=types.TextResourceContents(uri="a:b", text="t"))
+            ),
             ForeignToolResult("[resource a:b]\nt"),
         ),
         (
-            result(types.EmbeddedResource(resource=types.BlobResourceContents(uri="a:b", blob=PICTURE))),
+            result(
+                types.EmbeddedResource(resource=types.BlobResourceContents(uri="a:b", blob=PICTURE))
+            ),
             ForeignToolResult("[resource a:b, application/octet-stream, 7 bytes: not shown]"),
         ),
     ],
@@ -66,7 +70,10 @@ def test_results_become_text_and_pictures(given: Any, expected: ForeignToolResul
 
 
 def test_names_are_those_every_provider_takes_and_no_two_are_alike() -> None:
-    names = [build_tool_name("srv", tool) for tool in ("read", "read/x", "read.x", "é", "x" * 100, "x" * 101)]
+    names = [
+        build_tool_name("srv", tool)
+        for tool in ("read", "read/x", "read.x", "é", "x" * 100, "x" * 101)
+    ]
     assert names[0] == "srv__read"
     assert len(set(names)) == len(names)
     assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name) for name in names)
@@ -76,8 +83,15 @@ _NAMES = st.text(alphabet="a_", min_size=1, max_size=5)
 
 
 @given(_NAMES, _NAMES, _NAMES)
-def test_two_tools_never_have_one_name_and_none_has_a_name_of_ours(first: str, second: str, third: str) -> None:
-    pairs = {(f"{first}__{second}", third), (first, f"{second}__{third}"), (f"{first}_", second), (first, f"_{second}")}
+def test_two_tools_never_have_one_name_and_none_has_a_name_of_ours(
+    first: str, second: str, third: str
+) -> None:
+    pairs = {
+        (f"{first}__{second}", third),
+        (first, f"{second}__{third}"),
+        (f"{first}_", second),
+        (first, f"_{second}"),
+    }
     names = {build_tool_name(*pair) for pair in pairs}
     assert len(names) == len(pairs)
     assert not names & set(ToolName)

@@ -12,7 +12,11 @@ from pathlib import Path
 
 from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.engine.ports import CallContext, PermissionAnswer, PermissionQuestion
-from helix_desktop.mcp_client.hosted_server import McpConnectionState, McpSecret, McpServerDependencies
+from helix_desktop.mcp_client.hosted_server import (
+    McpConnectionState,
+    McpSecret,
+    McpServerDependencies,
+)
 from helix_desktop.mcp_client.server_config import ServerConfig
 from helix_desktop.mcp_client.server_host import McpServerHost
 
@@ -46,12 +50,17 @@ class Here:
     async def settled(self) -> None:
         """Until no server is starting any more."""
         await self.until(
-            lambda: all(server.status.state is not McpConnectionState.STARTING for server in self.host.hosted_servers)
+            lambda: all(
+                server.status.state is not McpConnectionState.STARTING
+                for server in self.host.hosted_servers
+            )
         )
 
 
 def strange(way: str, *more: str, starts: float = 60, answers: float = 60) -> ServerConfig:
-    """`starts`, `answers`: seconds it is given; those of a test that does not wait for them only guard against hanging."""
+    """`starts`, `answers`: seconds it is given; those of a test that does not wait for
+    them only guard against hanging.
+    """
     return ServerConfig(
         "strange",
         command=sys.executable,
@@ -63,7 +72,9 @@ def strange(way: str, *more: str, starts: float = 60, answers: float = 60) -> Se
 
 @asynccontextmanager
 async def hosting(
-    *configs: ServerConfig, approved: dict[str, str] | None = None, secrets: dict[str, str] | None = None
+    *configs: ServerConfig,
+    approved: dict[str, str] | None = None,
+    secrets: dict[str, str] | None = None,
 ) -> AsyncIterator[Here]:
     tasks, news = OwnedTasks("test"), asyncio.Event()
     here: Here
@@ -74,7 +85,12 @@ async def hosting(
     async def keep(kept: McpSecret, value: str) -> None:
         here.secrets[kept.keyring_name] = value
 
-    environment = {"PATH": os.environ["PATH"], "HOME": "/", "SHELL": "/bin/sh", "OPENAI_API_KEY": "not for servers"}
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": "/",
+        "SHELL": "/bin/sh",
+        "OPENAI_API_KEY": "not for servers",
+    }
 
     def approve(name: str, mark: str) -> None:
         here.approved.update({name: mark})

@@ -48,10 +48,17 @@ async def test_the_tools_are_listed_with_schemas_and_annotations(mode: str) -> N
         Draft202012Validator.check_schema(tool.output_schema)
         assert tool.annotations is not None
         assert tool.annotations.destructive_hint is False
-    changing = [name for name, tool in tools.items() if tool.annotations and not tool.annotations.read_only_hint]
+    changing = [
+        name
+        for name, tool in tools.items()
+        if tool.annotations and not tool.annotations.read_only_hint
+    ]
     assert changing == ["put_cached_content", "add_task"]
     at_once = {name for name, tool in tools.items() if tool.meta == {"anthropic/alwaysLoad": True}}
-    assert at_once == {"recall_cached_content", "recall_history"}  # Claude Code defers others until it searches
+    assert at_once == {
+        "recall_cached_content",
+        "recall_history",
+    }  # Claude Code defers others until it searches
 
 
 async def test_every_result_fits_its_schema() -> None:
@@ -64,7 +71,9 @@ async def test_every_result_fits_its_schema() -> None:
     }
     async with connected() as (client, digest):
         for offer in OFFERS:
-            takes_hash = {"sha256": digest.hex} if "sha256" in offer.input_schema["properties"] else {}
+            takes_hash = (
+                {"sha256": digest.hex} if "sha256" in offer.input_schema["properties"] else {}
+            )
             result = await client.call_tool(offer.name, {**takes_hash, **calls.get(offer.name, {})})
             assert not result.is_error, text(result)
             Draft202012Validator(offer.output_schema).validate(result.structured_content)
@@ -72,10 +81,14 @@ async def test_every_result_fits_its_schema() -> None:
 
 async def test_recall_by_lines_by_pattern_and_by_a_short_hash() -> None:
     async with connected() as (client, digest):
-        said = await client.call_tool("recall_cached_content", {"sha256": digest.hex[:8], "lines": "5-6"})
+        said = await client.call_tool(
+            "recall_cached_content", {"sha256": digest.hex[:8], "lines": "5-6"}
+        )
         assert text(said) == "[lines 5-6 of 2,000]\nline 5\nline 6"
         assert said.structured_content["sha256"] == digest.hex
-        said = await client.call_tool("recall_cached_content", {"sha256": digest.hex, "grep": "line 1999"})
+        said = await client.call_tool(
+            "recall_cached_content", {"sha256": digest.hex, "grep": "line 1999"}
+        )
         assert text(said) == "line 1999"
 
 
@@ -84,7 +97,9 @@ async def test_what_is_put_from_outside_is_found_and_marked() -> None:
         put = await client.call_tool(
             "put_cached_content", {"content": "needle here", "tool": "read_file", "source": "x\ny"}
         )
-        hits = (await client.call_tool("search_cached_content", {"query": "needle"})).structured_content["hits"]
+        hits = (
+            await client.call_tool("search_cached_content", {"query": "needle"})
+        ).structured_content["hits"]
     assert [(hit["sha256"], hit["tool"], hit["source"]) for hit in hits] == [
         (put.structured_content["sha256"], "outside:read_file", "x y")
     ]
@@ -141,7 +156,9 @@ async def test_entries_and_handovers_are_resources(expect: Expect) -> None:
         assert content.text == LOG.decode()  # type: ignore[union-attr]
         (handover,) = (await client.read_resource("helix://handover/c1/f1")).contents
         assert handover.text == "## Completed Work\nIt is done."  # type: ignore[union-attr]
-        binary = next(uri for uri, item in listed.items() if item.mime_type == "application/octet-stream")
+        binary = next(
+            uri for uri, item in listed.items() if item.mime_type == "application/octet-stream"
+        )
         (blob,) = (await client.read_resource(binary)).contents
         assert base64.b64decode(blob.blob) == b"\xff\x00binary"  # type: ignore[union-attr]
         assert len((await client.list_resource_templates()).resource_templates) == 2

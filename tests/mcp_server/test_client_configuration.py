@@ -110,7 +110,9 @@ def test_gooses_is_shown_and_not_written(tmp_path: Path) -> None:
     assert '  "helix-w-1":\n    name: "helix-w-1"' in found.text
     with pytest.raises(InvalidInput, match="yourself"):
         client_configuration.add_snippet_if_missing(found)
-    with pytest.raises(InvalidInput, match="claude-code, codex, gemini, opencode, pi, cursor, vscode, goose"):
+    with pytest.raises(
+        InvalidInput, match="claude-code, codex, gemini, opencode, pi, cursor, vscode, goose"
+    ):
         made("emacs", tmp_path)
 
 

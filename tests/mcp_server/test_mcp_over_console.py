@@ -10,7 +10,11 @@ from helix_desktop.mcp_server import cache_mcp_server, mcp_over_console
 from tests.conftest import Expect
 from tests.mcp_server.world import served
 
-INFO = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+INFO = {
+    "protocolVersion": "2025-06-18",
+    "capabilities": {},
+    "clientInfo": {"name": "t", "version": "1"},
+}
 
 
 async def exchanged(*sent: bytes, answers: int) -> list[dict[str, Any]]:
@@ -34,15 +38,22 @@ async def exchanged(*sent: bytes, answers: int) -> list[dict[str, Any]]:
             enough.set()
 
     async with asyncio.timeout(60):
-        await mcp_over_console.serve_mcp_over_console(cache_mcp_server.build_cache_server(on), read, write)
+        await mcp_over_console.serve_mcp_over_console(
+            cache_mcp_server.build_cache_server(on), read, write
+        )
     return out
 
 
 def request(number: int, method: str, **params: Any) -> bytes:
-    return json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params}).encode() + b"\n"
+    return (
+        json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params}).encode()
+        + b"\n"
+    )
 
 
-HELLO = request(1, "initialize", **INFO) + b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n'
+HELLO = (
+    request(1, "initialize", **INFO) + b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n'
+)
 
 
 async def test_messages_are_lines_however_they_are_cut() -> None:
@@ -56,7 +67,9 @@ async def test_rubbish_does_not_end_the_connection_and_stands_in_no_log(
     expect: Expect, caplog: pytest.LogCaptureFixture
 ) -> None:
     expect("no JSON-RPC")
-    out = await exchanged(HELLO, b'rubbish\n[]\n{"rubbish": 1}\n\n', request(2, "tools/list"), answers=5)
+    out = await exchanged(
+        HELLO, b'rubbish\n[]\n{"rubbish": 1}\n\n', request(2, "tools/list"), answers=5
+    )
     assert sorted(str(message["id"]) for message in out) == ["1", "2", "None", "None", "None"]
     assert "no JSON-RPC" in caplog.text
     assert "rubbish" not in caplog.text
@@ -65,7 +78,11 @@ async def test_rubbish_does_not_end_the_connection_and_stands_in_no_log(
 @pytest.mark.parametrize(
     ("line", "number", "code"),
     [
-        (b'{"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "x\\ud800"}}', 7, -32600),
+        (
+            b'{"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "x\\ud800"}}',
+            7,
+            -32600,
+        ),
         (b'{"jsonrpc": "1.0", "id": "a", "method": "ping"}', "a", -32600),
         (b'{"jsonrpc": "1.0", "id": true, "method": "ping"}', None, -32600),
         (b'{"jsonrpc": "2.0", "id": "x\\ud800", "method": "ping"}', None, -32600),
@@ -85,11 +102,18 @@ async def test_who_sends_what_cannot_be_read_is_told_and_does_not_wait(
     assert (told["id"], told["error"]["code"]) == (number, code)
 
 
-async def test_a_line_too_long_is_dropped_without_being_kept(monkeypatch: pytest.MonkeyPatch, expect: Expect) -> None:
+async def test_a_line_too_long_is_dropped_without_being_kept(
+    monkeypatch: pytest.MonkeyPatch, expect: Expect
+) -> None:
     expect("no JSON-RPC")
     monkeypatch.setattr(mcp_over_console, "LONGEST", 1000)
     huge = [b"x" * 400] * 100
-    lines = [line async for line in mcp_over_console.iterate_input_lines(_reader([*huge, b"end\nnext\n", b"last"]))]
+    lines = [
+        line
+        async for line in mcp_over_console.iterate_input_lines(
+            _reader([*huge, b"end\nnext\n", b"last"])
+        )
+    ]
     assert lines == [b"too long", b"next"]
 
 

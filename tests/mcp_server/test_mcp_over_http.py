@@ -31,7 +31,9 @@ async def serving() -> AsyncIterator[str]:
         ready.set_result(port)
 
     task = asyncio.ensure_future(  # noqa: TID251
-        mcp_over_http.serve_mcp_over_http(cache_mcp_server.build_cache_server(on), 0, TOKEN, started)
+        mcp_over_http.serve_mcp_over_http(
+            cache_mcp_server.build_cache_server(on), 0, TOKEN, started
+        )
     )
     try:
         yield f"http://127.0.0.1:{await ready}/mcp"
@@ -79,13 +81,19 @@ async def test_space_around_a_header_is_no_part_of_it() -> None:
         b"Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\nMcp-Method:  tools/call \r\n"
         b"Mcp-Name:  cache_stats  \r\nMcp-Protocol-Version: 2026-07-28 \r\nContent-Length: %d\r\n\r\n%s"
     )
-    meta = {"protocolVersion": "2026-07-28", "clientInfo": {"name": "t", "version": "1"}, "clientCapabilities": {}}
+    meta = {
+        "protocolVersion": "2026-07-28",
+        "clientInfo": {"name": "t", "version": "1"},
+        "clientCapabilities": {},
+    }
     params = {
         "name": "cache_stats",
         "arguments": {},
         "_meta": {f"io.modelcontextprotocol/{name}": value for name, value in meta.items()},
     }
-    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
+    body = json.dumps(
+        {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    ).encode()
     async with serving() as url:
         reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(url).port)
         writer.write(asked % (urlsplit(url).netloc.encode(), len(body), body))
@@ -104,5 +112,8 @@ async def test_a_port_that_is_taken_gets_a_sentence() -> None:
 
         with pytest.raises(InvalidInput, match="cannot be used"):
             await mcp_over_http.serve_mcp_over_http(
-                cache_mcp_server.build_cache_server(on), int(url.split(":")[2].split("/")[0]), TOKEN, started
+                cache_mcp_server.build_cache_server(on),
+                int(url.split(":")[2].split("/")[0]),
+                TOKEN,
+                started,
             )

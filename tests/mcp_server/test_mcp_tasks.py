@@ -92,11 +92,21 @@ class Fleet:
             self.states = ["cancelled"]
         state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
         why = {"needs-you": "The task needs your permission.", "failed": "It broke."}.get(state, "")
-        return [{"id": "0a1b", "state": state, "why": why, "answer": "42" if state == "done" else "", "added": 0.0}]
+        return [
+            {
+                "id": "0a1b",
+                "state": state,
+                "why": why,
+                "answer": "42" if state == "done" else "",
+                "added": 0.0,
+            }
+        ]
 
 
 @pytest.mark.parametrize(("ends", "text"), [("done", "42"), ("failed", "It broke.")])
-async def test_a_client_that_knows_tasks_gets_one_and_asks_until_it_has_ended(ends: str, text: str) -> None:
+async def test_a_client_that_knows_tasks_gets_one_and_asks_until_it_has_ended(
+    ends: str, text: str
+) -> None:
     on, _ = await served()
     fleet, tasks = Fleet(ends), Tasks()
     server = build_cache_server(replace(on, run_task_command=fleet.run))
@@ -112,14 +122,20 @@ async def test_it_is_cancelled_and_an_unknown_one_is_refused() -> None:
     on, _ = await served()
     fleet = Fleet()
     async with mcp.Client(
-        build_cache_server(replace(on, run_task_command=fleet.run)), extensions=[Tasks()], cache=None
+        build_cache_server(replace(on, run_task_command=fleet.run)),
+        extensions=[Tasks()],
+        cache=None,
     ) as client:
         await client.session.send_request(
             Cancel(params=types.CancelTaskRequestParams(task_id="0a1b")), types.EmptyResult
         )
-        got = await client.session.send_request(Get(params=types.GetTaskRequestParams(task_id="0a1b")), Got)
+        got = await client.session.send_request(
+            Get(params=types.GetTaskRequestParams(task_id="0a1b")), Got
+        )
         with pytest.raises(mcp.MCPError, match="There is no such task"):
-            await client.session.send_request(Get(params=types.GetTaskRequestParams(task_id="ffff")), Got)
+            await client.session.send_request(
+                Get(params=types.GetTaskRequestParams(task_id="ffff")), Got
+            )
     assert (fleet.cancelled, got.status, got.result) == (["0a1b"], "cancelled", None)
 
 
@@ -128,9 +144,14 @@ async def test_answers_that_no_task_asked_for_are_accepted_and_change_nothing() 
     fleet = Fleet()
     server = build_cache_server(replace(on, run_task_command=fleet.run))
     async with mcp.Client(server, extensions=[Tasks()], cache=None) as client:
-        sent = Update(params=UpdateParams(task_id="0a1b", input_responses={"name": {"action": "accept"}}))
+        sent = Update(
+            params=UpdateParams(task_id="0a1b", input_responses={"name": {"action": "accept"}})
+        )
         done = await client.session.send_request(sent, types.EmptyResult)
-        assert done.model_dump(by_alias=True, exclude_none=True).get("resultType", "complete") == "complete"
+        assert (
+            done.model_dump(by_alias=True, exclude_none=True).get("resultType", "complete")
+            == "complete"
+        )
         unknown = Update(params=UpdateParams(task_id="ffff", input_responses={}))
         with pytest.raises(mcp.MCPError, match="There is no such task") as refused:
             await client.session.send_request(unknown, types.EmptyResult)
@@ -138,7 +159,9 @@ async def test_answers_that_no_task_asked_for_are_accepted_and_change_nothing() 
 
 
 async def test_a_client_that_does_not_declare_tasks_is_told_to() -> None:
-    """The extension wants this error of each of its methods; the client was given its task before."""
+    """The extension wants this error of each of its methods; the client was given its
+    task before.
+    """
     on, _ = await served()
     fleet = Fleet()
     asked: list[types.Request[Any, Any]] = [
@@ -146,7 +169,9 @@ async def test_a_client_that_does_not_declare_tasks_is_told_to() -> None:
         Update(params=UpdateParams(task_id="0a1b", input_responses={})),
         Cancel(params=types.CancelTaskRequestParams(task_id="0a1b")),
     ]
-    async with mcp.Client(build_cache_server(replace(on, run_task_command=fleet.run)), cache=None) as client:
+    async with mcp.Client(
+        build_cache_server(replace(on, run_task_command=fleet.run)), cache=None
+    ) as client:
         for request in asked:
             with pytest.raises(mcp.MCPError) as refused:
                 await client.session.send_request(request, Got)
@@ -161,4 +186,6 @@ async def test_any_other_client_gets_the_id(mode: str) -> None:
     async with mcp.Client(
         build_cache_server(replace(on, run_task_command=Fleet().run)), mode=mode, cache=None
     ) as client:
-        assert (await client.call_tool("add_task", {"text": "Do it"})).structured_content == {"task": "0a1b"}
+        assert (await client.call_tool("add_task", {"text": "Do it"})).structured_content == {
+            "task": "0a1b"
+        }

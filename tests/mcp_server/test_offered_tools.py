@@ -22,7 +22,12 @@ from helix_desktop.mcp_server.offered_tools import OFFERS
 def test_nothing_of_mcp_is_imported_before_it_is_needed(module: str) -> None:
     heavy = ("mcp", "mcp_types", "pydantic", "starlette", "uvicorn", "httpx2", "jsonschema")
     code = f"import sys, {module}; print([name for name in {heavy} if name in sys.modules])"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout
+        == "[]\n"
+    )
 
 
 def test_every_offer_is_described() -> None:

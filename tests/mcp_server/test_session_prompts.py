@@ -1,4 +1,6 @@
-"""What a person asks for in an agent's terminal: a real gateway with an agent's conversation, and the MCP server the agent starts."""
+"""What a person asks for in an agent's terminal: a real gateway with an agent's
+conversation, and the MCP server the agent starts.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ async def _told(client: mcp.Client, name: str, words: str = "") -> str:
 
 
 async def _typed(client: mcp.Client, line: str) -> str:
-    """What Claude Code sends when a person types this after the slash: one word for each argument that the prompt lists."""
+    """What Claude Code sends when a person types this after the slash: one word for
+    each argument that the prompt lists.
+    """
     name, *words = line.split()
     (prompt,) = (one for one in (await client.list_prompts()).prompts if one.name == name)
     arguments = dict(zip((each.name for each in prompt.arguments or []), words, strict=False))
@@ -60,12 +64,16 @@ async def _agent_with_outputs(
 
     def call_for_each(asked: Asked) -> Sequence[Block]:
         done = asked.raw.count(b"tool_result")
-        return [Says("done")] if done >= len(outputs) else [Calls(TOOL, {"command": f"part {done}"})]
+        return (
+            [Says("done")] if done >= len(outputs) else [Calls(TOOL, {"command": f"part {done}"})]
+        )
 
     workspaces = AllWorkspaces(program_folders.find_program_folders(home).workspaces_folder)
     named = workspaces.create_stored_workspace("w").id
     program = [sys.executable, "-m", "helix_desktop", "--home", str(home)]
-    server = mcp.StdioServerParameters(command=program[0], args=[*program[1:], "mcp", "--workspace", named])
+    server = mcp.StdioServerParameters(
+        command=program[0], args=[*program[1:], "mcp", "--workspace", named]
+    )
     with (
         Provider(script or call_for_each) as provider,
         running(
@@ -90,16 +98,25 @@ def _text(words: str) -> dict[str, str]:
 
 
 STEPS = [
-    "\n".join([f"step {step}: it took {step * 7} seconds", *(f"line {step} of {number}" for number in range(100))])
+    "\n".join(
+        [
+            f"step {step}: it took {step * 7} seconds",
+            *(f"line {step} of {number}" for number in range(100)),
+        ]
+    )
     for step in range(1, 13)
 ]
 
 
-async def test_what_is_recalled_has_all_the_words_that_were_typed(tmp_path: Path, expect: Expect) -> None:
+async def test_what_is_recalled_has_all_the_words_that_were_typed(
+    tmp_path: Path, expect: Expect
+) -> None:
     expect("recall refused")
     async with _agent_with_outputs(tmp_path, STEPS) as (_, client, _):
         for number in (2, 1, 12):
-            assert f"step {number}: it took {number * 7} seconds" in await _typed(client, f"recall step {number}")
+            assert f"step {number}: it took {number * 7} seconds" in await _typed(
+                client, f"recall step {number}"
+            )
         told = await _typed(client, "recall took 14 seconds")
         assert "step 2: it took 14 seconds" in told
         assert told == await _typed(client, 'recall "took 14 seconds"')
@@ -116,7 +133,9 @@ async def test_what_is_recalled_has_all_the_words_that_were_typed(tmp_path: Path
         assert "No entry" in await _typed(client, f"recall {'0' * 64}")
 
 
-async def test_kept_is_the_part_with_the_words_also_deep_in_an_output(tmp_path: Path, expect: Expect) -> None:
+async def test_kept_is_the_part_with_the_words_also_deep_in_an_output(
+    tmp_path: Path, expect: Expect
+) -> None:
     expect("keep refused")
     async with _agent_with_outputs(tmp_path, [OUTPUT, *STEPS]) as (agent, client, provider):
         kept = await _typed(client, "keep look around")
@@ -124,16 +143,22 @@ async def test_kept_is_the_part_with_the_words_also_deep_in_an_output(tmp_path: 
         assert "row 2777" in await _typed(client, "keep row 2777")
         assert "Nothing has these words" in await _typed(client, "keep pomegranate")
         assert "step 12: it took" in await _typed(client, "keep")
-        # What was typed and answered is in the conversation from then on, and is not what is meant the next time.
+        # What was typed and answered is in the conversation from then on, and is not
+        # what is meant the next time.
         agent.units.append(
-            {"role": "user", "content": [_text("<command-args>look around</command-args>"), _text(kept)]}
+            {
+                "role": "user",
+                "content": [_text("<command-args>look around</command-args>"), _text(kept)],
+            }
         )
         agent.ask()
         assert "word for word: Look around." in await _typed(client, "keep look around")
         assert provider.refused == []
 
 
-async def test_without_an_output_nothing_is_kept_and_the_answer_says_so(tmp_path: Path, expect: Expect) -> None:
+async def test_without_an_output_nothing_is_kept_and_the_answer_says_so(
+    tmp_path: Path, expect: Expect
+) -> None:
     for refused in ("keep", "undo_fold", "fold_now"):
         expect(f"{refused} refused")
     async with _agent_with_outputs(tmp_path, []) as (_, client, _):
@@ -143,25 +168,38 @@ async def test_without_an_output_nothing_is_kept_and_the_answer_says_so(tmp_path
         assert "could not do what I asked for" in await _typed(client, "fold_now please")
 
 
-async def test_gemini_cli_which_fills_required_arguments_alone_hands_over_what_was_typed(tmp_path: Path) -> None:
+async def test_gemini_cli_which_fills_required_arguments_alone_hands_over_what_was_typed(
+    tmp_path: Path,
+) -> None:
     async with _agent_with_outputs(tmp_path, STEPS[:3]) as (_, client, _):
         prompts = {one.name: one for one in (await client.list_prompts()).prompts}
-        assert [each.name for each in prompts["recall"].arguments or [] if each.required] == ["words"]
-        assert not any(each.required for each in prompts["keep"].arguments or [])  # Claude Code keeps the last output.
+        assert [each.name for each in prompts["recall"].arguments or [] if each.required] == [
+            "words"
+        ]
+        assert not any(
+            each.required for each in prompts["keep"].arguments or []
+        )  # Claude Code keeps the last output.
         gemini = types.Implementation(name="gemini-cli-mcp-client", version="1")
         async with mcp.Client(client.server, client_info=gemini, cache=None) as own:
             for line in ("recall took 14 seconds", "keep took 14 seconds"):
                 assert "took 14 seconds" in await _typed_in_gemini_cli(own, line)
 
 
-async def test_words_mean_the_conversation_of_the_agent_in_whose_terminal_they_were_typed(tmp_path: Path) -> None:
+async def test_words_mean_the_conversation_of_the_agent_in_whose_terminal_they_were_typed(
+    tmp_path: Path,
+) -> None:
     async with _agent_with_outputs(tmp_path, STEPS[:1]) as (agent, client, _):
-        other = Agent("anthropic", agent.url, session="another", headers={"user-agent": "codex_exec/0.169"})
+        other = Agent(
+            "anthropic", agent.url, session="another", headers={"user-agent": "codex_exec/0.169"}
+        )
         other.say("Paint the fence.")
         other.ask()
         newest = await _typed(client, "context")
         assert "Conversation: Paint the fence." in newest
-        for name, title in (("claude-code", "Look around."), ("codex-mcp-client", "Paint the fence.")):
+        for name, title in (
+            ("claude-code", "Look around."),
+            ("codex-mcp-client", "Paint the fence."),
+        ):
             info = types.Implementation(name=name, version="1")
             async with mcp.Client(client.server, client_info=info, cache=None) as own:
                 assert f"Conversation: {title}" in await _typed(own, "context")
@@ -181,13 +219,19 @@ async def test_of_two_claude_codes_each_is_told_of_its_own_session(tmp_path: Pat
         other = Agent("anthropic", agent.url, session="another", headers=agent.headers)
         other.say("Paint the fence.")
         other.ask()
-        titles = {"a session": "Look around.", "another": "Paint the fence.", "unknown": "Paint the fence."}
+        titles = {
+            "a session": "Look around.",
+            "another": "Paint the fence.",
+            "unknown": "Paint the fence.",
+        }
         for session, title in titles.items():
             told = await _context_by_environment(client.server, CLAUDE_CODE_SESSION_ID=session)
             assert f"Conversation: {title}" in told
 
 
-async def test_after_clear_a_claude_code_that_wrap_did_not_start_is_told_of_its_new_session(tmp_path: Path) -> None:
+async def test_after_clear_a_claude_code_that_wrap_did_not_start_is_told_of_its_new_session(
+    tmp_path: Path,
+) -> None:
     info = types.Implementation(name="claude-code", version="1")
     async with _agent_with_outputs(tmp_path, STEPS[:1]) as (agent, client, _):
         server = client.server
@@ -210,7 +254,9 @@ async def test_after_clear_a_claude_code_that_wrap_did_not_start_is_told_of_its_
             async with mcp.Client(started_by("second"), client_info=info, cache=None) as other:
                 begin("second", "Paint the fence.")
                 assert "Conversation: Paint the fence." in await _told(other, "context")
-                assert "Conversation: Water the roses." in await _told(one, "context"), "it is known to be its own"
+                assert "Conversation: Water the roses." in await _told(one, "context"), (
+                    "it is known to be its own"
+                )
                 begin("of one of the two", "Feed the cat.")
                 assert "Conversation: Water the roses." in await _told(one, "context")
                 assert "Conversation: Paint the fence." in await _told(other, "context")
@@ -222,18 +268,28 @@ async def test_of_two_wrapped_agents_each_is_told_of_its_newest_conversation_als
     expect("context refused")
     others = [GatewayRegistration(name) for name in ("one", "two", "three")]
     async with _agent_with_outputs(tmp_path, [], others=others) as (agent, client, _):
-        urls = {one.token: agent.url.replace(agent.url.rpartition("/")[2], one.token) for one in others}
-        for name, words in (("one", "Mow the lawn."), ("one", "Water the roses."), ("two", "Paint the fence.")):
+        urls = {
+            one.token: agent.url.replace(agent.url.rpartition("/")[2], one.token) for one in others
+        }
+        for name, words in (
+            ("one", "Mow the lawn."),
+            ("one", "Water the roses."),
+            ("two", "Paint the fence."),
+        ):
             asking = Agent("anthropic", urls[name], session=words, headers=agent.headers)
             asking.say(words)
             asking.ask()
         for name, title in (("one", "Water the roses."), ("two", "Paint the fence.")):
             told = await _context_by_environment(
-                client.server, HELIX_WRAP_ADDRESSES=urls[name], CLAUDE_CODE_SESSION_ID="Mow the lawn."
+                client.server,
+                HELIX_WRAP_ADDRESSES=urls[name],
+                CLAUDE_CODE_SESSION_ID="Mow the lawn.",
             )
             assert f"Conversation: {title}" in told
         told = await _context_by_environment(client.server, HELIX_WRAP_ADDRESSES=urls["three"])
-        assert "could not do what I asked for" in told  # It has sent nothing yet, and others' are not its own.
+        assert (
+            "could not do what I asked for" in told
+        )  # It has sent nothing yet, and others' are not its own.
 
 
 async def test_an_agents_terminal_shows_the_context_and_keeps_recalls_and_undoes(
@@ -243,12 +299,19 @@ async def test_an_agents_terminal_shows_the_context_and_keeps_recalls_and_undoes
     workspaces = AllWorkspaces(program_folders.find_program_folders(tmp_path).workspaces_folder)
     named = workspaces.create_stored_workspace("w").id
     program = [sys.executable, "-m", "helix_desktop", "--home", str(tmp_path)]
-    server = mcp.StdioServerParameters(command=program[0], args=[*program[1:], "mcp", "--workspace", named])
-    with Provider(_script) as provider, running(tmp_path, provider.url, serves=True, workspace=named) as url:
+    server = mcp.StdioServerParameters(
+        command=program[0], args=[*program[1:], "mcp", "--workspace", named]
+    )
+    with (
+        Provider(_script) as provider,
+        running(tmp_path, provider.url, serves=True, workspace=named) as url,
+    ):
         agent = Agent("anthropic", url, session="a session")
         agent.say("look around")
         while calls := agent.ask():
-            agent.results([(call, name, f"output {len(agent.units)}\n{OUTPUT}") for call, name, _ in calls])
+            agent.results(
+                [(call, name, f"output {len(agent.units)}\n{OUTPUT}") for call, name, _ in calls]
+            )
         async with mcp.Client(server, cache=None) as client:
             names = [one.name for one in (await client.list_prompts()).prompts]
             assert names == ["context", "fold_now", "keep", "undo_fold", "recall"]
@@ -257,7 +320,9 @@ async def test_an_agents_terminal_shows_the_context_and_keeps_recalls_and_undoes
             assert "Folds: 2." in await _told(client, "context")
             assert "stays in the context" in await _told(client, "keep", "look around")
             assert "row 2999" in await _told(client, "recall", "row 2999")
-            assert "could not do what I asked for" in await _told(client, "fold_now")  # nothing is old yet
+            assert "could not do what I asked for" in await _told(
+                client, "fold_now"
+            )  # nothing is old yet
         agent.say("go on")
         agent.ask()
         assert provider.asked[-1].raw.count(b"row 1500") == 1  # what was undone is sent in full

@@ -41,7 +41,9 @@ class Journal(MemoryJournal):
 
     async def list_conversations(self) -> Sequence[StoredConversation]:
         return [
-            StoredConversation.from_columns((*advance_row(build_empty_row(name, 1.0), held).column_values(), ""))
+            StoredConversation.from_columns(
+                (*advance_row(build_empty_row(name, 1.0), held).column_values(), "")
+            )
             for name, held in self._facts.items()
         ]
 
@@ -59,7 +61,9 @@ class Catalogue:
     async def search_index(
         self, query: str, *, tool: str = "", limit: int = 20, entries_only: bool = False
     ) -> Sequence[SearchHit]:
-        return await self.index.search_index(query, tool=tool, limit=limit, entries_only=entries_only)
+        return await self.index.search_index(
+            query, tool=tool, limit=limit, entries_only=entries_only
+        )
 
     async def wait_until_indexed(self) -> None: ...
 
@@ -88,22 +92,39 @@ async def compact(digest: Digest, keep: str) -> str:
 
 async def run_task_command(words: Sequence[str]) -> Any:
     """Tasks that were never given."""
-    return ["0a1b"] if words[0] == "add" else [dict.fromkeys(("id", "state", "why", "answer", "text"), words[-1])]
+    return (
+        ["0a1b"]
+        if words[0] == "add"
+        else [dict.fromkeys(("id", "state", "why", "answer", "text"), words[-1])]
+    )
 
 
 async def served() -> tuple[ServedWorkspace, Digest]:
     """The workspace, and the hash of the long entry in it."""
     cache, journal = MemoryCache(now=lambda: 1.0), Journal(now=lambda: 1.0)
     stored = await cache.store_content(LOG, EntryOrigin("run_command", "make"))
-    await cache.store_content(b"\xff\x00binary", EntryOrigin("user", "a.bin", "application/octet-stream"))
+    await cache.store_content(
+        b"\xff\x00binary", EntryOrigin("user", "a.bin", "application/octet-stream")
+    )
     said: list[Fact] = [
         UserSaid((Text("Do it, never quickly.", 400),)),
         ModelReplied((Text("Done. " * 300, 400),), "m", Stop.END),
     ]
-    await journal.append_to_journal("c1", [ConversationStarted(title="Work"), *said, TurnEnded(TurnEnd.DONE)])
-    document = Folded("f1", FoldKind.HANDOVER, Span(2, 3), "## Completed Work\nIt is done.", 8, 800, number=1)
+    await journal.append_to_journal(
+        "c1", [ConversationStarted(title="Work"), *said, TurnEnded(TurnEnd.DONE)]
+    )
+    document = Folded(
+        "f1", FoldKind.HANDOVER, Span(2, 3), "## Completed Work\nIt is done.", 8, 800, number=1
+    )
     await journal.append_to_journal("c1", [document])
     made = ServedWorkspace(
-        "w", cache, Catalogue(cache, MemoryIndex(journal, cache)), journal, Words(), matching, compact, run_task_command
+        "w",
+        cache,
+        Catalogue(cache, MemoryIndex(journal, cache)),
+        journal,
+        Words(),
+        matching,
+        compact,
+        run_task_command,
     )
     return made, stored.digest

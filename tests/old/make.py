@@ -1,4 +1,5 @@
-"""Make the old files of the version at hand: run once for each version of a stored shape, and kept from then on.
+"""Make the old files of the version at hand: run once for each version of a stored
+shape, and kept from then on.
 
 python -m tests.old.make v1
 """
@@ -61,11 +62,15 @@ HERE = Path(__file__).parent
 async def fill(workspace: StoredWorkspace) -> None:
     """Something of every shape that is stored."""
     stored = [
-        await workspace.cache.store_content(content, EntryOrigin("shell" if n < 3 else "", f"command {n}"))
+        await workspace.cache.store_content(
+            content, EntryOrigin("shell" if n < 3 else "", f"command {n}")
+        )
         for n, content in enumerate(CONTENTS)
     ]
     gone = await workspace.cache.store_content(b"collected long ago", EntryOrigin("shell", "gone"))
-    forgotten = await workspace.cache.store_content(b"forgotten long ago", EntryOrigin("shell", "secret"))
+    forgotten = await workspace.cache.store_content(
+        b"forgotten long ago", EntryOrigin("shell", "secret")
+    )
     await workspace.cache.pin_entry(stored[1].digest)
     call = ToolCall("1", "shell", '{"command": "ls"}', 5, "the errors")
     await workspace.journal.append_to_journal(
@@ -79,12 +84,33 @@ async def fill(workspace: StoredWorkspace) -> None:
             ModelSet(ModelRole.MAIN, "m", 128_000, price_input=1.5),
             UserSaid((Text("naïve 日本語", 4), Attachment("file", stored[2], 9)), steering=True),
             ModelReplied(
-                (Reasoning("why", 1, "opaque", "p"), Text("so", 1), call), "m", Stop.CALLS, Usage(10, 5, 0, 3), 7
+                (Reasoning("why", 1, "opaque", "p"), Text("so", 1), call),
+                "m",
+                Stop.CALLS,
+                Usage(10, 5, 0, 3),
+                7,
             ),
             Decided("1", allowed=True, by="user", scope="always"),
-            ToolReturned("1", stored[1], 7, head="a small zebra", changes=(FileChanged("a", None, stored[0].digest),)),
-            Folded("f1", FoldKind.MARKER, PartRef(10), "[CACHED]", 1, 7, entries=(stored[1].digest,)),
-            Folded("f2", FoldKind.HANDOVER, Span(7, 10), "document", 9, 99, details=DetailsKept(5, 3, 1, 1), number=1),
+            ToolReturned(
+                "1",
+                stored[1],
+                7,
+                head="a small zebra",
+                changes=(FileChanged("a", None, stored[0].digest),),
+            ),
+            Folded(
+                "f1", FoldKind.MARKER, PartRef(10), "[CACHED]", 1, 7, entries=(stored[1].digest,)
+            ),
+            Folded(
+                "f2",
+                FoldKind.HANDOVER,
+                Span(7, 10),
+                "document",
+                9,
+                99,
+                details=DetailsKept(5, 3, 1, 1),
+                number=1,
+            ),
             DocumentEdited("f2", "edited", 3),
             Unfolded("f1"),
             Pinned(Span(7, 7)),
@@ -101,7 +127,12 @@ async def fill(workspace: StoredWorkspace) -> None:
     if gone.digest == Digest.of_content(b""):
         raise ValueError
     workspace.change_settings(
-        {"models.main": "m", "policy.preset": "layered", "mcp": {"a": {"command": "b"}}, "permissions.mode": "ask"}
+        {
+            "models.main": "m",
+            "policy.preset": "layered",
+            "mcp": {"a": {"command": "b"}},
+            "permissions.mode": "ask",
+        }
     )
 
 
@@ -115,7 +146,9 @@ async def make(version: str) -> None:
         await workspace.back_up_now()
         await workspace.export_to_file(HERE / version / "workspace.helix")
         await workspace.aclose()
-        workspace_settings.change_workspace_settings(known.folder / workspace_settings.NAME, {"colour": "#123456"})
+        workspace_settings.change_workspace_settings(
+            known.folder / workspace_settings.NAME, {"colour": "#123456"}
+        )
         shutil.rmtree(known.folder / "damaged", ignore_errors=True)
         with tarfile.open(HERE / version / "workspace.tar.xz", "w:xz") as archive:
             archive.add(known.folder, "old")

@@ -33,7 +33,11 @@ async def check(workspace: StoredWorkspace) -> None:
     assert isinstance(facts[10], Folded)
     assert facts[10].kind is FoldKind.MARKER
     rows = {row.id: row for row in await workspace.journal.list_conversations()}
-    assert (rows["first"].title, rows["first"].pinned, rows["first"].cost) == ("New title", True, 0.25)
+    assert (rows["first"].title, rows["first"].pinned, rows["first"].cost) == (
+        "New title",
+        True,
+        0.25,
+    )
     assert (rows["second"].forked_from, rows["second"].last_seq) == ("first", 9)
     await workspace.index.wait_until_indexed()
     assert len(await workspace.index.search_index("zebra", entries_only=True)) == 1
@@ -45,7 +49,9 @@ async def check(workspace: StoredWorkspace) -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_an_old_workspace_opens(version: str, tmp_path: Path) -> None:
     with tarfile.open(HERE / version / "workspace.tar.xz") as archive:
-        known = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}  # 3.11.2 knows no filter
+        known = (
+            {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+        )  # 3.11.2 knows no filter
         archive.extractall(tmp_path, **known)  # type: ignore[arg-type]  # noqa: S202 - our own file
     backups = journal_backups.list_backups(tmp_path / "old")
     copy = JournalFile(backups[0].path)

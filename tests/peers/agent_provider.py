@@ -1,6 +1,8 @@
-"""A provider for agents, in all four protocols: it answers from a script, streams, and refuses what a real one refuses.
+"""A provider for agents, in all four protocols: it answers from a script, streams, and
+refuses what a real one refuses.
 
-It reads the bytes it gets and nothing else, so that what it holds against a request is true of what arrived.
+It reads the bytes it gets and nothing else, so that what it holds against a request is
+true of what arrived.
 """
 
 from __future__ import annotations
@@ -96,7 +98,9 @@ def protocol_of(path: str) -> str:
 
 @dataclass
 class Provider:
-    """`asked`: every request; `refused`: why some were refused. `port` is known once it is entered."""
+    """`asked`: every request; `refused`: why some were refused. `port` is known once it
+    is entered.
+    """
 
     script: Script
     asked: list[Asked] = field(default_factory=list)
@@ -118,7 +122,9 @@ class Provider:
             protocol_version = "HTTP/1.1"
 
             def handle(self) -> None:
-                with suppress(ConnectionError):  # an agent that is killed hangs up in the midst of anything
+                with suppress(
+                    ConnectionError
+                ):  # an agent that is killed hangs up in the midst of anything
                     super().handle()
 
             def do_POST(self) -> None:
@@ -154,7 +160,12 @@ class Provider:
         if len(raw) < size:  # whoever sent it is gone
             handler.close_connection = True
             return
-        asked = Asked(handler.path, {k.lower(): v for k, v in handler.headers.items()}, raw, protocol_of(handler.path))
+        asked = Asked(
+            handler.path,
+            {k.lower(): v for k, v in handler.headers.items()},
+            raw,
+            protocol_of(handler.path),
+        )
         with self._lock:
             self.asked.append(asked)
         try:
@@ -165,14 +176,21 @@ class Provider:
             if why:
                 self.refused.append(why)
                 self.refused_requests.append((why, asked))
-                _send(handler, 400, {"type": "error", "error": {"type": "invalid_request_error", "message": why}})
+                _send(
+                    handler,
+                    400,
+                    {"type": "error", "error": {"type": "invalid_request_error", "message": why}},
+                )
                 return
             said = self.script(asked)
             if isinstance(said, Raw):
                 _send_raw(handler, said)
                 return
             if isinstance(said, int):
-                error = {"type": "overloaded_error", "message": "prompt is too long" if said == 400 else "busy"}
+                error = {
+                    "type": "overloaded_error",
+                    "message": "prompt is too long" if said == 400 else "busy",
+                }
                 _send(handler, said, {"type": "error", "error": error})
                 return
             if isinstance(said, CutOff):
@@ -180,12 +198,17 @@ class Provider:
             else:
                 cut_after = self.cut_after = self.cuts.pop(len(self.asked), self.cut_after)
             blocks = [
-                Calls(b.name, b.arguments, b.id or f"call_{self.id()}") if isinstance(b, Calls) else b for b in said
+                Calls(b.name, b.arguments, b.id or f"call_{self.id()}")
+                if isinstance(b, Calls)
+                else b
+                for b in said
             ]
             writer = WRITERS[asked.protocol]
             streams = asked.body.get("stream") is True or "streamGenerate" in asked.path
             if streams:
-                self._stream(handler, writer.events(blocks, self.usage(asked), self.id()), cut_after)
+                self._stream(
+                    handler, writer.events(blocks, self.usage(asked), self.id()), cut_after
+                )
             elif cut_after:
                 self.cut_after = 0
                 handler.send_response(200)
@@ -197,7 +220,9 @@ class Provider:
         except (BrokenPipeError, ConnectionResetError):
             pass
 
-    def _stream(self, handler: BaseHTTPRequestHandler, events: Iterator[bytes], cut_after: int) -> None:
+    def _stream(
+        self, handler: BaseHTTPRequestHandler, events: Iterator[bytes], cut_after: int
+    ) -> None:
         handler.send_response(200)
         handler.send_header("content-type", "text/event-stream; charset=utf-8")
         handler.send_header("transfer-encoding", "chunked")
@@ -237,12 +262,20 @@ def _send_raw(handler: BaseHTTPRequestHandler, reply: Raw) -> None:
         return
     handler.send_header("transfer-encoding", "chunked")
     handler.end_headers()
-    lines = (b"%x\r\n%b\r\n" % (len(p), p) for p in (content[at : at + step] for at in range(0, len(content), step)))
+    lines = (
+        b"%x\r\n%b\r\n" % (len(p), p)
+        for p in (content[at : at + step] for at in range(0, len(content), step))
+    )
     handler.wfile.write(b"".join(lines) + b"0\r\n\r\n")
 
 
 def _event(value: Json, name: str = "") -> bytes:
-    return (f"event: {name}\n" if name else "").encode() + b"data: " + json.dumps(value).encode() + b"\n\n"
+    return (
+        (f"event: {name}\n" if name else "").encode()
+        + b"data: "
+        + json.dumps(value).encode()
+        + b"\n\n"
+    )
 
 
 def _pieces(text: str) -> list[str]:
@@ -269,9 +302,13 @@ class AnthropicWriter:
                 case Says(text):
                     content.append({"type": "text", "text": text})
                 case Thinks(text):
-                    content.append({"type": "thinking", "thinking": text, "signature": signature(text)})
+                    content.append(
+                        {"type": "thinking", "thinking": text, "signature": signature(text)}
+                    )
                 case Calls(name, arguments, call):
-                    content.append({"type": "tool_use", "id": call, "name": name, "input": dict(arguments)})
+                    content.append(
+                        {"type": "tool_use", "id": call, "name": name, "input": dict(arguments)}
+                    )
         stop = "tool_use" if any(isinstance(b, Calls) for b in blocks) else "end_turn"
         return {
             "id": f"msg_{number}",
@@ -285,7 +322,9 @@ class AnthropicWriter:
         }
 
     @classmethod
-    def events(cls, blocks: Sequence[Block], usage: Mapping[str, int], number: str) -> Iterator[bytes]:
+    def events(
+        cls, blocks: Sequence[Block], usage: Mapping[str, int], number: str
+    ) -> Iterator[bytes]:
         whole = cls.whole(blocks, usage, number)
         start = {**whole, "content": [], "stop_reason": None, "usage": cls._usage(usage, 1)}
         yield _event({"type": "message_start", "message": start}, "message_start")
@@ -297,17 +336,32 @@ class AnthropicWriter:
                 deltas = [{"type": "text_delta", "text": piece} for piece in _pieces(block["text"])]
             elif block["type"] == "thinking":
                 empty = {"type": "thinking", "thinking": "", "signature": ""}
-                deltas = [{"type": "thinking_delta", "thinking": piece} for piece in _pieces(block["thinking"])]
+                deltas = [
+                    {"type": "thinking_delta", "thinking": piece}
+                    for piece in _pieces(block["thinking"])
+                ]
                 deltas.append({"type": "signature_delta", "signature": block["signature"]})
             else:
                 empty["input"] = {}
-                deltas = [{"type": "input_json_delta", "partial_json": p} for p in _pieces(json.dumps(block["input"]))]
-            yield _event({"type": "content_block_start", "index": index, "content_block": empty}, "content_block_start")
+                deltas = [
+                    {"type": "input_json_delta", "partial_json": p}
+                    for p in _pieces(json.dumps(block["input"]))
+                ]
+            yield _event(
+                {"type": "content_block_start", "index": index, "content_block": empty},
+                "content_block_start",
+            )
             for delta in deltas:
-                yield _event({"type": "content_block_delta", "index": index, "delta": delta}, "content_block_delta")
+                yield _event(
+                    {"type": "content_block_delta", "index": index, "delta": delta},
+                    "content_block_delta",
+                )
             yield _event({"type": "content_block_stop", "index": index}, "content_block_stop")
         delta = {"stop_reason": whole["stop_reason"], "stop_sequence": None}
-        yield _event({"type": "message_delta", "delta": delta, "usage": {"output_tokens": 10}}, "message_delta")
+        yield _event(
+            {"type": "message_delta", "delta": delta, "usage": {"output_tokens": 10}},
+            "message_delta",
+        )
         yield _event({"type": "message_stop"}, "message_stop")
 
 
@@ -333,10 +387,18 @@ class ChatWriter:
         calls = [b for b in blocks if isinstance(b, Calls)]
         if calls:
             message["tool_calls"] = [
-                {"id": c.id, "type": "function", "function": {"name": c.name, "arguments": json.dumps(c.arguments)}}
+                {
+                    "id": c.id,
+                    "type": "function",
+                    "function": {"name": c.name, "arguments": json.dumps(c.arguments)},
+                }
                 for c in calls
             ]
-        choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if calls else "stop"}
+        choice = {
+            "index": 0,
+            "message": message,
+            "finish_reason": "tool_calls" if calls else "stop",
+        }
         return {
             "id": f"chat-{number}",
             "object": "chat.completion",
@@ -346,11 +408,20 @@ class ChatWriter:
         }
 
     @classmethod
-    def events(cls, blocks: Sequence[Block], usage: Mapping[str, int], number: str) -> Iterator[bytes]:
-        base = {"id": f"chat-{number}", "object": "chat.completion.chunk", "created": 1, "model": "gpt-test"}
+    def events(
+        cls, blocks: Sequence[Block], usage: Mapping[str, int], number: str
+    ) -> Iterator[bytes]:
+        base = {
+            "id": f"chat-{number}",
+            "object": "chat.completion.chunk",
+            "created": 1,
+            "model": "gpt-test",
+        }
 
         def chunk(delta: Json, finish: str | None = None) -> bytes:
-            return _event({**base, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]})
+            return _event(
+                {**base, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
+            )
 
         yield chunk({"role": "assistant", "content": ""})
         index = 0
@@ -361,10 +432,17 @@ class ChatWriter:
                 case Thinks(text):
                     yield from (chunk({"reasoning_content": piece}) for piece in _pieces(text))
                 case Calls(name, arguments, call):
-                    head = {"index": index, "id": call, "type": "function", "function": {"name": name, "arguments": ""}}
+                    head = {
+                        "index": index,
+                        "id": call,
+                        "type": "function",
+                        "function": {"name": name, "arguments": ""},
+                    }
                     yield chunk({"tool_calls": [head]})
                     for piece in _pieces(json.dumps(arguments)):
-                        yield chunk({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
+                        yield chunk(
+                            {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
+                        )
                     index += 1
         yield chunk({}, "tool_calls" if index else "stop")
         yield _event({**base, "choices": [], "usage": cls._usage(usage)})
@@ -431,7 +509,9 @@ class ResponsesWriter:
         }
 
     @classmethod
-    def events(cls, blocks: Sequence[Block], usage: Mapping[str, int], number: str) -> Iterator[bytes]:
+    def events(
+        cls, blocks: Sequence[Block], usage: Mapping[str, int], number: str
+    ) -> Iterator[bytes]:
         whole = cls.whole(blocks, usage, number)
         begun = {**whole, "status": "in_progress", "output": [], "usage": None}
         count = iter(range(10_000))
@@ -442,7 +522,11 @@ class ResponsesWriter:
         yield event("response.created", response=begun)
         yield event("response.in_progress", response=begun)
         for index, item in enumerate(whole["output"]):
-            yield event("response.output_item.added", output_index=index, item={**item, "status": "in_progress"})
+            yield event(
+                "response.output_item.added",
+                output_index=index,
+                item={**item, "status": "in_progress"},
+            )
             if item["type"] == "message":
                 text = item["content"][0]["text"]
                 part = {"type": "output_text", "text": "", "annotations": []}
@@ -456,7 +540,9 @@ class ResponsesWriter:
                 where = {"item_id": item["id"], "output_index": index}
                 for piece in _pieces(item["arguments"]):
                     yield event("response.function_call_arguments.delta", **where, delta=piece)
-                yield event("response.function_call_arguments.done", **where, arguments=item["arguments"])
+                yield event(
+                    "response.function_call_arguments.done", **where, arguments=item["arguments"]
+                )
             yield event("response.output_item.done", output_index=index, item=item)
         yield event("response.completed", response=whole)
 
@@ -473,7 +559,9 @@ class GeminiWriter:
                 case Thinks(text):
                     parts.append({"text": text, "thought": True})
                 case Calls(name, arguments, _):
-                    part: dict[str, Json] = {"functionCall": {"name": name, "args": dict(arguments)}}
+                    part: dict[str, Json] = {
+                        "functionCall": {"name": name, "args": dict(arguments)}
+                    }
                     if not signed:
                         part["thoughtSignature"] = signature(name)
                         signed = True
@@ -490,17 +578,31 @@ class GeminiWriter:
         }
         content = {"role": "model", "parts": cls._parts(blocks)}
         candidate = {"index": 0, "content": content, "finishReason": "STOP"}
-        return {"candidates": [candidate], "usageMetadata": told, "modelVersion": "gemini-test", "responseId": number}
+        return {
+            "candidates": [candidate],
+            "usageMetadata": told,
+            "modelVersion": "gemini-test",
+            "responseId": number,
+        }
 
     @classmethod
-    def events(cls, blocks: Sequence[Block], usage: Mapping[str, int], number: str) -> Iterator[bytes]:
+    def events(
+        cls, blocks: Sequence[Block], usage: Mapping[str, int], number: str
+    ) -> Iterator[bytes]:
         whole = cls.whole(blocks, usage, number)
         parts = whole["candidates"][0]["content"]["parts"]
         for at, part in enumerate(parts):
             last = at == len(parts) - 1
-            pieces = [{**part, "text": piece} for piece in _pieces(part["text"])] if "text" in part else [part]
+            pieces = (
+                [{**part, "text": piece} for piece in _pieces(part["text"])]
+                if "text" in part
+                else [part]
+            )
             for place, piece in enumerate(pieces):
-                candidate: dict[str, Json] = {"index": 0, "content": {"role": "model", "parts": [piece]}}
+                candidate: dict[str, Json] = {
+                    "index": 0,
+                    "content": {"role": "model", "parts": [piece]},
+                }
                 if last and place == len(pieces) - 1:
                     candidate["finishReason"] = "STOP"
                 value = {
@@ -519,16 +621,20 @@ WRITERS: Mapping[str, Any] = {
 }
 
 
-# --- what a real provider refuses ---------------------------------------------------------------------------------
+# --- what a real provider refuses
 
 
 def complaint(asked: Asked, accepted: str = "") -> str:
-    """Why the request is refused; empty for a legal one. What has the words `accepted` in it does not count."""
+    """Why the request is refused; empty for a legal one. What has the words `accepted`
+    in it does not count.
+    """
     try:
         body = asked.body
     except ValueError:
         return "the body is no JSON"
-    return next((why for why in CHECKS[asked.protocol](body) if not accepted or accepted not in why), "")
+    return next(
+        (why for why in CHECKS[asked.protocol](body) if not accepted or accepted not in why), ""
+    )
 
 
 def _anthropic(body: Mapping[str, Json]) -> Iterator[str]:  # noqa: C901, PLR0912 -- a list of rules
@@ -602,11 +708,17 @@ def _responses(body: Mapping[str, Json]) -> Iterator[str]:
     if sorted(called) != sorted(answered):
         yield f"{sorted(called)} were called and {sorted(answered)} answered"
     for at, item in enumerate(given):
-        if item.get("type") == "function_call_output" and item["call_id"] not in [i.get("call_id") for i in given[:at]]:
+        if item.get("type") == "function_call_output" and item["call_id"] not in [
+            i.get("call_id") for i in given[:at]
+        ]:
             yield f"item {at} answers a call that comes later"
         if item.get("type") == "reasoning":
             after = given[at + 1] if at + 1 < len(given) else {}
-            if after.get("role") != "assistant" and after.get("type") not in ("function_call", "reasoning", "message"):
+            if after.get("role") != "assistant" and after.get("type") not in (
+                "function_call",
+                "reasoning",
+                "message",
+            ):
                 yield f"item {at} is reasoning without what it led to"
 
 
@@ -628,7 +740,9 @@ def _gemini(body: Mapping[str, Json]) -> Iterator[str]:
 
 
 def _speaks(content: Mapping[str, Json]) -> bool:
-    return content.get("role") == "user" and any("functionResponse" not in part for part in content["parts"])
+    return content.get("role") == "user" and any(
+        "functionResponse" not in part for part in content["parts"]
+    )
 
 
 CHECKS: Mapping[str, Callable[[Mapping[str, Json]], Iterator[str]]] = {

@@ -1,7 +1,9 @@
-"""What Anthropic's prompt cache bills for a request, as its documentation describes it, read from the body alone.
+"""What Anthropic's prompt cache bills for a request, as its documentation describes it,
+read from the body alone.
 
-Up to four marks. Content is written at a mark; a later request finds it at one of its own marks or in the 20 blocks before it,
-where the tools, the system prompt and all messages up to there are the same. Nothing shorter than `least` tokens is cached.
+Up to four marks. Content is written at a mark; a later request finds it at one of its
+own marks or in the 20 blocks before it, where the tools, the system prompt and all
+messages up to there are the same. Nothing shorter than `least` tokens is cached.
 Another `thinking` loses the messages, and keeps the tools and the system prompt.
 """
 
@@ -24,19 +26,29 @@ class Cache:
     least: int = 1_024
     life: float = math.inf  # seconds since it was used last
     sorts_keys: bool = True  # False: the same values in another order are other text
-    written: dict[bytes, float] = field(default_factory=dict)  # hashes of prefixes, and when they were used last
+    written: dict[bytes, float] = field(
+        default_factory=dict
+    )  # hashes of prefixes, and when they were used last
 
     def bill(self, body: dict[str, Any], at: float = 0.0) -> dict[str, int]:
-        """`input_tokens`, `cache_read_input_tokens` and `cache_creation_input_tokens`; a token is four characters here."""
-        self.written = {prefix: used for prefix, used in self.written.items() if at - used <= self.life}
+        """`input_tokens`, `cache_read_input_tokens` and `cache_creation_input_tokens`;
+        a token is four characters here.
+        """
+        self.written = {
+            prefix: used for prefix, used in self.written.items() if at - used <= self.life
+        }
         prefixes, sizes, marked = _prefixes(body, sort_keys=self.sorts_keys)
         if len(marked) > MOST_MARKS:
             raise ValueError("A maximum of 4 blocks with cache_control may be provided.")
-        near = sorted({at - back for at in marked for back in range(LOOK_BACK) if at >= back}, reverse=True)
+        near = sorted(
+            {at - back for at in marked for back in range(LOOK_BACK) if at >= back}, reverse=True
+        )
         read = next((sizes[at] for at in near if prefixes[at] in self.written), 0)
         end = max((sizes[at] for at in marked if sizes[at] >= self.least), default=read)
         known = [
-            prefix for prefix, size in zip(prefixes, sizes, strict=True) if size <= read and prefix in self.written
+            prefix
+            for prefix, size in zip(prefixes, sizes, strict=True)
+            if size <= read and prefix in self.written
         ]
         new = [prefixes[place] for place in marked if sizes[place] >= self.least]
         self.written |= dict.fromkeys([*known, *new], at)
@@ -49,7 +61,10 @@ class Cache:
     def known(self, body: dict[str, Any]) -> int:
         """The tokens of the longest beginning that is written: what a request could read."""
         prefixes, sizes, _ = _prefixes(body, sort_keys=self.sorts_keys)
-        return max((size for prefix, size in zip(prefixes, sizes, strict=True) if prefix in self.written), default=0)
+        return max(
+            (size for prefix, size in zip(prefixes, sizes, strict=True) if prefix in self.written),
+            default=0,
+        )
 
 
 def _prefixes(body: dict[str, Any], *, sort_keys: bool) -> tuple[list[bytes], list[int], list[int]]:
@@ -69,8 +84,17 @@ def _prefixes(body: dict[str, Any], *, sort_keys: bool) -> tuple[list[bytes], li
 
 
 def _blocks(body: dict[str, Any], *, sort_keys: bool) -> Iterator[tuple[str, bool]]:
-    """Every block in the order of the cache: tools, system, messages; without its mark, and whether it had one."""
-    for message in ({"content": body.get("tools", [])}, {"content": body.get("system", [])}, *body["messages"]):
+    """Every block in the order of the cache: tools, system, messages; without its mark,
+    and whether it had one.
+    """
+    for message in (
+        {"content": body.get("tools", [])},
+        {"content": body.get("system", [])},
+        *body["messages"],
+    ):
         for block in message["content"]:
             bare = {name: value for name, value in block.items() if name != "cache_control"}
-            yield f"{message.get('role', '')} {json.dumps(bare, sort_keys=sort_keys)}\n", "cache_control" in block
+            yield (
+                f"{message.get('role', '')} {json.dumps(bare, sort_keys=sort_keys)}\n",
+                "cache_control" in block,
+            )

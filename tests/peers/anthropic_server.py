@@ -9,7 +9,12 @@ from typing import Any
 
 from tests.peers.peer import Answer, Peer, Seen, json_answer, sse
 
-USAGE = {"input_tokens": 10, "cache_read_input_tokens": 60, "cache_creation_input_tokens": 30, "output_tokens": 1}
+USAGE = {
+    "input_tokens": 10,
+    "cache_read_input_tokens": 60,
+    "cache_creation_input_tokens": 30,
+    "output_tokens": 1,
+}
 
 _numbers = itertools.count(1)
 
@@ -18,7 +23,9 @@ def _pieces(text: str, size: int = 7) -> list[str]:
     return [text[at : at + size] for at in range(0, len(text), size)]
 
 
-def block(index: int, start: dict[str, Any], deltas: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def block(
+    index: int, start: dict[str, Any], deltas: Sequence[dict[str, Any]]
+) -> list[dict[str, Any]]:
     return [
         {"type": "content_block_start", "index": index, "content_block": start},
         *({"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas),
@@ -48,22 +55,34 @@ def events(
     made: list[dict[str, Any]] = [{"type": "message_start", "message": message}, {"type": "ping"}]
     index = itertools.count()
     if thinking:
-        deltas: list[dict[str, Any]] = [{"type": "thinking_delta", "thinking": piece} for piece in _pieces(thinking)]
+        deltas: list[dict[str, Any]] = [
+            {"type": "thinking_delta", "thinking": piece} for piece in _pieces(thinking)
+        ]
         deltas.append({"type": "signature_delta", "signature": signature})
         made += block(next(index), {"type": "thinking", "thinking": "", "signature": ""}, deltas)
     if redacted:
         made += block(next(index), {"type": "redacted_thinking", "data": redacted}, [])
     if text:
         made += block(
-            next(index), {"type": "text", "text": ""}, [{"type": "text_delta", "text": one} for one in _pieces(text)]
+            next(index),
+            {"type": "text", "text": ""},
+            [{"type": "text_delta", "text": one} for one in _pieces(text)],
         )
     for name, arguments in calls:
         written = arguments if isinstance(arguments, str) else json.dumps(arguments)
-        deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in ["", *_pieces(written)]]
+        deltas = [
+            {"type": "input_json_delta", "partial_json": piece} for piece in ["", *_pieces(written)]
+        ]
         start = {"type": "tool_use", "id": f"toolu_{next(_numbers):08d}", "name": name, "input": {}}
         made += block(next(index), start, deltas)
     reason = ("tool_use" if calls else "end_turn") if stop == "" else stop
-    made.append({"type": "message_delta", "delta": {"stop_reason": reason}, "usage": {"output_tokens": output_tokens}})
+    made.append(
+        {
+            "type": "message_delta",
+            "delta": {"stop_reason": reason},
+            "usage": {"output_tokens": output_tokens},
+        }
+    )
     made.append({"type": "message_stop"})
     return made
 
@@ -80,14 +99,22 @@ def error_event(kind: str, message: str) -> bytes:
     return sse({"type": "error", "error": {"type": kind, "message": message}}, names=["error"])[0]
 
 
-def refused(status: int, message: str = "refused", *, kind: str = "invalid_request_error", **headers: str) -> Answer:
-    return json_answer({"type": "error", "error": {"type": kind, "message": message}}, status, **headers)
+def refused(
+    status: int, message: str = "refused", *, kind: str = "invalid_request_error", **headers: str
+) -> Answer:
+    return json_answer(
+        {"type": "error", "error": {"type": kind, "message": message}}, status, **headers
+    )
 
 
 class AnthropicServer(Peer):
-    models: Sequence[dict[str, Any]] = ({"id": "scripted", "type": "model", "max_input_tokens": 200_000},)
+    models: Sequence[dict[str, Any]] = (
+        {"id": "scripted", "type": "model", "max_input_tokens": 200_000},
+    )
 
     def listing(self, seen: Seen) -> Answer:
         if seen.path.partition("?")[0] == "/v1/models":
-            return json_answer({"data": list(self.models), "has_more": False, "last_id": "scripted"})
+            return json_answer(
+                {"data": list(self.models), "has_more": False, "last_id": "scripted"}
+            )
         return super().listing(seen)

@@ -1,7 +1,8 @@
 """A scripted server that speaks OpenAI's chat completions.
 
-with ChatServer([reply("Hello"), reply(calls=[("read", {"path": "a.txt"})]), refused(429, retry_after=1)]) as server:
-client = connect(ProviderConfig("peer", base_url=server.base_url), "scripted")
+with ChatServer([reply("Hello"), reply(calls=[("read", {"path": "a.txt"})]),
+refused(429, retry_after=1)]) as server: client = connect(ProviderConfig("peer",
+base_url=server.base_url), "scripted")
 ...
 assert server.bodies[0]["messages"][-1]["content"] == "..."
 """
@@ -26,7 +27,9 @@ USAGE = {
 _numbers = itertools.count(1)
 
 
-def chunk(delta: dict[str, Any] | None = None, finish: str | None = None, **more: Any) -> dict[str, Any]:
+def chunk(
+    delta: dict[str, Any] | None = None, finish: str | None = None, **more: Any
+) -> dict[str, Any]:
     choices = [] if delta is None else [{"index": 0, "delta": delta, "finish_reason": finish}]
     return {
         "id": "chatcmpl-1",
@@ -39,7 +42,9 @@ def chunk(delta: dict[str, Any] | None = None, finish: str | None = None, **more
 
 
 def call_chunks(calls: Calls, piece: int = 8) -> list[dict[str, Any]]:
-    """Each call's arguments in pieces, the calls interleaved by index as servers do for parallel calls."""
+    """Each call's arguments in pieces, the calls interleaved by index as servers do for
+    parallel calls.
+    """
     chunks = []
     for index, (name, arguments) in enumerate(calls):
         text = arguments if isinstance(arguments, str) else json.dumps(arguments)
@@ -51,7 +56,9 @@ def call_chunks(calls: Calls, piece: int = 8) -> list[dict[str, Any]]:
         }
         chunks.append(chunk({"tool_calls": [head]}))
         chunks += [
-            chunk({"tool_calls": [{"index": index, "function": {"arguments": text[at : at + piece]}}]})
+            chunk(
+                {"tool_calls": [{"index": index, "function": {"arguments": text[at : at + piece]}}]}
+            )
             for at in range(0, len(text), piece)
         ]
     return chunks
@@ -69,7 +76,9 @@ def reply(
     finish: str | None = "",
     usage: dict[str, Any] | None = None,
 ) -> Answer:
-    """A whole reply as a stream: reasoning, text, calls, the reason, the usage in a chunk of its own, [DONE]."""
+    """A whole reply as a stream: reasoning, text, calls, the reason, the usage in a
+    chunk of its own, [DONE].
+    """
     chunks = [chunk({"role": "assistant", "content": ""})]
     chunks += [chunk({"reasoning_content": piece}) for piece in words(reasoning)]
     chunks += [chunk({"content": piece}) for piece in words(text)]
@@ -88,7 +97,9 @@ def refused(
     retry_after: float | str | None = None,
 ) -> Answer:
     headers = {} if retry_after is None else {"retry_after": str(retry_after)}
-    return json_answer({"error": {"message": message, "type": kind, "code": code or None}}, status, **headers)
+    return json_answer(
+        {"error": {"message": message, "type": kind, "code": code or None}}, status, **headers
+    )
 
 
 def too_long(window: int = 8192) -> Answer:

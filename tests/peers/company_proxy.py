@@ -1,4 +1,6 @@
-"""A company's proxy that opens what is encrypted: it shows a certificate of its own for the host that was asked for."""
+"""A company's proxy that opens what is encrypted: it shows a certificate of its own for
+the host that was asked for.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +26,17 @@ def create_certificate(folder: Path, host: str) -> tuple[Path, Path]:
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Company")])
     now = dt.datetime.now(dt.UTC)
-    builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
-    builder = builder.serial_number(7).not_valid_before(now - dt.timedelta(1)).not_valid_after(now + dt.timedelta(1))
-    builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName(host)]), critical=False)
+    builder = (
+        x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+    )
+    builder = (
+        builder.serial_number(7)
+        .not_valid_before(now - dt.timedelta(1))
+        .not_valid_after(now + dt.timedelta(1))
+    )
+    builder = builder.add_extension(
+        x509.SubjectAlternativeName([x509.DNSName(host)]), critical=False
+    )
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
     made = builder.sign(key, hashes.SHA256())
     public, private = folder / "ca.pem", folder / "key.pem"
@@ -37,7 +47,9 @@ def create_certificate(folder: Path, host: str) -> tuple[Path, Path]:
 
 
 class CompanyProxy:
-    """`asked_hosts`: whom it was asked to connect to. All of it goes to one port of this machine instead, unencrypted."""
+    """`asked_hosts`: whom it was asked to connect to. All of it goes to one port of
+    this machine instead, unencrypted.
+    """
 
     def __init__(self, folder: Path, host: str, port: int) -> None:
         self.certificate, private = create_certificate(folder, host)
@@ -78,7 +90,9 @@ class CompanyProxy:
             self._context.wrap_socket(line, server_side=True) as opened,
             create_connection(("127.0.0.1", port)) as inner,
         ):
-            back = concurrency.start_thread(partial(_copy_until_end, inner, opened), name="back", daemon=True)
+            back = concurrency.start_thread(
+                partial(_copy_until_end, inner, opened), name="back", daemon=True
+            )
             _copy_until_end(opened, inner)
             back.join(60)
 

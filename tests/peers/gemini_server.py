@@ -7,7 +7,12 @@ from typing import Any
 
 from tests.peers.peer import Answer, Peer, Seen, json_answer, sse
 
-USAGE = {"promptTokenCount": 100, "cachedContentTokenCount": 60, "candidatesTokenCount": 15, "thoughtsTokenCount": 5}
+USAGE = {
+    "promptTokenCount": 100,
+    "cachedContentTokenCount": 60,
+    "candidatesTokenCount": 15,
+    "thoughtsTokenCount": 5,
+}
 
 
 def response(parts: Sequence[dict[str, Any]] = (), finish: str = "", **more: Any) -> dict[str, Any]:
@@ -27,10 +32,14 @@ def chunks(
     signature: str = "",
     finish: str = "STOP",
 ) -> list[dict[str, Any]]:
-    """Thoughts, text in pieces, all calls in one chunk with the signature on the first, and the reason with the figures."""
+    """Thoughts, text in pieces, all calls in one chunk with the signature on the first,
+    and the reason with the figures.
+    """
     made = [response([{"text": thought, "thought": True}])] if thought else []
     made += [response([{"text": text[at : at + 7]}]) for at in range(0, len(text), 7)]
-    parts: list[dict[str, Any]] = [{"functionCall": {"name": name, "args": arguments}} for name, arguments in calls]
+    parts: list[dict[str, Any]] = [
+        {"functionCall": {"name": name, "args": arguments}} for name, arguments in calls
+    ]
     if parts and signature:
         parts[0]["thoughtSignature"] = signature
     if parts:
@@ -43,10 +52,15 @@ def reply(text: str = "", **more: Any) -> Answer:
 
 
 def refused(
-    status: int, message: str = "refused", *, state: str = "INVALID_ARGUMENT", details: Sequence[Any] = ()
+    status: int,
+    message: str = "refused",
+    *,
+    state: str = "INVALID_ARGUMENT",
+    details: Sequence[Any] = (),
 ) -> Answer:
     return json_answer(
-        {"error": {"code": status, "message": message, "status": state, "details": list(details)}}, status
+        {"error": {"code": status, "message": message, "status": state, "details": list(details)}},
+        status,
     )
 
 

@@ -1,8 +1,10 @@
-"""A scripted HTTP server on loopback, in a thread of its own: real sockets, real HTTP, every byte under control.
+"""A scripted HTTP server on loopback, in a thread of its own: real sockets, real HTTP,
+every byte under control.
 
-A script is a list of answers, given in order to the requests that are not for the list of models. An answer is a status,
-headers and pieces; a piece is bytes, a pause, or the end of the connection. A callable in the script gets the request
-and returns the answer. `requests` is the record of what came in.
+A script is a list of answers, given in order to the requests that are not for the list
+of models. An answer is a status, headers and pieces; a piece is bytes, a pause, or the
+end of the connection. A callable in the script gets the request and returns the answer.
+`requests` is the record of what came in.
 """
 
 from __future__ import annotations
@@ -46,7 +48,9 @@ class Answer:
         pieces: list[Piece] = []
         for piece in self.pieces:
             pieces += (
-                [piece[at : at + size] for at in range(0, len(piece), size)] if isinstance(piece, bytes) else [piece]
+                [piece[at : at + size] for at in range(0, len(piece), size)]
+                if isinstance(piece, bytes)
+                else [piece]
             )
         return replace(self, pieces=tuple(pieces))
 
@@ -99,7 +103,9 @@ Scripted = Answer | Callable[[Seen], Answer]
 
 
 class Peer:
-    """Use as a context manager. Subclasses say how a whole list of models looks and where the base URL points."""
+    """Use as a context manager. Subclasses say how a whole list of models looks and
+    where the base URL points.
+    """
 
     base_path = ""
 
@@ -134,7 +140,8 @@ class Peer:
     def listing(self, seen: Seen) -> Answer:
         return json_answer({"error": {"message": f"nothing at {seen.path}"}}, 404)
 
-    # --- the server --------------------------------------------------------------------------------------------------
+    # --- the server
+    #   --------------------------------------------------------------------------------------------------
 
     def __enter__(self) -> Self:
         ready: Future[int] = Future()
@@ -146,7 +153,10 @@ class Peer:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         assert self._loop is not None
         assert self._stop is not None
@@ -163,7 +173,9 @@ class Peer:
             assert task is not None
             handlers.add(task)
             try:
-                with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+                with contextlib.suppress(
+                    ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError
+                ):
                     await self._connection(reader, writer)
             finally:
                 handlers.discard(task)
@@ -206,7 +218,11 @@ async def _read(reader: asyncio.StreamReader) -> Seen | None:
 
 async def _write(writer: asyncio.StreamWriter, answer: Answer) -> bool:
     """Send the answer chunk by chunk; False when the connection is to be closed."""
-    lines = [f"HTTP/1.1 {answer.status} Scripted", f"content-type: {answer.content_type}", "transfer-encoding: chunked"]
+    lines = [
+        f"HTTP/1.1 {answer.status} Scripted",
+        f"content-type: {answer.content_type}",
+        "transfer-encoding: chunked",
+    ]
     lines += [f"{name}: {value}" for name, value in answer.headers]
     writer.write("\r\n".join((*lines, "", "")).encode("latin-1"))
     await writer.drain()

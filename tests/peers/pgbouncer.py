@@ -1,4 +1,6 @@
-"""PgBouncer in front of a server, as fleets have it: connections of the server go round among the clients, by the transaction."""
+"""PgBouncer in front of a server, as fleets have it: connections of the server go round
+among the clients, by the transaction.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,11 @@ from tests.peers import ports, postgres
 
 def why_not() -> str:
     """Why none can be started here; empty where one can."""
-    return "" if shutil.which("pgbouncer") else "PgBouncer is not installed here (on Debian: apt-get install pgbouncer)"
+    return (
+        ""
+        if shutil.which("pgbouncer")
+        else "PgBouncer is not installed here (on Debian: apt-get install pgbouncer)"
+    )
 
 
 class Pooler:
@@ -39,7 +45,12 @@ class Pooler:
         assert program is not None
         with (self._folder / "log").open("wb") as log:
             self._process = subprocess.Popen(
-                [program, str(settings)], stdout=log, stderr=log, cwd="/", user=_user(), start_new_session=True
+                [program, str(settings)],
+                stdout=log,
+                stderr=log,
+                cwd="/",
+                user=_user(),
+                start_new_session=True,
             )
         self._wait()
 

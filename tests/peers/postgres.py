@@ -1,4 +1,6 @@
-"""A PostgreSQL server of one's own: made in a temporary folder, run by a user without rights, stopped or killed at will."""
+"""A PostgreSQL server of one's own: made in a temporary folder, run by a user without
+rights, stopped or killed at will.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ def programs() -> Path | None:
     found = shutil.which("initdb")
     if found:
         return Path(found).resolve().parent
-    there = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda each: int(each.parent.name))
+    there = sorted(
+        Path("/usr/lib/postgresql").glob("*/bin"), key=lambda each: int(each.parent.name)
+    )
     return there[-1] if there else None
 
 
@@ -44,10 +48,16 @@ def why_not() -> str:
 
 
 class Server:
-    """One server. `options` go into its settings; `write_user_message`'s password is `password` where one is given."""
+    """One server. `options` go into its settings; `write_user_message`'s password is
+    `password` where one is given.
+    """
 
     def __init__(
-        self, options: Mapping[str, str] | None = None, *, password: str = "", folder: Path | None = None
+        self,
+        options: Mapping[str, str] | None = None,
+        *,
+        password: str = "",
+        folder: Path | None = None,
     ) -> None:
         self.folder = new_folder() if folder is None else folder
         self.data = self.folder / "data"
@@ -79,7 +89,16 @@ class Server:
         secret.write_text(self.password or "none")
         hand_over(secret)
         how = "scram-sha-256" if self.password else "trust"
-        self.run("initdb", "-D", str(self.data), "-U", "helix", f"--auth={how}", f"--pwfile={secret}", "--no-sync")
+        self.run(
+            "initdb",
+            "-D",
+            str(self.data),
+            "-U",
+            "helix",
+            f"--auth={how}",
+            f"--pwfile={secret}",
+            "--no-sync",
+        )
         secret.unlink()
 
     def run(self, program: str, *arguments: str) -> str:
@@ -153,7 +172,9 @@ class Server:
                         f"It ended by itself: {(self.folder / 'log').read_text(errors='replace')[-2000:]}"
                     )
                 process.send_signal(signal.SIGSTOP)
-                for child in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
+                for child in (
+                    Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+                ):
                     with suppress(ProcessLookupError):
                         os.kill(int(child), by)
             process.send_signal(by)
@@ -165,9 +186,15 @@ class Server:
 
 
 def new_folder() -> Path:
-    """A temporary one that the server's user can reach, also where this user's own temporary folder is private."""
+    """A temporary one that the server's user can reach, also where this user's own
+    temporary folder is private.
+    """
     places = (Path(tempfile.gettempdir()), Path("/var/tmp"))
-    open_ones = [place for place in places if place.is_dir() and (os.getuid() or place.stat().st_mode & 0o001)]
+    open_ones = [
+        place
+        for place in places
+        if place.is_dir() and (os.getuid() or place.stat().st_mode & 0o001)
+    ]
     return Path(tempfile.mkdtemp(prefix="helix-pg-", dir=next(iter(open_ones), None)))
 
 

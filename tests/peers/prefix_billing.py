@@ -1,4 +1,6 @@
-"""What a provider bills that caches without marks (OpenAI, Gemini): the longest beginning that some request had before, in units."""
+"""What a provider bills that caches without marks (OpenAI, Gemini): the longest
+beginning that some request had before, in units.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ class PrefixCache:
     """One organisation's cache of one model. A token is four characters here."""
 
     life: float = math.inf  # seconds since it was used last
-    sent: dict[str, float] = field(default_factory=dict)  # requests as text, and when they were used last
+    sent: dict[str, float] = field(
+        default_factory=dict
+    )  # requests as text, and when they were used last
 
     def bill(self, body: dict[str, Any], at: float = 0.0) -> dict[str, int]:
         """`input` and `read`, in tokens."""

@@ -28,21 +28,45 @@ def _message(index: int, text: str) -> list[dict[str, Any]]:
     item = {"type": "message", "id": f"msg_{index}", "role": "assistant", "status": "completed"}
     part = {"type": "output_text", "text": text, "annotations": []}
     return [
-        {"type": "response.output_item.added", "output_index": index, "item": {**item, "content": []}},
-        *({"type": "response.output_text.delta", "output_index": index, "delta": piece} for piece in _pieces(text)),
+        {
+            "type": "response.output_item.added",
+            "output_index": index,
+            "item": {**item, "content": []},
+        },
+        *(
+            {"type": "response.output_text.delta", "output_index": index, "delta": piece}
+            for piece in _pieces(text)
+        ),
         {"type": "response.output_text.done", "output_index": index, "text": text},
-        {"type": "response.output_item.done", "output_index": index, "item": {**item, "content": [part]}},
+        {
+            "type": "response.output_item.done",
+            "output_index": index,
+            "item": {**item, "content": [part]},
+        },
     ]
 
 
 def _reasoning(index: int, summary: str, encrypted: str) -> list[dict[str, Any]]:
     item = {"type": "reasoning", "id": f"rs_{index}", "summary": []}
-    done = {**item, "summary": [{"type": "summary_text", "text": summary}], "encrypted_content": encrypted}
+    done = {
+        **item,
+        "summary": [{"type": "summary_text", "text": summary}],
+        "encrypted_content": encrypted,
+    }
     return [
         {"type": "response.output_item.added", "output_index": index, "item": item},
-        {"type": "response.reasoning_summary_part.added", "output_index": index, "summary_index": 0},
+        {
+            "type": "response.reasoning_summary_part.added",
+            "output_index": index,
+            "summary_index": 0,
+        },
         *(
-            {"type": "response.reasoning_summary_text.delta", "output_index": index, "summary_index": 0, "delta": piece}
+            {
+                "type": "response.reasoning_summary_text.delta",
+                "output_index": index,
+                "summary_index": 0,
+                "delta": piece,
+            }
             for piece in _pieces(summary)
         ),
         {"type": "response.output_item.done", "output_index": index, "item": done},
@@ -62,11 +86,23 @@ def _call(index: int, name: str, arguments: Any) -> list[dict[str, Any]]:
     return [
         {"type": "response.output_item.added", "output_index": index, "item": item},
         *(
-            {"type": "response.function_call_arguments.delta", "output_index": index, "delta": piece}
+            {
+                "type": "response.function_call_arguments.delta",
+                "output_index": index,
+                "delta": piece,
+            }
             for piece in _pieces(written)
         ),
-        {"type": "response.function_call_arguments.done", "output_index": index, "arguments": written},
-        {"type": "response.output_item.done", "output_index": index, "item": {**item, "arguments": written}},
+        {
+            "type": "response.function_call_arguments.done",
+            "output_index": index,
+            "arguments": written,
+        },
+        {
+            "type": "response.output_item.done",
+            "output_index": index,
+            "item": {**item, "arguments": written},
+        },
     ]
 
 
@@ -78,7 +114,9 @@ def events(
     calls: Sequence[tuple[str, Any]] = (),
     incomplete: str = "",
 ) -> list[dict[str, Any]]:
-    made: list[dict[str, Any]] = [{"type": "response.created", "response": {"id": "resp_1", "status": "in_progress"}}]
+    made: list[dict[str, Any]] = [
+        {"type": "response.created", "response": {"id": "resp_1", "status": "in_progress"}}
+    ]
     index = itertools.count()
     if reasoning:
         made += _reasoning(next(index), reasoning, encrypted)

@@ -1,4 +1,5 @@
-"""What the four providers refuse, as far as their documentation says it: read off the body of a request.
+"""What the four providers refuse, as far as their documentation says it: read off the
+body of a request.
 
 A request that breaks a rule is answered with 400, as they do.
 """
@@ -23,7 +24,9 @@ def strictly(kind: str, answer: Callable[[Seen], Answer]) -> Scripted:
     def checked(seen: Seen) -> Answer:
         wrong = list(RULES[kind](seen.body))
         return (
-            json_answer({"error": {"message": "; ".join(wrong), "type": "invalid_request_error"}}, 400)
+            json_answer(
+                {"error": {"message": "; ".join(wrong), "type": "invalid_request_error"}}, 400
+            )
             if wrong
             else answer(seen)
         )
@@ -35,7 +38,11 @@ def anthropic(body: Body) -> Iterator[str]:
     messages = body["messages"]
     yield from _alternate([one["role"] for one in messages], "user")
     for one, after in itertools.zip_longest(messages, messages[1:]):
-        blocks = one["content"] if isinstance(one["content"], list) else [{"type": "text", "text": one["content"]}]
+        blocks = (
+            one["content"]
+            if isinstance(one["content"], list)
+            else [{"type": "text", "text": one["content"]}]
+        )
         if not blocks:
             yield "a message is empty"
         for block in blocks:
@@ -43,7 +50,9 @@ def anthropic(body: Body) -> Iterator[str]:
         calls = {block["id"] for block in blocks if block["type"] == "tool_use"}
         answers = (after or {}).get("content", [])
         answered = [
-            block["tool_use_id"] for block in answers if isinstance(block, dict) and block["type"] == "tool_result"
+            block["tool_use_id"]
+            for block in answers
+            if isinstance(block, dict) and block["type"] == "tool_result"
         ]
         if sorted(answered) != sorted(calls):
             yield f"the calls {sorted(calls)} are answered by {answered}"
@@ -55,7 +64,9 @@ def anthropic(body: Body) -> Iterator[str]:
 def _block(block: Body) -> Iterator[str]:
     if block["type"] == "text" and not block["text"].strip():
         yield "a text is empty"
-    if block["type"] == "tool_use" and (not _NAME.fullmatch(block["name"]) or not isinstance(block["input"], dict)):
+    if block["type"] == "tool_use" and (
+        not _NAME.fullmatch(block["name"]) or not isinstance(block["input"], dict)
+    ):
         yield f"the call of {block['name']} is none"
     if block["type"] == "tool_use" and not _NAME.fullmatch(block["id"]):
         yield f"the id {block['id']} is none"
@@ -117,11 +128,15 @@ def responses(body: Body) -> Iterator[str]:
 
 def gemini(body: Body) -> Iterator[str]:
     contents = body["contents"]
-    yield from _alternate(["user" if one["role"] == "user" else "model" for one in contents], "user")
+    yield from _alternate(
+        ["user" if one["role"] == "user" else "model" for one in contents], "user"
+    )
     for one, after in itertools.zip_longest(contents, contents[1:]):
         calls = [part["functionCall"]["name"] for part in one["parts"] if "functionCall" in part]
         answers = [
-            part["functionResponse"]["name"] for part in (after or {}).get("parts", []) if "functionResponse" in part
+            part["functionResponse"]["name"]
+            for part in (after or {}).get("parts", [])
+            if "functionResponse" in part
         ]
         if sorted(calls) != sorted(answers):
             yield f"the calls {calls} are answered by {answers}"

@@ -23,7 +23,9 @@ def command_line(*argv: str) -> list[str]:
 
 def run(*argv: str) -> int:
     """Under a jail whose lifeline is an input that stays open."""
-    with subprocess.Popen(command_line(*argv), stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        command_line(*argv), stdin=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
         return process.wait(timeout=60)
 
 
@@ -43,9 +45,13 @@ def test_the_commands_exit_code_is_passed_on(argv: list[str], code: int) -> None
 
 def test_it_imports_nothing_of_ours_and_nothing_slow() -> None:
     code = f"import sys; sys.path.insert(0, {str(SCRIPT.parent)!r}); import jail; print(sorted(sys.modules))"
-    loaded = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True).stdout
+    loaded = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True
+    ).stdout
     assert "helix_desktop" not in loaded
-    assert not any(f"'{slow}'" in loaded for slow in ("asyncio", "re", "json", "typing", "platform"))
+    assert not any(
+        f"'{slow}'" in loaded for slow in ("asyncio", "re", "json", "typing", "platform")
+    )
 
 
 def test_when_the_program_dies_its_commands_die(tmp_path: Path) -> None:
@@ -68,7 +74,9 @@ asyncio.run(main())
 """
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 9
     pid = int(mark.read_text())
-    for _ in range(6_000):  # Counted, because a clock would run out at once if the machine itself was paused.
+    for _ in range(
+        6_000
+    ):  # Counted, because a clock would run out at once if the machine itself was paused.
         if not _lives(pid):
             return
         time.sleep(0.01)
@@ -82,18 +90,29 @@ def _lives(pid: int) -> bool:
         return False
     return (
         "Z"
-        not in subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False).stdout
+        not in subprocess.run(
+            ["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False
+        ).stdout
     )
 
 
 async def test_a_keeper_that_is_stopped_still_goes() -> None:
     command = await RunningCommand.start_in_jail(
-        ProcessLaunch(CommandAuthor.USER, ["/bin/sh"], "/", {"PATH": "/usr/bin:/bin"}, place=ProcessPlace.WATCHED),
+        ProcessLaunch(
+            CommandAuthor.USER,
+            ["/bin/sh"],
+            "/",
+            {"PATH": "/usr/bin:/bin"},
+            place=ProcessPlace.WATCHED,
+        ),
         lambda lifeline: jail.jail_command_line(
             {"lifeline": lifeline}, ["/bin/sh", "-c", "kill -STOP $PPID; sleep 1000"]
         ),
     )
-    while "T" not in Path(f"/proc/{command.process.pid}/stat").read_text().rpartition(")")[2].split()[0]:
+    while (
+        "T"
+        not in Path(f"/proc/{command.process.pid}/stat").read_text().rpartition(")")[2].split()[0]
+    ):
         time.sleep(0.005)
     await asyncio.wait_for(command.kill_and_wait(), 60)
 
@@ -112,7 +131,10 @@ jail.main()
 """
     options = command_line("/bin/sh", "-c", f"setsid sleep 1000 & echo $! > {mark}; sleep 1000")[6:]
     ended = subprocess.run(
-        [sys.executable, "-c", broken, "", *options], stdin=subprocess.PIPE, capture_output=True, check=False
+        [sys.executable, "-c", broken, "", *options],
+        stdin=subprocess.PIPE,
+        capture_output=True,
+        check=False,
     )
     assert b"a defect" in ended.stderr
     assert not _lives(int(mark.read_text()))

@@ -31,7 +31,9 @@ def open_handles() -> int:
 
 
 async def test_output_comes_while_it_runs() -> None:
-    command = await RunningCommand.start_in_jail(launch(), lambda n: line("echo first; sleep 1000", n))
+    command = await RunningCommand.start_in_jail(
+        launch(), lambda n: line("echo first; sleep 1000", n)
+    )
     output = command.iterate_output()
     assert await anext(output) == b"first\n"
     command.kill_process_tree()
@@ -51,7 +53,9 @@ async def test_a_folder_that_is_not_there_leaves_nothing_open() -> None:
 async def test_a_start_that_is_cancelled_leaves_no_process(tmp_path: Path) -> None:
     told = tmp_path / "pid"
     start = asyncio.ensure_future(  # noqa: TID251 -- to cancel it
-        RunningCommand.start_in_jail(launch(), lambda n: line(f"echo $$ > {told}; exec sleep 1000", n))
+        RunningCommand.start_in_jail(
+            launch(), lambda n: line(f"echo $$ > {told}; exec sleep 1000", n)
+        )
     )
     for _ in range(2):
         await asyncio.sleep(0)

@@ -22,7 +22,16 @@ from helix_desktop.processes.starter import (
 )
 
 HASH = "0" * 64
-LIBRARIES = ("orjson", "httpx", "argparse", "json", "platformdirs", "zstandard", "tomlkit", "keyring")
+LIBRARIES = (
+    "orjson",
+    "httpx",
+    "argparse",
+    "json",
+    "platformdirs",
+    "zstandard",
+    "tomlkit",
+    "keyring",
+)
 
 
 def launch(whose: CommandAuthor, argv: list[str], **options: Any) -> ProcessLaunch:
@@ -59,7 +68,12 @@ def test_what_keeps_to_the_rules_is_started() -> None:
         place=ProcessPlace.SANDBOX,
         reason_unchecked="it writes nothing",
     )
-    launch(CommandAuthor.MODEL, ["/bin/true"], is_allowed_outside=True, reason_unchecked="the user allowed it")
+    launch(
+        CommandAuthor.MODEL,
+        ["/bin/true"],
+        is_allowed_outside=True,
+        reason_unchecked="the user allowed it",
+    )
     launch(CommandAuthor.PROGRAM, isolated_python_command("-c", ""))
     done = run_process(launch(CommandAuthor.USER, ["printf", "a"]))
     assert (done.returncode, done.stdout, done.stderr) == (0, b"a", b"")
@@ -72,7 +86,10 @@ async def test_every_way_to_start_gives_the_folder_and_the_environment_and_nothi
     given = {"PATH": "/usr/bin:/bin", "GIVEN": "1"}
     begun = ProcessLaunch(CommandAuthor.USER, ["env"], tmp_path, given)
     where = ProcessLaunch(CommandAuthor.USER, ["pwd"], tmp_path, given)
-    for said, wanted in ((begun, [f"{name}={value}" for name, value in given.items()]), (where, [str(tmp_path)])):
+    for said, wanted in (
+        (begun, [f"{name}={value}" for name, value in given.items()]),
+        (where, [str(tmp_path)]),
+    ):
         opened = starter.open_process(said, stdout=starter.PIPE)
         assert opened.stdout is not None
         started = await starter.start_process(said, stdin=starter.DEVNULL, stderr=starter.DEVNULL)
@@ -84,7 +101,9 @@ async def test_every_way_to_start_gives_the_folder_and_the_environment_and_nothi
         assert (opened.wait(), await started.wait()) == (0, 0)
 
 
-def test_a_program_is_never_found_in_the_folder_one_is_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_is_never_found_in_the_folder_one_is_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fake = tmp_path / "only-here"
     fake.write_text("#!/bin/sh\necho fake\n")
     fake.chmod(0o755)
@@ -107,18 +126,30 @@ def hostile(tmp_path: Path) -> Path:
 
 
 def test_the_program_anew_runs_nothing_of_the_folder_it_is_started_in(hostile: Path) -> None:
-    for more in ({}, {"PYTHONPATH": str(hostile)}, {"PYTHONPATH": "."}, {"PYTHONSTARTUP": str(hostile / "orjson.py")}):
+    for more in (
+        {},
+        {"PYTHONPATH": str(hostile)},
+        {"PYTHONPATH": "."},
+        {"PYTHONSTARTUP": str(hostile / "orjson.py")},
+    ):
         done = run_process(
             ProcessLaunch(
-                CommandAuthor.PROGRAM, own_program_command("doctor", "--json"), hostile, {**os.environ, **more}
+                CommandAuthor.PROGRAM,
+                own_program_command("doctor", "--json"),
+                hostile,
+                {**os.environ, **more},
             )
         )
         assert done.stdout, done.stderr.decode()
         assert not (hostile / "ran").exists()  # fmt: skip
 
 
-@pytest.mark.parametrize("code", ["-m helix_desktop --version", "-c import\thelix_desktop.cli,orjson,httpx"])
-def test_started_by_hand_the_package_searches_no_folder_of_the_users(hostile: Path, code: str) -> None:
+@pytest.mark.parametrize(
+    "code", ["-m helix_desktop --version", "-c import\thelix_desktop.cli,orjson,httpx"]
+)
+def test_started_by_hand_the_package_searches_no_folder_of_the_users(
+    hostile: Path, code: str
+) -> None:
     """Only what Python itself imports before us is out of our hands."""
     for name in ("sitecustomize", "usercustomize", "argparse", "json"):
         (hostile / f"{name}.py").unlink()
@@ -127,12 +158,16 @@ def test_started_by_hand_the_package_searches_no_folder_of_the_users(hostile: Pa
     package = str(Path(helix_desktop.__file__).parent.parent)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([package, "src"])}
     words = [sys.executable, *(each.replace("\t", " ") for each in code.split(" "))]
-    done = subprocess.run(words, cwd=hostile, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        words, cwd=hostile, env=environment, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert not (hostile / "ran").exists()
 
 
-def test_a_worker_gets_nothing_of_our_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_gets_nothing_of_our_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import asyncio
 
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")

@@ -26,12 +26,17 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "root"
 
 
-@pytest.mark.parametrize("word", ["x" * 300, "x/" * 3000, "~nobody-of-that-name/x", "a\0b", "/proc/1/root/etc/x"])
+@pytest.mark.parametrize(
+    "word", ["x" * 300, "x/" * 3000, "~nobody-of-that-name/x", "a\0b", "/proc/1/root/etc/x"]
+)
 def test_a_word_that_can_be_no_path_is_passed_over(root: Path, word: str) -> None:
     (root / "lint").write_text("true\n")
     if "\0" not in word:
         assert [
-            path.name for path in find_files_named_in_command(f"sh -c '{word}' ./lint", root, ProjectReading(root))
+            path.name
+            for path in find_files_named_in_command(
+                f"sh -c '{word}' ./lint", root, ProjectReading(root)
+            )
         ] == ["lint"]
     assert find_files_named_in_command(f"echo {word}", root, ProjectReading(root)) == []
 
@@ -65,17 +70,23 @@ def test_trust_covers_the_file_a_command_names(root: Path, command: str, file: s
     assert len(before) < 300 * 1024
 
 
-@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="the system keeps no files in memory there")
+@pytest.mark.skipif(
+    not Path("/dev/shm").is_dir(), reason="the system keeps no files in memory there"
+)
 def test_trust_covers_a_file_that_is_kept_in_memory(root: Path) -> None:
     with tempfile.NamedTemporaryFile("w", dir="/dev/shm", suffix=".sh") as script:
         assert [
             path.name
-            for path in find_files_named_in_command(f"sh {script.name} < /dev/null", root, ProjectReading(root))
+            for path in find_files_named_in_command(
+                f"sh {script.name} < /dev/null", root, ProjectReading(root)
+            )
         ] == [Path(script.name).name]
 
 
 def test_a_hook_that_names_more_than_trust_can_cover_does_not_run(root: Path) -> None:
-    """Each of these ran a file that had been edited after it was trusted, or took minutes to look at."""
+    """Each of these ran a file that had been edited after it was trusted, or took
+    minutes to look at.
+    """
     (root / "many").mkdir()
     for number in range(60):
         (root / f"many/{number:02}").write_text("true\n")
@@ -117,7 +128,9 @@ NOT_OWN = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("command", "is_own"), [*((each, True) for each in OWN), *((each, False) for each in NOT_OWN)])
+@pytest.mark.parametrize(
+    ("command", "is_own"), [*((each, True) for each in OWN), *((each, False) for each in NOT_OWN)]
+)
 def test_only_a_script_of_the_users_settings_folder_is_surely_theirs(
     root: Path, monkeypatch: pytest.MonkeyPatch, command: str, is_own: bool
 ) -> None:
@@ -148,7 +161,9 @@ def test_no_program_is_looked_for_in_the_workspace(root: Path) -> None:
     assert search_path_without_roots(path, [root]) == "/usr/bin:/bin"
 
 
-def test_a_hook_of_the_user_that_names_a_folders_file_needs_trust(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hook_of_the_user_that_names_a_folders_file_needs_trust(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     home = root.parent / "home"
     monkeypatch.setenv("HOME", str(home))
     (root / "fmt.sh").write_text("echo one\n")
@@ -156,10 +171,14 @@ def test_a_hook_of_the_user_that_names_a_folders_file_needs_trust(root: Path, mo
     (home / ".claude/settings.json").write_text(line % "$CLAUDE_PROJECT_DIR/fmt.sh")
     (item,) = brought.read_project_files([str(root)], {}).items
     assert (item.own, item.reaches_folder, item.trusted) == (True, True, False)
-    (item,) = brought.read_project_files([str(root)], {item.settings_key: item.content_sha256}).items
+    (item,) = brought.read_project_files(
+        [str(root)], {item.settings_key: item.content_sha256}
+    ).items
     assert item.trusted
     (root / "fmt.sh").write_text("echo two\n")
-    (changed,) = brought.read_project_files([str(root)], {item.settings_key: item.content_sha256}).items
+    (changed,) = brought.read_project_files(
+        [str(root)], {item.settings_key: item.content_sha256}
+    ).items
     assert not changed.trusted
     (home / ".claude/settings.json").write_text(line % "~/.claude/hooks/fmt.sh")
     (item,) = brought.read_project_files([str(root)], {}).items

@@ -1,4 +1,6 @@
-"""Hooks made from two dozen ways to reach a file of the folder, in the folder's settings and in the user's own, edited after trust."""
+"""Hooks made from two dozen ways to reach a file of the folder, in the folder's
+settings and in the user's own, edited after trust.
+"""
 
 from __future__ import annotations
 
@@ -37,14 +39,26 @@ def test_no_hook_that_reaches_a_folders_file_runs_outside_or_after_it_was_edited
     commands = []
     for _ in range(HOOKS):
         name = chance.choice(NAMES)
-        commands.append(chance.choice(WAYS).format(f=f"'{name}'" if " " in name else name, root=root, home=home))
-    table = {"hooks": {"Stop": [{"hooks": [{"type": "command", "command": each} for each in commands]}]}}
+        commands.append(
+            chance.choice(WAYS).format(f=f"'{name}'" if " " in name else name, root=root, home=home)
+        )
+    table = {
+        "hooks": {"Stop": [{"hooks": [{"type": "command", "command": each} for each in commands]}]}
+    }
     ((home if own else root) / ".claude/settings.json").write_text(json.dumps(table))
-    items = [item for item in brought.read_project_files([str(root)], {}).items if item.kind == "hook"]
+    items = [
+        item for item in brought.read_project_files([str(root)], {}).items if item.kind == "hook"
+    ]
     assert len(items) == HOOKS
-    assert not [item.body for item in items if item.is_in_force or (item.own and not item.reaches_folder)]
+    assert not [
+        item.body for item in items if item.is_in_force or (item.own and not item.reaches_folder)
+    ]
     known = {item.settings_key: item.content_sha256 for item in items}
-    assert all(item.is_in_force for item in brought.read_project_files([str(root)], known).items if item.kind == "hook")
+    assert all(
+        item.is_in_force
+        for item in brought.read_project_files([str(root)], known).items
+        if item.kind == "hook"
+    )
     for name in NAMES:
         (root / name).write_text("touch ran\n" * (100_000 if name == "big" else 1))
     assert [

@@ -21,7 +21,11 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(project_files, "user_home", lambda: tmp_path / "own")
     made = tmp_path / "project"
     for place, name, text in (
-        (".claude/skills/pdf", "SKILL.md", "---\nname: pdf\ndescription: Reads PDF files\n---\nBody"),
+        (
+            ".claude/skills/pdf",
+            "SKILL.md",
+            "---\nname: pdf\ndescription: Reads PDF files\n---\nBody",
+        ),
         (".claude/commands", "go.md", "Go"),
         (".claude/agents", "tester.md", "Test"),
         (".", "AGENTS.md", "Rules"),
@@ -67,13 +71,20 @@ def test_the_users_own_are_trusted_and_the_folders_come_first(root: Path, tmp_pa
     (mine / "go.md").write_text("Mine")
     (mine / "rest.md").write_text("Rest")
     found = project_files.read_project_files([str(root)], {})
-    assert {item.name: item.body for item in found.items_in_force("command")} == {"go": "Mine", "rest": "Rest"}
+    assert {item.name: item.body for item in found.items_in_force("command")} == {
+        "go": "Mine",
+        "rest": "Rest",
+    }
     trusted = {item.settings_key: item.content_sha256 for item in found.items_to_ask_about()}
-    assert project_files.read_project_files([str(root)], trusted).find_item("command", "go").body == "Go"  # type: ignore[union-attr]
+    assert (
+        project_files.read_project_files([str(root)], trusted).find_item("command", "go").body
+        == "Go"
+    )  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(
-    "spelling", ["@.env", "@./.env", "@conf/../.env", "@conf/link", "@.ENV", "@conf/prod.key", "@more.md"]
+    "spelling",
+    ["@.env", "@./.env", "@conf/../.env", "@conf/link", "@.ENV", "@conf/prod.key", "@more.md"],
 )
 def test_a_file_that_no_agent_sees_is_not_imported_by_rules(root: Path, spelling: str) -> None:
     (root / "conf").mkdir()
@@ -104,7 +115,9 @@ def many_hooks(root: Path) -> None:
     for name in names:
         (root / name).mkdir()
     hook = {"type": "command", "command": " ".join(names)}
-    (root / ".claude/settings.json").write_text(json.dumps({"hooks": {"Stop": [{"hooks": [hook] * 30}]}}))
+    (root / ".claude/settings.json").write_text(
+        json.dumps({"hooks": {"Stop": [{"hooks": [hook] * 30}]}})
+    )
 
 
 def many_links_to_a_large_file(root: Path) -> None:

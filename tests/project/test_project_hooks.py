@@ -29,31 +29,54 @@ def test_every_hook_is_an_item_with_the_script_it_runs(tmp_path: Path) -> None:
     (tmp_path / ".claude" / "check.sh").write_text("exit 2")
     command = {"type": "command", "command": '"$CLAUDE_PROJECT_DIR"/.claude/check.sh', "timeout": 5}
     one, two = read(
-        tmp_path, {"PreToolUse": [{"matcher": "Bash", "hooks": [command, {"type": "command", "command": "x"}]}]}
+        tmp_path,
+        {
+            "PreToolUse": [
+                {"matcher": "Bash", "hooks": [command, {"type": "command", "command": "x"}]}
+            ]
+        },
     )
     assert (one.name, two.name, one.about) == ("PreToolUse", "PreToolUse 2", "PreToolUse Bash")
     assert build_hook_from_item(one, tmp_path).seconds == 5
     before = one.content_sha256
     (tmp_path / ".claude" / "check.sh").write_text("exit 0")
-    assert read(tmp_path, {"PreToolUse": [{"matcher": "Bash", "hooks": [command]}]})[0].content_sha256 != before
+    assert (
+        read(tmp_path, {"PreToolUse": [{"matcher": "Bash", "hooks": [command]}]})[0].content_sha256
+        != before
+    )
 
 
 @pytest.mark.parametrize(
     ("hooks", "words"),
     [
         ({"TeammateIdle": []}, "TeammateIdle is not supported"),
-        ({"Stop": [{"hooks": [{"type": "prompt", "prompt": "ok?"}]}]}, "'prompt' are not supported"),
+        (
+            {"Stop": [{"hooks": [{"type": "prompt", "prompt": "ok?"}]}]},
+            "'prompt' are not supported",
+        ),
         ("{", "not valid JSON"),
-        ({"Stop": [{"hooks": [{"type": "command", "command": "x", "async": True}]}]}, "async is not supported"),
+        (
+            {"Stop": [{"hooks": [{"type": "command", "command": "x", "async": True}]}]},
+            "async is not supported",
+        ),
     ],
 )
-def test_what_is_not_supported_is_said_when_the_file_is_read(tmp_path: Path, hooks: object, words: str) -> None:
+def test_what_is_not_supported_is_said_when_the_file_is_read(
+    tmp_path: Path, hooks: object, words: str
+) -> None:
     (item,) = read(tmp_path, hooks)
     assert words in item.notes[0]
 
 
 @pytest.mark.parametrize(
-    "hooks", ["[]", '{"hooks": 3}', '{"hooks": {"Stop": 3}}', '{"hooks": {"Stop": [3, {"hooks": 4}]}}', "{}"]
+    "hooks",
+    [
+        "[]",
+        '{"hooks": 3}',
+        '{"hooks": {"Stop": 3}}',
+        '{"hooks": {"Stop": [3, {"hooks": 4}]}}',
+        "{}",
+    ],
 )
 def test_any_file_is_read(tmp_path: Path, hooks: str) -> None:
     assert all(item.broken for item in read(tmp_path, hooks))
@@ -71,7 +94,9 @@ def test_matchers_are_patterns_over_claude_codes_names() -> None:
     assert hook("mcp__github__.*").matches_tool("mcp__github__create")
     assert hook("(").matches_tool("(")
     assert hook("^(Edit|Write)$").matches_tool("Write")
-    assert not hook("mcp__(github|gitlab)__(create|delete)_.*").matches_tool("mcp__github__list_all")
+    assert not hook("mcp__(github|gitlab)__(create|delete)_.*").matches_tool(
+        "mcp__github__list_all"
+    )
 
 
 @pytest.mark.parametrize(
@@ -88,7 +113,9 @@ def test_matchers_are_patterns_over_claude_codes_names() -> None:
     ],
 )
 def test_a_matcher_that_would_take_forever_is_meant_for_every_tool(matcher: str, name: str) -> None:
-    """It held the whole program: a file of the folder says what it is, and the name of a tool comes from a server."""
+    """It held the whole program: a file of the folder says what it is, and the name of
+    a tool comes from a server.
+    """
     assert hook(matcher).matches_tool(name)
 
 
@@ -134,13 +161,18 @@ def test_calls_have_claude_codes_names_and_shapes(
         ("Stop", 0, '{"continue": false, "stopReason": "enough"}', "", HookAnswer(blocks="enough")),
     ],
 )  # fmt: skip
-def test_what_an_answer_means(event: str, code: int, printed: str, complained: str, answer: HookAnswer) -> None:
+def test_what_an_answer_means(
+    event: str, code: int, printed: str, complained: str, answer: HookAnswer
+) -> None:
     assert parse_hook_answer(event, code, printed, complained) == answer
 
 
 def test_a_hook_never_allows() -> None:
     said = parse_hook_answer(
-        "PreToolUse", 0, '{"hookSpecificOutput": {"permissionDecision": "allow", "updatedInput": {}}}', ""
+        "PreToolUse",
+        0,
+        '{"hookSpecificOutput": {"permissionDecision": "allow", "updatedInput": {}}}',
+        "",
     )
     assert not said.blocks
     assert "cannot allow calls" in said.note
@@ -167,6 +199,7 @@ def test_a_condition_is_kept(only: str, name: str, values: dict[str, str], yes: 
 
 def test_a_condition_that_is_not_understood_lets_the_hook_not_run(tmp_path: Path) -> None:
     (item,) = read(
-        tmp_path, {"PreToolUse": [{"hooks": [{"type": "command", "command": "exit 2", "if": "what (ever"}]}]}
+        tmp_path,
+        {"PreToolUse": [{"hooks": [{"type": "command", "command": "exit 2", "if": "what (ever"}]}]},
     )
     assert item.broken

@@ -27,20 +27,29 @@ def test_any_text_is_read_or_refused_in_a_sentence(text: str) -> None:
 
 
 def test_yaml_makes_texts_and_nothing_else() -> None:
-    values, body = split_front_matter("---\na: yes\nb: 1\nc: !!python/object/apply:os.system ['true']\n---\nrest")
+    values, body = split_front_matter(
+        "---\na: yes\nb: 1\nc: !!python/object/apply:os.system ['true']\n---\nrest"
+    )
     assert (values["a"], values["b"], body) == ("yes", "1", "rest")
     assert values["c"] == ["true"]
 
 
-def test_aliases_are_refused_since_a_few_lines_of_them_stand_for_more_than_can_be_looked_through() -> None:
-    lines = ["a0: &a0 [x, x]", *(f"a{level}: &a{level} [*a{level - 1}, *a{level - 1}]" for level in range(1, 200))]
+def test_aliases_are_refused_since_a_few_lines_of_them_stand_for_more_than_can_be_looked_through() -> (
+    None
+):
+    lines = [
+        "a0: &a0 [x, x]",
+        *(f"a{level}: &a{level} [*a{level - 1}, *a{level - 1}]" for level in range(1, 200)),
+    ]
     with pytest.raises(InvalidInput, match="aliases"):
         split_front_matter("---\n" + "\n".join(lines) + "\n---\nbody")
     assert split_front_matter("---\na: &name x\nb: '*name'\n---\n")[0] == {"a": "x", "b": "*name"}
 
 
 def test_two_looks_at_an_item_are_compared_by_its_text_alone() -> None:
-    """Whatever its values are: 100 lists, each of which has the next one twice, would take longer than anybody lives."""
+    """Whatever its values are: 100 lists, each of which has the next one twice, would
+    take longer than anybody lives.
+    """
 
     def look(text: str) -> ProjectItem:
         value: list[object] = []
@@ -73,7 +82,12 @@ def test_a_changed_file_is_read_anew(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("said", "names"),
-    [("Read, Bash(git add:*)", ("Read", "Bash(git add:*)")), (["a", "b"], ("a", "b")), ("", ()), (3, ())],
+    [
+        ("Read, Bash(git add:*)", ("Read", "Bash(git add:*)")),
+        (["a", "b"], ("a", "b")),
+        ("", ()),
+        (3, ()),
+    ],
 )
 def test_lists_are_read_in_every_form(said: object, names: tuple[str, ...]) -> None:
     assert parse_name_list(said) == names
@@ -87,7 +101,12 @@ def test_the_state_is_said_in_words() -> None:
 
 @pytest.mark.parametrize(
     ("path", "glob", "yes"),
-    [("a/b.ts", "**/*.ts", True), ("b.ts", "**/*.ts", True), ("a/b.py", "*.py", True), ("a", "*.py", False)],
+    [
+        ("a/b.ts", "**/*.ts", True),
+        ("b.ts", "**/*.ts", True),
+        ("a/b.py", "*.py", True),
+        ("a", "*.py", False),
+    ],
 )
 def test_globs(path: str, glob: str, yes: bool) -> None:
     assert path_fits_glob(path, glob) is yes

@@ -27,7 +27,13 @@ def found(root: Path, *touched: str) -> dict[str, ProjectItem]:
 
 
 def test_all_names_of_a_root_count(tmp_path: Path) -> None:
-    for name in ("AGENTS.md", "CLAUDE.md", "GEMINI.md", ".github/copilot-instructions.md", ".cursorrules"):
+    for name in (
+        "AGENTS.md",
+        "CLAUDE.md",
+        "GEMINI.md",
+        ".github/copilot-instructions.md",
+        ".cursorrules",
+    ):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(f"Rules of {name}.")
     assert set(found(tmp_path)) == {
@@ -41,7 +47,13 @@ def test_all_names_of_a_root_count(tmp_path: Path) -> None:
 
 
 def test_those_below_come_into_force_with_a_file_below_them(tmp_path: Path) -> None:
-    write(tmp_path, AGENTS_md="top", src__AGENTS_md="in src", src__deep__CLAUDE_md="deep", other__AGENTS_md="other")
+    write(
+        tmp_path,
+        AGENTS_md="top",
+        src__AGENTS_md="in src",
+        src__deep__CLAUDE_md="deep",
+        other__AGENTS_md="other",
+    )
     assert list(found(tmp_path)) == ["AGENTS.md"]
     assert list(found(tmp_path, "src/a.py")) == ["AGENTS.md", "src/AGENTS.md"]
     deep = found(tmp_path, "src/deep/b.py")
@@ -51,8 +63,15 @@ def test_those_below_come_into_force_with_a_file_below_them(tmp_path: Path) -> N
 
 
 def test_imports_stand_behind_the_file_word_for_word(tmp_path: Path) -> None:
-    write(tmp_path, CLAUDE_md="See @docs/style.md and @AGENTS.md, not `@code.md`, nor me@example.com.")
-    write(tmp_path, docs__style_md="Four spaces.\n@more.md", docs__more_md="And no tabs.", AGENTS_md="Be kind.")
+    write(
+        tmp_path, CLAUDE_md="See @docs/style.md and @AGENTS.md, not `@code.md`, nor me@example.com."
+    )
+    write(
+        tmp_path,
+        docs__style_md="Four spaces.\n@more.md",
+        docs__more_md="And no tabs.",
+        AGENTS_md="Be kind.",
+    )
     item = found(tmp_path)["CLAUDE.md"]
     assert "Imported from docs/style.md:\n\nFour spaces." in item.body
     assert "And no tabs." in item.body
@@ -61,7 +80,9 @@ def test_imports_stand_behind_the_file_word_for_word(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["@../secret.md", "@/etc/passwd", "@~/.ssh/id_rsa", "@missing.md"])
-def test_what_lies_outside_or_is_missing_is_not_imported_and_said(tmp_path: Path, name: str) -> None:
+def test_what_lies_outside_or_is_missing_is_not_imported_and_said(
+    tmp_path: Path, name: str
+) -> None:
     (tmp_path / "secret.md").write_text("secret")
     root = tmp_path / "root"
     write(root, CLAUDE_md=f"Read {name} please")

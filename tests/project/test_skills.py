@@ -115,7 +115,9 @@ def test_a_linked_folder_is_covered_by_the_trust_in_a_skill(tmp_path: Path) -> N
     skill, elsewhere = tmp_path / "skills/fmt", tmp_path / "elsewhere"
     skill.mkdir(parents=True)
     elsewhere.mkdir()
-    (skill / "SKILL.md").write_text("---\nname: fmt\ndescription: Formats\n---\nRun scripts/fmt.sh\n")
+    (skill / "SKILL.md").write_text(
+        "---\nname: fmt\ndescription: Formats\n---\nRun scripts/fmt.sh\n"
+    )
     (elsewhere / "fmt.sh").write_text("one\n")
     (elsewhere / "again").symlink_to(skill)
     (skill / "scripts").symlink_to(elsewhere)
@@ -125,7 +127,9 @@ def test_a_linked_folder_is_covered_by_the_trust_in_a_skill(tmp_path: Path) -> N
     assert before.content_sha256 != after.content_sha256
 
 
-def test_what_a_link_out_of_the_folder_leads_to_is_not_looked_through_but_the_link_is_trusted(tmp_path: Path) -> None:
+def test_what_a_link_out_of_the_folder_leads_to_is_not_looked_through_but_the_link_is_trusted(
+    tmp_path: Path,
+) -> None:
     root, outside = tmp_path / "root", tmp_path / "outside"
     made = skill(root, "fmt", "name: fmt\ndescription: x")
     (outside / "deep").mkdir(parents=True)

@@ -15,7 +15,9 @@ def command(tmp_path: Path, text: str, name: str = "go.md") -> ProjectItem:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     return next(
-        item for item in slash_commands.find_command_files(tmp_path, ProjectReading(tmp_path)) if item.path == path
+        item
+        for item in slash_commands.find_command_files(tmp_path, ProjectReading(tmp_path))
+        if item.path == path
     )
 
 
@@ -30,7 +32,9 @@ def command(tmp_path: Path, text: str, name: str = "go.md") -> ProjectItem:
         ("Costs $100", "x", "Costs $100\n\nx"),
     ],
 )
-def test_arguments_go_into_their_places(tmp_path: Path, body: str, arguments: str, said: str) -> None:
+def test_arguments_go_into_their_places(
+    tmp_path: Path, body: str, arguments: str, said: str
+) -> None:
     assert slash_commands.build_command_prompt(command(tmp_path, body), arguments).text == said
 
 
@@ -53,7 +57,9 @@ def test_an_argument_is_never_a_shell_line_or_a_file(arguments: str) -> None:
 
 def test_folders_are_part_of_the_name_and_the_front_is_read(tmp_path: Path) -> None:
     item = command(
-        tmp_path, "---\ndescription: Tests\nallowed-tools: Bash(git:*), Read\nhooks: x\n---\nRun them", "web/test.md"
+        tmp_path,
+        "---\ndescription: Tests\nallowed-tools: Bash(git:*), Read\nhooks: x\n---\nRun them",
+        "web/test.md",
     )
     assert (item.name, item.about, item.body) == ("web:test", "Tests", "Run them")
     assert "hooks is not supported" in item.notes[0]

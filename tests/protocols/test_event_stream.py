@@ -23,7 +23,8 @@ def read(content: bytes, *cuts: int) -> list[ServerSentEvent]:
     return events
 
 
-# A field's value holds no line break; U+2028 and U+0085, at which str.splitlines would cut, may stand in it.
+# A field's value holds no line break; U+2028 and U+0085, at which str.splitlines would
+# cut, may stand in it.
 values = st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]), max_size=12)
 events = st.lists(st.tuples(st.lists(values, min_size=1, max_size=3), values), max_size=4)
 endings = st.sampled_from(["\n", "\r", "\r\n"])
@@ -38,7 +39,9 @@ def test_what_was_written_is_read_whatever_the_chunks(
     for data, name in written:
         text += f": a comment{end}"
         # Without the optional space, a value that begins with one would lose it.
-        text += "".join(f"data{': ' if line.startswith(' ') else colon}{line}{end}" for line in data)
+        text += "".join(
+            f"data{': ' if line.startswith(' ') else colon}{line}{end}" for line in data
+        )
         text += f"event{': ' if name.startswith(' ') else colon}{name}{end}" if name else ""
         text += end
     content = (b"\xef\xbb\xbf" if mark else b"") + text.encode()
@@ -91,7 +94,10 @@ def test_empty_lines_are_no_events_of_their_own(end: bytes) -> None:
     """A reply of 60 MB of them took 88 s."""
     splitter, content = RawEventSplitter(), b"data: 1" + end * 3_000 + b"data: 2" + end * 2
     found = list(splitter.feed_raw_chunk(content))
-    assert [parse for raw in found for parse in read(raw)] == [ServerSentEvent("1"), ServerSentEvent("2")]
+    assert [parse for raw in found for parse in read(raw)] == [
+        ServerSentEvent("1"),
+        ServerSentEvent("2"),
+    ]
     assert len(found) == 2
     assert b"".join(found) + splitter.unfinished == content
 
@@ -102,7 +108,9 @@ def test_a_reply_of_too_many_events_is_handed_on_many_at_once() -> None:
     found = list(splitter.feed_raw_chunk(event * more + b"data: half"))
     assert found == [event] * 100 + [event * (more - 100)]
     assert list(splitter.feed_raw_chunk(b"\n\n" + event)) == [b"data: half\n\n" + event]
-    assert len(read(b"data: 1\n\n" * (MOST_EVENTS + 10))) == MOST_EVENTS + 10, "what reads its own provider reads all"
+    assert len(read(b"data: 1\n\n" * (MOST_EVENTS + 10))) == MOST_EVENTS + 10, (
+        "what reads its own provider reads all"
+    )
 
 
 def test_the_last_end_of_an_event_is_found_in_one_pass() -> None:
@@ -125,7 +133,9 @@ def test_an_event_as_long_as_may_be_is_read_and_one_that_is_longer_is_not() -> N
         EventStreamParser(longest=len(event) - 1).feed_bytes(event)
 
 
-def test_an_event_with_as_many_values_and_bytes_as_may_be_is_an_object(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_event_with_as_many_values_and_bytes_as_may_be_is_an_object(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     event = b'data: {"a": [1, 2, 3, 4], "b": "words"}\n\n'
     signs = sum(event.count(sign) for sign in (b"[", b"{", b","))
     for most, longest, is_read in (

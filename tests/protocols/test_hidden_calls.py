@@ -31,7 +31,8 @@ def fed(veil: HiddenCallFilter, protocol: str, blocks: Sequence[Block]) -> tuple
     """The bytes of a reply, and what the client gets of them."""
     came = b"".join(WRITERS[protocol].events(blocks, USAGE, "1"))
     return came, b"".join(
-        veil.filter_event(raw, parse_event_data(raw)) for raw in RawEventSplitter().feed_raw_chunk(came)
+        veil.filter_event(raw, parse_event_data(raw))
+        for raw in RawEventSplitter().feed_raw_chunk(came)
     )
 
 
@@ -41,7 +42,11 @@ def shown(protocol: str, content: bytes) -> list[tuple[str, str]]:
         if (event := parse_event_data(raw)) is not None:
             reading.add_reply_event(event)
     pieces = WIRES[protocol].parse_reply(reading.whole_reply()).message.pieces
-    return [(piece.kind.value, piece.name or piece.text) for piece in pieces if piece.kind is not PieceKind.REASONING]
+    return [
+        (piece.kind.value, piece.name or piece.text)
+        for piece in pieces
+        if piece.kind is not PieceKind.REASONING
+    ]
 
 
 @all_protocols
@@ -78,14 +83,22 @@ def test_replies_that_follow_each_other_are_one_message(protocol: str) -> None:
 def test_a_whole_reply_is_put_together_of_several(protocol: str) -> None:
     veil = CALL_FILTERS[protocol](hold=True)
     veil.any_hidden, veil.hidden_count = True, 1
-    values = [WRITERS[protocol].whole(blocks, USAGE, "1") for blocks in ([RECALL], [Says("fine"), TOOL])]
+    values = [
+        WRITERS[protocol].whole(blocks, USAGE, "1") for blocks in ([RECALL], [Says("fine"), TOOL])
+    ]
     whole = veil.merge_whole_replies(json.loads(json.dumps(values)))
     pieces = WIRES[protocol].parse_reply(whole).message.pieces
-    assert [piece.name or piece.text for piece in pieces if piece.kind is not PieceKind.OTHER] == ["fine", "Bash"]
+    assert [piece.name or piece.text for piece in pieces if piece.kind is not PieceKind.OTHER] == [
+        "fine",
+        "Bash",
+    ]
 
 
 def test_what_hidden_replies_wrote_is_part_of_the_bill() -> None:
-    assert add_earlier_output({"output_tokens": 3, "x": 1}, 4, "output_tokens") == {"output_tokens": 7, "x": 1}
+    assert add_earlier_output({"output_tokens": 3, "x": 1}, 4, "output_tokens") == {
+        "output_tokens": 7,
+        "x": 1,
+    }
     told = add_earlier_output({"i": 10, "o": 3, "total_tokens": 13}, 4, "o", "i")
     assert told == {"i": 10, "o": 7, "total_tokens": 17}
     values = [{"usage": {"i": 5, "o": 2}}, {"usage": {"i": 8, "o": 3}}, {"usage": {"i": 9, "o": 4}}]
@@ -109,7 +122,9 @@ class _LetterFilter(NumberedCallFilter):
 
 
 def play_letters(veil: _LetterFilter, *parts: str) -> list[bytes]:
-    """What the client gets for every part: "T" thinks, "H" is hidden, "C" is the client's call, all else words."""
+    """What the client gets for every part: "T" thinks, "H" is hidden, "C" is the
+    client's call, all else words.
+    """
     given = []
     for at, part in enumerate(parts):
         call = {"H": "recall_history", "C": "Bash"}.get(part)
@@ -125,8 +140,16 @@ def play_letters(veil: _LetterFilter, *parts: str) -> list[bytes]:
         (False, "THa", [b"T0", b"", b"a1"]),
         (True, "TaC", [b"", b"T0a1", b"C2"]),
         (True, "THa", [b"", b"", b"a0"]),
-        (True, "TTHa", [b"", b"T0", b"", b"a1"]),  # Only what was held back last is hidden with the call.
-        (True, "CTHa", [b"C0", b"", b"T1", b"a2"]),  # The client must answer: its thoughts belong to it.
+        (
+            True,
+            "TTHa",
+            [b"", b"T0", b"", b"a1"],
+        ),  # Only what was held back last is hidden with the call.
+        (
+            True,
+            "CTHa",
+            [b"C0", b"", b"T1", b"a2"],
+        ),  # The client must answer: its thoughts belong to it.
         (True, "TCHC", [b"", b"T0C1", b"", b"C2"]),
         (False, "HCHa", [b"", b"C0", b"", b"a1"]),
     ],
@@ -140,7 +163,9 @@ def test_what_is_held_back_at_the_end_is_shown_once() -> None:
     assert play_letters(veil, "a", "T") == [b"a0", b""]
     assert veil.release_held_events() == b"T1"
     assert veil.release_held_events() == b""
-    assert (veil.shown_count, veil.filter_event(b"t", {"at": 1})) == (2, b"t1"), "the rest of it comes at once"
+    assert (veil.shown_count, veil.filter_event(b"t", {"at": 1})) == (2, b"t1"), (
+        "the rest of it comes at once"
+    )
 
 
 def test_a_reply_that_follows_shows_no_more_thoughts_once_the_client_has_seen_something() -> None:
@@ -166,7 +191,9 @@ def test_calls_are_counted_as_hidden_or_the_clients() -> None:
     assert veil.visible_count == 2
 
 
-def test_a_reply_that_is_counted_leaves_nothing_to_the_next_but_what_the_client_saw_and_what_it_cost() -> None:
+def test_a_reply_that_is_counted_leaves_nothing_to_the_next_but_what_the_client_saw_and_what_it_cost() -> (
+    None
+):
     veil = _LetterFilter(hold=True)
     play_letters(veil, "a", "H", "T")
     veil.continue_in_next_reply(5)

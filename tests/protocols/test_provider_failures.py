@@ -27,7 +27,13 @@ from helix_desktop.protocols.provider_failures import (
 
 def failure(status: int, body: Any, **headers: str) -> ModelFailed:
     return failure_of_refusal(
-        ProviderRefusal("peer", status, body, {name.replace("_", "-"): text for name, text in headers.items()}, "m")
+        ProviderRefusal(
+            "peer",
+            status,
+            body,
+            {name.replace("_", "-"): text for name, text in headers.items()},
+            "m",
+        )
     )
 
 
@@ -70,7 +76,9 @@ TOO_LONG = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("status", "body"), [case[1:] for case in TOO_LONG], ids=[case[0] for case in TOO_LONG])
+@pytest.mark.parametrize(
+    ("status", "body"), [case[1:] for case in TOO_LONG], ids=[case[0] for case in TOO_LONG]
+)
 def test_too_long_is_recognised(status: int, body: Any) -> None:
     assert type(failure(status, body)) is ContextTooLong
 
@@ -90,7 +98,9 @@ def test_a_refusal_that_names_the_window_teaches_it(name: str, status: int, body
 
 
 def test_llama_cpp_names_its_window_beside_the_sentence() -> None:
-    error = failure(400, {"error": {"message": "the request exceeds the available context size", "n_ctx": 4096}})
+    error = failure(
+        400, {"error": {"message": "the request exceeds the available context size", "n_ctx": 4096}}
+    )
     assert isinstance(error, ContextTooLong)
     assert error.window == 4096
 
@@ -122,7 +132,9 @@ OTHERS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("status", "body", "kind"), [case[1:] for case in OTHERS], ids=[case[0] for case in OTHERS])
+@pytest.mark.parametrize(
+    ("status", "body", "kind"), [case[1:] for case in OTHERS], ids=[case[0] for case in OTHERS]
+)
 def test_every_refusal_is_one_error_with_a_sentence_and_a_way_on(
     status: int, body: Any, kind: type[ModelFailed]
 ) -> None:
@@ -172,7 +184,9 @@ NOW = datetime(2026, 11, 20, 12, 0, 0, tzinfo=UTC)
         ({}, None, None),
     ],
 )
-def test_the_time_to_wait_in_all_its_forms(headers: dict[str, str], body: Any, seconds: float | None) -> None:
+def test_the_time_to_wait_in_all_its_forms(
+    headers: dict[str, str], body: Any, seconds: float | None
+) -> None:
     assert retry_after_seconds(headers, body, NOW) == seconds
 
 
@@ -199,7 +213,9 @@ NOT_THERE = {"error": {"code": 404, "message": "no such thing", "status": "NOT_F
         (501, openai("prompt is too long"), ModelFailed, None),
     ],
 )  # fmt: skip
-def test_what_to_do_depends_on_the_status(status: int, body: Any, kind: type[ModelFailed], remedy: str | None) -> None:
+def test_what_to_do_depends_on_the_status(
+    status: int, body: Any, kind: type[ModelFailed], remedy: str | None
+) -> None:
     found = failure(status, body)
     assert type(found) is kind
     assert remedy is None or found.remedy == remedy
@@ -207,7 +223,15 @@ def test_what_to_do_depends_on_the_status(status: int, body: Any, kind: type[Mod
 
 def test_a_window_that_can_be_none_is_none() -> None:
     for given, window in ((-5, 0), (0, 0), (True, 0), ("4096", 0), (7, 7)):
-        error = failure(400, {"error": {"message": "the request exceeds the available context size", "n_ctx": given}})
+        error = failure(
+            400,
+            {
+                "error": {
+                    "message": "the request exceeds the available context size",
+                    "n_ctx": given,
+                }
+            },
+        )
         assert isinstance(error, ContextTooLong)
         assert error.window == window
 
@@ -217,7 +241,9 @@ def test_a_sentence_is_cut_to_its_longest_length() -> None:
     assert provider_sentence("x" * (LONGEST_SENTENCE + 1)) == "x" * (LONGEST_SENTENCE - 1) + "…"
 
 
-@pytest.mark.parametrize(("said", "seconds"), [("0", 0.0), ("-1", None), ("inf", None), ("nan", None), ("1.5", 1.5)])
+@pytest.mark.parametrize(
+    ("said", "seconds"), [("0", 0.0), ("-1", None), ("inf", None), ("nan", None), ("1.5", 1.5)]
+)
 def test_a_wait_is_a_number_of_seconds_that_can_be(said: str, seconds: float | None) -> None:
     assert retry_after_seconds({"retry-after": said}) == seconds
     assert retry_after_seconds({"retry-after-ms": "2500", "retry-after": said}) == 2.5
@@ -240,12 +266,20 @@ def test_a_refusal_that_comes_in_a_list_is_understood_by_its_code() -> None:
 
 
 def test_a_date_beyond_all_dates_is_no_wait() -> None:
-    assert retry_after_seconds({"retry-after": "Mon, 1 Jan 2020 00:00:00 +99999999999999999999"}) is None
+    assert (
+        retry_after_seconds({"retry-after": "Mon, 1 Jan 2020 00:00:00 +99999999999999999999"})
+        is None
+    )
 
 
 @pytest.mark.parametrize("where", ["type", "code", "status"])
 def test_a_long_code_is_read_as_far_as_a_code_can_be_long(where: str) -> None:
-    """22 KB of `requested tokens exceed` took more than a minute, in which the program did nothing else."""
+    """22 KB of `requested tokens exceed` took more than a minute, in which the program
+    did nothing else.
+    """
     long = "requested tokens exceed " * 100_000
-    assert type(failure(400, {"error": {where: long, "details": [{"reason": long}] * 1_000}})) is ModelFailed
+    assert (
+        type(failure(400, {"error": {where: long, "details": [{"reason": long}] * 1_000}}))
+        is ModelFailed
+    )
     assert type(failure(400, {"error": {where: "context_length_exceeded"}})) is ContextTooLong

@@ -19,7 +19,9 @@ def test_parts_stand_in_the_order_they_began_in() -> None:
     made = draft()
     assert made.add_reasoning("r", "hm") == [ReasoningDelta("hm")]
     assert made.add_text("t", "Yes") == [TextDelta("Yes")]
-    assert made.add_call_piece("c", call_id="call_00000001", name="read") == [CallDelta(0, "call_00000001", "read", "")]
+    assert made.add_call_piece("c", call_id="call_00000001", name="read") == [
+        CallDelta(0, "call_00000001", "read", "")
+    ]
     assert made.add_reasoning("r", " so") == [ReasoningDelta(" so")]
     made.seal_reasoning("r", signature="ä", id=1)
     assert made.finished_parts() == (
@@ -31,7 +33,11 @@ def test_parts_stand_in_the_order_they_began_in() -> None:
 
 def test_what_is_empty_is_no_part() -> None:
     made = draft()
-    assert (made.add_text("t", ""), made.add_reasoning("r", ""), made.finished_parts()) == ([], [], ())
+    assert (made.add_text("t", ""), made.add_reasoning("r", ""), made.finished_parts()) == (
+        [],
+        [],
+        (),
+    )
 
 
 def test_a_call_without_a_name_is_told_to_the_model_and_not_lost() -> None:
@@ -43,17 +49,27 @@ def test_a_call_without_a_name_is_told_to_the_model_and_not_lost() -> None:
 
 def test_a_sign_that_comes_in_two_halves_is_whole() -> None:
     made = draft()
-    deltas = [*made.add_text("t", "a\ud83d"), *made.add_text("t", "\ude00b"), *made.add_text("t", "\ude00c\ud83d")]
+    deltas = [
+        *made.add_text("t", "a\ud83d"),
+        *made.add_text("t", "\ude00b"),
+        *made.add_text("t", "\ude00c\ud83d"),
+    ]
     assert deltas == [TextDelta("a"), TextDelta("😀b"), TextDelta("\N{REPLACEMENT CHARACTER}c")]
-    assert made.finished_parts() == (Text("a😀b\N{REPLACEMENT CHARACTER}c\N{REPLACEMENT CHARACTER}"),)
+    assert made.finished_parts() == (
+        Text("a😀b\N{REPLACEMENT CHARACTER}c\N{REPLACEMENT CHARACTER}"),
+    )
     made.add_call_piece("c", name="write", arguments='{"t":"\ud83d')
     made.add_call_piece("c", arguments='\ude00"}')
-    assert made.finished_parts()[-1] == ToolCall(made.finished_parts()[-1].id, "write", '{"t":"😀"}')  # type: ignore[union-attr]
+    assert made.finished_parts()[-1] == ToolCall(
+        made.finished_parts()[-1].id, "write", '{"t":"😀"}'
+    )  # type: ignore[union-attr]
 
 
 def test_ids_that_are_short_or_taken_are_replaced() -> None:
     made = draft()
-    for key, call_id in enumerate(["call_00000001", "call_00000001", "0", "", "call_0001", "call_002"]):
+    for key, call_id in enumerate(
+        ["call_00000001", "call_00000001", "0", "", "call_0001", "call_002"]
+    ):
         made.add_call_piece(key, call_id=call_id, name="read")
     assert [part.id for part in made.finished_parts() if isinstance(part, ToolCall)] == [
         "call_00000001", "call_00000001_new1", "0_new2", "call_new3", "call_0001", "call_002_new4",
@@ -63,20 +79,31 @@ def test_ids_that_are_short_or_taken_are_replaced() -> None:
 def test_whole_arguments_add_what_was_missing_or_correct_what_came() -> None:
     made = draft()
     made.add_call_piece("c", call_id="call_00000001", name="read", arguments='{"a"')
-    assert made.set_whole_arguments("c", '{"a":1}') == [CallDelta(0, "call_00000001", "read", ":1}")]
+    assert made.set_whole_arguments("c", '{"a":1}') == [
+        CallDelta(0, "call_00000001", "read", ":1}")
+    ]
     assert made.set_whole_arguments("c", '{"a":1}') == []
-    assert made.set_whole_arguments("c", '{"b":1}') == [CallDelta(0, "call_00000001", "read", '{"b":1}')]
+    assert made.set_whole_arguments("c", '{"b":1}') == [
+        CallDelta(0, "call_00000001", "read", '{"b":1}')
+    ]
     assert made.finished_parts() == (ToolCall("call_00000001", "read", '{"b":1}'),)
 
 
 def test_what_a_draft_tells_of_its_parts() -> None:
     made = draft()
-    assert (made.has_begun, made.call_count, made.last_key, made.kind_of_part("t")) == (False, 0, None, "")
+    assert (made.has_begun, made.call_count, made.last_key, made.kind_of_part("t")) == (
+        False,
+        0,
+        None,
+        "",
+    )
     made.seal_reasoning("r", signature="opaque")
     assert not made.has_begun, "what the provider needs back is nothing that anybody saw"
     made.add_text("t", "Yes")
     assert (made.has_begun, made.last_key, made.first_key_of_kind("call")) == (True, "t", None)
-    assert made.add_call_piece("c", call_id="call_00000001", name="read") == [CallDelta(0, "call_00000001", "read", "")]
+    assert made.add_call_piece("c", call_id="call_00000001", name="read") == [
+        CallDelta(0, "call_00000001", "read", "")
+    ]
     assert made.add_call_piece("d", call_id="call_00000001", arguments="{") == [
         CallDelta(1, "call_00000001_new1", "", "{")
     ]
@@ -94,7 +121,9 @@ def test_a_name_alone_is_a_beginning() -> None:
 def test_whole_arguments_add_only_what_had_not_come() -> None:
     made = draft()
     made.add_call_piece("c", call_id="call_00000001", name="read", arguments='{"a"')
-    assert made.set_whole_arguments("c", '{"a": 1}') == [CallDelta(0, "call_00000001", "read", ": 1}")]
+    assert made.set_whole_arguments("c", '{"a": 1}') == [
+        CallDelta(0, "call_00000001", "read", ": 1}")
+    ]
     assert made.set_whole_arguments("c", '{"a": 1}') == []
     assert made.set_whole_arguments("c", "[]") == [CallDelta(0, "call_00000001", "read", "[]")]
     assert made.finished_parts() == (ToolCall("call_00000001", "read", "[]"),)

@@ -19,7 +19,9 @@ def test_any_arguments_become_an_object(text: str) -> None:
     call = ToolCall("call_000000001", "read", text)
     assert isinstance(request_parts.arguments_as_object(call), dict)
     if text.strip():
-        assert json.loads(request_parts.arguments_as_json(call).encode("utf-8", "replace")) is not None
+        assert (
+            json.loads(request_parts.arguments_as_json(call).encode("utf-8", "replace")) is not None
+        )
 
 
 @given(st.lists(texts.filter(bool), min_size=1, max_size=6, unique=True))
@@ -40,11 +42,15 @@ def test_the_open_loop_begins_behind_the_last_message_without_results() -> None:
     call = ToolCall("call_000000001", "read", "{}")
     loop = [assistant(call), user(ToolResult(call.id, "x"), "steer")]
     assert request_parts.start_of_open_tool_loop([user("a"), *loop]) == 1
-    assert request_parts.start_of_open_tool_loop([user("a"), *loop, assistant("done"), user("b")]) == 5
+    assert (
+        request_parts.start_of_open_tool_loop([user("a"), *loop, assistant("done"), user("b")]) == 5
+    )
     assert request_parts.start_of_open_tool_loop(loop) == 0
 
 
-def test_arguments_go_back_as_the_model_wrote_them_and_what_is_no_object_so_that_it_sees_its_mistake() -> None:
+def test_arguments_go_back_as_the_model_wrote_them_and_what_is_no_object_so_that_it_sees_its_mistake() -> (
+    None
+):
     def arguments(text: str) -> tuple[object, str]:
         call = ToolCall("c", "read", text)
         return request_parts.arguments_as_object(call), request_parts.arguments_as_json(call)
@@ -57,12 +63,20 @@ def test_arguments_go_back_as_the_model_wrote_them_and_what_is_no_object_so_that
 
 
 def test_reasoning_goes_back_to_its_own_model_alone() -> None:
-    own, old, foreign = Reasoning("a", model="peer/scripted"), Reasoning("b"), Reasoning("c", model="other")
+    own, old, foreign = (
+        Reasoning("a", model="peer/scripted"),
+        Reasoning("b"),
+        Reasoning("c", model="other"),
+    )
     same = asking(user("hello"), assistant(own, old, "fine"))
     assert request_parts.without_foreign_reasoning(same) is same
     mixed = asking(user("hello"), assistant(own, foreign, "fine"), user("on"))
     kept = request_parts.without_foreign_reasoning(mixed)
-    assert [message.parts for message in kept.messages] == [(Text("hello"),), (own, Text("fine")), (Text("on"),)]
+    assert [message.parts for message in kept.messages] == [
+        (Text("hello"),),
+        (own, Text("fine")),
+        (Text("on"),),
+    ]
     assert (kept.model, kept.tools) == (mixed.model, mixed.tools)
 
 
@@ -88,6 +102,8 @@ def test_a_legal_id_stays_and_the_same_odd_one_becomes_the_same() -> None:
 
 
 def test_a_schema_that_is_an_object_stays_and_nobody_changes_the_empty_one() -> None:
-    assert request_parts.schema_of_tool(ToolSpec("t", "", '{"type": "string"}')) == {"type": "string"}
+    assert request_parts.schema_of_tool(ToolSpec("t", "", '{"type": "string"}')) == {
+        "type": "string"
+    }
     request_parts.schema_of_tool(ToolSpec("t", "", ""))["more"] = 1
     assert "more" not in request_parts.EMPTY_SCHEMA

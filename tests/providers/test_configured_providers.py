@@ -54,7 +54,12 @@ def test_comments_and_order_survive(configured: ConfiguredProviders, file: Path)
     file.write_text(f"# mine\n{file.read_text()}".replace("variable", "# the key\nvariable"))
     configured.save_provider(replace(WORK, base_url="https://other.example.org/v1", headers=()))
     text = file.read_text()
-    assert ("# mine" in text, "# the key" in text, "other.example.org" in text, "x-team" in text) == (
+    assert (
+        "# mine" in text,
+        "# the key" in text,
+        "other.example.org" in text,
+        "x-team" in text,
+    ) == (
         True,
         True,
         True,
@@ -73,7 +78,9 @@ def test_a_model_can_be_corrected_and_stays_so(configured: ConfiguredProviders) 
 
 
 def test_what_a_provider_said_is_remembered(configured: ConfiguredProviders, file: Path) -> None:
-    configured.save_reported_models("ollama", {"llama3.3": {"window": 8192, "note": "window as loaded in Ollama"}})
+    configured.save_reported_models(
+        "ollama", {"llama3.3": {"window": 8192, "note": "window as loaded in Ollama"}}
+    )
     configured.save_reported_models("openai", {})
     info = describe_model(configured.find_provider("ollama"), "llama3.3")
     assert (info.window, info.note) == (8192, "window as loaded in Ollama")
@@ -83,8 +90,12 @@ def test_what_a_provider_said_is_remembered(configured: ConfiguredProviders, fil
 
 def test_patience_can_be_set(configured: ConfiguredProviders, file: Path) -> None:
     configured.save_provider(WORK)
-    file.write_text(f"{file.read_text()}\n[provider.work.patience]\nfirst_byte = 900\nattempts = 3\n")
-    assert configured.find_provider("work").patience == ProviderPatience(first_byte=900.0, attempts=3)
+    file.write_text(
+        f"{file.read_text()}\n[provider.work.patience]\nfirst_byte = 900\nattempts = 3\n"
+    )
+    assert configured.find_provider("work").patience == ProviderPatience(
+        first_byte=900.0, attempts=3
+    )
 
 
 @pytest.mark.parametrize(
@@ -95,8 +106,14 @@ def test_patience_can_be_set(configured: ConfiguredProviders, file: Path) -> Non
         ("[provider]\nwork = 7", "each provider must be a table"),
         ("[provider.work]\nbase_url = 7", "must be text"),
         ("[provider.work]\nbase_url = 'https://x.org'\nheaders = 7", "must be a table"),
-        ("[provider.work]\nbase_url = 'https://x.org'\n[provider.work.patience]\nsilence = 'long'", "patience.silence"),
-        ("[provider.work]\nbase_url = 'https://x.org'\n[provider.work.patience]\nattemps = 3", "patience.attemps"),
+        (
+            "[provider.work]\nbase_url = 'https://x.org'\n[provider.work.patience]\nsilence = 'long'",
+            "patience.silence",
+        ),
+        (
+            "[provider.work]\nbase_url = 'https://x.org'\n[provider.work.patience]\nattemps = 3",
+            "patience.attemps",
+        ),
         ("[provider.work]\nkind = 'openai-chat'", "must start with https"),
     ],
 )
@@ -124,7 +141,9 @@ def test_names_are_plain(configured: ConfiguredProviders, file: Path, name: str)
     assert not file.exists()
 
 
-def test_what_cannot_be_saved_leaves_nothing_behind(configured: ConfiguredProviders, file: Path) -> None:
+def test_what_cannot_be_saved_leaves_nothing_behind(
+    configured: ConfiguredProviders, file: Path
+) -> None:
     configured.save_provider(WORK)
     before = file.read_text()
     with pytest.raises(InvalidInput, match="Only UTF-8"):

@@ -28,10 +28,18 @@ def sentences() -> Iterator[str]:
     yield from demo_tour.PLAN
     for module in (demo_model, demo_tour):
         tree = ast.parse(Path(str(module.__file__)).read_text("utf-8"))
-        told = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}  # docstrings
-        texts = [str(node.value) for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in told]
+        told = {
+            id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)
+        }  # docstrings
+        texts = [
+            str(node.value)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Constant) and id(node) not in told
+        ]
         yield from (text for text in texts if text[:1].isupper() and text.endswith((".", "?")))
-        yield from (text for text in texts if text.startswith(("`{", "You wrote: ", "the line of ")))
+        yield from (
+            text for text in texts if text.startswith(("`{", "You wrote: ", "the line of "))
+        )
 
 
 @pytest.mark.parametrize("language", OTHERS)
@@ -44,7 +52,9 @@ def test_what_is_put_in_stays(language: str) -> None:
     def names(text: str) -> set[str | None]:
         return {name for _, name, _, _ in string.Formatter().parse(text)}
 
-    assert [text for text, other in translations_of(language).items() if names(text) != names(other)] == []
+    assert [
+        text for text, other in translations_of(language).items() if names(text) != names(other)
+    ] == []
 
 
 @pytest.mark.parametrize("language", OTHERS)
@@ -59,7 +69,10 @@ async def test_the_windows_first_message_is_answered_in_its_language(language: s
     said = closing + "".join(str(part) for message in messages for part in message.parts)
     assert [text for text in sentences() if "{" not in text and text in said] == []
     (plan,) = [part for part in messages[1].parts if isinstance(part, ToolCall)]
-    assert json.loads(plan.arguments)["items"][0]["text"] == translations_of(language)["Look at the folder"]
+    assert (
+        json.loads(plan.arguments)["items"][0]["text"]
+        == translations_of(language)["Look at the folder"]
+    )
     after = words(await reply_to(user(asked), assistant("…"), user("hm?")))
     assert translations_of(language)[demo_model.WHO] in after, (
         "what may be of any language goes by what was written before"

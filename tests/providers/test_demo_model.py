@@ -1,4 +1,6 @@
-"""The scripted demonstration: it goes by what stands in the request, works in any folder, and says what it is."""
+"""The scripted demonstration: it goes by what stands in the request, works in any
+folder, and says what it is.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,15 @@ import pytest
 
 from helix_desktop.engine import request_building
 from helix_desktop.engine.facts import Purpose, Stop, Text, ToolCall, ToolSpec, Usage
-from helix_desktop.engine.messages import CallDelta, Message, Reply, Request, Role, TextDelta, ToolResult
+from helix_desktop.engine.messages import (
+    CallDelta,
+    Message,
+    Reply,
+    Request,
+    Role,
+    TextDelta,
+    ToolResult,
+)
 from helix_desktop.providers import demo_tour
 from helix_desktop.providers.demo_model import DemoModel
 from tests.providers.asking import Instant, assistant, heard, user
@@ -30,7 +40,9 @@ LISTING = "src/\nREADME.md  1,200\nnotes.txt  80\nhuge.csv  9,000,000\nphoto.jpg
 EXCERPT = f'[EXCERPT of 50,000 tokens (preview); the whole: recall_cached_content("{DIGEST}")]\nrecord 1 value 1'
 
 
-async def reply_to(*messages: Message, tools: Sequence[ToolSpec] = TOOLS, purpose: Purpose = Purpose.STEP) -> Reply:
+async def reply_to(
+    *messages: Message, tools: Sequence[ToolSpec] = TOOLS, purpose: Purpose = Purpose.STEP
+) -> Reply:
     request = Request("demo/demo", "system", tuple(messages), tuple(tools), purpose=purpose)
     assert purpose is not Purpose.STEP or request_building.find_violations(request) == []
     return (await heard(DemoModel(), request))[1]
@@ -66,13 +78,17 @@ async def tour(
         if not calls(reply):
             return messages, words(reply)
         messages.append(Message(Role.ASSISTANT, reply.parts))
-        results = [ToolResult(call.id, result_of(call), ok=call.name != refuse) for call in calls(reply)]
+        results = [
+            ToolResult(call.id, result_of(call), ok=call.name != refuse) for call in calls(reply)
+        ]
         messages.append(user(*results))
     raise AssertionError("the tour does not end")
 
 
 def called(messages: Sequence[Message]) -> list[str]:
-    return [part.name for message in messages for part in message.parts if isinstance(part, ToolCall)]
+    return [
+        part.name for message in messages for part in message.parts if isinstance(part, ToolCall)
+    ]
 
 
 async def test_the_tour_reads_searches_runs_recalls_and_ends() -> None:
@@ -91,11 +107,21 @@ async def test_it_says_at_once_what_it_is() -> None:
 
 async def test_it_reads_what_the_listing_names_and_not_what_is_too_long() -> None:
     messages, _ = await tour()
-    arguments = [part.arguments for message in messages for part in message.parts if isinstance(part, ToolCall)]
-    assert [json.loads(one)["path"] for one in arguments if "path" in one] == ["README.md", "notes.txt"]
+    arguments = [
+        part.arguments
+        for message in messages
+        for part in message.parts
+        if isinstance(part, ToolCall)
+    ]
+    assert [json.loads(one)["path"] for one in arguments if "path" in one] == [
+        "README.md",
+        "notes.txt",
+    ]
 
 
-async def test_the_recall_takes_the_hash_that_stands_in_the_result_and_the_call_says_what_to_keep() -> None:
+async def test_the_recall_takes_the_hash_that_stands_in_the_result_and_the_call_says_what_to_keep() -> (
+    None
+):
     messages, _ = await tour()
     made = {
         part.name: json.loads(part.arguments)
@@ -103,7 +129,10 @@ async def test_the_recall_takes_the_hash_that_stands_in_the_result_and_the_call_
         for part in message.parts
         if isinstance(part, ToolCall)
     }
-    assert made["recall_cached_content"] == {"sha256": DIGEST, "grep": f"^record {demo_tour.RECALLED} "}
+    assert made["recall_cached_content"] == {
+        "sha256": DIGEST,
+        "grep": f"^record {demo_tour.RECALLED} ",
+    }
     assert str(demo_tour.WANTED) in made["run_command"]["keep"]
 
 
@@ -130,7 +159,11 @@ async def test_where_it_stands_is_read_from_what_is_still_to_be_seen() -> None:
     messages, _ = await tour()
     at = next(index for index, message in enumerate(messages) if "run_command" in called([message]))
     summary = user("[Conversation History Summary]\nearlier", "tour")
-    marked = user(ToolResult(calls_in(messages[at])[0].id, f'[CACHED] recall_cached_content("{DIGEST}")\nrun_command'))
+    marked = user(
+        ToolResult(
+            calls_in(messages[at])[0].id, f'[CACHED] recall_cached_content("{DIGEST}")\nrun_command'
+        )
+    )
     reply = await reply_to(summary, messages[at], marked)
     assert "record" in calls(reply)[0].arguments
 
@@ -142,7 +175,9 @@ def calls_in(message: Message) -> list[ToolCall]:
 async def test_a_note_on_the_way_is_acknowledged_and_the_tour_goes_on() -> None:
     first = await reply_to(user("tour"))
     reply = await reply_to(
-        user("tour"), Message(Role.ASSISTANT, first.parts), user(ToolResult(calls(first)[0].id, "ok"), "be quick")
+        user("tour"),
+        Message(Role.ASSISTANT, first.parts),
+        user(ToolResult(calls(first)[0].id, "ok"), "be quick"),
     )
     assert "be quick" in words(reply)
     assert calls(reply)[0].name == "list_files"
@@ -170,18 +205,31 @@ async def test_anything_else_is_answered_honestly(text: str) -> None:
         ("run: ls -l", "run_command", {"command": "ls -l"}),
         (f"recall {DIGEST}", "recall_cached_content", {"sha256": DIGEST}),
         ("find adapter", "search_cached_content", {"query": "adapter"}),
-        ("todo one; two", "set_todo", {"items": [{"text": "one", "state": "open"}, {"text": "two", "state": "open"}]}),
-        ("write a/b.txt: hello: world", "write_file", {"path": "a/b.txt", "content": "hello: world\n"}),
+        (
+            "todo one; two",
+            "set_todo",
+            {"items": [{"text": "one", "state": "open"}, {"text": "two", "state": "open"}]},
+        ),
+        (
+            "write a/b.txt: hello: world",
+            "write_file",
+            {"path": "a/b.txt", "content": "hello: world\n"},
+        ),
         ("delegate read README.md", "delegate", {"task": "read README.md"}),
     ],
 )
-async def test_single_words_call_the_tool_and_tell_what_came(text: str, name: str, arguments: object) -> None:
+async def test_single_words_call_the_tool_and_tell_what_came(
+    text: str, name: str, arguments: object
+) -> None:
     tools = [ToolSpec(name, "", KEEP)]
     reply = await reply_to(user(text), tools=tools)
     (call,) = calls(reply)
     assert (call.name, json.loads(call.arguments), reply.stop) == (name, arguments, Stop.CALLS)
     after = await reply_to(
-        user(text), Message(Role.ASSISTANT, reply.parts), user(ToolResult(call.id, "a\n```\nb")), tools=tools
+        user(text),
+        Message(Role.ASSISTANT, reply.parts),
+        user(ToolResult(call.id, "a\n```\nb")),
+        tools=tools,
     )
     assert (calls(after), "3 lines" in words(after)) == ([], True)
     assert "````" in words(after), "a fence longer than any in the output"
@@ -206,13 +254,15 @@ async def test_usage_is_what_somebody_counted() -> None:
     assert used.output > 10
 
 
-# --- summaries -------------------------------------------------------------------------------------------------------
+# --- summaries
 
 WORK = (
     user("Never touch vendor/. Please fix parser.py."),
     assistant("On it.", ToolCall("demo_00000001", "read_file", '{"path":"src/parser.py"}')),
     user(ToolResult("demo_00000001", "ERROR: bad token in line 7\nfine", ok=False)),
-    assistant(ToolCall("demo_00000002", "set_todo", '{"items":[{"text":"Write a test","state":"doing"}]}')),
+    assistant(
+        ToolCall("demo_00000002", "set_todo", '{"items":[{"text":"Write a test","state":"doing"}]}')
+    ),
 )
 QUESTION = "Write a handover document about everything. You must use exactly these six headings."
 TRANSCRIPT = """<material>
@@ -237,7 +287,9 @@ async def test_what_the_program_adds_before_the_question_is_not_said_by_the_user
     [(*WORK, user(ToolResult("demo_00000002", "ok"), QUESTION)), (user(TRANSCRIPT, QUESTION),)],
     ids=["the conversation itself", "its transcript"],
 )
-async def test_a_handover_has_the_six_sections_from_what_really_stands_there(messages: tuple[Message, ...]) -> None:
+async def test_a_handover_has_the_six_sections_from_what_really_stands_there(
+    messages: tuple[Message, ...],
+) -> None:
     from helix_desktop.engine.strategies import handover
 
     text = words(await reply_to(*messages, purpose=Purpose.HANDOVER))
@@ -259,19 +311,26 @@ async def test_a_handover_has_the_six_sections_from_what_really_stands_there(mes
 
 async def test_a_compaction_finds_the_lines_that_were_asked_for() -> None:
     material = "\n".join(f"record {number} value {number * 7}" for number in range(1, 2000))
-    question = (
-        "The material is the output of run. Write down what is needed from it: the line of record 1234\nKeep paths."
+    question = "The material is the output of run. Write down what is needed from it: the line of record 1234\nKeep paths."
+    text = words(
+        await reply_to(
+            user(f"<material>\n{material}\n</material>", question), purpose=Purpose.COMPACTION
+        )
     )
-    text = words(await reply_to(user(f"<material>\n{material}\n</material>", question), purpose=Purpose.COMPACTION))
     assert "record 1234 value 8638" in text
     assert len(text.splitlines()) < 5
     nothing = words(
-        await reply_to(user("<material>\na\nb\n</material>", "needed from it: zebras"), purpose=Purpose.COMPACTION)
+        await reply_to(
+            user("<material>\na\nb\n</material>", "needed from it: zebras"),
+            purpose=Purpose.COMPACTION,
+        )
     )
     assert "No line contains the words" in nothing
     part = "<material>\na\n[… 9,000 characters of all 6,000 lines left out; in them:]\n[lines 7-7 of 6,000]\nzebra\n</material>"
     cut = words(await reply_to(user(part, "needed from it: the zebra"), purpose=Purpose.COMPACTION))
-    assert cut.startswith("6,000 lines, from `a` to `zebra`. Lines with words of what was asked for: 1:")
+    assert cut.startswith(
+        "6,000 lines, from `a` to `zebra`. Lines with words of what was asked for: 1:"
+    )
 
 
 async def test_observations_are_lines_and_a_title_is_short() -> None:
@@ -280,7 +339,12 @@ async def test_observations_are_lines_and_a_title_is_short() -> None:
     assert any("Never touch vendor/" in line for line in lines)
     assert all(line.startswith("- !") for line in lines)
     assert (
-        words(await reply_to(user("Fix the parser of the old format please now", "A title?"), purpose=Purpose.TITLE))
+        words(
+            await reply_to(
+                user("Fix the parser of the old format please now", "A title?"),
+                purpose=Purpose.TITLE,
+            )
+        )
         == "Fix the parser of the old"
     )
 
@@ -301,6 +365,9 @@ async def test_a_request_for_nothing_known_is_answered() -> None:
 
 async def test_one_line_is_called_so() -> None:
     call = ToolCall("demo_00000001", "list_files", "{}")
-    for text, told in (("one", "returned 1 line, 3 characters"), ("one\ntwo", "returned 2 lines, 7 characters")):
+    for text, told in (
+        ("one", "returned 1 line, 3 characters"),
+        ("one\ntwo", "returned 2 lines, 7 characters"),
+    ):
         reply = await reply_to(user("list"), assistant(call), user(ToolResult(call.id, text)))
         assert told in words(reply)

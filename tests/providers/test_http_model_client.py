@@ -35,7 +35,11 @@ def said(deltas: list[Delta]) -> str:
 
 
 def calls_of(reply: Reply) -> list[tuple[str, object]]:
-    return [(part.name, json.loads(part.arguments)) for part in reply.parts if isinstance(part, ToolCall)]
+    return [
+        (part.name, json.loads(part.arguments))
+        for part in reply.parts
+        if isinstance(part, ToolCall)
+    ]
 
 
 def busy_in(connections: ProviderConnections) -> int:
@@ -44,13 +48,20 @@ def busy_in(connections: ProviderConnections) -> int:
     return sum(not one.is_idle() for pool in pools for one in pool.connections)
 
 
-async def test_text_streams_and_ends(protocol: Protocol, connections: ProviderConnections, clock: Instant) -> None:
+async def test_text_streams_and_ends(
+    protocol: Protocol, connections: ProviderConnections, clock: Instant
+) -> None:
     text = "Grüße, 你好 — in several pieces.\n"
     with protocol.peer([protocol.reply(text)]) as peer:
         deltas, reply = await heard(protocol.client(peer, connections, clock), asking())
     assert said(deltas) == text
     assert len([delta for delta in deltas if isinstance(delta, TextDelta)]) > 1
-    assert (reply.parts, reply.stop, reply.why, reply.model) == ((Text(text),), Stop.END, "", "peer/scripted")
+    assert (reply.parts, reply.stop, reply.why, reply.model) == (
+        (Text(text),),
+        Stop.END,
+        "",
+        "peer/scripted",
+    )
 
 
 async def test_usage_counts_everything_sent(
@@ -120,10 +131,14 @@ async def test_a_failing_provider_is_asked_again_with_growing_pauses(
         _, reply = await heard(protocol.client(peer, connections, clock), asking())
     assert said([TextDelta(part.text) for part in reply.parts if isinstance(part, Text)]) == "Hello"
     assert len(clock.slept) == 3
-    assert all(later > 1.1 * earlier for earlier, later in zip(clock.slept, clock.slept[1:], strict=False))
+    assert all(
+        later > 1.1 * earlier for earlier, later in zip(clock.slept, clock.slept[1:], strict=False)
+    )
 
 
-async def test_tries_are_limited(protocol: Protocol, connections: ProviderConnections, clock: Instant) -> None:
+async def test_tries_are_limited(
+    protocol: Protocol, connections: ProviderConnections, clock: Instant
+) -> None:
     with protocol.peer(default=protocol.refused(503, "overloaded for good")) as peer:
         with pytest.raises(ModelOverloaded, match="overloaded for good"):
             await heard(protocol.client(peer, connections, clock), asking())
@@ -139,11 +154,15 @@ async def test_a_wait_of_hours_is_told_not_waited(
     assert clock.slept == []
 
 
-async def test_a_wait_can_be_cut_short(protocol: Protocol, connections: ProviderConnections) -> None:
+async def test_a_wait_can_be_cut_short(
+    protocol: Protocol, connections: ProviderConnections
+) -> None:
     busy = replace(protocol.refused(429, "slow down"), headers=(("retry-after", "300"),))
     with protocol.peer([busy, protocol.reply("Hello")]) as peer:
         stream = aiter(
-            connect_model_client(protocol.config(peer), "scripted", connections=connections).stream_reply(asking())
+            connect_model_client(
+                protocol.config(peer), "scripted", connections=connections
+            ).stream_reply(asking())
         )
         waiting = await anext(stream)
         assert isinstance(waiting, RetryDelay)
@@ -155,7 +174,9 @@ async def test_a_wait_can_be_cut_short(protocol: Protocol, connections: Provider
     assert deltas[-1].stop is Stop.END
 
 
-async def test_waiting_can_be_cancelled(protocol: Protocol, connections: ProviderConnections) -> None:
+async def test_waiting_can_be_cancelled(
+    protocol: Protocol, connections: ProviderConnections
+) -> None:
     busy = replace(protocol.refused(429, "slow down"), headers=(("retry-after", "300"),))
     with protocol.peer([busy]) as peer:
         client = connect_model_client(protocol.config(peer), "scripted", connections=connections)
@@ -210,7 +231,10 @@ async def test_a_connection_lost_before_the_first_word_is_tried_again(
     lost, ended = Answer(pieces=(Cut(),)), Answer()
     with protocol.peer([lost, ended, protocol.reply("Hello")]) as peer:
         deltas, reply = await heard(protocol.client(peer, connections, clock), asking())
-    assert (len([one for one in deltas if isinstance(one, RetryDelay)]), reply.stop) == (2, Stop.END)
+    assert (len([one for one in deltas if isinstance(one, RetryDelay)]), reply.stop) == (
+        2,
+        Stop.END,
+    )
 
 
 async def test_a_piece_that_is_no_json_ends_the_reply(
@@ -252,8 +276,12 @@ async def test_what_comes_after_the_reason_is_not_waited_for(
     protocol: Protocol, connections: ProviderConnections, clock: Instant
 ) -> None:
     whole = protocol.reply("Hello")
-    with protocol.peer([replace(whole, pieces=(*whole.pieces[:-1], whole.pieces[-1], Pause(30)))]) as peer:
-        client = protocol.client(peer, connections, clock, patience=replace(QUICK, after_end=0.05, end_of_body=0.05))
+    with protocol.peer(
+        [replace(whole, pieces=(*whole.pieces[:-1], whole.pieces[-1], Pause(30)))]
+    ) as peer:
+        client = protocol.client(
+            peer, connections, clock, patience=replace(QUICK, after_end=0.05, end_of_body=0.05)
+        )
         _, reply = await heard(client, asking())
     assert reply.stop is Stop.END
 
@@ -301,19 +329,25 @@ async def test_a_bad_key_is_said_and_not_tried_again(
     assert caught.value.remedy
 
 
-@pytest.mark.parametrize(("key", "remedy"), [("", "No key was sent"), ("sk-old-0123456789", "Set a new key")])
+@pytest.mark.parametrize(
+    ("key", "remedy"), [("", "No key was sent"), ("sk-old-0123456789", "Set a new key")]
+)
 async def test_a_refusal_says_whether_a_key_was_sent(
     protocol: Protocol, connections: ProviderConnections, clock: Instant, key: str, remedy: str
 ) -> None:
     """Where none was sent, the user was told to set a new one, as if the old one were wrong."""
     with protocol.peer([protocol.bad_key]) as peer:
-        client = connect_model_client(protocol.config(peer), "scripted", key, connections=connections, clock=clock)
+        client = connect_model_client(
+            protocol.config(peer), "scripted", key, connections=connections, clock=clock
+        )
         with pytest.raises(ProviderKeyRefused) as caught:
             await heard(client, asking())
     assert remedy in caught.value.remedy
 
 
-async def test_an_unknown_model_is_said(protocol: Protocol, connections: ProviderConnections, clock: Instant) -> None:
+async def test_an_unknown_model_is_said(
+    protocol: Protocol, connections: ProviderConnections, clock: Instant
+) -> None:
     with protocol.peer([protocol.unknown_model]) as peer, pytest.raises(UnknownModel) as caught:
         await heard(protocol.client(peer, connections, clock), asking())
     assert "model list" in caught.value.remedy
@@ -325,7 +359,9 @@ async def test_a_refused_connection_is_a_sentence(
     with protocol.peer() as peer:
         config = protocol.config(peer)
     with pytest.raises(ProviderUnreachable, match="No connection to peer"):
-        await heard(connect_model_client(config, "scripted", connections=connections, clock=clock), asking())
+        await heard(
+            connect_model_client(config, "scripted", connections=connections, clock=clock), asking()
+        )
     assert len(clock.slept) == 2
 
 
@@ -344,15 +380,23 @@ async def test_a_redirect_is_not_followed_with_the_key(
     with protocol.peer() as elsewhere, protocol.peer() as peer:
         peer.script = [replace(json_answer({}, 307), headers=(("location", elsewhere.base_url),))]
         client = connect_model_client(
-            protocol.config(peer), "scripted", "sk-planted-key-1234", connections=connections, clock=clock
+            protocol.config(peer),
+            "scripted",
+            "sk-planted-key-1234",
+            connections=connections,
+            clock=clock,
         )
         with pytest.raises(ModelFailed, match="not followed"):
             await heard(client, asking())
         assert elsewhere.requests == []
 
 
-async def test_a_web_page_is_no_provider(protocol: Protocol, connections: ProviderConnections, clock: Instant) -> None:
-    page = Answer(200, (b"<!doctype html><title>Welcome</title>",), content_type="text/html; charset=utf-8")
+async def test_a_web_page_is_no_provider(
+    protocol: Protocol, connections: ProviderConnections, clock: Instant
+) -> None:
+    page = Answer(
+        200, (b"<!doctype html><title>Welcome</title>",), content_type="text/html; charset=utf-8"
+    )
     with protocol.peer([page]) as peer:
         with pytest.raises(ModelFailed, match="web page") as caught:
             await heard(protocol.client(peer, connections, clock), asking())
@@ -366,7 +410,9 @@ async def test_the_key_is_sent_and_never_said(
     key = "sk-planted-0123456789"
     echo = protocol.refused(400, f"the key {key} is not good enough")
     with protocol.peer([echo]) as peer:
-        client = connect_model_client(protocol.config(peer), "scripted", key, connections=connections, clock=clock)
+        client = connect_model_client(
+            protocol.config(peer), "scripted", key, connections=connections, clock=clock
+        )
         with pytest.raises(ModelFailed) as caught:
             await heard(client, asking())
         assert key in " ".join(peer.requests[0].headers.values())
@@ -378,13 +424,21 @@ async def test_broken_surrogates_do_not_break_a_request(
     protocol: Protocol, connections: ProviderConnections, clock: Instant
 ) -> None:
     with protocol.peer([protocol.reply("Fine")]) as peer:
-        _, reply = await heard(protocol.client(peer, connections, clock), asking(system="half \ud83d of a pair"))
+        _, reply = await heard(
+            protocol.client(peer, connections, clock), asking(system="half \ud83d of a pair")
+        )
         assert "half ? of a pair" in json.dumps(peer.bodies[0])
     assert reply.stop is Stop.END
 
 
 def test_cost_follows_the_prices(protocol: Protocol) -> None:
-    info = ModelInfo("p", protocol.kind, prices=TokenPrices(input=2.0, output=10.0, cache_read=0.2, cache_write=2.5))
+    info = ModelInfo(
+        "p",
+        protocol.kind,
+        prices=TokenPrices(input=2.0, output=10.0, cache_read=0.2, cache_write=2.5),
+    )
     used = Usage(input=1_000_000, cache_read=600_000, cache_write=100_000, output=50_000)
-    assert fill_in_cost(used, info).cost == pytest.approx(0.3 * 2.0 + 0.6 * 0.2 + 0.1 * 2.5 + 0.05 * 10.0)
+    assert fill_in_cost(used, info).cost == pytest.approx(
+        0.3 * 2.0 + 0.6 * 0.2 + 0.1 * 2.5 + 0.05 * 10.0
+    )
     assert fill_in_cost(replace(used, cost=0.5), info).cost == 0.5

@@ -79,7 +79,9 @@ async def test_this_machine_is_reached_without_the_proxy(
     monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:1")
     with ChatServer([reply("Hi")]) as peer:
         config = ProviderConfig("peer", base_url=peer.base_url, patience=QUICK)
-        _, answered = await heard(connect_model_client(config, "m", connections=connections, clock=clock), asking())
+        _, answered = await heard(
+            connect_model_client(config, "m", connections=connections, clock=clock), asking()
+        )
     assert answered.parts
 
 
@@ -89,7 +91,9 @@ async def test_others_are_reached_through_the_systems_proxy(
     with ChatServer([reply("Through the proxy")]) as proxy:
         monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{proxy.port}")
         config = ProviderConfig("far", base_url="http://llm.example.invalid/v1", patience=QUICK)
-        _, answered = await heard(connect_model_client(config, "m", connections=connections, clock=clock), asking())
+        _, answered = await heard(
+            connect_model_client(config, "m", connections=connections, clock=clock), asking()
+        )
         assert proxy.requests[0].path == "http://llm.example.invalid/v1/chat/completions"
     assert answered.parts
 
@@ -100,15 +104,21 @@ async def test_a_proxy_setting_nobody_understands_is_a_sentence(
     monkeypatch.setenv("ALL_PROXY", "socks://127.0.0.1:1/")
     config = ProviderConfig("far", base_url="http://llm.example.invalid/v1", patience=QUICK)
     with pytest.raises(ModelFailed, match="proxy setting") as caught:
-        await heard(connect_model_client(config, "m", connections=connections, clock=clock), asking())
+        await heard(
+            connect_model_client(config, "m", connections=connections, clock=clock), asking()
+        )
     assert "socks5://" in caught.value.remedy
 
 
-async def test_a_host_that_is_not_there_is_a_sentence(connections: ProviderConnections, clock: Instant) -> None:
-    with pytest.raises(ProviderUnreachable, match=r"No connection to peer at .*: connection refused"):
-        async with http_transport.ProviderTransport("http://127.0.0.1:9", "peer", {}, connections, QUICK).open_get(
-            "/models", 2.0
-        ):
+async def test_a_host_that_is_not_there_is_a_sentence(
+    connections: ProviderConnections, clock: Instant
+) -> None:
+    with pytest.raises(
+        ProviderUnreachable, match=r"No connection to peer at .*: connection refused"
+    ):
+        async with http_transport.ProviderTransport(
+            "http://127.0.0.1:9", "peer", {}, connections, QUICK
+        ).open_get("/models", 2.0):
             raise AssertionError("nobody answers there")
     lost = httpx.ConnectError("All connection attempts failed")
     lost.__cause__ = socket.gaierror(-2, "Name or service not known")
@@ -118,7 +128,7 @@ async def test_a_host_that_is_not_there_is_a_sentence(connections: ProviderConne
     assert wrong.remedy == "Check the address and the network connection."
 
 
-# --- certificates ----------------------------------------------------------------------------------------------------
+# --- certificates
 
 
 class _Speaking(BaseHTTPRequestHandler):
@@ -160,7 +170,9 @@ def gateway(tmp_path: Path) -> Iterator[tuple[str, Path]]:
 async def test_somebody_elses_certificates_are_theirs_alone(gateway: tuple[str, Path]) -> None:
     """A registration of an agent behind a company's proxy, and one of an agent that is not."""
     for variables, trusts in (({"node_extra_ca_certs": str(gateway[1])}, True), ({}, False)):
-        async with http_transport.build_http_client(uses_environment=False, proxies=variables) as client:
+        async with http_transport.build_http_client(
+            uses_environment=False, proxies=variables
+        ) as client:
             if trusts:
                 assert (await client.post(gateway[0], content=b"{}")).status_code == 200
                 continue
@@ -179,13 +191,19 @@ async def test_whoever_asks_shows_the_certificate_its_variables_name(tmp_path: P
     wants.load_cert_chain(public, private)
     wants.verify_mode = ssl.CERT_REQUIRED
     for variables, fits in ((shows, True), ({"ssl_cert_file": str(public)}, False)):
-        assert _shakes_hands(http_transport.trusted_certificates(frozenset(variables.items())), wants) is fits
+        assert (
+            _shakes_hands(http_transport.trusted_certificates(frozenset(variables.items())), wants)
+            is fits
+        )
 
 
 def _shakes_hands(asks: ssl.SSLContext, answers: ssl.SSLContext) -> bool:
     """Whether both are content with each other, in memory."""
     one, other = ssl.MemoryBIO(), ssl.MemoryBIO()
-    ends = (asks.wrap_bio(one, other, server_hostname="localhost"), answers.wrap_bio(other, one, server_side=True))
+    ends = (
+        asks.wrap_bio(one, other, server_hostname="localhost"),
+        answers.wrap_bio(other, one, server_side=True),
+    )
     for _ in range(4):
         for end in ends:
             try:
@@ -201,7 +219,10 @@ async def test_a_certificate_nobody_vouches_for_is_not_trusted_and_not_tried_aga
     gateway: tuple[str, Path], connections: ProviderConnections, clock: Instant
 ) -> None:
     client = connect_model_client(
-        ProviderConfig("peer", base_url=gateway[0], patience=QUICK), "m", connections=connections, clock=clock
+        ProviderConfig("peer", base_url=gateway[0], patience=QUICK),
+        "m",
+        connections=connections,
+        clock=clock,
     )
     with pytest.raises(ModelFailed, match="not trusted") as caught:
         await heard(client, asking())
@@ -210,11 +231,17 @@ async def test_a_certificate_nobody_vouches_for_is_not_trusted_and_not_tried_aga
 
 
 async def test_a_certificate_of_ones_own_is_trusted(
-    gateway: tuple[str, Path], monkeypatch: pytest.MonkeyPatch, connections: ProviderConnections, clock: Instant
+    gateway: tuple[str, Path],
+    monkeypatch: pytest.MonkeyPatch,
+    connections: ProviderConnections,
+    clock: Instant,
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(gateway[1]))
     client = connect_model_client(
-        ProviderConfig("peer", base_url=gateway[0], patience=QUICK), "m", connections=connections, clock=clock
+        ProviderConfig("peer", base_url=gateway[0], patience=QUICK),
+        "m",
+        connections=connections,
+        clock=clock,
     )
     assert (await heard(client, asking()))[1].parts
 
@@ -226,7 +253,10 @@ async def test_a_certificate_file_that_is_not_there_is_a_sentence(
     with pytest.raises(ModelFailed, match="SSL_CERT_FILE"):
         await heard(
             connect_model_client(
-                ProviderConfig("peer", base_url="https://localhost:1"), "m", connections=connections, clock=clock
+                ProviderConfig("peer", base_url="https://localhost:1"),
+                "m",
+                connections=connections,
+                clock=clock,
             ),
             asking(),
         )
@@ -236,7 +266,10 @@ async def test_connections_are_shared_and_can_be_used_again_after_closing(clock:
     shared = ProviderConnections()
     with ChatServer([reply("1"), reply("2"), reply("3")]) as peer:
         config = ProviderConfig("peer", base_url=peer.base_url, patience=QUICK)
-        clients = [connect_model_client(config, name, connections=shared, clock=clock) for name in ("a", "b")]
+        clients = [
+            connect_model_client(config, name, connections=shared, clock=clock)
+            for name in ("a", "b")
+        ]
         assert [(await heard(client, asking()))[1].stop for client in clients] == ["end", "end"]
         assert len(shared._clients) == 1
         await shared.aclose()
@@ -244,15 +277,23 @@ async def test_connections_are_shared_and_can_be_used_again_after_closing(clock:
     await shared.aclose()
 
 
-async def test_a_small_reply_that_stands_for_gigabytes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_small_reply_that_stands_for_gigabytes_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Httpx decompresses each piece as a whole: here a gigabyte of zeros is 33 KB."""
     monkeypatch.setattr(http_transport, "LONGEST_BODY", 1 << 20)
     content = zstandard.ZstdCompressor(level=19).compress(bytes(1 << 30))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    response = httpx.Response(200, headers={"content-encoding": "zstd"}, stream=httpx.ByteStream(content))
+    response = httpx.Response(
+        200, headers={"content-encoding": "zstd"}, stream=httpx.ByteStream(content)
+    )
     answer = http_transport.HttpAnswer(response, "work", QUICK)
-    with pytest.raises(ProviderUnreachable, match="larger than 1,048,576 bytes when it is decompressed"):
+    with pytest.raises(
+        ProviderUnreachable, match="larger than 1,048,576 bytes when it is decompressed"
+    ):
         await answer.read_whole_body()
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000  # KB
-    small = httpx.Response(200, headers={"content-encoding": "gzip"}, stream=httpx.ByteStream(gzip.compress(b"all")))
+    small = httpx.Response(
+        200, headers={"content-encoding": "gzip"}, stream=httpx.ByteStream(gzip.compress(b"all"))
+    )
     assert await http_transport.HttpAnswer(small, "work", QUICK).read_whole_body() == b"all"

@@ -1,4 +1,5 @@
-"""Against a server nobody here wrote, which breaks on demand and judges the client: the package llmock.
+"""Against a server nobody here wrote, which breaks on demand and judges the client: the
+package llmock.
 
 The real clock runs here, because waiting is what is judged; the pauses are short.
 """
@@ -24,7 +25,12 @@ pytest.importorskip("llmock")
 if TYPE_CHECKING:
     from llmock.pytest_plugin import LLMock
 
-PROVIDERS = {"openai-chat": "openai", "openai-responses": "openai", "anthropic": "anthropic", "gemini": "gemini"}
+PROVIDERS = {
+    "openai-chat": "openai",
+    "openai-responses": "openai",
+    "anthropic": "anthropic",
+    "gemini": "gemini",
+}
 SHORT = replace(QUICK, first_pause=0.06)
 Ask = Callable[[Request], object]
 
@@ -55,14 +61,25 @@ async def test_text_and_usage(llmock: LLMock, kind: str, connections: ProviderCo
     llmock.assert_resilient(strict=True)
 
 
-async def test_calls_and_their_results(llmock: LLMock, kind: str, connections: ProviderConnections) -> None:
+async def test_calls_and_their_results(
+    llmock: LLMock, kind: str, connections: ProviderConnections
+) -> None:
     llmock.call_tool("read", {"path": "a.txt"})
     first = asking()
     _, reply = await ask(llmock, kind, connections, first)
     (call,) = [part for part in reply.parts if isinstance(part, ToolCall)]
-    assert (call.name, json.loads(call.arguments), reply.stop) == ("read", {"path": "a.txt"}, Stop.CALLS)
+    assert (call.name, json.loads(call.arguments), reply.stop) == (
+        "read",
+        {"path": "a.txt"},
+        Stop.CALLS,
+    )
     after = replace(
-        first, messages=(*first.messages, Message(Role.ASSISTANT, reply.parts), user(ToolResult(call.id, "content")))
+        first,
+        messages=(
+            *first.messages,
+            Message(Role.ASSISTANT, reply.parts),
+            user(ToolResult(call.id, "content")),
+        ),
     )
     _, reply = await ask(llmock, kind, connections, after)
     assert reply.stop is Stop.END
@@ -82,14 +99,18 @@ async def test_refusals_worth_another_try(
     llmock.assert_resilient(strict=True)
 
 
-async def test_a_refused_key_is_not_tried_again(llmock: LLMock, kind: str, connections: ProviderConnections) -> None:
+async def test_a_refused_key_is_not_tried_again(
+    llmock: LLMock, kind: str, connections: ProviderConnections
+) -> None:
     llmock.fail(401)
     with pytest.raises(ProviderKeyRefused):
         await ask(llmock, kind, connections)
     llmock.assert_resilient(strict=True)
 
 
-async def test_a_prompt_that_is_too_long(llmock: LLMock, kind: str, connections: ProviderConnections) -> None:
+async def test_a_prompt_that_is_too_long(
+    llmock: LLMock, kind: str, connections: ProviderConnections
+) -> None:
     llmock.context_overflow()
     with pytest.raises(ContextTooLong):
         await ask(llmock, kind, connections)
@@ -98,9 +119,15 @@ async def test_a_prompt_that_is_too_long(llmock: LLMock, kind: str, connections:
 
 @pytest.mark.parametrize("fault", ["disconnect", "truncate", "malformed", "stall"])
 async def test_a_broken_stream_is_marked_and_asked_again(
-    llmock: LLMock, kind: str, fault: str, connections: ProviderConnections, monkeypatch: pytest.MonkeyPatch
+    llmock: LLMock,
+    kind: str,
+    fault: str,
+    connections: ProviderConnections,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What the session does with a reply that was cut: it asks again, here with the same request."""
+    """What the session does with a reply that was cut: it asks again, here with the
+    same request.
+    """
     from llmock.chaos import StreamChaos
 
     llmock.reply("Enough words to be broken in the middle of them, one would say. " * 3, times=None)
@@ -129,7 +156,8 @@ async def test_a_stream_broken_before_its_first_word_mends_itself(
     llmock.truncate(after_chunks=0)
     waited, reply = await ask(llmock, kind, connections)
     assert (waited, reply.stop) == (2, Stop.END)
-    llmock.assert_resilient()  # whether the pauses grow is a matter of milliseconds here, and test_client.py's
+    # whether the pauses grow is a matter of milliseconds here, and test_client.py's
+    llmock.assert_resilient()
 
 
 async def test_malformed_arguments_come_as_the_model_wrote_them(

@@ -39,11 +39,16 @@ async def test_servers_are_found_among_what_else_answers(connections: ProviderCo
     ]
 
 
-async def test_a_server_that_does_not_answer_is_not_waited_for(connections: ProviderConnections) -> None:
+async def test_a_server_that_does_not_answer_is_not_waited_for(
+    connections: ProviderConnections,
+) -> None:
     with Silent() as silent:
         silent_one = replace(PRESETS["lmstudio"], base_url=silent.base_url)
         assert (
-            await asyncio.wait_for(local_servers.detect_local_servers(connections, [silent_one], seconds=0.3), 60) == ()
+            await asyncio.wait_for(
+                local_servers.detect_local_servers(connections, [silent_one], seconds=0.3), 60
+            )
+            == ()
         )
 
 

@@ -19,7 +19,9 @@ from tests.providers.asking import PROTOCOLS, Protocol
 
 
 class Server(Peer):
-    """Answers GET with what stands under the path; `/v1/models` with pages where there are several."""
+    """Answers GET with what stands under the path; `/v1/models` with pages where there
+    are several.
+    """
 
     base_path = "/v1"
 
@@ -30,7 +32,9 @@ class Server(Peer):
     def listing(self, seen: Seen) -> Answer:
         path = seen.path if seen.path in self.answers else seen.path.partition("?")[0]
         found = self.answers.get(path)
-        return found if isinstance(found, Answer) else json_answer(found or {}, 200 if found else 404)
+        return (
+            found if isinstance(found, Answer) else json_answer(found or {}, 200 if found else 404)
+        )
 
     def config(self, **more: Any) -> ProviderConfig:
         return ProviderConfig("peer", base_url=self.base_url, **more)
@@ -41,9 +45,13 @@ def listed(*items: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS, ids=[one.kind for one in PROTOCOLS])
-async def test_every_kind_of_list_is_read(protocol: Protocol, connections: ProviderConnections) -> None:
+async def test_every_kind_of_list_is_read(
+    protocol: Protocol, connections: ProviderConnections
+) -> None:
     with protocol.peer() as peer:
-        (model,) = await model_listing.list_models(protocol.config(peer), "key-of-the-list", connections)
+        (model,) = await model_listing.list_models(
+            protocol.config(peer), "key-of-the-list", connections
+        )
         assert "key-of-the-list" in " ".join(peer.requests[0].headers.values())
         assert "key-of-the-list" not in peer.requests[0].path
     assert model.id == "scripted"
@@ -62,13 +70,17 @@ async def test_every_kind_of_list_is_read(protocol: Protocol, connections: Provi
         ({"id": "m", "context_length": "many"}, 128_000),
     ],
 )
-async def test_windows_wherever_a_server_puts_them(item: Any, window: int, connections: ProviderConnections) -> None:
+async def test_windows_wherever_a_server_puts_them(
+    item: Any, window: int, connections: ProviderConnections
+) -> None:
     with Server(listed(item)) as peer:
         (model,) = await model_listing.list_models(peer.config(), None, connections)
     assert model.window == window
 
 
-async def test_prices_and_abilities_of_a_list_are_taken_over(connections: ProviderConnections) -> None:
+async def test_prices_and_abilities_of_a_list_are_taken_over(
+    connections: ProviderConnections,
+) -> None:
     item = {
         "id": "maker/m",
         "context_length": 1000,
@@ -95,8 +107,12 @@ async def test_prices_and_abilities_of_a_list_are_taken_over(connections: Provid
 
 
 async def test_models_that_do_not_talk_are_left_out(connections: ProviderConnections) -> None:
-    with Server(listed({"id": "text-embedding-3"}, {"id": "whisper-1"}, {"id": "m"}, {}, 7)) as peer:
-        assert [model.id for model in await model_listing.list_models(peer.config(), None, connections)] == ["m"]
+    with Server(
+        listed({"id": "text-embedding-3"}, {"id": "whisper-1"}, {"id": "m"}, {}, 7)
+    ) as peer:
+        assert [
+            model.id for model in await model_listing.list_models(peer.config(), None, connections)
+        ] == ["m"]
 
 
 async def test_all_pages_are_asked_for(connections: ProviderConnections) -> None:
@@ -105,13 +121,18 @@ async def test_all_pages_are_asked_for(connections: ProviderConnections) -> None
     answers = {"/v1/models?limit=1000": first, "/v1/models?limit=1000&after_id=a%20b": second}
     with Server(answers) as peer:
         config = peer.config(kind="anthropic")
-        assert [model.id for model in await model_listing.list_models(config, None, connections)] == ["a", "b"]
+        assert [
+            model.id for model in await model_listing.list_models(config, None, connections)
+        ] == ["a", "b"]
 
 
 async def test_a_list_that_never_ends_ends(connections: ProviderConnections) -> None:
     with Server({"/v1/models": {"data": [{"id": "a"}], "has_more": True, "last_id": "a"}}) as peer:
         await model_listing.list_models(peer.config(), None, connections)
-        assert len([seen for seen in peer.requests if "/models" in seen.path]) <= model_listing.MOST_PAGES + 3
+        assert (
+            len([seen for seen in peer.requests if "/models" in seen.path])
+            <= model_listing.MOST_PAGES + 3
+        )
 
 
 @pytest.mark.parametrize(
@@ -171,9 +192,12 @@ async def test_ollama_loads_a_model_to_tell_its_window(connections: ProviderConn
 
 
 @pytest.mark.parametrize(
-    "answer", [{}, {"/api/version": {"object": "list", "data": []}}, {"/api/version": {"version": 1}}]
+    "answer",
+    [{}, {"/api/version": {"object": "list", "data": []}}, {"/api/version": {"version": 1}}],
 )
-async def test_another_server_is_not_asked_to_load(answer: dict[str, Any], connections: ProviderConnections) -> None:
+async def test_another_server_is_not_asked_to_load(
+    answer: dict[str, Any], connections: ProviderConnections
+) -> None:
     with Server(answer) as peer:
         assert await model_listing.load_in_ollama(peer.config(), "m", connections) == {}
         assert peer.bodies == []
@@ -183,23 +207,36 @@ async def test_another_server_is_not_asked_to_load(answer: dict[str, Any], conne
     ("answer", "limit", "error", "words"),
     [
         (
-            json_answer({"error": {"message": "Incorrect API key", "code": "invalid_api_key"}}, 401),
+            json_answer(
+                {"error": {"message": "Incorrect API key", "code": "invalid_api_key"}}, 401
+            ),
             60,
             ProviderKeyRefused,
             "Incorrect",
         ),
-        (Answer(200, (b"<html>hello</html>",), content_type="text/html"), 60, ModelFailed, "did not return a list"),
+        (
+            Answer(200, (b"<html>hello</html>",), content_type="text/html"),
+            60,
+            ModelFailed,
+            "did not return a list",
+        ),
         (Answer(200, (Pause(600),)), 0.2, ProviderUnreachable, "did not respond|sent nothing"),
     ],
 )
 async def test_failures_are_sentences(
-    answer: Answer, limit: float, error: type[ModelFailed], words: str, connections: ProviderConnections
+    answer: Answer,
+    limit: float,
+    error: type[ModelFailed],
+    words: str,
+    connections: ProviderConnections,
 ) -> None:
     with Server({"/v1/models": answer}) as peer, pytest.raises(error, match=words):
         await model_listing.list_models(peer.config(), "k", connections, seconds=limit)
 
 
-async def test_what_was_listed_is_remembered(connections: ProviderConnections, tmp_path: Path) -> None:
+async def test_what_was_listed_is_remembered(
+    connections: ProviderConnections, tmp_path: Path
+) -> None:
     configured = ConfiguredProviders(tmp_path / "providers.toml")
     with Server(listed({"id": "m", "context_length": 7777})) as peer:
         configured.save_provider(peer.config())
@@ -218,10 +255,15 @@ async def test_choosing_a_model_of_a_local_server_loads_it_and_remembers_the_win
     }
     with Server(answers, [json_answer({"done": True})]) as peer:
         configured.save_provider(peer.config())
-        info = await model_listing.ask_provider_about_model(configured, "peer", "m:latest", None, connections)
+        info = await model_listing.ask_provider_about_model(
+            configured, "peer", "m:latest", None, connections
+        )
         with pytest.raises(NotFound, match="has no model named 'x'") as caught:
             await model_listing.ask_provider_about_model(configured, "peer", "x", None, connections)
-    assert (info.window, configured.find_provider("peer").reported["m:latest"]["window"]) == (16_384, 16_384)
+    assert (info.window, configured.find_provider("peer").reported["m:latest"]["window"]) == (
+        16_384,
+        16_384,
+    )
     assert "m:latest, n" in caught.value.remedy
 
 

@@ -34,7 +34,11 @@ def test_that_a_model_reads_images_is_known_only_if_something_says_so() -> None:
 
 def test_a_known_model_says_as_of_when() -> None:
     info = merge_model_knowledge("anthropic", "claude-opus-5-5")
-    assert (info.window, info.prices.input > 0, info.abilities.reasoning) == (1_000_000, True, "adaptive")
+    assert (info.window, info.prices.input > 0, info.abilities.reasoning) == (
+        1_000_000,
+        True,
+        "adaptive",
+    )
     assert shipped_models().as_of in info.note
     dt.date.fromisoformat(shipped_models().as_of)
 
@@ -65,9 +69,15 @@ def test_other_names_are_not_taken_for_known_ones(name: str) -> None:
 
 def test_the_users_word_comes_before_the_providers_before_ours() -> None:
     reported: Object = {"window": 50_000, "input": 7.0}
-    info = merge_model_knowledge("p", "gpt-5-mini", reported=reported, corrected={"input": 9.0, "tools": False})
+    info = merge_model_knowledge(
+        "p", "gpt-5-mini", reported=reported, corrected={"input": 9.0, "tools": False}
+    )
     assert (info.window, info.prices.input, info.abilities.tools) == (50_000, 9.0, False)
-    assert info.prices.output == number_at(shipped_models().entry_for_model("gpt-5-mini"), "output") > 0
+    assert (
+        info.prices.output
+        == number_at(shipped_models().entry_for_model("gpt-5-mini"), "output")
+        > 0
+    )
     assert "provider reports" in info.note
     assert "you set it" in merge_model_knowledge("p", "m", corrected={"window": 7}).note
 
@@ -107,16 +117,20 @@ def test_the_shipped_data_is_sound() -> None:
 
 def test_cost_without_cache_prices_takes_the_price_of_input() -> None:
     used = Usage(input=1000, cache_read=400, cache_write=100, output=10)
-    assert usage_cost(used, TokenPrices(input=10.0, output=20.0)) == pytest.approx((1000 * 10 + 10 * 20) / 1e6)
+    assert usage_cost(used, TokenPrices(input=10.0, output=20.0)) == pytest.approx(
+        (1000 * 10 + 10 * 20) / 1e6
+    )
     assert usage_cost(used, TokenPrices()) == 0.0
 
 
 def test_odd_figures_of_a_provider_never_make_a_negative_cost() -> None:
-    assert usage_cost(Usage(input=10, cache_read=400), TokenPrices(input=1.0, cache_read=0.1)) == pytest.approx(
-        400 * 0.1 / 1e6
-    )
+    assert usage_cost(
+        Usage(input=10, cache_read=400), TokenPrices(input=1.0, cache_read=0.1)
+    ) == pytest.approx(400 * 0.1 / 1e6)
 
 
-@pytest.mark.parametrize("name", ["claude-sonnet-4-20250514", "claude-opus-4-1-20250805", "claude-3-5-haiku-20241022"])
+@pytest.mark.parametrize(
+    "name", ["claude-sonnet-4-20250514", "claude-opus-4-1-20250805", "claude-3-5-haiku-20241022"]
+)
 def test_models_of_old_histories_have_prices(name: str) -> None:
     assert merge_model_knowledge("", name).prices.cache_write > 0

@@ -61,10 +61,17 @@ def test_what_is_wrong_is_said_without_quoting_a_secret(config: ProviderConfig, 
 
 def test_a_bare_address_gets_the_version_only_where_it_belongs() -> None:
     assert (
-        check_provider_config(replace(WORK, base_url="http://127.0.0.1:11434/")).base_url == "http://127.0.0.1:11434/v1"
+        check_provider_config(replace(WORK, base_url="http://127.0.0.1:11434/")).base_url
+        == "http://127.0.0.1:11434/v1"
     )
-    assert check_provider_config(replace(WORK, base_url="https://x.org/openai")).base_url == "https://x.org/openai"
-    assert check_provider_config(replace(WORK, kind="anthropic", base_url="https://x.org")).base_url == "https://x.org"
+    assert (
+        check_provider_config(replace(WORK, base_url="https://x.org/openai")).base_url
+        == "https://x.org/openai"
+    )
+    assert (
+        check_provider_config(replace(WORK, kind="anthropic", base_url="https://x.org")).base_url
+        == "https://x.org"
+    )
 
 
 @pytest.mark.parametrize(
@@ -107,20 +114,30 @@ async def test_a_key_on_this_machine_is_sent_when_there_is_one(
     with ChatServer([reply("Hi"), reply("Hi")]) as peer:
         config = ProviderConfig("vllm", base_url=peer.base_url)
         for key in (None, "local-key"):
-            await heard(connect_model_client(config, "m", key, connections=connections, clock=clock), asking())
-        assert [seen.headers.get("authorization") for seen in peer.requests] == [None, "Bearer local-key"]
+            await heard(
+                connect_model_client(config, "m", key, connections=connections, clock=clock),
+                asking(),
+            )
+        assert [seen.headers.get("authorization") for seen in peer.requests] == [
+            None,
+            "Bearer local-key",
+        ]
 
 
 async def test_what_the_catalogue_knows_of_a_model_decides_what_is_sent(
     connections: ProviderConnections, clock: Instant
 ) -> None:
     with ChatServer([reply("Hi")]) as peer:
-        config = ProviderConfig("peer", base_url=peer.base_url, corrections={"m": {"tools": False, "input": 3.0}})
+        config = ProviderConfig(
+            "peer", base_url=peer.base_url, corrections={"m": {"tools": False, "input": 3.0}}
+        )
         client = connect_model_client(config, "m", connections=connections, clock=clock)
         _, answered = await heard(client, asking())
         assert "tools" not in peer.bodies[0]
     usage = answered.usage
-    assert usage.cost == pytest.approx((100 + 5 * usage.output) * 3.0 / 1e6), "output of no known price is not free"
+    assert usage.cost == pytest.approx((100 + 5 * usage.output) * 3.0 / 1e6), (
+        "output of no known price is not free"
+    )
 
 
 @pytest.mark.parametrize("name", ["openai", "anthropic", "gemini", "ollama", "demo"])
@@ -156,7 +173,9 @@ async def test_a_silent_keyring_matters_only_where_a_key_is_needed() -> None:
 
 async def test_a_silent_keyring_says_so_where_a_key_was_entered() -> None:
     """The request went out without it, and the server's answer was shown: the key does not work."""
-    keyed = ProviderConfig("work", base_url="https://llm.example.org/v1", key_host="llm.example.org")
+    keyed = ProviderConfig(
+        "work", base_url="https://llm.example.org/v1", key_host="llm.example.org"
+    )
     with pytest.raises(ProviderKeyRefused, match="did not respond"):
         await find_provider_key(keyed, Silent())
 

@@ -1,4 +1,6 @@
-"""Every list and every number of a history as the program has it, beside the reckoner's. Differences are told in a line each."""
+"""Every list and every number of a history as the program has it, beside the
+reckoner's. Differences are told in a line each.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ class Difference:
 
 
 def differences(history: History) -> Iterator[Difference]:
-    """What differs, the first thing first. The state is taken after every fact, as while a conversation goes on."""
+    """What differs, the first thing first. The state is taken after every fact, as
+    while a conversation goes on.
+    """
     facts = history.recorded()
     c = conversation(facts, history.contents)
     chance = Random(len(facts))
@@ -48,7 +52,9 @@ def differences(history: History) -> Iterator[Difference]:
     for recorded in facts:
         state.advance_state(recorded)
         if recorded.seq in looked_at:
-            known = conversation(facts[: recorded.seq], history.contents)  # a later import says more of earlier facts
+            known = conversation(
+                facts[: recorded.seq], history.contents
+            )  # a later import says more of earlier facts
             yield from _moment(f"while it went on, at {recorded.seq}", state, known)
     yield from _figures(state, c)
     for n in sorted(looked_at):
@@ -61,7 +67,7 @@ def _unequal(where: str, program: object, reckoner: object) -> Iterator[Differen
         yield Difference(where, program, reckoner)
 
 
-# --- a moment --------------------------------------------------------------------------------------------------------
+# --- a moment
 
 
 def _moment(where: str, state: Moment, c: Conversation) -> Iterator[Difference]:
@@ -74,19 +80,31 @@ def _moment(where: str, state: Moment, c: Conversation) -> Iterator[Difference]:
     yield from _unequal(f"pins {where}", set(branch.pins), now.pinned)
     yield from _unequal(f"exclusions {where}", set(branch.exclusions), now.excluded)
     yield from _unequal(f"undo bars {where}", set(branch.barred), now.bars)
-    yield from _unequal(f"the view {where}", [_item(each.blocks) for each in branch.items], [*map(_told, view(now))])
+    yield from _unequal(
+        f"the view {where}", [_item(each.blocks) for each in branch.items], [*map(_told, view(now))]
+    )
     yield from _unequal(f"settings {where}", _settings(state), _settings_of(c, n))
     yield from _unequal(f"the meter {where}", _meter(state), places.meter(c, n))
-    yield from _unequal(f"the factor {where}", state.billed_per_counted_token(), places.main_factor(c, n))
-    yield from _unequal(f"what can be recalled {where}", state.count_recallable_tokens(), places.recallable(c, n))
+    yield from _unequal(
+        f"the factor {where}", state.billed_per_counted_token(), places.main_factor(c, n)
+    )
+    yield from _unequal(
+        f"what can be recalled {where}", state.count_recallable_tokens(), places.recallable(c, n)
+    )
     yield from _unequal(f"sums {where}", _sums(state), _sums_of(c, n))
-    yield from _unequal(f"the digest of the request {where}", _digest(state, c), request.digest(c, n))
+    yield from _unequal(
+        f"the digest of the request {where}", _digest(state, c), request.digest(c, n)
+    )
     for said in (0, *(seq for seq in now.messages if isinstance(now.messages[seq], UserSaid))):
         price = _rounded(places.next_message(c, n, said))
-        yield from _unequal(f"the next message instead of {said} {where}", _next(state, said), price)
+        yield from _unequal(
+            f"the next message instead of {said} {where}", _next(state, said), price
+        )
     listed = [(each.tokens, round(each.cost, 9)) for each in inspector.list_view_blocks(state)]
     yield from _unequal(
-        f"parts listed {where}", listed, [(count, round(cost, 9)) for count, cost in places.parts(c, n)]
+        f"parts listed {where}",
+        listed,
+        [(count, round(cost, 9)) for count, cost in places.parts(c, n)],
     )
     money = state.savings_until_moment().paid_without
     if abs(money - (reckoned := figures.money_without_folds(c, n, places.prices))) > 1e-9:
@@ -103,7 +121,8 @@ def _item(blocks: Iterable[Block]) -> list[Line]:
             block.source if isinstance(block.source, PartRef) else None,
             block.tokens,
             block.fold,
-            EXCLUDED in (getattr(block.content, "text", ""), getattr(block.content, "arguments", "")[10:-2]),
+            EXCLUDED
+            in (getattr(block.content, "text", ""), getattr(block.content, "arguments", "")[10:-2]),
         )
         for block in blocks
     ]
@@ -119,7 +138,13 @@ def _line(each: Shown) -> Line:
 
 def _settings(state: Moment) -> tuple[object, ...]:
     set_last = state.settings
-    return (set_last.system.text, set_last.tools.tools, [*set_last.rules], dict(set_last.models), set_last.policy)
+    return (
+        set_last.system.text,
+        set_last.tools.tools,
+        [*set_last.rules],
+        dict(set_last.models),
+        set_last.policy,
+    )
 
 
 def _settings_of(c: Conversation, n: int) -> tuple[object, ...]:
@@ -167,26 +192,36 @@ def _digest(state: Moment, c: Conversation) -> str:
     now = state.get_view()
     parts = [block.content for block in now.blocks]
     stored = [part.stored if isinstance(part, Attachment) else part for part in parts]
-    held = {one: content_for_model(one, c.contents[one.digest]) for one in stored if isinstance(one, Stored)}
+    held = {
+        one: content_for_model(one, c.contents[one.digest])
+        for one in stored
+        if isinstance(one, Stored)
+    }
     return request_digest.digest_of_request(request_building.build_request(now, held)).hex
 
 
-# --- every fact ------------------------------------------------------------------------------------------------------
+# --- every fact
 
 
 def _figures(state: ConversationState, c: Conversation) -> Iterator[Difference]:
     """What the view counts at every fact, with folds and without, and what each reply took."""
     ledger, all_facts = state.record.ledger, range(len(c.facts) + 1)
-    yield from _unequal("tokens at every fact", [*ledger.shown], [figures.counted(c, n) for n in all_facts])
+    yield from _unequal(
+        "tokens at every fact", [*ledger.shown], [figures.counted(c, n) for n in all_facts]
+    )
     without = [figures.counted(c, n, folding=False) for n in all_facts]
     yield from _unequal("tokens without folds at every fact", [*ledger.whole], without)
     for n, _ in figures.replies(c, len(c.facts)):
-        yield from _unequal(f"what the request of the reply {n} took", ledger.request_tokens(n), figures.sent(c, n))
+        yield from _unequal(
+            f"what the request of the reply {n} took", ledger.request_tokens(n), figures.sent(c, n)
+        )
         then = state.past_moment(figures.saw(c, n))
-        yield from _unequal(f"the inspector at the reply {n}", _meter(then), places.meter(c, figures.saw(c, n)))
+        yield from _unequal(
+            f"the inspector at the reply {n}", _meter(then), places.meter(c, figures.saw(c, n))
+        )
 
 
-# --- chat, timeline, export ------------------------------------------------------------------------------------------
+# --- chat, timeline, export
 
 
 def _chat_and_timeline(
@@ -199,7 +234,9 @@ def _chat_and_timeline(
         story.read_all_facts(facts)
         points = [*zip(story.seqs, story.points, strict=True)]
         yield from _unequal(
-            f"points of the timeline, {way}", points, [(each.seq, each.figure) for each in places.timeline(c, n)]
+            f"points of the timeline, {way}",
+            points,
+            [(each.seq, each.figure) for each in places.timeline(c, n)],
         )
         yield from _unequal(f"rows of the timeline, {way}", _rows(story), places.fold_rows(c, n))
         items = TranscriptItems(history or ConversationState(), grouping=False)
@@ -230,15 +267,21 @@ def _rows(story: ConversationTimeline) -> list[places.FoldRow]:
     ]
 
 
-def _chat(way: str, items: TranscriptItems, c: Conversation, chance: Random) -> Iterator[Difference]:
+def _chat(
+    way: str, items: TranscriptItems, c: Conversation, chance: Random
+) -> Iterator[Difference]:
     n = len(c.facts)
     shown = [(item.fact_seq, item.kind.name.lower(), item.part) for item in items.all]
     yield from _unequal(f"items of the chat, {way}", shown, [*places.chat_items(c, n)])
     opened: set[int] = set()
     for _ in range(3):
-        seen = [item.fact_seq for index, item in enumerate(items.all) if not items.is_item_hidden(index)]
+        seen = [
+            item.fact_seq for index, item in enumerate(items.all) if not items.is_item_hidden(index)
+        ]
         reckoned = [seq for seq, _, _ in places.chat_seen(c, n, frozenset(opened))]
-        yield from _unequal(f"what the chat shows with {opened or 'nothing'} opened, {way}", seen, reckoned)
+        yield from _unequal(
+            f"what the chat shows with {opened or 'nothing'} opened, {way}", seen, reckoned
+        )
         rewinds = [
             i
             for i, item in enumerate(items.all)
@@ -252,13 +295,19 @@ def _chat(way: str, items: TranscriptItems, c: Conversation, chance: Random) -> 
     for index, item in enumerate(items.all):
         where = f"item {index} of the chat (fact {item.fact_seq}), {way}"
         if item.kind is TranscriptItemKind.FOLD:
-            struck = not any(fold.fold in items.history.branch.live for fold in items.folds_of_line(index))
+            struck = not any(
+                fold.fold in items.history.branch.live for fold in items.folds_of_line(index)
+            )
             yield from _unequal(f"{where} struck out", struck, places.struck(c, item.fact_seq, n))
         if item.kind is TranscriptItemKind.CALL:
             result = places.result(c, PartRef(item.fact_seq, item.part), n)
-            yield from _unequal(f"{where}, its result", items.tool_call_state(index).returned_seq, result)
+            yield from _unequal(
+                f"{where}, its result", items.tool_call_state(index).returned_seq, result
+            )
         if item.kind is TranscriptItemKind.USER and not items.is_hidden_as_replaced(index):
             choice = items.answer_choice_of(index)
             yield from _unequal(
-                f"{where}, answers", (choice.number, choice.answer_ends), places.answers(c, item.fact_seq, n)
+                f"{where}, answers",
+                (choice.number, choice.answer_ends),
+                places.answers(c, item.fact_seq, n),
             )

@@ -40,7 +40,7 @@ def main_model(c: Conversation, n: int) -> ModelSet | None:
     return settings(c, n).models.get(ModelRole.MAIN)
 
 
-# --- one request -----------------------------------------------------------------------------------------------------
+# --- one request
 
 
 def reply_at(c: Conversation, n: int) -> ModelReplied:
@@ -64,9 +64,13 @@ def expected(model: str) -> float:
 
 def brought_in(c: Conversation, m: int, n: int) -> bool:
     """Whether fact m is one that another program wrote, as far as is known at n."""
-    imports = [(fact.first, b) for b, fact in c.until(n) if isinstance(fact, BroughtIn) and not fact.undone]
+    imports = [
+        (fact.first, b) for b, fact in c.until(n) if isinstance(fact, BroughtIn) and not fact.undone
+    ]
     before = [1, *(b for _, b in imports)]
-    return any(max(first, earlier) <= m < b for (first, b), earlier in zip(imports, before, strict=False))
+    return any(
+        max(first, earlier) <= m < b for (first, b), earlier in zip(imports, before, strict=False)
+    )
 
 
 def factor(c: Conversation, model: str, n: int) -> float:
@@ -75,7 +79,11 @@ def factor(c: Conversation, model: str, n: int) -> float:
         for m, fact in replies(c, n)
         if fact.model == model and fact.usage.input > 0
     ]
-    own = [(took, count) for took, count, m in [each for each in told if each[1] > 0][-9:] if not brought_in(c, m, n)]
+    own = [
+        (took, count)
+        for took, count, m in [each for each in told if each[1] > 0][-9:]
+        if not brought_in(c, m, n)
+    ]
     fit = [took / count for took, count in own if 0.5 <= took / count <= 3]
     return median([*fit, expected(model), expected(model)]) if fit else expected(model)
 
@@ -90,7 +98,9 @@ def sent(c: Conversation, n: int) -> int:
 
 @dataclass(frozen=True)
 class Usual:
-    """A step with the usual way out: what it counts, whether a summary was written first, and what is still in the cache."""
+    """A step with the usual way out: what it counts, whether a summary was written
+    first, and what is still in the cache.
+    """
 
     count: int
     summarised: bool
@@ -98,7 +108,11 @@ class Usual:
 
 
 def window_before(c: Conversation, n: int) -> int:
-    windows = [fact.window for m, fact in c.until(n) if isinstance(fact, ModelSet) and fact.role is ModelRole.MAIN]
+    windows = [
+        fact.window
+        for m, fact in c.until(n)
+        if isinstance(fact, ModelSet) and fact.role is ModelRole.MAIN
+    ]
     return windows[-1] if windows else 0
 
 
@@ -161,7 +175,7 @@ def without_folds(c: Conversation, n: int) -> int:
     return bill.read + bill.new
 
 
-# --- sums ------------------------------------------------------------------------------------------------------------
+# --- sums
 
 
 @dataclass(frozen=True)
@@ -183,10 +197,16 @@ def copied(c: Conversation, m: int) -> bool:
 
 
 def sums(c: Conversation, n: int) -> Sums:
-    own = [(m, fact) for m, fact in c.until(n) if not brought_in(c, m, len(c.facts)) and not copied(c, m)]
+    own = [
+        (m, fact)
+        for m, fact in c.until(n)
+        if not brought_in(c, m, len(c.facts)) and not copied(c, m)
+    ]
     steps = [m for m, fact in own if isinstance(fact, ModelReplied)]
     spent = [fact.usage for _, fact in own if isinstance(fact, Spent)]
-    anyway = sum(fact.usage.input for _, fact in own if isinstance(fact, Spent) and fact.purpose in ANYWAY)
+    anyway = sum(
+        fact.usage.input for _, fact in own if isinstance(fact, Spent) and fact.purpose in ANYWAY
+    )
     usages = [fact.usage for _, fact in own if isinstance(fact, ModelReplied)] + spent
     aside = sum(usage.input for usage in spent)
     return Sums(
@@ -211,11 +231,19 @@ USUAL_PRICES: Prices = (0.1, 1.0, 5.0)  # by that of input, if none is known
 
 
 def prices(model: ModelSet | None) -> Prices:
-    return (model.price_cache_read, model.price_cache_write, model.price_output) if model else (0.0, 0.0, 0.0)
+    return (
+        (model.price_cache_read, model.price_cache_write, model.price_output)
+        if model
+        else (0.0, 0.0, 0.0)
+    )
 
 
-def money_without_folds(c: Conversation, n: int, priced: Callable[[ModelSet | None], Prices] = prices) -> float:
-    """What was paid besides what folds needed, each step in the proportion of the two bills by list prices."""
+def money_without_folds(
+    c: Conversation, n: int, priced: Callable[[ModelSet | None], Prices] = prices
+) -> float:
+    """What was paid besides what folds needed, each step in the proportion of the two
+    bills by list prices.
+    """
     total = 0.0
     for m, fact in c.until(n):
         if brought_in(c, m, len(c.facts)) or copied(c, m):
@@ -234,7 +262,9 @@ def money_without_folds(c: Conversation, n: int, priced: Callable[[ModelSet | No
 
 
 def usual_reply(c: Conversation, n: int) -> int:
-    """The median of what the replies among the last nine requests wrote, as far as a provider reported them."""
+    """The median of what the replies among the last nine requests wrote, as far as a
+    provider reported them.
+    """
     asked = [fact for _, fact in c.until(n) if isinstance(fact, ModelReplied | Spent)][-9:]
     told = [fact for fact in asked if isinstance(fact, ModelReplied) and fact.usage.input > 0]
     written = [fact.usage.output or sum(part.tokens for part in fact.parts) for fact in told]
@@ -242,10 +272,14 @@ def usual_reply(c: Conversation, n: int) -> int:
 
 
 def miscounted(c: Conversation, n: int, count: Callable[[str], int]) -> list[int]:
-    """Facts with a text whose tokens are not what `count` says. Nothing else here counts texts: tokens stand in the facts."""
+    """Facts with a text whose tokens are not what `count` says. Nothing else here
+    counts texts: tokens stand in the facts.
+    """
     found = []
     for m, fact in c.until(n):
         texts = [fact] if isinstance(fact, Folded) else getattr(fact, "parts", ())
-        if any(isinstance(each, Text | Folded) and each.tokens != count(each.text) for each in texts):
+        if any(
+            isinstance(each, Text | Folded) and each.tokens != count(each.text) for each in texts
+        ):
             found.append(m)
     return found

@@ -1,4 +1,6 @@
-"""Histories made by chance, from a seed: most facts make sense, some do not, and each is read from its stored form."""
+"""Histories made by chance, from a seed: most facts make sense, some do not, and each
+is read from its stored form.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,13 @@ from helix_desktop.engine.sha256_digest import Digest
 
 MODELS = ("m", "m", "claude-x", "other")
 LONG = "long value " * 40
-ARGUMENTS = ('{"path": "a.py"}', f'{{"path": "b.py", "text": "{LONG}", "more": "{LONG}"}}', "{broken", '["list"]', "")
+ARGUMENTS = (
+    '{"path": "a.py"}',
+    f'{{"path": "b.py", "text": "{LONG}", "more": "{LONG}"}}',
+    "{broken",
+    '["list"]',
+    "",
+)
 ODD_ARGUMENTS = (
     ' {"path":"ä.py"}\n', '{"a": NaN}', '{"a": [-Infinity]}', '{"text": "two\nlines"}', '"{\\"path\\": \\"ä.py\\"}"',
     '"{\\"a\\": NaN}"', '"two\nlines"', '"[]"', "null", "7", " \n", '{"a": 1, "a": 2}', '{"a": 1e400}', "{} {}",
@@ -80,7 +88,9 @@ CONTENTS = (
 
 @dataclass
 class History:
-    """Facts as they come. `open`: ids of calls that wait; `said`, `replies`, `folds`, `marks`: what later facts are about."""
+    """Facts as they come. `open`: ids of calls that wait; `said`, `replies`, `folds`,
+    `marks`: what later facts are about.
+    """
 
     chance: Random
     facts: list[Fact] = field(default_factory=list)
@@ -135,7 +145,7 @@ def history(seed: int, most: int = 60) -> History:
     return made
 
 
-# --- what is said and done -------------------------------------------------------------------------------------------
+# --- what is said and done
 
 
 def _begin(h: History) -> None:
@@ -151,7 +161,15 @@ def _set_up(h: History) -> None:
 def _model(h: History, effort: str = "") -> ModelSet:
     prices = h.chance.choice([(0, 0, 0, 0), (3, 15, 0.3, 3.75), (2, 0, 0, 0), (0, 4, 1, 0)])
     lasts = h.chance.choice([0, 300])
-    return ModelSet(ModelRole.MAIN, h.chance.choice(MODELS), 9_000, 100, *prices, effort=effort, cache_seconds=lasts)
+    return ModelSet(
+        ModelRole.MAIN,
+        h.chance.choice(MODELS),
+        9_000,
+        100,
+        *prices,
+        effort=effort,
+        cache_seconds=lasts,
+    )
 
 
 def _user(h: History) -> None:
@@ -159,7 +177,9 @@ def _user(h: History) -> None:
     if h.often(0.15):
         parts.append(Text("  \n", 2))
     if h.often(0.2):
-        parts.append(Attachment("a.txt", h.stored(f"file {h.chance.random()}"), h.chance.randint(0, 300)))
+        parts.append(
+            Attachment("a.txt", h.stored(f"file {h.chance.random()}"), h.chance.randint(0, 300))
+        )
     if h.often(0.1):
         parts.append(Attachment("a.png", h.stored("picture", PICTURE), h.chance.choice([0, 70])))
     if h.often(0.1):
@@ -194,7 +214,9 @@ def _reply(h: History, saw: int) -> None:
     if h.often(0.15):
         stop = h.chance.choice([Stop.CUT, Stop.STOPPED, Stop.LENGTH, Stop.FILTERED])
     seconds = h.chance.choice([0.0, 2.5])
-    h.add(ModelReplied(tuple(parts), h.chance.choice(MODELS), stop, _usage(h), saw, seconds=seconds))
+    h.add(
+        ModelReplied(tuple(parts), h.chance.choice(MODELS), stop, _usage(h), saw, seconds=seconds)
+    )
     if stop is Stop.CUT and h.often(0.6):
         h.add(Excluded(Span(len(h.facts), len(h.facts))))
 
@@ -216,26 +238,49 @@ def _usage(h: History) -> Usage:
 
 
 def _result(h: History) -> None:
-    known = h.open.pop(h.chance.randrange(len(h.open))) if h.open and h.often(0.93) else f"c{h.chance.randint(0, 9)}"
+    known = (
+        h.open.pop(h.chance.randrange(len(h.open)))
+        if h.open and h.often(0.93)
+        else f"c{h.chance.randint(0, 9)}"
+    )
     text = f"output {h.chance.random()}" if h.often(0.95) else ""
     output = h.stored(text) if h.often(0.9) else h.odd()
-    images = (h.stored("picture", PICTURE),) if h.often(0.08) else (h.odd(), h.odd()) if h.often(0.05) else ()
+    images = (
+        (h.stored("picture", PICTURE),)
+        if h.often(0.08)
+        else (h.odd(), h.odd())
+        if h.often(0.05)
+        else ()
+    )
     stopped = h.often(0.05)
     ok = not stopped and h.often(0.9)
     head = text if h.often(0.5) else ""
     h.add(
         ToolReturned(
-            known, output, h.chance.randint(0, 900), ok, head=head, images=images, stopped=stopped, seconds=1.0
+            known,
+            output,
+            h.chance.randint(0, 900),
+            ok,
+            head=head,
+            images=images,
+            stopped=stopped,
+            seconds=1.0,
         )
     )
 
 
 def _end(h: History) -> None:
-    h.add(TurnEnded(h.chance.choice([TurnEnd.DONE, TurnEnd.DONE, TurnEnd.STOPPED, TurnEnd.FAILED]), "why"))
+    h.add(
+        TurnEnded(
+            h.chance.choice([TurnEnd.DONE, TurnEnd.DONE, TurnEnd.STOPPED, TurnEnd.FAILED]), "why"
+        )
+    )
 
 
 def _other(h: History) -> None:
-    files = FilesChanged(h.stored("difference"), Digest.of_content(b"1"), Digest.of_content(b"2"), 1, names=("a.py",))
+    files = FilesChanged(
+        h.stored("difference"), Digest.of_content(b"1"), Digest.of_content(b"2"), 1, names=("a.py",)
+    )
     choices: list[Fact] = [
         TodoSet((("do", "open"),) if h.often(0.7) else ()),
         Spent(h.chance.choice(list(Purpose)), "m", _usage(h)),
@@ -246,14 +291,18 @@ def _other(h: History) -> None:
     h.add(h.chance.choice(choices))
 
 
-# --- settings --------------------------------------------------------------------------------------------------------
+# --- settings
 
 
 def _set(h: History) -> None:
     choices: list[Fact] = [
         SystemSet(h.chance.choice(["", "system", "other"]), h.chance.randint(0, 30)),
-        RulesSet(h.chance.choice("ab"), h.chance.choice(["", "tabs", "spaces"]), h.chance.randint(1, 9)),
-        ToolsOffered((ToolSpec("read", "reads", "{}"),) * h.chance.randint(0, 2), h.chance.randint(0, 90)),
+        RulesSet(
+            h.chance.choice("ab"), h.chance.choice(["", "tabs", "spaces"]), h.chance.randint(1, 9)
+        ),
+        ToolsOffered(
+            (ToolSpec("read", "reads", "{}"),) * h.chance.randint(0, 2), h.chance.randint(0, 90)
+        ),
         _model(h, h.chance.choice(["", "high"])),
         ModelSet(ModelRole.FAST, "fast", 9_000),
         PolicySet("layered"),
@@ -262,7 +311,7 @@ def _set(h: History) -> None:
     h.add(h.chance.choice(choices))
 
 
-# --- folds, pins, exclusions, rewinds --------------------------------------------------------------------------------
+# --- folds, pins, exclusions, rewinds
 
 
 def _seq(h: History) -> int:
@@ -276,7 +325,9 @@ def _part(h: History) -> PartRef:
     seq = max(0, _seq(h))
     fact = h.facts[seq - 1] if 0 < seq <= len(h.facts) else None
     parts = 1 if isinstance(fact, ToolReturned) else len(getattr(fact, "parts", ()))
-    return PartRef(seq, h.chance.randrange(parts) if parts and h.often(0.95) else h.chance.randint(0, 2))
+    return PartRef(
+        seq, h.chance.randrange(parts) if parts and h.often(0.95) else h.chance.randint(0, 2)
+    )
 
 
 def _span(h: History) -> Span:
@@ -307,7 +358,9 @@ def _folded(h: History, kind: FoldKind, cover: Cover, batch: str = "") -> None:
     before = h.chance.randint(0, 900)
     panic = h.often(0.15)
     h.add(Folded(name, kind, cover, f"short {name}", tokens, before, batch, panic=panic))
-    h.folds += [name] * (1 if tokens > 60 or isinstance(cover, PartRef) else 4)  # what is likely to have an effect
+    h.folds += [name] * (
+        1 if tokens > 60 or isinstance(cover, PartRef) else 4
+    )  # what is likely to have an effect
 
 
 def _fold_name(h: History) -> str:

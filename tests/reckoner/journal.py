@@ -23,7 +23,9 @@ from helix_desktop.engine.facts import (
 
 @dataclass(frozen=True, eq=False)
 class Conversation:
-    """`facts[0]` is fact 1; None where a number is missing. `contents`: what is known of the cache, by hash."""
+    """`facts[0]` is fact 1; None where a number is missing. `contents`: what is known
+    of the cache, by hash.
+    """
 
     facts: Sequence[Fact | None]
     contents: Mapping[Any, bytes] = field(default_factory=dict)
@@ -37,7 +39,9 @@ class Conversation:
         return ((m, fact) for m, fact in enumerate(self.facts[:n], 1) if fact is not None)
 
 
-def conversation(recorded: Iterable[Recorded], contents: Mapping[Any, bytes] | None = None) -> Conversation:
+def conversation(
+    recorded: Iterable[Recorded], contents: Mapping[Any, bytes] | None = None
+) -> Conversation:
     known = {each.seq: each for each in recorded}
     all_facts = [known.get(n) for n in range(1, max(known, default=0) + 1)]
     times = [each.time if each else 0.0 for each in all_facts]
@@ -66,7 +70,9 @@ class Settings:
     tools: ToolsOffered | None = None
     policy: PolicySet | None = None
     models: dict[ModelRole, ModelSet] = field(default_factory=dict)
-    rules: dict[str, tuple[int, RulesSet]] = field(default_factory=dict)  # by path: number and fact, in order
+    rules: dict[str, tuple[int, RulesSet]] = field(
+        default_factory=dict
+    )  # by path: number and fact, in order
 
     def tokens(self) -> dict[str, int]:
         return {

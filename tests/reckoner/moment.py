@@ -1,4 +1,6 @@
-"""A moment: messages, calls, turns, folds, bars, pins and exclusions on the way to a fact, and the view of them."""
+"""A moment: messages, calls, turns, folds, bars, pins and exclusions on the way to a
+fact, and the view of them.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ Message = UserSaid | ModelReplied | ToolReturned
 
 @dataclass(frozen=True)
 class Fold:
-    """A fold that had an effect. `fact`: as worded now. `left`: the parts it leaves word for word, settled when it was made."""
+    """A fold that had an effect. `fact`: as worded now. `left`: the parts it leaves
+    word for word, settled when it was made.
+    """
 
     seq: int
     fact: Folded
@@ -59,7 +63,9 @@ class Moment:
     words: list[int] = field(default_factory=list)  # of the last turn
     running: bool = False
     folds: dict[str, Fold] = field(default_factory=dict)  # by name, the oldest first
-    over: dict[PartRef, list[str]] = field(default_factory=dict)  # folds over a part, the oldest first
+    over: dict[PartRef, list[str]] = field(
+        default_factory=dict
+    )  # folds over a part, the oldest first
     wide: list[str] = field(default_factory=list)  # folds over a span, the oldest first
     in_force: set[str] = field(default_factory=set)
     bars: set[Cover] = field(default_factory=set)
@@ -101,7 +107,7 @@ def _happen(now: Moment, n: int, fact: Fact) -> None:
             pass
 
 
-# --- messages, calls and turns ---------------------------------------------------------------------------------------
+# --- messages, calls and turns
 
 
 def _say(now: Moment, n: int, fact: UserSaid) -> None:
@@ -115,7 +121,9 @@ def _say(now: Moment, n: int, fact: UserSaid) -> None:
 def _reply(now: Moment, n: int, fact: ModelReplied) -> None:
     now.messages[n] = fact
     now.running = True
-    calls = [(PartRef(n, i), part) for i, part in enumerate(fact.parts) if isinstance(part, ToolCall)]
+    calls = [
+        (PartRef(n, i), part) for i, part in enumerate(fact.parts) if isinstance(part, ToolCall)
+    ]
     now.waiting = [ref for ref, _ in calls]
     for ref, call in calls:
         free = call.id and call.id not in now.ids.values()
@@ -139,7 +147,7 @@ def _call(now: Moment, ref: PartRef) -> ToolCall:
     return part
 
 
-# --- parts -----------------------------------------------------------------------------------------------------------
+# --- parts
 
 
 def parts(now: Moment, seq: int) -> list[PartRef]:
@@ -179,7 +187,7 @@ def is_blank(message: Message, part: int) -> bool:
     return isinstance(found, Text) and not found.text.strip()
 
 
-# --- pins and exclusions ---------------------------------------------------------------------------------------------
+# --- pins and exclusions
 
 
 def _mark(marks: set[Cover], cover: Cover, *, on: bool) -> None:
@@ -214,14 +222,16 @@ def reasoning(now: Moment, seq: int) -> list[PartRef]:
 
 
 def _takes_reasoning(now: Moment, cover: Cover) -> bool:
-    """Would an exclusion take out reasoning of a reply that came after the running turn's first word?"""
+    """Would an exclusion take out reasoning of a reply that came after the running
+    turn's first word?
+    """
     if not now.running:
         return False
     later = [seq for seq in now.messages if seq > (now.words[0] if now.words else 0)]
     return any(holds(cover, ref) for seq in later for ref in reasoning(now, seq))
 
 
-# --- folds -----------------------------------------------------------------------------------------------------------
+# --- folds
 
 
 def held(now: Moment, span: Span) -> list[int]:
@@ -234,7 +244,9 @@ def _word(now: Moment, n: int, fact: Folded | DocumentEdited) -> None:
         if _folds(now, n, fact):
             now.folds[fact.fold] = Fold(n, fact, _left(now, fact))
             now.in_force.add(fact.fold)
-            same = now.over.setdefault(fact.cover, []) if isinstance(fact.cover, PartRef) else now.wide
+            same = (
+                now.over.setdefault(fact.cover, []) if isinstance(fact.cover, PartRef) else now.wide
+            )
             same.append(fact.fold)
     elif fact.fold in now.folds:
         old = now.folds[fact.fold]
@@ -276,7 +288,9 @@ def _left(now: Moment, fact: Folded) -> frozenset[PartRef]:
         return frozenset()
     inside = [ref for seq in held(now, fact.cover) for ref in parts(now, seq)]
     words = now.words if now.running else []
-    return frozenset(ref for ref in inside if ref.seq in words or (ref in now.bars and not fact.panic))
+    return frozenset(
+        ref for ref in inside if ref.seq in words or (ref in now.bars and not fact.panic)
+    )
 
 
 def spans(now: Moment) -> list[tuple[Span, Fold]]:
@@ -306,12 +320,14 @@ def shown_for(now: Moment, cover: Cover) -> int:
     return sum(each.tokens for item in view(now) if mine & set(item.seqs) for each in item.shown)
 
 
-# --- the view --------------------------------------------------------------------------------------------------------
+# --- the view
 
 
 @dataclass(frozen=True)
 class Shown:
-    """A part, or the text of a document (`ref` None). `how`: whole, note, document, or the kind of the fold over the part."""
+    """A part, or the text of a document (`ref` None). `how`: whole, note, document, or
+    the kind of the fold over the part.
+    """
 
     ref: PartRef | None
     sort: str
@@ -355,13 +371,17 @@ def _outermost(now: Moment, seq: int) -> tuple[Span, Fold] | None:
 
 
 def _document(now: Moment, span: Span, fold: Fold) -> Item:
-    out = any(isinstance(e, Span) and e.first <= span.first and span.last <= e.last for e in now.excluded)
+    out = any(
+        isinstance(e, Span) and e.first <= span.first and span.last <= e.last for e in now.excluded
+    )
     text = () if out else (Shown(None, "document", "document", fold.fact.tokens, fold),)
     return Item(tuple(held(now, span)), text + behind(now, span, fold.left), fold)
 
 
 def behind(now: Moment, cover: Cover, left: frozenset[PartRef]) -> tuple[Shown, ...]:
-    """What stands behind a document: what the fold left word for word and the pinned parts. Nothing for a part."""
+    """What stands behind a document: what the fold left word for word and the pinned
+    parts. Nothing for a part.
+    """
     if isinstance(cover, PartRef):
         return ()
     inside = [ref for seq in held(now, cover) for ref in parts(now, seq)]

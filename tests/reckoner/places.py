@@ -52,12 +52,14 @@ from tests.reckoner.figures import (
 from tests.reckoner.journal import Conversation, before, settings, way
 from tests.reckoner.moment import NOTE, Item, Moment, Shown, moment, sort_of, view
 
-# --- the request in outline ------------------------------------------------------------------------------------------
+# --- the request in outline
 
 
 @dataclass(frozen=True)
 class Line:
-    """A part of a request. `text` is None where the definition or the contents do not give it. `id`: of a call or a result."""
+    """A part of a request. `text` is None where the definition or the contents do not
+    give it. `id`: of a call or a result.
+    """
 
     shown: Shown
     text: str | None
@@ -79,7 +81,12 @@ def outline(c: Conversation, n: int) -> list[Outline]:
     now = moment(c, n)
     items = _steering_last(now, [item for item in view(now) if item.shown])
     return [
-        Outline(_who(now, item), item.seqs, _lines(c, now, item), item.fold.fact.fold if item.fold else "")
+        Outline(
+            _who(now, item),
+            item.seqs,
+            _lines(c, now, item),
+            item.fold.fact.fold if item.fold else "",
+        )
         for item in items
     ]
 
@@ -134,7 +141,7 @@ def _id(now: Moment, each: Shown) -> str:
     return now.ids[asked[each.ref.seq]] if each.ref.seq in asked else ""
 
 
-# --- the chat --------------------------------------------------------------------------------------------------------
+# --- the chat
 
 NOTED = (Stop.LENGTH, Stop.FILTERED, Stop.CUT)
 Entry = tuple[int, str, int]  # a fact, what is shown of it, and which part
@@ -153,7 +160,9 @@ def chat(c: Conversation, n: int) -> tuple[Row, ...]:
 
 
 def _rows(c: Conversation, first: int, last: int) -> tuple[Row, ...]:
-    """The facts from first to last, by the way to the last; the others are behind the rewinds among them."""
+    """The facts from first to last, by the way to the last; the others are behind the
+    rewinds among them.
+    """
     rows, expected = [], first
     for m in way(c, last):
         if m >= first:
@@ -177,7 +186,9 @@ def _items(c: Conversation, m: int, fact: Fact, found: list[Entry]) -> list[Entr
             shown = [("note" if by else "user", 0)]
         case ModelReplied(parts=parts, stop=stop):
             names = {"text": "reply", "reasoning": "reasoning", "call": "call"}
-            shown = [(names[sort_of(fact, i)], i) for i in range(len(parts)) if not _is_empty(parts[i])]
+            shown = [
+                (names[sort_of(fact, i)], i) for i in range(len(parts)) if not _is_empty(parts[i])
+            ]
             shown += [("note", 0)] * (stop in NOTED)
         case Folded():
             shown = [("fold", 0)] * _has_line(c, m, fact)
@@ -217,7 +228,9 @@ def _changed_files(c: Conversation, n: int) -> bool:
 def chat_seen(c: Conversation, n: int, opened: frozenset[int] = frozenset()) -> list[Entry]:
     """What is not hidden where the rewinds `opened` are."""
     seen = set(_seen(chat(c, n), opened))
-    return [entry for entry in chat_items(c, n) if entry[0] in seen and not replaced(c, entry[0], n)]
+    return [
+        entry for entry in chat_items(c, n) if entry[0] in seen and not replaced(c, entry[0], n)
+    ]
 
 
 def _seen(rows: tuple[Row, ...], opened: frozenset[int]) -> Iterable[int]:
@@ -246,7 +259,9 @@ def replaced(c: Conversation, n: int, last: int) -> bool:
 def _batch(c: Conversation, fold: Folded, n: int) -> list[tuple[int, Folded]]:
     """The facts up to n of the batch of this fold; of a fold without one, itself."""
     folds = [(m, each) for m, each in c.until(n) if isinstance(each, Folded)]
-    return [(m, each) for m, each in folds if (each.batch == fold.batch if fold.batch else each is fold)]
+    return [
+        (m, each) for m, each in folds if (each.batch == fold.batch if fold.batch else each is fold)
+    ]
 
 
 def _in_force(now: Moment, seq: int) -> bool:
@@ -260,17 +275,23 @@ def struck(c: Conversation, m: int, n: int) -> bool:
 
 
 def result(c: Conversation, call: PartRef, n: int) -> int:
-    """The result a call shows at n, 0 without: of its way, or where the call is not on the way, the newest."""
+    """The result a call shows at n, 0 without: of its way, or where the call is not on
+    the way, the newest.
+    """
     if call.seq in way(c, n):
         return moment(c, n).answers.get(call, 0)
     return max(moment(c, m).answers.get(call, 0) for m in range(call.seq, n + 1))
 
 
 def answers(c: Conversation, message: int, n: int) -> tuple[int, tuple[int, ...]]:
-    """Which answer to a message is shown, from 1, and the newest fact of each; (0, ()) where there is but one."""
+    """Which answer to a message is shown, from 1, and the newest fact of each; (0, ())
+    where there is but one.
+    """
     first = [message + 1] if message < n and before(c, message + 1) == message else []
     begins = first + [
-        m for m, fact in c.until(n) if isinstance(fact, Rewound) and fact.again and fact.to == message < m - 1
+        m
+        for m, fact in c.until(n)
+        if isinstance(fact, Rewound) and fact.again and fact.to == message < m - 1
     ]
     if len(begins) <= 1:
         return 0, ()
@@ -281,12 +302,14 @@ def answers(c: Conversation, message: int, n: int) -> tuple[int, tuple[int, ...]
 
 
 def _end(c: Conversation, begin: int, n: int) -> int:
-    """The newest fact with the beginning of an answer on its way, that is the newest of all or was left by a rewind."""
+    """The newest fact with the beginning of an answer on its way, that is the newest of
+    all or was left by a rewind.
+    """
     left = [m - 1 for m, fact in c.until(n) if isinstance(fact, Rewound)] + [n]
     return max(m for m in left if m >= begin and begin in way(c, m))
 
 
-# --- the timeline ----------------------------------------------------------------------------------------------------
+# --- the timeline
 
 
 @dataclass(frozen=True)
@@ -353,14 +376,16 @@ def fold_rows(c: Conversation, n: int) -> list[FoldRow]:
     return rows
 
 
-# --- the inspector ---------------------------------------------------------------------------------------------------
+# --- the inspector
 
 SYSTEM, HANDOVER, OBSERVATIONS = "system and tools", "handover", "observations"
 CONVERSATION, OUTPUT = "conversation", "tool outputs"
 
 
 def kinds(c: Conversation, n: int) -> dict[str, int]:
-    """The view's tokens at n: a part counts by its message, also folded or behind a document; the 4 are conversation."""
+    """The view's tokens at n: a part counts by its message, also folded or behind a
+    document; the 4 are conversation.
+    """
     now = moment(c, n)
     found = Counter({SYSTEM: sum(settings(c, n).tokens().values())})
     for item in view(now):
@@ -373,22 +398,31 @@ def kinds(c: Conversation, n: int) -> dict[str, int]:
 def _kind(now: Moment, each: Shown) -> str:
     if each.ref is None:
         assert each.fold is not None
-        return HANDOVER if each.fold.fact.kind in (FoldKind.HANDOVER, FoldKind.TRUNCATION) else OBSERVATIONS
+        return (
+            HANDOVER
+            if each.fold.fact.kind in (FoldKind.HANDOVER, FoldKind.TRUNCATION)
+            else OBSERVATIONS
+        )
     return OUTPUT if isinstance(now.messages[each.ref.seq], ToolReturned) else CONVERSATION
 
 
 def meter(c: Conversation, n: int) -> tuple[dict[str, int], int]:
     """The kinds by the main model's factor, and what is used."""
     by, counts = main_factor(c, n), kinds(c, n)
-    rounded = {kind: round(counts[kind] * by) for kind in (SYSTEM, HANDOVER, OBSERVATIONS, CONVERSATION, OUTPUT)}
+    rounded = {
+        kind: round(counts[kind] * by)
+        for kind in (SYSTEM, HANDOVER, OBSERVATIONS, CONVERSATION, OUTPUT)
+    }
     return rounded, sum(rounded.values())
 
 
 def recallable(c: Conversation, n: int) -> int:
-    """What markers and excerpts in force stand for: once for each cover, the most that one of them says. Not what was
-    forgotten until then, on any branch.
+    """What markers and excerpts in force stand for: once for each cover, the most that
+    one of them says. Not what was forgotten until then, on any branch.
     """
-    gone = {entry for _, fact in c.until(n) if isinstance(fact, Forgotten) for entry in fact.entries}
+    gone = {
+        entry for _, fact in c.until(n) if isinstance(fact, Forgotten) for entry in fact.entries
+    }
     now, most = moment(c, n), Counter[Cover]()
     for name in now.in_force:
         fold = now.folds[name]
@@ -400,17 +434,24 @@ def recallable(c: Conversation, n: int) -> int:
 
 
 def prices(model: ModelSet | None) -> tuple[float, float, float]:
-    """Of cached tokens, of writing, of output; what is not known by the price of input, without which nothing is told."""
+    """Of cached tokens, of writing, of output; what is not known by the price of input,
+    without which nothing is told.
+    """
     if model is None or model.price_input <= 0:
         return 0.0, 0.0, 0.0
     plain = model.price_input
-    return model.price_cache_read or plain, model.price_cache_write or plain, model.price_output or plain * 5
+    return (
+        model.price_cache_read or plain,
+        model.price_cache_write or plain,
+        model.price_output or plain * 5,
+    )
 
 
 @dataclass(frozen=True)
 class Next:
-    """What the next message costs in dollars with the last request in the provider's cache and without. `until`: when it goes, 0 where
-    that is not known; `lasts`: something is there.
+    """What the next message costs in dollars with the last request in the provider's
+    cache and without. `until`: when it goes, 0 where that is not known; `lasts`:
+    something is there.
     """
 
     reply: int
@@ -437,7 +478,9 @@ def next_message(c: Conversation, n: int, instead: int = 0) -> Next | None:
 
 
 def in_cache(c: Conversation, n: int) -> tuple[int, float]:
-    """How much of the front of the next request the last one had already, and when that was asked."""
+    """How much of the front of the next request the last one had already, and when that
+    was asked.
+    """
     main = main_model(c, n)
     told = [
         m
@@ -450,11 +493,15 @@ def in_cache(c: Conversation, n: int) -> tuple[int, float]:
     reply = reply_at(c, last)
     took, asked = reply.usage.input, c.times[last - 1] - reply.seconds
     now = moment(c, n)
-    changed = [at for m in range(saw(c, last) + 1, n + 1) if (at := _changes(now, c[m])) is not None]
+    changed = [
+        at for m in range(saw(c, last) + 1, n + 1) if (at := _changes(now, c[m])) is not None
+    ]
     if not changed:
         return took, asked
     first = min(changed)
-    before = sum(settings(c, n).tokens().values()) + sum(_tokens(i) for i in view(now) if _begin(i) < first)
+    before = sum(settings(c, n).tokens().values()) + sum(
+        _tokens(i) for i in view(now) if _begin(i) < first
+    )
     return min(took, round(before * main_factor(c, n))) if first > 0 else 0, asked
 
 
@@ -473,7 +520,9 @@ def _changes(now: Moment, fact: Fact | None) -> int | None:
 
 
 def _begin(item: Item) -> int:
-    return item.fold.cover.first if item.fold and isinstance(item.fold.cover, Span) else item.seqs[0]
+    return (
+        item.fold.cover.first if item.fold and isinstance(item.fold.cover, Span) else item.seqs[0]
+    )
 
 
 def _tokens(item: Item) -> int:
@@ -481,7 +530,9 @@ def _tokens(item: Item) -> int:
 
 
 def parts(c: Conversation, n: int) -> list[tuple[int, float]]:
-    """Of all that is in the context, the tokens and what a request pays to read it from the provider's cache."""
+    """Of all that is in the context, the tokens and what a request pays to read it from
+    the provider's cache.
+    """
     main, by = main_model(c, n), main_factor(c, n)
     texts = settings(c, n)
     alone = [texts.system.tokens] if texts.system and texts.system.text else []
@@ -491,19 +542,27 @@ def parts(c: Conversation, n: int) -> list[tuple[int, float]]:
     return [(count, count * by * price / 1_000_000) for count in counts]
 
 
-# --- an export -------------------------------------------------------------------------------------------------------
+# --- an export
 
 
 def exported(c: Conversation, n: int) -> list[tuple[str, str]]:
-    """All facts that say something, on any way: what kind of line, and its figures where it has some."""
+    """All facts that say something, on any way: what kind of line, and its figures
+    where it has some.
+    """
     found: list[tuple[str, str]] = []
     for _, fact in c.until(n):
         match fact:
             case UserSaid():
                 found.append(("user", ""))
             case ModelReplied(parts=parts):
-                said = [part for part in parts if isinstance(part, Text | Reasoning) and not _is_empty(part)]
-                found += [("said", part.text) if isinstance(part, Text) else ("code", "") for part in said]
+                said = [
+                    part
+                    for part in parts
+                    if isinstance(part, Text | Reasoning) and not _is_empty(part)
+                ]
+                found += [
+                    ("said", part.text) if isinstance(part, Text) else ("code", "") for part in said
+                ]
             case ToolReturned():
                 found.append(("code", ""))
             case Folded(kind=kind, tokens=tokens, tokens_before=earlier):

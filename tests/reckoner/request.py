@@ -1,4 +1,6 @@
-"""A request of a moment and its digest, written from store/FORMATS.md alone, without sight of the engine."""
+"""A request of a moment and its digest, written from store/FORMATS.md alone, without
+sight of the engine.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +29,7 @@ from tests.reckoner.moment import NOTE, Item, Moment, Shown, moment, view
 CONTINUE = "Continue."
 CUT_OFF = "(Your reply above was cut off. Go on from where it ended.)"
 GOES_ON = "(The conversation goes on here.)"
-INTERRUPTED = (
-    "[No result: the run was interrupted before this call ended. It may have had effects; check before repeating.]"
-)
+INTERRUPTED = "[No result: the run was interrupted before this call ended. It may have had effects; check before repeating.]"
 NO_OUTPUT = "(no output)"
 SAME_ENTRY = "[CACHED] in the same entry"
 PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
@@ -64,11 +64,14 @@ def pieces(c: Conversation, n: int) -> Iterator[Piece]:
 
 def _system_text(now: Settings) -> str:
     prompt = [now.system.text] if now.system and now.system.text else []
-    rules = [f"Rules of this workspace, from {path}:\n\n{fact.text}" for path, (_, fact) in now.rules.items()]
+    rules = [
+        f"Rules of this workspace, from {path}:\n\n{fact.text}"
+        for path, (_, fact) in now.rules.items()
+    ]
     return "\n\n".join(prompt + rules)
 
 
-# --- the messages ----------------------------------------------------------------------------------------------------
+# --- the messages
 
 
 @dataclass
@@ -118,7 +121,9 @@ class Draft:
         self.release()
 
     def answer(self) -> None:
-        """The user says something where the last message is the assistant's, or where there is none."""
+        """The user says something where the last message is the assistant's, or where
+        there is none.
+        """
         self.close()
         self.drop_reasoning()
         if not self.said:
@@ -180,7 +185,7 @@ def _join(draft: Draft, call: str, content: Part) -> None:
             parts[i] = (*part, *content)
 
 
-# --- the parts -------------------------------------------------------------------------------------------------------
+# --- the parts
 
 
 def _replied(now: Moment, shown: Shown) -> Part:
@@ -199,14 +204,23 @@ def _says(c: Conversation, now: Moment, shown: Shown) -> Part:
     """What the user says of a part of `UserSaid`, of a document, or of what stands behind one."""
     if shown.fold and shown.sort != "call":
         return ("text", shown.fold.fact.text)
-    if shown.sort in ("output", "image") and isinstance(now.messages[shown.ref.seq if shown.ref else 0], ToolReturned):
+    if shown.sort in ("output", "image") and isinstance(
+        now.messages[shown.ref.seq if shown.ref else 0], ToolReturned
+    ):
         return _kept_result(c, now, shown)
     part = _part(now, shown)
     if isinstance(part, ToolCall):
-        return ("text", f"[Kept word for word: call of {_name(part.name)}]\n{_arguments(part, shown)}")
+        return (
+            "text",
+            f"[Kept word for word: call of {_name(part.name)}]\n{_arguments(part, shown)}",
+        )
     if isinstance(part, Attachment):
         content = _content(c, part.stored)
-        return content if content[0] == "image" else ("text", f"[Attachment: {part.name}]\n{content[1]!s}")
+        return (
+            content
+            if content[0] == "image"
+            else ("text", f"[Attachment: {part.name}]\n{content[1]!s}")
+        )
     return ("reasoning",) if isinstance(part, Reasoning) else ("text", part.text)
 
 
@@ -217,7 +231,10 @@ def _kept_result(c: Conversation, now: Moment, shown: Shown) -> Part:
     content = _content(c, fact.images[ref.part - 1] if ref.part else fact.output)
     if content[0] == "image":
         return content
-    return ("text", f"[Kept word for word: output of call {_answered(now, ref.seq)}]\n{content[1]!s}")
+    return (
+        "text",
+        f"[Kept word for word: output of call {_answered(now, ref.seq)}]\n{content[1]!s}",
+    )
 
 
 def _part(now: Moment, shown: Shown) -> Any:
@@ -256,7 +273,7 @@ def _content(c: Conversation, stored: Stored) -> Part:
     return ("text", data.decode("utf-8", "replace").replace("\0", "\u2400"))
 
 
-# --- calls -----------------------------------------------------------------------------------------------------------
+# --- calls
 
 
 def _name(name: str) -> str:

@@ -1,4 +1,6 @@
-"""Histories made by chance, as the program shows them and as the reckoner does. Many more: `dev.py faults reckoner`."""
+"""Histories made by chance, as the program shows them and as the reckoner does. Many
+more: `dev.py faults reckoner`.
+"""
 
 from __future__ import annotations
 

@@ -57,7 +57,9 @@ def said(text: str = "words", tokens: int = 10, *, steering: bool = False) -> Us
     return UserSaid((Text(text, tokens),), steering=steering)
 
 
-def replied(*parts: Text | Reasoning | ToolCall, model: str = "m", saw: int = 0, **usage: int) -> ModelReplied:
+def replied(
+    *parts: Text | Reasoning | ToolCall, model: str = "m", saw: int = 0, **usage: int
+) -> ModelReplied:
     return ModelReplied(parts or (Text("answer", 20),), model, Stop.END, Usage(**usage), saw=saw)
 
 
@@ -72,14 +74,18 @@ def returned(name: str = "a", tokens: int = 100, **more: Any) -> ToolReturned:
 
 def folded(name: str, cover: Cover, tokens: int = 5, **more: Any) -> Folded:
     kind = more.pop("kind", FoldKind.HANDOVER)
-    return Folded(name, kind, cover, f"text of {name}", tokens, more.pop("tokens_before", 50), **more)
+    return Folded(
+        name, kind, cover, f"text of {name}", tokens, more.pop("tokens_before", 50), **more
+    )
 
 
 END = TurnEnded(TurnEnd.DONE)
 
 
 def seen(c: Conversation, n: int = 0) -> list[list[str]]:
-    """The view in short: for each item its parts as number.part:how, a document by its fold's name."""
+    """The view in short: for each item its parts as number.part:how, a document by its
+    fold's name.
+    """
     return [[_short(each) for each in item.shown] for item in view(moment(c, n or len(c.facts)))]
 
 
@@ -93,7 +99,7 @@ def counts(c: Conversation) -> list[int]:
     return [figures.counted(c, n) for n in range(len(c.facts) + 1)]
 
 
-# --- the way and the settings ----------------------------------------------------------------------------------------
+# --- the way and the settings
 
 
 def test_the_way_goes_over_rewinds() -> None:
@@ -136,7 +142,9 @@ def test_rules_keep_their_place_and_come_last_again() -> None:
         RulesSet("a", "", 0),
         RulesSet("a", "x", 1),
     )
-    order = [[(path, number) for path, (number, _) in settings(c, n).rules.items()] for n in (3, 4, 5, 6)]
+    order = [
+        [(path, number) for path, (number, _) in settings(c, n).rules.items()] for n in (3, 4, 5, 6)
+    ]
     assert order == [[("a", 1), ("b", 2)], [("a", 1), ("b", 4)], [("b", 4)], [("b", 4), ("a", 6)]]
 
 
@@ -144,11 +152,19 @@ def test_a_system_prompt_without_text_counts_nothing() -> None:
     assert figures.counted(of(SystemSet("", 7)), 1) == 0
 
 
-# --- messages, calls, turns ------------------------------------------------------------------------------------------
+# --- messages, calls, turns
 
 
 def test_a_result_goes_to_the_first_waiting_call() -> None:
-    c = of(replied(call(), call()), returned(), returned(), returned(), replied(call("b")), replied(), returned("b"))
+    c = of(
+        replied(call(), call()),
+        returned(),
+        returned(),
+        returned(),
+        replied(call("b")),
+        replied(),
+        returned("b"),
+    )
     now = moment(c, 7)
     assert list(now.messages) == [1, 2, 3, 5, 6]
     assert now.answers == {PartRef(1, 0): 2, PartRef(1, 1): 3}
@@ -162,13 +178,22 @@ def test_ids_in_requests() -> None:
 def test_words_of_the_turn() -> None:
     c = of(said(), said(steering=True), replied(), said(steering=True), END, said(steering=True))
     turns = [(moment(c, n).words, moment(c, n).running) for n in range(1, 7)]
-    assert turns == [([1], True), ([1, 2], True), ([1, 2], True), ([1, 2, 4], True), ([1, 2, 4], False), ([6], True)]
+    assert turns == [
+        ([1], True),
+        ([1, 2], True),
+        ([1, 2], True),
+        ([1, 2, 4], True),
+        ([1, 2, 4], False),
+        ([6], True),
+    ]
 
 
 def test_what_parts_count() -> None:
     image: Any = Stored("i" * 64, 9, media_type="image/png")  # type: ignore[arg-type]
     c = of(
-        UserSaid((Text(" \n", 3), Text("x", 1), Attachment("i", image), Attachment("i", image, 70))),
+        UserSaid(
+            (Text(" \n", 3), Text("x", 1), Attachment("i", image), Attachment("i", image, 70))
+        ),
         said(" ", 5),
         replied(call("a", 2)),
         returned(tokens=40, images=(image, image)),
@@ -176,11 +201,17 @@ def test_what_parts_count() -> None:
     assert counts(c)[1:] == [1675, 1675, 1681, 1681 + 44 + 3200]
 
 
-# --- folds -----------------------------------------------------------------------------------------------------------
+# --- folds
 
 
 def test_a_fold_over_a_part() -> None:
-    c = of(said(), replied(call()), returned(), folded("f", PartRef(3), 100), folded("g", PartRef(3), 100))
+    c = of(
+        said(),
+        replied(call()),
+        returned(),
+        folded("f", PartRef(3), 100),
+        folded("g", PartRef(3), 100),
+    )
     assert counts(c) == [0, 14, 33, 137, 137, 137]
     assert seen(c) == [["1.0:whole"], ["2.0:whole"], ["3.0:handover"]]
     assert list(moment(c, 5).folds) == ["f", "g"]  # the younger shows
@@ -204,13 +235,28 @@ def test_folds_without_effect(fold: Folded) -> None:
 
 
 def test_a_name_is_new_once_on_the_way() -> None:
-    c = of(said(), folded("f", PartRef(1), 99), folded("f", PartRef(1), 1), folded("f", PartRef(1), 1), Rewound(1))
+    c = of(
+        said(),
+        folded("f", PartRef(1), 99),
+        folded("f", PartRef(1), 1),
+        folded("f", PartRef(1), 1),
+        Rewound(1),
+    )
     assert moment(c, 4).folds["f"].seq == 3  # the one without effect changed nothing
     assert moment(c, 5).folds == {}
 
 
 def test_a_document_leaves_the_words_of_a_running_turn() -> None:
-    c = of(said(), replied(), said(), replied(call()), returned(), folded("f", Span(1, 5)), END, Unfolded("f"))
+    c = of(
+        said(),
+        replied(),
+        said(),
+        replied(call()),
+        returned(),
+        folded("f", Span(1, 5)),
+        END,
+        Unfolded("f"),
+    )
     assert seen(c, 6) == [["f", "3.0:whole"]]
     assert figures.counted(c, 6) == 5 + 10 + 4
     assert seen(c, 7) == [["f", "3.0:whole"]]  # settled when it was made
@@ -219,19 +265,30 @@ def test_a_document_leaves_the_words_of_a_running_turn() -> None:
 
 @pytest.mark.parametrize(("panic", "shown"), [(False, ["g", "2.0:whole"]), (True, ["g"])])
 def test_undo_bars_keep_a_part_but_in_panic(*, panic: bool, shown: list[str]) -> None:
-    c = of(said(), replied(), END, folded("f", PartRef(2)), Unfolded("f"), folded("g", Span(1, 3), panic=panic))
+    c = of(
+        said(),
+        replied(),
+        END,
+        folded("f", PartRef(2)),
+        Unfolded("f"),
+        folded("g", Span(1, 3), panic=panic),
+    )
     assert seen(c) == [shown]
 
 
 def test_refolding_takes_the_bar_off() -> None:
-    c = of(said(), replied(), END, folded("f", PartRef(2)), Unfolded("f"), Unfolded("f"), Refolded("f"))
+    c = of(
+        said(), replied(), END, folded("f", PartRef(2)), Unfolded("f"), Unfolded("f"), Refolded("f")
+    )
     assert moment(c, 6).bars == {PartRef(2)}
     assert moment(c, 7).bars == set()
     assert seen(c)[1] == ["2.0:handover"]
 
 
 def test_pins_count_at_each_moment() -> None:
-    c = of(said(), replied(), END, folded("e", PartRef(2)), folded("f", Span(1, 3)), Pinned(Span(2, 2)))
+    c = of(
+        said(), replied(), END, folded("e", PartRef(2)), folded("f", Span(1, 3)), Pinned(Span(2, 2))
+    )
     assert seen(c, 5) == [["f"]]
     assert seen(c, 6) == [["f", "2.0:whole"]]  # pinned parts are shown whole, whatever folds them
 
@@ -247,21 +304,38 @@ def test_spans_nest() -> None:
     cross, around = folded("g", Span(3, 4), 1), folded("g", Span(1, 4), 1)
     assert moment(of(*facts, cross), 7).in_force == {"f"}
     assert seen(of(*facts, around)) == [["g"]]
-    assert seen(of(*facts, folded("g", Span(2, 2), 1))) == [["1.0:whole"], ["f"], ["4.0:whole"]]  # hidden
+    assert seen(of(*facts, folded("g", Span(2, 2), 1))) == [
+        ["1.0:whole"],
+        ["f"],
+        ["4.0:whole"],
+    ]  # hidden
     assert seen(of(*facts, folded("g", Span(2, 3), 1))) == [["1.0:whole"], ["g"], ["4.0:whole"]]
     assert seen(of(*facts, Unfolded("f"), cross, Refolded("f")))[2:] == [["g"]]  # it nests no more
 
 
 def test_an_edited_document_and_its_rewind() -> None:
-    c = of(said(), folded("f", PartRef(1)), DocumentEdited("f", "mine", 70), DocumentEdited("x", "", 0), Rewound(2))
+    c = of(
+        said(),
+        folded("f", PartRef(1)),
+        DocumentEdited("f", "mine", 70),
+        DocumentEdited("x", "", 0),
+        Rewound(2),
+    )
     assert counts(c) == [0, 14, 9, 74, 74, 9]
 
 
-# --- exclusions ------------------------------------------------------------------------------------------------------
+# --- exclusions
 
 
 def test_excluded_calls_and_outputs_show_a_note() -> None:
-    c = of(said(), replied(Text("x", 9), call()), returned(), END, Excluded(Span(2, 3)), Included(Span(2, 2)))
+    c = of(
+        said(),
+        replied(Text("x", 9), call()),
+        returned(),
+        END,
+        Excluded(Span(2, 3)),
+        Included(Span(2, 2)),
+    )
     assert seen(c) == [["1.0:whole"], ["2.1:note"], ["3.0:note"]]
     assert figures.counted(c, 6) == 14 + 12 + 12  # a part of a cover takes nothing back
 
@@ -273,14 +347,22 @@ def test_reasoning_goes_together_and_not_while_the_turn_runs() -> None:
 
 
 def test_an_exclusion_around_a_document() -> None:
-    c = of(said(), replied(call()), returned(), END, folded("f", Span(1, 3)), Pinned(PartRef(3)), Excluded(Span(1, 3)))
+    c = of(
+        said(),
+        replied(call()),
+        returned(),
+        END,
+        folded("f", Span(1, 3)),
+        Pinned(PartRef(3)),
+        Excluded(Span(1, 3)),
+    )
     assert seen(c, 6) == [["f", "3.0:whole"]]
     assert seen(c) == [["3.0:note"]]
     assert figures.counted(c, 7) == 12
     assert figures.counted(c, 6, folding=False) == 137
 
 
-# --- figures ---------------------------------------------------------------------------------------------------------
+# --- figures
 
 
 def test_the_factor() -> None:
@@ -289,7 +371,9 @@ def test_the_factor() -> None:
     facts += [replied(Text(" ", 0), input=200, saw=1)]  # 2 of what was counted
     assert figures.factor(of(*facts), "m", 2) == 1  # of 1, 1, 2
     facts += [replied(Text(" ", 0), input=300, saw=1), replied(Text(" ", 0), input=900, saw=1)]
-    assert figures.factor(of(*facts), "m", 4) == 1.5  # of 1, 1, 2, 3: what is out of bounds is left out
+    assert (
+        figures.factor(of(*facts), "m", 4) == 1.5
+    )  # of 1, 1, 2, 3: what is out of bounds is left out
     assert figures.factor(of(*facts), "n", 4) == 1
 
 
@@ -306,7 +390,13 @@ def test_what_was_sent_and_saved() -> None:
     assert (figures.sent(c, 3), figures.without_folds(c, 3)) == (80, 160)
     assert (figures.sent(c, 5), figures.without_folds(c, 5)) == (100, 100)
     total = figures.sums(c, 6)
-    assert (total.steps, total.sent, total.without, total.cache_read, total.paid) == (2, 191, 271, 3, 0.5)
+    assert (total.steps, total.sent, total.without, total.cache_read, total.paid) == (
+        2,
+        191,
+        271,
+        3,
+        0.5,
+    )
     assert total.saved == 1 - 191 / 271
 
 
@@ -324,7 +414,7 @@ def test_texts_are_counted_in_their_facts() -> None:
     assert figures.miscounted(of(said("abc", 3), said("abc", 4), END), 3, len) == [2]
 
 
-# --- places ----------------------------------------------------------------------------------------------------------
+# --- places
 
 
 def test_the_outline_of_a_request() -> None:
@@ -353,7 +443,11 @@ def test_the_chat_hides_what_was_rewound() -> None:
     behind = places.chat(c, 7)[1].hidden
     assert [row.seq for row in behind] == [2, 4, 5]
     assert [row.seq for row in behind[1].hidden] == [3]
-    assert [places.result(c, PartRef(2), n) for n in (7, 5, 4)] == [5, 5, 0]  # at 7 the call is not on the way
+    assert [places.result(c, PartRef(2), n) for n in (7, 5, 4)] == [
+        5,
+        5,
+        0,
+    ]  # at 7 the call is not on the way
 
 
 def test_a_batch_in_chat_and_timeline() -> None:
@@ -374,7 +468,9 @@ def test_a_batch_in_chat_and_timeline() -> None:
 
 
 def test_an_excerpt_has_no_point_before_it() -> None:
-    c = of(said(tokens=50), folded("f", PartRef(1), kind=FoldKind.EXCERPT), folded("g", PartRef(1), 1))
+    c = of(
+        said(tokens=50), folded("f", PartRef(1), kind=FoldKind.EXCERPT), folded("g", PartRef(1), 1)
+    )
     assert [(point.seq, point.figure) for point in places.timeline(c, 3)] == [(2, 9), (3, 5)]
 
 

@@ -1,7 +1,9 @@
-"""Another collector of details than the engine's and than the replay's own: what must be found again, by other means.
+"""Another collector of details than the engine's and than the replay's own: what must
+be found again, by other means.
 
-It cuts texts at white space instead of matching patterns, looks at the facts instead of the recording, and finds again
-in what the view says, in the entries it names, and in the entries behind its folds.
+It cuts texts at white space instead of matching patterns, looks at the facts instead of
+the recording, and finds again in what the view says, in the entries it names, and in
+the entries behind its folds.
 """
 
 from __future__ import annotations
@@ -51,14 +53,20 @@ async def lost(facts: Sequence[Recorded], cache: ContentCache) -> set[str]:
 
 
 def details(text: str, by: str) -> Iterator[str]:
-    """Paths, addresses and names with a joint in them; the user's orders; lines that say what failed."""
+    """Paths, addresses and names with a joint in them; the user's orders; lines that
+    say what failed.
+    """
     for word in text.split():
         plain = word.strip(TRIMMED)
         if 10 <= len(plain) <= 80 and plain.isascii() and _has_a_joint(plain):
             yield plain
     for line in text.splitlines():
         flat = " ".join(line.split())
-        if by == "tool" and len(flat) < 200 and flat.partition(":")[0].endswith(("Error", "Exception")):
+        if (
+            by == "tool"
+            and len(flat) < 200
+            and flat.partition(":")[0].endswith(("Error", "Exception"))
+        ):
             yield flat
         if by == "user" and len(flat) < 250 and ORDERS & set(flat.lower().rstrip(".!").split()):
             yield flat

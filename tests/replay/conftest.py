@@ -1,4 +1,6 @@
-"""Each replay of these tests has its requests judged twice: by the engine's rules, and by a second opinion on them."""
+"""Each replay of these tests has its requests judged twice: by the engine's rules, and
+by a second opinion on them.
+"""
 
 from __future__ import annotations
 

@@ -53,7 +53,9 @@ def prose(random_numbers: random.Random, words: int) -> str:
 
 
 def long_session(seed: int, steps: int, words: int = 900) -> RecordedSession:
-    """One long turn: reads, a rule of the user at its beginning, a change of the subject in the middle."""
+    """One long turn: reads, a rule of the user at its beginning, a change of the
+    subject in the middle.
+    """
     numbers = random.Random(seed)
     said = [user("You must never delete tests/data/golden.json. Look at all the modules.")]
     for number in range(steps):
@@ -77,7 +79,9 @@ def play(
 ) -> ReplayFigures:
     """The session under a policy, in memory, counting words."""
     policy = context_policy.preset_policy(name).with_thresholds(values)
-    terms = ReplayTerms(policy, window, prices, stand_in, recalls=recalls, output_growth=output_growth)
+    terms = ReplayTerms(
+        policy, window, prices, stand_in, recalls=recalls, output_growth=output_growth
+    )
 
     async def played() -> ReplayFigures:
         now = simulated_clock.LoopClock().current_time

@@ -1,4 +1,5 @@
-"""Strange sessions, as files in the forms the importer reads: what recorders, models and crashes leave behind.
+"""Strange sessions, as files in the forms the importer reads: what recorders, models
+and crashes leave behind.
 
 Each is made from its name alone, so it is the same on every machine.
 """
@@ -23,11 +24,14 @@ def file(name: str) -> bytes:
     """The session of this name as the bytes of a `.jsonl` file."""
     lines = MAKERS[name](random.Random(name))
     ending = "\r\n" if "crlf" in name else "\n"
-    written = [line if isinstance(line, str) else json.dumps(line, ensure_ascii="ascii" in name) for line in lines]
+    written = [
+        line if isinstance(line, str) else json.dumps(line, ensure_ascii="ascii" in name)
+        for line in lines
+    ]
     return ((ending.join(written)) + ending).encode("utf-8", "surrogatepass")
 
 
-# --- the pieces ------------------------------------------------------------------------------------------------------
+# --- the pieces
 
 
 def said(role: str, text: object) -> Line:
@@ -35,7 +39,11 @@ def said(role: str, text: object) -> Line:
 
 
 def call(id_: object, name: str, **arguments: object) -> dict[str, object]:
-    return {"id": id_, "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
+    return {
+        "id": id_,
+        "type": "function",
+        "function": {"name": name, "arguments": json.dumps(arguments)},
+    }
 
 
 def reply(text: object, *calls: Mapping[str, object]) -> Line:
@@ -52,7 +60,9 @@ def text(numbers: random.Random, words: int) -> str:
         lambda: (
             f"def handle_request_{numbers.randrange(400)}(self, connection_pool): return registry_{numbers.randrange(90)}"
         ),
-        lambda: f"src/services/worker_{numbers.randrange(300)}/handlers.py:{numbers.randrange(900)}: note",
+        lambda: (
+            f"src/services/worker_{numbers.randrange(300)}/handlers.py:{numbers.randrange(900)}: note"
+        ),
         lambda: f"ValueError: shard_{numbers.randrange(500)} is not mounted",
         lambda: f"see https://example.org/docs/topic-{numbers.randrange(200)}/index.html for more",
         lambda: "plain words that say nothing in particular and go on for a while",
@@ -68,16 +78,23 @@ def work(numbers: random.Random, steps: int, words: int = 400, start: int = 0) -
     lines: list[Line] = []
     for number in range(start, start + steps):
         one = call(f"call_{number}", "read_file", path=f"src/part_{number}/module_{number}.py")
-        lines += [reply(f"I look at module_{number} now.", one), output(f"call_{number}", text(numbers, words))]
+        lines += [
+            reply(f"I look at module_{number} now.", one),
+            output(f"call_{number}", text(numbers, words)),
+        ]
     return lines
 
 
-# --- roles and their order -------------------------------------------------------------------------------------------
+# --- roles and their order
 
 
 @strange
 def begins_with_a_reply(numbers: random.Random) -> list[Line]:
-    return [said("assistant", "Hello, what may I do?"), said("user", "Fix src/locks/manager.py"), *work(numbers, 12)]
+    return [
+        said("assistant", "Hello, what may I do?"),
+        said("user", "Fix src/locks/manager.py"),
+        *work(numbers, 12),
+    ]
 
 
 @strange
@@ -87,15 +104,25 @@ def begins_with_calls_and_ends_in_results(numbers: random.Random) -> list[Line]:
 
 @strange
 def odd_roles(numbers: random.Random) -> list[Line]:
-    lines: list[Line] = [said(role, f"as {role}") for role in ("developer", "critic", "", "USER", "function")]
-    return [*lines, said("user", "Never touch infra/production.yaml."), *work(numbers, 14), said("judge", "score 3")]
+    lines: list[Line] = [
+        said(role, f"as {role}") for role in ("developer", "critic", "", "USER", "function")
+    ]
+    return [
+        *lines,
+        said("user", "Never touch infra/production.yaml."),
+        *work(numbers, 14),
+        said("judge", "score 3"),
+    ]
 
 
 @strange
 def systems_in_between(numbers: random.Random) -> list[Line]:
     lines: list[Line] = [said("user", "go on")]
     for start in range(0, 16, 4):
-        lines += [*work(numbers, 4, start=start), said("system", f"reminder number {start}: be careful_with_locks")]
+        lines += [
+            *work(numbers, 4, start=start),
+            said("system", f"reminder number {start}: be careful_with_locks"),
+        ]
     return lines
 
 
@@ -106,30 +133,55 @@ def a_monologue(numbers: random.Random) -> list[Line]:
 
 @strange
 def only_the_user_speaks_and_once_the_model(numbers: random.Random) -> list[Line]:
-    return [*(said("user", text(numbers, 300)) for _ in range(20)), said("assistant", "I have read it.")]
+    return [
+        *(said("user", text(numbers, 300)) for _ in range(20)),
+        said("assistant", "I have read it."),
+    ]
 
 
 @strange
 def empty_everything(numbers: random.Random) -> list[Line]:
-    lines: list[Line] = [said("user", ""), said("assistant", ""), said("user", None), reply(None), said("user", "  \n")]
-    lines += [reply("", call("a", "run")), output("a", ""), reply("", call("b", "run")), output("b", None)]
+    lines: list[Line] = [
+        said("user", ""),
+        said("assistant", ""),
+        said("user", None),
+        reply(None),
+        said("user", "  \n"),
+    ]
+    lines += [
+        reply("", call("a", "run")),
+        output("a", ""),
+        reply("", call("b", "run")),
+        output("b", None),
+    ]
     return [*lines, *work(numbers, 10), reply("", call("z", "run")), output("z", " " * 30_000)]
 
 
-# --- calls and results -----------------------------------------------------------------------------------------------
+# --- calls and results
 
 
 @strange
 def results_without_calls(numbers: random.Random) -> list[Line]:
-    lines: list[Line] = [said("user", "look"), output("ghost_1", text(numbers, 900)), *work(numbers, 8)]
-    return [*lines, output("ghost_2", "nobody asked for /etc/ghost_file"), *work(numbers, 8, start=8), output("x", "")]
+    lines: list[Line] = [
+        said("user", "look"),
+        output("ghost_1", text(numbers, 900)),
+        *work(numbers, 8),
+    ]
+    return [
+        *lines,
+        output("ghost_2", "nobody asked for /etc/ghost_file"),
+        *work(numbers, 8, start=8),
+        output("x", ""),
+    ]
 
 
 @strange
 def calls_without_results(numbers: random.Random) -> list[Line]:
     lines: list[Line] = [said("user", "look")]
     for number in range(12):
-        lines += [reply(f"trying {number}", call(f"lost_{number}", "run", command=text(numbers, 60)))]
+        lines += [
+            reply(f"trying {number}", call(f"lost_{number}", "run", command=text(numbers, 60)))
+        ]
         lines += work(numbers, 2, start=number * 2)
     return lines
 
@@ -138,7 +190,10 @@ def calls_without_results(numbers: random.Random) -> list[Line]:
 def ids_repeated(numbers: random.Random) -> list[Line]:
     lines: list[Line] = [said("user", "look")]
     for number in range(24):
-        lines += [reply("", call("call_0", "read", path=f"a_{number}.py")), output("call_0", text(numbers, 350))]
+        lines += [
+            reply("", call("call_0", "read", path=f"a_{number}.py")),
+            output("call_0", text(numbers, 350)),
+        ]
     return lines
 
 
@@ -146,7 +201,9 @@ def ids_repeated(numbers: random.Random) -> list[Line]:
 def ids_repeated_in_one_batch(numbers: random.Random) -> list[Line]:
     lines: list[Line] = [said("user", "look")]
     for number in range(10):
-        lines += [reply("", *(call("same", "read", path=f"{number}_{index}.py") for index in range(4)))]
+        lines += [
+            reply("", *(call("same", "read", path=f"{number}_{index}.py") for index in range(4)))
+        ]
         lines += [output("same", text(numbers, 200)) for _ in range(4)]
     return lines
 
@@ -156,7 +213,10 @@ def ids_empty_numbers_or_missing(numbers: random.Random) -> list[Line]:
     lines: list[Line] = [said("user", "look")]
     odd: tuple[object, ...] = ("", 17, None, [], "x" * 500, "with space", 'quo"te', "ü")
     for id_ in odd * 3:
-        lines += [reply("", call(id_, "read", path="strange_identifier.py")), output(id_, text(numbers, 200))]
+        lines += [
+            reply("", call(id_, "read", path="strange_identifier.py")),
+            output(id_, text(numbers, 200)),
+        ]
     return lines
 
 
@@ -165,7 +225,9 @@ def results_out_of_order(numbers: random.Random) -> list[Line]:
     lines: list[Line] = [said("user", "look")]
     for number in range(8):
         names = [f"c{number}_{index}" for index in range(5)]
-        lines.append(reply("all at once", *(call(name, "read", path=f"{name}.py") for name in names)))
+        lines.append(
+            reply("all at once", *(call(name, "read", path=f"{name}.py") for name in names))
+        )
         lines += [output(name, text(numbers, 220)) for name in numbers.sample(names, 5)]
     return lines
 
@@ -174,8 +236,14 @@ def results_out_of_order(numbers: random.Random) -> list[Line]:
 def results_after_the_user_spoke(numbers: random.Random) -> list[Line]:
     lines: list[Line] = [said("user", "look")]
     for number in range(10):
-        lines += [reply("", call(f"late_{number}", "run", command="make all")), said("user", f"hurry, part_{number}!")]
-        lines += [output(f"late_{number}", text(numbers, 250)), said("assistant", f"seen part_{number}")]
+        lines += [
+            reply("", call(f"late_{number}", "run", command="make all")),
+            said("user", f"hurry, part_{number}!"),
+        ]
+        lines += [
+            output(f"late_{number}", text(numbers, 250)),
+            said("assistant", f"seen part_{number}"),
+        ]
     return lines
 
 
@@ -184,7 +252,9 @@ def batches_of_fifty(numbers: random.Random) -> list[Line]:
     lines: list[Line] = [said("user", "You must read all of them. Only use tabs.")]
     for number in range(3):
         names = [f"b{number}_{index}" for index in range(50)]
-        lines.append(reply("", *(call(name, "read", path=f"deep/{name}/file.py") for name in names)))
+        lines.append(
+            reply("", *(call(name, "read", path=f"deep/{name}/file.py") for name in names))
+        )
         lines += [output(name, text(numbers, 120)) for name in names]
     return [*lines, said("assistant", "Read.")]
 
@@ -192,7 +262,10 @@ def batches_of_fifty(numbers: random.Random) -> list[Line]:
 @strange
 def a_batch_of_fifty_half_answered(numbers: random.Random) -> list[Line]:
     names = [f"half_{index}" for index in range(50)]
-    lines: list[Line] = [said("user", "all of them"), reply("", *(call(name, "run", n=name) for name in names))]
+    lines: list[Line] = [
+        said("user", "all of them"),
+        reply("", *(call(name, "run", n=name) for name in names)),
+    ]
     return [*lines, *(output(name, text(numbers, 100)) for name in names[::2]), *work(numbers, 12)]
 
 
@@ -202,7 +275,11 @@ def arguments_that_are_no_objects(numbers: random.Random) -> list[Line]:
     for number, written in enumerate(
         ("", "{broken", "[1, 2]", "null", '"text"', "{" * 3_000, "true", '{"a": NaN}') * 2
     ):
-        one = {"id": f"odd_{number}", "type": "function", "function": {"name": "do it!", "arguments": written}}
+        one = {
+            "id": f"odd_{number}",
+            "type": "function",
+            "function": {"name": "do it!", "arguments": written},
+        }
         lines += [reply("", one), output(f"odd_{number}", text(numbers, 260))]
     return lines
 
@@ -211,13 +288,17 @@ def arguments_that_are_no_objects(numbers: random.Random) -> list[Line]:
 def arguments_as_objects_and_huge(numbers: random.Random) -> list[Line]:
     lines: list[Line] = [said("user", "write it")]
     for number in range(8):
-        inner = {"path": f"pkg/written_{number}.py", "content": text(numbers, 1_500), "deep": [[[{"k": number}]]]}
+        inner = {
+            "path": f"pkg/written_{number}.py",
+            "content": text(numbers, 1_500),
+            "deep": [[[{"k": number}]]],
+        }
         one = {"id": f"w{number}", "function": {"name": "write_file", "arguments": inner}}
         lines += [reply("", one), output(f"w{number}", "ok")]
     return lines
 
 
-# --- sizes and characters --------------------------------------------------------------------------------------------
+# --- sizes and characters
 
 
 @strange
@@ -247,14 +328,22 @@ def one_huge_output(numbers: random.Random) -> list[Line]:
 
 @strange
 def one_line_of_a_megabyte(numbers: random.Random) -> list[Line]:
-    lines: list[Line] = [said("user", "dump"), reply("", call("d", "run")), output("d", "x1y2" * 250_000)]
+    lines: list[Line] = [
+        said("user", "dump"),
+        reply("", call("d", "run")),
+        output("d", "x1y2" * 250_000),
+    ]
     return [*lines, *work(numbers, 5)]
 
 
 @strange
 def unicode_of_all_kinds(numbers: random.Random) -> list[Line]:
-    strange_text = "名前_識別子 שלום مرحبا 🏳️‍🌈 e\u0301 \u202eright-to-left\u202c \ufeff \u2028 ﷽ 𝕏 " * 30
-    lines: list[Line] = [said("user", "永远不要删除 config/データ.json。 Nunca borres nada. " + strange_text)]
+    strange_text = (
+        "名前_識別子 שלום مرحبا 🏳️‍🌈 e\u0301 \u202eright-to-left\u202c \ufeff \u2028 ﷽ 𝕏 " * 30
+    )
+    lines: list[Line] = [
+        said("user", "永远不要删除 config/データ.json。 Nunca borres nada. " + strange_text)
+    ]
     for number in range(14):
         lines += [reply(strange_text, call(f"ü{number}", "läs", pfad=f"döner/ñandú_{number}.py"))]
         lines += [output(f"ü{number}", strange_text * 3)]
@@ -285,13 +374,17 @@ def lone_surrogates(numbers: random.Random) -> list[Line]:
         arguments = '{\\"path\\": \\"a\\\\ud83d.py\\"}'
         one = f'{{"id": "s{number}", "function": {{"name": "read\\udc00", "arguments": "{arguments}"}}}}'
         lines.append(f'{{"role": "assistant", "content": "\\ud83d", "tool_calls": [{one}]}}')
-        lines.append(f'{{"role": "tool", "tool_call_id": "s{number}", "content": "\\udfff {"word " * 300}"}}')
+        lines.append(
+            f'{{"role": "tool", "tool_call_id": "s{number}", "content": "\\udfff {"word " * 300}"}}'
+        )
     return lines
 
 
 @strange
 def crlf_inside_and_between(numbers: random.Random) -> list[Line]:
-    lines: list[Line] = [said("user", "You must keep\r\nwindows line ends.\r\nNever change them.\r")]
+    lines: list[Line] = [
+        said("user", "You must keep\r\nwindows line ends.\r\nNever change them.\r")
+    ]
     for number in range(12):
         windows = text(numbers, 300).replace("\n", "\r\n")
         lines += [
@@ -317,12 +410,24 @@ def looks_like_our_own_markers(numbers: random.Random) -> list[Line]:
 def contents_in_parts(numbers: random.Random) -> list[Line]:
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
     lines: list[Line] = [
-        said("user", [{"type": "text", "text": "Please use poetry."}, picture, "bare", {"type": "odd"}])
+        said(
+            "user",
+            [{"type": "text", "text": "Please use poetry."}, picture, "bare", {"type": "odd"}],
+        )
     ]
     for number in range(10):
-        parts = [{"type": "text", "text": text(numbers, 150)}, picture, {"type": "refusal", "refusal": "no"}]
+        parts = [
+            {"type": "text", "text": text(numbers, 150)},
+            picture,
+            {"type": "refusal", "refusal": "no"},
+        ]
         lines += [reply(parts, call(f"p{number}", "see")), output(f"p{number}", parts)]
-    return [*lines, said("user", 17), said("user", {"type": "text", "text": "an object"}), said("assistant", "done")]
+    return [
+        *lines,
+        said("user", 17),
+        said("user", {"type": "text", "text": "an object"}),
+        said("assistant", "done"),
+    ]
 
 
 @strange
@@ -340,7 +445,10 @@ def the_same_read_again_and_again(numbers: random.Random) -> list[Line]:
     same = text(numbers, 700)
     lines: list[Line] = [said("user", "look")]
     for number in range(25):
-        lines += [reply("again", call(f"r{number}", "read", path="same/file_again.py")), output(f"r{number}", same)]
+        lines += [
+            reply("again", call(f"r{number}", "read", path="same/file_again.py")),
+            output(f"r{number}", same),
+        ]
     return lines
 
 
@@ -355,16 +463,24 @@ def many_short_turns(numbers: random.Random) -> list[Line]:
     return lines
 
 
-# --- exports of other programs ---------------------------------------------------------------------------------------
+# --- exports of other programs
 
 
 def claude(kind: str, content: object, **more: object) -> Line:
-    return {"type": kind, "uuid": "u", "message": {"role": kind, "content": content, **more}, "version": "99.9"}
+    return {
+        "type": kind,
+        "uuid": "u",
+        "message": {"role": kind, "content": content, **more},
+        "version": "99.9",
+    }
 
 
 @strange
 def claude_code_with_unknown_records(numbers: random.Random) -> list[Line]:
-    lines: list[Line] = [{"type": "summary", "summary": "old"}, {"type": "queue-operation", "operation": "enqueue"}]
+    lines: list[Line] = [
+        {"type": "summary", "summary": "old"},
+        {"type": "queue-operation", "operation": "enqueue"},
+    ]
     lines.append(claude("user", "You must keep the api_gateway stable."))
     for number in range(14):
         thinking = {"type": "thinking", "thinking": f"about module_{number}", "signature": "s"}
@@ -374,7 +490,10 @@ def claude_code_with_unknown_records(numbers: random.Random) -> list[Line]:
             "name": "Read",
             "input": {"file_path": f"/repo/m_{number}.py"},
         }
-        lines += [claude("assistant", [thinking], id=f"msg_{number}"), claude("assistant", [use], id=f"msg_{number}")]
+        lines += [
+            claude("assistant", [thinking], id=f"msg_{number}"),
+            claude("assistant", [use], id=f"msg_{number}"),
+        ]
         result = {
             "type": "tool_result",
             "tool_use_id": f"toolu_{number}",
@@ -402,14 +521,19 @@ def claude_code_broken_off(numbers: random.Random) -> list[Line]:
         claude("assistant", [use], id="x"),
         claude("assistant", [server, {"type": "text", "text": "found"}], id="y"),
     ]
-    return [*lines, claude("user", [{"type": "tool_result", "content": "no id"}]), json.dumps(lines[2])[:40]]
+    return [
+        *lines,
+        claude("user", [{"type": "tool_result", "content": "no id"}]),
+        json.dumps(lines[2])[:40],
+    ]
 
 
 @strange
 def claude_code_side_chains(numbers: random.Random) -> list[Line]:
     lines = claude_code_with_unknown_records(numbers)
     return [
-        {**line, "isSidechain": True} if n % 7 == 6 and isinstance(line, dict) else line for n, line in enumerate(lines)
+        {**line, "isSidechain": True} if n % 7 == 6 and isinstance(line, dict) else line
+        for n, line in enumerate(lines)
     ]
 
 
@@ -419,12 +543,25 @@ def item(kind: str, **fields: object) -> Line:
 
 @strange
 def codex_with_unknown_records(numbers: random.Random) -> list[Line]:
-    lines: list[Line] = [{"type": "session_meta", "payload": {"id": "s"}}, {"type": "turn_context", "payload": {}}]
+    lines: list[Line] = [
+        {"type": "session_meta", "payload": {"id": "s"}},
+        {"type": "turn_context", "payload": {}},
+    ]
     lines.append(
-        item("message", role="user", content=[{"type": "input_text", "text": "Only change src/parser_core.rs"}])
+        item(
+            "message",
+            role="user",
+            content=[{"type": "input_text", "text": "Only change src/parser_core.rs"}],
+        )
     )
     for number in range(14):
-        lines += [item("reasoning", summary=[{"type": "summary_text", "text": "hm"}], encrypted_content="zz")]
+        lines += [
+            item(
+                "reasoning",
+                summary=[{"type": "summary_text", "text": "hm"}],
+                encrypted_content="zz",
+            )
+        ]
         lines += [
             item(
                 "function_call",
@@ -434,14 +571,21 @@ def codex_with_unknown_records(numbers: random.Random) -> list[Line]:
             )
         ]
         lines += [
-            item("function_call_output", call_id=f"fc_{number}", output=json.dumps({"output": text(numbers, 260)}))
+            item(
+                "function_call_output",
+                call_id=f"fc_{number}",
+                output=json.dumps({"output": text(numbers, 260)}),
+            )
         ]
         lines += [
             item("ghost_snapshot", ghost_commit={}),
             item("web_search_call", action={}),
             {"type": "event_msg", "payload": {}},
         ]
-    return [*lines, item("message", role="assistant", content=[{"type": "output_text", "text": "Done."}])]
+    return [
+        *lines,
+        item("message", role="assistant", content=[{"type": "output_text", "text": "Done."}]),
+    ]
 
 
 @strange
@@ -450,7 +594,11 @@ def codex_bare_and_broken(numbers: random.Random) -> list[Line]:
     for line in codex_with_unknown_records(numbers):
         assert isinstance(line, Mapping)
         payload = line.get("payload")
-        lines.append(dict(payload) if isinstance(payload, Mapping) and line["type"] == "response_item" else line)
+        lines.append(
+            dict(payload)
+            if isinstance(payload, Mapping) and line["type"] == "response_item"
+            else line
+        )
     odd: list[Line] = [
         item("function_call", name="", call_id=None),
         item("function_call_output", output="nobody"),

@@ -11,7 +11,10 @@ def test_two_sessions_with_the_same_ids_become_one_conversation() -> None:
     one = long_session(1, 20)
     prompt = RecordedMessage("system", "be brief", time=5.0)
     joined = join_recordings(
-        [RecordedSession("a", (prompt, *one.messages)), RecordedSession("b", (prompt, *one.messages))]
+        [
+            RecordedSession("a", (prompt, *one.messages)),
+            RecordedSession("b", (prompt, *one.messages)),
+        ]
     )
     assert [message.role for message in joined.messages].count("system") == 1
     assert len(joined.messages) == 2 * len(one.messages) + 1

@@ -14,7 +14,9 @@ from tests.replay.sessions import returned, says, user
 
 def test_what_must_not_be_lost() -> None:
     said = set(
-        lost_details.details_of_recorded_message(user("Hello. You must use tabs! See https://example.org/a?b=1."))
+        lost_details.details_of_recorded_message(
+            user("Hello. You must use tabs! See https://example.org/a?b=1.")
+        )
     )
     assert {"You must use tabs!", "https://example.org/a?b=1"} <= said
     assert "Hello." not in said
@@ -26,30 +28,37 @@ def test_what_must_not_be_lost() -> None:
     assert {"FAILED tests/test_a.py::test_b", "ValueError: no such thing"} <= printed
     called = set(
         lost_details.details_of_recorded_message(
-            says("", ToolCall("c", "write", '{"path": "a/b.py", "text": "first\\nlong_identifier"}'))
+            says(
+                "", ToolCall("c", "write", '{"path": "a/b.py", "text": "first\\nlong_identifier"}')
+            )
         )
     )
     assert {"a/b.py", "long_identifier"} <= called
 
 
 def test_arguments_are_read_without_their_escapes() -> None:
-    assert lost_details.text_or_json_values('{"a": "x\\ny", "b": [1, {"c": "z"}]}') == "a\nx\ny\nb\n1\nc\nz"
+    assert (
+        lost_details.text_or_json_values('{"a": "x\\ny", "b": [1, {"c": "z"}]}')
+        == "a\nx\ny\nb\n1\nc\nz"
+    )
     assert lost_details.text_or_json_values("{broken") == "{broken"
     assert lost_details.text_or_json_values("plain") == "plain"
 
 
 def test_a_detail_stands_whatever_the_space_in_it() -> None:
     standing = ReachableText(["You must\n  use tabs!", "long_identifier"])
-    assert standing.unreachable_details(["You must use tabs!", "long_identifier", "other_identifier", " "]) == {
-        "other_identifier"
-    }
+    assert standing.unreachable_details(
+        ["You must use tabs!", "long_identifier", "other_identifier", " "]
+    ) == {"other_identifier"}
 
 
 def test_every_hash_of_a_view_is_found() -> None:
     named, behind, shown = (Digest.of_content(text) for text in (b"named", b"behind", b"shown"))
     text = f'[CACHED] recall_cached_content("{named.hex}")\nand {Digest.of_content(b"no call").hex}'
     blocks = [
-        Block(ContextKind.OUTPUT, Role.TOOL, PartRef(1), Text(text), 1, cached=(Stored(behind, 1),)),
+        Block(
+            ContextKind.OUTPUT, Role.TOOL, PartRef(1), Text(text), 1, cached=(Stored(behind, 1),)
+        ),
         Block(ContextKind.OUTPUT, Role.TOOL, PartRef(2), Stored(shown, 1), 1),
     ]
     found = list(
@@ -72,9 +81,16 @@ def test_a_recall_is_proved_by_its_hash() -> None:
     async def nothing(_: Digest) -> bytes:
         raise NotFound("It is not there.")
 
-    assert simulated_clock.run_on_jumping_loop(lost_details.recall_and_verify(digest, right)) == b"right"
-    assert simulated_clock.run_on_jumping_loop(lost_details.recall_and_verify(digest, wrong)) is None
-    assert simulated_clock.run_on_jumping_loop(lost_details.recall_and_verify(digest, nothing)) is None
+    assert (
+        simulated_clock.run_on_jumping_loop(lost_details.recall_and_verify(digest, right))
+        == b"right"
+    )
+    assert (
+        simulated_clock.run_on_jumping_loop(lost_details.recall_and_verify(digest, wrong)) is None
+    )
+    assert (
+        simulated_clock.run_on_jumping_loop(lost_details.recall_and_verify(digest, nothing)) is None
+    )
 
 
 def test_what_another_programs_cache_is_said_to_hold_is_told_apart() -> None:

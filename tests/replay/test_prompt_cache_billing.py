@@ -30,7 +30,12 @@ def test_what_was_sent_before_is_read_and_the_rest_is_written() -> None:
     usage = ledger.bill_step(pieces(100, 50, 30), 20)
     assert (usage.cache_read, usage.cache_write, usage.output) == (150, 30, 20)
     assert ledger.billed == pytest.approx(150 * 1.25 + 50 + 150 * 0.1 + 30 * 1.25 + 100)
-    assert (ledger.sent, ledger.cache_read, ledger.peak, ledger.steps) == (330, 150, 180, [150, 180])
+    assert (ledger.sent, ledger.cache_read, ledger.peak, ledger.steps) == (
+        330,
+        150,
+        180,
+        [150, 180],
+    )
 
 
 def test_a_change_ends_the_prefix() -> None:
@@ -134,12 +139,17 @@ def test_what_a_recall_brought_is_billed_apart() -> None:
     page, found = pieces(1_000, 250, 50)[1:]
     why = {page[0]: RecallReason.RECALLED, found[0]: RecallReason.SEARCHED}
     billed = ledger.billed
-    ledger.bill_step(pieces(1_000, 250, 50), 0, reason_of=lambda part: why.get(part, RecallReason.NO))
+    ledger.bill_step(
+        pieces(1_000, 250, 50), 0, reason_of=lambda part: why.get(part, RecallReason.NO)
+    )
     assert ledger.recalls == pytest.approx(200 + 300 * 1.25)  # what it brought is written once
     assert ledger.searches == pytest.approx(50 * 1.25)
     assert ledger.billed - billed == pytest.approx(100 + 300 * 1.25)
     ledger.bill_recall(
-        pieces(1_000, 250, 50), 20, reason=RecallReason.SEARCHED, reason_of=lambda part: why.get(part, RecallReason.NO)
+        pieces(1_000, 250, 50),
+        20,
+        reason=RecallReason.SEARCHED,
+        reason_of=lambda part: why.get(part, RecallReason.NO),
     )
     assert ledger.searches == pytest.approx(50 * 1.25 + 5 + 100 + 100)
     assert ledger.recalls == pytest.approx(200 + 300 * 1.35 + 100 + 100)

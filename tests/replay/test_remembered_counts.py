@@ -18,5 +18,9 @@ class Words:
 def test_a_text_is_counted_once() -> None:
     words = Words()
     counting = RememberingCounter(words)
-    assert [counting.count_tokens("a b c"), counting.count_tokens("a b c"), counting.count_tokens("")] == [3, 3, 0]
+    assert [
+        counting.count_tokens("a b c"),
+        counting.count_tokens("a b c"),
+        counting.count_tokens(""),
+    ] == [3, 3, 0]
     assert words.asked == 2

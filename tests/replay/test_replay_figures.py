@@ -24,7 +24,13 @@ def test_shares() -> None:
 
 def test_the_total_sums_and_takes_the_worst() -> None:
     other = replace(
-        ONE, steps=(900,), peak=1_100, overflowed=1, undo_identical=False, folds={"handover": 1}, waited=9.0
+        ONE,
+        steps=(900,),
+        peak=1_100,
+        overflowed=1,
+        undo_identical=False,
+        folds={"handover": 1},
+        waited=9.0,
     )
     both = sum_figures([ONE, other])
     assert both.sent == 1_200

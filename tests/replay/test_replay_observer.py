@@ -47,7 +47,14 @@ def test_undoing_gives_the_view_without_folds(kinds: list[str]) -> None:
     for number, kind in enumerate(kinds):
         cover = PartRef(number * 4 + 3) if kind == "marker" else Span(1, number * 4 + 4)
         facts.append(
-            Folded(f"f{number}", FoldKind.MARKER if kind == "marker" else FoldKind.HANDOVER, cover, "short", 2, 500)
+            Folded(
+                f"f{number}",
+                FoldKind.MARKER if kind == "marker" else FoldKind.HANDOVER,
+                cover,
+                "short",
+                2,
+                500,
+            )
         )
     assert is_undo_exact(recorded(*facts))
 
@@ -55,12 +62,16 @@ def test_undoing_gives_the_view_without_folds(kinds: list[str]) -> None:
 def test_a_replay_counts_what_it_sees() -> None:
     figures = play(long_session(11, 70))
     assert figures.recalls > 0
-    assert figures.details["found"] == sum(figures.details[name] for name in ("kept", "added", "entry"))
+    assert figures.details["found"] == sum(
+        figures.details[name] for name in ("kept", "added", "entry")
+    )
     assert 0 < figures.standing <= figures.used
 
 
 def test_a_hash_that_does_not_come_back_is_counted() -> None:
-    """A view that names content which is in no cache: a failure of the stores, which the replay must not overlook."""
+    """A view that names content which is in no cache: a failure of the stores, which
+    the replay must not overlook.
+    """
     from helix_desktop.engine import request_building
     from helix_desktop.engine.conversation import Conversation
     from helix_desktop.engine.view_contents import ViewContents
@@ -73,7 +84,9 @@ def test_a_hash_that_does_not_come_back_is_counted() -> None:
         watching = ReplayObserver(conversation, cache, (), Words())
         await conversation.append_facts(*turn(1))
         view = conversation.current_view()
-        request = request_building.build_request(view, await ViewContents(cache).read_view_contents(view))
+        request = request_building.build_request(
+            view, await ViewContents(cache).read_view_contents(view)
+        )
         await watching.observe_step(view, request, says("done"))
         seen = await watching.complete_figures(ReplayFigures("c", 1, (), 0, 0, 0, 0, 0, 0, 0))
         return seen.recalls, seen.recalls_failed

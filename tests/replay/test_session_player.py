@@ -14,7 +14,12 @@ from tests.replay.sessions import long_session, play, returned, says, step, user
 def sound(figures: ReplayFigures) -> bool:
     """What must hold for every replay."""
     lost = figures.details.get("lost", 0)
-    return (figures.illegal_requests, figures.recalls_failed, lost, figures.undo_identical) == (0, 0, 0, True)
+    return (figures.illegal_requests, figures.recalls_failed, lost, figures.undo_identical) == (
+        0,
+        0,
+        0,
+        True,
+    )
 
 
 def test_without_management_everything_is_sent_every_time() -> None:
@@ -49,7 +54,9 @@ def test_folding_costs_less_and_is_seen() -> None:
 
 
 def test_a_large_window_is_no_dearer() -> None:
-    billed = [play(long_session(5, 70), window=window).billed for window in (128_000, 200_000, 1_000_000)]
+    billed = [
+        play(long_session(5, 70), window=window).billed for window in (128_000, 200_000, 1_000_000)
+    ]
     assert billed[1] <= billed[0]
     assert billed[2] <= billed[0]
 
@@ -99,7 +106,10 @@ def test_repeats_of_the_same_read_are_counted() -> None:
     call = '{"path": "a.py"}'
     said = [user("go")]
     for number in range(4):
-        said += [says("", ToolCall(f"c{number}", "read", call)), returned(f"c{number}", "the same text")]
+        said += [
+            says("", ToolCall(f"c{number}", "read", call)),
+            returned(f"c{number}", "the same text"),
+        ]
     assert play(RecordedSession("repeats", (*said, says("done"))), "none").repeats_served == 3
 
 
@@ -118,7 +128,9 @@ def test_an_output_that_answers_no_call_is_shown_and_not_lost() -> None:
         *step(1, "text"),
         returned("c1", "twice_told"),
     )
-    figures = play(RecordedSession("ghosts", (*said, says("done with ghost_identifier_99"))), "none")
+    figures = play(
+        RecordedSession("ghosts", (*said, says("done with ghost_identifier_99"))), "none"
+    )
     assert sound(figures)
     assert (figures.used, figures.standing) == (1, 1)
 
@@ -126,19 +138,27 @@ def test_an_output_that_answers_no_call_is_shown_and_not_lost() -> None:
 def recalled_session(spoken: str) -> RecordedSession:
     """Uses something of its beginning at its end; says some words with each call."""
     session = long_session(4, 90)
-    first = step(900, " ".join(f"other_word_{n:02}" for n in range(40)) * 18 + " the_first_output_of_all")
+    first = step(
+        900, " ".join(f"other_word_{n:02}" for n in range(40)) * 18 + " the_first_output_of_all"
+    )
     said = [
-        RecordedMessage(one.role, one.text, one.calls, one.answers, reasoning=spoken if one.calls else "")
+        RecordedMessage(
+            one.role, one.text, one.calls, one.answers, reasoning=spoken if one.calls else ""
+        )
         for one in (session.messages[0], *first, *session.messages[1:])
     ]
-    return RecordedSession("used again", (*said, user("go on"), says("Now to the_first_output_of_all.")))
+    return RecordedSession(
+        "used again", (*said, user("go on"), says("Now to the_first_output_of_all."))
+    )
 
 
 def test_the_words_of_the_extra_request_are_billed_by_the_recorded_mean() -> None:
     quiet, loud = play(recalled_session("")), play(recalled_session("I think about it. " * 100))
     assert quiet.recalled_pages == loud.recalled_pages > 0
     more = loud.recalls_billed - quiet.recalls_billed
-    assert more > 400 * 4, "about 400 words more for each request, as output and as what stands in the next"
+    assert more > 400 * 4, (
+        "about 400 words more for each request, as output and as what stands in the next"
+    )
 
 
 def test_outputs_may_grow_with_what_is_left_out() -> None:

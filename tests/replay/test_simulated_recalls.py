@@ -26,8 +26,13 @@ OUTPUT = "def merge_tables(left, right):\n    return left + right  # nothing is 
 
 
 def shows(misses: MissedReferences, *texts: str) -> None:
-    blocks = [Block(ContextKind.OUTPUT, Role.TOOL, PartRef(n), Text(text), 1) for n, text in enumerate(texts, 1)]
-    misses.set_shown_view(blocks, lambda block: block.content.text if isinstance(block.content, Text) else "")
+    blocks = [
+        Block(ContextKind.OUTPUT, Role.TOOL, PartRef(n), Text(text), 1)
+        for n, text in enumerate(texts, 1)
+    ]
+    misses.set_shown_view(
+        blocks, lambda block: block.content.text if isinstance(block.content, Text) else ""
+    )
 
 
 def heard() -> MissedReferences:
@@ -49,15 +54,26 @@ def test_words_of_prose_and_what_is_new_are_not_missed() -> None:
     misses = heard()
     misses.add_earlier_message(says("Documentation and configuration come later."))
     shows(misses, "nothing")
-    assert misses.references_used_but_not_in_view(says("The documentation of brand_new_name")) == set()
+    assert (
+        misses.references_used_but_not_in_view(says("The documentation of brand_new_name")) == set()
+    )
 
 
 def test_a_line_is_missed_where_a_call_repeats_it() -> None:
     misses = heard()
     shows(misses, "merge_tables src/tables.py")
-    edit = ToolCall("e", "edit", '{"old_text": "    return left + right  # nothing is dropped here"}')
-    assert misses.references_used_but_not_in_view(says("", edit)) == {"return left + right  # nothing is dropped here"}
-    assert misses.references_used_but_not_in_view(says("return left + right  # nothing is dropped here")) == set()
+    edit = ToolCall(
+        "e", "edit", '{"old_text": "    return left + right  # nothing is dropped here"}'
+    )
+    assert misses.references_used_but_not_in_view(says("", edit)) == {
+        "return left + right  # nothing is dropped here"
+    }
+    assert (
+        misses.references_used_but_not_in_view(
+            says("return left + right  # nothing is dropped here")
+        )
+        == set()
+    )
 
 
 def test_numbers_before_lines_do_not_hide_them() -> None:
@@ -70,7 +86,12 @@ def test_numbers_before_lines_do_not_hide_them() -> None:
 def test_what_stands_inside_a_longer_path_or_line_is_not_missed() -> None:
     missed = {"refactor.md", "agent.prompt", "npm run check", "view_of", "tables.py"}
     call = '{"command": "cd /src && npm run check 2>&1"}'
-    view = ["see packages/docs/refactor.md", "await this.agent.prompt(x)", call, "the view_of_all and mytables.py"]
+    view = [
+        "see packages/docs/refactor.md",
+        "await this.agent.prompt(x)",
+        call,
+        "the view_of_all and mytables.py",
+    ]
     assert missing_from_view(missed, view) == {"view_of", "tables.py"}
     assert missing_from_view(missed, []) == missed
 
@@ -103,7 +124,12 @@ def test_no_limit_hides_what_a_reply_needs() -> None:
     reply = says(" ".join(f"identifier_{number:03}" for number in range(9)))
     for recalls in (RecallMode.SEARCHED, RecallMode.NAMED):
         pages = misses.pages_to_recall(
-            misses.references_used_but_not_in_view(reply), reply, entries, [], has_summary=True, recall_mode=recalls
+            misses.references_used_but_not_in_view(reply),
+            reply,
+            entries,
+            [],
+            has_summary=True,
+            recall_mode=recalls,
         )
         assert {page.entry for page in pages} >= {f"{number}" for number in range(9)}
 
@@ -113,13 +139,20 @@ def test_an_entry_whose_marker_fits_better_is_opened_in_vain_first_and_once() ->
     right = ShownEntry("right", "merge_tables lives here", "output of bash ls")
     wrong = ShownEntry("wrong", "something else entirely", "read tables of the warehouse")
     misses.add_earlier_message(returned("c", right.text))
-    reply, view = says("In the tables of the warehouse I call merge_tables"), ["the tables of the warehouse"]
-    opened = misses.pages_to_recall({"merge_tables"}, reply, [right, wrong], view, has_summary=False)
+    reply, view = (
+        says("In the tables of the warehouse I call merge_tables"),
+        ["the tables of the warehouse"],
+    )
+    opened = misses.pages_to_recall(
+        {"merge_tables"}, reply, [right, wrong], view, has_summary=False
+    )
     assert [(page.entry, page.holds >= {"merge_tables"}) for page in opened if page.entry] == [
         ("wrong", False),
         ("right", True),
     ]
-    assert [page.tool for page in opened if not page.entry] == ["search_cached_content"], "nothing else fitted"
+    assert [page.tool for page in opened if not page.entry] == ["search_cached_content"], (
+        "nothing else fitted"
+    )
     assert [page.round for page in opened] == [0, 1, 2]
     again = misses.pages_to_recall({"merge_tables"}, reply, [right, wrong], view, has_summary=False)
     assert [page.entry for page in again if page.entry] == ["right"]
@@ -127,11 +160,17 @@ def test_an_entry_whose_marker_fits_better_is_opened_in_vain_first_and_once() ->
 
 def test_after_some_in_vain_the_agent_searches() -> None:
     misses = MissedReferences(Words())
-    wrong = [ShownEntry(f"w{number}", "nothing of use", "about the warehouse") for number in range(9)]
+    wrong = [
+        ShownEntry(f"w{number}", "nothing of use", "about the warehouse") for number in range(9)
+    ]
     right = ShownEntry("right", "merge_tables lives here", "about ships")
     misses.add_earlier_message(returned("c", right.text))
     pages = misses.pages_to_recall(
-        {"merge_tables"}, says("warehouse merge_tables"), [right, *wrong], ["warehouse"], has_summary=False
+        {"merge_tables"},
+        says("warehouse merge_tables"),
+        [right, *wrong],
+        ["warehouse"],
+        has_summary=False,
     )
     assert sum(page.entry.startswith("w") for page in pages) == MOST_WRONG
     assert [page.entry for page in pages[MOST_WRONG:]] == ["", "right"]
@@ -140,7 +179,9 @@ def test_after_some_in_vain_the_agent_searches() -> None:
 def test_a_search_behind_a_summary_never_asks_by_what_is_missed() -> None:
     misses = heard()
     reply = says("In src/tables.py the function merge_tables is next")
-    pages = misses.pages_to_recall({"merge_tables"}, reply, [], ["the function is next"], has_summary=True)
+    pages = misses.pages_to_recall(
+        {"merge_tables"}, reply, [], ["the function is next"], has_summary=True
+    )
     search = pages[0]
     assert search.asked == (("find", "function next"),)
     assert all("merge_tables" not in words for page in pages for _, words in page.asked)
@@ -148,8 +189,20 @@ def test_a_search_behind_a_summary_never_asks_by_what_is_missed() -> None:
 
 
 def test_names_of_public_code_are_never_missed() -> None:
-    known = ["AttributeError", "package.json", "self.assertEqual", "JSON.stringify", "__init__.py", "os.path.join"]
-    assert all(map(is_publicly_known, [*known, "from typing import Any, Sequence", "import dataclasses as data"]))
+    known = [
+        "AttributeError",
+        "package.json",
+        "self.assertEqual",
+        "JSON.stringify",
+        "__init__.py",
+        "os.path.join",
+    ]
+    assert all(
+        map(
+            is_publicly_known,
+            [*known, "from typing import Any, Sequence", "import dataclasses as data"],
+        )
+    )
     own = [
         "merge_tables",
         "src/__init__.py",
@@ -161,33 +214,49 @@ def test_names_of_public_code_are_never_missed() -> None:
     misses = MissedReferences(Words())
     misses.add_earlier_message(returned("c", "AttributeError in merge_tables"))
     shows(misses, "nothing")
-    assert misses.references_used_but_not_in_view(says("AttributeError in merge_tables")) == {"merge_tables"}
+    assert misses.references_used_but_not_in_view(says("AttributeError in merge_tables")) == {
+        "merge_tables"
+    }
 
 
 def test_what_the_view_says_of_an_entry() -> None:
     marker = '[CACHED] recall_cached_content("abcd")\nread src/a.py'
-    document = "\n".join(["word " * 100] * 20 + ["- abcd: the tables", "of the warehouse", "unrelated"])
+    document = "\n".join(
+        ["word " * 100] * 20 + ["- abcd: the tables", "of the warehouse", "unrelated"]
+    )
     assert build_shown_entry("abcd", "", [marker, "other"]).shown == marker
     assert build_shown_entry("abcd", "", [document]).shown == "- abcd: the tables\nof the warehouse"
 
 
 def test_recalls_are_billed_beside_the_rest_and_can_be_left_out() -> None:
     session = long_session(4, 90)
-    first = step(900, " ".join(f"other_word_{n:02}" for n in range(40)) * 18 + " the_first_output_of_all")
+    first = step(
+        900, " ".join(f"other_word_{n:02}" for n in range(40)) * 18 + " the_first_output_of_all"
+    )
     asks = says("Now to the_first_output_of_all.")
-    said = RecordedSession("used again", (session.messages[0], *first, *session.messages[1:], user("go on"), asks))
+    said = RecordedSession(
+        "used again", (session.messages[0], *first, *session.messages[1:], user("go on"), asks)
+    )
     with_them, without = play(said), play(said, recalls=RecallMode.NONE)
     assert with_them.recalls_billed > 0
     assert with_them.recalled_pages > 0
     assert with_them.billed_with_recalls == with_them.billed + with_them.recalls_billed
-    assert (without.recalls_billed, without.recalled_pages, without.billed_with_recalls) == (0, 0, without.billed)
+    assert (without.recalls_billed, without.recalled_pages, without.billed_with_recalls) == (
+        0,
+        0,
+        without.billed,
+    )
     assert with_them.share_of_names_outside_markers <= with_them.retained_share
 
 
-TEXT = "\n".join(f"line_{number:05} of topic_{number // 20:03} " + "word " * 9 for number in range(1_000))
+TEXT = "\n".join(
+    f"line_{number:05} of topic_{number // 20:03} " + "word " * 9 for number in range(1_000)
+)
 
 
-def read(missed: set[str], reply: str, view: str, recalls: RecallMode = RecallMode.SEARCHED) -> list[RecalledPage]:
+def read(
+    missed: set[str], reply: str, view: str, recalls: RecallMode = RecallMode.SEARCHED
+) -> list[RecalledPage]:
     misses = MissedReferences(Words())
     misses.add_earlier_message(returned("c", TEXT))
     return misses.pages_to_recall(
@@ -208,12 +277,16 @@ def test_an_agent_asks_by_the_words_it_still_sees_and_never_by_what_it_misses() 
 
 
 def test_where_the_words_do_not_bring_it_pages_are_read_up_to_what_is_missed() -> None:
-    found, *pages = read({"line_00210"}, "In topic_030 I change line_00210", "topic_030 is to be changed")
+    found, *pages = read(
+        {"line_00210"}, "In topic_030 I change line_00210", "topic_030 is to be changed"
+    )
     assert "find" in dict(found.asked)
     assert [page.round for page in pages] == list(range(1, len(pages) + 1))
     assert "line_00210" in pages[-1].holds
     assert not any("line_00210" in page.holds for page in pages[:-1])
-    found, far = read({"line_00999"}, "In topic_030 I change line_00999", "topic_030 is to be changed")
+    found, far = read(
+        {"line_00999"}, "In topic_030 I change line_00999", "topic_030 is to be changed"
+    )
     first, last = map(int, dict(far.asked)["lines"].split("-"))
     assert first <= 1_000 <= last
 
@@ -224,7 +297,9 @@ def test_an_agent_that_knows_the_page_reads_that_alone() -> None:
     assert "find" not in dict(page.asked)
     misses = heard()
     assert (
-        misses.pages_to_recall({"merge_tables"}, says("x"), [], [], has_summary=True, recall_mode=RecallMode.NAMED)
+        misses.pages_to_recall(
+            {"merge_tables"}, says("x"), [], [], has_summary=True, recall_mode=RecallMode.NAMED
+        )
         == []
     )
 
@@ -238,5 +313,11 @@ def test_what_is_used_much_of_is_read_whole_in_one_round() -> None:
 
 
 def test_what_is_asked_at_once() -> None:
-    pages = [RecalledPage(entry, (), "", frozenset(), round=at) for entry, at in (("a", 0), ("a", 1), ("b", 0))]
-    assert [[page.entry for page in together] for together in group_by_round(pages)] == [["a", "b"], ["a"]]
+    pages = [
+        RecalledPage(entry, (), "", frozenset(), round=at)
+        for entry, at in (("a", 0), ("a", 1), ("b", 0))
+    ]
+    assert [[page.entry for page in together] for together in group_by_round(pages)] == [
+        ["a", "b"],
+        ["a"],
+    ]

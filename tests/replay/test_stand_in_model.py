@@ -18,12 +18,19 @@ class Words:
         return len(text.split())
 
 
-def asked_for(purpose: Purpose, text: str = "", kind: str = "works") -> tuple[str, list[StandInRequest]]:
+def asked_for(
+    purpose: Purpose, text: str = "", kind: str = "works"
+) -> tuple[str, list[StandInRequest]]:
     heard: list[StandInRequest] = []
-    request = Request("", "", (Message(Role.USER, (ToolResult("c", text), Text(text or "?"))),), purpose=purpose)
+    request = Request(
+        "", "", (Message(Role.USER, (ToolResult("c", text), Text(text or "?"))),), purpose=purpose
+    )
 
     async def work() -> str:
-        replies = [delta async for delta in StandInModel("m", kind, Words(), heard.append).stream_reply(request)]
+        replies = [
+            delta
+            async for delta in StandInModel("m", kind, Words(), heard.append).stream_reply(request)
+        ]
         assert isinstance(replies[-1], Reply)
         assert replies[-1].stop is Stop.END
         return "".join(part.text for part in replies[-1].parts if isinstance(part, Text))
@@ -42,7 +49,8 @@ def test_a_handover_has_its_sections_and_no_names_of_its_own() -> None:
     text, _ = asked_for(Purpose.HANDOVER)
     assert [line[3:] for line in text.splitlines() if line.startswith("## ")] == list(SECTIONS)
     assert all(
-        name in "Project Background Technical Details Completed Preferences" for name in IDENTIFIER.findall(text)
+        name in "Project Background Technical Details Completed Preferences"
+        for name in IDENTIFIER.findall(text)
     )
 
 
@@ -61,7 +69,9 @@ def test_the_question_of_admission_is_answered_for_every_output() -> None:
 def test_the_ways_to_let_one_down() -> None:
     assert asked_for(Purpose.HANDOVER, kind="empty")[0] == ""
     assert "##" not in asked_for(Purpose.HANDOVER, kind="wrong-form")[0]
-    assert not any(section in asked_for(Purpose.HANDOVER, kind="other-language")[0] for section in SECTIONS)
+    assert not any(
+        section in asked_for(Purpose.HANDOVER, kind="other-language")[0] for section in SECTIONS
+    )
     assert len(asked_for(Purpose.HANDOVER, kind="too-long")[0].split()) > 50_000
     with pytest.raises(ModelOverloaded):
         asked_for(Purpose.HANDOVER, kind="fails")
@@ -80,9 +90,9 @@ def test_the_ways_to_let_one_down() -> None:
 
 def test_a_request_larger_than_its_window_is_refused() -> None:
     async def work() -> None:
-        async for _ in StandInModel("m", "works", Words(), lambda _: None, lambda _: False).stream_reply(
-            Request("", "", ())
-        ):
+        async for _ in StandInModel(
+            "m", "works", Words(), lambda _: None, lambda _: False
+        ).stream_reply(Request("", "", ())):
             pass
 
     with pytest.raises(ContextTooLong):
@@ -94,7 +104,9 @@ def test_one_that_hangs_does_not_answer() -> None:
         import asyncio
 
         async with asyncio.timeout(FOREVER / 2):
-            async for _ in StandInModel("m", "hangs", Words(), lambda _: None).stream_reply(Request("", "", ())):
+            async for _ in StandInModel("m", "hangs", Words(), lambda _: None).stream_reply(
+                Request("", "", ())
+            ):
                 pass
 
     with pytest.raises(TimeoutError):
@@ -105,7 +117,12 @@ def test_a_slow_one_says_the_same_at_the_pace_of_a_real_model() -> None:
     async def work() -> tuple[float, int]:
         request = Request("", "", (Message(Role.USER, (Text("?"),)),), purpose=Purpose.HANDOVER)
         begun = simulated_clock.LoopClock().current_time()
-        deltas = [delta async for delta in StandInModel("m", "slow", Words(), lambda _: None).stream_reply(request)]
+        deltas = [
+            delta
+            async for delta in StandInModel("m", "slow", Words(), lambda _: None).stream_reply(
+                request
+            )
+        ]
         return simulated_clock.LoopClock().current_time() - begun, len(deltas)
 
     seconds, deltas = simulated_clock.run_on_jumping_loop(work())

@@ -1,4 +1,5 @@
-"""Strange sessions under every policy and in every window: nothing breaks, nothing is illegal, nothing is lost.
+"""Strange sessions under every policy and in every window: nothing breaks, nothing is
+illegal, nothing is lost.
 
 HELIX_STRANGE=all plays each session under all policies in all windows; otherwise each of them once.
 """
@@ -17,7 +18,12 @@ from helix_desktop.histories import history_reading
 from helix_desktop.histories.recorded_session import RecordedSession
 from helix_desktop.replay import simulated_clock
 from helix_desktop.replay.replay_figures import ReplayFigures
-from helix_desktop.replay.session_player import RememberingCounter, ReplayStores, ReplayTerms, SessionPlayer
+from helix_desktop.replay.session_player import (
+    RememberingCounter,
+    ReplayStores,
+    ReplayTerms,
+    SessionPlayer,
+)
 from helix_desktop.store.in_memory_stores import MemoryCache, MemoryIndex, MemoryJournal
 from tests.replay import collector, strange
 
@@ -29,7 +35,9 @@ ALL = os.environ.get("HELIX_STRANGE") == "all"
 
 
 def chosen(number: int) -> list[tuple[str, int]]:
-    """What a session is played under: all of it when asked for, else another pair for each session, never `none`."""
+    """What a session is played under: all of it when asked for, else another pair for
+    each session, never `none`.
+    """
     folding = EVERY[: -len(WINDOWS)]
     return EVERY if ALL else [folding[number % len(folding)]]
 
@@ -57,14 +65,18 @@ def played(recording: RecordedSession, preset: str, window: int) -> tuple[Replay
 
 
 @pytest.mark.parametrize(("name", "preset", "window"), TRIALS)
-def test_a_strange_session_is_played_whole(name: str, preset: str, window: int, tmp_path: Path) -> None:
+def test_a_strange_session_is_played_whole(
+    name: str, preset: str, window: int, tmp_path: Path
+) -> None:
     path = tmp_path / "session.jsonl"
     path.write_bytes(strange.file(name))
     recordings = history_reading.read_history_file(path).recordings
     assert recordings
     for recording in recordings:
         figures, missing = played(recording, preset, window)
-        assert len(figures.steps) == sum(message.role == "assistant" for message in recording.messages)
+        assert len(figures.steps) == sum(
+            message.role == "assistant" for message in recording.messages
+        )
         assert figures.illegal_requests == 0
         assert figures.recalls_failed == 0
         assert figures.undo_identical

@@ -11,7 +11,9 @@ from helix_desktop.replay.text_report import PolicyResult
 from tests.replay.test_replay_figures import ONE
 
 RESULT = PolicyResult(
-    "layered", 1_000, [ONE, replace(ONE, name="a/very/long/name/of/a/session/that/does/not/fit.jsonl")]
+    "layered",
+    1_000,
+    [ONE, replace(ONE, name="a/very/long/name/of/a/session/that/does/not/fit.jsonl")],
 )
 
 
@@ -47,7 +49,9 @@ def test_json_of_one_and_of_several() -> None:
     sessions = alone["sessions"]
     assert isinstance(sessions, list)
     assert sessions[0]["session"] == "a"
-    compared = text_report.results_as_json([RESULT, PolicyResult("none", 1_000, [ONE])], is_comparison=True)
+    compared = text_report.results_as_json(
+        [RESULT, PolicyResult("none", 1_000, [ONE])], is_comparison=True
+    )
     policies = compared["policies"]
     assert isinstance(policies, dict)
     assert policies["layered"] == alone
@@ -55,9 +59,16 @@ def test_json_of_one_and_of_several() -> None:
 
 
 def test_points_are_there_when_asked_for() -> None:
-    marks = (FoldMark(0, "excerpt"), FoldMark(1, "marker"), FoldMark(1, "marker"), FoldMark(9, "handover"))
+    marks = (
+        FoldMark(0, "excerpt"),
+        FoldMark(1, "marker"),
+        FoldMark(1, "marker"),
+        FoldMark(9, "handover"),
+    )
     folding = PolicyResult("layered", 1_000, [replace(ONE, marks=marks)])
-    sessions = text_report.results_as_json([folding], is_comparison=False, with_points=True)["sessions"]
+    sessions = text_report.results_as_json([folding], is_comparison=False, with_points=True)[
+        "sessions"
+    ]
     assert isinstance(sessions, list)
     assert sessions[0]["points"] == list(ONE.steps)
     assert sessions[0]["marks"] == [[1, "marker"], [len(ONE.steps) - 1, "handover"]]

@@ -41,7 +41,11 @@ async def bench(provider: Provider, folder: Path, tmp_path: Path) -> AsyncIterat
     set_up_agents(tmp_path)
     where = program_folders.find_program_folders(tmp_path / "home")
     secrets = SecretStorage(where.key_file, environ={})
-    desk = Workbenches(where, secrets, serve=lambda workspace: workspace_access.listen_for_commands(workspace, where))
+    desk = Workbenches(
+        where,
+        secrets,
+        serve=lambda workspace: workspace_access.listen_for_commands(workspace, where),
+    )
     routes = AgentRoutes(where)
     desk.register_route = routes.register_route
     with routes.holding:
@@ -61,16 +65,25 @@ async def test_an_agent_whose_provider_can_be_set_goes_through_the_gateway(
     (recorded,) = [row for row in bench.list_conversations() if row.parent == session.id]
     assert said(await bench.open_session(recorded.id)) == "fine"
     assert not facts_of(session, Spent)  # It is recorded with its request, once.
-    assert ["provider", "main"] in [json.loads(line) for line in state_file.read_text("utf-8").splitlines()]
+    assert ["provider", "main"] in [
+        json.loads(line) for line in state_file.read_text("utf-8").splitlines()
+    ]
 
 
 @pytest.mark.parametrize("reason", ["left out", "no key", "a proxy"])
 async def test_an_agent_works_as_it_is_set_up(
-    bench: Workbench, provider: Provider, state_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: str
+    bench: Workbench,
+    provider: Provider,
+    state_file: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    reason: str,
 ) -> None:
     if reason == "left out":
         where = program_folders.find_program_folders(tmp_path / "home")
-        ProgramSettings(where.settings_file).change_setting(RECORDER_WITHOUT_AGENTS, "goose\nscriptrouted")
+        ProgramSettings(where.settings_file).change_setting(
+            RECORDER_WITHOUT_AGENTS, "goose\nscriptrouted"
+        )
     elif reason == "no key":
         monkeypatch.delenv("ANTHROPIC_API_KEY")
     else:

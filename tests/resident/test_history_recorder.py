@@ -1,4 +1,6 @@
-"""The recorder as users have it: the resident in its own process, agents' files that grow, are cut, written anew and deleted."""
+"""The recorder as users have it: the resident in its own process, agents' files that
+grow, are cut, written anew and deleted.
+"""
 
 from __future__ import annotations
 
@@ -38,10 +40,14 @@ AGENT_VARIABLES = ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "XDG_DATA_HOME", "XDG_CONF
 
 @pytest.fixture
 def helix(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Iterator[Helix]:
-    """Runs commands with a home of its own, and stops the resident at the end. What only reads needs no process."""
+    """Runs commands with a home of its own, and stops the resident at the end. What
+    only reads needs no process.
+    """
     me = tmp_path / "me"
     (me / "project").mkdir(parents=True)
-    environment = {name: value for name, value in os.environ.items() if name not in AGENT_VARIABLES} | {"HOME": str(me)}
+    environment = {
+        name: value for name, value in os.environ.items() if name not in AGENT_VARIABLES
+    } | {"HOME": str(me)}
 
     def run(*arguments: str) -> Any:
         is_json = "export" not in arguments
@@ -51,7 +57,9 @@ def helix(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Iterator[Helix]:
             out, err = capfd.readouterr()
         else:
             command = [sys.executable, "-m", "helix_desktop", *words]
-            done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+            done = subprocess.run(
+                command, env=environment, capture_output=True, text=True, check=False
+            )
             code, out, err = done.returncode, done.stdout, done.stderr
         assert code == 0, err
         return json.loads(out) if is_json else out
@@ -126,7 +134,11 @@ def test_a_slow_import_that_failed_is_tried_again_as_soon_as_one_that_did_not(
 
 
 def test_a_process_that_was_started_while_recording_stops_is_ended(tmp_path: Path) -> None:
-    answers = ["/bin/sh", "-c", """while read -r line; do echo '{"imported": 0, "trouble": ""}'; done"""]
+    answers = [
+        "/bin/sh",
+        "-c",
+        """while read -r line; do echo '{"imported": 0, "trouble": ""}'; done""",
+    ]
     importing = StoppedMeanwhile(answers)
     where = program_folders.find_program_folders(tmp_path / "helix")
     recorder = history_recorder.HistoryRecorder(where, [], HistoryPlaces(tmp_path, {}), importing)
@@ -148,7 +160,9 @@ def test_the_first_conversation_of_an_agent_is_copied_while_it_is_written(tmp_pa
     def is_copied_while_it_grows() -> bool:
         with path.open("a", encoding="utf-8") as file:
             file.write("{}\n")
-        return any(files for _, _, files in os.walk(history_recorder.folder_of_pending_copies(where)))
+        return any(
+            files for _, _, files in os.walk(history_recorder.folder_of_pending_copies(where))
+        )
 
     wait_until(is_copied_while_it_grows)
     importing.may_end.set()
@@ -158,7 +172,9 @@ def test_the_first_conversation_of_an_agent_is_copied_while_it_is_written(tmp_pa
 def test_where_the_kernel_gives_no_more_watches_the_folders_are_looked_through(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expect: Expect
 ) -> None:
-    """The defect: with 128 watchers of other programs nothing was recorded. A file's second may not be over yet."""
+    """The defect: with 128 watchers of other programs nothing was recorded. A file's
+    second may not be over yet.
+    """
 
     def refuse_to_watch(*_: object) -> None:
         raise RuntimeError("Error creating recommended watcher: Too many open files (os error 24)")
@@ -175,8 +191,12 @@ def test_where_the_kernel_gives_no_more_watches_the_folders_are_looked_through(
 
     def is_copied(content: str) -> bool:
         copies = history_recorder.folder_of_pending_copies(where)
-        found = (path_of_copy(folder, path) for folder in (copies.iterdir() if copies.is_dir() else ()))
-        with suppress(FileNotFoundError):  # The recorder may take it away between the look and the reading.
+        found = (
+            path_of_copy(folder, path) for folder in (copies.iterdir() if copies.is_dir() else ())
+        )
+        with suppress(
+            FileNotFoundError
+        ):  # The recorder may take it away between the look and the reading.
             return any(one.is_file() and one.read_text("utf-8") == content for one in found)
         return False
 
@@ -208,7 +228,9 @@ def test_a_folder_that_cannot_be_read_while_all_are_looked_through_does_not_end_
     monkeypatch.setattr(history_recorder, "POLL_SECONDS", 0.01)
     monkeypatch.setattr(history_recorder.HistoryRecorder, "_copy_existing_files", refuse_once)
     where = program_folders.find_program_folders(tmp_path / "helix")
-    recorder = history_recorder.HistoryRecorder(where, [], HistoryPlaces(tmp_path, {}), HeldBack([]))
+    recorder = history_recorder.HistoryRecorder(
+        where, [], HistoryPlaces(tmp_path, {}), HeldBack([])
+    )
     expect("they cannot be watched")
     expect("removed or cannot be read")
     recorder.start_recording()
@@ -220,7 +242,9 @@ def test_a_database_that_changed_soon_after_its_copy_is_copied_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The agent rests after its last change, and nothing is imported meanwhile."""
-    monkeypatch.setattr(pending_copies, "DATABASE_SHARE", 300.0)  # Long enough for the change to come too soon.
+    monkeypatch.setattr(
+        pending_copies, "DATABASE_SHARE", 300.0
+    )  # Long enough for the change to come too soon.
     where = program_folders.find_program_folders(tmp_path / "helix")
     database = tmp_path / ".local" / "share" / "opencode" / "opencode.db"
     database.parent.mkdir(parents=True)
@@ -232,7 +256,9 @@ def test_a_database_that_changed_soon_after_its_copy_is_copied_again(
         with suppress(FileNotFoundError):  # The recorder removes folders meanwhile.
             for copy in history_recorder.folder_of_pending_copies(where).rglob(database.name):
                 with suppress(sqlite3.Error), closing(sqlite3.connect(copy)) as connection:
-                    count = max(count, connection.execute("SELECT count(*) FROM part").fetchone()[0])
+                    count = max(
+                        count, connection.execute("SELECT count(*) FROM part").fetchone()[0]
+                    )
         return count
 
     with closing(sqlite3.connect(database)) as agent:
@@ -247,17 +273,28 @@ def test_a_database_that_changed_soon_after_its_copy_is_copied_again(
 
 
 def test_nothing_is_copied_once_recording_has_stopped(tmp_path: Path) -> None:
-    """Another recorder may import these copies then, and would leave out what is still being written."""
+    """Another recorder may import these copies then, and would leave out what is still
+    being written.
+    """
     where = program_folders.find_program_folders(tmp_path / "helix")
     for number in range(500):
-        written.lines(tmp_path / ".claude" / "projects" / "-p" / f"session-{number}.jsonl", session(tmp_path, 1))
+        written.lines(
+            tmp_path / ".claude" / "projects" / "-p" / f"session-{number}.jsonl",
+            session(tmp_path, 1),
+        )
     importing = HeldBack([])
     importing.may_end.set()
     recorder = history_recorder.HistoryRecorder(where, [], HistoryPlaces(tmp_path, {}), importing)
     recorder.start_recording()
-    wait_until(lambda: any(files for _, _, files in os.walk(history_recorder.folder_of_pending_copies(where))))
+    wait_until(
+        lambda: any(
+            files for _, _, files in os.walk(history_recorder.folder_of_pending_copies(where))
+        )
+    )
     recorder.stop_recording()
-    assert not {"watch histories", "import histories"} & {thread.name for thread in threading.enumerate()}
+    assert not {"watch histories", "import histories"} & {
+        thread.name for thread in threading.enumerate()
+    }
 
 
 async def test_a_resident_that_is_told_several_times_at_once_has_one_recorder(
@@ -271,24 +308,36 @@ async def test_a_resident_that_is_told_several_times_at_once_has_one_recorder(
     assert resident._recorder is not None
     resident._recorder.keys["a key"] = None
     await resident.start_or_stop_recorder()
-    assert resident.resident_status_as_json()["recorder"]["keys"] == ["a key"], "`recorder on` starts it twice"
+    assert resident.resident_status_as_json()["recorder"]["keys"] == ["a key"], (
+        "`recorder on` starts it twice"
+    )
     assert [thread.name for thread in threading.enumerate()].count("watch histories") == 1
     await resident.aclose()
     assert "watch histories" not in {thread.name for thread in threading.enumerate()}
 
 
-def test_what_was_on_the_disk_is_kept_through_growing_cutting_deleting_and_kills(tmp_path: Path, helix: Helix) -> None:
+def test_what_was_on_the_disk_is_kept_through_growing_cutting_deleting_and_kills(
+    tmp_path: Path, helix: Helix
+) -> None:
     me, copies = tmp_path / "me", tmp_path / "helix" / "recorder"
 
     def is_recorded(text: str) -> bool:
-        """Asked now and then, and not while a copy waits to be imported: who looks keeps the recorder out."""
+        """Asked now and then, and not while a copy waits to be imported: who looks
+        keeps the recorder out.
+        """
         time.sleep(0.05)
-        return not any(files for _, _, files in os.walk(copies)) and text in recorded_texts(helix, "project")
+        return not any(files for _, _, files in os.walk(copies)) and text in recorded_texts(
+            helix, "project"
+        )
 
     path = written.lines(me / ".claude" / "projects" / "-p" / "session-1.jsonl", session(me, 2))
-    status = helix("recorder", "on", "--without-agent", "goose", "--without-folder", str(tmp_path / "private"))
+    status = helix(
+        "recorder", "on", "--without-agent", "goose", "--without-folder", str(tmp_path / "private")
+    )
     helix("recorder", "on")  # a second time, while the first has just started to import
-    assert [(one["agent"], one["folder"]) for one in status["reads"]] == [("claude-code", str(me / ".claude/projects"))]
+    assert [(one["agent"], one["folder"]) for one in status["reads"]] == [
+        ("claude-code", str(me / ".claude/projects"))
+    ]
     wait_until(lambda: is_recorded("answer 2"))
     with path.open("a", encoding="utf-8") as file:
         file.writelines(json.dumps(line) + "\n" for line in session(me, 4)[3:])
@@ -303,9 +352,14 @@ def test_what_was_on_the_disk_is_kept_through_growing_cutting_deleting_and_kills
     helix("recorder", "on")
     wait_until(lambda: is_recorded("answer 7"))
     path.unlink()
-    private = [{**line, "cwd": str(tmp_path / "private" / "deep"), "sessionId": "other"} for line in session(me, 3)]
+    private = [
+        {**line, "cwd": str(tmp_path / "private" / "deep"), "sessionId": "other"}
+        for line in session(me, 3)
+    ]
     written.lines(path.with_name("other.jsonl"), private)
-    written.lines(path.with_name("third.jsonl"), [{**line, "sessionId": "third"} for line in session(me, 8)])
+    written.lines(
+        path.with_name("third.jsonl"), [{**line, "sessionId": "third"} for line in session(me, 8)]
+    )
     wait_until(lambda: is_recorded("answer 8"))
     assert [one["name"] for one in helix("workspace", "list")] == ["project"]
     assert "answer 7" in recorded_texts(helix, "project")
@@ -317,7 +371,11 @@ def test_what_was_on_the_disk_is_kept_through_growing_cutting_deleting_and_kills
 def switches_of(thread: int) -> int:
     """How often a thread of this process went to sleep so far."""
     status = Path(f"/proc/self/task/{thread}/status").read_text("utf-8")
-    return int(next(line for line in status.splitlines() if line.startswith("voluntary_ctxt_switches")).split()[1])
+    return int(
+        next(
+            line for line in status.splitlines() if line.startswith("voluntary_ctxt_switches")
+        ).split()[1]
+    )
 
 
 def rests_for(thread: int, seconds: float) -> bool:
@@ -332,7 +390,9 @@ def rests_for(thread: int, seconds: float) -> bool:
 def test_nothing_runs_while_nothing_changes_and_a_change_is_copied_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(history_recorder, "ACTIVE_SECONDS", 1.0)  # So that it rests between the changes.
+    monkeypatch.setattr(
+        history_recorder, "ACTIVE_SECONDS", 1.0
+    )  # So that it rests between the changes.
     where = program_folders.find_program_folders(tmp_path / "helix")
     sessions = tmp_path / ".codex" / "sessions"
     for number in range(100):
@@ -341,14 +401,22 @@ def test_nothing_runs_while_nothing_changes_and_a_change_is_copied_at_once(
     importing = HeldBack([])
     recorder = history_recorder.HistoryRecorder(where, [], HistoryPlaces(tmp_path, {}), importing)
     recorder.start_recording()
-    (watching,) = (one.native_id or 0 for one in threading.enumerate() if one.name == "watch histories")
+    (watching,) = (
+        one.native_id or 0 for one in threading.enumerate() if one.name == "watch histories"
+    )
     wait_until(lambda: rests_for(watching, 2.5), 40)
     first, second = sessions / "3" / "rollout-3.jsonl", sessions / "new" / "rollout-1.jsonl"
-    third, fourth = tmp_path / ".pi" / "agent" / "sessions" / "p" / "s.jsonl", sessions / "3" / "rollout-4.jsonl"
+    third, fourth = (
+        tmp_path / ".pi" / "agent" / "sessions" / "p" / "s.jsonl",
+        sessions / "3" / "rollout-4.jsonl",
+    )
 
     def is_copied(path: Path) -> bool:
         copies = history_recorder.folder_of_pending_copies(where)
-        return any(path_of_copy(folder, path).is_file() for folder in (copies.iterdir() if copies.is_dir() else ()))
+        return any(
+            path_of_copy(folder, path).is_file()
+            for folder in (copies.iterdir() if copies.is_dir() else ())
+        )
 
     for path in (first, second, third, fourth):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -373,12 +441,18 @@ def count_kernel_watches() -> int:
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="inotify")
-def test_a_recorder_that_rests_stops_at_once_and_without_agents_it_rests_too(tmp_path: Path) -> None:
+def test_a_recorder_that_rests_stops_at_once_and_without_agents_it_rests_too(
+    tmp_path: Path,
+) -> None:
     where = program_folders.find_program_folders(tmp_path / "helix")
-    recorder = history_recorder.HistoryRecorder(where, [], HistoryPlaces(tmp_path, {}), HeldBack([]))
+    recorder = history_recorder.HistoryRecorder(
+        where, [], HistoryPlaces(tmp_path, {}), HeldBack([])
+    )
     handles = count_kernel_watches()
     recorder.start_recording()
-    (watching,) = (one.native_id or 0 for one in threading.enumerate() if one.name == "watch histories")
+    (watching,) = (
+        one.native_id or 0 for one in threading.enumerate() if one.name == "watch histories"
+    )
     wait_until(lambda: rests_for(watching, 2.5), 40)
     recorder.stop_recording()
     assert "watch histories" not in {thread.name for thread in threading.enumerate()}

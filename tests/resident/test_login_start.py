@@ -30,7 +30,9 @@ def starts_at_login(where: ProgramFolders) -> bool:
 def connect_claude(where: ProgramFolders) -> None:
     """As `connect_agent` does, without a process."""
     login_start.enable_login_start(LINE)
-    planned = address_in_agent_settings.plan_address_install(KNOWN_AGENTS["claude"], 4356, where.data.parent, {})
+    planned = address_in_agent_settings.plan_address_install(
+        KNOWN_AGENTS["claude"], 4356, where.data.parent, {}
+    )
     address_in_agent_settings.install_address(planned, where.config)
 
 
@@ -44,7 +46,9 @@ def turn_recorder(where: ProgramFolders, *, on: bool) -> None:
     login_start.disable_unneeded_login_start(where)
 
 
-def test_the_last_agent_takes_the_entry_with_it_if_only_agents_asked_for_it(where: ProgramFolders) -> None:
+def test_the_last_agent_takes_the_entry_with_it_if_only_agents_asked_for_it(
+    where: ProgramFolders,
+) -> None:
     turn_recorder(where, on=True)  # Without `--at-login`.
     connect_claude(where)
     assert starts_at_login(where)
@@ -71,11 +75,15 @@ def test_the_entry_stays_for_a_recorder_that_starts_at_login_until_it_is_off(
     assert not starts_at_login(where)
 
 
-def test_an_entry_of_an_earlier_version_stays_while_the_recorder_is_on(where: ProgramFolders) -> None:
+def test_an_entry_of_an_earlier_version_stays_while_the_recorder_is_on(
+    where: ProgramFolders,
+) -> None:
     turn_recorder(where, on=True)
     login_start.enable_login_start(LINE, for_recorder=True)
     (entry,) = (where.data.parent / ".config").rglob("helix-desktop*resident*")
-    assert login_start.NOT_FOR_RECORDER not in entry.read_text("utf-8")  # Earlier versions wrote the same entry.
+    assert login_start.NOT_FOR_RECORDER not in entry.read_text(
+        "utf-8"
+    )  # Earlier versions wrote the same entry.
 
 
 def test_schedules_keep_the_entry_when_the_last_agent_leaves(where: ProgramFolders) -> None:

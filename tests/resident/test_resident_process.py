@@ -34,7 +34,9 @@ def _script(_: Asked) -> Sequence[Block]:
 
 
 def status(home: Path) -> dict[str, Any]:
-    found = asyncio.run(resident_client.ask_resident(program_folders.find_program_folders(home), "status"))
+    found = asyncio.run(
+        resident_client.ask_resident(program_folders.find_program_folders(home), "status")
+    )
     assert found is not None
     return found
 
@@ -81,7 +83,8 @@ def test_two_wraps_inherit_nothing_and_the_second_goes_on_when_the_first_ends(
             assert [b"mine" in asked.raw for asked in provider.asked] == [True]
             assert [b"theirs" in asked.raw for asked in elsewhere.asked] == [True]
             figures = [
-                (wrapped_agent.fetch_gateway_status(held.addresses[0], 100) or {})["figures"] for held in (one, other)
+                (wrapped_agent.fetch_gateway_status(held.addresses[0], 100) or {})["figures"]
+                for held in (one, other)
             ]
             assert [[each["requests"] for each in found] for found in figures] == [[1], [1]]
             assert figures[0][0]["conversation"] != figures[1][0]["conversation"]
@@ -126,7 +129,9 @@ def test_when_the_resident_is_killed_its_gateway_ends_and_the_wrap_goes_on_at_th
     with wrapped(tmp_path, provider.url) as held:
         told = status(tmp_path)
         os.kill(told["pid"], signal.SIGKILL)
-        while not is_gone(told["gateway"]):  # nobody gets the port that is free now, to which the agent sends its key
+        while not is_gone(
+            told["gateway"]
+        ):  # nobody gets the port that is free now, to which the agent sends its key
             with pytest.raises(OSError, match="in use"):
                 socket.create_server(("127.0.0.1", told["port"]))
         with pytest.raises(OSError, match="in use"):
@@ -146,7 +151,9 @@ def test_a_wrap_at_another_port_than_the_usual_one_goes_on_there_when_the_reside
             usual.close()
             told = status(tmp_path)
             os.kill(told["pid"], signal.SIGKILL)
-            wait_until(lambda: is_gone(told["gateway"]))  # Until then it answers, though it is ending.
+            wait_until(
+                lambda: is_gone(told["gateway"])
+            )  # Until then it answers, though it is ending.
             wait_until(lambda: wrapped_agent.fetch_gateway_status(held.addresses[0]) is not None)
             said(held.addresses[0], "goes on", "a")
     assert b"goes on" in provider.asked[-1].raw
@@ -156,7 +163,9 @@ def test_a_wrap_at_another_port_than_the_usual_one_goes_on_there_when_the_reside
 def test_a_port_kept_for_the_agents_of_one_home_is_not_given_to_the_gateway_of_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Another port stands for the usual one, which a gateway of the user's own may hold while the tests run."""
+    """Another port stands for the usual one, which a gateway of the user's own may hold
+    while the tests run.
+    """
     with gateway_socket.listen_on_loopback(0) as listener:
         usual = listener.getsockname()[1]
         reserved = gateway_socket.reserve_port_beside_listener(usual)
@@ -182,17 +191,23 @@ def test_a_resident_that_is_told_to_end_leaves_nothing_behind(
         wait_until(lambda: not held.is_held)
     assert (
         sorted(
-            file.name for file in program_folders.find_program_folders(tmp_path).run.iterdir() if file.suffix != ".lock"
+            file.name
+            for file in program_folders.find_program_folders(tmp_path).run.iterdir()
+            if file.suffix != ".lock"
         )
         == []
     )
 
 
-def test_an_address_in_an_agents_settings_keeps_the_resident_and_its_port(tmp_path: Path, provider: Provider) -> None:
+def test_an_address_in_an_agents_settings_keeps_the_resident_and_its_port(
+    tmp_path: Path, provider: Provider
+) -> None:
     where = program_folders.find_program_folders(tmp_path)
     with wrapped(tmp_path, provider.url):
         port = status(tmp_path)["port"]
-        change = address_in_agent_settings.plan_address_install(KNOWN_AGENTS["claude"], port, tmp_path / "user", {})
+        change = address_in_agent_settings.plan_address_install(
+            KNOWN_AGENTS["claude"], port, tmp_path / "user", {}
+        )
         address_in_agent_settings.install_address(change, where.config)
         asyncio.run(resident_client.ask_resident(where, "installed"))
         assert status(tmp_path)["installed"] == ["claude"]
@@ -205,7 +220,9 @@ def test_an_address_in_an_agents_settings_keeps_the_resident_and_its_port(tmp_pa
     wait_until(lambda: is_gone(told["pid"]))
     with socket.create_server(("127.0.0.1", port)) as squatter:
         found = asyncio.run(
-            resident_client.ask_resident(where, "status", command=wrapped_agent.command_of_this_program(where))
+            resident_client.ask_resident(
+                where, "status", command=wrapped_agent.command_of_this_program(where)
+            )
         )
         assert found is not None
         assert "Claude Code" in found["trouble"]
@@ -215,7 +232,8 @@ def test_an_address_in_an_agents_settings_keeps_the_resident_and_its_port(tmp_pa
             squatter.accept()
 
 
-# A gateway that hears of an address only when somebody has asked in vain, as it may on a busy machine.
+# A gateway that hears of an address only when somebody has asked in vain, as it may on
+# a busy machine.
 SLOW_TO_HEAR = """
 import os, sys, threading
 from helix_desktop.gateway import registration
@@ -254,7 +272,9 @@ class AskingAtOnce(resident_client.CollectingConsole):
 async def test_an_address_is_given_out_when_the_gateway_answers_it(tmp_path: Path) -> None:
     where = program_folders.find_program_folders(tmp_path)
     command = [sys.executable, "-I", "-c", SLOW_TO_HEAR, "--home", str(tmp_path), "gateway"]
-    resident = resident_process.Resident(where, GatewayKeeper(command), ScheduleKeeper(where.data, []))
+    resident = resident_process.Resident(
+        where, GatewayKeeper(command), ScheduleKeeper(where.data, [])
+    )
     try:
         await resident.answer_resident_request(["hold"], resident_client.CollectingConsole())
         asking = AskingAtOnce(resident)
@@ -264,10 +284,16 @@ async def test_an_address_is_given_out_when_the_gateway_answers_it(tmp_path: Pat
         await resident.aclose()
 
 
-def test_the_workspaces_of_other_registrations_are_not_reached_by_a_path(tmp_path: Path, provider: Provider) -> None:
-    AllWorkspaces(program_folders.find_program_folders(tmp_path).workspaces_folder).create_stored_workspace("Secret")
+def test_the_workspaces_of_other_registrations_are_not_reached_by_a_path(
+    tmp_path: Path, provider: Provider
+) -> None:
+    AllWorkspaces(
+        program_folders.find_program_folders(tmp_path).workspaces_folder
+    ).create_stored_workspace("Secret")
     with wrapped(tmp_path, provider.url, workspace="Mine") as held:
         said(f"{held.addresses[0]}/w/Secret", "hello", "a")
         assert b"hello" in provider.asked[-1].raw
         told = wrapped_agent.fetch_gateway_status(held.addresses[0], 100)
-        assert told == {"figures": [], "unrecorded": "There is no workspace Mine."}, "none else is taken"
+        assert told == {"figures": [], "unrecorded": "There is no workspace Mine."}, (
+            "none else is taken"
+        )

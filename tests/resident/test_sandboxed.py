@@ -1,4 +1,6 @@
-"""A command in the sandbox that may use the network, and an agent that is wrapped: the command finds no token, and no door without one."""
+"""A command in the sandbox that may use the network, and an agent that is wrapped: the
+command finds no token, and no door without one.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ from tests.gateway.running import Agent, wrapped
 from tests.peers.agent_provider import Provider, Says
 from tests.tools.test_sandbox import KINDS, ran
 
-pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="sandboxes are Linux's")
+pytestmark = pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="sandboxes are Linux's"
+)
 LOOK = """
 import os, sys
 at, token = sys.argv[1], bytes.fromhex(sys.argv[2])[::-1]
@@ -56,11 +60,16 @@ async def test_a_sandboxed_command_with_the_network_finds_no_token_and_gets_noth
         (base / name).mkdir()
     monkeypatch.setenv("HOME", str(base / "user"))
     where = program_folders.find_program_folders(base / "home")
-    with Provider(lambda _: [Says("fine")]) as provider, wrapped(base / "home", provider.url, agent="claude") as held:
+    with (
+        Provider(lambda _: [Says("fine")]) as provider,
+        wrapped(base / "home", provider.url, agent="claude") as held,
+    ):
         box = Sandbox(kind, (base / "root",), base / "scratch", folders_closed_to_tools(where))
         if not await is_sandbox_effective(box):
             pytest.skip(f"{kind} does not work here")
-        change = address_in_agent_settings.plan_address_install(KNOWN_AGENTS["claude"], 4356, base / "user", {})
+        change = address_in_agent_settings.plan_address_install(
+            KNOWN_AGENTS["claude"], 4356, base / "user", {}
+        )
         address_in_agent_settings.install_address(change, where.config)
         agent = Agent("anthropic", held.addresses[0])
         agent.say("a secret of another project")

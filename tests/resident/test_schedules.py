@@ -1,4 +1,6 @@
-"""Schedules: when they are due, over a year with both changes of the clocks, and what an outage does."""
+"""Schedules: when they are due, over a year with both changes of the clocks, and what
+an outage does.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def schedule(zone: str, at: str, **more: object) -> WorkSchedule:
 
 @cache
 def due_by_looking_at_all_times(zone: ZoneInfo, at: str, days: tuple[str, ...]) -> list[datetime]:
-    """The first moment of each day with this time on the wall; where there is none, by the offset of the hours before."""
+    """The first moment of each day with this time on the wall; where there is none, by
+    the offset of the hours before.
+    """
     found: dict[object, datetime] = {}
     for minute in range(0, DAYS * 1440, 5):
         now = YEAR + timedelta(minutes=minute)
@@ -47,7 +51,11 @@ def due_by_looking_at_all_times(zone: ZoneInfo, at: str, days: tuple[str, ...]) 
         offset = datetime(date.year, date.month, date.day, tzinfo=zone).utcoffset()
         assert offset is not None
         found[date] = datetime(date.year, date.month, date.day, hours, minutes, tzinfo=UTC) - offset
-    return sorted(due for due in found.values() if WEEKDAYS[due.astimezone(zone).weekday()] in days and due > YEAR)
+    return sorted(
+        due
+        for due in found.values()
+        if WEEKDAYS[due.astimezone(zone).weekday()] in days and due > YEAR
+    )
 
 
 @pytest.mark.parametrize(
@@ -69,13 +77,17 @@ def test_each_due_time_of_a_year_is_right(zone: str, at: str, days: tuple[str, .
 
 @pytest.mark.parametrize("missed", ["once", "never"])
 @pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe"])
-def test_a_year_with_outages_adds_each_due_time_once_and_a_missed_one_as_was_chosen(zone: str, missed: str) -> None:
+def test_a_year_with_outages_adds_each_due_time_once_and_a_missed_one_as_was_chosen(
+    zone: str, missed: str
+) -> None:
     chance = random.Random(f"{zone} {missed}")
     one, added, now = schedule(zone, "02:30", missed=missed), list[float](), YEAR.timestamp()
     last_look = now
     every = due_by_looking_at_all_times(ZoneInfo(zone), "02:30", WEEKDAYS)
     while now < (YEAR + timedelta(days=DAYS - 2)).timestamp():
-        now += chance.choice((20, 20, 3600 * chance.random() * 60 if chance.random() < 0.02 else 20))
+        now += chance.choice(
+            (20, 20, 3600 * chance.random() * 60 if chance.random() < 0.02 else 20)
+        )
         between = [due.timestamp() for due in every if last_look < due.timestamp() <= now]
         one, due = one.advance_past_due(now)
         wanted = between[-1:] if missed == "once" or (between and now - between[-1] <= 300) else []
@@ -101,11 +113,15 @@ async def test_a_schedule_that_cannot_run_holds_up_no_other_and_its_text_is_no_a
 ) -> None:
     expect("the schedule bad did not run: Mars/Olympus is not a time zone")
     said = tmp_path / "said"
-    script = f"import sys; open({str(said)!r}, 'a').write(repr(sys.argv) + sys.stdin.read() + chr(10))"
+    script = (
+        f"import sys; open({str(said)!r}, 'a').write(repr(sys.argv) + sys.stdin.read() + chr(10))"
+    )
     keeper = ScheduleKeeper(tmp_path, [sys.executable, "-I", "-c", script])
     due = time.time() - 90_000
     gone = WorkSchedule("bad", "w", "look", "08:00", "Mars/Olympus", handled=due)
-    schedules.write_schedules(tmp_path, [gone, replace(gone, id="good", zone="UTC", text="the secret plan")])
+    schedules.write_schedules(
+        tmp_path, [gone, replace(gone, id="good", zone="UTC", text="the secret plan")]
+    )
     keeper.reread_schedules()
     owned = OwnedTasks("trial")
     owned.spawn_task(keeper.add_due_tasks_until_cancelled(), name="keep schedules")
@@ -130,7 +146,9 @@ async def test_a_command_that_was_just_started_as_the_program_ends_is_waited_for
 
     monkeypatch.setattr(schedule_keeper, "open_process", open_slowly)
     owned = OwnedTasks("trial")
-    owned.spawn_task(ScheduleKeeper(tmp_path, ["/program"])._run_command(["worker"], waits=False), name="worker")
+    owned.spawn_task(
+        ScheduleKeeper(tmp_path, ["/program"])._run_command(["worker"], waits=False), name="worker"
+    )
     await asyncio.to_thread(began.wait, 60)
     asyncio.get_running_loop().call_later(0.01, go_on.set)
     await owned.aclose()
@@ -169,7 +187,9 @@ def test_what_is_no_time_is_said() -> None:
     assert schedules.parse_days("Mon, thu") == ("mon", "thu")
 
 
-def test_one_that_is_off_adds_nothing_and_nothing_afterwards_for_the_time_in_between(tmp_path: Path) -> None:
+def test_one_that_is_off_adds_nothing_and_nothing_afterwards_for_the_time_in_between(
+    tmp_path: Path,
+) -> None:
     one = schedule("Europe/Berlin", "08:00")
     later = one.next_due(one.handled) + 1
     assert one.advance_past_due(later)[1]

@@ -1,11 +1,15 @@
-"""A soak of the real window against a scripted server: work without a pause, workspaces switched, memory watched.
+"""A soak of the real window against a scripted server: work without a pause, workspaces
+switched, memory watched.
 
 python -m tests.soak [--minutes 60] [--seed 1] [--out FILE]      needs a display; xvfb-run does
 
-A turn stands for two minutes of a person's work: the message is typed key by key, the agent reads, writes and runs commands, the answer
-is read by scrolling, pages are visited and outputs opened, folds made, undone and made again, every so many turns a new conversation
-is begun or an old one opened. Watched are memory, objects of Qt, Python's objects, threads, files and the longest wait of the event loop.
-Memory at the end must be within a tenth of what it was after one sixth of the time, and the tools have to have done what was asked.
+A turn stands for two minutes of a person's work: the message is typed key by key, the
+agent reads, writes and runs commands, the answer is read by scrolling, pages are
+visited and outputs opened, folds made, undone and made again, every so many turns a new
+conversation is begun or an old one opened. Watched are memory, objects of Qt, Python's
+objects, threads, files and the longest wait of the event loop. Memory at the end must
+be within a tenth of what it was after one sixth of the time, and the tools have to have
+done what was asked.
 """
 
 from __future__ import annotations
@@ -97,7 +101,9 @@ class Soak:
             self._hear(run)
         await self._choose_conversation(run)
         await self._say(run)
-        for act in self.chance.sample((self._scroll, self._look_around, self._fold, self._look_back), 2):
+        for act in self.chance.sample(
+            (self._scroll, self._look_around, self._fold, self._look_back), 2
+        ):
             await act(run)
         self.turns += 1
 
@@ -116,7 +122,11 @@ class Soak:
 
     async def _choose_conversation(self, run: window_program.WindowProgram) -> None:
         window, chance = run.window, self.chance
-        rows = [row for row in window.workspace_conversation_rows() if not row.trashed and not row.parent]
+        rows = [
+            row
+            for row in window.workspace_conversation_rows()
+            if not row.trashed and not row.parent
+        ]
         if window.current_session is None or not rows:
             return
         if turns(run) >= TALK and chance.random() < 0.5:
@@ -124,7 +134,9 @@ class Soak:
         elif chance.random() < 0.2:
             wanted = chance.choice(rows[:8]).id
             window.sidebar.list.opened.emit(wanted)
-            await until(lambda: window.current_session is not None and window.current_session.id == wanted)
+            await until(
+                lambda: window.current_session is not None and window.current_session.id == wanted
+            )
 
     async def _say(self, run: window_program.WindowProgram) -> None:
         """Type it, send it with the key, and wait for the end of the turn while it is shown."""
@@ -137,7 +149,10 @@ class Soak:
         QTest.keyClick(box, Qt.Key.Key_Return)
         await until(lambda: window.current_session is not None and turns(run) > before)
         await until(
-            lambda: window.current_session is None or window.current_session.running is ConversationActivity.IDLE
+            lambda: (
+                window.current_session is None
+                or window.current_session.running is ConversationActivity.IDLE
+            )
         )
 
     async def _scroll(self, run: window_program.WindowProgram) -> None:
@@ -203,7 +218,11 @@ class Soak:
 
     def _note(self, run: window_program.WindowProgram) -> None:
         minute = (time.monotonic() - self.begun) / 60
-        counts = (len(QApplication.allWidgets()), _qt_objects(run.top_window), len(gc.get_objects()))
+        counts = (
+            len(QApplication.allWidgets()),
+            _qt_objects(run.top_window),
+            len(gc.get_objects()),
+        )
         open_files = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
         steps = sum(
             len(session.all_facts)
@@ -211,13 +230,22 @@ class Soak:
             for session in bench.sessions
         )
         sample = Sample(
-            minute, machine.memory(), *counts, threading.active_count(), open_files, self.turns, steps, 1000 * self.gap
+            minute,
+            machine.memory(),
+            *counts,
+            threading.active_count(),
+            open_files,
+            self.turns,
+            steps,
+            1000 * self.gap,
         )
         self.gap = 0.0
         self.samples.append(sample)
         print(told(sample), flush=True)
         if self.out:
-            self.out.write_text(json.dumps([asdict(each) for each in self.samples]), encoding="utf-8")
+            self.out.write_text(
+                json.dumps([asdict(each) for each in self.samples]), encoding="utf-8"
+            )
 
 
 def _qt_objects(root: QWidget) -> int:
@@ -232,8 +260,12 @@ def told(sample: Sample) -> str:
 
 
 def verdict(samples: list[Sample], minutes: float) -> tuple[bool, str]:
-    """Memory at the end beside memory after one sixth of the time, each the median of the samples around it."""
-    early = statistics.median(s.memory for s in samples if abs(s.minute - minutes / 6) <= max(minutes / 24, 0.5))
+    """Memory at the end beside memory after one sixth of the time, each the median of
+    the samples around it.
+    """
+    early = statistics.median(
+        s.memory for s in samples if abs(s.minute - minutes / 6) <= max(minutes / 24, 0.5)
+    )
     late = statistics.median(s.memory for s in samples[-5:])
     person = samples[-1].turns * PERSON_MINUTES / 60
     words = (
@@ -244,7 +276,9 @@ def verdict(samples: list[Sample], minutes: float) -> tuple[bool, str]:
 
 
 def run_of(samples: list[Sample], minutes: float, where: dict[str, str]) -> dict[str, object]:
-    """The soak as a run of the figures page: what was held at the end beside what was held after one sixth of the time."""
+    """The soak as a run of the figures page: what was held at the end beside what was
+    held after one sixth of the time.
+    """
     early = min(samples, key=lambda sample: abs(sample.minute - minutes / 6))
     good, words = verdict(samples, minutes)
     rows = [
@@ -276,22 +310,33 @@ def fill(folder: Path) -> None:
     (folder / "src").mkdir()
     (folder / "notes").mkdir()
     for number in range(FILES):
-        lines = "".join(f"def f{number}_{line}(a, b):\n    return a * {line} + b\n" for line in range(20 + 30 * number))
+        lines = "".join(
+            f"def f{number}_{line}(a, b):\n    return a * {line} + b\n"
+            for line in range(20 + 30 * number)
+        )
         (folder / "src" / f"part{number}.py").write_text(lines + ANSWER, encoding="utf-8")
     for number in range(NOTES):
         (folder / "notes" / f"{number}.md").write_text(ANSWER, encoding="utf-8")
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, help="keep the samples in this file as they are taken")
-    parser.add_argument("--keep", action="store_true", help="the result stands on the figures page from now on")
+    parser.add_argument(
+        "--keep", action="store_true", help="the result stands on the figures page from now on"
+    )
     arguments = parser.parse_args()
     where = machine.described()
-    glibc_memory.share_one_heap_between_threads()  # as the program does before it has threads; what is prepared below has some already
-    with tempfile.TemporaryDirectory(prefix="helix-soak-") as home, started("tests.soak.server") as (_, port):
+    # as the program does before it has threads; what is prepared below has some already
+    glibc_memory.share_one_heap_between_threads()
+    with (
+        tempfile.TemporaryDirectory(prefix="helix-soak-") as home,
+        started("tests.soak.server") as (_, port),
+    ):
         prepare(Path(home), port, WORKSPACES, fill, window=32_000)
         soak = Soak(arguments.minutes, arguments.seed, arguments.out)
         code = drive(Path(home), soak.story)
@@ -299,9 +344,14 @@ def main() -> int:
         figures.keep([run_of(soak.samples, arguments.minutes, where)])
     good, words = verdict(soak.samples, arguments.minutes)
     done, failed = soak.calls[True], soak.calls[False]
-    tools = f"{done} calls of tools, {failed} more failed; {soak.refused} folds refused with a reason"
+    tools = (
+        f"{done} calls of tools, {failed} more failed; {soak.refused} folds refused with a reason"
+    )
     print(f"soak: {words}; {tools}; seed {arguments.seed}")
-    print("".join(f"failed {count}: {said}\n" for said, count in soak.failures.most_common(20)), end="")
+    print(
+        "".join(f"failed {count}: {said}\n" for said, count in soak.failures.most_common(20)),
+        end="",
+    )
     return code or int(not good or failed > done // 50)
 
 

@@ -1,4 +1,6 @@
-"""The real window, driven from inside by a story: what a person does, by real events, on the program's own event loop."""
+"""The real window, driven from inside by a story: what a person does, by real events,
+on the program's own event loop.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ from helix_desktop.workbench import Workbenches
 from tests.benchmarks import machine
 
 MODEL = "peer/scripted"
-HOME = "home"  # the program's own folder, which no tool may enter; the workspaces' folders stand beside it
+# the program's own folder, which no tool may enter; the workspaces' folders stand
+# beside it
+HOME = "home"
 Story = Callable[[window_program.WindowProgram], Coroutine[Any, Any, None]]
 
 
@@ -40,13 +44,19 @@ def started(module: str, *arguments: str) -> Iterator[tuple[subprocess.Popen[str
             process.terminate()
 
 
-def prepare(home: Path, port: int, workspaces: Sequence[str], fill: Callable[[Path], None], *, window: int) -> None:
-    """A home as it is after the first start: a provider, workspaces on folders beside it, everything allowed."""
+def prepare(
+    home: Path, port: int, workspaces: Sequence[str], fill: Callable[[Path], None], *, window: int
+) -> None:
+    """A home as it is after the first start: a provider, workspaces on folders beside
+    it, everything allowed.
+    """
 
     async def make() -> None:
         where = program_folders.find_program_folders(home / HOME)
         desk = Workbenches(where, SecretStorage(where.key_file, environ={}))
-        desk.configured.save_provider(ProviderConfig("peer", base_url=f"http://127.0.0.1:{port}/v1"))
+        desk.configured.save_provider(
+            ProviderConfig("peer", base_url=f"http://127.0.0.1:{port}/v1")
+        )
         desk.configured.correct_model("peer", "scripted", {"window": window})
         for name in workspaces:
             folder = home / "folders" / name
@@ -97,10 +107,16 @@ async def opened(run: window_program.WindowProgram, workspace: str) -> None:
     await until(lambda: any(row.name == workspace for row in window.listed_workspaces))
     row = next(row for row in window.listed_workspaces if row.name == workspace)
     window.rail.chosen.emit(row.id)
-    await until(lambda: window.current_workbench is not None and window.current_workbench.id == row.id)
+    await until(
+        lambda: window.current_workbench is not None and window.current_workbench.id == row.id
+    )
 
 
 def turns(run: window_program.WindowProgram) -> int:
     """Turns of the open conversation that came to an end."""
     session = run.window.current_session
-    return sum(isinstance(each.fact, TurnEnded) for each in session.conversation.state.facts) if session else 0
+    return (
+        sum(isinstance(each.fact, TurnEnded) for each in session.conversation.state.facts)
+        if session
+        else 0
+    )

@@ -1,6 +1,8 @@
-"""A scripted model server in a process of its own: an agent that reads files, runs commands and writes, without end.
+"""A scripted model server in a process of its own: an agent that reads files, runs
+commands and writes, without end.
 
-python -m tests.soak.server [--steps N] [--pause SECONDS]      prints its port, and serves until its input ends
+python -m tests.soak.server [--steps N] [--pause SECONDS]      prints its port, and
+serves until its input ends
 """
 
 from __future__ import annotations
@@ -53,7 +55,11 @@ class Agent(ChatServer):
         messages = seen.body["messages"]
         last = texts_of(messages[-1])
         if any(mark in last for mark in ASIDES):
-            return reply("1: preview" if CHOOSE in last else SUMMARY + f"\n\nSource: {len(messages)} messages.")
+            return reply(
+                "1: preview"
+                if CHOOSE in last
+                else SUMMARY + f"\n\nSource: {len(messages)} messages."
+            )
         done = self._since_user(messages)
         if done >= self.steps or not seen.body.get("tools"):
             return self._slow(reply(ANSWER * 3 + f"That was message {self.number}."))
@@ -71,12 +77,18 @@ class Agent(ChatServer):
 
     @staticmethod
     def _calls(number: int, step: int) -> Calls:
-        """A file, a command (one in 30 prints megabytes), a note; every fourth step all of them at once."""
+        """A file, a command (one in 30 prints megabytes), a note; every fourth step all
+        of them at once.
+        """
         read = ("read_file", {"path": f"src/part{number % FILES}.py"})
         lines = LARGE if number % 30 == 0 else 400 * (1 + step)
         run = ("run_command", {"command": f"seq {number % 900} {number % 900 + lines}"})
-        note = f"notes/{number % NOTES}.md"  # read before it is written: another conversation may have changed it
-        write = [("read_file", {"path": note}), ("write_file", {"path": note, "content": f"Note {number}\n{ANSWER}"})]
+        # read before it is written: another conversation may have changed it
+        note = f"notes/{number % NOTES}.md"
+        write = [
+            ("read_file", {"path": note}),
+            ("write_file", {"path": note, "content": f"Note {number}\n{ANSWER}"}),
+        ]
         return [read, run, *write] if step % 4 == 3 else ([read], [run], write)[(number + step) % 3]
 
     def _slow(self, answer: Answer) -> Answer:
@@ -88,7 +100,9 @@ class Agent(ChatServer):
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--pause", type=float, default=0.02)
     arguments = parser.parse_args()

@@ -13,16 +13,22 @@ from tests.soak.server import Agent
 
 
 def samples(end: float) -> list[Sample]:
-    """An hour, every quarter of a minute; memory grows evenly from 200 MB after ten minutes to `end`."""
+    """An hour, every quarter of a minute; memory grows evenly from 200 MB after ten
+    minutes to `end`.
+    """
     grown = [200 + (end - 200) * max(0.0, minute / 4 - 10) / 50 for minute in range(241)]
-    return [Sample(at / 4, memory, 1, 1, 1, 1, 1, at // 24, at, 1.0) for at, memory in enumerate(grown)]
+    return [
+        Sample(at / 4, memory, 1, 1, 1, 1, 1, at // 24, at, 1.0) for at, memory in enumerate(grown)
+    ]
 
 
 @pytest.mark.parametrize(("end", "good"), [(200.0, True), (218.0, True), (225.0, False)])
 def test_memory_may_grow_by_a_tenth(end: float, good: bool) -> None:
     found, words = verdict(samples(end), 60)
     assert found is good
-    assert words.startswith("60 minutes, 10 turns (0.3 hours of a person's work): 200 MB after 10 minutes")
+    assert words.startswith(
+        "60 minutes, 10 turns (0.3 hours of a person's work): 200 MB after 10 minutes"
+    )
 
 
 def test_the_figures_page_gets_the_end_beside_the_beginning() -> None:
@@ -38,7 +44,9 @@ def test_the_figures_page_gets_the_end_beside_the_beginning() -> None:
 
 def asked(messages: list[dict[str, object]]) -> Answer:
     body = {"messages": messages, "tools": [{}]}
-    return Agent(steps=1, pause=0).answer(Seen("POST", "/v1/chat/completions", {}, json.dumps(body).encode()))
+    return Agent(steps=1, pause=0).answer(
+        Seen("POST", "/v1/chat/completions", {}, json.dumps(body).encode())
+    )
 
 
 def said(answer: Answer) -> str:

@@ -46,6 +46,8 @@ async def stores(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
         yield Stores(journal, cache, MemoryIndex(journal, cache))
         return
     workspaces = AllWorkspaces(tmp_path / "workspaces")
-    opened = await workspaces.open_stored_workspace(workspaces.create_stored_workspace("Thesis", tmp_path).id)
+    opened = await workspaces.open_stored_workspace(
+        workspaces.create_stored_workspace("Thesis", tmp_path).id
+    )
     yield Stores(opened.journal, opened.cache, opened.index, opened)
     await opened.aclose()

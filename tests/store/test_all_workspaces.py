@@ -28,7 +28,11 @@ def test_a_new_workspace_is_listed_and_found(workspaces: AllWorkspaces, tmp_path
     other = workspaces.create_stored_workspace("Other", tmp_path)
     assert [each.name for each in workspaces.list_workspaces()] == ["My Thesis", "Other"]
     assert thesis.id.startswith("my-thesis-")
-    assert workspaces.find_known_workspace(thesis.id) == workspaces.find_known_workspace("my thesis") == thesis
+    assert (
+        workspaces.find_known_workspace(thesis.id)
+        == workspaces.find_known_workspace("my thesis")
+        == thesis
+    )
     assert other.settings.colour != thesis.settings.colour
     assert thesis.settings.roots == (str(tmp_path),)
     with pytest.raises(NotFound, match=r"no workspace Novel.*My Thesis, Other"):
@@ -44,7 +48,9 @@ def test_nothing_is_listed_where_nothing_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "  ", "x" * 81])
-def test_a_name_has_one_to_eighty_characters(workspaces: AllWorkspaces, tmp_path: Path, name: str) -> None:
+def test_a_name_has_one_to_eighty_characters(
+    workspaces: AllWorkspaces, tmp_path: Path, name: str
+) -> None:
     with pytest.raises(InvalidInput):
         workspaces.create_stored_workspace(name, tmp_path)
 
@@ -56,7 +62,9 @@ def test_a_name_of_any_script_has_a_folder(workspaces: AllWorkspaces, tmp_path: 
     assert len(list(workspaces.folder.iterdir())) == 1
 
 
-async def test_one_whose_settings_are_gone_is_listed_and_says_so(workspaces: AllWorkspaces, tmp_path: Path) -> None:
+async def test_one_whose_settings_are_gone_is_listed_and_says_so(
+    workspaces: AllWorkspaces, tmp_path: Path
+) -> None:
     known = workspaces.create_stored_workspace("A", tmp_path)
     await (await workspaces.open_stored_workspace(known.id)).aclose()
     (known.folder / "workspace.toml").unlink()
@@ -80,7 +88,10 @@ def test_the_trash_takes_and_gives_back_whole(workspaces: AllWorkspaces, tmp_pat
     known = workspaces.create_stored_workspace("A", tmp_path)
     trashed = workspaces.trash_workspace("A")
     assert trashed.trashed
-    assert (workspaces.list_workspaces(), [each.id for each in workspaces.list_workspaces(trashed=True)]) == (
+    assert (
+        workspaces.list_workspaces(),
+        [each.id for each in workspaces.list_workspaces(trashed=True)],
+    ) == (
         (),
         [known.id],
     )
@@ -92,7 +103,9 @@ def test_the_trash_takes_and_gives_back_whole(workspaces: AllWorkspaces, tmp_pat
         workspaces.restore_workspace("A")
 
 
-async def test_an_open_one_has_one_owner(workspaces: AllWorkspaces, workspace: StoredWorkspace) -> None:
+async def test_an_open_one_has_one_owner(
+    workspaces: AllWorkspaces, workspace: StoredWorkspace
+) -> None:
     with pytest.raises(StoreBusy, match="already open in this program"):
         await workspaces.open_stored_workspace(workspace.id)
     elsewhere = AllWorkspaces(workspaces.folder)
@@ -104,9 +117,13 @@ async def test_an_open_one_has_one_owner(workspaces: AllWorkspaces, workspace: S
     assert list(workspaces.workspaces_open_here()) == [workspace.id]
 
 
-async def test_several_are_open_at_once_and_nothing_crosses(workspaces: AllWorkspaces, tmp_path: Path) -> None:
+async def test_several_are_open_at_once_and_nothing_crosses(
+    workspaces: AllWorkspaces, tmp_path: Path
+) -> None:
     one, two = [
-        await workspaces.open_stored_workspace(workspaces.create_stored_workspace(name, tmp_path).id)
+        await workspaces.open_stored_workspace(
+            workspaces.create_stored_workspace(name, tmp_path).id
+        )
         for name in ("One", "Two")
     ]
     stored = await one.cache.store_content(b"only here", EntryOrigin("shell"))
@@ -117,7 +134,9 @@ async def test_several_are_open_at_once_and_nothing_crosses(workspaces: AllWorks
     await asyncio.gather(one.aclose(), two.aclose())
 
 
-async def test_a_mistake_in_the_file_is_listed_and_refuses_to_open(workspaces: AllWorkspaces, tmp_path: Path) -> None:
+async def test_a_mistake_in_the_file_is_listed_and_refuses_to_open(
+    workspaces: AllWorkspaces, tmp_path: Path
+) -> None:
     known = workspaces.create_stored_workspace("A", tmp_path)
     (known.folder / "workspace.toml").write_text("name = 3")
     (listed,) = workspaces.list_workspaces()
@@ -152,4 +171,7 @@ def test_a_settings_file_that_is_no_file_is_listed_with_what_is_wrong(
         (folder / "journal.sqlite3").touch()
         (folder / "workspace.toml").unlink()
         make(folder / "workspace.toml")
-    assert ["not a regular file" in known.mistake for known in workspaces.list_workspaces()] == [True, True]
+    assert ["not a regular file" in known.mistake for known in workspaces.list_workspaces()] == [
+        True,
+        True,
+    ]

@@ -29,7 +29,9 @@ async def test_puts_that_come_together_share_a_sync(workspace: StoredWorkspace) 
         write(writes)
 
     level.write_batch = counted  # type: ignore[method-assign, assignment]  # counts, and does it
-    await asyncio.gather(*(workspace.cache.store_content(b"%d" % number, SHELL) for number in range(50)))
+    await asyncio.gather(
+        *(workspace.cache.store_content(b"%d" % number, SHELL) for number in range(50))
+    )
     assert sum(batches) == 150
     assert len(batches) < 25
 
@@ -72,7 +74,12 @@ async def test_a_failing_put_fails_alone(workspace: StoredWorkspace) -> None:
     assert isinstance(results[1], EOFError)
     assert await workspace.cache.read_content(Digest.of_content(b"two")) == b"two"
     assert (
-        len(await workspace._stores.thread.run_work(list, workspace._stores.cache.level.keys_in_range(b"b", b"c"))) == 2
+        len(
+            await workspace._stores.thread.run_work(
+                list, workspace._stores.cache.level.keys_in_range(b"b", b"c")
+            )
+        )
+        == 2
     )
 
 
@@ -85,12 +92,19 @@ async def test_a_cancelled_stream_leaves_nothing(workspace: StoredWorkspace) -> 
         halfway.set()
         await asyncio.Event().wait()
 
-    putting = asyncio.get_running_loop().create_task(workspace.cache.store_content(endless(), SHELL))
+    putting = asyncio.get_running_loop().create_task(
+        workspace.cache.store_content(endless(), SHELL)
+    )
     await halfway.wait()
     putting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await putting
-    assert await workspace._stores.thread.run_work(list, workspace._stores.cache.level.keys_in_range(b"b", b"c")) == []
+    assert (
+        await workspace._stores.thread.run_work(
+            list, workspace._stores.cache.level.keys_in_range(b"b", b"c")
+        )
+        == []
+    )
 
 
 async def test_a_large_entry_is_streamed_in_checked_chunks(workspace: StoredWorkspace) -> None:
@@ -118,14 +132,18 @@ async def test_a_long_conversation_is_read_in_pages(
     workspace: StoredWorkspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(async_stores, "_PAGE", 4)
-    facts = await workspace.journal.append_to_journal("c", [UserSaid((Text(str(number)),)) for number in range(20)])
+    facts = await workspace.journal.append_to_journal(
+        "c", [UserSaid((Text(str(number)),)) for number in range(20)]
+    )
     for after, limit in [(0, 0), (3, 0), (0, 4), (0, 9), (5, 8), (16, 4), (18, 9), (20, 0)]:
         assert list(await workspace.journal.read_facts("c", after, limit)) == list(
             facts[after : after + limit if limit else None]
         )
 
 
-async def test_tokens_are_known_once_the_index_has_counted_them_and_nobody_waits_for_that(tmp_path: Path) -> None:
+async def test_tokens_are_known_once_the_index_has_counted_them_and_nobody_waits_for_that(
+    tmp_path: Path,
+) -> None:
     workspaces = AllWorkspaces(tmp_path, count=lambda text: len(text) // 4)
     named = workspaces.create_stored_workspace("Counted").id
     async with aclosing(await workspaces.open_stored_workspace(named)) as workspace:

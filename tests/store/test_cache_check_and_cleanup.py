@@ -17,7 +17,9 @@ SHELL = EntryOrigin("shell", "ls")
 @pytest.fixture
 def cache(tmp_path: Path) -> Iterator[CacheFolder]:
     opened = CacheFolder(tmp_path)
-    opened.commit_staged([opened.stage_content(b"entry %d" % number, SHELL) for number in range(1300)])
+    opened.commit_staged(
+        [opened.stage_content(b"entry %d" % number, SHELL) for number in range(1300)]
+    )
     yield opened
     opened.close()
 
@@ -37,12 +39,18 @@ def test_everything_is_read(cache: CacheFolder) -> None:
     assert result.bytes == sum(len(b"entry %d" % number) for number in range(1300))
 
 
-def test_contents_of_checkpoints_are_read_and_counted_apart_from_entries(cache: CacheFolder) -> None:
+def test_contents_of_checkpoints_are_read_and_counted_apart_from_entries(
+    cache: CacheFolder,
+) -> None:
     """`cache stats` counts entries alone, so that both said "bytes" and meant different things."""
     before = checked(cache)
     cache.commit_staged([cache.stage_content(b"a file as it was", EntryOrigin(CHECKPOINT))])
     result = checked(cache)
-    assert (result.checked, result.bytes, result.checkpoint_bytes) == (before.checked, before.bytes, 16)
+    assert (result.checked, result.bytes, result.checkpoint_bytes) == (
+        before.checked,
+        before.bytes,
+        16,
+    )
 
 
 def test_a_large_cache_is_checked_in_slices(cache: CacheFolder) -> None:

@@ -6,7 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from helix_desktop.engine.cache_entry_rows import EVERYTHING, EntryFilter, EntryRow, EntrySort, EntryUse
+from helix_desktop.engine.cache_entry_rows import (
+    EVERYTHING,
+    EntryFilter,
+    EntryRow,
+    EntrySort,
+    EntryUse,
+)
 from helix_desktop.engine.facts import Folded, FoldKind, PartRef, Stored, ToolReturned
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.engine.sha256_digest import Digest
@@ -25,18 +31,30 @@ def filled() -> ListFeed:
     for number in range(1, COUNT + 1):
         content = chance.randbytes(chance.choice((5, 10, 20))) + number.to_bytes(4, "big")
         about = EntryOrigin(
-            chance.choice(("shell", "read_file", "")), f"src/{chance.randrange(9)}_%/file{number % 50}.py"
+            chance.choice(("shell", "read_file", "")),
+            f"src/{chance.randrange(9)}_%/file{number % 50}.py",
         )
         state = EntryState.COLLECTED if number % 40 == 0 else EntryState.LIVE
         record = CacheRecord(
-            number, number, Digest.of_content(content), len(content), 9, 1, 1000.0 + number // 3, about, (), state
+            number,
+            number,
+            Digest.of_content(content),
+            len(content),
+            9,
+            1,
+            1000.0 + number // 3,
+            about,
+            (),
+            state,
         )
         feed.entries.append((record, b"word " * (number % 4)))
         if number % 25 == 0:
             feed.pins.add(record.digest)
     for record, _ in feed.entries[::3]:
         for _ in range(record.number % 4 + 1):
-            feed.say(ToolReturned("1", Stored(record.digest, record.size), 1), f"c{record.number % 2}")
+            feed.say(
+                ToolReturned("1", Stored(record.digest, record.size), 1), f"c{record.number % 2}"
+            )
     return feed
 
 
@@ -102,7 +120,9 @@ def test_each_filter_in_each_order_is_what_it_says(
     for sort in EntrySort:
         for descending in (False, True):
             rows = asked.entries_page((chosen, sort, descending), 0, COUNT)
-            expected = sorted(wanted, key=lambda row: (value(row, sort), row.number), reverse=descending)
+            expected = sorted(
+                wanted, key=lambda row: (value(row, sort), row.number), reverse=descending
+            )
             assert [row.number for row in rows] == [row.number for row in expected]
 
 
@@ -124,11 +144,19 @@ def test_a_page_far_down_is_the_page(
 def test_a_conversation_is_a_filter_too(asked: CacheEntryQueries) -> None:
     rows = asked.entries_page((EntryFilter(conversation="c1"), EntrySort.TIME, True), 0, COUNT)
     assert rows
-    assert all(any(use.conversation == "c1" for use in asked.uses_of_entry(row.stored.digest)) for row in rows)
-    assert (
-        asked.count_entries(EntryFilter(conversation="c1")) + asked.count_entries(EntryFilter(conversation="c0")) == 100
+    assert all(
+        any(use.conversation == "c1" for use in asked.uses_of_entry(row.stored.digest))
+        for row in rows
     )
-    assert asked.entries_page((EntryFilter(conversation="nobody"), EntrySort.TIME, True), 0, COUNT) == ()
+    assert (
+        asked.count_entries(EntryFilter(conversation="c1"))
+        + asked.count_entries(EntryFilter(conversation="c0"))
+        == 100
+    )
+    assert (
+        asked.entries_page((EntryFilter(conversation="nobody"), EntrySort.TIME, True), 0, COUNT)
+        == ()
+    )
 
 
 def test_counts_follow_what_is_written(asked: CacheEntryQueries, index: IndexFile) -> None:
@@ -138,7 +166,10 @@ def test_counts_follow_what_is_written(asked: CacheEntryQueries, index: IndexFil
     feed.add(b"one more")
     finish(index)
     assert asked.count_entries() == COUNT + 1
-    assert asked.entries_page((EntryFilter(), EntrySort.TIME, False), 0, 1)[0].about.source == "source 301"
+    assert (
+        asked.entries_page((EntryFilter(), EntrySort.TIME, False), 0, 1)[0].about.source
+        == "source 301"
+    )
 
 
 def test_one_entry_and_where_it_is_used(asked: CacheEntryQueries) -> None:
@@ -173,10 +204,14 @@ def test_what_collection_takes_first(asked: CacheEntryQueries) -> None:
     rows = {row.stored.digest: row for row in asked.entries_page(NEWEST, 0, COUNT)}
     first = [rows[digest] for digest in asked.unused_entries()]
     assert [row.time for row in first] == sorted(row.time for row in first)
-    assert all(row.uses == 0 and row.about.tool and not row.pinned and not row.gone for row in first)
+    assert all(
+        row.uses == 0 and row.about.tool and not row.pinned and not row.gone for row in first
+    )
 
 
-def test_what_only_a_fold_refers_to_is_not_collected(asked: CacheEntryQueries, index: IndexFile) -> None:
+def test_what_only_a_fold_refers_to_is_not_collected(
+    asked: CacheEntryQueries, index: IndexFile
+) -> None:
     first, unused = asked.unused_entries()[0], asked.count_entries(EntryFilter(unused=True))
     feed = index._feed
     assert isinstance(feed, ListFeed)
@@ -193,4 +228,6 @@ def test_what_ought_to_be_there_comes_in_pages(asked: CacheEntryQueries) -> None
     found: list[Digest] = []
     while page := asked.digests_expected_here(found[-1].raw if found else b"", 17):
         found += page
-    assert found == sorted(row.stored.digest for row in asked.entries_page(NEWEST, 0, COUNT) if not row.gone)
+    assert found == sorted(
+        row.stored.digest for row in asked.entries_page(NEWEST, 0, COUNT) if not row.gone
+    )

@@ -31,7 +31,9 @@ def chunk_of(cache: CacheFolder, digest: Digest, chunk: int = 0) -> bytes:
     return cache_records.key_of_chunk(cache.reader.record_of_content(digest).blob, chunk)
 
 
-@pytest.mark.parametrize("value", [b"", b"\x00wrong", b"\x01wrong", b"\x07what", b"\x01" + b"\xff" * 40])
+@pytest.mark.parametrize(
+    "value", [b"", b"\x00wrong", b"\x01wrong", b"\x07what", b"\x01" + b"\xff" * 40]
+)
 @pytest.mark.parametrize("content", [b"small", bytes(3 * CHUNK)], ids=["small", "large"])
 def test_wrong_bytes_are_never_handed_out(cache: CacheFolder, content: bytes, value: bytes) -> None:
     digest = put_whole(cache, content, SHELL).digest
@@ -141,7 +143,10 @@ def test_numbers_only_grow(tmp_path: Path) -> None:
 
 
 def test_two_puts_of_the_same_staged_at_once_are_one(cache: CacheFolder) -> None:
-    one, two = cache.stage_content(b"same", SHELL), cache.stage_content(b"same", EntryOrigin("other"))
+    one, two = (
+        cache.stage_content(b"same", SHELL),
+        cache.stage_content(b"same", EntryOrigin("other")),
+    )
     cache.commit_staged([one, two])
     assert one.record == two.record
     assert len(cache.reader.records_after()) == 1
@@ -171,10 +176,17 @@ def test_a_pinned_entry_is_not_collected(cache: CacheFolder) -> None:
 def test_a_forgotten_entry_says_so_and_can_come_again(cache: CacheFolder) -> None:
     digest = put_whole(cache, b"content", SHELL).digest
     cache.forget_entry(digest)
-    for ask in (lambda: cache.reader.get_content(digest), lambda: cache.reader.resolve_hash_prefix(digest.hex)):
+    for ask in (
+        lambda: cache.reader.get_content(digest),
+        lambda: cache.reader.resolve_hash_prefix(digest.hex),
+    ):
         with pytest.raises(NotFound, match="permanently removed"):
             ask()
-    assert list(cache.level.keys_in_range(b"h", b"i")) == list(cache.level.keys_in_range(b"m", b"n")) == []
+    assert (
+        list(cache.level.keys_in_range(b"h", b"i"))
+        == list(cache.level.keys_in_range(b"m", b"n"))
+        == []
+    )
     put_whole(cache, b"content", SHELL)
     assert not cache.reader.was_forgotten(digest)
 
@@ -203,7 +215,9 @@ def test_an_entry_whose_description_is_damaged_can_be_forgotten(tmp_path: Path) 
     cache.close()
 
 
-def test_what_a_checkpoint_stored_becomes_an_entry_when_a_tool_stores_it(cache: CacheFolder) -> None:
+def test_what_a_checkpoint_stored_becomes_an_entry_when_a_tool_stores_it(
+    cache: CacheFolder,
+) -> None:
     digest = put_whole(cache, b"a\nb\n", EntryOrigin(CHECKPOINT)).digest
     before = cache.reader.record_of_content(digest)
     assert put_whole(cache, b"a\nb\n", EntryOrigin(CHECKPOINT)).digest == digest
@@ -221,7 +235,9 @@ def test_what_a_checkpoint_stored_becomes_an_entry_when_a_tool_stores_it(cache: 
 
 
 def test_what_is_abandoned_after_its_end_stays(cache: CacheFolder) -> None:
-    """A stream that is cancelled while its last bytes are committed is abandoned by whoever waited for it."""
+    """A stream that is cancelled while its last bytes are committed is abandoned by
+    whoever waited for it.
+    """
     content = random.Random(7).randbytes(3 * CHUNK)
     incoming = cache.begin_incoming(EntryOrigin())
     incoming.write_piece(content)
@@ -259,7 +275,11 @@ def test_lines(cache: CacheFolder, content: bytes, media: str, lines: int) -> No
 
 
 @settings(max_examples=30, deadline=None)
-@given(cuts=st.lists(st.integers(0, 3 * CHUNK), max_size=6), size=st.integers(0, 3 * CHUNK), seed=st.integers(0, 99))
+@given(
+    cuts=st.lists(st.integers(0, 3 * CHUNK), max_size=6),
+    size=st.integers(0, 3 * CHUNK),
+    seed=st.integers(0, 99),
+)
 def test_however_it_comes_it_is_the_same(
     tmp_path_factory: pytest.TempPathFactory, cuts: list[int], size: int, seed: int
 ) -> None:

@@ -55,9 +55,14 @@ def test_long_and_broken_texts_are_cut_and_mended() -> None:
     assert cache_records.unpack_record(1, cache_records.pack_record(half)).about.source == "?"
 
 
-@pytest.mark.parametrize(("size", "count"), [(0, 1), (1, 1), (CHUNK, 1), (CHUNK + 1, 2), (5 * CHUNK, 5)])
+@pytest.mark.parametrize(
+    ("size", "count"), [(0, 1), (1, 1), (CHUNK, 1), (CHUNK + 1, 2), (5 * CHUNK, 5)]
+)
 def test_chunks_are_counted(size: int, count: int) -> None:
-    assert CacheRecord(1, 1, Digest.of_content(b""), size, 0, 0, 0.0, EntryOrigin()).count_chunks == count
+    assert (
+        CacheRecord(1, 1, Digest.of_content(b""), size, 0, 0, 0.0, EntryOrigin()).count_chunks
+        == count
+    )
 
 
 @given(st.lists(st.tuples(NUMBERS, st.integers(0, 1000)), min_size=2))
@@ -71,6 +76,8 @@ def test_keys_sort_as_their_numbers(pairs: list[tuple[int, int]]) -> None:
 def test_a_place_leads_to_the_blob_of_a_single_chunk(record: CacheRecord) -> None:
     number, blob = cache_records.decode_entry_place(cache_records.encode_entry_place(record))
     assert number == record.number
-    assert blob == (record.blob if record.count_chunks == 1 and record.state is EntryState.LIVE else None)
+    assert blob == (
+        record.blob if record.count_chunks == 1 and record.state is EntryState.LIVE else None
+    )
     with pytest.raises(ValueError, match="place"):
         cache_records.decode_entry_place(b"short")

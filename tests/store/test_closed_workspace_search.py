@@ -54,7 +54,9 @@ async def folder(workspace: StoredWorkspace) -> Path:
     return workspace.folder
 
 
-async def test_what_is_found_is_what_is_found_when_it_is_open_and_nothing_is_written(folder: Path) -> None:
+async def test_what_is_found_is_what_is_found_when_it_is_open_and_nothing_is_written(
+    folder: Path,
+) -> None:
     before = state(folder)
     found = closed_workspace_search.search_closed_stores(folder, "needle")
     assert state(folder) == before
@@ -66,9 +68,13 @@ async def test_what_is_found_is_what_is_found_when_it_is_open_and_nothing_is_wri
     await opened.aclose()
 
 
-def test_one_that_was_killed_is_searched_with_what_it_wrote_last(workspaces: AllWorkspaces, tmp_path: Path) -> None:
+def test_one_that_was_killed_is_searched_with_what_it_wrote_last(
+    workspaces: AllWorkspaces, tmp_path: Path
+) -> None:
     folder = workspaces.create_stored_workspace("Killed", tmp_path).folder
-    ended = subprocess.run([sys.executable, "-c", KILLED, str(folder)], cwd=Path(__file__).parents[2], check=False)
+    ended = subprocess.run(
+        [sys.executable, "-c", KILLED, str(folder)], cwd=Path(__file__).parents[2], check=False
+    )
     assert ended.returncode == -9
     assert (folder / f"{INDEX}-wal").stat().st_size > 0
     before = state(folder)
@@ -105,7 +111,9 @@ async def test_one_that_cannot_be_read_is_an_error_and_no_empty_answer(folder: P
     ],
 )
 async def test_it_says_when_the_index_is_behind(folder: Path, change: str) -> None:
-    """The program was closed or killed before the index had caught up, or the index is older than the program, or gone."""
+    """The program was closed or killed before the index had caught up, or the index is
+    older than the program, or gone.
+    """
     assert not closed_workspace_search.search_closed_stores(folder, "needle").behind
     with closing(sqlite3.connect(folder / INDEX)) as connection, connection:
         connection.execute(change)

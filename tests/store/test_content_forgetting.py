@@ -32,16 +32,26 @@ SECRET = 'sk-"Qz77x\\Lw"-üKey-4419'
 
 
 def stands_in(folder: Path, secret: str) -> list[str]:
-    """The files whose bytes hold the secret in any of the forms it may be written in; case does not matter to FTS."""
+    """The files whose bytes hold the secret in any of the forms it may be written in;
+    case does not matter to FTS.
+    """
     traces = [TextForms(secret), TextForms(secret.lower())]
     files = [path for path in folder.rglob("*") if path.is_file()]
-    return [path.name for path in files if any(each.occurs_in_bytes(path.read_bytes()) for each in traces)]
+    return [
+        path.name
+        for path in files
+        if any(each.occurs_in_bytes(path.read_bytes()) for each in traces)
+    ]
 
 
 async def fill(workspace: StoredWorkspace) -> ToolReturned:
     """A conversation with the secret wherever a secret can get to."""
-    raw = await workspace.cache.store_content(f"k={SECRET}".encode(), EntryOrigin("shell", f"login {SECRET}"))
-    clean = await workspace.cache.store_content(b"harmless", EntryOrigin("shell", f"curl -H {SECRET}"))
+    raw = await workspace.cache.store_content(
+        f"k={SECRET}".encode(), EntryOrigin("shell", f"login {SECRET}")
+    )
+    clean = await workspace.cache.store_content(
+        b"harmless", EntryOrigin("shell", f"curl -H {SECRET}")
+    )
     await workspace.cache.store_content(SECRET.encode("utf-16"), EntryOrigin("fetch", "page"))
     split = b"\0" * ((1 << 20) - 4) + SECRET.encode() + b"\0" * 100
     await workspace.cache.store_content(split, EntryOrigin("shell", "large"))
@@ -51,9 +61,15 @@ async def fill(workspace: StoredWorkspace) -> ToolReturned:
         [
             ConversationStarted(f"Title {SECRET}"),
             UserSaid((Text(f"my key is {SECRET}, keep it"),)),
-            ModelReplied((ToolCall("1", "shell", json.dumps({"command": f"login {SECRET}"})),), "m", Stop.CALLS),
+            ModelReplied(
+                (ToolCall("1", "shell", json.dumps({"command": f"login {SECRET}"})),),
+                "m",
+                Stop.CALLS,
+            ),
             returned,
-            Folded("f", FoldKind.EXCERPT, PartRef(4), "quotes the output", 1, 9, entries=(raw.digest,)),
+            Folded(
+                "f", FoldKind.EXCERPT, PartRef(4), "quotes the output", 1, 9, entries=(raw.digest,)
+            ),
             ToolReturned("2", clean, 1, head="harmless"),
         ],
     )
@@ -66,9 +82,13 @@ async def fill(workspace: StoredWorkspace) -> ToolReturned:
 async def test_a_text_leaves_every_file(workspace: StoredWorkspace) -> None:
     returned = await fill(workspace)
     await workspace.back_up_now()
-    assert len(stands_in(workspace.folder, SECRET)) > 3, "the trial needs a secret that stands in the files"
+    assert len(stands_in(workspace.folder, SECRET)) > 3, (
+        "the trial needs a secret that stands in the files"
+    )
     told: list[tuple[int, int]] = []
-    purged = await workspace.forget_content(text=SECRET, report=lambda done, total: told.append((done, total)))
+    purged = await workspace.forget_content(
+        text=SECRET, report=lambda done, total: told.append((done, total))
+    )
     assert told == sorted(told)
     assert told[-1][0] >= told[-1][1] > 0
     assert stands_in(workspace.folder, SECRET) == []
@@ -132,7 +152,9 @@ async def test_stopped_while_it_reads_it_has_changed_nothing(workspace: StoredWo
         work[0].cancel()
 
     work.append(
-        concurrency.OwnedTasks("test").spawn_task(workspace.forget_content(text=SECRET, report=stop), name="forget")
+        concurrency.OwnedTasks("test").spawn_task(
+            workspace.forget_content(text=SECRET, report=stop), name="forget"
+        )
     )
     with pytest.raises(asyncio.CancelledError):
         await work[0]
@@ -150,16 +172,22 @@ async def test_once_something_is_removed_all_of_it_is(workspace: StoredWorkspace
             work[0].get_loop().call_soon(work[0].cancel)
 
     work.append(
-        concurrency.OwnedTasks("test").spawn_task(workspace.forget_content(text=SECRET, report=stop), name="forget")
+        concurrency.OwnedTasks("test").spawn_task(
+            workspace.forget_content(text=SECRET, report=stop), name="forget"
+        )
     )
     with pytest.raises(asyncio.CancelledError):
         await work[0]
     assert stands_in(workspace.folder, SECRET) == []
 
 
-async def test_a_search_works_while_it_reads_and_says_why_not_while_it_removes(workspace: StoredWorkspace) -> None:
+async def test_a_search_works_while_it_reads_and_says_why_not_while_it_removes(
+    workspace: StoredWorkspace,
+) -> None:
     await fill(workspace)
-    await workspace.index.wait_until_indexed()  # Or the first search waits for it until the removal has begun.
+    await (
+        workspace.index.wait_until_indexed()
+    )  # Or the first search waits for it until the removal has begun.
     asked: dict[bool, asyncio.Task[Sequence[SearchHit]]] = {}
 
     def ask(done: int, total: int) -> None:

@@ -17,19 +17,28 @@ from helix_desktop.engine.facts import (
     Usage,
     UserSaid,
 )
-from helix_desktop.store.conversation_rows import COLUMNS, StoredConversation, advance_row, build_empty_row
+from helix_desktop.store.conversation_rows import (
+    COLUMNS,
+    StoredConversation,
+    advance_row,
+    build_empty_row,
+)
 
 
 def after(*facts: Fact) -> StoredConversation:
     return advance_row(
-        build_empty_row("c", 1.0), (Recorded("c", seq, float(seq), fact) for seq, fact in enumerate(facts, 1))
+        build_empty_row("c", 1.0),
+        (Recorded("c", seq, float(seq), fact) for seq, fact in enumerate(facts, 1)),
     )
 
 
 @pytest.mark.parametrize(
     ("facts", "expected"),
     [
-        ((ConversationStarted("T", parent="p", parent_call="1"),), {"title": "T", "parent": "p", "parent_call": "1"}),
+        (
+            (ConversationStarted("T", parent="p", parent_call="1"),),
+            {"title": "T", "parent": "p", "parent_call": "1"},
+        ),
         (
             (UserSaid((Text(" a\n b "), Text("c"))), UserSaid((Text("later"),))),
             {"begins": "a b c", "last_seq": 2, "updated": 2.0},
@@ -42,8 +51,14 @@ def after(*facts: Fact) -> StoredConversation:
             ),
             {"begins": "Mend it", "last_seq": 2, "updated": 2.0},
         ),
-        ((ConversationChanged(title="N"), ConversationChanged(pinned=True)), {"title": "N", "pinned": True}),
-        ((ConversationChanged(archived=True), ConversationChanged(archived=False)), {"archived": False}),
+        (
+            (ConversationChanged(title="N"), ConversationChanged(pinned=True)),
+            {"title": "N", "pinned": True},
+        ),
+        (
+            (ConversationChanged(archived=True), ConversationChanged(archived=False)),
+            {"archived": False},
+        ),
         ((TurnEnded(TurnEnd.DONE), TurnEnded(TurnEnd.FAILED)), {"turns": 2}),
         (
             (

@@ -37,17 +37,23 @@ async def put(workspace: StoredWorkspace, text: str, about: EntryOrigin = SHELL)
     return await workspace.cache.store_content(text.encode(), about)
 
 
-async def said(workspace: StoredWorkspace, name: str, *stored: Stored, text: str = "", child: str = "") -> None:
+async def said(
+    workspace: StoredWorkspace, name: str, *stored: Stored, text: str = "", child: str = ""
+) -> None:
     """A conversation whose tools returned these."""
     facts = [ToolReturned(str(number), each, 1, child=child) for number, each in enumerate(stored)]
-    await workspace.journal.append_to_journal(name, [ConversationStarted(name), UserSaid((Text(text),)), *facts])
+    await workspace.journal.append_to_journal(
+        name, [ConversationStarted(name), UserSaid((Text(text),)), *facts]
+    )
 
 
 async def there(workspace: StoredWorkspace, *stored: Stored) -> list[bool]:
     found = []
     for each in stored:
         try:
-            found.append(Digest.of_content(await workspace.cache.read_content(each.digest)) == each.digest)
+            found.append(
+                Digest.of_content(await workspace.cache.read_content(each.digest)) == each.digest
+            )
         except NotFound:
             found.append(False)
     return found
@@ -59,7 +65,9 @@ async def names(workspace: StoredWorkspace) -> set[str]:
 
 async def test_nothing_of_it_can_be_reached_any_more(workspace: StoredWorkspace) -> None:
     secret = "the-private-thing-9931"
-    output, picture, before = [await put(workspace, f"{secret} {kind}") for kind in ("output", "picture", "before")]
+    output, picture, before = [
+        await put(workspace, f"{secret} {kind}") for kind in ("output", "picture", "before")
+    ]
     attached = await put(workspace, f"{secret} attached", EntryOrigin("user", "notes.txt"))
     change = FileChanged("a.py", before.digest, None)
     facts: list[Fact] = [
@@ -75,7 +83,10 @@ async def test_nothing_of_it_can_be_reached_any_more(workspace: StoredWorkspace)
     await workspace.back_up_now()
     (workspace.folder / "damaged").mkdir()
     (workspace.folder / "damaged" / "journal.sqlite3").write_text(secret)
-    rows = [await workspace.index.find_entry_row(each.digest) for each in (output, picture, before, attached)]
+    rows = [
+        await workspace.index.find_entry_row(each.digest)
+        for each in (output, picture, before, attached)
+    ]
 
     emptied = await workspace.delete_conversations_for_good()
 
@@ -89,12 +100,16 @@ async def test_nothing_of_it_can_be_reached_any_more(workspace: StoredWorkspace)
     await workspace.aclose()
     assert stands_in(workspace.folder, secret) == []
     with_backup = [JournalFile(copy.path) for copy in workspace.list_journal_backups()]
-    assert [[row.id for row in journal.conversation_rows()] for journal in with_backup] == [["other"]]
+    assert [[row.id for row in journal.conversation_rows()] for journal in with_backup] == [
+        ["other"]
+    ]
     for journal in with_backup:
         journal.close()
 
 
-async def test_the_same_output_of_a_later_conversation_is_stored_again(workspace: StoredWorkspace) -> None:
+async def test_the_same_output_of_a_later_conversation_is_stored_again(
+    workspace: StoredWorkspace,
+) -> None:
     """The recorder left it out: each output that came again was lost to all later conversations."""
     stored = await put(workspace, "the same listing")
     await said(workspace, "gone", stored)
@@ -105,21 +120,29 @@ async def test_the_same_output_of_a_later_conversation_is_stored_again(workspace
 
 async def test_what_others_refer_to_stays(workspace: StoredWorkspace) -> None:
     own, shared, quoted, begun, recalled, pinned = [
-        await put(workspace, word) for word in ("own", "shared", "quoted", "begun", "recalled", "pinned")
+        await put(workspace, word)
+        for word in ("own", "shared", "quoted", "begun", "recalled", "pinned")
     ]
     by_hand = await put(workspace, "by hand", EntryOrigin())
     outside = await put(workspace, "outside", EntryOrigin("outside:editor"))
     await workspace.cache.pin_entry(pinned.digest)
     await said(workspace, "gone", own, shared, quoted, begun, recalled, pinned, by_hand, outside)
     await workspace.journal.append_to_journal("gone", [TRASHED])
-    await said(workspace, "stays", shared, text=f"see {quoted.digest.hex} and {begun.digest.hex[:12].upper()}")
+    await said(
+        workspace,
+        "stays",
+        shared,
+        text=f"see {quoted.digest.hex} and {begun.digest.hex[:12].upper()}",
+    )
     call = ToolCall("1", "recall_cached_content", json.dumps({"sha256": recalled.digest.hex[:16]}))
     await workspace.journal.append_to_journal("stays", [ModelReplied((call,), "m", Stop.CALLS)])
     before = await workspace.journal.read_facts("stays")
 
     assert (await workspace.delete_conversations_for_good()).entries == 1
 
-    assert await there(workspace, own, shared, quoted, begun, recalled, pinned, by_hand, outside) == [
+    assert await there(
+        workspace, own, shared, quoted, begun, recalled, pinned, by_hand, outside
+    ) == [
         False,
         *[True] * 7,
     ]
@@ -128,18 +151,26 @@ async def test_what_others_refer_to_stays(workspace: StoredWorkspace) -> None:
     assert (await workspace.cache.verify_cache()).damaged == ()
 
 
-async def test_what_a_trashed_conversation_only_recalled_is_not_its_own(workspace: StoredWorkspace) -> None:
+async def test_what_a_trashed_conversation_only_recalled_is_not_its_own(
+    workspace: StoredWorkspace,
+) -> None:
     entry = await put(workspace, "an entry of yesterday")
     call = ToolCall("1", "recall_cached_content", json.dumps({"sha256": entry.digest.hex}))
-    await workspace.journal.append_to_journal("gone", [ModelReplied((call,), "m", Stop.CALLS), TRASHED])
+    await workspace.journal.append_to_journal(
+        "gone", [ModelReplied((call,), "m", Stop.CALLS), TRASHED]
+    )
     assert (await workspace.delete_conversations_for_good()) == EmptyTrashResult(("gone",))
     assert await there(workspace, entry) == [True]
 
 
 async def test_a_fork_of_it_is_whole(workspace: StoredWorkspace) -> None:
-    early, late, inside, unshown = [await put(workspace, word) for word in ("early", "late", "inside", "unshown")]
+    early, late, inside, unshown = [
+        await put(workspace, word) for word in ("early", "late", "inside", "unshown")
+    ]
     await said(workspace, "shown", inside)
-    await workspace.journal.append_to_journal("shown", [ConversationStarted("shown", parent="trunk", parent_call="0")])
+    await workspace.journal.append_to_journal(
+        "shown", [ConversationStarted("shown", parent="trunk", parent_call="0")]
+    )
     await workspace.journal.append_to_journal(
         "unshown", [ConversationStarted("unshown", parent="trunk", parent_call="0")]
     )
@@ -149,7 +180,9 @@ async def test_a_fork_of_it_is_whole(workspace: StoredWorkspace) -> None:
     )
     await said(workspace, "trunk", early, child="shown")
     await workspace.journal.fork_conversation("trunk", 3, "fork")
-    await workspace.journal.append_to_journal("trunk", [ToolReturned("2", late, 1, child="unshown"), TRASHED])
+    await workspace.journal.append_to_journal(
+        "trunk", [ToolReturned("2", late, 1, child="unshown"), TRASHED]
+    )
     before = await workspace.journal.read_facts("fork")
 
     emptied = await workspace.delete_conversations_for_good()
@@ -169,7 +202,9 @@ async def test_an_empty_trash_stays_as_it_is(workspace: StoredWorkspace) -> None
     assert await there(workspace, kept) == [True]
 
 
-async def test_what_is_put_again_meanwhile_stays(workspace: StoredWorkspace, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_put_again_meanwhile_stays(
+    workspace: StoredWorkspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stored = await put(workspace, "wanted again")
     await said(workspace, "gone", stored)
     await workspace.journal.append_to_journal("gone", [TRASHED])
@@ -207,6 +242,8 @@ def _fails(*_: object) -> int:
 
 @pytest.fixture
 async def workspace(workspaces: AllWorkspaces, tmp_path: Path) -> AsyncIterator[StoredWorkspace]:
-    opened = await workspaces.open_stored_workspace(workspaces.create_stored_workspace("Thesis", tmp_path).id)
+    opened = await workspaces.open_stored_workspace(
+        workspaces.create_stored_workspace("Thesis", tmp_path).id
+    )
     yield opened
     await opened.aclose()

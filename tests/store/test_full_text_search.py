@@ -40,17 +40,23 @@ async def test_an_entry_is_found_once_however_often_it_says_it(workspace: Stored
     assert len(await workspace.index.search_index("needle")) == 1
 
 
-async def test_where_no_place_has_every_word_one_with_some_is_shown(workspace: StoredWorkspace) -> None:
+async def test_where_no_place_has_every_word_one_with_some_is_shown(
+    workspace: StoredWorkspace,
+) -> None:
     await workspace.cache.store_content(b"only apples here", SHELL)
     await workspace.cache.store_content(b"only pears here", SHELL)
     await workspace.index.wait_until_indexed()
     hits = await workspace.index.search_index("apples pears")
     assert [hit.has_all_words for hit in hits] == [False, False]
-    assert [hit.has_all_words for hit in await workspace.index.search_index("apples here")] == [True]
+    assert [hit.has_all_words for hit in await workspace.index.search_index("apples here")] == [
+        True
+    ]
     assert len(await workspace.index.search_index("apples here")) == 1
 
 
-async def test_a_message_is_found_once_although_a_fork_has_a_copy_of_it(workspace: StoredWorkspace) -> None:
+async def test_a_message_is_found_once_although_a_fork_has_a_copy_of_it(
+    workspace: StoredWorkspace,
+) -> None:
     said = UserSaid((Text("here is the needle", 4),))
     for conversation in ("a", "other"):
         await workspace.journal.append_to_journal(conversation, [ConversationStarted(), said])
@@ -62,16 +68,22 @@ async def test_a_message_is_found_once_although_a_fork_has_a_copy_of_it(workspac
 
 
 async def test_the_better_place_comes_first(workspace: StoredWorkspace) -> None:
-    await workspace.cache.store_content(b"needle once, and many other words besides, on and on and on", SHELL)
+    await workspace.cache.store_content(
+        b"needle once, and many other words besides, on and on and on", SHELL
+    )
     best = await workspace.cache.store_content(b"needle needle needle", SHELL)
     await workspace.index.wait_until_indexed()
     assert (await workspace.index.search_index("needle"))[0].digest == best.digest
 
 
-async def test_words_that_stand_in_one_line_come_before_words_that_are_far_apart(workspace: StoredWorkspace) -> None:
+async def test_words_that_stand_in_one_line_come_before_words_that_are_far_apart(
+    workspace: StoredWorkspace,
+) -> None:
     apart = b"config one\n" + b"other words\n" * 30 + b"napoleon config config napoleon_x\nparam\n"
     await workspace.cache.store_content(apart, SHELL)
-    best = await workspace.cache.store_content(b"other words\n" * 90 + b"napoleon config param\n", SHELL)
+    best = await workspace.cache.store_content(
+        b"other words\n" * 90 + b"napoleon config param\n", SHELL
+    )
     await workspace.index.wait_until_indexed()
     assert (await workspace.index.search_index("config napoleon param"))[0].digest == best.digest
 
@@ -85,7 +97,9 @@ async def test_rare_words_and_the_rest_of_a_conversation_decide_where_no_place_h
     }
     for conversation, texts in said.items():
         await workspace.journal.append_to_journal(conversation, [ConversationStarted(conversation)])
-        await workspace.journal.append_to_journal(conversation, [UserSaid((Text(text),)) for text in texts])
+        await workspace.journal.append_to_journal(
+            conversation, [UserSaid((Text(text),)) for text in texts]
+        )
     await workspace.index.wait_until_indexed()
     hits = await workspace.index.search_index("party lighthouse garden sailing")
     assert (hits[0].conversation, hits[0].seq) == ("b", 3)
@@ -95,7 +109,10 @@ async def test_words_that_stand_almost_everywhere_are_found_without_being_ranked
     workspace: StoredWorkspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(full_text_search, "RANKED", 5)
-    stored = [await workspace.cache.store_content(f"common {n} rare{n % 4}".encode(), SHELL) for n in range(12)]
+    stored = [
+        await workspace.cache.store_content(f"common {n} rare{n % 4}".encode(), SHELL)
+        for n in range(12)
+    ]
     await workspace.index.wait_until_indexed()
     newest = await workspace.index.search_index("common", limit=3)
     assert [hit.digest for hit in newest] == [one.digest for one in stored[:-4:-1]]
@@ -121,7 +138,9 @@ async def test_a_filter_finds_what_is_older_than_many_places_that_it_leaves_out(
 
 async def test_the_index_is_asked_once_for_each_word(workspace: StoredWorkspace) -> None:
     for number in range(300):
-        await workspace.cache.store_content(f"in src/some_module/file_{number % 9}.py: w{number % 4}".encode(), SHELL)
+        await workspace.cache.store_content(
+            f"in src/some_module/file_{number % 9}.py: w{number % 4}".encode(), SHELL
+        )
     await workspace.index.wait_until_indexed()
     asked: list[str] = []
     connection = workspace.index._catalogue.connection
@@ -131,7 +150,9 @@ async def test_the_index_is_asked_once_for_each_word(workspace: StoredWorkspace)
     assert len([one for one in asked if one.startswith("SELECT") and " MATCH " in one]) == 3
 
 
-async def test_what_the_user_said_comes_before_the_same_words_of_the_agent(workspace: StoredWorkspace) -> None:
+async def test_what_the_user_said_comes_before_the_same_words_of_the_agent(
+    workspace: StoredWorkspace,
+) -> None:
     said: list[Fact] = [
         ModelReplied((Text("a blue lighthouse"),), "m", Stop.END),
         UserSaid((Text("a blue lighthouse"),)),
@@ -147,11 +168,25 @@ async def test_what_the_user_said_comes_before_the_same_words_of_the_agent(works
     [("When was my lighthouse painted?", "user"), ("Welche Farbe hat mein lighthouse?", "user"),
      ("What colour is Ann's lighthouse?", "ann"), ("What does the agent say of the lighthouse in blue?", "agent")],
 )  # fmt: skip
-async def test_whom_a_question_names_is_found_first(workspace: StoredWorkspace, query: str, first: str) -> None:
+async def test_whom_a_question_names_is_found_first(
+    workspace: StoredWorkspace, query: str, first: str
+) -> None:
     said: dict[str, list[Fact]] = {
-        "user": [UserSaid((Text("I painted a lighthouse in green, and a mill, and a barn, and a bridge"),))],
-        "ann": [ModelReplied((Text("Ann: I painted a lighthouse in red, and a mill, and a barn"),), "m", Stop.END)],
-        "agent": [ModelReplied((Text("The lighthouse is blue, and the lighthouse is old"),), "m", Stop.END)],
+        "user": [
+            UserSaid(
+                (Text("I painted a lighthouse in green, and a mill, and a barn, and a bridge"),)
+            )
+        ],
+        "ann": [
+            ModelReplied(
+                (Text("Ann: I painted a lighthouse in red, and a mill, and a barn"),), "m", Stop.END
+            )
+        ],
+        "agent": [
+            ModelReplied(
+                (Text("The lighthouse is blue, and the lighthouse is old"),), "m", Stop.END
+            )
+        ],
     }
     for conversation, facts in said.items():
         await workspace.journal.append_to_journal(conversation, facts)
@@ -159,14 +194,24 @@ async def test_whom_a_question_names_is_found_first(workspace: StoredWorkspace, 
     assert (await workspace.index.search_index(query))[0].conversation == first
 
 
-async def test_the_conversation_that_fits_as_a_whole_comes_first(workspace: StoredWorkspace) -> None:
-    both = [UserSaid((Text(text),)) for text in ("the alpha is here", "a", "b", "c", "and the bravo is there")]
+async def test_the_conversation_that_fits_as_a_whole_comes_first(
+    workspace: StoredWorkspace,
+) -> None:
+    both = [
+        UserSaid((Text(text),))
+        for text in ("the alpha is here", "a", "b", "c", "and the bravo is there")
+    ]
     await workspace.journal.append_to_journal("both", both)
     for name in ("one", "two", "three"):
-        only = [UserSaid((Text(text),)) for text in ("the alpha is here", "a", "b", "c", "and the alpha is there")]
+        only = [
+            UserSaid((Text(text),))
+            for text in ("the alpha is here", "a", "b", "c", "and the alpha is there")
+        ]
         await workspace.journal.append_to_journal(name, only)
     for number in range(3):
-        await workspace.journal.append_to_journal(f"bravo {number}", [UserSaid((Text("and the bravo is there"),))])
+        await workspace.journal.append_to_journal(
+            f"bravo {number}", [UserSaid((Text("and the bravo is there"),))]
+        )
     await workspace.index.wait_until_indexed()
     found = await workspace.index.search_index("alpha bravo")
     assert [hit.conversation for hit in found[:2]] == ["both", "both"]
@@ -194,14 +239,25 @@ async def test_what_is_damaged_sends_nobody_there(workspace: StoredWorkspace) ->
     cache, thread = workspace._stores.cache, workspace._stores.thread
     await thread.run_work(
         cache.level.write_batch,
-        [(b"b" + cache.reader.record_of_content(stored.digest).blob.to_bytes(8, "big") + bytes(4), b"\0a noodle")],
+        [
+            (
+                b"b"
+                + cache.reader.record_of_content(stored.digest).blob.to_bytes(8, "big")
+                + bytes(4),
+                b"\0a noodle",
+            )
+        ],
     )
     connection = workspace._stores.journal.connection
-    await thread.run_work(connection.execute, "UPDATE facts SET fact = replace(fact, 'needle', 'noodle')")
+    await thread.run_work(
+        connection.execute, "UPDATE facts SET fact = replace(fact, 'needle', 'noodle')"
+    )
     assert await workspace.index.search_index("needle") == ()
 
 
-@pytest.mark.parametrize("query", ['"', "a*b", "(", "NEAR(a b)", "text:x", "-x", "x AND", "'", "*", "^x", "a\0b"])
+@pytest.mark.parametrize(
+    "query", ['"', "a*b", "(", "NEAR(a b)", "text:x", "-x", "x AND", "'", "*", "^x", "a\0b"]
+)
 async def test_no_query_is_an_error(workspace: StoredWorkspace, query: str) -> None:
     await workspace.cache.store_content(b"something", SHELL)
     await workspace.index.wait_until_indexed()
@@ -211,13 +267,17 @@ async def test_no_query_is_an_error(workspace: StoredWorkspace, query: str) -> N
 async def test_a_broken_index_is_made_anew(workspace: StoredWorkspace) -> None:
     await workspace.cache.store_content(b"a needle", SHELL)
     await workspace.index.wait_until_indexed()
-    await workspace.index._writer.run_work(workspace.index._file.connection.execute, "DROP TABLE words")
+    await workspace.index._writer.run_work(
+        workspace.index._file.connection.execute, "DROP TABLE words"
+    )
     await workspace.index.search_index("needle")
     await workspace.index.wait_until_indexed()
     assert len(await workspace.index.search_index("needle")) == 1
 
 
-async def test_other_forms_of_a_word_are_found_in_english_and_german(workspace: StoredWorkspace) -> None:
+async def test_other_forms_of_a_word_are_found_in_english_and_german(
+    workspace: StoredWorkspace,
+) -> None:
     await workspace.cache.store_content(b"she painted a mural", SHELL)
     await workspace.cache.store_content(b"zwei offene Rechnungen", SHELL)
     await workspace.index.wait_until_indexed()
@@ -225,8 +285,14 @@ async def test_other_forms_of_a_word_are_found_in_english_and_german(workspace: 
         assert len(await workspace.index.search_index(query)) == 1, query
 
 
-async def test_irregular_forms_of_a_word_are_found_but_not_inside_other_words(workspace: StoredWorkspace) -> None:
-    for text in (b"she bought a lamp and ran home", b"er ging nach Hause", b"what was called is parent"):
+async def test_irregular_forms_of_a_word_are_found_but_not_inside_other_words(
+    workspace: StoredWorkspace,
+) -> None:
+    for text in (
+        b"she bought a lamp and ran home",
+        b"er ging nach Hause",
+        b"what was called is parent",
+    ):
         await workspace.cache.store_content(text, SHELL)
     await workspace.index.wait_until_indexed()
     for query in ("buy lamp", "buying", "running", "runs home", "gehen Haus"):
@@ -234,7 +300,9 @@ async def test_irregular_forms_of_a_word_are_found_but_not_inside_other_words(wo
     assert not await workspace.index.search_index("lead rent")
 
 
-async def test_parts_of_identifiers_and_runs_of_chinese_signs_are_found(workspace: StoredWorkspace) -> None:
+async def test_parts_of_identifiers_and_runs_of_chinese_signs_are_found(
+    workspace: StoredWorkspace,
+) -> None:
     await workspace.cache.store_content(b"class LockManager: raise E_TIMEOUT_42", SHELL)
     await workspace.cache.store_content("缓存在五分钟后过期".encode(), SHELL)
     await workspace.index.wait_until_indexed()
@@ -246,9 +314,13 @@ async def test_words_in_quotes_are_found_where_they_stand_side_by_side_and_nowhe
     workspace: StoredWorkspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(full_text_search, "WEIGHED", 3)
-    oldest = await workspace.cache.store_content("ran OUT of\nmémory, lib/thread_pool.py".encode(), SHELL)
+    oldest = await workspace.cache.store_content(
+        "ran OUT of\nmémory, lib/thread_pool.py".encode(), SHELL
+    )
     for number in range(12):
-        await workspace.cache.store_content(f"of memory {number} pool lib/py/thread out".encode(), SHELL)
+        await workspace.cache.store_content(
+            f"of memory {number} pool lib/py/thread out".encode(), SHELL
+        )
     await workspace.journal.append_to_journal("c", [UserSaid((Text("memory out of threads"),))])
     await workspace.index.wait_until_indexed()
     for query in (
@@ -269,7 +341,8 @@ async def test_a_path_is_found_in_many_rows_that_have_most_of_its_words(
 ) -> None:
     monkeypatch.setattr(full_text_search, "RANKED", 20)
     stored = [
-        await workspace.cache.store_content(f"in src/module_{n % 3}/file_{n}.py".encode(), SHELL) for n in range(40)
+        await workspace.cache.store_content(f"in src/module_{n % 3}/file_{n}.py".encode(), SHELL)
+        for n in range(40)
     ]
     await workspace.index.wait_until_indexed()
     (hit,) = await workspace.index.search_index("src/module_1/file_4.py")
@@ -318,12 +391,16 @@ async def test_filters_say_who_when_which_tool_and_which_file(workspace: StoredW
             ModelReplied((Text("the needle is here"), call), "m", Stop.CALLS),
         ],
     )
-    await workspace.journal.append_to_journal("d", [ConversationStarted(), UserSaid((Text("my needle"),))])
+    await workspace.journal.append_to_journal(
+        "d", [ConversationStarted(), UserSaid((Text("my needle"),))]
+    )
     await workspace.index.wait_until_indexed()
 
     async def found(query: str) -> set[tuple[str, int] | str]:
         hits = await workspace.index.search_index(query)
-        return {"entry" if hit.digest == stored.digest else (hit.conversation, hit.seq) for hit in hits}
+        return {
+            "entry" if hit.digest == stored.digest else (hit.conversation, hit.seq) for hit in hits
+        }
 
     everything = {"entry", ("c", 2), ("c", 3), ("d", 2)}
     assert await found("needle") == everything
@@ -342,11 +419,17 @@ async def test_filters_say_who_when_which_tool_and_which_file(workspace: StoredW
 async def test_a_filter_alone_finds_the_newest_that_passes_it(workspace: StoredWorkspace) -> None:
     """`file:fees.py` found nothing, although the agent had read and edited this file."""
     for number in range(30):
-        await workspace.cache.store_content(f"output {number}".encode(), EntryOrigin("run_command", f"ls {number}"))
+        await workspace.cache.store_content(
+            f"output {number}".encode(), EntryOrigin("run_command", f"ls {number}")
+        )
     for number in range(3):
-        await workspace.cache.store_content(f"fees {number}".encode(), EntryOrigin("read_file", "src/fees.py"))
+        await workspace.cache.store_content(
+            f"fees {number}".encode(), EntryOrigin("read_file", "src/fees.py")
+        )
     said = UserSaid((Text("look at src/fees.py", 4),))
-    await workspace.journal.append_to_journal("a", [ConversationStarted(), said, UserSaid((Text("thanks", 1),))])
+    await workspace.journal.append_to_journal(
+        "a", [ConversationStarted(), said, UserSaid((Text("thanks", 1),))]
+    )
     await workspace.index.wait_until_indexed()
     found = await workspace.index.search_index("file:fees.py")
     assert [hit.snippet for hit in found if hit.digest] == ["fees 2", "fees 1", "fees 0"]
@@ -357,20 +440,34 @@ async def test_a_filter_alone_finds_the_newest_that_passes_it(workspace: StoredW
     assert await workspace.index.search_index("") == ()
 
 
-async def test_a_file_is_found_by_what_changed_it_without_naming_it(workspace: StoredWorkspace) -> None:
+async def test_a_file_is_found_by_what_changed_it_without_naming_it(
+    workspace: StoredWorkspace,
+) -> None:
     """A command such as `make` changed it, or the changes of a copy came into the folder."""
-    changed = FilesChanged(ENTRY, ENTRY.digest, ENTRY.digest, 2, names=("src/main.py", "src/fees.py"))
-    written = ToolReturned("c1", ENTRY, 1, changes=(FileChanged("src/FEES.py", None, ENTRY.digest),))
+    changed = FilesChanged(
+        ENTRY, ENTRY.digest, ENTRY.digest, 2, names=("src/main.py", "src/fees.py")
+    )
+    written = ToolReturned(
+        "c1", ENTRY, 1, changes=(FileChanged("src/FEES.py", None, ENTRY.digest),)
+    )
     said = UserSaid((Text("Changes from a copy\nsrc/fees.py"),))
     await workspace.journal.append_to_journal("a", [ConversationStarted(), changed, written, said])
     await workspace.index.wait_until_indexed()
     found = await workspace.index.search_index("file:fees.py")
-    assert [(hit.seq, hit.snippet) for hit in found] == [(4, "src/fees.py"), (3, "src/FEES.py"), (2, "src/fees.py")]
-    assert [hit.seq for hit in await workspace.index.search_index("fees.py")] == [4], "words find what was said"
+    assert [(hit.seq, hit.snippet) for hit in found] == [
+        (4, "src/fees.py"),
+        (3, "src/FEES.py"),
+        (2, "src/fees.py"),
+    ]
+    assert [hit.seq for hit in await workspace.index.search_index("fees.py")] == [4], (
+        "words find what was said"
+    )
 
 
 async def test_what_an_agent_added_is_not_the_users(workspace: StoredWorkspace) -> None:
-    """The defect: a reminder of Claude Code was found as words of the user, and weighed like them."""
+    """The defect: a reminder of Claude Code was found as words of the user, and weighed
+    like them.
+    """
     reminder = UserSaid((Text("<system-reminder>\nThe needle has changed.\n</system-reminder>"),))
     said = UserSaid((*reminder.parts, Text("where is the needle?")))
     for conversation, start in (

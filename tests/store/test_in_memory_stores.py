@@ -53,7 +53,9 @@ CONTENTS = [
 ]
 
 
-@pytest.mark.parametrize("content", CONTENTS, ids=lambda content: f"{len(content)}-{content[:4].hex()}")
+@pytest.mark.parametrize(
+    "content", CONTENTS, ids=lambda content: f"{len(content)}-{content[:4].hex()}"
+)
 async def test_content_comes_back_as_it_was(stores: Stores, content: bytes) -> None:
     stored = await stores.cache.store_content(content, SHELL)
     assert stored.digest == Digest.of_content(content)
@@ -101,7 +103,10 @@ async def test_a_part_is_the_part(stores: Stores) -> None:
         (len(content) + 1, 5),
         (5, 2 * CHUNK),
     ]:
-        assert await stores.cache.read_range(stored.digest, start, length) == content[start : start + length]
+        assert (
+            await stores.cache.read_range(stored.digest, start, length)
+            == content[start : start + length]
+        )
     with pytest.raises(InvalidInput):
         await stores.cache.read_range(stored.digest, -1, 5)
 
@@ -109,10 +114,12 @@ async def test_a_part_is_the_part(stores: Stores) -> None:
 async def test_lines_are_counted_in_text_alone(stores: Stores) -> None:
     assert (await stores.cache.store_content(b"a\nb\n", SHELL)).lines == 2
     assert (await stores.cache.store_content(b"a\nb", SHELL)).lines == 2
-    assert (await stores.cache.store_content(b"a\nb", EntryOrigin(media_type="image/png"))).lines == 2, (
-        "the entry is the one stored first"
-    )
-    assert (await stores.cache.store_content(b"\n\n\n", EntryOrigin(media_type="image/png"))).lines == 0
+    assert (
+        await stores.cache.store_content(b"a\nb", EntryOrigin(media_type="image/png"))
+    ).lines == 2, "the entry is the one stored first"
+    assert (
+        await stores.cache.store_content(b"\n\n\n", EntryOrigin(media_type="image/png"))
+    ).lines == 0
 
 
 async def test_content_that_is_there_is_what_it_is_put_as_now(stores: Stores) -> None:
@@ -122,8 +129,14 @@ async def test_content_that_is_there_is_what_it_is_put_as_now(stores: Stores) ->
         await stores.cache.store_content(b"bytes", SHELL),
     )
     streamed = await stores.cache.store_content(pieces(b"by", b"tes"), picture)
-    assert [each.media_type for each in (first, second, streamed)] == ["image/png", "text/plain", "image/png"]
-    assert (await stores.cache.describe_entry(first.digest)).stored == first, "the entry is the one stored first"
+    assert [each.media_type for each in (first, second, streamed)] == [
+        "image/png",
+        "text/plain",
+        "image/png",
+    ]
+    assert (await stores.cache.describe_entry(first.digest)).stored == first, (
+        "the entry is the one stored first"
+    )
 
 
 async def test_what_is_not_there_is_named(stores: Stores) -> None:
@@ -138,7 +151,9 @@ async def test_what_is_not_there_is_named(stores: Stores) -> None:
 
 
 async def test_a_shortened_hash_is_found_while_it_is_unique(stores: Stores) -> None:
-    stored = [await stores.cache.store_content(str(number).encode(), SHELL) for number in range(600)]
+    stored = [
+        await stores.cache.store_content(str(number).encode(), SHELL) for number in range(600)
+    ]
     first = stored[0].digest
     assert await stores.cache.resolve_prefix(first.hex) == first
     assert await stores.cache.resolve_prefix(first.hex[:20].upper()) == first
@@ -187,7 +202,9 @@ async def test_reading_begins_behind_and_ends_at_a_limit(stores: Stores) -> None
 
 async def test_a_fork_owns_a_copy(workspace: StoredWorkspace) -> None:
     journal = workspace.journal
-    facts = await journal.append_to_journal("a", [ConversationStarted("Title"), said("one"), said("two")])
+    facts = await journal.append_to_journal(
+        "a", [ConversationStarted("Title"), said("one"), said("two")]
+    )
     fork = await journal.fork_conversation("a", 2, "b")
     assert [each.fact for each in fork] == [
         *(each.fact for each in facts[:2]),
@@ -211,12 +228,23 @@ async def test_the_list_of_conversations_follows_the_facts(workspace: StoredWork
     journal = workspace.journal
     await journal.append_to_journal(
         "a",
-        [ConversationStarted("First", parent="p", parent_call="c"), said("  hello\n there "), TurnEnded(TurnEnd.DONE)],
+        [
+            ConversationStarted("First", parent="p", parent_call="c"),
+            said("  hello\n there "),
+            TurnEnded(TurnEnd.DONE),
+        ],
     )
-    await journal.append_to_journal("a", [ConversationChanged(title="Renamed", pinned=True, trashed=True)])
+    await journal.append_to_journal(
+        "a", [ConversationChanged(title="Renamed", pinned=True, trashed=True)]
+    )
     await journal.fork_conversation("a", 4, "b")
     rows = {row.id: row for row in await journal.list_conversations()}
-    assert (rows["a"].title, rows["a"].begins, rows["a"].turns, rows["a"].last_seq) == ("Renamed", "hello there", 1, 4)
+    assert (rows["a"].title, rows["a"].begins, rows["a"].turns, rows["a"].last_seq) == (
+        "Renamed",
+        "hello there",
+        1,
+        4,
+    )
     assert (rows["a"].pinned, rows["a"].trashed, rows["a"].parent) == (True, True, "p")
     assert (rows["b"].title, rows["b"].forked_from, rows["b"].forked_at, rows["b"].trashed) == (
         "Renamed",
@@ -231,7 +259,9 @@ async def test_the_list_of_conversations_follows_the_facts(workspace: StoredWork
 
 
 async def test_half_a_surrogate_pair_does_no_harm(stores: Stores) -> None:
-    await stores.journal.append_to_journal("a", [ConversationStarted("bad \ud800 title"), said("bad \ud800 text")])
+    await stores.journal.append_to_journal(
+        "a", [ConversationStarted("bad \ud800 title"), said("bad \ud800 text")]
+    )
     assert len(await stores.journal.read_facts("a")) == 2
 
 
@@ -271,7 +301,12 @@ async def test_a_hit_says_where(stores: Stores) -> None:
     await stores.journal.append_to_journal("a", [said("nothing"), said("about zebras")])
     await stores.settle()
     (hit,) = await stores.index.search_index("zebras", tool="shell")
-    assert (hit.digest, hit.line, hit.snippet, hit.about) == (stored.digest, 3, "three zebras here", SHELL)
+    assert (hit.digest, hit.line, hit.snippet, hit.about) == (
+        stored.digest,
+        3,
+        "three zebras here",
+        SHELL,
+    )
     places = await stores.index.search_index("zebras")
     assert {(each.conversation, each.seq) for each in places if each.digest is None} == {("a", 2)}
     assert len(places) == 3
@@ -286,7 +321,9 @@ FACTS: st.SearchStrategy[Fact] = st.one_of(
 )
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(
+    max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+)
 @given(batches=st.lists(st.tuples(st.sampled_from("abc"), st.lists(FACTS, max_size=4)), max_size=8))
 async def test_memory_and_disk_agree(stores: Stores, batches: list[tuple[str, list[Fact]]]) -> None:
     """On the disk this also covers everything earlier examples left behind."""
@@ -310,7 +347,9 @@ async def test_many_are_read_at_once_and_what_is_lacking_is_named(stores: Stores
     stored = [await stores.cache.store_content(content, SHELL) for content in CONTENTS]
     unknown = Digest.of_content(b"nobody put this")
     wanted = [each.digest for each in stored] + [unknown]
-    assert await stores.cache.read_contents(wanted) == {Digest.of_content(content): content for content in CONTENTS}
+    assert await stores.cache.read_contents(wanted) == {
+        Digest.of_content(content): content for content in CONTENTS
+    }
     assert await stores.cache.find_missing_content(wanted) == {unknown}
     assert await stores.cache.read_contents([]) == {}
     assert await stores.cache.find_missing_content([]) == frozenset()

@@ -39,7 +39,9 @@ STORED = [Stored(digest, 1) for digest in DIGESTS]
 
 
 class ListFeed(StoreFeed):
-    """Stores with what a test puts into them: a real implementation of the index's source, in lists."""
+    """Stores with what a test puts into them: a real implementation of the index's
+    source, in lists.
+    """
 
     def __init__(self) -> None:
         self.entries: list[tuple[CacheRecord, bytes | None]] = []
@@ -47,15 +49,21 @@ class ListFeed(StoreFeed):
         self.pins: set[Digest] = set()
 
     def add(self, content: bytes | None, tool: str = "shell", *, number: int = 0) -> Digest:
-        digest = Digest.of_content(content if content is not None else str(len(self.entries)).encode())
+        digest = Digest.of_content(
+            content if content is not None else str(len(self.entries)).encode()
+        )
         at = number or len(self.entries) + 1
-        record = CacheRecord(at, at, digest, len(content or b""), 5, 1, float(at), EntryOrigin(tool, f"source {at}"))
+        record = CacheRecord(
+            at, at, digest, len(content or b""), 5, 1, float(at), EntryOrigin(tool, f"source {at}")
+        )
         self.entries.append((record, content))
         return digest
 
     def say(self, fact: Fact, conversation: str = "c") -> None:
         at = len(self.facts) + 1
-        self.facts.append(StoredFact(at, conversation, at, float(at), fact_encoding.encode_fact(fact), b""))
+        self.facts.append(
+            StoredFact(at, conversation, at, float(at), fact_encoding.encode_fact(fact), b"")
+        )
 
     def last_entry_and_fact(self) -> tuple[int, int]:
         return max((record.number for record, _ in self.entries), default=0), len(self.facts)
@@ -67,7 +75,9 @@ class ListFeed(StoreFeed):
         self, records: Sequence[CacheRecord], limit: int
     ) -> Sequence[tuple[CacheRecord, bytes | None]]:
         contents = dict(self.entries)
-        return [(record, contents[record]) for record in records][:3]  # not all at once, as when they are large
+        return [(record, contents[record]) for record in records][
+            :3
+        ]  # not all at once, as when they are large
 
     def read_fact_lines(self, after: int, limit: int) -> Sequence[StoredFact]:
         return [line for line in self.facts if line.id > after][:limit]
@@ -101,11 +111,18 @@ def finish(index: IndexFile) -> int:
 
 
 def column(index: IndexFile, name: str) -> list[object]:
-    return [row[0] for row in index.connection.execute(f"SELECT {name} FROM entries ORDER BY number")]  # noqa: S608 - a name of ours
+    return [
+        row[0]
+        for row in index.connection.execute(f"SELECT {name} FROM entries ORDER BY number")  # noqa: S608 - a name of ours
+    ]
 
 
 def found(index: IndexFile, word: str) -> int:
-    return int(index.connection.execute("SELECT count(*) FROM words WHERE words MATCH ?", (word,)).fetchone()[0])
+    return int(
+        index.connection.execute(
+            "SELECT count(*) FROM words WHERE words MATCH ?", (word,)
+        ).fetchone()[0]
+    )
 
 
 def test_it_follows_entries_and_facts(index: IndexFile, feed: ListFeed) -> None:
@@ -113,7 +130,9 @@ def test_it_follows_entries_and_facts(index: IndexFile, feed: ListFeed) -> None:
     feed.say(ToolReturned("1", Stored(digests[3], 5), 7))
     finish(index)
     assert column(index, "number") == list(range(1, 11))
-    assert column(index, "tokens") == [3, 3, 3, 7, 3, 3, 3, 3, 3, 3], "a fact's own count is kept, and not made again"
+    assert column(index, "tokens") == [3, 3, 3, 7, 3, 3, 3, 3, 3, 3], (
+        "a fact's own count is kept, and not made again"
+    )
     assert column(index, "uses") == [0, 0, 0, 1, 0, 0, 0, 0, 0, 0]
     assert found(index, "zebra") == 10
     feed.add(b"one more zebra")
@@ -147,7 +166,9 @@ def test_entries_and_facts_that_come_while_others_are_counted_are_indexed_once(
         feed.add(b"zebra %d" % number)
         feed.say(UserSaid((Text(f"zebra {number}"),)))
     with monkeypatch.context() as patched:
-        patched.setattr(feed, "last_entry_and_fact", lambda: (2, 2))  # The third come before they are read.
+        patched.setattr(
+            feed, "last_entry_and_fact", lambda: (2, 2)
+        )  # The third come before they are read.
         finish(index)
     finish(index)
     assert index.connection.execute("SELECT count(*) FROM pieces").fetchone() == (6,)
@@ -156,7 +177,9 @@ def test_entries_and_facts_that_come_while_others_are_counted_are_indexed_once(
 def test_rows_that_were_read_are_kept_only_until_their_words_are_indexed(
     index: IndexFile, feed: ListFeed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "ROWS", 8)  # Two slices of rows are read before any words, and only the second is kept.
+    monkeypatch.setattr(
+        module, "ROWS", 8
+    )  # Two slices of rows are read before any words, and only the second is kept.
     for number in range(13):
         feed.add(b"zebra %d" % number)
     finish(index)
@@ -218,11 +241,17 @@ def test_uses_before_entries_are_counted_too(index: IndexFile, feed: ListFeed) -
     feed.add(b"late")
     feed.pins.add(digest)
     finish(index)
-    assert (column(index, "uses"), column(index, "recalled"), column(index, "pinned")) == ([2], [2.0], [1])
+    assert (column(index, "uses"), column(index, "recalled"), column(index, "pinned")) == (
+        [2],
+        [2.0],
+        [1],
+    )
     assert index.connection.execute("SELECT * FROM members").fetchall() == [("c", 1)]
 
 
-def test_an_output_that_was_folded_is_not_used_a_second_time_by_its_fold(index: IndexFile, feed: ListFeed) -> None:
+def test_an_output_that_was_folded_is_not_used_a_second_time_by_its_fold(
+    index: IndexFile, feed: ListFeed
+) -> None:
     """Four equal outputs, each folded, were eight uses in the list of the cache."""
     early, late = feed.add(b"early"), Digest.of_content(b"late")
     for digest in (early, late) * 4:
@@ -234,7 +263,9 @@ def test_an_output_that_was_folded_is_not_used_a_second_time_by_its_fold(index: 
     assert column(index, "uses") == [4, 4]
 
 
-def test_a_conversation_has_an_entry_once_however_often_it_names_it(index: IndexFile, feed: ListFeed) -> None:
+def test_a_conversation_has_an_entry_once_however_often_it_names_it(
+    index: IndexFile, feed: ListFeed
+) -> None:
     digest = feed.add(b"named")
     for conversation in ("c", "d", "c"):
         feed.say(ToolReturned("1", Stored(digest, 5), 1), conversation)
@@ -249,7 +280,18 @@ def test_changes_of_known_entries_are_taken_over(index: IndexFile, feed: ListFee
     record, content = feed.entries.pop()
     index.refresh_entries([one, two])
     assert (column(index, "number"), column(index, "pinned")) == ([1], [1])
-    gone = CacheRecord(record.number, record.blob, record.digest, 3, 0, 1, 2.0, record.about, (), EntryState.COLLECTED)
+    gone = CacheRecord(
+        record.number,
+        record.blob,
+        record.digest,
+        3,
+        0,
+        1,
+        2.0,
+        record.about,
+        (),
+        EntryState.COLLECTED,
+    )
     feed.entries.append((gone, content))
     index._insert_cache_records([gone], frozenset())
     assert column(index, "state") == [0, 1]
@@ -271,7 +313,9 @@ def test_what_a_search_over_messages_finds(fact: Fact, texts: list[str]) -> None
 
 
 def recall(arguments: str) -> ModelReplied:
-    return ModelReplied((ToolCall("1", "builtin_context_cache.recall_cached_content", arguments),), "m", Stop.CALLS)
+    return ModelReplied(
+        (ToolCall("1", "builtin_context_cache.recall_cached_content", arguments),), "m", Stop.CALLS
+    )
 
 
 @pytest.mark.parametrize(
@@ -279,10 +323,19 @@ def recall(arguments: str) -> ModelReplied:
     [
         (UserSaid((Attachment("f", STORED[0]),)), [("attachment", DIGESTS[0])]),
         (
-            ToolReturned("1", STORED[0], 1, images=(STORED[1],), changes=(FileChanged("p", DIGESTS[2], None),)),
+            ToolReturned(
+                "1",
+                STORED[0],
+                1,
+                images=(STORED[1],),
+                changes=(FileChanged("p", DIGESTS[2], None),),
+            ),
             [("output", DIGESTS[0]), ("image", DIGESTS[1]), ("change", DIGESTS[2])],
         ),
-        (Folded("f", FoldKind.MARKER, PartRef(1), "", 1, 2, entries=(DIGESTS[4],)), [("fold", DIGESTS[4])]),
+        (
+            Folded("f", FoldKind.MARKER, PartRef(1), "", 1, 2, entries=(DIGESTS[4],)),
+            [("fold", DIGESTS[4])],
+        ),
         (recall(json.dumps({"sha256": DIGESTS[5].hex})), [("recall", DIGESTS[5])]),
         (recall('{"sha256": "abc"}'), []),
         (recall("not json"), []),

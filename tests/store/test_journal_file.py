@@ -7,15 +7,29 @@ from pathlib import Path
 
 import pytest
 
-from helix_desktop.engine.facts import ConversationStarted, Received, Recorded, Rewound, Text, UserSaid
+from helix_desktop.engine.facts import (
+    ConversationStarted,
+    Received,
+    Recorded,
+    Rewound,
+    Text,
+    UserSaid,
+)
 from helix_desktop.errors import JournalCorrupt, StoreFull, WrittenByNewerVersion
-from helix_desktop.store.journal_file import JournalFile, checksum_of_fact, find_journal_defects, select_received_facts
+from helix_desktop.store.journal_file import (
+    JournalFile,
+    checksum_of_fact,
+    find_journal_defects,
+    select_received_facts,
+)
 
 
 @pytest.fixture
 def journal(tmp_path: Path) -> Iterator[JournalFile]:
     opened = JournalFile(tmp_path / "journal.sqlite3", now=lambda: 1000.5)
-    opened.append_all_or_nothing("a", [ConversationStarted("A"), said("one"), said("two"), said("three")])
+    opened.append_all_or_nothing(
+        "a", [ConversationStarted("A"), said("one"), said("two"), said("three")]
+    )
     opened.append_all_or_nothing("b", [said("other")])
     yield opened
     opened.close()
@@ -32,7 +46,9 @@ def test_a_short_fact_alone_writes_a_few_small_pages(journal: JournalFile) -> No
     assert 0 < log.stat().st_size - before <= 6 * (512 + 24)
 
 
-def test_facts_of_all_conversations_come_in_the_order_they_were_written(journal: JournalFile) -> None:
+def test_facts_of_all_conversations_come_in_the_order_they_were_written(
+    journal: JournalFile,
+) -> None:
     assert [(line.conversation, line.seq) for line in journal.stored_facts_since(0, 9)] == [
         ("a", 1),
         ("a", 2),
@@ -57,7 +73,10 @@ def test_facts_of_all_conversations_come_in_the_order_they_were_written(journal:
             "UPDATE facts SET digest = x'00' WHERE conversation = 'a' AND seq = 1",
             "Record 1 of conversation a does not match",
         ),
-        ("UPDATE facts SET conversation = 'x' WHERE seq = 2", "Record 2 of conversation a is missing"),
+        (
+            "UPDATE facts SET conversation = 'x' WHERE seq = 2",
+            "Record 2 of conversation a is missing",
+        ),
         ("UPDATE facts SET seq = 9 WHERE seq = 4", "Record 4 of conversation a is missing"),
         ("DELETE FROM facts WHERE seq = 3", "Record 3 of conversation a is missing"),
         ("DELETE FROM facts WHERE seq = 4", "Record 4 of conversation a is missing"),
@@ -73,23 +92,32 @@ def test_what_is_not_as_it_was_is_named(journal: JournalFile, change: str, named
     with pytest.raises(JournalCorrupt, match=named):
         journal.read_recorded("a")
     assert any(
-        named.partition(" does")[0].partition(" is missing")[0] in line or "end of conversation a" in line
+        named.partition(" does")[0].partition(" is missing")[0] in line
+        or "end of conversation a" in line
         for line in find_journal_defects(journal)
     )
     assert len(journal.read_recorded("b")) == 1
 
 
 def test_which_messages_an_agent_sent_is_read_without_the_rest(tmp_path: Path) -> None:
-    """A gateway that was killed read all facts of all agents, 37,000 of one for a second, before it answered."""
+    """A gateway that was killed read all facts of all agents, 37,000 of one for a
+    second, before it answered.
+    """
     received, back = Received(("a", "b"), (1, 2), "s", "h"), Rewound(1)
     with closing(JournalFile(tmp_path / "journal", now=lambda: 5.0)) as journal:
-        journal.append_all_or_nothing("a", [said("one"), said("two"), received, back, said("three")])
+        journal.append_all_or_nothing(
+            "a", [said("one"), said("two"), received, back, said("three")]
+        )
         journal.append_all_or_nothing("b", [said("four"), received])
-        journal.connection.execute("UPDATE facts SET time = 7.0 WHERE conversation = 'a' AND seq IN (1, 2, 5)")
+        journal.connection.execute(
+            "UPDATE facts SET time = 7.0 WHERE conversation = 'a' AND seq IN (1, 2, 5)"
+        )
         found = [Recorded("a", 3, 5.0, received), Recorded("a", 4, 5.0, back)]
         assert list(select_received_facts(journal, "a")) == found
         assert list(select_received_facts(journal, "c")) == []
-        journal.connection.execute("UPDATE facts SET time = 7.0 WHERE conversation = 'a' AND seq = 3")
+        journal.connection.execute(
+            "UPDATE facts SET time = 7.0 WHERE conversation = 'a' AND seq = 3"
+        )
         with pytest.raises(JournalCorrupt, match="Record 3 of conversation a does not match"):
             select_received_facts(journal, "a")
 
@@ -123,7 +151,9 @@ def test_a_batch_that_does_not_fit_is_not_there_at_all(journal: JournalFile) -> 
         journal.append_all_or_nothing("a", [said("fits"), said(noise)])
     assert len(journal.read_recorded("a")) == 4
     journal.connection.execute("PRAGMA max_page_count=100000")
-    assert [each.seq for each in journal.append_all_or_nothing("a", [said("fits"), said(noise)])] == [5, 6]
+    assert [
+        each.seq for each in journal.append_all_or_nothing("a", [said("fits"), said(noise)])
+    ] == [5, 6]
     assert list(find_journal_defects(journal)) == []
 
 
@@ -141,9 +171,14 @@ def test_a_fact_in_anothers_place_takes_its_row_along(journal: JournalFile) -> N
     assert list(find_journal_defects(journal)) == []
 
 
-def test_stored_facts_go_into_another_journal_as_they_are(journal: JournalFile, tmp_path: Path) -> None:
+def test_stored_facts_go_into_another_journal_as_they_are(
+    journal: JournalFile, tmp_path: Path
+) -> None:
     lines = journal.stored_facts_since(0, 9)
-    for name, write in (("restored", JournalFile.restore_facts), ("inserted", JournalFile.insert_stored_facts)):
+    for name, write in (
+        ("restored", JournalFile.restore_facts),
+        ("inserted", JournalFile.insert_stored_facts),
+    ):
         other = JournalFile(tmp_path / name)
         write(other, lines[:3])
         write(other, lines[3:])

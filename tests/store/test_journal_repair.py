@@ -17,7 +17,9 @@ def said(number: int) -> UserSaid:
 
 
 def left_open(path: Path, facts: int = 20) -> Path:
-    """A journal whose last facts stand in the log alone, as a killed process leaves it; a copy of it."""
+    """A journal whose last facts stand in the log alone, as a killed process leaves it;
+    a copy of it.
+    """
     journal = JournalFile(path / "journal.sqlite3")
     journal.append_all_or_nothing("a", [ConversationStarted("A")])
     journal.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -44,7 +46,9 @@ def test_a_whole_log_is_read_by_sqlite_alone(tmp_path: Path) -> None:
     assert log is not None
     assert len(journal_repair.salvage_facts(path, log).lines) == 21
     journal = JournalFile(path)
-    assert journal.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()[1] == log.committed
+    assert (
+        journal.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()[1] == log.committed
+    )
     assert len(journal.read_recorded("a")) == 21
     journal.close()
     assert journal_repair.read_write_ahead_log(path) is None
@@ -93,7 +97,9 @@ def test_the_page_size_is_taken_from_where_it_makes_sense(tmp_path: Path, page: 
 
 
 def damaged_journal(tmp_path: Path, seed: int) -> tuple[Path, Path]:
-    """A journal with a few bytes wrong in the middle of the file, and a copy of it from before its last facts."""
+    """A journal with a few bytes wrong in the middle of the file, and a copy of it from
+    before its last facts.
+    """
     path, backup = tmp_path / "journal.sqlite3", tmp_path / "backup.sqlite3"
     journal = JournalFile(path)
     for number in range(30):

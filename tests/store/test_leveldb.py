@@ -13,7 +13,12 @@ import pytest
 
 from helix_desktop.errors import CacheCorrupt, StoreFailed, StoreFull
 from helix_desktop.store import leveldb as level_module
-from helix_desktop.store.leveldb import LevelDatabase, convert_leveldb_error, is_repairable_error, repair_leveldb
+from helix_desktop.store.leveldb import (
+    LevelDatabase,
+    convert_leveldb_error,
+    is_repairable_error,
+    repair_leveldb,
+)
 
 
 @pytest.fixture
@@ -27,7 +32,11 @@ def test_a_batch_is_whole(level: LevelDatabase) -> None:
     level.write_batch([(b"a", b"1"), (b"b", b"2"), (b"c", b"3"), (b"b", None)])
     assert list(level.scan_range(b"a", b"z")) == [(b"a", b"1"), (b"c", b"3")]
     assert list(level.keys_in_range(b"a", b"z", reverse=True)) == [b"c", b"a"]
-    assert (level.get_value(b"a"), level.get_value(b"b"), level.get_value_once(b"c")) == (b"1", None, b"3")
+    assert (level.get_value(b"a"), level.get_value(b"b"), level.get_value_once(b"c")) == (
+        b"1",
+        None,
+        b"3",
+    )
 
 
 def in_files(folder: Path, text: bytes) -> bool:
@@ -47,7 +56,9 @@ def test_what_was_deleted_is_in_no_file_after_a_scrub(level: LevelDatabase, flus
 
 
 def test_a_compaction_alone_would_leave_it(level: LevelDatabase) -> None:
-    """Why scrub is more than that; when this fails, LevelDB has changed, and scrub can be simpler."""
+    """Why scrub is more than that; when this fails, LevelDB has changed, and scrub can
+    be simpler.
+    """
     level.write_batch([(b"a", b"SECRET")])
     level.write_batch([(b"a", None)])
     level.compact_database()
@@ -209,13 +220,17 @@ def hash_of_table(number: int) -> int:
 
 
 def test_as_many_tables_as_it_relies_on_stay_open() -> None:
-    """LevelDB divides its cache of tables into 16 parts by the hash of a table's number, and keeps 10 files for itself."""
+    """LevelDB divides its cache of tables into 16 parts by the hash of a table's
+    number, and keeps 10 files for itself.
+    """
     most = level_module._OPTIONS["max_open_files"]
     assert isinstance(most, int)
     chance, room = random.Random(7), (most - 10 + 15) // 16
     for _ in range(300):
         first, parts = chance.randrange(10**6), [0] * 16
-        for number in chance.sample(range(first, first + 4 * level_module._SURELY_OPEN), level_module._SURELY_OPEN):
+        for number in chance.sample(
+            range(first, first + 4 * level_module._SURELY_OPEN), level_module._SURELY_OPEN
+        ):
             parts[hash_of_table(number) >> 28] += 1
         assert max(parts) < room
 
@@ -241,13 +256,16 @@ def test_a_scrub_that_failed_is_said_and_can_be_done_again(tmp_path: Path) -> No
     level.close()
 
 
-@pytest.mark.parametrize(("writes", "keys", "size"), [(400, 1, 30_000), (400, 20, 1_020), (400, 500, 0)])
+@pytest.mark.parametrize(
+    ("writes", "keys", "size"), [(400, 1, 30_000), (400, 20, 1_020), (400, 500, 0)]
+)
 def test_the_name_of_a_new_log_is_on_the_disk_before_a_write_is_acknowledged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes: int, keys: int, size: int
 ) -> None:
     """A power cut may lose a file whose folder was not synced, with all that was synced into it.
 
-    Values of 1,020 bytes waste the most of LevelDB's blocks, and empty ones have the most beside them.
+    Values of 1,020 bytes waste the most of LevelDB's blocks, and empty ones have the
+    most beside them.
     """
     known: set[str] = set()
 
@@ -263,7 +281,9 @@ def test_the_name_of_a_new_log_is_on_the_disk_before_a_write_is_acknowledged(
         now = {path.name for path in level.folder.glob("*.log")}
         assert now <= known
         logs |= now
-    os.utime(level.folder, ns=(1, 1))  # As if nothing had happened for long, so that a write need not look.
+    os.utime(
+        level.folder, ns=(1, 1)
+    )  # As if nothing had happened for long, so that a write need not look.
     level._sync_file_names()
     level.flush_log()
     level.write_batch([(b"after a log that was begun on purpose", b"")])

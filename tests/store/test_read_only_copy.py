@@ -37,7 +37,9 @@ async def test_everything_is_there_and_nothing_changes(tmp_path: Path) -> None:
     folder = await filled(AllWorkspaces(tmp_path / "workspaces"), tmp_path)
     before = state(folder)
     with read_only_copy.copy_for_reading(folder) as copy:
-        assert any(path.is_symlink() for path in (copy / "cache").iterdir()), "tables are not copied"
+        assert any(path.is_symlink() for path in (copy / "cache").iterdir()), (
+            "tables are not copied"
+        )
         opened = await StoredWorkspace.open(copy)
         assert (await opened.cache.verify_cache()).checked == 12
         assert [row.begins for row in await opened.journal.list_conversations()] == ["hello"]
@@ -47,7 +49,9 @@ async def test_everything_is_there_and_nothing_changes(tmp_path: Path) -> None:
     assert not copy.exists()
 
 
-async def test_what_fails_while_the_copy_is_read_is_not_blamed_on_the_workspace(tmp_path: Path) -> None:
+async def test_what_fails_while_the_copy_is_read_is_not_blamed_on_the_workspace(
+    tmp_path: Path,
+) -> None:
     """`cost | head -3` said that the workspace cannot be read: Broken pipe."""
     folder = await filled(AllWorkspaces(tmp_path / "workspaces"), tmp_path)
     with pytest.raises(BrokenPipeError), read_only_copy.copy_for_reading(folder) as copy:
@@ -55,7 +59,9 @@ async def test_what_fails_while_the_copy_is_read_is_not_blamed_on_the_workspace(
     assert not copy.exists()
 
 
-def test_a_workspace_that_cannot_be_copied_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_workspace_that_cannot_be_copied_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*_given: object) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
@@ -74,10 +80,15 @@ async def test_an_open_one_is_read_where_it_is_open(tmp_path: Path) -> None:
     await opened.aclose()
 
 
-def test_where_there_is_no_room_for_a_copy_it_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_there_is_no_room_for_a_copy_it_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(read_only_copy, "_SPARE", 1 << 60)
     (tmp_path / "cache").mkdir()
-    with pytest.raises(StoreFailed, match="no other folder"), read_only_copy.copy_for_reading(tmp_path):
+    with (
+        pytest.raises(StoreFailed, match="no other folder"),
+        read_only_copy.copy_for_reading(tmp_path),
+    ):
         pass
 
 

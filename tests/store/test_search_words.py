@@ -29,7 +29,13 @@ def test_hidden_words_are_found(text: str, hidden: str) -> None:
 
 
 def test_the_index_adds_each_word_once() -> None:
-    assert search_words.extra_words_for_index("fooBar … fooBar\nbarFoo").split() == ["foo", "Bar", ".", "bar", "Foo"]
+    assert search_words.extra_words_for_index("fooBar … fooBar\nbarFoo").split() == [
+        "foo",
+        "Bar",
+        ".",
+        "bar",
+        "Foo",
+    ]
     assert search_words.extra_words_for_index("日本語 fooBar").split() == [
         "foo",
         "Bar",
@@ -61,14 +67,27 @@ def test_pieces_are_the_text_in_order(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("query", "terms"),
-    [("two words", ["two", "words"]), ('"a phrase" word', ["a phrase", "word"]), ("... ! (", []), ('"', []), ("", [])],
+    [
+        ("two words", ["two", "words"]),
+        ('"a phrase" word', ["a phrase", "word"]),
+        ("... ! (", []),
+        ('"', []),
+        ("", []),
+    ],
 )
 def test_a_query_is_taken_apart(query: str, terms: list[str]) -> None:
     assert search_words.query_terms(query) == terms
 
 
-@given(st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1), max_size=5))
-@example(["กั", "हिन्दी", "v2缓存", "_", "a\u0378b\U0001f9ff", "Straße*", "ﬁn ²x", "getÜser東", '"', "*"])
+@given(
+    st.lists(
+        st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1),
+        max_size=5,
+    )
+)
+@example(
+    ["กั", "हिन्दी", "v2缓存", "_", "a\u0378b\U0001f9ff", "Straße*", "ﬁn ²x", "getÜser東", '"', "*"]
+)
 def test_the_index_can_be_asked_for_whatever_is_typed_and_finds_it(terms: list[str]) -> None:
     asked = search_words.queries_of_terms(terms, lambda _: False)
     with closing(sqlite3.connect(":memory:")) as index:
@@ -83,7 +102,9 @@ def test_the_index_can_be_asked_for_whatever_is_typed_and_finds_it(terms: list[s
             )
         for row, term in enumerate(terms):
             if expression := asked[term].expression:
-                found = index.execute("SELECT rowid FROM words WHERE words MATCH ?", (expression,)).fetchall()
+                found = index.execute(
+                    "SELECT rowid FROM words WHERE words MATCH ?", (expression,)
+                ).fetchall()
                 assert (row,) in found, term
 
 

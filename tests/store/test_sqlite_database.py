@@ -8,7 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from helix_desktop.errors import JournalCorrupt, StoreBusy, StoreFailed, StoreFull, WrittenByNewerVersion
+from helix_desktop.errors import (
+    JournalCorrupt,
+    StoreBusy,
+    StoreFailed,
+    StoreFull,
+    WrittenByNewerVersion,
+)
 from helix_desktop.store import sqlite_database
 from helix_desktop.store.sqlite_database import SqliteTransaction
 
@@ -46,9 +52,13 @@ def test_a_newer_one_is_left_alone(connection: sqlite3.Connection, tmp_path: Pat
 def test_a_full_disk_is_called_so(code: int) -> None:
     error = sqlite3.OperationalError("disk I/O error")
     error.sqlite_errorcode = code
-    assert isinstance(sqlite_database.convert_sqlite_error(error, JournalCorrupt, "journal"), StoreFull)
+    assert isinstance(
+        sqlite_database.convert_sqlite_error(error, JournalCorrupt, "journal"), StoreFull
+    )
     error.sqlite_errorcode = sqlite3.SQLITE_IOERR
-    assert not isinstance(sqlite_database.convert_sqlite_error(error, JournalCorrupt, "journal"), StoreFull)
+    assert not isinstance(
+        sqlite_database.convert_sqlite_error(error, JournalCorrupt, "journal"), StoreFull
+    )
 
 
 def fail_in_the_middle(connection: sqlite3.Connection) -> None:
@@ -70,7 +80,10 @@ def test_all_or_nothing(connection: sqlite3.Connection) -> None:
 
 def test_a_full_disk_is_said_and_the_next_write_goes_on(connection: sqlite3.Connection) -> None:
     connection.execute("PRAGMA max_page_count=3")
-    with pytest.raises(StoreFull, match="disk is full"), SqliteTransaction(connection, JournalCorrupt, "journal"):
+    with (
+        pytest.raises(StoreFull, match="disk is full"),
+        SqliteTransaction(connection, JournalCorrupt, "journal"),
+    ):
         connection.execute("INSERT INTO things VALUES(?)", ("x" * 100_000,))
     connection.execute("PRAGMA max_page_count=1000000")
     with SqliteTransaction(connection, JournalCorrupt, "journal"):
@@ -121,7 +134,9 @@ def test_defects_are_sentences(connection: sqlite3.Connection, tmp_path: Path) -
         assert list(sqlite_database.find_database_defects(damaged, "journal"))
 
 
-def test_a_scrub_that_somebody_reading_prevents_is_said(connection: sqlite3.Connection, tmp_path: Path) -> None:
+def test_a_scrub_that_somebody_reading_prevents_is_said(
+    connection: sqlite3.Connection, tmp_path: Path
+) -> None:
     connection.execute("INSERT INTO things VALUES('secret')")
     connection.execute("PRAGMA busy_timeout=0")
     with closing(sqlite3.connect(tmp_path / "db", isolation_level=None)) as other:
@@ -131,14 +146,31 @@ def test_a_scrub_that_somebody_reading_prevents_is_said(connection: sqlite3.Conn
             sqlite_database.scrub_database(connection)
 
 
-def test_rows_of_any_number_are_inserted_by_few_different_statements(connection: sqlite3.Connection) -> None:
+def test_rows_of_any_number_are_inserted_by_few_different_statements(
+    connection: sqlite3.Connection,
+) -> None:
     connection.execute("CREATE TABLE numbers(one, two)")
     chance, sizes, expected = random.Random(1), set[int](), 0
     connection.set_trace_callback(lambda statement: sizes.add(statement.count("), (")))
-    for count in (0, 1, 2, 15, 16, 17, 511, 512, 513, *(chance.randrange(1, 2000) for _ in range(100))):
+    for count in (
+        0,
+        1,
+        2,
+        15,
+        16,
+        17,
+        511,
+        512,
+        513,
+        *(chance.randrange(1, 2000) for _ in range(100)),
+    ):
         rows = [(expected + at, at) for at in range(count)]
         sqlite_database.execute_with_rows(connection, "INSERT INTO numbers", rows)
         expected += count
     connection.set_trace_callback(None)
-    assert [one for (one,) in connection.execute("SELECT one FROM numbers ORDER BY rowid")] == list(range(expected))
-    assert len(sizes) <= 24  # A connection keeps up to 128 statements, and 128 long ones took 25 MB.
+    assert [one for (one,) in connection.execute("SELECT one FROM numbers ORDER BY rowid")] == list(
+        range(expected)
+    )
+    assert (
+        len(sizes) <= 24
+    )  # A connection keeps up to 128 statements, and 128 long ones took 25 MB.

@@ -12,7 +12,13 @@ import pytest
 from helix_desktop.engine.facts import Text, UserSaid
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.engine.sha256_digest import Digest
-from helix_desktop.errors import CacheCorrupt, HelixError, StoreFailed, StoreFull, WrittenByNewerVersion
+from helix_desktop.errors import (
+    CacheCorrupt,
+    HelixError,
+    StoreFailed,
+    StoreFull,
+    WrittenByNewerVersion,
+)
 from helix_desktop.store import journal_backups, journal_file, store_opening
 from helix_desktop.store.cache_folder import CacheFolder
 from helix_desktop.store.index_file import IndexFile
@@ -93,7 +99,9 @@ def test_a_cache_beyond_repair_begins_anew_and_its_files_are_kept(tmp_path: Path
 
 
 @pytest.mark.parametrize("left", [None, b""])
-def test_a_journal_that_is_gone_comes_back_from_its_backup(tmp_path: Path, left: bytes | None) -> None:
+def test_a_journal_that_is_gone_comes_back_from_its_backup(
+    tmp_path: Path, left: bytes | None
+) -> None:
     filled(tmp_path)
     journal_backups.create_backup(tmp_path)
     (tmp_path / "journal.sqlite3").unlink()
@@ -111,10 +119,16 @@ def test_a_journal_that_is_nonsense_comes_back_from_its_backup(tmp_path: Path) -
     notes, _, facts = whole(tmp_path)
     assert facts == 3
     assert "Journal records intact: 3, lost: 0" in notes[0]
-    assert (next((tmp_path / "damaged").iterdir()) / "journal.sqlite3").read_bytes().startswith(b"nonsense")
+    assert (
+        (next((tmp_path / "damaged").iterdir()) / "journal.sqlite3")
+        .read_bytes()
+        .startswith(b"nonsense")
+    )
 
 
-def test_of_a_journal_that_is_nonsense_without_a_backup_it_is_said_that_nothing_could_be_read(tmp_path: Path) -> None:
+def test_of_a_journal_that_is_nonsense_without_a_backup_it_is_said_that_nothing_could_be_read(
+    tmp_path: Path,
+) -> None:
     """That 0 facts are lost would be all it said."""
     filled(tmp_path)
     (tmp_path / "journal.sqlite3").write_bytes(b"nonsense" * 1000)
@@ -150,7 +164,9 @@ def test_files_of_a_newer_version_are_not_mended(tmp_path: Path) -> None:
     assert not (tmp_path / "damaged").exists()
 
 
-def test_a_disk_in_trouble_is_no_reason_to_repair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_in_trouble_is_no_reason_to_repair(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     filled(tmp_path)
 
     def troubled(_: Path) -> CacheFolder:
@@ -162,7 +178,9 @@ def test_a_disk_in_trouble_is_no_reason_to_repair(tmp_path: Path, monkeypatch: p
     assert not (tmp_path / "damaged").exists()
 
 
-def test_a_full_disk_is_not_taken_for_a_damaged_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_not_taken_for_a_damaged_journal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """SQLite takes the log over when the file opens, and for that it needs room."""
 
     class Full(sqlite3.Connection):
@@ -180,7 +198,9 @@ def test_a_full_disk_is_not_taken_for_a_damaged_journal(tmp_path: Path, monkeypa
     writing = JournalFile(tmp_path / "journal.sqlite3")
     writing.append_all_or_nothing("c", [UserSaid((Text("in the log"),))])
     with monkeypatch.context() as patched:
-        patched.setattr(sqlite3, "connect", lambda *given, **more: real(*given, **{**more, "factory": Full}))
+        patched.setattr(
+            sqlite3, "connect", lambda *given, **more: real(*given, **{**more, "factory": Full})
+        )
         with pytest.raises(StoreFull, match="disk is full"):
             store_opening.open_or_repair_journal(tmp_path, print)
     assert not (tmp_path / "damaged").exists()
@@ -189,7 +209,9 @@ def test_a_full_disk_is_not_taken_for_a_damaged_journal(tmp_path: Path, monkeypa
     assert whole(tmp_path) == ([], 3, 4)
 
 
-def test_a_copy_that_found_no_room_does_not_take_any(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_that_found_no_room_does_not_take_any(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(source: str, target: str) -> str:
         Path(target).write_bytes(b"half")
         raise OSError(errno.ENOSPC, "No space left on device", target)
@@ -222,7 +244,9 @@ def test_a_folder_in_the_place_of_the_index_is_taken_away(tmp_path: Path) -> Non
     index.close()
 
 
-def test_an_index_that_cannot_be_deleted_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_index_that_cannot_be_deleted_is_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refused(_: Path) -> None:
         raise PermissionError(errno.EACCES, "Permission denied")
 
@@ -241,7 +265,9 @@ def test_what_the_cache_says_is_no_code(tmp_path: Path) -> None:
 
 def test_an_index_of_an_older_version_is_made_anew(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / store_opening.INDEX)) as old:
-        old.executescript("CREATE TABLE entries(number INTEGER PRIMARY KEY); PRAGMA user_version=1;")
+        old.executescript(
+            "CREATE TABLE entries(number INTEGER PRIMARY KEY); PRAGMA user_version=1;"
+        )
     index = store_opening.open_or_rebuild_index(tmp_path, ListFeed(), lambda _: 0)
     assert index.current_progress().rows == 0
     index.close()
@@ -269,7 +295,9 @@ def test_a_journal_of_an_older_version_is_copied_and_brought_up(
 ) -> None:
     filled(tmp_path)
     monkeypatch.setattr(journal_file, "VERSION", 3)
-    monkeypatch.setattr(journal_file, "STEPS", {1: "CREATE TABLE one(a);", 2: "ALTER TABLE one ADD COLUMN b;"})
+    monkeypatch.setattr(
+        journal_file, "STEPS", {1: "CREATE TABLE one(a);", 2: "ALTER TABLE one ADD COLUMN b;"}
+    )
     notes, entries, facts = whole(tmp_path)
     assert (len(notes), entries, facts) == (1, 3, 3)
     (kept,) = journal_backups.list_backups(tmp_path)
@@ -282,10 +310,14 @@ def test_a_journal_of_an_older_version_is_copied_and_brought_up(
     assert whole(tmp_path) == ([], 3, 3)
 
 
-def test_a_step_that_fails_leaves_the_journal_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_that_fails_leaves_the_journal_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     filled(tmp_path)
     monkeypatch.setattr(journal_file, "VERSION", 2)
-    monkeypatch.setattr(journal_file, "STEPS", {1: "CREATE TABLE one(a); INSERT INTO nothing VALUES(1);"})
+    monkeypatch.setattr(
+        journal_file, "STEPS", {1: "CREATE TABLE one(a); INSERT INTO nothing VALUES(1);"}
+    )
     with pytest.raises(StoreFailed):
         store_opening.open_or_repair_journal(tmp_path, print)
     monkeypatch.undo()

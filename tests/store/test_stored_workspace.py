@@ -24,16 +24,22 @@ from helix_desktop.store.stored_workspace import StoredWorkspace
 of_posix = pytest.mark.skipif(sys.platform == "win32", reason="rights and pipes of POSIX")
 
 
-async def test_an_open_one_hears_of_its_new_name(workspaces: AllWorkspaces, workspace: StoredWorkspace) -> None:
+async def test_an_open_one_hears_of_its_new_name(
+    workspaces: AllWorkspaces, workspace: StoredWorkspace
+) -> None:
     workspaces.rename_workspace(workspace.id, "New")
     assert workspace.name == "New"
     (workspace.folder / "workspace.toml").write_text('name = "By hand"')
     assert workspace.change_settings({}).name == "By hand"
 
 
-async def test_all_is_there_when_it_opens_again(workspaces: AllWorkspaces, workspace: StoredWorkspace) -> None:
+async def test_all_is_there_when_it_opens_again(
+    workspaces: AllWorkspaces, workspace: StoredWorkspace
+) -> None:
     stored = await workspace.cache.store_content(b"kept", EntryOrigin("shell", "ls"))
-    await workspace.journal.append_to_journal("c", [ConversationStarted("T"), ToolReturned("1", stored, 1)])
+    await workspace.journal.append_to_journal(
+        "c", [ConversationStarted("T"), ToolReturned("1", stored, 1)]
+    )
     await workspace.aclose()
     with pytest.raises(StoreFailed, match="closed"):
         await workspace.cache.read_content(stored.digest)
@@ -45,10 +51,14 @@ async def test_all_is_there_when_it_opens_again(workspaces: AllWorkspaces, works
     await workspace.aclose()
 
 
-async def test_what_is_derived_comes_back(workspaces: AllWorkspaces, workspace: StoredWorkspace) -> None:
+async def test_what_is_derived_comes_back(
+    workspaces: AllWorkspaces, workspace: StoredWorkspace
+) -> None:
     stored = await workspace.cache.store_content(b"a zebra", EntryOrigin("shell", "cat"))
     await workspace.cache.pin_entry(stored.digest)
-    await workspace.journal.append_to_journal("c", [UserSaid((Text("about zebras"),)), ToolReturned("1", stored, 1)])
+    await workspace.journal.append_to_journal(
+        "c", [UserSaid((Text("about zebras"),)), ToolReturned("1", stored, 1)]
+    )
     await workspace._stores.aclose()
     for path in workspace.folder.glob("index.sqlite3*"):
         path.write_bytes(b"nonsense")
@@ -72,13 +82,16 @@ async def test_damage_met_while_open_is_mended_at_the_next_opening(
     await workspace.back_up_now()
     connection = workspace._stores.journal.connection
     await workspace._stores.thread.run_work(
-        connection.execute, "UPDATE facts SET fact = replace(fact, 'original', 'changed!') WHERE seq = 2"
+        connection.execute,
+        "UPDATE facts SET fact = replace(fact, 'original', 'changed!') WHERE seq = 2",
     )
     with pytest.raises(JournalCorrupt, match="Record 2 of conversation c"):
         await workspace.journal.read_facts("c")
     await workspace.aclose()
     again = await workspaces.open_stored_workspace(workspace.id)
-    assert [each.fact for each in await again.journal.read_facts("c")][1] == UserSaid((Text("original"),))
+    assert [each.fact for each in await again.journal.read_facts("c")][1] == UserSaid(
+        (Text("original"),)
+    )
     assert "Journal records intact: 3, lost: 0" in again.notes[0]
     await again.aclose()
 
@@ -86,13 +99,20 @@ async def test_damage_met_while_open_is_mended_at_the_next_opening(
 async def test_collection_takes_what_nobody_uses(workspace: StoredWorkspace) -> None:
     used, unused, by_hand, pinned = [
         await workspace.cache.store_content(name.encode() * 1000, EntryOrigin(tool, name))
-        for name, tool in [("used", "shell"), ("unused", "shell"), ("hand", ""), ("pinned", "shell")]
+        for name, tool in [
+            ("used", "shell"),
+            ("unused", "shell"),
+            ("hand", ""),
+            ("pinned", "shell"),
+        ]
     ]
     await workspace.journal.append_to_journal("c", [ToolReturned("1", used, 1)])
     await workspace.cache.pin_entry(pinned.digest)
     collected = await workspace.cache.remove_unused_down_to(0)
     assert collected.entries == 1
-    assert [row.stored.digest for row in await workspace.index.entries_page(EntryFilter(gone=True))] == [unused.digest]
+    assert [
+        row.stored.digest for row in await workspace.index.entries_page(EntryFilter(gone=True))
+    ] == [unused.digest]
     with pytest.raises(NotFound, match=r"shell unused, 6,000 bytes.*removed to free up space"):
         await workspace.cache.read_content(unused.digest)
     for kept in (used, by_hand, pinned):
@@ -102,8 +122,13 @@ async def test_collection_takes_what_nobody_uses(workspace: StoredWorkspace) -> 
     assert await workspace.cache.read_content(again.digest) == b"unused" * 1000
 
 
-async def test_a_check_names_what_is_damaged_and_what_is_missing(workspace: StoredWorkspace) -> None:
-    stored = [await workspace.cache.store_content(bytes([n]) * 9000, EntryOrigin("shell")) for n in range(5)]
+async def test_a_check_names_what_is_damaged_and_what_is_missing(
+    workspace: StoredWorkspace,
+) -> None:
+    stored = [
+        await workspace.cache.store_content(bytes([n]) * 9000, EntryOrigin("shell"))
+        for n in range(5)
+    ]
     await workspace.journal.append_to_journal("c", [ToolReturned("1", stored[2], 1)])
     await workspace.index.wait_until_indexed()
     cache, thread = workspace._stores.cache, workspace._stores.thread
@@ -111,9 +136,12 @@ async def test_a_check_names_what_is_damaged_and_what_is_missing(workspace: Stor
         cache.reader.record_of_content(stored[1].digest),
         cache.reader.record_of_content(stored[2].digest),
     )
-    await thread.run_work(cache.level.write_batch, [(b"b" + damaged.blob.to_bytes(8, "big") + bytes(4), b"\x00wrong")])
     await thread.run_work(
-        cache.level.write_batch, [(b"h" + missing.digest.raw, None), (b"m" + missing.number.to_bytes(8, "big"), None)]
+        cache.level.write_batch, [(b"b" + damaged.blob.to_bytes(8, "big") + bytes(4), b"\x00wrong")]
+    )
+    await thread.run_work(
+        cache.level.write_batch,
+        [(b"h" + missing.digest.raw, None), (b"m" + missing.number.to_bytes(8, "big"), None)],
     )
     result = await workspace.cache.verify_cache()
     assert {digest for digest, _ in result.damaged} == {damaged.digest, missing.digest}
@@ -123,12 +151,18 @@ async def test_a_check_names_what_is_damaged_and_what_is_missing(workspace: Stor
     await workspace.cache.verify_entry(stored[0].digest)
     await workspace.cache.store_content(bytes([1]) * 9000, EntryOrigin("shell"))
     assert await workspace.cache.read_content(damaged.digest) == bytes([1]) * 9000
-    assert Digest.of_content(b"") not in {digest for digest, _ in (await workspace.cache.verify_cache()).damaged}
+    assert Digest.of_content(b"") not in {
+        digest for digest, _ in (await workspace.cache.verify_cache()).damaged
+    }
 
 
-async def test_whoever_watches_the_settings_hears_of_a_change_made_in_a_thread(workspace: StoredWorkspace) -> None:
+async def test_whoever_watches_the_settings_hears_of_a_change_made_in_a_thread(
+    workspace: StoredWorkspace,
+) -> None:
     heard: list[str] = []
-    leave = workspace.watch_settings(lambda: heard.append(workspace.settings.models.get("main", "")))
+    leave = workspace.watch_settings(
+        lambda: heard.append(workspace.settings.models.get("main", ""))
+    )
     await asyncio.to_thread(workspace.change_settings, {"models.main": "demo/demo"})
     await asyncio.sleep(0)
     leave()
@@ -139,7 +173,12 @@ async def test_whoever_watches_the_settings_hears_of_a_change_made_in_a_thread(w
 
 async def test_changes_made_side_by_side_are_all_there(workspace: StoredWorkspace) -> None:
     wanted = {f"mcp.server{number}.command": f"run {number}" for number in range(24)}
-    await asyncio.gather(*(asyncio.to_thread(workspace.change_settings, {key: value}) for key, value in wanted.items()))
+    await asyncio.gather(
+        *(
+            asyncio.to_thread(workspace.change_settings, {key: value})
+            for key, value in wanted.items()
+        )
+    )
     assert {
         name: table["command"]
         for name, table in workspace_settings.read_workspace_settings(
@@ -153,12 +192,17 @@ async def test_a_workspace_is_private_whatever_the_umask(tmp_path: Path) -> None
     before = os.umask(0)
     try:
         workspaces = AllWorkspaces(tmp_path / "home" / "workspaces")
-        opened = await workspaces.open_stored_workspace(workspaces.create_stored_workspace("Work", tmp_path).id)
+        opened = await workspaces.open_stored_workspace(
+            workspaces.create_stored_workspace("Work", tmp_path).id
+        )
         await opened.cache.store_content(b"content", EntryOrigin("shell"))
         await opened.journal.append_to_journal("c", [UserSaid((Text("hello"),))])
         await opened.index.wait_until_indexed()
         await opened.back_up_now()
-        rights = {path: path.stat().st_mode & 0o077 for path in (workspaces.folder, *opened.folder.rglob("*"))}
+        rights = {
+            path: path.stat().st_mode & 0o077
+            for path in (workspaces.folder, *opened.folder.rglob("*"))
+        }
         await opened.aclose()
     finally:
         os.umask(before)

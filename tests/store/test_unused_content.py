@@ -1,4 +1,6 @@
-"""What only checkpoints had goes when no fact leads to it; the whole way to a state that is named stays."""
+"""What only checkpoints had goes when no fact leads to it; the whole way to a state
+that is named stays.
+"""
 
 from __future__ import annotations
 
@@ -22,27 +24,36 @@ async def test_what_a_fact_or_the_present_leads_to_stays(tmp_path: Path) -> None
     known = AllWorkspaces(tmp_path)
     workspace = await known.open_stored_workspace(known.create_stored_workspace("net", tmp_path).id)
     try:
-        files = await workspace.cache.store_many([(text, ABOUT) for text in (b"one", b"two", b"three", b"nobody's")])
+        files = await workspace.cache.store_many(
+            [(text, ABOUT) for text in (b"one", b"two", b"three", b"nobody's")]
+        )
         items = [TreeItem(PathKind.FILE, 0o644, each.size, each.digest.raw) for each in files]
         manifest = await workspace.cache.store_content(
-            b"".join(folder_state.encode_manifest([("0/a", folder_state.pack_item(items[0]))])), ABOUT
+            b"".join(folder_state.encode_manifest([("0/a", folder_state.pack_item(items[0]))])),
+            ABOUT,
         )
 
         async def then(before: Digest, old: int, new: int) -> Stored:
-            content = folder_state.encode_difference([PathChange("0/a", items[old], items[new])], before)
+            content = folder_state.encode_difference(
+                [PathChange("0/a", items[old], items[new])], before
+            )
             return (await workspace.cache.store_many([(content, ABOUT)]))[0]
 
         second = await then(manifest.digest, 0, 1)
         third = await then(second.digest, 1, 2)
         now = await then(third.digest, 2, 0)
         lost = await then(manifest.digest, 0, 3)
-        await workspace.journal.append_to_journal("c", [FilesChanged(second, manifest.digest, second.digest)])
+        await workspace.journal.append_to_journal(
+            "c", [FilesChanged(second, manifest.digest, second.digest)]
+        )
         swept = await workspace.remove_old_checkpoints(-1, now=now.digest)
         assert swept.entries == 3
         gone = await workspace.cache.find_missing_content(
             [each.digest for each in (*files, manifest, second, third, now, lost)]
         )
-        assert set(gone) == {files[2].digest, files[3].digest, lost.digest}, "the third had been replaced again by now"
+        assert set(gone) == {files[2].digest, files[3].digest, lost.digest}, (
+            "the third had been replaced again by now"
+        )
     finally:
         await workspace.aclose()
 
@@ -69,7 +80,9 @@ async def test_the_room_that_is_shown_is_what_the_store_holds(tmp_path: Path) ->
         )
         await workspace.cache.store_content(texts[3], EntryOrigin("read_file", "a", "text/plain"))
         await workspace.remove_old_checkpoints(30)
-        assert (await workspace.index.measure_checkpoint_bytes())[0] == 1, "it is an entry like any other now"
+        assert (await workspace.index.measure_checkpoint_bytes())[0] == 1, (
+            "it is an entry like any other now"
+        )
     finally:
         await workspace.aclose()
 

@@ -45,7 +45,9 @@ async def filled(workspace: StoredWorkspace) -> list[Digest]:
         for n, content in enumerate(contents)
     ]
     await workspace.cache.pin_entry(stored[1].digest)
-    await workspace.journal.append_to_journal("a", [ConversationStarted("Title"), ToolReturned("1", stored[1], 2)])
+    await workspace.journal.append_to_journal(
+        "a", [ConversationStarted("Title"), ToolReturned("1", stored[1], 2)]
+    )
     await workspace.journal.append_to_journal("b", [UserSaid((Text("naïve"),))])
     await workspace.journal.append_to_journal("a", [UserSaid((Text("more"),))])
     return [each.digest for each in stored]
@@ -55,13 +57,19 @@ async def test_history_and_cache_come_back_whole(
     workspace: StoredWorkspace, workspaces: AllWorkspaces, tmp_path: Path
 ) -> None:
     digests = await filled(workspace)
-    known = await workspaces.import_workspace(await exported(workspace, tmp_path / "w.helix"), name="Copy")
+    known = await workspaces.import_workspace(
+        await exported(workspace, tmp_path / "w.helix"), name="Copy"
+    )
     copy = await workspaces.open_stored_workspace(known.id)
     for conversation in ("a", "b"):
-        assert await copy.journal.read_facts(conversation) == await workspace.journal.read_facts(conversation)
+        assert await copy.journal.read_facts(conversation) == await workspace.journal.read_facts(
+            conversation
+        )
     for digest in digests:
         assert await copy.cache.read_content(digest) == await workspace.cache.read_content(digest)
-        assert await copy.cache.describe_entry(digest) == await workspace.cache.describe_entry(digest)
+        assert await copy.cache.describe_entry(digest) == await workspace.cache.describe_entry(
+            digest
+        )
     await copy.index.wait_until_indexed()
     assert [row.pinned for row in await copy.index.entries_page(limit=9)].count(True) == 1
     assert (await copy.cache.verify_cache()).checked == len(digests)
@@ -77,19 +85,29 @@ async def test_an_import_puts_nothing_into_force(
             "permissions.mode": "free",
             "permissions.rules": [{"tool": "shell", "allow": True}],
             "mcp": {
-                "github": {"command": "run-me", "env": {"GITHUB_TOKEN": "ghp_abcdefghijklmnop1234"}, "args": ["-x"]}
+                "github": {
+                    "command": "run-me",
+                    "env": {"GITHUB_TOKEN": "ghp_abcdefghijklmnop1234"},
+                    "args": ["-x"],
+                }
             },
             "changes.off": True,
             "copies": {"always": True, "set_up": "touch /tmp/planted"},
             "limits.turn_cost": 1_000_000,
         }
     )
-    settings = (await workspaces.import_workspace(await exported(workspace, tmp_path / "w.helix"))).settings
+    settings = (
+        await workspaces.import_workspace(await exported(workspace, tmp_path / "w.helix"))
+    ).settings
     assert (settings.roots, settings.mode, settings.rules, dict(settings.mcp)) == ((), "", (), {})
     assert (dict(settings.changes), dict(settings.copies), dict(settings.limits)) == ({}, {}, {})
     assert settings.proposed["copies"]["set_up"] == "touch /tmp/planted"
     assert settings.proposed["permissions"]["mode"] == "free"
-    assert settings.proposed["mcp"]["github"] == {"command": "run-me", "env": {"GITHUB_TOKEN": ""}, "args": ["-x"]}
+    assert settings.proposed["mcp"]["github"] == {
+        "command": "run-me",
+        "env": {"GITHUB_TOKEN": ""},
+        "args": ["-x"],
+    }
     assert settings.proposed["roots"] == list(workspace.settings.roots)
 
 
@@ -110,7 +128,15 @@ def test_keys_of_servers_written_by_hand_never_leave() -> None:
         '[mcp.c]\nurl = "https://me:hunter2@a/mcp"\n[copies]\nset_up = "TOKEN=hunter2 npm ci"\n'
     )
     assert "hunter2" not in text
-    for kept in ('"server"', '"--verbose"', "postgres://me:@db/x", "page=3", "https://me:@a/mcp", "npm ci", "X-Key: "):
+    for kept in (
+        '"server"',
+        '"--verbose"',
+        "postgres://me:@db/x",
+        "page=3",
+        "https://me:@a/mcp",
+        "npm ci",
+        "X-Key: ",
+    ):
         assert kept in text
 
 
@@ -131,7 +157,8 @@ async def test_a_damaged_entry_is_left_out_and_named(
     assert left_out == [digests[1].hex]
     known = await workspaces.import_workspace(path)
     assert (
-        f"{digests[1].hex} was already damaged when this file was exported" in (known.folder / "notes.txt").read_text()
+        f"{digests[1].hex} was already damaged when this file was exported"
+        in (known.folder / "notes.txt").read_text()
     )
     copy = await workspaces.open_stored_workspace(known.id)
     with pytest.raises(NotFound):
@@ -175,21 +202,43 @@ async def test_an_incomplete_file_is_refused_and_leaves_nothing(
             b'["/home/me/settings", 1, 1.0, "{\\"fact\\":\\"ConversationChanged\\",\\"version\\":1}"]\n',
             InvalidInput,
         ),
-        ("facts.jsonl", b'["a", 1, 1e300, "{\\"fact\\":\\"ConversationChanged\\",\\"version\\":1}"]\n', InvalidInput),
-        ("facts.jsonl", b'["a", 1, -1.0, "{\\"fact\\":\\"ConversationChanged\\",\\"version\\":1}"]\n', InvalidInput),
-        ("facts.jsonl", b'["a", 1, NaN, "{\\"fact\\":\\"ConversationChanged\\",\\"version\\":1}"]\n', InvalidInput),
-        ("facts.jsonl", b'[5, 1, 1.0, "{\\"fact\\":\\"ConversationChanged\\",\\"version\\":1}"]\n', InvalidInput),
+        (
+            "facts.jsonl",
+            b'["a", 1, 1e300, "{\\"fact\\":\\"ConversationChanged\\",\\"version\\":1}"]\n',
+            InvalidInput,
+        ),
+        (
+            "facts.jsonl",
+            b'["a", 1, -1.0, "{\\"fact\\":\\"ConversationChanged\\",\\"version\\":1}"]\n',
+            InvalidInput,
+        ),
+        (
+            "facts.jsonl",
+            b'["a", 1, NaN, "{\\"fact\\":\\"ConversationChanged\\",\\"version\\":1}"]\n',
+            InvalidInput,
+        ),
+        (
+            "facts.jsonl",
+            b'[5, 1, 1.0, "{\\"fact\\":\\"ConversationChanged\\",\\"version\\":1}"]\n',
+            InvalidInput,
+        ),
         (
             "entries.bin",
             b'{"sha256": "%s", "collected": 1, "lines": 1, "time": 1e300, "tool": "", "source": "", "media_type": ""}\n'
             % (b"0" * 64),
             InvalidInput,
         ),
-        ("facts.jsonl", b'["a", 1, 1.0, "{\\"fact\\":\\"FromTheFuture\\",\\"version\\":1}"]\n', WrittenByNewerVersion),
+        (
+            "facts.jsonl",
+            b'["a", 1, 1.0, "{\\"fact\\":\\"FromTheFuture\\",\\"version\\":1}"]\n',
+            WrittenByNewerVersion,
+        ),
         ("entries.bin", b'{"sha256":"zz"}\n', InvalidInput),
         (
             "entries.bin",
-            b'{"sha256":"' + b"0" * 64 + b'","size":5,"time":1,"tool":"","source":"","media_type":""}\nabc',
+            b'{"sha256":"'
+            + b"0" * 64
+            + b'","size":5,"time":1,"tool":"","source":"","media_type":""}\nabc',
             InvalidInput,
         ),
         (
@@ -212,7 +261,8 @@ async def test_an_incomplete_file_is_refused_and_leaves_nothing(
         ),
         (
             "entries.bin",
-            b'{"sha256": "%s", "size": 1e400, "time": 1, "tool": "", "source": "", "media_type": ""}\n' % (b"0" * 64),
+            b'{"sha256": "%s", "size": 1e400, "time": 1, "tool": "", "source": "", "media_type": ""}\n'
+            % (b"0" * 64),
             InvalidInput,
         ),
         ("workspace.toml", b"name = [", HelixError),
@@ -238,14 +288,18 @@ async def test_a_file_made_to_harm_is_refused(
     with pytest.raises(error):
         await workspaces.import_workspace(bad)
     assert len(workspaces.list_workspaces()) == 1
-    assert [path.name for path in workspaces.folder.iterdir() if path.name.startswith(".importing")] == []
+    assert [
+        path.name for path in workspaces.folder.iterdir() if path.name.startswith(".importing")
+    ] == []
 
 
 async def test_a_record_that_no_import_would_accept_is_told_when_it_is_exported(
     workspace: StoredWorkspace, tmp_path: Path
 ) -> None:
     await filled(workspace)
-    await workspace.journal.append_to_journal("b", [ToolReturned("1", Stored(Digest.of_content(b"x"), -1), 2)])
+    await workspace.journal.append_to_journal(
+        "b", [ToolReturned("1", Stored(Digest.of_content(b"x"), -1), 2)]
+    )
     with pytest.raises(JournalCorrupt, match="Record 2 of conversation b cannot be read"):
         await exported(workspace, tmp_path / "w.helix")
     assert not (tmp_path / "w.helix").exists()
@@ -286,11 +340,17 @@ async def test_what_was_forgotten_is_known_as_forgotten_and_not_as_damaged(
 ) -> None:
     digests = await filled(workspace)
     await workspace.forget_content(entries=(digests[1],))
-    known = await workspaces.import_workspace(await exported(workspace, tmp_path / "w.helix"), name="Copy")
+    known = await workspaces.import_workspace(
+        await exported(workspace, tmp_path / "w.helix"), name="Copy"
+    )
     copy = await workspaces.open_stored_workspace(known.id)
     with pytest.raises(NotFound, match="permanently removed at the user's request"):
         await copy.cache.read_content(digests[1])
-    assert (await copy.cache.verify_cache()).damaged == (await workspace.cache.verify_cache()).damaged == ()
+    assert (
+        (await copy.cache.verify_cache()).damaged
+        == (await workspace.cache.verify_cache()).damaged
+        == ()
+    )
 
 
 async def test_a_damaged_file_is_refused_or_named_and_never_half_taken(
@@ -368,7 +428,9 @@ async def test_a_cancelled_import_leaves_nothing_and_says_how_far_it_was(
     assert heard[-1][0] == heard[-1][1]
 
 
-async def test_a_cancelled_export_leaves_no_file(workspace: StoredWorkspace, tmp_path: Path) -> None:
+async def test_a_cancelled_export_leaves_no_file(
+    workspace: StoredWorkspace, tmp_path: Path
+) -> None:
     await filled(workspace)
     written: list[int] = []
     begun = asyncio.Event()
@@ -387,7 +449,9 @@ async def test_a_cancelled_export_leaves_no_file(workspace: StoredWorkspace, tmp
 
 
 def _hostile_archives() -> Iterator[tuple[str, dict[str, Any]]]:
-    """What a file that means harm holds beside or instead of an export's own members, and how it is compressed."""
+    """What a file that means harm holds beside or instead of an export's own members,
+    and how it is compressed.
+    """
     huge = bytes(200 << 20)
     wide = b"[" + b"[]," * 4_000_000 + b"1]\n"
     yield "manifest", {"manifest.json": huge}
@@ -432,7 +496,10 @@ async def test_an_export_can_be_read_by_its_user_only_and_its_facts_come_in_with
     good, large = await exported(workspace, tmp_path / "w.helix"), tmp_path / "large.helix"
     assert stat.S_IMODE(good.stat().st_mode) & 0o077 == 0
     said = fact_encoding.encode_fact(UserSaid((Text("x" * (4 << 20)),)))
-    with zipfile.ZipFile(good) as source, zipfile.ZipFile(large, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as target:
+    with (
+        zipfile.ZipFile(good) as source,
+        zipfile.ZipFile(large, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as target,
+    ):
         for member in source.namelist():
             if member != "facts.jsonl":
                 target.writestr(member, source.read(member))
@@ -470,7 +537,10 @@ async def test_a_member_that_is_encrypted_or_twice_there_is_refused(
 
 
 async def test_an_import_that_would_fill_the_disk_ends_and_leaves_nothing(
-    workspace: StoredWorkspace, workspaces: AllWorkspaces, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    workspace: StoredWorkspace,
+    workspaces: AllWorkspaces,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     await filled(workspace)
     path = await exported(workspace, tmp_path / "w.helix")
@@ -485,7 +555,10 @@ async def test_settings_that_would_take_minutes_to_read_are_refused(
     workspace: StoredWorkspace, workspaces: AllWorkspaces, tmp_path: Path
 ) -> None:
     good, bad = await exported(workspace, tmp_path / "w.helix"), tmp_path / "bad.helix"
-    for more in ("".join(f"[t{number}]\n" for number in range(20_000)), "k = {" + "a=1," * 20_000 + "}"):
+    for more in (
+        "".join(f"[t{number}]\n" for number in range(20_000)),
+        "k = {" + "a=1," * 20_000 + "}",
+    ):
         with zipfile.ZipFile(good) as source, zipfile.ZipFile(bad, "w") as target:
             for name in source.namelist():
                 held = source.read(name).decode()

@@ -22,7 +22,10 @@ async def test_the_index_follows_by_itself(workspace: StoredWorkspace) -> None:
     await workspace.cache.store_content(b"a needle", SHELL)
     await workspace.journal.append_to_journal("c", [UserSaid((Text("a needle too"),))])
     for _ in range(1000):
-        if len(await workspace.index.search_index("needle")) == 2 and workspace.index.progress.is_complete:
+        if (
+            len(await workspace.index.search_index("needle")) == 2
+            and workspace.index.progress.is_complete
+        ):
             break
         await asyncio.sleep(0.005)
     else:
@@ -91,8 +94,12 @@ async def test_a_rebuild_reports_how_far_it_is(workspace: StoredWorkspace) -> No
     assert [each.words for each in seen] == sorted(each.words for each in seen)
 
 
-async def test_what_is_written_while_the_index_is_begun_anew_goes_into_the_new_one(workspace: StoredWorkspace) -> None:
-    """The first checkpoint of a workspace is taken while somebody forgets an entry, or pins another one."""
+async def test_what_is_written_while_the_index_is_begun_anew_goes_into_the_new_one(
+    workspace: StoredWorkspace,
+) -> None:
+    """The first checkpoint of a workspace is taken while somebody forgets an entry, or
+    pins another one.
+    """
     stored = await workspace.cache.store_content(b"an entry", SHELL)
     index, begun, go = workspace.index, asyncio.Event(), asyncio.Event()
     await index.wait_until_indexed()
@@ -143,7 +150,8 @@ async def test_what_is_asked_while_something_is_removed_is_refused_and_no_disk_i
 
 async def test_the_catalogue_through_the_port(workspace: StoredWorkspace) -> None:
     stored = [
-        await workspace.cache.store_content(b"x" * number, EntryOrigin(f"tool{number % 2}")) for number in range(1, 9)
+        await workspace.cache.store_content(b"x" * number, EntryOrigin(f"tool{number % 2}"))
+        for number in range(1, 9)
     ]
     await workspace.cache.pin_entry(stored[3].digest)
     await workspace.index.wait_until_indexed()
@@ -169,7 +177,9 @@ async def test_what_the_cache_takes_is_known_with_the_last_put(workspace: Stored
     assert await workspace.index.measure_kept_bytes() > kept
 
 
-async def test_what_is_asked_while_the_index_is_only_rebuilt_says_so(workspace: StoredWorkspace) -> None:
+async def test_what_is_asked_while_the_index_is_only_rebuilt_says_so(
+    workspace: StoredWorkspace,
+) -> None:
     index = workspace.index
     rebuilding = asyncio.ensure_future(index.rebuild_in_background())  # noqa: TID251
     await asyncio.sleep(0)

@@ -40,7 +40,9 @@ os.read(0, 1)
 def test_a_command_that_a_dead_owner_was_starting_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    owner = subprocess.Popen([sys.executable, "-c", LEFT, str(tmp_path / "lock")], stdin=subprocess.PIPE)
+    owner = subprocess.Popen(
+        [sys.executable, "-c", LEFT, str(tmp_path / "lock")], stdin=subprocess.PIPE
+    )
     assert owner.wait() == 9
     assert owner.stdin is not None
     waited: list[float] = []

@@ -8,7 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helix_desktop import atomic_files
-from helix_desktop.errors import ConfigFileMistake, InvalidInput, NotFound, StoreFailed, WrittenByNewerVersion
+from helix_desktop.errors import (
+    ConfigFileMistake,
+    InvalidInput,
+    NotFound,
+    StoreFailed,
+    WrittenByNewerVersion,
+)
 from helix_desktop.program_settings import find_line_of_key
 from helix_desktop.store import workspace_settings
 from helix_desktop.store.workspace_settings import WorkspaceConfig, parse_workspace_settings
@@ -128,7 +134,13 @@ def test_a_change_keeps_comments_unknown_keys_and_order(tmp_path: Path) -> None:
             "limits.cache_bytes": 7,
         },
     )
-    assert (settings.name, settings.models["long"], settings.policy, settings.mode, settings.limit) == (
+    assert (
+        settings.name,
+        settings.models["long"],
+        settings.policy,
+        settings.mode,
+        settings.limit,
+    ) == (
         "New",
         "z",
         {"x": 1},
@@ -136,7 +148,13 @@ def test_a_change_keeps_comments_unknown_keys_and_order(tmp_path: Path) -> None:
         7,
     )
     text = path.read_text()
-    for kept in ("# mine", "# its name", 'mood = "sunny"', "[[permissions.rules]]", 'env = { A = "b" }'):
+    for kept in (
+        "# mine",
+        "# its name",
+        'mood = "sunny"',
+        "[[permissions.rules]]",
+        'env = { A = "b" }',
+    ):
         assert kept in text
     assert text.index("[models]") < text.index("[policy]") < text.index("[mcp.github]")
     assert not list(tmp_path.glob("*.new"))
@@ -147,17 +165,28 @@ def test_a_name_of_any_letters_is_changed_where_it_stands(tmp_path: Path, name: 
     path = tmp_path / "workspace.toml"
     path.write_text(GOOD)
     key = f"mcp.{workspace_settings.quote_key_part(name)}"
-    assert workspace_settings.change_workspace_settings(path, {key: {"command": "x"}}).mcp[name] == {"command": "x"}
-    assert set(workspace_settings.change_workspace_settings(path, {f"{key}.enabled": False}).mcp) == {"github", name}
-    assert workspace_settings.read_workspace_settings(path).mcp[name] == {"command": "x", "enabled": False}
+    assert workspace_settings.change_workspace_settings(path, {key: {"command": "x"}}).mcp[
+        name
+    ] == {"command": "x"}
+    assert set(
+        workspace_settings.change_workspace_settings(path, {f"{key}.enabled": False}).mcp
+    ) == {"github", name}
+    assert workspace_settings.read_workspace_settings(path).mcp[name] == {
+        "command": "x",
+        "enabled": False,
+    }
     assert set(workspace_settings.change_workspace_settings(path, {key: None}).mcp) == {"github"}
 
 
 def test_a_change_takes_edits_by_hand_along(tmp_path: Path) -> None:
     path = tmp_path / "workspace.toml"
-    atomic_files.write_file_atomically(path, workspace_settings.new_settings_text("A", "#123456", ("/x",)))
+    atomic_files.write_file_atomically(
+        path, workspace_settings.new_settings_text("A", "#123456", ("/x",))
+    )
     path.write_text(path.read_text() + "\n[models]\nmain = 'by hand'\n")
-    assert workspace_settings.change_workspace_settings(path, {"name": "B"}).models == {"main": "by hand"}
+    assert workspace_settings.change_workspace_settings(path, {"name": "B"}).models == {
+        "main": "by hand"
+    }
 
 
 def test_a_file_with_a_mistake_is_never_written_over(tmp_path: Path) -> None:
@@ -174,7 +203,9 @@ def test_a_value_that_does_not_fit_is_refused_before_it_is_written(tmp_path: Pat
     before = path.read_text()
     with pytest.raises(ConfigFileMistake) as refused:
         workspace_settings.change_workspace_settings(path, {"colour": "#nonsense"})
-    assert str(refused.value).startswith("colour = '#nonsense' is not valid")  # the file has no mistake
+    assert str(refused.value).startswith(
+        "colour = '#nonsense' is not valid"
+    )  # the file has no mistake
     assert str(refused.value).endswith("Nothing was changed.")
     assert path.read_text() == before
 
@@ -201,7 +232,14 @@ def test_a_missing_or_unreadable_file_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("dotted", "line"),
-    [("name", 3), ("models", 8), ("models.main", 9), ("policy.values", 14), ("mcp.github", 22), ("nowhere", 1)],
+    [
+        ("name", 3),
+        ("models", 8),
+        ("models.main", 9),
+        ("policy.values", 14),
+        ("mcp.github", 22),
+        ("nowhere", 1),
+    ],
 )
 def test_lines_are_found(dotted: str, line: int) -> None:
     assert find_line_of_key(GOOD, dotted) == line
@@ -215,7 +253,9 @@ def test_what_commands_see_is_read_and_what_was_never_set_is_told_from_nothing()
 
 
 def test_what_the_program_writes_into_tables_of_its_own_is_no_mistake() -> None:
-    """The defect: an MCP tool that was allowed in the chat was said to be no setting at the next start."""
+    """The defect: an MCP tool that was allowed in the chat was said to be no setting at
+    the next start.
+    """
     text = '[permissions.approved]\nweather__get_weather = "3fa9"\n[permissions.trusted]\n"AGENTS.md" = "3fa9"\n'
     settings = parse_workspace_settings(text, PATH)
     assert settings.warnings == ()

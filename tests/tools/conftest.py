@@ -19,7 +19,9 @@ async def here(tmp_path: Path) -> AsyncIterator[World]:
         yield made
 
 
-@pytest_asyncio.fixture(params=[SandboxKind.BUBBLEWRAP, SandboxKind.LANDLOCK, SandboxKind.NONE], ids=str)
+@pytest_asyncio.fixture(
+    params=[SandboxKind.BUBBLEWRAP, SandboxKind.LANDLOCK, SandboxKind.NONE], ids=str
+)
 async def everywhere(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[World]:
     """The same in every sandbox there is."""
     async with world(tmp_path) as made:

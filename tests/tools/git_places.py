@@ -1,6 +1,8 @@
-"""Repositories in which a setting of git's names a program or a path, made from git's own list of settings.
+"""Repositories in which a setting of git's names a program or a path, made from git's
+own list of settings.
 
-`RUN` in a value stands for a command line that must never run, `OUT` for a folder outside that must stay as it is.
+`RUN` in a value stands for a command line that must never run, `OUT` for a folder
+outside that must stay as it is.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ from pathlib import Path
 from helix_desktop.tools.autorun_guard import AutorunGuard
 from helix_desktop.tools.workspace_roots import WorkspaceRoots
 
-# Every setting in `git help --config` (2.39) that names a program, with those that came later (hook.*, 2.54).
+# Every setting in `git help --config` (2.39) that names a program, with those that came
+# later (hook.*, 2.54).
 PROGRAMS = (
     "core.fsmonitor", "core.sshCommand", "core.gitProxy", "core.askPass", "core.editor", "core.pager", "core.alternateRefsCommand", "alias.status", "alias.co",
     "browser.x.cmd", "browser.x.path", "credential.helper", "credential.https://x.helper", "diff.external", "diff.x.command", "diff.x.textconv", "diff.guitool", "diff.tool",
@@ -24,7 +27,8 @@ PROGRAMS = (
     "remote.origin.receivepack", "remote.origin.uploadpack", "remote.origin.vcs", "sendemail.ccCmd", "sendemail.tocmd", "sendemail.smtpServer", "sequence.editor", "submodule.m.update",
     "trailer.x.command", "trailer.x.cmd", "uploadpack.packObjectsHook", "web.browser", "gitcvs.dbDriver", "receive.procReceiveRefs",
 )  # fmt: skip
-# Every one that names a path or an address: what is read or written there, or what is read from there as settings.
+# Every one that names a path or an address: what is read or written there, or what is
+# read from there as settings.
 PATHS = (
     "core.worktree", "core.hooksPath", "core.attributesFile", "core.excludesFile", "commit.template", "init.templateDir", "include.path", "includeIf.gitdir:/.path",
     "blame.ignoreRevsFile", "bundle.x.uri", "diff.orderFile", "fetch.fsck.skipList", "format.outputDirectory", "format.signatureFile", "fsck.skipList", "fsmonitor.socketDir",
@@ -33,7 +37,8 @@ PATHS = (
     "receive.fsck.skipList", "remote.origin.proxy", "safe.directory", "sendemail.aliasesFile", "sendemail.smtpsslcertpath", "trace2.destinationDebug", "trace2.eventTarget",
     "trace2.normalTarget", "trace2.perfTarget", "url.ext::x.insteadOf", "user.signingKey", "credential.store.file", "protocol.allow", "protocol.ext.allow", "core.protectNTFS",
 )  # fmt: skip
-# How a setting gets where git reads it: {name} and {value} are written by git itself, so that the form is git's.
+# How a setting gets where git reads it: {name} and {value} are written by git itself,
+# so that the form is git's.
 MEANS = {
     "config": "git config -f .git/config {name} {value}",
     "config.worktree": "git config extensions.worktreeConfig true; git config -f .git/config.worktree {name} {value}",
@@ -43,7 +48,8 @@ MEANS = {
     "a nested one's": "git init -q deep/er; git config -f deep/er/.git/config {name} {value}",
     "behind a folder that looks like git's": "mkdir -p objects refs sub; echo 'ref: refs/heads/x' > HEAD; git init -q sub/x; git config -f sub/x/.git/config {name} {value}",
 }  # fmt: skip
-# What needs no setting: links and files in a git directory through which git writes or reads elsewhere.
+# What needs no setting: links and files in a git directory through which git writes or
+# reads elsewhere.
 TRICKS = {
     "the index as a link": "git clone -q . c; rm c/.git/index; ln -s OUT/new c/.git/index",
     "the log as a link": "git clone -q . c; rm -rf c/.git/logs; ln -s OUT c/.git/logs",
@@ -72,13 +78,25 @@ class GitPlace:
 def git_places(run: str, out: Path) -> list[GitPlace]:
     """Every setting in one way, every way with some settings, and what needs no setting."""
     found = []
-    for number, (setting, (means, line)) in enumerate(itertools.product((*PROGRAMS, *PATHS), MEANS.items())):
+    for number, (setting, (means, line)) in enumerate(
+        itertools.product((*PROGRAMS, *PATHS), MEANS.items())
+    ):
         if number % len(MEANS) == (number // len(MEANS)) % len(MEANS) or means == "config":
             value = _value(setting, run, out)
             form = line.format(name=f"'{setting}'", value=f"'{value}'")
-            found.append(GitPlace(f"{setting}, {means}", form, means in ("config", "config.worktree", "included")))
+            found.append(
+                GitPlace(
+                    f"{setting}, {means}", form, means in ("config", "config.worktree", "included")
+                )
+            )
     for name, line in TRICKS.items():
-        found.append(GitPlace(name, line.replace("OUT", str(out)).replace("OBJ", str(out)).replace("RUN", run), False))
+        found.append(
+            GitPlace(
+                name,
+                line.replace("OUT", str(out)).replace("OBJ", str(out)).replace("RUN", run),
+                False,
+            )
+        )
     return found
 
 
@@ -86,9 +104,11 @@ def _value(setting: str, run: str, out: Path) -> str:
     if setting.startswith(("alias", "submodule")):
         return f"!{run}"
     if setting in PATHS:
-        return {"core.protectNTFS": "false", "protocol.allow": "always", "protocol.ext.allow": "always"}.get(
-            setting, str(out)
-        )
+        return {
+            "core.protectNTFS": "false",
+            "protocol.allow": "always",
+            "protocol.ext.allow": "always",
+        }.get(setting, str(out))
     return run
 
 
@@ -108,7 +128,9 @@ def make_repository(folder: Path) -> None:
 
 
 def as_a_user(folder: Path, environment: dict[str, str]) -> None:
-    """What somebody types next, in every folder that git may take for a repository; nothing is asked and nothing is reached."""
+    """What somebody types next, in every folder that git may take for a repository;
+    nothing is asked and nothing is reached.
+    """
     places = [folder, *(folder / name for name in ("m", "c", "bare", "deep/er", "sub/x", "w"))]
     for place in filter(Path.is_dir, places):
         for words in (["status"], ["checkout", "--", "."], ["diff"], ["log", "-1", "-p"]):
@@ -118,21 +140,38 @@ def as_a_user(folder: Path, environment: dict[str, str]) -> None:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
 
 
 def what_got_through(base: Path, name: str) -> str:
-    """Plant it in a repository below `base`, have the guard take it back, and use git; what ran or was touched then."""
+    """Plant it in a repository below `base`, have the guard take it back, and use git;
+    what ran or was touched then.
+    """
     out, folder = base / "out", base / "root"
     for each in (out, folder):
         each.mkdir(parents=True)
     (out / "file").write_text("outside\n")
     make_repository(folder)
     place = next(place for place in git_places(f"touch {base}/canary", out) if place.name == name)
-    environment = {**os.environ, "HOME": str(base), "GIT_TERMINAL_PROMPT": "0", "GIT_EDITOR": "true"}
+    environment = {
+        **os.environ,
+        "HOME": str(base),
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_EDITOR": "true",
+    }
     guard = AutorunGuard(WorkspaceRoots.from_folders([folder]))
     before = guard.scan_autorun_files()
-    subprocess.run(["/bin/bash", "-c", place.line], cwd=folder, env=environment, check=False, capture_output=True)
+    subprocess.run(
+        ["/bin/bash", "-c", place.line],
+        cwd=folder,
+        env=environment,
+        check=False,
+        capture_output=True,
+    )
     there = contents(out)
     planted = guard.find_autorun_changes(before)
     failed = guard.revert_autorun_changes(planted)

@@ -1,4 +1,6 @@
-"""Homes whose entries are links, made by a generator: to files and folders, outside and in a root, dangling, in chains and loops."""
+"""Homes whose entries are links, made by a generator: to files and folders, outside and
+in a root, dangling, in chains and loops.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,16 @@ from helix_desktop.tools.sandbox import SandboxKind, find_sandbox
 from tests.tools.test_sandbox import ran
 
 SECRET = "secret-of-the-user"
-_FOLDERS = (".ssh", ".config", ".aws", ".config/gh", ".local/share/keyrings", ".gnupg", ".claude", ".next-agent")
+_FOLDERS = (
+    ".ssh",
+    ".config",
+    ".aws",
+    ".config/gh",
+    ".local/share/keyrings",
+    ".gnupg",
+    ".claude",
+    ".next-agent",
+)
 _FILES = (
     ".netrc",
     ".git-credentials",
@@ -27,7 +38,9 @@ _FILES = (
 
 @dataclass(frozen=True, slots=True)
 class LinkedHome:
-    """`secrets`: every path under which something is that no command may print; `root`: the workspace's folder."""
+    """`secrets`: every path under which something is that no command may print; `root`:
+    the workspace's folder.
+    """
 
     home: Path
     root: Path
@@ -41,14 +54,18 @@ def linked_homes(base: Path, count: int, seed: int = 33) -> Iterator[LinkedHome]
 
 
 async def what_got_through(layout: LinkedHome, scratch: Path) -> list[str]:
-    """What a command prints of the user's secrets, in each kind of sandbox that says nothing; the home is HOME already."""
+    """What a command prints of the user's secrets, in each kind of sandbox that says
+    nothing; the home is HOME already.
+    """
     found = await find_sandbox([layout.root], scratch)
     through = [] if found.kind is SandboxKind.BUBBLEWRAP else [f"fell back to {found.kind}"]
     for box in (found, replace(found, kind=SandboxKind.LANDLOCK)):
         if box.paths_left_visible():
             continue
         for network in (False, True):
-            line = " ".join(f"cat '{path}' 2>/dev/null && echo ' in {path}';" for path in layout.secrets)
+            line = " ".join(
+                f"cat '{path}' 2>/dev/null && echo ' in {path}';" for path in layout.secrets
+            )
             said = await ran(box, f"{line} echo end", network=network)
             through += [f"{box.kind}: {row}" for row in said.splitlines() if SECRET in row]
             through += [] if said.endswith("end\n") else [f"{box.kind}: no end: {said[:200]}"]
@@ -57,7 +74,11 @@ async def what_got_through(layout: LinkedHome, scratch: Path) -> list[str]:
 
 def _made(base: Path, chance: random.Random) -> LinkedHome:
     home = base / "users" / "me"
-    root = home if chance.random() < 0.1 else chance.choice([base / "work", home / "work", home / "a" / "b"])
+    root = (
+        home
+        if chance.random() < 0.1
+        else chance.choice([base / "work", home / "work", home / "a" / "b"])
+    )
     for folder in (home, root, base / "outside", base / "scratch"):
         folder.mkdir(parents=True, exist_ok=True)
     secrets: list[Path] = []
@@ -69,15 +90,29 @@ def _made(base: Path, chance: random.Random) -> LinkedHome:
     if chance.random() < 0.2:  # the home itself has another name
         named.symlink_to(home)
         return LinkedHome(
-            named, root, (*secrets, *(named / path.relative_to(home) for path in secrets if path.is_relative_to(home)))
+            named,
+            root,
+            (
+                *secrets,
+                *(named / path.relative_to(home) for path in secrets if path.is_relative_to(home)),
+            ),
         )
     return LinkedHome(home, root, tuple(secrets))
 
 
 def _link(
-    base: Path, home: Path, root: Path, name: str, chance: random.Random, secrets: list[Path], *, is_folder: bool
+    base: Path,
+    home: Path,
+    root: Path,
+    name: str,
+    chance: random.Random,
+    secrets: list[Path],
+    *,
+    is_folder: bool,
 ) -> None:
-    """Make an entry of the home: plain, or a link of some kind that leads to where its content is."""
+    """Make an entry of the home: plain, or a link of some kind that leads to where its
+    content is.
+    """
     entry = home / name
     try:
         entry.parent.mkdir(parents=True, exist_ok=True)
@@ -85,7 +120,9 @@ def _link(
         return
     if entry.exists() or entry.is_symlink():
         return
-    kind = chance.choice(["plain", "outside", "inside", "chain", "dangling", "loop", "beside", "relative", "hidden"])
+    kind = chance.choice(
+        ["plain", "outside", "inside", "chain", "dangling", "loop", "beside", "relative", "hidden"]
+    )
     place = {
         "plain": entry,
         "inside": root / f"kept-{len(secrets)}",
@@ -103,7 +140,9 @@ def _link(
             target = base / "outside" / f"link-{len(secrets)}"
             target.symlink_to(place)
         if kind != "plain":
-            entry.symlink_to(os.path.relpath(target, entry.parent.resolve()) if kind == "relative" else target)
+            entry.symlink_to(
+                os.path.relpath(target, entry.parent.resolve()) if kind == "relative" else target
+            )
             secrets += [entry / path.name for path in secrets[-1:]] if is_folder else [entry]
 
 

@@ -1,6 +1,8 @@
-"""Ways of leaving something behind that another program runs later: shell commands, made from places and payloads.
+"""Ways of leaving something behind that another program runs later: shell commands,
+made from places and payloads.
 
-`RUN` in a payload stands for a command line that must never run. The folder they start from is made by `prepare`.
+`RUN` in a payload stands for a command line that must never run. The folder they start
+from is made by `prepare`.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ SETTINGS = (
     "difftool.x.cmd", "mergetool.x.cmd", "remote.origin.uploadpack", "remote.origin.receivepack", "uploadpack.packObjectsHook", "trailer.x.command", "browser.x.cmd", "man.x.cmd",
     "alias.st", "alias.co", "submodule.x.update", "sendemail.smtpServer", "gc.x.command", "web.browser", "notes.x", "guitool.x.cmd", "hook.x.command", "init.templateDir", "core.attributesFile", "log.showSignature.x",
 )  # fmt: skip
-# How git comes to read a folder: {git} is where its settings then are. Each starts from a repository in `.`.
+# How git comes to read a folder: {git} is where its settings then are. Each starts from
+# a repository in `.`.
 PLACES = {
     "as it is": ("true", ".git"),
     "moved aside": ("mv .git .g2; cp -r .g2 .git", ".git"),
@@ -48,7 +51,8 @@ NAMED = {
     ".cursor/mcp.json": "RUN", ".claude/settings.json": "RUN", ".mcp.json": "RUN", ".codex/config.toml": "RUN", ".gemini/settings.json": "RUN", ".bazelrc": "RUN", ".mvn/jvm.config": "RUN",
     "gradle/wrapper/gradle-wrapper.properties": "distributionUrl=RUN", ".bashrc": "RUN", ".profile": "RUN", ".zshenv": "RUN", ".gitconfig": "[core]\nfsmonitor=RUN", ".ssh/authorized_keys": "RUN",
     ".config/autostart/x.desktop": "RUN", ".local/bin/git": "RUN", "composer.json": '{"scripts": {"post-install-cmd": "RUN"}}', ".bundle/config": "RUN", "rust-toolchain.toml": "RUN", "opencode.json": "RUN",
-    # what other version systems, direnv's and mise's further files, language servers, notebooks, hook managers and agents run
+    # what other version systems, direnv's and mise's further files, language servers,
+    # notebooks, hook managers and agents run
     ".hg/hgrc": "[hooks]\nupdate=RUN", ".jj/repo/config.toml": "RUN", ".sl/config": "RUN", "_darcs/prefs/defaults": "ALL posthook RUN", ".pijul/config": "RUN",
     "mise.local.toml": "RUN", "mise/config.toml": "RUN", ".direnv/flake-profile-1.rc": "RUN", "flake.nix": "RUN", "shell.nix": "RUN", "devenv.nix": "RUN", "devbox.json": "RUN", ".shadowenv.d/1.lisp": "RUN",
     ".bsp/x.json": '{"argv": ["RUN"]}', ".pylintrc": "[MAIN]\ninit-hook=RUN", ".luarc.json": "RUN", "rust-analyzer.toml": "RUN", "eslint.config.mjs": "RUN", ".prettierrc.cjs": "RUN", ".stylelintrc.js": "RUN",
@@ -83,7 +87,14 @@ MEANS = {
     "by python": "mkdir -p {folder}; python3 -c 'import sys; open(sys.argv[1], \"w\").write(sys.argv[2])' {path} {text}",
     "deeper": "mkdir -p deep/er; cd deep/er; mkdir -p {folder}; printf %s {text} > {path}",
 }  # fmt: skip
-THERE = (".envrc", ".vscode/tasks.json", ".npmrc", "package.json", ".husky/pre-commit", ".pre-commit-config.yaml")
+THERE = (
+    ".envrc",
+    ".vscode/tasks.json",
+    ".npmrc",
+    "package.json",
+    ".husky/pre-commit",
+    ".pre-commit-config.yaml",
+)
 
 
 @dataclass(frozen=True)
@@ -95,20 +106,33 @@ class Way:
 def ways(run: str) -> list[Way]:
     """All of them, with `run` as what must never run."""
     found = [*_settings(run), *_hooks(run), *_tricks(run)]
-    for number, ((path, text), (means, line)) in enumerate(itertools.product(NAMED.items(), MEANS.items())):
+    for number, ((path, text), (means, line)) in enumerate(
+        itertools.product(NAMED.items(), MEANS.items())
+    ):
         if number % 3 == 0 or means == "written":
-            words = {"path": path, "folder": str(Path(path).parent), "text": _quoted(text.replace("RUN", run))}
+            words = {
+                "path": path,
+                "folder": str(Path(path).parent),
+                "text": _quoted(text.replace("RUN", run)),
+            }
             found.append(Way(f"{path}, {means}", line.format(**words)))
     return found
 
 
 def _settings(run: str) -> list[Way]:
     found = []
-    for number, (setting, (place, (line, git))) in enumerate(itertools.product(SETTINGS, PLACES.items())):
+    for number, (setting, (place, (line, git))) in enumerate(
+        itertools.product(SETTINGS, PLACES.items())
+    ):
         if number % 4 == 0 or setting == "core.fsmonitor":
             value = f"!{run}" if setting.startswith(("alias", "submodule", "credential")) else run
             name = "config.worktree" if place == "a worktree" else "config"
-            found.append(Way(f"{setting}, {place}", f"{line}; git config -f {git}/{name} {setting} {_quoted(value)}"))
+            found.append(
+                Way(
+                    f"{setting}, {place}",
+                    f"{line}; git config -f {git}/{name} {setting} {_quoted(value)}",
+                )
+            )
     return found
 
 
@@ -167,7 +191,9 @@ def prepare(folder: Path) -> None:
         git(folder, "config", name, value)
     for name in THERE:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text('{"scripts": {"test": "true"}}' if name == "package.json" else "mine\n")
+        (folder / name).write_text(
+            '{"scripts": {"test": "true"}}' if name == "package.json" else "mine\n"
+        )
     (folder / "tools").mkdir(exist_ok=True)
     (folder / "tools/monitor.sh").write_text("#!/bin/sh\nexit 1\n")
     (folder / "tools/monitor.sh").chmod(0o755)

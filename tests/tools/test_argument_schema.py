@@ -17,7 +17,10 @@ OWN: dict[str, Any] = {
         "path": {"type": "string"},
         "count": {"type": "integer", "minimum": 1},
         "all": {"type": "boolean"},
-        "items": {"type": "array", "items": {"type": "object", "properties": {"state": {"enum": ["a", "b"]}}}},
+        "items": {
+            "type": "array",
+            "items": {"type": "object", "properties": {"state": {"enum": ["a", "b"]}}},
+        },
     },
     "required": ["path"],
 }
@@ -41,7 +44,9 @@ def test_arguments_that_are_no_object_get_a_sentence(text: str, words: str) -> N
 
 
 def test_no_arguments_at_all_are_none() -> None:
-    assert argument_schema.parse_argument_text("") == argument_schema.parse_argument_text(" {} ") == {}
+    assert (
+        argument_schema.parse_argument_text("") == argument_schema.parse_argument_text(" {} ") == {}
+    )
 
 
 @pytest.mark.parametrize(
@@ -75,7 +80,9 @@ def test_what_models_write_instead_is_understood() -> None:
         "all": True,
         "items": [{"state": "a"}],
     }
-    assert argument_schema.fit_arguments_to_schema({"path": 404, "count": 2.0, "all": None}, OWN, "t") == {
+    assert argument_schema.fit_arguments_to_schema(
+        {"path": 404, "count": 2.0, "all": None}, OWN, "t"
+    ) == {
         "path": "404",
         "count": 2,
     }
@@ -83,8 +90,12 @@ def test_what_models_write_instead_is_understood() -> None:
 
 @pytest.mark.parametrize("none", [None, "", 0, -1])
 def test_an_argument_given_for_the_sake_of_completeness_is_left_out(none: object) -> None:
-    assert argument_schema.fit_arguments_to_schema({"path": "", "count": none}, OWN, "t") == {"path": ""}
-    assert argument_schema.fit_arguments_to_schema({"path": "a", "all": "", "items": ""}, OWN, "t") == {"path": "a"}
+    assert argument_schema.fit_arguments_to_schema({"path": "", "count": none}, OWN, "t") == {
+        "path": ""
+    }
+    assert argument_schema.fit_arguments_to_schema(
+        {"path": "a", "all": "", "items": ""}, OWN, "t"
+    ) == {"path": "a"}
 
 
 @pytest.mark.parametrize("text", ['{"content": "a\nb\tc"}', json.dumps('{"content": "a\\nb\\tc"}')])
@@ -92,11 +103,15 @@ def test_an_object_is_understood_where_it_is_one_beyond_doubt(text: str) -> None
     assert argument_schema.parse_argument_text(text) == {"content": "a\nb\tc"}
 
 
-@pytest.mark.parametrize("text", ['{"path": "\\uD83d"}', '{"path": "\ud83d"}', '{"a": [{"\\udc00": 1}]}'])
+@pytest.mark.parametrize(
+    "text", ['{"path": "\\uD83d"}', '{"path": "\ud83d"}', '{"a": [{"\\udc00": 1}]}']
+)
 def test_half_of_a_character_gets_a_sentence_and_a_whole_one_does_not(text: str) -> None:
     with pytest.raises(InvalidInput, match="half of a character"):
         argument_schema.parse_argument_text(text)
-    assert argument_schema.parse_argument_text('{"path": "\\ud83d\\ude00 \\\\ud83d"}') == {"path": "\U0001f600 \\ud83d"}
+    assert argument_schema.parse_argument_text('{"path": "\\ud83d\\ude00 \\\\ud83d"}') == {
+        "path": "\U0001f600 \\ud83d"
+    }
 
 
 @given(
@@ -115,23 +130,37 @@ def test_keep_is_offered_and_taken_off() -> None:
     spec = argument_schema.spec_with_keep("t", "d", OWN)
     assert list(json.loads(spec.schema)["properties"]) == ["path", "count", "all", "items", "keep"]
     assert json.loads(spec.schema)["required"] == ["path"]
-    assert argument_schema.split_off_keep_argument({"path": "a", "keep": " errors "}, OWN) == ({"path": "a"}, "errors")
-    assert argument_schema.split_off_keep_argument({"path": "a", "keep": 3}, OWN) == ({"path": "a"}, "")
+    assert argument_schema.split_off_keep_argument({"path": "a", "keep": " errors "}, OWN) == (
+        {"path": "a"},
+        "errors",
+    )
+    assert argument_schema.split_off_keep_argument({"path": "a", "keep": 3}, OWN) == (
+        {"path": "a"},
+        "",
+    )
 
 
-@pytest.mark.parametrize("taken", [["keep"], ["keep", "keep_of_output"], ["keep", "keep_of_output", "keep_of_output_"]])
+@pytest.mark.parametrize(
+    "taken", [["keep"], ["keep", "keep_of_output"], ["keep", "keep_of_output", "keep_of_output_"]]
+)
 def test_keep_collides_with_no_argument_of_the_tool(taken: list[str]) -> None:
     own = {"type": "object", "properties": {name: {"type": "string"} for name in taken}}
     values = dict.fromkeys(taken, "own")
     name = argument_schema.keep_argument_name(own)
     assert name not in taken
-    assert argument_schema.split_off_keep_argument({**values, name: "mine"}, own) == (values, "mine")
+    assert argument_schema.split_off_keep_argument({**values, name: "mine"}, own) == (
+        values,
+        "mine",
+    )
 
 
 @pytest.mark.parametrize("own", [{}, {"properties": []}, {"type": "object"}, {"properties": None}])
 def test_a_servers_schema_may_be_anything(own: dict[str, Any]) -> None:
     assert "keep" in json.loads(argument_schema.spec_with_keep("t", "d", own).schema)["properties"]
-    assert argument_schema.correct_arguments_of_server_tool({"a": "1", "b": None}, own) == {"a": "1", "b": None}
+    assert argument_schema.correct_arguments_of_server_tool({"a": "1", "b": None}, own) == {
+        "a": "1",
+        "b": None,
+    }
 
 
 def test_a_call_of_a_servers_tool_is_put_right_where_it_is_plain() -> None:
@@ -147,11 +176,27 @@ def test_a_call_of_a_servers_tool_is_put_right_where_it_is_plain() -> None:
         },
         "required": ["name"],
     }
-    given = {"ids": '["a"]', "count": "5", "deep": "true", "name": None, "filter": None, "any": None, "odd": None}
-    meant = {"ids": ["a"], "count": 5, "deep": True, "name": None, "filter": None, "any": None, "odd": None}
-    assert argument_schema.correct_arguments_of_server_tool(given, own) == meant
-    assert argument_schema.correct_arguments_of_server_tool({"ids": None, "count": None, "other": None}, own) == {
-        "other": None
+    given = {
+        "ids": '["a"]',
+        "count": "5",
+        "deep": "true",
+        "name": None,
+        "filter": None,
+        "any": None,
+        "odd": None,
     }
+    meant = {
+        "ids": ["a"],
+        "count": 5,
+        "deep": True,
+        "name": None,
+        "filter": None,
+        "any": None,
+        "odd": None,
+    }
+    assert argument_schema.correct_arguments_of_server_tool(given, own) == meant
+    assert argument_schema.correct_arguments_of_server_tool(
+        {"ids": None, "count": None, "other": None}, own
+    ) == {"other": None}
     as_written = {"ids": '{"a": 1}', "count": "five", "deep": "yes", "name": "5", "other": "[1]"}
     assert argument_schema.correct_arguments_of_server_tool(as_written, own) == as_written

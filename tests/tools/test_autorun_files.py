@@ -28,7 +28,9 @@ def test_of_a_packages_scripts_what_runs_by_itself_or_was_changed_counts() -> No
     assert extract_runnable_text("package.json", package(test="x", pretest="y"))
     assert extract_runnable_text("package.json", package(test="y"), package(test="x"))
     assert not extract_runnable_text("package.json", package(test="x", dev="y"), package(test="x"))
-    assert not extract_runnable_text("package.json", package(postinstall="x", dev="y"), package(postinstall="x"))
+    assert not extract_runnable_text(
+        "package.json", package(postinstall="x", dev="y"), package(postinstall="x")
+    )
     assert extract_runnable_text("package.json", b"not json")
     assert extract_runnable_text(".envrc", b"x")
     assert not extract_runnable_text(".envrc", b" \n")

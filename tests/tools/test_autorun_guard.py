@@ -15,7 +15,11 @@ from helix_desktop.tools.workspace_roots import WorkspaceRoots
 from tests.tools.git_places import TRICKS, GitPlace, git_places, what_got_through
 from tests.tools.planting import THERE, Way, empty_folder, prepare, ways
 
-FAST = [way for number, way in enumerate(ways("touch canary")) if number % 12 == 0 or "," not in way.name]
+FAST = [
+    way
+    for number, way in enumerate(ways("touch canary"))
+    if number % 12 == 0 or "," not in way.name
+]
 
 
 @pytest.fixture
@@ -29,7 +33,9 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def run(root: Path, line: str) -> None:
     environment = {**os.environ, "TMPDIR": str(root.parent)}
-    subprocess.run(["/bin/bash", "-c", line], cwd=root, check=False, capture_output=True, env=environment)
+    subprocess.run(
+        ["/bin/bash", "-c", line], cwd=root, check=False, capture_output=True, env=environment
+    )
 
 
 @pytest.mark.parametrize("way", FAST, ids=lambda way: way.name)
@@ -42,7 +48,9 @@ def test_what_a_command_leaves_to_be_run_is_found_and_put_back(root: Path, way: 
     assert planted
     assert guard.revert_autorun_changes(planted) == []
     assert guard.find_autorun_changes(before) == []
-    assert {name: (root / name).read_bytes() for name in contents if (root / name).exists()}.items() <= contents.items()
+    assert {
+        name: (root / name).read_bytes() for name in contents if (root / name).exists()
+    }.items() <= contents.items()
 
 
 @pytest.mark.parametrize(
@@ -68,7 +76,10 @@ def test_ordinary_work_is_let_be(root: Path, line: str) -> None:
 def test_what_the_user_allows_is_as_the_command_left_it(root: Path) -> None:
     guard = AutorunGuard(WorkspaceRoots.from_folders([root]))
     before = guard.scan_autorun_files()
-    run(root, "echo theirs > .envrc; mkdir x; ln -s ../file x/.npmrc; printf 'x' > .vimrc; chmod 600 .vimrc")
+    run(
+        root,
+        "echo theirs > .envrc; mkdir x; ln -s ../file x/.npmrc; printf 'x' > .vimrc; chmod 600 .vimrc",
+    )
     planted = guard.find_autorun_changes(before)
     guard.revert_autorun_changes(planted)
     assert (root / ".envrc").read_text() == "mine\n"
@@ -79,7 +90,9 @@ def test_what_the_user_allows_is_as_the_command_left_it(root: Path) -> None:
     assert (root / ".vimrc").stat().st_mode & 0o777 == 0o600
 
 
-def test_what_is_put_back_stays_inside_though_a_folder_became_a_link(root: Path, tmp_path: Path) -> None:
+def test_what_is_put_back_stays_inside_though_a_folder_became_a_link(
+    root: Path, tmp_path: Path
+) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "tasks.json").write_text("outside\n")
@@ -113,7 +126,9 @@ def test_a_large_file_is_put_back_and_kept_whole(root: Path, before: bytes | Non
 
 
 @pytest.mark.parametrize("content", [b"evil", b"evil" * 500_000])
-def test_a_large_file_that_cannot_be_what_it_was_is_left_and_named(root: Path, content: bytes) -> None:
+def test_a_large_file_that_cannot_be_what_it_was_is_left_and_named(
+    root: Path, content: bytes
+) -> None:
     path = root / ".yarn/releases/yarn.cjs"
     path.parent.mkdir(parents=True)
     path.write_bytes(b"0123456789" * 200_000)
@@ -145,10 +160,17 @@ print(json.dumps([[str(Path(one.path).relative_to(root)) for one in planted], fa
 
 
 def as_an_ordinary_user(root: Path, line: str) -> tuple[list[str], list[str], int, list[str]]:
-    """The guard in a process for which modes count, also where the tests run as root: planted, failed, left, hidden."""
+    """The guard in a process for which modes count, also where the tests run as root:
+    planted, failed, left, hidden.
+    """
     words = [sys.executable, "-c", CLOSING, str(root), line]
     if os.geteuid() == 0:
-        words = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all", *words]
+        words = [
+            "setpriv",
+            "--bounding-set=-dac_override,-dac_read_search",
+            "--inh-caps=-all",
+            *words,
+        ]
     ran = subprocess.run(words, capture_output=True, check=True, cwd=Path(__file__).parents[2])
     planted, failed, left, hidden = json.loads(ran.stdout)
     return planted, failed, left, hidden
@@ -170,13 +192,25 @@ def test_a_folder_that_a_command_closed_hides_nothing_from_the_guard(
 ) -> None:
     """Git and editors open a file by its name, so mode 311 does not keep them from running it."""
     (root / ".git/hooks").mkdir(exist_ok=True)
-    assert as_an_ordinary_user(root, f"{line}; stat -c %a {closed} > {root.parent}/mode") == ([planted], [], 0, [])
-    assert f"{(root / closed).stat().st_mode & 0o777:o}" == (root.parent / "mode").read_text().strip()
+    assert as_an_ordinary_user(root, f"{line}; stat -c %a {closed} > {root.parent}/mode") == (
+        [planted],
+        [],
+        0,
+        [],
+    )
+    assert (
+        f"{(root / closed).stat().st_mode & 0o777:o}" == (root.parent / "mode").read_text().strip()
+    )
     assert "evil" in (root / planted).read_text()
 
 
 def test_a_file_that_a_command_closed_is_kept_with_its_content(root: Path) -> None:
-    assert as_an_ordinary_user(root, "echo evil > .vimrc; chmod 200 .vimrc") == ([".vimrc"], [], 0, [])
+    assert as_an_ordinary_user(root, "echo evil > .vimrc; chmod 200 .vimrc") == (
+        [".vimrc"],
+        [],
+        0,
+        [],
+    )
     assert (root / ".vimrc").read_text() == "evil\n"
     assert (root / ".vimrc").stat().st_mode & 0o777 == 0o200
 
@@ -189,7 +223,9 @@ def test_a_closed_folder_with_a_hidden_file_is_hidden_whole(root: Path, mode: st
     assert as_an_ordinary_user(root, f"chmod {mode} conf") == ([], [], 0, ["conf"])
 
 
-def test_a_look_at_what_has_not_changed_is_cheap(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_look_at_what_has_not_changed_is_cheap(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for number in range(200):
         (root / f"folder{number}").mkdir()
     guard = AutorunGuard(WorkspaceRoots.from_folders([root]))
@@ -210,7 +246,9 @@ def test_a_look_at_what_has_not_changed_is_cheap(root: Path, monkeypatch: pytest
 def test_what_is_written_through_a_mapping_is_found_though_no_time_moved(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first write dirties the page and moves the file's times; a look trusts them; the next write moves nothing."""
+    """The first write dirties the page and moves the file's times; a look trusts them;
+    the next write moves nothing.
+    """
     path = root / "new/package.json"
     path.parent.mkdir()
     path.write_bytes(b'{"scripts": {"test": "true"}}'.ljust(4096))
@@ -230,7 +268,9 @@ def test_closed_folders_are_not_looked_into(root: Path) -> None:
     (root / "own/.envrc").write_text("x")
     assert not [
         path
-        for path in AutorunGuard(WorkspaceRoots.from_folders([root], [root / "own"])).scan_autorun_files()
+        for path in AutorunGuard(
+            WorkspaceRoots.from_folders([root], [root / "own"])
+        ).scan_autorun_files()
         if "/own/" in path
     ]
 
@@ -251,7 +291,9 @@ CHOSEN = [place for number, place in enumerate(PLACES) if number % 16 == 0 or pl
 
 
 @pytest.mark.parametrize("place", CHOSEN, ids=lambda place: place.name)
-def test_what_git_could_run_or_touch_elsewhere_is_taken_back(tmp_path: Path, place: GitPlace) -> None:
+def test_what_git_could_run_or_touch_elsewhere_is_taken_back(
+    tmp_path: Path, place: GitPlace
+) -> None:
     assert not what_got_through(tmp_path, place.name)
 
 
@@ -259,7 +301,8 @@ def test_a_submodule_and_a_second_worktree_are_let_be(root: Path) -> None:
     guard = AutorunGuard(WorkspaceRoots.from_folders([root]))
     before = guard.scan_autorun_files()
     run(
-        root, "git -c protocol.file.allow=always submodule add -q ./ module; git commit -qm m; git worktree add -q tree"
+        root,
+        "git -c protocol.file.allow=always submodule add -q ./ module; git commit -qm m; git worktree add -q tree",
     )
     assert (root / "module/file").exists()
     assert guard.find_autorun_changes(before) == []

@@ -24,14 +24,20 @@ async def test_no_more_than_so_many_run_in_the_background_and_one_more_does_not_
     monkeypatch.setattr(command_tools, "_SETTLE", 0.2)
     here.kit.commands.limits = CommandLimits(background_commands=1)
     await here.run("run_command", command="sleep 1000", background=True)
-    assert "1 commands are already running" in await here.said("run_command", command="touch begun", background=True)
+    assert "1 commands are already running" in await here.said(
+        "run_command", command="touch begun", background=True
+    )
     await here.run("stop_command", name="bg1")
     assert list(here.folder.iterdir()) == []
 
 
-async def test_a_command_in_the_background(everywhere: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_command_in_the_background(
+    everywhere: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = await everywhere.run(
-        "run_command", command="echo begun; while read x < pipe; do echo got $x; done", background=True
+        "run_command",
+        command="echo begun; while read x < pipe; do echo got $x; done",
+        background=True,
     )
     assert everywhere.text(first).startswith("[bg1: ")
     assert "begun" in everywhere.text(first)

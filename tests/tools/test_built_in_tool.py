@@ -15,8 +15,12 @@ def test_every_tool_of_the_program_is_described() -> None:
 
 
 def test_the_described_limits_are_those_in_force() -> None:
-    described = {name: tool["schema"]["properties"] for name, tool in read_tool_descriptions().items()}
-    assert str(search_files_tool.MOST_HITS) in described[ToolName.SEARCH_FILES]["limit"]["description"]
+    described = {
+        name: tool["schema"]["properties"] for name, tool in read_tool_descriptions().items()
+    }
+    assert (
+        str(search_files_tool.MOST_HITS) in described[ToolName.SEARCH_FILES]["limit"]["description"]
+    )
     assert str(fleet_tools.MOST_SECONDS) in described["read_fleet_tasks"]["seconds"]["description"]
     states = described[ToolName.SET_TODO]["items"]["items"]["properties"]["state"]["enum"]
     assert states == list(todo_tool.STATE_MARKS)

@@ -67,7 +67,9 @@ async def test_what_the_user_keeps_is_there(here: World) -> None:
     assert "Put back" not in await here.said("run_command", command="git -C sub status --short")
 
 
-async def test_a_large_file_that_the_user_keeps_is_there_and_is_asked_about_once(here: World) -> None:
+async def test_a_large_file_that_the_user_keeps_is_there_and_is_asked_about_once(
+    here: World,
+) -> None:
     await here.run("run_command", command="sleep 1000", background=True)
     line = "mkdir -p .yarn/releases; seq 400000 > .yarn/releases/yarn-4.cjs"
     assert "keeps what the command did there" in await here.said("run_command", command=line)
@@ -85,20 +87,28 @@ async def test_what_is_too_large_to_be_kept_is_put_back_and_never_said_to_be_kep
     path = here.write(".yarn/releases/yarn-4.cjs", "the user's\n")
     (here.folder / ".yarn").rename(here.folder / "yarn")
     said = await here.said(
-        "run_command", command="mv yarn .yarn; echo x > .vimrc; seq 400000 > .yarn/releases/yarn-4.cjs"
+        "run_command",
+        command="mv yarn .yarn; echo x > .vimrc; seq 400000 > .yarn/releases/yarn-4.cjs",
     )
     assert "asked about .vimrc, and keeps" in said
-    assert "Put back as it was: .yarn/releases/yarn-4.cjs. Other programs run what is in there later, and" in said
+    assert (
+        "Put back as it was: .yarn/releases/yarn-4.cjs. Other programs run what is in there later, and"
+        in said
+    )
     assert not path.exists()
     assert [one.title for one in here.person.asked] == ["Keep the command's changes to .vimrc?"]
 
 
 async def test_ordinary_work_asks_nothing(here: World) -> None:
-    await here.run("run_command", command="echo x > new; git add -A; git commit -qm new; git init -q sub")
+    await here.run(
+        "run_command", command="echo x > new; git add -A; git commit -qm new; git init -q sub"
+    )
     assert here.person.asked == []
 
 
-async def test_what_a_command_in_the_background_leaves_is_found_when_its_output_is_read(here: World) -> None:
+async def test_what_a_command_in_the_background_leaves_is_found_when_its_output_is_read(
+    here: World,
+) -> None:
     here.person.answer = PermissionAnswer(allowed=False)
     await here.run("run_command", command=f"{PLANT}; touch done; sleep 1000", background=True)
     async with asyncio.timeout(60):
@@ -126,7 +136,9 @@ async def wait_for(path: Path) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_what_is_written_again_while_the_user_refuses_it_is_put_back_at_the_end(here: World) -> None:
+async def test_what_is_written_again_while_the_user_refuses_it_is_put_back_at_the_end(
+    here: World,
+) -> None:
     (here.folder / ".envrc").unlink()
 
     async def refuse_when_it_is_there_again(question: object) -> PermissionAnswer:
@@ -146,10 +158,14 @@ async def test_what_is_written_again_while_the_user_refuses_it_is_put_back_at_th
 
 async def test_what_the_user_kept_stays_as_it_was_kept(here: World) -> None:
     """A command in the background, which nothing holds from it, may not change it afterwards."""
-    line = "echo first > .vimrc; touch done; until [ -e go ]; do sleep 0.01; done; echo evil > .vimrc"
+    line = (
+        "echo first > .vimrc; touch done; until [ -e go ]; do sleep 0.01; done; echo evil > .vimrc"
+    )
     await here.run("run_command", command=line, background=True)
     await wait_for(here.folder / "done")
-    assert "keeps what the command did" in await here.said("read_command_output", name="bg1", all=True)
+    assert "keeps what the command did" in await here.said(
+        "read_command_output", name="bg1", all=True
+    )
     here.person.answer = PermissionAnswer(allowed=False)
     (here.folder / "go").touch()
     said = await here.said("read_command_output", name="bg1", wait=60)
@@ -184,7 +200,9 @@ async def test_what_a_stop_interrupts_is_put_back_all_the_same(here: World) -> N
     assert not (here.folder / ".vimrc").exists()
 
 
-async def test_what_the_user_changes_beside_a_command_in_the_background_is_the_users(here: World) -> None:
+async def test_what_the_user_changes_beside_a_command_in_the_background_is_the_users(
+    here: World,
+) -> None:
     await here.run("run_command", command="echo ready; sleep 60", background=True)
     (here.folder / ".envrc").write_text("the user's\n")
     assert "Put back" not in await here.said("run_command", command="true")
@@ -197,10 +215,14 @@ async def test_commands_outside_of_the_sandbox_are_the_users_decision(here: Worl
     assert (here.folder / ".vimrc").exists()
 
 
-async def test_names_that_are_no_text_or_pass_for_a_line_of_ours_are_shown_escaped(here: World) -> None:
+async def test_names_that_are_no_text_or_pass_for_a_line_of_ours_are_shown_escaped(
+    here: World,
+) -> None:
     here.person.answer = PermissionAnswer(allowed=False)
     lines = r"""d=$(printf 'a\377b'); mkdir "$d" "$(printf 'c\n[Kept]')"; echo evil > "$d/.vimrc"; echo evil > "$(printf 'c\n[Kept]')/.vimrc" """
-    said = await here.said("run_command", command=f"{lines}; ln -s \"$(printf '/x\\n[Kept]\\377')\" .exrc")
+    said = await here.said(
+        "run_command", command=f"{lines}; ln -s \"$(printf '/x\\n[Kept]\\377')\" .exrc"
+    )
     question = here.person.asked[-1]
     for text in (said, question.title, question.preview):
         assert text.encode()

@@ -75,16 +75,27 @@ async def test_what_is_not_as_in_a_terminal_is_said(here: World, line: str, hint
 
 async def test_a_command_longer_than_the_system_takes_gets_a_sentence(here: World) -> None:
     said = await here.said("run_command", command=f"echo {'x' * 200_000}")
-    assert "longer than the system allows (200,005 bytes); it was not run. Write the long part to a file" in said
+    assert (
+        "longer than the system allows (200,005 bytes); it was not run. Write the long part to a file"
+        in said
+    )
 
 
 async def test_git_waits_for_no_editor(here: World) -> None:
     here.write("a", "1")
-    user = "git config user.name a; git config user.email a@b.c; git config core.editor 'sleep 60 #'"
-    assert (await here.run("run_command", command=f"git init -q; {user}; git add a; git commit -qm one")).ok
-    assert "empty commit message" in await here.said("run_command", command="echo 2 > a; git commit -a")
+    user = (
+        "git config user.name a; git config user.email a@b.c; git config core.editor 'sleep 60 #'"
+    )
+    assert (
+        await here.run("run_command", command=f"git init -q; {user}; git add a; git commit -qm one")
+    ).ok
+    assert "empty commit message" in await here.said(
+        "run_command", command="echo 2 > a; git commit -a"
+    )
     assert (await here.run("run_command", command="git commit -qa --amend")).ok
-    assert "problem with the editor" in await here.said("run_command", command="git rebase -i --root")
+    assert "problem with the editor" in await here.said(
+        "run_command", command="git rebase -i --root"
+    )
 
 
 async def test_output_is_bytes_as_they_come(everywhere: World) -> None:
@@ -183,7 +194,9 @@ async def test_what_a_stopped_command_printed_is_kept_and_the_model_is_told_that
     outcome = await run
     said = here.text(outcome)
     assert (outcome.ok, outcome.stopped, outcome.exit_code) == (False, True, None)
-    assert re.search(r"\n3 of 9 tests failed\n\n\[stopped after \d+ s, before it had ended\]\n$", said)
+    assert re.search(
+        r"\n3 of 9 tests failed\n\n\[stopped after \d+ s, before it had ended\]\n$", said
+    )
     assert len(said) < 9_000
     assert ("recall_cached_content(" in said) is bool(much)
     assert [change.path for change in outcome.changes] == [str(here.folder / "a")]
@@ -205,18 +218,25 @@ async def test_output_past_the_limit_is_cut_in_the_middle_with_a_note(here: Worl
     assert head == whole[:1000]
     note, _, end = tail.partition(" …]\n")
     assert end == whole[-64 * 1024 :]
-    assert note == f"{len(whole) - 1000 - 64 * 1024:,} bytes were cut here: outputs are kept up to 1,000 bytes"
+    assert (
+        note
+        == f"{len(whole) - 1000 - 64 * 1024:,} bytes were cut here: outputs are kept up to 1,000 bytes"
+    )
 
 
 async def test_output_just_past_the_limit_is_kept_whole(here: World) -> None:
     here.kit.commands.limits = CommandLimits(output=1000)
-    assert await here.said("run_command", command="seq 1 400") == "".join(f"{number}\n" for number in range(1, 401))
+    assert await here.said("run_command", command="seq 1 400") == "".join(
+        f"{number}\n" for number in range(1, 401)
+    )
 
 
 async def test_nothing_is_left_running_when_the_kit_is_closed(tmp_path: Path) -> None:
     mark = f"34{time.time_ns() % 10**9}"
     async with world(tmp_path) as made:
-        await made.run("run_command", command=f"setsid sleep {mark} & sleep {mark}", background=True)
+        await made.run(
+            "run_command", command=f"setsid sleep {mark} & sleep {mark}", background=True
+        )
         async with asyncio.timeout(60):
             while not alive(mark):
                 await asyncio.sleep(0.01)
@@ -240,15 +260,20 @@ async def test_what_is_asked_says_what_is_special(here: World) -> None:
     (here.folder / "sub").mkdir()
     await here.run("run_command", command="true", network=True, folder="sub")
     await here.run("run_command", command="true", outside_sandbox=True)
-    assert here.person.asked[0].title == f"Run a command with network access in {here.folder / 'sub'}"
+    assert (
+        here.person.asked[0].title == f"Run a command with network access in {here.folder / 'sub'}"
+    )
     assert here.person.asked[1].why == "it would run outside the sandbox"
     assert here.person.asked[1].scopes == ("once",)
 
 
 @pytest.mark.parametrize(
-    ("folder", "words"), [("..", "refused"), ("/etc", "outside"), ("none", "none does not exist"), ("file", "")]
+    ("folder", "words"),
+    [("..", "refused"), ("/etc", "outside"), ("none", "none does not exist"), ("file", "")],
 )
-async def test_a_command_starts_only_in_a_folder_of_the_workspace(here: World, folder: str, words: str) -> None:
+async def test_a_command_starts_only_in_a_folder_of_the_workspace(
+    here: World, folder: str, words: str
+) -> None:
     here.write("file", "")
     outcome = await here.run("run_command", command="pwd", folder=folder)
     assert not outcome.ok
@@ -274,13 +299,20 @@ async def test_what_a_command_does_to_files_the_agent_knows_can_be_undone(here: 
 
 
 async def test_the_model_is_told_whether_there_is_a_sandbox(here: World) -> None:
-    for kind, words in ((SandboxKind.BUBBLEWRAP, "runs in a sandbox"), (SandboxKind.NONE, "There is no sandbox")):
+    for kind, words in (
+        (SandboxKind.BUBBLEWRAP, "runs in a sandbox"),
+        (SandboxKind.NONE, "There is no sandbox"),
+    ):
         here.kit.commands.sandbox = dataclasses.replace(here.kit.sandbox, kind=kind)
-        (spec,) = [spec for spec in here.kit.build_toolbox().offered_specs() if spec.name == "run_command"]
+        (spec,) = [
+            spec for spec in here.kit.build_toolbox().offered_specs() if spec.name == "run_command"
+        ]
         assert words in spec.description
 
 
-async def test_files_that_no_agent_sees_are_absent_for_commands_until_one_asks_by_name(here: World) -> None:
+async def test_files_that_no_agent_sees_are_absent_for_commands_until_one_asks_by_name(
+    here: World,
+) -> None:
     here.write(".env", "TOKEN=secret-value\n")
     here.write("app/deploy.key", "secret-value\n")
     here.write(".env.example", "TOKEN=\n")
@@ -302,7 +334,9 @@ async def test_files_that_no_agent_sees_are_absent_for_commands_until_one_asks_b
 
 
 @pytest.mark.parametrize("more", [(), ("secrets/",)], ids=("as it comes", "with a folder"))
-async def test_renaming_the_folders_around_hidden_files_shows_none(here: World, more: tuple[str, ...]) -> None:
+async def test_renaming_the_folders_around_hidden_files_shows_none(
+    here: World, more: tuple[str, ...]
+) -> None:
     """Packages show their certificates, and a pattern may name a folder."""
     guard = here.kit.commands.guard
     assert guard is not None
@@ -311,7 +345,13 @@ async def test_renaming_the_folders_around_hidden_files_shows_none(here: World, 
     here.write("tls/deep/site.key", "hidden-value\n")
     if more:
         here.write("secrets/deep/prod.yml", "hidden-value\n")
-    moves = ("tls venv", "tls/deep site-packages", "secrets open", "secrets/deep open", "app node_modules")
+    moves = (
+        "tls venv",
+        "tls/deep site-packages",
+        "secrets open",
+        "secrets/deep open",
+        "app node_modules",
+    )
     await here.run("run_command", command="; ".join(f"mv {move}" for move in moves))
     assert "hidden-value" not in await here.said("run_command", command="grep -r . .; ls")
     assert (here.folder / "tls/deep/site.key").read_text() == "hidden-value\n"
@@ -333,9 +373,13 @@ async def test_a_commit_keeps_what_agents_do_not_see_of_tracked_files(here: Worl
         _commit_all(here.folder / top)
     here.write("readme", "two\n")
     who = "-c user.name=x -c user.email=x@x"
-    await here.run("run_command", command=f"git {who} commit -qam two; cd own; git add -A; git {who} commit -qm two")
+    await here.run(
+        "run_command",
+        command=f"git {who} commit -qam two; cd own; git add -A; git {who} commit -qm two",
+    )
     changed = await here.said(
-        "run_command", command="git status --short; git diff HEAD~1 HEAD --stat; git -C own status -s"
+        "run_command",
+        command="git status --short; git diff HEAD~1 HEAD --stat; git -C own status -s",
     )
     assert changed == " readme | 2 +-\n 1 file changed, 1 insertion(+), 1 deletion(-)\n"
 
@@ -385,7 +429,10 @@ async def test_what_is_not_hidden_or_needs_the_network_is_not_asked_for(here: Wo
 
 async def test_an_opening_is_asked_for_by_what_it_opens(here: World) -> None:
     await here.run("run_command", command="true", needs="ssh", network=True)
-    assert here.person.asked[0].why == "it would use access that other commands don't have: SSH, including Git over SSH"
+    assert (
+        here.person.asked[0].why
+        == "it would use access that other commands don't have: SSH, including Git over SSH"
+    )
     here.person.asked.clear()
     here.kit.commands.opened = lambda: CommandOpenings(("ssh",))
     await here.run("run_command", command="true", needs="ssh", network=True)
@@ -401,4 +448,7 @@ async def test_landlock_asks_for_what_it_cannot_hide_and_says_that_it_is_used(he
     assert here.person.asked[0].title == (
         "Run a command in the weaker sandbox, Landlock (bubblewrap is missing or does not work)"
     )
-    assert here.person.asked[0].why == "this sandbox, Landlock, cannot hide these files from the command: .env"
+    assert (
+        here.person.asked[0].why
+        == "this sandbox, Landlock, cannot hide these files from the command: .env"
+    )

@@ -34,7 +34,9 @@ async def test_only_the_result_comes_back_with_the_childs_conversation(here: Wor
     children = Children()
     children.go.set()
     here.box = here.kit.build_toolbox(start_child=children)
-    outcome = await here.run("delegate", task="look", context="in src", tools=["read_file", "read_file"])
+    outcome = await here.run(
+        "delegate", task="look", context="in src", tools=["read_file", "read_file"]
+    )
     assert (here.text(outcome), outcome.child, outcome.ok) == ("did look", "child1", True)
     assert children.wishes == [Delegation("c", "call1", "look", "in src", ("read_file",), 1)]
 
@@ -47,7 +49,9 @@ async def test_only_the_result_comes_back_with_the_childs_conversation(here: Wor
         ({"task": "x", "tools": ["fly"]}, "no tool 'fly'"),
     ],
 )
-async def test_what_cannot_be_delegated_gets_a_sentence(here: World, arguments: dict[str, Any], words: str) -> None:
+async def test_what_cannot_be_delegated_gets_a_sentence(
+    here: World, arguments: dict[str, Any], words: str
+) -> None:
     here.box = here.kit.build_toolbox(start_child=Children())
     assert words in await here.said("delegate", **arguments)
 
@@ -56,12 +60,20 @@ async def test_depth_and_number_are_limited(here: World) -> None:
     children = Children()
     children.go.set()
     assert "delegate" in {
-        spec.name for spec in here.kit.build_toolbox(start_child=children, place=AgentPlace(1)).offered_specs()
+        spec.name
+        for spec in here.kit.build_toolbox(
+            start_child=children, place=AgentPlace(1)
+        ).offered_specs()
     }
     assert "delegate" not in {
-        spec.name for spec in here.kit.build_toolbox(start_child=children, place=AgentPlace(2)).offered_specs()
+        spec.name
+        for spec in here.kit.build_toolbox(
+            start_child=children, place=AgentPlace(2)
+        ).offered_specs()
     }
-    here.box = here.kit.build_toolbox(start_child=children, place=AgentPlace(1, limits=lambda: TurnLimits(agents=2)))
+    here.box = here.kit.build_toolbox(
+        start_child=children, place=AgentPlace(1, limits=lambda: TurnLimits(agents=2))
+    )
     for _ in range(2):
         assert (await here.run("delegate", task="x")).ok
     assert "no more can be started" in await here.said("delegate", task="x")

@@ -38,7 +38,10 @@ async def server() -> AsyncIterator[tuple[str, list[bytes]]]:
     requests: list[bytes] = []
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with closing(writer), suppress(asyncio.IncompleteReadError, ConnectionError):  # a client that left
+        with (
+            closing(writer),
+            suppress(asyncio.IncompleteReadError, ConnectionError),
+        ):  # a client that left
             await answer_request(reader, writer)
 
     async def answer_request(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -79,7 +82,10 @@ async def test_it_is_off_unless_the_user_switches_it_on(here: World) -> None:
 async def test_pages_come_as_text(online: World) -> None:
     async with server() as (base, requests):
         assert await online.said("fetch_url", url=base) == "# Hello\n"
-        assert await online.said("fetch_url", url=f"{base}/", raw=True) == "<h1>Hello</h1><script>no</script>"
+        assert (
+            await online.said("fetch_url", url=f"{base}/", raw=True)
+            == "<h1>Hello</h1><script>no</script>"
+        )
         assert await online.said("fetch_url", url=f"{base}/json") == '{"a": 1}'
         missing = await online.run("fetch_url", url=f"{base}/missing")
         assert not missing.ok
@@ -88,14 +94,20 @@ async def test_pages_come_as_text(online: World) -> None:
     assert base.removeprefix("http://").encode() in requests[0]
 
 
-async def test_a_page_that_is_too_large_is_cut_and_that_is_said(online: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_page_that_is_too_large_is_cut_and_that_is_said(
+    online: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(fetch_tool, "LARGEST", 1000)
     async with server() as (base, _):
-        assert "[cut: pages are read up to 1,000 bytes]" in await online.said("fetch_url", url=f"{base}/large")
+        assert "[cut: pages are read up to 1,000 bytes]" in await online.said(
+            "fetch_url", url=f"{base}/large"
+        )
 
 
 @pytest.mark.parametrize("mode", list(PermissionMode))
-async def test_private_addresses_are_asked_for_in_every_mode(online: World, mode: PermissionMode) -> None:
+async def test_private_addresses_are_asked_for_in_every_mode(
+    online: World, mode: PermissionMode
+) -> None:
     online.kit.permissions.mode = mode
     online.kit.permissions.rules = (PermissionRule("allow", "fetch_url"),)
     online.person.answer = PermissionAnswer(allowed=False)
@@ -108,7 +120,10 @@ async def test_private_addresses_are_asked_for_in_every_mode(online: World, mode
 async def test_a_redirect_to_a_private_address_is_asked_for_again(online: World) -> None:
     async with server() as (base, requests), server() as (other, _):
         assert await online.said("fetch_url", url=f"{base}/to/{other}/json") == '{"a": 1}'
-        assert [question.preview for question in online.person.asked] == [f"{base}/to/{other}/json", f"{other}/json"]
+        assert [question.preview for question in online.person.asked] == [
+            f"{base}/to/{other}/json",
+            f"{other}/json",
+        ]
         assert "redirected too many times" in await online.said(
             "fetch_url", url=f"{base}/to//to//to//to//to//to//to//json"
         )
@@ -124,7 +139,9 @@ async def test_a_redirect_to_a_host_that_a_rule_denies_is_not_followed(
         PermissionRule("deny", "fetch_url", path="127.0.0.1"),
     )
     async with server() as (base, first), server() as (other, second):
-        said = await online.run("fetch_url", url=f"{base}/to/{other.replace('localhost', '127.0.0.1')}/json")
+        said = await online.run(
+            "fetch_url", url=f"{base}/to/{other.replace('localhost', '127.0.0.1')}/json"
+        )
         assert said.refused
         assert len(first) == 1
         assert second == []
@@ -145,12 +162,16 @@ async def test_a_redirect_to_another_host_of_the_open_internet_is_asked_for(
         ]
         online.person.asked.clear()
         assert await online.said("fetch_url", url=f"{base}/to//json") == '{"a": 1}'
-        assert [question.preview for question in online.person.asked] == [f"{base}/to//json"]  # the same host once
+        assert [question.preview for question in online.person.asked] == [
+            f"{base}/to//json"
+        ]  # the same host once
     assert second
 
 
 async def test_a_small_page_that_stands_for_a_gigabyte_is_cut_like_any_other(online: World) -> None:
-    """A gigabyte of zeros is 33 KB of zstd; a library that decompresses it in one go takes five times as much memory."""
+    """A gigabyte of zeros is 33 KB of zstd; a library that decompresses it in one go
+    takes five times as much memory.
+    """
     async with server() as (base, _):
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         said = await online.run("fetch_url", url=f"{base}/bomb")
@@ -226,8 +247,12 @@ def looked_up(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
-async def test_a_name_is_not_looked_up_before_it_is_permitted(online: World, looked_up: list[str]) -> None:
-    """Looking a name up sends it to whoever answers for it, and a name can carry what the agent has read."""
+async def test_a_name_is_not_looked_up_before_it_is_permitted(
+    online: World, looked_up: list[str]
+) -> None:
+    """Looking a name up sends it to whoever answers for it, and a name can carry what
+    the agent has read.
+    """
     online.kit.permissions.mode = PermissionMode.ASK
     online.person.answer = PermissionAnswer(allowed=False)
     assert (await online.run("fetch_url", url="http://what-was-read.evil.example/")).refused
@@ -237,18 +262,24 @@ async def test_a_name_is_not_looked_up_before_it_is_permitted(online: World, loo
     assert looked_up == []
 
 
-async def test_a_permitted_name_that_turns_out_private_is_asked_for_again(online: World, looked_up: list[str]) -> None:
+async def test_a_permitted_name_that_turns_out_private_is_asked_for_again(
+    online: World, looked_up: list[str]
+) -> None:
     online.kit.permissions.rules = (PermissionRule("allow", "fetch_url"),)
     async with server() as (base, requests):
         url = base.replace("localhost", "pages.example")
         assert await online.said("fetch_url", url=f"{url}/json") == '{"a": 1}'
-        assert ["device on your local network" in each.why for each in online.person.asked] == [True]
+        assert ["device on your local network" in each.why for each in online.person.asked] == [
+            True
+        ]
         online.person.answer = PermissionAnswer(allowed=False)
         assert (await online.run("fetch_url", url=url)).refused
         assert len(requests) == 1
 
 
-@pytest.mark.parametrize("host", ["127.1", "0x7f.1", "2130706433", "[::1]", "localhost.", "deep.localhost"])
+@pytest.mark.parametrize(
+    "host", ["127.1", "0x7f.1", "2130706433", "[::1]", "localhost.", "deep.localhost"]
+)
 async def test_what_needs_no_look_up_is_judged_at_once(online: World, host: str) -> None:
     online.person.answer = PermissionAnswer(allowed=False)
     assert (await online.run("fetch_url", url=f"http://{host}:9/")).refused
@@ -261,6 +292,8 @@ def test_a_host_that_would_be_a_pattern_or_is_none_is_refused(address: str) -> N
         fetch_tool._parse_web_address(address)
 
 
-@pytest.mark.parametrize("address", ["http://[::1]:8080/x", "https://a-b_c.example./", "http://b\u00fccher.example/"])
+@pytest.mark.parametrize(
+    "address", ["http://[::1]:8080/x", "https://a-b_c.example./", "http://b\u00fccher.example/"]
+)
 def test_ordinary_hosts_are_taken(address: str) -> None:
     assert fetch_tool._parse_web_address(address).host

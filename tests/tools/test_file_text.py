@@ -1,4 +1,6 @@
-"""What becomes of a file's text: found, replaced, and put back in the encoding and with the line ends it had."""
+"""What becomes of a file's text: found, replaced, and put back in the encoding and with
+the line ends it had.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,10 @@ def test_an_edit_that_is_not_certain_is_refused(old: str, new: str, words: str) 
     [
         (b"a\r\nb\r\nc\r\n", b"a\r\nX\r\nY\r\nc\r\n"),
         (b"a\nb\nc\n", b"a\nX\nY\nc\n"),
-        (b"\xff\xfe" + "a\nb\nc".encode("utf-16-le"), b"\xff\xfe" + "a\nX\nY\nc".encode("utf-16-le")),
+        (
+            b"\xff\xfe" + "a\nb\nc".encode("utf-16-le"),
+            b"\xff\xfe" + "a\nX\nY\nc".encode("utf-16-le"),
+        ),
         (b"\xef\xbb\xbfa\nb\nc", b"\xef\xbb\xbfa\nX\nY\nc"),
         (b"caf\xe9\na\nb\nc", b"caf\xe9\na\nX\nY\nc"),
     ],
@@ -51,14 +56,19 @@ def test_encoding_and_line_ends_stay_the_files_own(before: bytes, after: bytes) 
         (b"a+(b)\r\n\\1\r\n", "a+(b)\n", "\\1\n", b"\\1\r\n\\1\r\n"),
     ],
 )
-def test_line_ends_are_those_of_the_place_an_edit_comes_to(before: bytes, old: str, new: str, after: bytes) -> None:
+def test_line_ends_are_those_of_the_place_an_edit_comes_to(
+    before: bytes, old: str, new: str, after: bytes
+) -> None:
     assert replace_text_in_file(before, old, new, "f", every=False) == after
 
 
 def test_the_same_text_with_other_line_ends_is_another_place() -> None:
     with pytest.raises(InvalidInput, match=r"2 times in f \(lines 1, 3\)"):
         replace_text_in_file(b"a\r\nb\r\na\nb\n", "a\nb", "x", "f", every=False)
-    assert replace_text_in_file(b"a\r\nb\r\na\nb\n", "a\nb", "x\ny", "f", every=True) == b"x\r\ny\r\nx\ny\n"
+    assert (
+        replace_text_in_file(b"a\r\nb\r\na\nb\n", "a\nb", "x\ny", "f", every=True)
+        == b"x\r\ny\r\nx\ny\n"
+    )
 
 
 def test_no_letters_are_put_into_a_file_in_another_encoding() -> None:
@@ -68,8 +78,13 @@ def test_no_letters_are_put_into_a_file_in_another_encoding() -> None:
     for old in ("é = 1", "\ufffd = 1"):
         with pytest.raises(InvalidInput, match="choose a text without them"):
             replace_text_in_file(latin, old, "e = 1", "f", every=False)
-    assert replace_text_in_file(latin, "foo", "bar", "f", every=False) == "é = 1\nbar\n".encode("latin-1")
-    assert replace_text_in_file(b"\xff \xc3\xa9 foo", "foo", "bär", "f", every=False) == b"\xff \xc3\xa9 b\xc3\xa4r"
+    assert replace_text_in_file(latin, "foo", "bar", "f", every=False) == "é = 1\nbar\n".encode(
+        "latin-1"
+    )
+    assert (
+        replace_text_in_file(b"\xff \xc3\xa9 foo", "foo", "bär", "f", every=False)
+        == b"\xff \xc3\xa9 b\xc3\xa4r"
+    )
 
 
 @pytest.mark.parametrize(
@@ -78,7 +93,10 @@ def test_no_letters_are_put_into_a_file_in_another_encoding() -> None:
         ("def f():\n    return 1", "exactly so:\ndef f():\n\treturn  1\n"),
         ("return 1\n\n\nclass A", "exactly so:\n\treturn  1\n\nclass A:\n"),
         ("class A:\n    a = 1\n    b = 2", "goes on so:\nclass A:\n    a = 2\n    b = 2\n"),
-        ("class A:\n    a = 1\n    b = 2\n    c\n    d", "goes on so:\nclass A:\n    a = 2\n    b = 2\n"),
+        (
+            "class A:\n    a = 1\n    b = 2\n    c\n    d",
+            "goes on so:\nclass A:\n    a = 2\n    b = 2\n",
+        ),
     ],
 )
 def test_what_stands_there_instead_is_shown(old: str, shown: str) -> None:

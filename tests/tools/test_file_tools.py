@@ -31,17 +31,26 @@ async def test_lines_of_a_file(here: World) -> None:
     assert await here.said("read_file", path="a.txt", first_line=2, last_line=3) == "2\n3\n"
     assert await here.said("read_file", path="a.txt", last_line=1) == "1\n"
     assert await here.said("read_file", path="a.txt", first_line=10, last_line=99) == "10\n"
-    assert "There is no line 11 in a.txt" in await here.said("read_file", path="a.txt", first_line=11)
+    assert "There is no line 11 in a.txt" in await here.said(
+        "read_file", path="a.txt", first_line=11
+    )
     assert "before" in await here.said("read_file", path="a.txt", first_line=3, last_line=2)
 
 
-async def test_lines_that_cross_the_pieces_a_file_is_read_in(here: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_lines_that_cross_the_pieces_a_file_is_read_in(
+    here: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(file_tools, "_PIECE", 7)
     here.write("a.txt", "".join(f"line {number}\n" for number in range(1, 31)))
-    assert await here.said("read_file", path="a.txt", first_line=9, last_line=11) == "line 9\nline 10\nline 11\n"
+    assert (
+        await here.said("read_file", path="a.txt", first_line=9, last_line=11)
+        == "line 9\nline 10\nline 11\n"
+    )
 
 
-async def test_a_huge_file_is_read_only_as_far_as_is_asked_for(here: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_huge_file_is_read_only_as_far_as_is_asked_for(
+    here: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(file_tools, "LARGEST_WHOLE", 1000)
     monkeypatch.setattr(file_tools, "_PIECE", 500)
     here.write("log", "".join(f"line {number}\n" for number in range(1, 1001)))
@@ -56,7 +65,10 @@ async def test_a_huge_file_is_read_only_as_far_as_is_asked_for(here: World, monk
 
 async def test_a_second_read_of_an_unchanged_file_is_a_repeat(here: World) -> None:
     path = here.write("a.txt", "one\n")
-    first, second = await here.run("read_file", path="a.txt"), await here.run("read_file", path="a.txt")
+    first, second = (
+        await here.run("read_file", path="a.txt"),
+        await here.run("read_file", path="a.txt"),
+    )
     assert not first.repeated
     assert second.repeated
     assert second.output == first.output
@@ -67,7 +79,9 @@ async def test_a_second_read_of_an_unchanged_file_is_a_repeat(here: World) -> No
     assert here.text(third) == "two\n"
 
 
-async def test_a_picture_is_shown_even_where_its_bytes_are_known_as_something_else(here: World) -> None:
+async def test_a_picture_is_shown_even_where_its_bytes_are_known_as_something_else(
+    here: World,
+) -> None:
     here.write("a.png", PNG)
     here.write("b.bin", b"\x00\x01" * 100)
     await here.kit.resources.cache.store_content(PNG, EntryOrigin())
@@ -117,7 +131,9 @@ async def test_a_file_that_is_rewritten_keeps_its_encoding_and_line_ends(
     outcome = await here.run("write_file", path="a", content=content)
     assert outcome.ok
     assert (here.folder / "a").read_bytes() == after
-    assert ("keeps its Windows line ends" in here.text(outcome)) is (after.count(b"\r") > content.count("\r"))
+    assert ("keeps its Windows line ends" in here.text(outcome)) is (
+        after.count(b"\r") > content.count("\r")
+    )
 
 
 async def test_a_file_in_another_encoding_is_not_rewritten_in_utf_8(here: World) -> None:
@@ -140,10 +156,14 @@ async def test_a_file_in_another_encoding_is_not_rewritten_in_utf_8(here: World)
         ("cafe\u0301", "caf\u00e9"),
     ],
 )
-async def test_of_a_file_that_is_not_there_it_is_said_what_is(here: World, asked: str, there: str) -> None:
+async def test_of_a_file_that_is_not_there_it_is_said_what_is(
+    here: World, asked: str, there: str
+) -> None:
     here.write(there, "text")
     for tool, more in (("read_file", {}), ("edit_file", {"old_text": "a", "new_text": "b"})):
-        assert f"{asked} does not exist. There is " in (said := await here.said(tool, path=asked, **more))
+        assert f"{asked} does not exist. There is " in (
+            said := await here.said(tool, path=asked, **more)
+        )
         assert said.endswith(f"There is {file_tools.printable_name(there)}.")
     assert "Use list_files or glob_files" in await here.said("read_file", path="quite/another")
 
@@ -157,7 +177,9 @@ async def test_a_file_in_utf_16_is_read_as_text_and_stays_what_it_is(here: World
     assert (await here.run("edit_file", path="a.txt", old_text="zwölf\n", new_text="elf\n")).ok
     assert (here.folder / "a.txt").read_bytes() == "one\r\nelf\r\n".encode("utf-16")
     command = await here.run("run_command", command="echo x > a.txt")
-    assert here.content(command.changes[0].before or Digest.of_content(b"")) == "one\r\nelf\r\n".encode("utf-16")
+    assert here.content(
+        command.changes[0].before or Digest.of_content(b"")
+    ) == "one\r\nelf\r\n".encode("utf-16")
 
 
 async def test_what_only_begins_like_utf_16_is_no_text(here: World) -> None:
@@ -174,7 +196,9 @@ async def test_an_empty_file_says_that_it_is_empty(here: World) -> None:
 
 async def test_a_write_protected_file_is_not_written(here: World) -> None:
     here.write("a", "made by a program").chmod(0o444)
-    assert "write-protected" in await here.said("edit_file", path="a", old_text="made", new_text="changed")
+    assert "write-protected" in await here.said(
+        "edit_file", path="a", old_text="made", new_text="changed"
+    )
     assert "write-protected" in await here.said("write_file", path="a", content="changed")
     assert (here.folder / "a").read_text() == "made by a program"
 
@@ -200,7 +224,10 @@ async def test_a_file_changed_since_it_was_read_is_not_overwritten(here: World) 
     path = here.write("a.txt", "one\n")
     await here.run("read_file", path="a.txt")
     path.write_text("changed by the user\n")
-    for call in ({"tool": "write_file", "content": "x"}, {"tool": "edit_file", "old_text": "one", "new_text": "x"}):
+    for call in (
+        {"tool": "write_file", "content": "x"},
+        {"tool": "edit_file", "old_text": "one", "new_text": "x"},
+    ):
         outcome = await here.run(**call, path="a.txt")
         assert not outcome.ok
         assert "since you read it" in here.text(outcome)
@@ -215,7 +242,9 @@ async def test_who_changed_a_file_is_not_guessed(here: World) -> None:
     await here.run("read_file", path="a.py")
     here.write("a.py", "x = 1\n")
     await here.run("run_command", command="true")
-    assert "a.py was changed since you read it" in await here.said("edit_file", path="a.py", old_text="1", new_text="2")
+    assert "a.py was changed since you read it" in await here.said(
+        "edit_file", path="a.py", old_text="1", new_text="2"
+    )
 
 
 async def test_a_file_the_agent_wrote_itself_can_be_written_again(here: World) -> None:
@@ -242,8 +271,12 @@ async def test_a_change_while_the_question_is_open_is_not_overwritten(here: Worl
 
 async def edit_unseen(here: World, *, shown: bool = False, **arguments: str) -> CallOutcome:
     """An edit by an agent that does, or does not, see any more what it has read."""
-    context = CallContext("c", here.person.ask, here.person.shown.append, 300, is_shown=lambda _: shown)
-    return await here.box.run_tool_call(ToolCall("edit", "edit_file", json.dumps(arguments)), context)
+    context = CallContext(
+        "c", here.person.ask, here.person.shown.append, 300, is_shown=lambda _: shown
+    )
+    return await here.box.run_tool_call(
+        ToolCall("edit", "edit_file", json.dumps(arguments)), context
+    )
 
 
 async def test_an_edit_of_a_file_whose_read_was_folded_brings_the_file_with_it(here: World) -> None:
@@ -251,10 +284,14 @@ async def test_an_edit_of_a_file_whose_read_was_folded_brings_the_file_with_it(h
     unread = await edit_unseen(here, path="a.txt", old_text="line 20\n", new_text="twenty\n")
     assert " line 1\n" not in here.text(unread)
     await here.run("read_file", path="a.txt")
-    seen = await edit_unseen(here, shown=True, path="a.txt", old_text="line 21\n", new_text="next\n")
+    seen = await edit_unseen(
+        here, shown=True, path="a.txt", old_text="line 21\n", new_text="next\n"
+    )
     assert " line 1\n" not in here.text(seen)
     folded = await edit_unseen(here, path="a.txt", old_text="line 22\n", new_text="another\n")
-    assert here.text(folded).startswith("--- a.txt\n+++ a.txt\n@@ -1,40 +1,40 @@\n line 1\n line 2\n")
+    assert here.text(folded).startswith(
+        "--- a.txt\n+++ a.txt\n@@ -1,40 +1,40 @@\n line 1\n line 2\n"
+    )
     assert "-line 22\n+another\n line 23\n" in here.text(folded)
     assert here.text(folded).endswith(" line 40\n")
     assert [change.path for change in folded.changes] == [str(here.folder / "a.txt")]
@@ -263,7 +300,9 @@ async def test_an_edit_of_a_file_whose_read_was_folded_brings_the_file_with_it(h
 async def test_of_a_long_file_an_edit_brings_the_lines_around_it(here: World) -> None:
     here.write("a.txt", "".join(f"line {number}\n" for number in range(1, 4001)))
     await here.run("read_file", path="a.txt")
-    text = here.text(await edit_unseen(here, path="a.txt", old_text="line 2000\n", new_text="two thousand\n"))
+    text = here.text(
+        await edit_unseen(here, path="a.txt", old_text="line 2000\n", new_text="two thousand\n")
+    )
     assert " line 1970\n" in text
     assert " line 1969\n" not in text
 
@@ -273,7 +312,11 @@ async def test_what_an_edit_brought_is_not_brought_again_while_it_is_shown(here:
     await here.run("read_file", path="a.txt")
     first = await edit_unseen(here, path="a.txt", old_text="line 20\n", new_text="twenty\n")
     context = CallContext(
-        "c", here.person.ask, here.person.shown.append, 300, is_shown=lambda digest: digest == first.output.digest
+        "c",
+        here.person.ask,
+        here.person.shown.append,
+        300,
+        is_shown=lambda digest: digest == first.output.digest,
     )
     arguments = json.dumps({"path": "a.txt", "old_text": "line 22\n", "new_text": "another\n"})
     second = await here.box.run_tool_call(ToolCall("again", "edit_file", arguments), context)
@@ -298,7 +341,9 @@ async def test_the_question_shows_the_diff(here: World) -> None:
     assert "-one\n+two\n" in question.preview
 
 
-async def test_a_write_that_began_is_finished_and_recorded_though_it_is_stopped(here: World) -> None:
+async def test_a_write_that_began_is_finished_and_recorded_though_it_is_stopped(
+    here: World,
+) -> None:
     started = asyncio.Event()
 
     async def put_slowly() -> None:
@@ -376,13 +421,19 @@ async def test_files_that_no_agent_sees_are_absent_for_every_tool(here: World) -
     assert "a.txt" in found
     assert "secret" not in found
     assert "hidden from agents" in await here.said("write_file", path=".env", content="x")
-    assert "hidden from agents" in await here.said("edit_file", path=".env", old_text="T", new_text="x")
+    assert "hidden from agents" in await here.said(
+        "edit_file", path=".env", old_text="T", new_text="x"
+    )
     assert (here.folder / ".env").read_text() == "TOKEN=secret-value\n"
 
 
-async def test_a_line_of_any_length_is_not_held_whole(here: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_line_of_any_length_is_not_held_whole(
+    here: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(file_tools, "LARGEST_WHOLE", 1_000)
     (here.folder / "one.json").write_bytes(b"x" * 5_000)
     (here.folder / "two.txt").write_bytes(b"short\n" + b"x" * 5_000)
-    assert "one.json is too large" in await here.said("read_file", path="one.json", first_line=1, last_line=1)
+    assert "one.json is too large" in await here.said(
+        "read_file", path="one.json", first_line=1, last_line=1
+    )
     assert await here.said("read_file", path="two.txt", first_line=1, last_line=1) == "short\n"

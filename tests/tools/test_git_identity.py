@@ -47,7 +47,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def _settings(file: Path) -> dict[str, str]:
-    said = subprocess.run(["git", "config", "--file", file, "--list"], capture_output=True, text=True, check=True)
+    said = subprocess.run(
+        ["git", "config", "--file", file, "--list"], capture_output=True, text=True, check=True
+    )
     return dict(line.split("=", 1) for line in said.stdout.splitlines())
 
 

@@ -38,11 +38,15 @@ def test_on_a_fresh_machine_it_is_said_in_one_sentence_that_git_lacks_a_name(
 
 
 def test_no_setting_makes_it_run_a_program(project: Path, tmp_path: Path) -> None:
-    """All that `git help --config` names, at once and included, with hooks, attributes and variables that call for them."""
+    """All that `git help --config` names, at once and included, with hooks, attributes
+    and variables that call for them.
+    """
     run = f"touch {tmp_path}/canary"
     for place in git_places(run, tmp_path):
         if place.local and place.name.partition(",")[0] in PROGRAMS:
-            subprocess.run(["/bin/bash", "-c", place.line], cwd=project, check=False, capture_output=True)
+            subprocess.run(
+                ["/bin/bash", "-c", place.line], cwd=project, check=False, capture_output=True
+            )
     for hook in (
         "pre-commit",
         "post-commit",
@@ -53,7 +57,9 @@ def test_no_setting_makes_it_run_a_program(project: Path, tmp_path: Path) -> Non
     ):
         (project / ".git/hooks" / hook).write_text(f"#!/bin/sh\n{run}\n")
         (project / ".git/hooks" / hook).chmod(0o755)
-    listed = subprocess.run(["git", "config", "--list"], cwd=project, check=True, capture_output=True, text=True).stdout
+    listed = subprocess.run(
+        ["git", "config", "--list"], cwd=project, check=True, capture_output=True, text=True
+    ).stdout
     assert all(f"{name.lower()}=" in listed.lower() for name in PROGRAMS)
     blob = run_git(project, "ls-tree", "-r", "-l", "-z", "HEAD").split()[2].decode()
     run_git(project, "cat-file", "blob", blob)
@@ -67,7 +73,8 @@ def test_no_setting_makes_it_run_a_program(project: Path, tmp_path: Path) -> Non
 def test_a_folder_that_was_deleted_is_told_in_plain_words(project: Path) -> None:
     gone = project / "gone"
     with pytest.raises(
-        ActionRefused, match=f"^The workspace's folder {gone} no longer exists. Nothing was committed.$"
+        ActionRefused,
+        match=f"^The workspace's folder {gone} no longer exists. Nothing was committed.$",
     ):
         run_git(gone, "ls-files")
 
@@ -84,7 +91,14 @@ def test_variables_of_the_caller_do_not_reach_it(
 
 
 @pytest.mark.parametrize(
-    "url", ["ssh://host/x", "ext::sh -c 'touch CANARY'", "host:x", "file:///nowhere", "https://127.0.0.1:9/x"]
+    "url",
+    [
+        "ssh://host/x",
+        "ext::sh -c 'touch CANARY'",
+        "host:x",
+        "file:///nowhere",
+        "https://127.0.0.1:9/x",
+    ],
 )
 def test_what_a_partial_clone_lacks_is_not_fetched(project: Path, tmp_path: Path, url: str) -> None:
     tree = run_git(project, "rev-parse", "HEAD^{tree}").decode().strip()
@@ -108,7 +122,9 @@ def test_what_a_partial_clone_lacks_is_not_fetched(project: Path, tmp_path: Path
 
 
 def test_the_users_own_name_is_used_and_a_filter_is_named(project: Path, tmp_path: Path) -> None:
-    (tmp_path / ".gitconfig").write_text("[user]\n\tname = Ada\n\temail = ada@x\n[core]\n\thooksPath = /x\n")
+    (tmp_path / ".gitconfig").write_text(
+        "[user]\n\tname = Ada\n\temail = ada@x\n[core]\n\thooksPath = /x\n"
+    )
     subprocess.run(["git", "config", "--unset", "user.name"], cwd=project, check=True)
     (project / "file").write_text("three\n")
     run_git(project, "commit", "--all", "--message", "third")
@@ -117,7 +133,9 @@ def test_the_users_own_name_is_used_and_a_filter_is_named(project: Path, tmp_pat
 
 
 def test_the_name_that_git_itself_would_use_is_used(project: Path, tmp_path: Path) -> None:
-    """A work and a private name: the one for all repositories stood on every commit, until the program was restarted."""
+    """A work and a private name: the one for all repositories stood on every commit,
+    until the program was restarted.
+    """
 
     def name_of_commit() -> bytes:
         run_git(project, "commit", "--allow-empty", "--message", "next")
@@ -134,7 +152,9 @@ def test_the_name_that_git_itself_would_use_is_used(project: Path, tmp_path: Pat
     assert name_of_commit() == b"Work global@x, Work"
 
 
-def test_a_repository_names_no_program_for_signing_beside_the_users(project: Path, tmp_path: Path) -> None:
+def test_a_repository_names_no_program_for_signing_beside_the_users(
+    project: Path, tmp_path: Path
+) -> None:
     own, planted = tmp_path / "own", tmp_path / "planted"
     for program in (own, planted):
         program.write_text(f"#!/bin/sh\ntouch {program}.ran\nexit 1\n")
@@ -167,7 +187,10 @@ def test_a_lock_is_named_in_plain_words(tmp_path: Path) -> None:
     lock.touch()
     with pytest.raises(ActionRefused) as refused:
         run_git(tmp_path, "read-tree", "--empty")
-    assert refused.value.what == "Another git program is working in this repository, or was killed there."
+    assert (
+        refused.value.what
+        == "Another git program is working in this repository, or was killed there."
+    )
     assert refused.value.remedy.endswith(f"If none is running, delete {lock}.")
 
 

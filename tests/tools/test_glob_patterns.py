@@ -31,7 +31,12 @@ def test_patterns(pattern: str, path: str, *, fits: bool) -> None:
 
 
 def test_braces_are_alternatives() -> None:
-    assert sorted(glob_patterns.expand_braces("{a,b}/*.{c,d}")) == ["a/*.c", "a/*.d", "b/*.c", "b/*.d"]
+    assert sorted(glob_patterns.expand_braces("{a,b}/*.{c,d}")) == [
+        "a/*.c",
+        "a/*.d",
+        "b/*.c",
+        "b/*.d",
+    ]
     assert glob_patterns.expand_braces("a{b}") == ["a{b}"]
     with pytest.raises(InvalidInput, match="alternatives"):
         glob_patterns.expand_braces("{a,b}" * 12)
@@ -50,8 +55,13 @@ async def test_what_nobody_looks_for_is_left_out_unless_it_is_named(here: World)
     for name in ("a.js", "node_modules/b/b.js", ".git/c.js", "src/d.js"):
         here.write(name, "")
     roots = WorkspaceRoots.from_folders([here.folder])
-    assert glob_patterns.find_paths_by_glob(roots, roots.resolve_path("."), "**/*.js", 10) == ["a.js", "src/d.js"]
-    assert glob_patterns.find_paths_by_glob(roots, roots.resolve_path("."), "node_modules/**/*.js", 10) == [
-        "node_modules/b/b.js"
+    assert glob_patterns.find_paths_by_glob(roots, roots.resolve_path("."), "**/*.js", 10) == [
+        "a.js",
+        "src/d.js",
     ]
-    assert glob_patterns.find_paths_by_glob(roots, roots.resolve_path("src"), "*.js", 10) == ["src/d.js"]
+    assert glob_patterns.find_paths_by_glob(
+        roots, roots.resolve_path("."), "node_modules/**/*.js", 10
+    ) == ["node_modules/b/b.js"]
+    assert glob_patterns.find_paths_by_glob(roots, roots.resolve_path("src"), "*.js", 10) == [
+        "src/d.js"
+    ]

@@ -2,7 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from helix_desktop.tools.hidden_files import DEFAULT, is_hidden_only_by_place, matches_hidden_patterns
+from helix_desktop.tools.hidden_files import (
+    DEFAULT,
+    is_hidden_only_by_place,
+    matches_hidden_patterns,
+)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +79,9 @@ def test_patterns_fit_as_in_gitignore(pattern: str, path: str, *, hidden: bool) 
         ("app/.env", ("!fixtures/",), True),
     ],
 )
-def test_what_another_folder_would_show(path: str, more: tuple[str, ...], *, by_place: bool) -> None:
+def test_what_another_folder_would_show(
+    path: str, more: tuple[str, ...], *, by_place: bool
+) -> None:
     assert is_hidden_only_by_place(path, (*DEFAULT, *more)) is by_place
 
 

@@ -11,13 +11,26 @@ from helix_desktop.tools.home_access import NOTHING_OPENED, CommandOpenings
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    for name in ("home/.ssh/id", "home/.aws/credentials", "home/data/set", "home/.pyenv/shims/python", "work/.env"):
+    for name in (
+        "home/.ssh/id",
+        "home/.aws/credentials",
+        "home/data/set",
+        "home/.pyenv/shims/python",
+        "work/.env",
+    ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     return tmp_path / "home"
 
 
-def _hint(home: Path, line: str, output: str, opened: CommandOpenings = NOTHING_OPENED, *, network: bool = True) -> str:
+def _hint(
+    home: Path,
+    line: str,
+    output: str,
+    opened: CommandOpenings = NOTHING_OPENED,
+    *,
+    network: bool = True,
+) -> str:
     return describe_hidden_paths(
         line, output, opened, [str(home.parent / "work")], {"HOME": str(home)}, network=network
     )
@@ -29,13 +42,23 @@ def _hint(home: Path, line: str, output: str, opened: CommandOpenings = NOTHING_
         ("git push", "Host key verification failed.", '"ssh"'),
         ("git push", "git@host: Permission denied (publickey).", '"ssh"'),
         ("cat ~/.ssh/id", "cat: No such file or directory", '"ssh"'),
-        ("aws s3 ls", 'Unable to locate credentials. You can configure them by running "aws configure".', '"aws"'),
-        ("docker ps", "Cannot connect to the Docker daemon at unix:///var/run/docker.sock.", '"docker"'),
+        (
+            "aws s3 ls",
+            'Unable to locate credentials. You can configure them by running "aws configure".',
+            '"aws"',
+        ),
+        (
+            "docker ps",
+            "Cannot connect to the Docker daemon at unix:///var/run/docker.sock.",
+            '"docker"',
+        ),
         ("cat ~/data/set", "", "hides ~/data/set"),
         ("x", "cannot open {home}/data/set", "hides {home}/data/set"),
     ],
 )
-def test_a_hidden_path_is_named_with_what_opens_it(home: Path, line: str, output: str, wanted: str) -> None:
+def test_a_hidden_path_is_named_with_what_opens_it(
+    home: Path, line: str, output: str, wanted: str
+) -> None:
     assert wanted.format(home=home) in _hint(home, line, output.format(home=home))
 
 

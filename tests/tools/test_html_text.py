@@ -9,7 +9,9 @@ async def test_a_page_is_read_as_a_reader_sees_it() -> None:
     word &amp; <a href="https://a.example/x">a link</a></p><style>p{}</style>
     <ul><li>first<li>second</ul><pre>a
       b</pre><table><tr><td>1</td><td>2</td></tr></table></body></html>"""
-    assert [line.strip() for line in (await fetch_tool.html_as_text(page)).splitlines() if line.strip()] == [
+    assert [
+        line.strip() for line in (await fetch_tool.html_as_text(page)).splitlines() if line.strip()
+    ] == [
         "## Title",
         "One bold word & a link (https://a.example/x)",
         "- first",

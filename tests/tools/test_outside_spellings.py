@@ -1,6 +1,11 @@
 from __future__ import annotations
 
-from helix_desktop.tools.permission import ActionEffect, PermissionMode, ToolAction, decide_permission
+from helix_desktop.tools.permission import (
+    ActionEffect,
+    PermissionMode,
+    ToolAction,
+    decide_permission,
+)
 from tests.faults.outside_spellings import fixed, unasked
 
 
@@ -12,4 +17,6 @@ def test_no_spelling_of_a_denied_command_runs_unasked() -> None:
 
 def test_a_line_without_the_denied_program_is_not_held() -> None:
     action = ToolAction("run_command", ActionEffect.RUN, "Run", "ls -la", command="ls -la")
-    assert decide_permission(action, PermissionMode.ALLOW_ALL, (), sandboxed=True).verdict == "allow"
+    assert (
+        decide_permission(action, PermissionMode.ALLOW_ALL, (), sandboxed=True).verdict == "allow"
+    )

@@ -30,7 +30,10 @@ def command(line: str, *, network: bool = False) -> ToolAction:
 
 
 def verdict(
-    action: ToolAction, mode: PermissionMode = PermissionMode.ASK, *rules: PermissionRule, sandboxed: bool = True
+    action: ToolAction,
+    mode: PermissionMode = PermissionMode.ASK,
+    *rules: PermissionRule,
+    sandboxed: bool = True,
 ) -> str:
     return decide_permission(action, mode, rules, sandboxed=sandboxed).verdict
 
@@ -59,11 +62,19 @@ def test_a_rule_that_denies_wins_over_everything() -> None:
     rules = [PermissionRule("allow", "edit_file"), PermissionRule("deny", path="src/*")]
     assert verdict(EDIT, PermissionMode.ALLOW_ALL, *rules) == "deny"
     assert (
-        verdict(ToolAction("edit_file", ActionEffect.EDIT, "", "", path="SRC/A.py"), PermissionMode.ALLOW_ALL, *rules)
+        verdict(
+            ToolAction("edit_file", ActionEffect.EDIT, "", "", path="SRC/A.py"),
+            PermissionMode.ALLOW_ALL,
+            *rules,
+        )
         == "deny"
     )
     assert (
-        verdict(ToolAction("read_file", ActionEffect.READ, "", "", path="src/key"), PermissionMode.ASK, *rules)
+        verdict(
+            ToolAction("read_file", ActionEffect.READ, "", "", path="src/key"),
+            PermissionMode.ASK,
+            *rules,
+        )
         == "deny"
     )
 
@@ -74,15 +85,26 @@ def test_what_a_restricting_rule_says_of_a_tool_without_commands_is_a_path() -> 
         rule = PermissionRule(decision, "edit_file", command="src/*")
         assert verdict(EDIT, PermissionMode.ALLOW_ALL, rule) == decision
         assert verdict(EDIT, PermissionMode.ALLOW_ALL, replace(rule, command="docs/*")) == "allow"
-    assert verdict(EDIT, PermissionMode.ASK, PermissionRule("allow", "edit_file", command="src/*")) == "ask"
+    assert (
+        verdict(EDIT, PermissionMode.ASK, PermissionRule("allow", "edit_file", command="src/*"))
+        == "ask"
+    )
     assert verdict(EDIT, PermissionMode.ALLOW_ALL, PermissionRule("deny", command="*")) == "allow"
 
 
 @pytest.mark.parametrize(
     ("path", "expected"),
-    [("src/a.py", "allow"), ("src/deep/a.py", "allow"), ("SRC/a.py", "ask"), ("lib/a.py", "ask"), ("", "ask")],
+    [
+        ("src/a.py", "allow"),
+        ("src/deep/a.py", "allow"),
+        ("SRC/a.py", "ask"),
+        ("lib/a.py", "ask"),
+        ("", "ask"),
+    ],
 )
-def test_a_rule_that_allows_a_path_holds_for_exactly_that_spelling(path: str, expected: str) -> None:
+def test_a_rule_that_allows_a_path_holds_for_exactly_that_spelling(
+    path: str, expected: str
+) -> None:
     edit = ToolAction("edit_file", ActionEffect.EDIT, "", "", path=path)
     assert verdict(edit, PermissionMode.ASK, PermissionRule("allow", path="src/*")) == expected
 
@@ -90,14 +112,19 @@ def test_a_rule_that_allows_a_path_holds_for_exactly_that_spelling(path: str, ex
 def test_a_rule_that_asks_wins_over_one_that_allows() -> None:
     assert (
         verdict(
-            EDIT, PermissionMode.ALLOW_ALL, PermissionRule("allow", "edit_file"), PermissionRule("ask", path="src/*")
+            EDIT,
+            PermissionMode.ALLOW_ALL,
+            PermissionRule("allow", "edit_file"),
+            PermissionRule("ask", path="src/*"),
         )
         == "ask"
     )
 
 
 def test_danger_asks_although_edits_are_allowed() -> None:
-    hook = ToolAction("write_file", ActionEffect.EDIT, "", "", path=".git/hooks/x", reason_to_ask="runs later")
+    hook = ToolAction(
+        "write_file", ActionEffect.EDIT, "", "", path=".git/hooks/x", reason_to_ask="runs later"
+    )
     assert verdict(hook, PermissionMode.ALLOW_EDITS, PermissionRule("allow", "write_file")) == "ask"
     assert verdict(hook, PermissionMode.ALLOW_ALL) == "allow"
     private = ToolAction(
@@ -132,10 +159,12 @@ def test_danger_asks_although_edits_are_allowed() -> None:
         ("git *", "git -c core.pager=evil log", False),
     ],
 )
-def test_a_rule_about_a_command_is_not_stretched_to_another(rule: str, line: str, *, fits: bool) -> None:
-    assert verdict(command(line), PermissionMode.ASK, PermissionRule("allow", "run_command", command=rule)) == (
-        "allow" if fits else "ask"
-    )
+def test_a_rule_about_a_command_is_not_stretched_to_another(
+    rule: str, line: str, *, fits: bool
+) -> None:
+    assert verdict(
+        command(line), PermissionMode.ASK, PermissionRule("allow", "run_command", command=rule)
+    ) == ("allow" if fits else "ask")
 
 
 ALLOWED = (
@@ -181,11 +210,18 @@ sed -i s/a/b/ f | sed w f | env x | xargs x | docker run -v /:/x a b | git -c co
 """
 
 
-@pytest.mark.parametrize("line", [line for line in NAMED_CODE.replace("\n", " | ").split(" | ") if line])
-def test_a_rule_for_a_prefix_does_not_cover_code_or_a_file_to_write_named_by_an_option(line: str) -> None:
+@pytest.mark.parametrize(
+    "line", [line for line in NAMED_CODE.replace("\n", " | ").split(" | ") if line]
+)
+def test_a_rule_for_a_prefix_does_not_cover_code_or_a_file_to_write_named_by_an_option(
+    line: str,
+) -> None:
     line = line.replace(" ;", " ';'")
     name, second = line.split()[:2]
-    rules = [PermissionRule("allow", command=f"{name} *"), PermissionRule("allow", command=f"{name} {second} *")]
+    rules = [
+        PermissionRule("allow", command=f"{name} *"),
+        PermissionRule("allow", command=f"{name} {second} *"),
+    ]
     assert not rules_allow_action(rules, command(line))
 
 
@@ -199,9 +235,13 @@ dotnet test -c Release --no-restore | find . -name x -type f | make -j4 test
 """
 
 
-@pytest.mark.parametrize("line", [line for line in EVERYDAY.replace("\n", " | ").split(" | ") if line])
+@pytest.mark.parametrize(
+    "line", [line for line in EVERYDAY.replace("\n", " | ").split(" | ") if line]
+)
 def test_a_rule_for_a_prefix_covers_what_is_written_every_day(line: str) -> None:
-    assert rules_allow_action([PermissionRule("allow", command=f"{line.split(maxsplit=1)[0]} *")], command(line))
+    assert rules_allow_action(
+        [PermissionRule("allow", command=f"{line.split(maxsplit=1)[0]} *")], command(line)
+    )
 
 
 @pytest.mark.parametrize("rule", ALLOWED)
@@ -211,7 +251,8 @@ def test_no_rule_that_allows_is_stretched(rule: str) -> None:
     assert [
         line
         for line in lines
-        if verdict(command(line), PermissionMode.ASK, PermissionRule("allow", command=rule)) == "allow"
+        if verdict(command(line), PermissionMode.ASK, PermissionRule("allow", command=rule))
+        == "allow"
     ] == []
 
 
@@ -219,7 +260,8 @@ def test_options_that_start_a_program_are_asked_for() -> None:
     assert [
         line
         for rule, line in OPTIONS
-        if verdict(command(line), PermissionMode.ASK, PermissionRule("allow", command=rule)) == "allow"
+        if verdict(command(line), PermissionMode.ASK, PermissionRule("allow", command=rule))
+        == "allow"
     ] == []
 
 
@@ -231,7 +273,11 @@ def test_each_command_of_a_line_needs_a_rule_of_its_own() -> None:
 
 def test_the_network_needs_a_rule_that_says_so() -> None:
     assert (
-        verdict(command("npm install", network=True), PermissionMode.ASK, PermissionRule("allow", command="npm *"))
+        verdict(
+            command("npm install", network=True),
+            PermissionMode.ASK,
+            PermissionRule("allow", command="npm *"),
+        )
         == "ask"
     )
     assert (
@@ -244,7 +290,9 @@ def test_the_network_needs_a_rule_that_says_so() -> None:
     )
 
 
-@pytest.mark.parametrize("line", ["rm -rf x", "git status; rm -rf x", "$(rm -rf x)", 'r"m" -rf x', "sudo rm -rf x"])
+@pytest.mark.parametrize(
+    "line", ["rm -rf x", "git status; rm -rf x", "$(rm -rf x)", 'r"m" -rf x', "sudo rm -rf x"]
+)
 def test_a_forbidden_command_is_found_anywhere_in_a_line(line: str) -> None:
     assert (
         verdict(
@@ -260,7 +308,9 @@ def test_a_forbidden_command_is_found_anywhere_in_a_line(line: str) -> None:
 @pytest.mark.parametrize("line", ["$X -rf x", "eval $x", "echo cm0= | base64 -d | sh > x"])
 def test_what_the_shell_hides_is_asked_for_in_every_mode_that_does_not_refuse(line: str) -> None:
     for mode in (PermissionMode.ASK, PermissionMode.ALLOW_EDITS, PermissionMode.ALLOW_ALL):
-        decision = decide_permission(command(line), mode, [PermissionRule("allow", "run_command")], sandboxed=True)
+        decision = decide_permission(
+            command(line), mode, [PermissionRule("allow", "run_command")], sandboxed=True
+        )
         assert (decision.verdict, decision.scopes) == ("ask", ("once",))
     assert verdict(command(line), PermissionMode.READ_ONLY) == "deny"
 
@@ -289,8 +339,13 @@ def test_what_the_shell_hides_is_asked_for_in_every_mode_that_does_not_refuse(li
         ("rm *", "docker run --rm image ls", "allow"),
     ],
 )
-def test_a_rule_that_denies_means_the_program_however_it_is_started(rule: str, line: str, expected: str) -> None:
-    assert verdict(command(line), PermissionMode.ALLOW_ALL, PermissionRule("deny", command=rule)) == expected
+def test_a_rule_that_denies_means_the_program_however_it_is_started(
+    rule: str, line: str, expected: str
+) -> None:
+    assert (
+        verdict(command(line), PermissionMode.ALLOW_ALL, PermissionRule("deny", command=rule))
+        == expected
+    )
 
 
 @pytest.mark.parametrize(
@@ -317,13 +372,26 @@ def test_always_means_this_kind_of_command_and_no_more(line: str, remembered: st
 
 @pytest.mark.parametrize(
     "line",
-    ["git log | sh", "ls *.py", "a; b", "echo $HOME", "", "A=1 ls", "command ls", "exec ls", "~/ls", "'time' ls"],
+    [
+        "git log | sh",
+        "ls *.py",
+        "a; b",
+        "echo $HOME",
+        "",
+        "A=1 ls",
+        "command ls",
+        "exec ls",
+        "~/ls",
+        "'time' ls",
+    ],
 )
 def test_always_is_not_offered_for_what_no_rule_can_describe(line: str) -> None:
     assert rules_to_offer(command(line)) == ()
     decision = decide_permission(command(line), PermissionMode.ASK, (), sandboxed=True)
     assert decision.scopes == ("once",)
-    assert "it can only be allowed once" in decision.reason or decision.separate_permission == "hidden"
+    assert (
+        "it can only be allowed once" in decision.reason or decision.separate_permission == "hidden"
+    )
 
 
 def test_the_user_is_shown_the_rule_and_narrower_ones() -> None:
@@ -339,11 +407,18 @@ def test_the_user_is_shown_the_rule_and_narrower_ones() -> None:
 
 def test_rules_come_back_from_the_settings_as_they_were() -> None:
     rule = PermissionRule("allow", "run_command", command="git *", network=True)
-    assert rule.as_rule_table() == {"decision": "allow", "tool": "run_command", "command": "git *", "network": True}
+    assert rule.as_rule_table() == {
+        "decision": "allow",
+        "tool": "run_command",
+        "command": "git *",
+        "network": True,
+    }
     assert PermissionRule.parse_permission_rule(rule.as_rule_table()) == rule
 
 
-@pytest.mark.parametrize("values", [{}, {"decision": "yes"}, {"decision": "allow", "comand": "x"}, {"tool": "x"}])
+@pytest.mark.parametrize(
+    "values", [{}, {"decision": "yes"}, {"decision": "allow", "comand": "x"}, {"tool": "x"}]
+)
 def test_a_mistake_in_a_rule_is_never_a_permission(values: dict[str, object]) -> None:
     with pytest.raises(InvalidInput):
         PermissionRule.parse_permission_rule(values)
@@ -363,8 +438,12 @@ def test_a_mistake_in_a_rule_is_never_a_permission(values: dict[str, object]) ->
         (ToolAction("github__issue", ActionEffect.FOREIGN, "", "{}", only_reads=True), True, "ask"),
     ],
 )  # fmt: skip
-def test_plan_mode_lets_only_happen_what_changes_nothing(action: ToolAction, *, sandboxed: bool, expected: str) -> None:
-    """Whatever the rules allow: a sandboxed command with the network once passed unnoticed by every test."""
+def test_plan_mode_lets_only_happen_what_changes_nothing(
+    action: ToolAction, *, sandboxed: bool, expected: str
+) -> None:
+    """Whatever the rules allow: a sandboxed command with the network once passed
+    unnoticed by every test.
+    """
     rules = [PermissionRule("allow", action.tool)] if expected == "deny" else []
     assert verdict(action, PermissionMode.PLAN, *rules, sandboxed=sandboxed) == expected
 
@@ -379,7 +458,9 @@ def test_plan_mode_lets_only_happen_what_changes_nothing(action: ToolAction, *, 
         (command("git log | tee log; date"), PermissionRule("allow", "run_command"), "allow"),
     ],
 )
-def test_a_rule_allows_nothing_but_what_it_is_about(action: ToolAction, rule: PermissionRule, expected: str) -> None:
+def test_a_rule_allows_nothing_but_what_it_is_about(
+    action: ToolAction, rule: PermissionRule, expected: str
+) -> None:
     assert verdict(action, PermissionMode.ASK, rule) == expected
 
 
@@ -390,21 +471,45 @@ def test_a_rule_allows_nothing_but_what_it_is_about(action: ToolAction, rule: Pe
         (RUN, PermissionRule("deny", "edit_file", network=True), "allow"),
         (RUN, PermissionRule("deny", network=True), "allow"),
         (command("git fetch", network=True), PermissionRule("deny", network=True), "deny"),
-        (command("git fetch", network=True), PermissionRule("deny", "edit_file", network=True), "allow"),
+        (
+            command("git fetch", network=True),
+            PermissionRule("deny", "edit_file", network=True),
+            "allow",
+        ),
         (RUN, PermissionRule("deny", path="src/*"), "allow"),
         (EDIT, PermissionRule("deny", command="git *"), "allow"),
         (command("rm -r x"), PermissionRule("deny", command="rm -r"), "deny"),
         (command("rm -f x"), PermissionRule("deny", command="rm -rf"), "allow"),
         (command("rm -r x"), PermissionRule("deny", command="rm -rf"), "allow"),
-        (command("git push --force=main"), PermissionRule("deny", command="git push --force"), "deny"),
-        (command("git push --forceful"), PermissionRule("deny", command="git push --force"), "allow"),
+        (
+            command("git push --force=main"),
+            PermissionRule("deny", command="git push --force"),
+            "deny",
+        ),
+        (
+            command("git push --forceful"),
+            PermissionRule("deny", command="git push --force"),
+            "allow",
+        ),
         (command("git push --force"), PermissionRule("deny", command="git push --fo*ce"), "deny"),
-        (command("git push --forc=main"), PermissionRule("deny", command="git push --force"), "deny"),
+        (
+            command("git push --forc=main"),
+            PermissionRule("deny", command="git push --force"),
+            "deny",
+        ),
         (command("rm --recurs x"), PermissionRule("deny", command="rm --recursive *"), "deny"),
         (command("rm -- x"), PermissionRule("deny", command="rm --recursive"), "allow"),
-        (command("git push --force-with-lease"), PermissionRule("deny", command="git push --force*"), "deny"),
+        (
+            command("git push --force-with-lease"),
+            PermissionRule("deny", command="git push --force*"),
+            "deny",
+        ),
         (command("git push"), PermissionRule("deny", command="git push --force*"), "allow"),
-        (command("eval git push --force-with-lease $X"), PermissionRule("deny", command="git push --force*"), "deny"),
+        (
+            command("eval git push --force-with-lease $X"),
+            PermissionRule("deny", command="git push --force*"),
+            "deny",
+        ),
         (command("git pushall"), PermissionRule("deny", command="git push*"), "deny"),
         (command("rmdir a"), PermissionRule("deny", command="rm*"), "deny"),
         (command("rmdir a"), PermissionRule("deny", command="rm *"), "allow"),
@@ -412,13 +517,29 @@ def test_a_rule_allows_nothing_but_what_it_is_about(action: ToolAction, rule: Pe
         (command("git $what"), PermissionRule("deny", command="git push"), "ask"),
         (command("git status $what"), PermissionRule("deny", command="git push"), "allow"),
         (command("git push $what"), PermissionRule("deny", command="git push --force"), "ask"),
-        (command("git push origin $what"), PermissionRule("deny", command="git push --force"), "ask"),
+        (
+            command("git push origin $what"),
+            PermissionRule("deny", command="git push --force"),
+            "ask",
+        ),
         (command("git push origin *"), PermissionRule("deny", command="git push --force"), "ask"),
-        (command("git push 'a $what'"), PermissionRule("deny", command="git push --force"), "allow"),
+        (
+            command("git push 'a $what'"),
+            PermissionRule("deny", command="git push --force"),
+            "allow",
+        ),
         (command("rm $what"), PermissionRule("deny", command="rm -rf"), "ask"),
         (command("rm -r $what"), PermissionRule("deny", command="rm -rf"), "ask"),
-        (command("git push origin $what"), PermissionRule("deny", command="git push origin main"), "ask"),
-        (command("git push origin"), PermissionRule("deny", command="git push origin main"), "allow"),
+        (
+            command("git push origin $what"),
+            PermissionRule("deny", command="git push origin main"),
+            "ask",
+        ),
+        (
+            command("git push origin"),
+            PermissionRule("deny", command="git push origin main"),
+            "allow",
+        ),
         (command("git stash $what"), PermissionRule("deny", command="git stash drop"), "ask"),
         (command("git stash pop $what"), PermissionRule("deny", command="git stash drop"), "allow"),
     ],
@@ -430,10 +551,14 @@ def test_a_rule_that_denies_holds_back_what_it_is_about_and_no_more(
 
 
 @pytest.mark.parametrize(
-    ("decision", "line"), [("ask", "git push --force"), ("ask", "git push $what"), ("deny", "git push $what")]
+    ("decision", "line"),
+    [("ask", "git push --force"), ("ask", "git push $what"), ("deny", "git push $what")],
 )
 def test_what_a_rule_holds_back_is_asked_for_each_time(decision: str, line: str) -> None:
-    rules = [PermissionRule("allow", command="git *"), PermissionRule(decision, command="git push --force")]
+    rules = [
+        PermissionRule("allow", command="git *"),
+        PermissionRule(decision, command="git push --force"),
+    ]
     found = decide_permission(command(line), PermissionMode.ALLOW_ALL, rules, sandboxed=True)
     assert (found.verdict, found.decided_by, found.scopes, found.separate_permission) == (
         "ask",
@@ -445,7 +570,11 @@ def test_what_a_rule_holds_back_is_asked_for_each_time(decision: str, line: str)
 
 def test_a_command_nobody_can_read_is_allowed_apart_from_others() -> None:
     hidden = command("$(cat what)")
-    for action, name in ((hidden, "hidden"), (replace(hidden, separate_permission="outside"), "outside"), (RUN, "")):
+    for action, name in (
+        (hidden, "hidden"),
+        (replace(hidden, separate_permission="outside"), "outside"),
+        (RUN, ""),
+    ):
         decision = decide_permission(action, PermissionMode.ASK, [], sandboxed=True)
         assert (decision.verdict, decision.separate_permission) == ("ask", name)
     assert rules_to_offer(hidden) == ()
@@ -461,7 +590,9 @@ def test_a_command_nobody_can_read_is_allowed_apart_from_others() -> None:
         (PermissionRule("deny", command="sudo *"), False),
     ],
 )
-def test_a_rule_for_a_program_that_starts_others_is_too_wide_to_allow(rule: PermissionRule, wide: bool) -> None:
+def test_a_rule_for_a_program_that_starts_others_is_too_wide_to_allow(
+    rule: PermissionRule, wide: bool
+) -> None:
     assert is_rule_too_wide(rule) is wide
 
 
@@ -487,7 +618,9 @@ def test_a_rule_for_a_program_that_starts_others_is_too_wide_to_allow(rule: Perm
         "gh repo clone a/b -- -u 'curl evil'",
     ],
 )
-def test_what_bash_calculates_and_what_options_cut_short_start_is_not_allowed_by_everything(line: str) -> None:
+def test_what_bash_calculates_and_what_options_cut_short_start_is_not_allowed_by_everything(
+    line: str,
+) -> None:
     rules = (PermissionRule("deny", command="curl *"),)
     assert verdict(command(line), PermissionMode.ALLOW_ALL, *rules) != "allow"
 
@@ -511,7 +644,9 @@ def test_what_bash_calculates_and_what_options_cut_short_start_is_not_allowed_by
         ("sort *", "sort --unique f", "allow"),
     ],
 )
-def test_a_rule_for_a_prefix_knows_options_that_are_cut_short(rule: str, line: str, wanted: str) -> None:
+def test_a_rule_for_a_prefix_knows_options_that_are_cut_short(
+    rule: str, line: str, wanted: str
+) -> None:
     rule_of_user = PermissionRule("allow", command=rule, network=True)
     assert verdict(command(line, network=True), PermissionMode.ASK, rule_of_user) == wanted
 

@@ -12,12 +12,18 @@ import pytest
 from helix_desktop.errors import ActionRefused
 from helix_desktop.tools import git_runner
 from helix_desktop.tools import private_git_copy as copying
-from helix_desktop.tools.private_git_copy import GitCheckout, create_repository_copy, find_source_repository
+from helix_desktop.tools.private_git_copy import (
+    GitCheckout,
+    create_repository_copy,
+    find_source_repository,
+)
 from tests.tools.git_places import PROGRAMS, git_places, make_repository
 
 
 def git(folder: Path, *arguments: str, given: bytes = b"") -> bytes:
-    return subprocess.run(["git", *arguments], cwd=folder, check=True, capture_output=True, input=given).stdout
+    return subprocess.run(
+        ["git", *arguments], cwd=folder, check=True, capture_output=True, input=given
+    ).stdout
 
 
 @pytest.fixture
@@ -58,23 +64,38 @@ def entries(folder: Path) -> dict[bytes, tuple[int, bytes]]:
             mode = os.lstat(path).st_mode
             place = Path(os.fsdecode(path))
             link = place.is_symlink()
-            content = os.fsencode(place.readlink()) if link else b"" if name in folders else place.read_bytes()
+            content = (
+                os.fsencode(place.readlink())
+                if link
+                else b""
+                if name in folders
+                else place.read_bytes()
+            )
             found[os.path.relpath(path, os.fsencode(folder))] = (mode, content)
     return found
 
 
 def state_of_user(folder: Path) -> list[object]:
-    """All that must stay as it was: files, refs, the index to the byte, what status and fsck say."""
+    """All that must stay as it was: files, refs, the index to the byte, what status and
+    fsck say.
+    """
     index = (folder / ".git/index").read_bytes()
     said = [
         git(folder, *words.split())
-        for words in ("for-each-ref", "symbolic-ref HEAD", "--no-optional-locks status -z", "fsck --strict")
+        for words in (
+            "for-each-ref",
+            "symbolic-ref HEAD",
+            "--no-optional-locks status -z",
+            "fsck --strict",
+        )
     ]
     return [entries(folder), index, said, sorted(map(str, (folder / ".git").rglob("*")))]
 
 
 def test_a_question_to_git_is_one_process(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each asked for the settings as well, which can run nothing when git only reads: two thirds of all processes."""
+    """Each asked for the settings as well, which can run nothing when git only reads:
+    two thirds of all processes.
+    """
     asked: list[list[str]] = []
     run = git_runner._run_git_process
 
@@ -92,7 +113,9 @@ def test_a_question_to_git_is_one_process(project: Path, monkeypatch: pytest.Mon
     source.check_no_merge_open()
     assert len(asked) == 3
     source.run("update-index", "--refresh")
-    assert [word for words in asked[3:] for word in words if word in ("config", "update-index")] == [
+    assert [
+        word for words in asked[3:] for word in words if word in ("config", "update-index")
+    ] == [
         "config",
         "update-index",
     ]
@@ -142,7 +165,9 @@ def test_what_is_not_committed_is_carried_over_exactly(project: Path) -> None:
     assert state_of_user(project) == before
 
 
-def test_ignored_files_stay_and_so_do_those_the_user_ignores_everywhere(project: Path, tmp_path: Path) -> None:
+def test_ignored_files_stay_and_so_do_those_the_user_ignores_everywhere(
+    project: Path, tmp_path: Path
+) -> None:
     (project / "ignored").write_text("x")
     (project / "mine.swp").write_text("x")
     (tmp_path / "patterns").write_text("*.swp\n")
@@ -150,8 +175,17 @@ def test_ignored_files_stay_and_so_do_those_the_user_ignores_everywhere(project:
     (project / "mine.here").write_text("x")
     source = find_source_repository(project, tmp_path / "patterns")
     assert source is not None
-    create_repository_copy(source, copy := GitCheckout(tmp_path / "copy", is_copy=True), with_changes=True)
-    assert sorted(path.name for path in copy.folder.iterdir()) == [".git", ".gitignore", "file", "gone", "link", "sub"]
+    create_repository_copy(
+        source, copy := GitCheckout(tmp_path / "copy", is_copy=True), with_changes=True
+    )
+    assert sorted(path.name for path in copy.folder.iterdir()) == [
+        ".git",
+        ".gitignore",
+        "file",
+        "gone",
+        "link",
+        "sub",
+    ]
     (copy.folder / "other.swp").write_text("x")
     (copy.folder / "other.here").write_text("x")
     assert copy.uncommitted_paths() == []
@@ -194,7 +228,9 @@ def test_a_worktree_and_a_shallow_clone_can_be_copied(project: Path, tmp_path: P
 def _run_everything(folder: Path, run: str, tmp_path: Path) -> None:
     for place in git_places(run, tmp_path):
         if place.local and place.name.partition(",")[0] in PROGRAMS:
-            subprocess.run(["/bin/bash", "-c", place.line], cwd=folder, check=False, capture_output=True)
+            subprocess.run(
+                ["/bin/bash", "-c", place.line], cwd=folder, check=False, capture_output=True
+            )
     for hook in (
         "post-checkout",
         "post-merge",
@@ -236,7 +272,9 @@ def test_a_hostile_repository_runs_nothing(project: Path, tmp_path: Path) -> Non
         "rm .git/HEAD; ln -s ../../project/.git/HEAD .git/HEAD",
     ],
 )
-def test_a_repository_made_of_anothers_files_is_refused(project: Path, tmp_path: Path, line: str) -> None:
+def test_a_repository_made_of_anothers_files_is_refused(
+    project: Path, tmp_path: Path, line: str
+) -> None:
     hostile = tmp_path / "hostile"
     hostile.mkdir()
     make_repository(hostile)
@@ -260,7 +298,9 @@ def test_without_a_commit_or_a_repository(tmp_path: Path) -> None:
 
 
 def _plan_with_links(project: Path) -> tuple[copying.GitCheckout, copying.BranchMove]:
-    """A commit that adds a link, replaces a file by a link and changes another file, planned and not carried out."""
+    """A commit that adds a link, replaces a file by a link and changes another file,
+    planned and not carried out.
+    """
     for name in ("file", "text"):
         (project / name).write_text(f"{name}\n")
     git(project, "add", ".")
@@ -300,13 +340,24 @@ def test_a_link_of_the_users_is_left_alone_when_a_killed_merge_is_taken_back(pro
 def test_a_file_that_came_with_a_copy_is_never_missing_in_it_while_it_is_set_aside(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The defect: after a kill at that moment, the next merge committed that the agent had deleted the user's file."""
+    """The defect: after a kill at that moment, the next merge committed that the agent
+    had deleted the user's file.
+    """
     (project / "file").write_text("the user's\n")
     source = copying.find_source_repository(project)
     assert source is not None
     copy = GitCheckout(project.parent / "copy", is_copy=True)
     made = create_repository_copy(source, copy, with_changes=True)
-    git(copy.folder, "-c", "user.name=a", "-c", "user.email=e", "commit", "-qam", "The agent commits what came with it")
+    git(
+        copy.folder,
+        "-c",
+        "user.name=a",
+        "-c",
+        "user.email=e",
+        "commit",
+        "-qam",
+        "The agent commits what came with it",
+    )
     run = GitCheckout.run
 
     def run_or_be_killed(self: GitCheckout, *arguments: str, **given: Any) -> bytes:

@@ -9,7 +9,9 @@ from tests.tools.world import Words, World
 
 
 async def stored(here: World, text: str, source: str = "a.txt") -> str:
-    return (await here.cache.store_content(text.encode(), EntryOrigin("read_file", source))).digest.hex
+    return (
+        await here.cache.store_content(text.encode(), EntryOrigin("read_file", source))
+    ).digest.hex
 
 
 async def test_a_short_entry_comes_back_as_it_was(here: World) -> None:
@@ -39,7 +41,9 @@ async def test_a_long_entry_comes_back_page_by_page(here: World) -> None:
 )
 async def test_some_lines(here: World, lines: str, shown: str) -> None:
     name = await stored(here, "1\n2\n3\n4\n5\n")
-    assert (await here.said("recall_cached_content", sha256=name, lines=lines)).partition("\n")[2] == shown
+    assert (await here.said("recall_cached_content", sha256=name, lines=lines)).partition("\n")[
+        2
+    ] == shown
 
 
 @pytest.mark.parametrize(
@@ -57,7 +61,9 @@ async def test_some_lines(here: World, lines: str, shown: str) -> None:
         ({"grep": "("}, "not a valid regular expression"),
     ],
 )
-async def test_what_cannot_be_recalled_says_why(here: World, arguments: dict[str, str], words: str) -> None:
+async def test_what_cannot_be_recalled_says_why(
+    here: World, arguments: dict[str, str], words: str
+) -> None:
     name = await stored(here, "1\n2\n3\n")
     said = await here.said("recall_cached_content", **{"sha256": name, **arguments})
     assert words in said
@@ -83,7 +89,9 @@ async def test_a_line_longer_than_a_page_is_cut_and_that_is_said(here: World) ->
 
 async def test_search_names_the_entries(here: World) -> None:
     name = await stored(here, "nothing\nthe needle here\n", "b.txt")
-    assert (await here.said("search_cached_content", query="needle")).startswith(f"{name}  read_file b.txt  line 2\n")
+    assert (await here.said("search_cached_content", query="needle")).startswith(
+        f"{name}  read_file b.txt  line 2\n"
+    )
     assert "nothing in the cache contains" in await here.said("search_cached_content", query="hay")
     assert "query is needed" in await here.said("search_cached_content", query=" ")
 
@@ -98,7 +106,8 @@ async def test_compacting_and_history_are_offered_where_somebody_does_them(here:
     name = await stored(here, "long")
     here.box = here.kit.build_toolbox(compact=compact, history=history)
     assert (
-        await here.said("compact_cached_content", sha256=name, keep="all") == f"{Digest.from_hex(name).short_hex}: all"
+        await here.said("compact_cached_content", sha256=name, keep="all")
+        == f"{Digest.from_hex(name).short_hex}: all"
     )
     assert await here.said("recall_history", fold="f1") == "f1, "
     assert await here.said("recall_history", find="a word") == ", a word"

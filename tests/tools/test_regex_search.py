@@ -13,7 +13,12 @@ from hypothesis import strategies as st
 
 from helix_desktop.errors import CacheCorrupt, InvalidInput
 from helix_desktop.tools import regex_search_worker
-from helix_desktop.tools.regex_search import GrepPiece, format_found_lines, grep_pieces, wrap_chunks_for_grep
+from helix_desktop.tools.regex_search import (
+    GrepPiece,
+    format_found_lines,
+    grep_pieces,
+    wrap_chunks_for_grep,
+)
 
 
 async def contents(*pairs: tuple[str, str]) -> AsyncIterator[GrepPiece]:
@@ -28,7 +33,10 @@ async def parts(content: bytes, size: int) -> AsyncIterator[bytes]:
 
 async def test_matching_lines_of_several_contents() -> None:
     found = await grep_pieces(r"b\d", contents(("one", "a\nb1\nb\n"), ("two", "b2"), ("three", "")))
-    assert [(line.name, line.number, line.text) for line in found.lines] == [("one", 2, "b1"), ("two", 1, "b2")]
+    assert [(line.name, line.number, line.text) for line in found.lines] == [
+        ("one", 2, "b1"),
+        ("two", 1, "b2"),
+    ]
     assert format_found_lines(found) == "one:2: b1\ntwo:1: b2"
 
 
@@ -52,7 +60,9 @@ async def test_more_hits_than_wanted_are_counted_only() -> None:
 
 async def test_a_pattern_that_takes_for_ever_is_stopped() -> None:
     async with asyncio.timeout(60):
-        found = await grep_pieces("(a+)+$", contents(("quick", "aaa\n"), ("slow", "a" * 40 + "b\n")), seconds=0.5)
+        found = await grep_pieces(
+            "(a+)+$", contents(("quick", "aaa\n"), ("slow", "a" * 40 + "b\n")), seconds=0.5
+        )
     assert found.is_cut_by_time
     assert "took too long" in format_found_lines(found)
 
@@ -65,7 +75,8 @@ async def test_what_is_no_pattern_gets_a_sentence(pattern: str) -> None:
 
 async def test_a_line_without_an_end_costs_no_memory_and_is_cut_around_the_match() -> None:
     found = await grep_pieces(
-        "needle", wrap_chunks_for_grep("", parts(b"x" * 3_000_000 + b"needle" + b"y" * 3_000_000, 1 << 16))
+        "needle",
+        wrap_chunks_for_grep("", parts(b"x" * 3_000_000 + b"needle" + b"y" * 3_000_000, 1 << 16)),
     )
     assert found.match_count == 1
     assert "needle" in found.lines[0].text

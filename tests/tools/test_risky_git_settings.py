@@ -6,7 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from helix_desktop.tools.risky_git_settings import list_doubtful_settings, may_setting_run_program, parse_git_settings
+from helix_desktop.tools.risky_git_settings import (
+    list_doubtful_settings,
+    may_setting_run_program,
+    parse_git_settings,
+)
 
 TEXT = """# a comment
 [core]
@@ -25,10 +29,15 @@ TEXT = """# a comment
 def test_settings_are_read_as_git_reads_them(tmp_path: Path) -> None:
     (tmp_path / "config").write_text(TEXT)
     said = subprocess.run(
-        ["git", "config", "-f", "config", "--list", "-z"], cwd=tmp_path, capture_output=True, check=True
+        ["git", "config", "-f", "config", "--list", "-z"],
+        cwd=tmp_path,
+        capture_output=True,
+        check=True,
     )
     theirs = [one.partition("\n")[::2] for one in said.stdout.decode().split("\0") if one]
-    assert [(name, "" if value == "true" else value) for name, value in parse_git_settings(TEXT)] == theirs
+    assert [
+        (name, "" if value == "true" else value) for name, value in parse_git_settings(TEXT)
+    ] == theirs
 
 
 @pytest.mark.parametrize(
@@ -58,7 +67,10 @@ def test_a_line_git_would_not_take_counts() -> None:
 
 def test_what_git_reads_in_part_counts_as_something_that_runs() -> None:
     """Git ends a name or a value at a NUL: the first of these is `gc.recentObjectsHook` for it."""
-    for text in ('[gc "recentobjectshook\0x"]\nreflogexpire = evil\n', "[core]\nfilemode = true\0\n"):
+    for text in (
+        '[gc "recentobjectshook\0x"]\nreflogexpire = evil\n',
+        "[core]\nfilemode = true\0\n",
+    ):
         assert list_doubtful_settings(text)
 
 

@@ -50,14 +50,18 @@ def content(way: OpenWithinFolder, root: int, path: str) -> str:
 
 
 @pytest.mark.parametrize("path", ["a/file", "./a//file", "a/b/../file", "link", "a/b/up", "chain"])
-def test_what_lies_inside_opens_through_links_as_well(way: OpenWithinFolder, root: int, path: str) -> None:
+def test_what_lies_inside_opens_through_links_as_well(
+    way: OpenWithinFolder, root: int, path: str
+) -> None:
     os.symlink("a/file", "link", dir_fd=root)
     os.symlink("../file", "a/b/up", dir_fd=root)
     os.symlink("link", "chain", dir_fd=root)
     assert content(way, root, path) == "here"
 
 
-@pytest.mark.parametrize("path", ["../outside", "a/../../outside", "out", "far", "dir/outside", "a/b/deep"])
+@pytest.mark.parametrize(
+    "path", ["../outside", "a/../../outside", "out", "far", "dir/outside", "a/b/deep"]
+)
 def test_what_leads_out_does_not(way: OpenWithinFolder, root: int, path: str) -> None:
     os.symlink("../outside", "out", dir_fd=root)
     os.symlink("/etc/hostname", "far", dir_fd=root)

@@ -17,11 +17,21 @@ from helix_desktop.processes.starter import CommandAuthor, ProcessLaunch, Proces
 from helix_desktop.tools import sandbox as module
 from helix_desktop.tools.autorun_guard import AutorunGuard
 from helix_desktop.tools.home_access import NOTHING_OPENED, CommandOpenings, opened_sockets
-from helix_desktop.tools.sandbox import HeldPaths, Sandbox, SandboxKind, find_sandbox, scrub_environment
+from helix_desktop.tools.sandbox import (
+    HeldPaths,
+    Sandbox,
+    SandboxKind,
+    find_sandbox,
+    scrub_environment,
+)
 from helix_desktop.tools.workspace_roots import WorkspaceRoots
 
-pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="sandboxes are Linux's")
-PYTHON = Path(sys.executable).resolve()  # a checkout in /tmp has its own where commands do not see it
+pytestmark = pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="sandboxes are Linux's"
+)
+PYTHON = Path(
+    sys.executable
+).resolve()  # a checkout in /tmp has its own where commands do not see it
 KINDS = (SandboxKind.BUBBLEWRAP, SandboxKind.LANDLOCK)
 
 
@@ -33,7 +43,9 @@ def base() -> Iterator[Path]:
 
 
 @pytest_asyncio.fixture(params=KINDS, ids=str)
-async def box(request: pytest.FixtureRequest, base: Path, monkeypatch: pytest.MonkeyPatch) -> Sandbox:
+async def box(
+    request: pytest.FixtureRequest, base: Path, monkeypatch: pytest.MonkeyPatch
+) -> Sandbox:
     for name in ("root", "own", "scratch", "home/.ssh", "outside", "root/.git/hooks"):
         (base / name).mkdir(parents=True, exist_ok=True)
     for name in ("own/journal", "home/.ssh/id", "outside/file", "home/plain", "root/.git/config"):
@@ -57,10 +69,19 @@ async def ran(
     environment = box.build_environment(os.environ, network=network, free=free, opened=opened)
     command = await RunningCommand.start_in_jail(
         ProcessLaunch(
-            CommandAuthor.USER, shell_command_line(line), box.folders[0], environment, place=ProcessPlace.SANDBOX
+            CommandAuthor.USER,
+            shell_command_line(line),
+            box.folders[0],
+            environment,
+            place=ProcessPlace.SANDBOX,
         ),
         lambda lifeline: box.wrap_command(
-            shell_command_line(line), lifeline, network=network, outside=free, held=held, opened=opened
+            shell_command_line(line),
+            lifeline,
+            network=network,
+            outside=free,
+            held=held,
+            opened=opened,
         ),
     )
     try:
@@ -71,20 +92,28 @@ async def ran(
 
 
 async def test_java_finds_its_limits(box: Sandbox) -> None:
-    """By the names of control groups outside: in a namespace of its own it fails, and with it Gradle's builds."""
-    assert await ran(box, "readlink /proc/self/ns/cgroup") == f"{Path('/proc/self/ns/cgroup').readlink()}\n"
+    """By the names of control groups outside: in a namespace of its own it fails, and
+    with it Gradle's builds.
+    """
+    assert (
+        await ran(box, "readlink /proc/self/ns/cgroup")
+        == f"{Path('/proc/self/ns/cgroup').readlink()}\n"
+    )
 
 
 async def test_java_has_a_temporary_folder_that_it_can_write_to(box: Sandbox) -> None:
     """It takes /tmp whatever TMPDIR says; without a temporary file Gradle does not start."""
     said = await ran(
-        box, 'folder="${JAVA_TOOL_OPTIONS#-Djava.io.tmpdir=}"; echo x > "${folder:-/tmp}/java" && echo made'
+        box,
+        'folder="${JAVA_TOOL_OPTIONS#-Djava.io.tmpdir=}"; echo x > "${folder:-/tmp}/java" && echo made',
     )
     assert said == "made\n"
 
 
 async def test_commands_write_in_the_roots_and_in_their_own_tmp(box: Sandbox) -> None:
-    assert await ran(box, "echo a > new && cat new && echo b > $TMPDIR/x && cat $TMPDIR/x") == "a\nb\n"
+    assert (
+        await ran(box, "echo a > new && cat new && echo b > $TMPDIR/x && cat $TMPDIR/x") == "a\nb\n"
+    )
     assert (box.folders[0] / "new").read_text() == "a\n"
     assert (box.scratch / "x").read_text() == "b\n"
 
@@ -104,13 +133,16 @@ async def test_nothing_is_written_anywhere_else(box: Sandbox, base: Path) -> Non
     assert {path.name: path.read_text() for path in outside.iterdir()} == {"file": "content\n"}
 
 
-async def test_no_command_links_to_a_file_outside_also_from_the_same_disk(box: Sandbox, base: Path) -> None:
+async def test_no_command_links_to_a_file_outside_also_from_the_same_disk(
+    box: Sandbox, base: Path
+) -> None:
     """The kernel refuses it, whatever the folder holds."""
     for number in range(2_000):
         (base / "root" / f"file{number}").touch()
     line = "import os, sys; os.link(sys.argv[1], 'hard'); open('hard', 'w').write('changed')"
     said = await ran(
-        box, f'python3 -c "{line}" {base}/outside/file; cp -l {base}/outside/file h2; ln file1 inside && echo linked'
+        box,
+        f'python3 -c "{line}" {base}/outside/file; cp -l {base}/outside/file h2; ln file1 inside && echo linked',
     )
     assert said.endswith("linked\n")
     assert (base / "outside/file").read_text() == "content\n"
@@ -120,10 +152,15 @@ async def test_no_command_links_to_a_file_outside_also_from_the_same_disk(box: S
 async def test_the_rest_of_the_system_can_be_read(box: Sandbox, base: Path) -> None:
     if box.kind is SandboxKind.BUBBLEWRAP:
         assert "root" in await ran(box, "cat /etc/passwd")
-    assert await ran(box, f"head -1 {Path(os.__file__)}") == Path(os.__file__).read_text().splitlines()[0] + "\n"
+    assert (
+        await ran(box, f"head -1 {Path(os.__file__)}")
+        == Path(os.__file__).read_text().splitlines()[0] + "\n"
+    )
 
 
-async def test_the_programs_own_data_and_the_users_keys_are_not_there(box: Sandbox, base: Path) -> None:
+async def test_the_programs_own_data_and_the_users_keys_are_not_there(
+    box: Sandbox, base: Path
+) -> None:
     own, key = box.closed_paths[0] / "journal", base / "home" / ".ssh" / "id"
     assert "content" not in await ran(box, f"cat {own} {key}")
     await ran(box, f"echo x > {own}; echo x > {own.parent}/new; rm -rf {own.parent}")
@@ -140,13 +177,16 @@ async def test_what_is_closed_inside_a_root_stays_closed(base: Path) -> None:
     box = await find_sandbox([base / "root"], base / "scratch", [base / "root" / "own"])
     assert box.kind is not SandboxKind.LANDLOCK
     if box.kind is SandboxKind.BUBBLEWRAP:
-        assert "content" not in await ran(box, "cat own/journal; echo x > own/journal; echo x > own/new")
+        assert "content" not in await ran(
+            box, "cat own/journal; echo x > own/journal; echo x > own/new"
+        )
         assert (base / "root" / "own" / "journal").read_text() == "content\n"
 
 
 async def test_the_environment_of_the_program_cannot_be_read(box: Sandbox) -> None:
     said = await ran(
-        box, f"cat /proc/{os.getpid()}/environ /proc/{os.getpid()}/maps; kill -0 {os.getpid()} && echo reached"
+        box,
+        f"cat /proc/{os.getpid()}/environ /proc/{os.getpid()}/maps; kill -0 {os.getpid()} && echo reached",
     )
     assert "PATH=" not in said
     assert "reached" not in said
@@ -174,7 +214,9 @@ async def test_there_is_no_network_unless_it_is_allowed(box: Sandbox, code: str)
 
 
 @pytest.mark.parametrize("network", [False, True])
-async def test_no_socket_of_the_desktop_or_the_program_is_reached(box: Sandbox, base: Path, *, network: bool) -> None:
+async def test_no_socket_of_the_desktop_or_the_program_is_reached(
+    box: Sandbox, base: Path, *, network: bool
+) -> None:
     path = box.closed_paths[0] / "socket"
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(path))
@@ -215,7 +257,9 @@ async def test_a_hidden_folder_is_empty_and_stays_closed(box: Sandbox) -> None:
     (folder / ".env").write_text("secret\n")
     opened = CommandOpenings(hidden=(str(folder), str(folder / ".env")))
     said = await ran(
-        box, "chmod 700 conf; cat conf/.env; echo evil > conf/new; mv conf other; ls; ls conf", opened=opened
+        box,
+        "chmod 700 conf; cat conf/.env; echo evil > conf/new; mv conf other; ls; ls conf",
+        opened=opened,
     )
     assert said.splitlines()[-1] == "conf"
     assert "secret" not in said
@@ -239,9 +283,13 @@ async def test_too_many_processes_and_too_much_memory_end_a_command(
     box: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        module, "process_limits", lambda: {"processes": 30, "memory": 0, "file": 1 << 20, "handles": 64}
+        module,
+        "process_limits",
+        lambda: {"processes": 30, "memory": 0, "file": 1 << 20, "handles": 64},
     )
-    assert "started more than 30 processes" in await ran(box, "for i in $(seq 60); do sleep 30 & done; wait")
+    assert "started more than 30 processes" in await ran(
+        box, "for i in $(seq 60); do sleep 30 & done; wait"
+    )
     assert "reached" not in await ran(box, "head -c 3000000 /dev/zero > large && echo reached")
     assert (await ran(box, "ulimit -n")).strip() == "64"
     few = {"processes": 4096, "memory": 200 << 20, "file": 1 << 30, "handles": 1024}
@@ -250,7 +298,9 @@ async def test_too_many_processes_and_too_much_memory_end_a_command(
     assert "used more than 200 MB of memory" in await ran(box, hungry)
 
 
-async def test_keys_stay_hidden_though_the_home_is_the_folder(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_keys_stay_hidden_though_the_home_is_the_folder(
+    base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HOME", str(base))
     (base / ".ssh").mkdir()
     (base / ".ssh/id").write_text("content")
@@ -265,7 +315,9 @@ async def test_what_the_user_allowed_outside_is_free(box: Sandbox, base: Path) -
     assert (base / "outside" / "new").read_text() == "x\n"
 
 
-async def test_without_a_program_for_it_there_is_no_sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_a_program_for_it_there_is_no_sandbox(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "root").mkdir()
     (tmp_path / "scratch").mkdir()
     monkeypatch.setattr(module, "_is_kind_available", lambda _: False)
@@ -273,7 +325,9 @@ async def test_without_a_program_for_it_there_is_no_sandbox(tmp_path: Path, monk
     assert none.kind is SandboxKind.NONE
 
 
-async def test_a_sandbox_that_does_not_hold_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_sandbox_that_does_not_hold_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "scratch").mkdir()
     pretended = Sandbox(SandboxKind.NONE, (tmp_path / "root",), tmp_path / "scratch")
     assert not await module.is_sandbox_effective(pretended)
@@ -307,9 +361,20 @@ def test_children_get_no_keys_and_no_bus() -> None:
 
 def test_docker_and_podman_without_root_are_reached_where_they_are_opened() -> None:
     """Their sockets are among the user's own, of which commands reach none otherwise."""
-    opened, environ = CommandOpenings(("docker",)), {"XDG_RUNTIME_DIR": "/run/user/7", "DOCKER_HOST": "unix:///a/b"}
+    opened, environ = (
+        CommandOpenings(("docker",)),
+        {"XDG_RUNTIME_DIR": "/run/user/7", "DOCKER_HOST": "unix:///a/b"},
+    )
     reached = set(opened_sockets(opened, environ, network=True))
-    assert {"/run/user/7/docker.sock", "/run/user/7/podman/podman.sock", "/run/docker.sock", "/a/b"} <= reached
-    assert not set(opened_sockets(opened, {"DOCKER_HOST": "tcp://a/b"}, network=True)) & {"/b", "tcp://a/b"}
+    assert {
+        "/run/user/7/docker.sock",
+        "/run/user/7/podman/podman.sock",
+        "/run/docker.sock",
+        "/a/b",
+    } <= reached
+    assert not set(opened_sockets(opened, {"DOCKER_HOST": "tcp://a/b"}, network=True)) & {
+        "/b",
+        "tcp://a/b",
+    }
     assert list(opened_sockets(opened, environ, network=False)) == []
     assert list(opened_sockets(NOTHING_OPENED, environ, network=True)) == []

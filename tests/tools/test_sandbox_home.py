@@ -16,7 +16,9 @@ from helix_desktop.tools.sandbox_home import build_closed_home
 from tests.tools.linked_homes import linked_homes, what_got_through
 from tests.tools.test_sandbox import ran
 
-pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="sandboxes are Linux's")
+pytestmark = pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="sandboxes are Linux's"
+)
 KINDS = (SandboxKind.BUBBLEWRAP, SandboxKind.LANDLOCK)
 
 
@@ -28,12 +30,18 @@ def base() -> Iterator[Path]:
 
 
 async def _box(
-    kind: SandboxKind, base: Path, home: Path, monkeypatch: pytest.MonkeyPatch, root: Path | None = None
+    kind: SandboxKind,
+    base: Path,
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    root: Path | None = None,
 ) -> Sandbox:
     for folder in (root or base / "root", base / "scratch", home):
         folder.mkdir(parents=True, exist_ok=True)
     monkeypatch.setenv("HOME", str(home))
-    box = Sandbox(kind, ((root or base / "root").resolve(),), base / "scratch", caches=base / "caches")
+    box = Sandbox(
+        kind, ((root or base / "root").resolve(),), base / "scratch", caches=base / "caches"
+    )
     if not await module.is_sandbox_effective(box):
         pytest.skip(f"{kind} does not work here")
     return box
@@ -90,16 +98,28 @@ async def test_caches_are_the_workspaces_own_and_are_kept(
     assert "built" not in await ran(other, f"cat {cache}/build")
 
 
-async def test_a_home_that_is_worked_in_has_no_hidden_entries(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_home_that_is_worked_in_has_no_hidden_entries(
+    base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     home = base / "home"
     for name in (".ssh/id", ".netrc", ".git/HEAD", "letter", ".pyenv/shims/python"):
         (home / name).parent.mkdir(parents=True, exist_ok=True)
         (home / name).write_text("content\n")
     box = await _box(SandboxKind.BUBBLEWRAP, base, home, monkeypatch, root=home)
-    said = await ran(box, "cat .ssh/id .netrc 2>/dev/null; ls .git; cat letter .pyenv/shims/python; echo new > new")
+    said = await ran(
+        box,
+        "cat .ssh/id .netrc 2>/dev/null; ls .git; cat letter .pyenv/shims/python; echo new > new",
+    )
     assert said == "HEAD\ncontent\ncontent\n"
     assert (home / "new").read_text() == "new\n"
-    assert sorted(path.name for path in home.iterdir()) == [".git", ".netrc", ".pyenv", ".ssh", "letter", "new"]
+    assert sorted(path.name for path in home.iterdir()) == [
+        ".git",
+        ".netrc",
+        ".pyenv",
+        ".ssh",
+        "letter",
+        "new",
+    ]
     assert replace(box, kind=SandboxKind.LANDLOCK).paths_left_visible() != []
 
 
@@ -152,7 +172,9 @@ def test_what_path_and_variables_name_is_there_without_what_lies_beside_it(base:
 
 def test_openings_have_names_of_their_own_and_name_places_in_the_home() -> None:
     assert len({one.name for one in OPENINGS}) == len(OPENINGS)
-    assert not [path for one in OPENINGS for path in one.paths if path.startswith("/") or ".." in path]
+    assert not [
+        path for one in OPENINGS for path in one.paths if path.startswith("/") or ".." in path
+    ]
     assert all(os.path.normpath(path) == path for one in OPENINGS for path in one.paths)
 
 
@@ -165,7 +187,10 @@ async def test_a_cache_is_there_though_a_link_stands_for_it_and_one_with_a_toolc
     look = f"cd {home}; echo kept > .npm/file; echo kept > .cargo/file; test -d .m2/repository && cat .npm/file .cargo/file"
     assert await ran(box, look) == "kept\nkept\n"
     assert (
-        await ran(box, f"cd {home}; touch .npmrc .cargo/bin/x 2>/dev/null; rm -rf .npm 2>/dev/null; cat .npm/file")
+        await ran(
+            box,
+            f"cd {home}; touch .npmrc .cargo/bin/x 2>/dev/null; rm -rf .npm 2>/dev/null; cat .npm/file",
+        )
         == "kept\n"
     )
 

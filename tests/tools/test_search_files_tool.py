@@ -31,10 +31,17 @@ async def test_files_are_searched(way: World) -> None:
     way.write("src/b.ts", "one\ntwo\n")
     way.write("src/c.py", "three\n")
     assert await way.said("search_files", pattern="one") == "a.py:1: def one():\nsrc/b.ts:1: one"
-    assert await way.said("search_files", pattern="ONE", ignore_case=True, files="*.ts") == "src/b.ts:1: one"
-    assert await way.said("search_files", pattern="two|three", path="src") == "src/b.ts:2: two\nsrc/c.py:1: three"
     assert (
-        await way.said("search_files", pattern="two", path="src/b.ts", context=1) == "src/b.ts-1- one\nsrc/b.ts:2: two"
+        await way.said("search_files", pattern="ONE", ignore_case=True, files="*.ts")
+        == "src/b.ts:1: one"
+    )
+    assert (
+        await way.said("search_files", pattern="two|three", path="src")
+        == "src/b.ts:2: two\nsrc/c.py:1: three"
+    )
+    assert (
+        await way.said("search_files", pattern="two", path="src/b.ts", context=1)
+        == "src/b.ts-1- one\nsrc/b.ts:2: two"
     )
     assert "no line matches" in await way.said("search_files", pattern="four")
 
@@ -43,8 +50,14 @@ async def test_files_are_named_in_the_ways_models_name_them(way: World) -> None:
     way.write("a.py", "one\n")
     way.write("src/b.ts", "one\n")
     way.write("src/c.js", "one\n")
-    assert await way.said("search_files", pattern="one", files="*.py, *.ts") == "a.py:1: one\nsrc/b.ts:1: one"
-    assert await way.said("search_files", pattern="one", files=f"{way.folder}/src/*.js") == "src/c.js:1: one"
+    assert (
+        await way.said("search_files", pattern="one", files="*.py, *.ts")
+        == "a.py:1: one\nsrc/b.ts:1: one"
+    )
+    assert (
+        await way.said("search_files", pattern="one", files=f"{way.folder}/src/*.js")
+        == "src/c.js:1: one"
+    )
     said = await way.said("search_files", pattern="one", files="*.rs")
     assert said == "[no line matches one in files that fit *.rs]"
     assert "lines are matched one by one" in await way.said("search_files", pattern=r"one\ntwo")
@@ -68,7 +81,11 @@ async def test_a_file_that_is_one_huge_line_does_not_spoil_the_search(way: World
 
 
 async def test_of_a_row_too_long_only_a_note_is_kept() -> None:
-    row = b'{"type":"match","data":{"path":{"text":"a\\"b.js"},"lines":{"text":"' + b"x" * 5_000_000 + b'"}}}'
+    row = (
+        b'{"type":"match","data":{"path":{"text":"a\\"b.js"},"lines":{"text":"'
+        + b"x" * 5_000_000
+        + b'"}}}'
+    )
     said = row + b"\n{}\n"
 
     async def output() -> AsyncIterator[bytes]:
@@ -76,7 +93,10 @@ async def test_of_a_row_too_long_only_a_note_is_kept() -> None:
             yield said[at : at + 65_536]
 
     noted, other = [row async for rows in _iterate_whole_rows(output()) for row in rows]
-    assert (json.loads(noted)["type"], json.loads(noted)["data"]["path"]["text"]) == ("match", 'a"b.js')
+    assert (json.loads(noted)["type"], json.loads(noted)["data"]["path"]["text"]) == (
+        "match",
+        'a"b.js',
+    )
     assert (len(noted) < 1_000, other) == (True, b"{}")
 
 
@@ -103,7 +123,9 @@ async def test_nothing_outside_is_searched(way: World, tmp_path: Path) -> None:
     (way.folder / "link").symlink_to(tmp_path / "outside")
     (way.folder / "file").symlink_to(tmp_path / "outside" / "secret")
     assert await way.said("search_files", pattern="needle") == "inside:1: needle"
-    assert "outside" in await way.said("search_files", pattern="needle", path=str(tmp_path / "outside"))
+    assert "outside" in await way.said(
+        "search_files", pattern="needle", path=str(tmp_path / "outside")
+    )
     for path in ("link", "file"):
         outcome = await way.run("search_files", pattern="needle", path=path)
         assert not outcome.ok
@@ -131,20 +153,27 @@ async def test_ripgrep_reads_nothing_but_the_roots(here: World, tmp_path: Path) 
         (tmp_path / "secret").write_text("needle\n")
         here.write("inside", "needle\n")
         assert (
-            await everything(sandbox, ["/bin/cat", str(tmp_path / "secret"), str(here.folder / "inside")]) == "needle\n"
+            await everything(
+                sandbox, ["/bin/cat", str(tmp_path / "secret"), str(here.folder / "inside")]
+            )
+            == "needle\n"
         )
 
 
 async def everything(sandbox: Sandbox, argv: list[str]) -> str:
     command = await RunningCommand.start_in_jail(
-        ProcessLaunch(CommandAuthor.PROGRAM, argv, "/", {"PATH": "/usr/bin"}, place=ProcessPlace.SANDBOX),
+        ProcessLaunch(
+            CommandAuthor.PROGRAM, argv, "/", {"PATH": "/usr/bin"}, place=ProcessPlace.SANDBOX
+        ),
         lambda lifeline: sandbox.wrap_trusted_reader(argv, lifeline) or [],
     )
     try:
         said = b"".join([piece async for piece in command.iterate_output()])
     finally:
         await command.kill_and_wait()
-    return "".join(line + "\n" for line in said.decode().splitlines() if not line.startswith("/bin/cat:"))
+    return "".join(
+        line + "\n" for line in said.decode().splitlines() if not line.startswith("/bin/cat:")
+    )
 
 
 async def test_what_a_rule_keeps_from_being_read_is_not_found_either(way: World) -> None:

@@ -52,7 +52,12 @@ def test_what_only_looks_like_one_stays(temporary: Path) -> None:
     (temporary / "mine").mkdir()
     (temporary / "mine" / "lock").touch()
     (temporary / "helix-link0000-given").symlink_to(temporary / "mine")
-    for name in ("helix-unlocked-given", "helix-longer-name-given", "helix-linked00-given", "helix-toolink0-given"):
+    for name in (
+        "helix-unlocked-given",
+        "helix-longer-name-given",
+        "helix-linked00-given",
+        "helix-toolink0-given",
+    ):
         (temporary / name).mkdir()
     (temporary / "helix-longer-name-given" / "lock").touch()
     (temporary / "helix-linked00-given" / "lock").symlink_to(temporary / "mine" / "lock")

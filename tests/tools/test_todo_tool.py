@@ -8,7 +8,9 @@ from tests.tools.world import World
 
 
 async def test_the_list_is_said_and_kept(here: World) -> None:
-    outcome = await here.run("set_todo", items=[{"text": "one\n two", "state": "done"}, {"text": "three"}])
+    outcome = await here.run(
+        "set_todo", items=[{"text": "one\n two", "state": "done"}, {"text": "three"}]
+    )
     assert outcome.todo == (("one two", "done"), ("three", "open"))
     assert here.text(outcome) == "[x] one two\n[ ] three"
     assert (await here.run("set_todo", items=[])).todo == ()

@@ -60,4 +60,6 @@ def test_a_search_among_nine_thousand_takes_milliseconds() -> None:
     ranking = TextRanking(texts)
     started = time.process_time()
     assert len(ranking.find_best_texts("search the repository for an issue about invoices", 5)) == 5
-    assert time.process_time() - started < 0.5  # 20 ms on a quiet machine; tests/benchmarks/finding.py measures it
+    assert (
+        time.process_time() - started < 0.5
+    )  # 20 ms on a quiet machine; tests/benchmarks/finding.py measures it

@@ -10,7 +10,12 @@ from typing import Any
 import pytest
 
 from helix_desktop.engine.facts import ToolSpec
-from helix_desktop.engine.ports import CallContext, ForeignToolResult, PermissionAnswer, PermissionQuestion
+from helix_desktop.engine.ports import (
+    CallContext,
+    ForeignToolResult,
+    PermissionAnswer,
+    PermissionQuestion,
+)
 from helix_desktop.errors import ActionRefused, ProviderUnreachable, StoreFull
 from helix_desktop.tools.permission import PermissionMode, PermissionRule
 from tests.tools.world import World, world
@@ -20,7 +25,9 @@ from tests.tools.world import World, world
 class Echo:
     """A tool of a server that says what it was given."""
 
-    spec: ToolSpec = ToolSpec("srv__echo", "Echoes", '{"type":"object","properties":{"keep":{"type":"string"}}}')
+    spec: ToolSpec = ToolSpec(
+        "srv__echo", "Echoes", '{"type":"object","properties":{"keep":{"type":"string"}}}'
+    )
     title_for_question: str = "srv: echo"
     has_changed_description: bool = False
     runs_alone: bool = True
@@ -31,7 +38,9 @@ class Echo:
     def remember_approval(self) -> None:
         self.has_changed_description = False
 
-    async def call_foreign_tool(self, values: Mapping[str, Any], context: CallContext) -> ForeignToolResult:
+    async def call_foreign_tool(
+        self, values: Mapping[str, Any], context: CallContext
+    ) -> ForeignToolResult:
         self.given.append(values)
         if self.error:
             raise self.error
@@ -43,7 +52,9 @@ async def test_specs_are_the_same_each_time_and_all_but_brief_ones_offer_keep(he
     assert specs == here.box.offered_specs()
     assert len({spec.name for spec in specs}) == len(specs) >= 13
     for spec in specs:
-        assert ("keep" in json.loads(spec.schema)["properties"]) == (spec.name not in {"write_file", "set_todo"})
+        assert ("keep" in json.loads(spec.schema)["properties"]) == (
+            spec.name not in {"write_file", "set_todo"}
+        )
         assert spec.description
 
 
@@ -82,11 +93,15 @@ async def test_outputs_say_where_they_come_from(here: World) -> None:
 
 async def test_parallel_calls_run_side_by_side(here: World) -> None:
     async with asyncio.timeout(60):
-        outcomes = await asyncio.gather(*(here.run("run_command", command=f"sleep 0.5; echo {n}") for n in range(8)))
+        outcomes = await asyncio.gather(
+            *(here.run("run_command", command=f"sleep 0.5; echo {n}") for n in range(8))
+        )
     assert [here.text(outcome) for outcome in outcomes] == [f"{n}\n" for n in range(8)]
 
 
-async def test_what_changes_files_or_may_do_so_stands_in_order_with_the_other_calls(here: World) -> None:
+async def test_what_changes_files_or_may_do_so_stands_in_order_with_the_other_calls(
+    here: World,
+) -> None:
     here.box = here.kit.build_toolbox(more=lambda: [Echo()])
     offered = [spec.name for spec in here.box.offered_specs()]
     assert [name for name in offered if here.box.runs_alone(name)] == [
@@ -176,7 +191,11 @@ async def test_a_tool_of_a_server_asks_and_gives_its_own_arguments(here: World) 
 
 async def test_a_tool_of_a_server_is_given_what_the_model_meant(here: World) -> None:
     echo = Echo(
-        spec=ToolSpec("srv__find", "Finds", '{"properties":{"ids":{"type":"array"},"page":{"type":"integer"}}}')
+        spec=ToolSpec(
+            "srv__find",
+            "Finds",
+            '{"properties":{"ids":{"type":"array"},"page":{"type":"integer"}}}',
+        )
     )
     here.box = here.kit.build_toolbox(more=lambda: [echo])
     await here.run("srv__find", ids='["a", "b"]', page=None)
@@ -216,12 +235,16 @@ async def test_a_servers_tool_never_takes_the_place_of_a_built_in_one(here: Worl
 
 
 async def test_a_sub_agent_has_only_what_it_was_given(here: World) -> None:
-    here.box = here.kit.build_toolbox(allowed_tools=["read_file", "srv__echo"], more=lambda: [Echo()])
+    here.box = here.kit.build_toolbox(
+        allowed_tools=["read_file", "srv__echo"], more=lambda: [Echo()]
+    )
     assert [spec.name for spec in here.box.offered_specs()] == ["read_file", "srv__echo"]
     assert "There is no tool 'write_file'" in await here.said("write_file", path="a", content="")
 
 
-async def test_a_full_disk_is_not_hidden_in_an_outcome(here: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_full_disk_is_not_hidden_in_an_outcome(
+    here: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def full(content: object, about: object) -> None:
         raise StoreFull("No room.")
 

@@ -34,14 +34,20 @@ from tests.tools.world import Words, World, world
 
 SCHEMA = {
     "type": "object",
-    "properties": {"title": {"type": "string", "description": "Its headline"}, "count": {"type": "integer"}},
+    "properties": {
+        "title": {"type": "string", "description": "Its headline"},
+        "count": {"type": "integer"},
+    },
     "required": ["title"],
 }
 
 
 def server(name: str, count: int) -> list[Echo]:
     said = json.dumps(SCHEMA)
-    return [Echo(ToolSpec(f"{name}__tool_{n}", f"[{name}] Does thing {n} of {name}", said)) for n in range(count)]
+    return [
+        Echo(ToolSpec(f"{name}__tool_{n}", f"[{name}] Does thing {n} of {name}", said))
+        for n in range(count)
+    ]
 
 
 @dataclass
@@ -71,14 +77,20 @@ RARE = BuiltInTool(
 )
 
 
-def box_of(here: World, servers: Servers, room: RequestHeadRoom, before: Sequence[ToolSpec] = ()) -> Toolbox:
+def box_of(
+    here: World, servers: Servers, room: RequestHeadRoom, before: Sequence[ToolSpec] = ()
+) -> Toolbox:
     demand = OnDemandTools(Words(), here.kit.finder, lambda: room, lambda: before)
-    return Toolbox([RARE], here.kit.resources, permissions=here.kit.permissions, more=servers, on_demand=demand)
+    return Toolbox(
+        [RARE], here.kit.resources, permissions=here.kit.permissions, more=servers, on_demand=demand
+    )
 
 
 async def call(here: World, box: Toolbox, name: str, **arguments: object) -> CallOutcome:
     made = unwrap_call(ToolCall("1", CALL_TOOL, json.dumps({"name": name, "arguments": arguments})))
-    return await box.run_tool_call(made, CallContext("c", here.person.ask, here.person.shown.append))
+    return await box.run_tool_call(
+        made, CallContext("c", here.person.ask, here.person.shown.append)
+    )
 
 
 @pytest.fixture
@@ -99,7 +111,10 @@ async def test_many_tools_cost_a_line(here: World) -> None:
     box = box_of(here, servers, RequestHeadRoom())
     specs = box.offered_specs()
     assert [spec.name for spec in specs] == [FIND_TOOLS, CALL_TOOL]
-    assert sum(Words().count_tokens(spec.name + spec.description + spec.schema) for spec in specs) <= 2_500
+    assert (
+        sum(Words().count_tokens(spec.name + spec.description + spec.schema) for spec in specs)
+        <= 2_500
+    )
     assert all(f"- server{n}: " in specs[0].description for n in range(60))
     count, tokens = box.withheld_definition_totals()
     assert count == 9_001
@@ -124,9 +139,17 @@ async def test_what_was_decided_for_a_server_stays(here: World) -> None:
 async def test_a_conversation_that_is_opened_again_goes_on_with_the_same_array(here: World) -> None:
     before = box_of(here, Servers(server("many", 500)), RequestHeadRoom()).offered_specs()
     assert box_of(here, Servers(), RequestHeadRoom(), before).offered_specs() == before
-    assert box_of(here, Servers(server("many", 2)), RequestHeadRoom(), before).offered_specs() == before
+    assert (
+        box_of(here, Servers(server("many", 2)), RequestHeadRoom(), before).offered_specs()
+        == before
+    )
     few = box_of(here, Servers(server("few", 2)), RequestHeadRoom()).offered_specs()
-    assert box_of(here, Servers(server("few", 2)), RequestHeadRoom(definition_tokens=0), few).offered_specs() == few
+    assert (
+        box_of(
+            here, Servers(server("few", 2)), RequestHeadRoom(definition_tokens=0), few
+        ).offered_specs()
+        == few
+    )
 
 
 async def test_lines_beyond_their_room_are_left_to_the_search(here: World) -> None:
@@ -134,7 +157,9 @@ async def test_lines_beyond_their_room_are_left_to_the_search(here: World) -> No
         Words(),
         here.kit.finder,
         lambda: RequestHeadRoom(catalogue_tokens=60),
-        catalogues=lambda: [SourceCatalogue("Skills:", tuple(SourceSummary(f"s{n}", "x" * 40) for n in range(100)))],
+        catalogues=lambda: [
+            SourceCatalogue("Skills:", tuple(SourceSummary(f"s{n}", "x" * 40) for n in range(100)))
+        ],
     )
     about = demand.definitions_to_send((), ())[0].description
     assert 1 <= about.count("\n- s") <= 6
@@ -142,10 +167,15 @@ async def test_lines_beyond_their_room_are_left_to_the_search(here: World) -> No
 
 async def test_a_tool_is_found_and_called_by_its_real_name(here: World) -> None:
     servers = Servers(
-        [*server("github", 200), Echo(ToolSpec("github__create_issue", "Opens an issue", json.dumps(SCHEMA)))]
+        [
+            *server("github", 200),
+            Echo(ToolSpec("github__create_issue", "Opens an issue", json.dumps(SCHEMA))),
+        ]
     )
     box = box_of(here, servers, RequestHeadRoom())
-    found = await box.run_tool_call(ToolCall("1", FIND_TOOLS, '{"query": "open an issue"}'), here_context(here))
+    found = await box.run_tool_call(
+        ToolCall("1", FIND_TOOLS, '{"query": "open an issue"}'), here_context(here)
+    )
     assert here.text(found).startswith("github__create_issue\n  Opens an issue\n")
     here.kit.permissions.rules = (PermissionRule("ask", tool="github__create_issue"),)
     done = await call(here, box, "github__create_issue", title="Broken", count="3")
@@ -183,7 +213,9 @@ async def test_arguments_that_do_not_fit_are_said(
 
 async def test_a_rare_tool_of_our_own_is_found_and_runs(here: World) -> None:
     box = box_of(here, Servers(), RequestHeadRoom())
-    found = await box.run_tool_call(ToolCall("1", FIND_TOOLS, '{"query": "plants"}'), here_context(here))
+    found = await box.run_tool_call(
+        ToolCall("1", FIND_TOOLS, '{"query": "plants"}'), here_context(here)
+    )
     assert here.text(found).startswith("water_plants\n")
     assert here.text(await call(here, box, "water_plants", words="hello")) == "rare hello"
 
@@ -212,7 +244,9 @@ async def test_a_search_that_finds_nothing_says_so(here: World) -> None:
     assert here.text(found).startswith("No tool was found for 'zebra'")
 
 
-@pytest.mark.parametrize("arguments", ['{"name": 3}', '{"name": "a", "arguments": [1]}', '{"name": "call_tool"}', "{"])
+@pytest.mark.parametrize(
+    "arguments", ['{"name": 3}', '{"name": "a", "arguments": [1]}', '{"name": "call_tool"}', "{"]
+)
 async def test_a_call_that_names_no_tool_is_answered(here: World, arguments: str) -> None:
     made = unwrap_call(ToolCall("1", CALL_TOOL, arguments))
     assert made.name == CALL_TOOL
@@ -222,7 +256,11 @@ async def test_a_call_that_names_no_tool_is_answered(here: World, arguments: str
 
 async def test_a_schema_nobody_can_read_is_left_to_the_server(here: World) -> None:
     odd = Echo(
-        ToolSpec("odd__tool", "Odd", '{"type": "object", "properties": {"a": {"$ref": "https://example.com/x"}}}')
+        ToolSpec(
+            "odd__tool",
+            "Odd",
+            '{"type": "object", "properties": {"a": {"$ref": "https://example.com/x"}}}',
+        )
     )
     box = box_of(here, Servers([odd]), RequestHeadRoom(definition_tokens=0))
     box.offered_specs()

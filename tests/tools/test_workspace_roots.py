@@ -29,7 +29,9 @@ def roots(tmp_path: Path) -> WorkspaceRoots:
     (tmp_path / "two").mkdir()
     (tmp_path / "one" / "own").mkdir()
     (tmp_path / "one" / "own" / "journal").write_text("ours")
-    return WorkspaceRoots.from_folders([tmp_path / "one", tmp_path / "two"], [tmp_path / "one" / "own"])
+    return WorkspaceRoots.from_folders(
+        [tmp_path / "one", tmp_path / "two"], [tmp_path / "one" / "own"]
+    )
 
 
 def read(roots: WorkspaceRoots, path: str) -> bytes:
@@ -39,10 +41,14 @@ def read(roots: WorkspaceRoots, path: str) -> bytes:
 def write(roots: WorkspaceRoots, path: str, content: bytes) -> None:
     place = roots.resolve_path(path)
     before = workspace_roots.read_file_or_none(roots, place)
-    workspace_roots.replace_file(roots, place, content, expected=None if before is None else Digest.of_content(before))
+    workspace_roots.replace_file(
+        roots, place, content, expected=None if before is None else Digest.of_content(before)
+    )
 
 
-def test_a_folder_that_is_opened_by_a_link_is_known_by_that_name_too(roots: WorkspaceRoots, tmp_path: Path) -> None:
+def test_a_folder_that_is_opened_by_a_link_is_known_by_that_name_too(
+    roots: WorkspaceRoots, tmp_path: Path
+) -> None:
     (tmp_path / "link").symlink_to("one")
     linked = WorkspaceRoots.from_folders([tmp_path / "link"], roots.closed_paths)
     write(linked, str(tmp_path / "link" / "file"), b"a")
@@ -65,7 +71,9 @@ def test_files_are_written_and_read_in_every_root(roots: WorkspaceRoots) -> None
     assert read(roots, "new/folder/file") == b"a"
     assert (roots.folders[1] / "file").read_bytes() == b"b"
     assert roots.display_path(roots.resolve_path("new/folder/file")) == "new/folder/file"
-    assert roots.display_path(roots.resolve_path(str(roots.folders[1] / "file"))) == str(roots.folders[1] / "file")
+    assert roots.display_path(roots.resolve_path(str(roots.folders[1] / "file"))) == str(
+        roots.folders[1] / "file"
+    )
 
 
 @pytest.mark.parametrize(
@@ -93,7 +101,9 @@ def test_what_is_no_path_is_wrong(roots: WorkspaceRoots, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["own/journal", "OWN/journal", "own"])
-def test_the_programs_own_data_is_closed_in_every_spelling(roots: WorkspaceRoots, path: str) -> None:
+def test_the_programs_own_data_is_closed_in_every_spelling(
+    roots: WorkspaceRoots, path: str
+) -> None:
     with pytest.raises(ActionRefused, match="belongs to Helix"):
         read(roots, path)
 
@@ -104,7 +114,9 @@ def test_a_link_to_the_programs_own_data_is_closed_too(roots: WorkspaceRoots) ->
         read(roots, "link")
 
 
-def test_links_that_lead_out_are_refused_for_reading_and_writing(roots: WorkspaceRoots, tmp_path: Path) -> None:
+def test_links_that_lead_out_are_refused_for_reading_and_writing(
+    roots: WorkspaceRoots, tmp_path: Path
+) -> None:
     (roots.folders[0] / "file").symlink_to("../outside/secret")
     (roots.folders[0] / "folder").symlink_to(tmp_path / "outside")
     for path in ("file", "folder/secret", "folder/new"):
@@ -130,11 +142,15 @@ def test_a_write_to_a_file_with_a_second_link_leaves_the_other_name_as_it_is(
     assert read(roots, "twin") == b"secret"
     write(roots, "twin", b"new")
     assert (tmp_path / "outside" / "secret").read_bytes() == b"secret"
-    workspace_roots.delete_file(roots, roots.resolve_path("twin"), expected=Digest.of_content(b"new"))
+    workspace_roots.delete_file(
+        roots, roots.resolve_path("twin"), expected=Digest.of_content(b"new")
+    )
     assert (tmp_path / "outside" / "secret").read_bytes() == b"secret"
 
 
-def test_devices_pipes_and_sockets_are_refused(roots: WorkspaceRoots, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_devices_pipes_and_sockets_are_refused(
+    roots: WorkspaceRoots, monkeypatch: pytest.MonkeyPatch
+) -> None:
     os.mkfifo(roots.folders[0] / "pipe")
     with socket.socket(socket.AF_UNIX) as listening:
         monkeypatch.chdir(roots.folders[0])
@@ -152,7 +168,12 @@ def test_devices_pipes_and_sockets_are_refused(roots: WorkspaceRoots, monkeypatc
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc is Linux")
 def test_proc_is_refused_even_where_it_lies_in_a_root() -> None:
-    for path in ("/proc/self/environ", "/proc/self/root/etc/passwd", "/proc/1/maps", "/sys/kernel/mm/hugepages"):
+    for path in (
+        "/proc/self/environ",
+        "/proc/self/root/etc/passwd",
+        "/proc/1/maps",
+        "/sys/kernel/mm/hugepages",
+    ):
         with pytest.raises(HelixError):
             read(WorkspaceRoots.from_folders([Path("/")]), path)
 
@@ -170,15 +191,21 @@ def test_a_file_that_changed_meanwhile_is_not_overwritten(roots: WorkspaceRoots)
     write(roots, "file", b"seen")
     (roots.folders[0] / "file").write_text("changed")
     with pytest.raises(ActionRefused, match="changed since"):
-        workspace_roots.replace_file(roots, roots.resolve_path("file"), b"new", expected=Digest.of_content(b"seen"))
+        workspace_roots.replace_file(
+            roots, roots.resolve_path("file"), b"new", expected=Digest.of_content(b"seen")
+        )
     with pytest.raises(ActionRefused, match="changed since"):
         workspace_roots.replace_file(roots, roots.resolve_path("file"), b"new", expected=None)
     with pytest.raises(ActionRefused, match="changed since"):
-        workspace_roots.delete_file(roots, roots.resolve_path("file"), expected=Digest.of_content(b"seen"))
+        workspace_roots.delete_file(
+            roots, roots.resolve_path("file"), expected=Digest.of_content(b"seen")
+        )
     assert (roots.folders[0] / "file").read_text() == "changed"
 
 
-@pytest.mark.parametrize(("was", "content"), [(b"seen", b"the agent's"), (None, b"the agent's"), (b"seen", None)])
+@pytest.mark.parametrize(
+    ("was", "content"), [(b"seen", b"the agent's"), (None, b"the agent's"), (b"seen", None)]
+)
 def test_what_somebody_saves_between_the_check_and_the_write_is_kept(
     roots: WorkspaceRoots, was: bytes | None, content: bytes | None
 ) -> None:
@@ -232,35 +259,53 @@ def test_folders_and_what_is_not_there_get_a_sentence(roots: WorkspaceRoots) -> 
         workspace_roots.read_whole_file(roots, roots.resolve_path("large"), limit=4)
 
 
-@pytest.mark.parametrize("system", ["linux", "win32"])  # a type checker skips what is of another system
+@pytest.mark.parametrize(
+    "system", ["linux", "win32"]
+)  # a type checker skips what is of another system
 def test_what_a_folder_is_can_be_asked(
     roots: WorkspaceRoots, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, system: str
 ) -> None:
     monkeypatch.setattr(sys, "platform", system)
-    assert stat.S_ISDIR(workspace_roots.stat_path(roots, roots.resolve_path(str(tmp_path / "one"))).st_mode)
+    assert stat.S_ISDIR(
+        workspace_roots.stat_path(roots, roots.resolve_path(str(tmp_path / "one"))).st_mode
+    )
 
 
-def test_walking_follows_no_links_and_skips_what_is_closed(roots: WorkspaceRoots, tmp_path: Path) -> None:
+def test_walking_follows_no_links_and_skips_what_is_closed(
+    roots: WorkspaceRoots, tmp_path: Path
+) -> None:
     write(roots, "a/b", b"1")
     write(roots, "c", b"2")
     (roots.folders[0] / "loop").symlink_to(".")
     (roots.folders[0] / "out").symlink_to(tmp_path / "outside")
-    assert [name for name, _ in workspace_roots.walk_files(roots, roots.resolve_path("."))] == ["a/b", "c"]
+    assert [name for name, _ in workspace_roots.walk_files(roots, roots.resolve_path("."))] == [
+        "a/b",
+        "c",
+    ]
 
 
-def test_a_symlink_swapper_never_gets_anything_out_or_in(roots: WorkspaceRoots, tmp_path: Path) -> None:
+def test_a_symlink_swapper_never_gets_anything_out_or_in(
+    roots: WorkspaceRoots, tmp_path: Path
+) -> None:
     """The short form; tests/faults/confinement.py runs 20,000 rounds."""
     swapped = roots.folders[0] / "swapped"
-    swapper = subprocess.Popen([sys.executable, "-c", SWAP, str(swapped), str(tmp_path / "outside")])
+    swapper = subprocess.Popen(
+        [sys.executable, "-c", SWAP, str(swapped), str(tmp_path / "outside")]
+    )
     try:
         for _ in range(ROUNDS):
-            for act in (lambda: read(roots, "swapped/secret"), lambda: write(roots, "swapped/secret", b"written")):
+            for act in (
+                lambda: read(roots, "swapped/secret"),
+                lambda: write(roots, "swapped/secret", b"written"),
+            ):
                 with contextlib.suppress(HelixError):
                     assert act() in {None, b"inside", b"written"}
     finally:
         swapper.kill()
         swapper.wait()
-    assert {path.name: path.read_text() for path in (tmp_path / "outside").iterdir()} == {"secret": "secret"}
+    assert {path.name: path.read_text() for path in (tmp_path / "outside").iterdir()} == {
+        "secret": "secret"
+    }
 
 
 SWAP = """
@@ -283,7 +328,9 @@ def test_a_workspace_without_its_folder_says_so(tmp_path: Path) -> None:
         read(WorkspaceRoots.from_folders([]), "file")
 
 
-def test_the_tours_folder_is_open_where_it_is_the_workspace_and_nothing_beside_it_is(tmp_path: Path) -> None:
+def test_the_tours_folder_is_open_where_it_is_the_workspace_and_nothing_beside_it_is(
+    tmp_path: Path,
+) -> None:
     data = tmp_path / "data"
     sample = data / "tour"
     sample.mkdir(parents=True)
@@ -335,7 +382,9 @@ def test_a_file_can_be_put_below_more_new_folders_than_calls_can_nest(tmp_path: 
 def test_a_refusal_by_the_system_names_the_workspaces_folder_and_not_a_dot() -> None:
     error = OSError(errno.EROFS, os.strerror(errno.EROFS))
     assert "on src/a.py (Read-only" in str(workspace_roots._error_in_words("src/a.py", error))
-    assert "on the workspace's folder (Read-only" in str(workspace_roots._error_in_words(".", error))
+    assert "on the workspace's folder (Read-only" in str(
+        workspace_roots._error_in_words(".", error)
+    )
 
 
 @pytest.mark.parametrize("name", ["x.txt", "new/x.txt"])
@@ -348,5 +397,7 @@ def test_a_file_in_a_folder_that_cannot_be_written_is_named(
     monkeypatch.setattr(workspace_roots, "write_file_beside", refuse)
     monkeypatch.setattr(folder_handles.OpenFolder, "create_folder", refuse)
     roots = WorkspaceRoots.from_folders([tmp_path])
-    with pytest.raises(ActionRefused, match=f"operation on {name.partition('/')[0]} .Read-only file system"):
+    with pytest.raises(
+        ActionRefused, match=f"operation on {name.partition('/')[0]} .Read-only file system"
+    ):
         workspace_roots.replace_file(roots, roots.resolve_path(name), b"content", expected=None)

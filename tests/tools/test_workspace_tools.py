@@ -53,7 +53,9 @@ async def test_a_second_aclose_does_no_harm(tmp_path: Path) -> None:
     await kit.aclose()
 
 
-async def test_what_stands_in_front_of_every_request_is_short_and_every_tool_is_reachable(tmp_path: Path) -> None:
+async def test_what_stands_in_front_of_every_request_is_short_and_every_tool_is_reachable(
+    tmp_path: Path,
+) -> None:
     """The replay bills these tokens with every request."""
     counter = TiktokenCounter()
     kit, _ = await opened([tmp_path])
@@ -65,7 +67,9 @@ async def test_what_stands_in_front_of_every_request_is_short_and_every_tool_is_
         return DelegationResult("c", "")
 
     on_demand = OnDemandTools(counter, ToolFinder())
-    box = kit.build_toolbox(compact=nothing, history=nothing, start_child=child, on_demand=on_demand)
+    box = kit.build_toolbox(
+        compact=nothing, history=nothing, start_child=child, on_demand=on_demand
+    )
     sent = [
         {"name": one.name, "description": one.description, "input_schema": json.loads(one.schema)}
         for one in box.offered_specs()
@@ -73,7 +77,12 @@ async def test_what_stands_in_front_of_every_request_is_short_and_every_tool_is_
     prompt = build_system_prompt("Thesis", [str(tmp_path)], counter)
     head = counter.count_tokens(json.dumps(sent)) + prompt.tokens
     assert head <= HEAD_TOKENS <= 2_000
-    own = {tool.name for tool in kit.build_toolbox(compact=nothing, history=nothing, start_child=child).offered_specs()}
+    own = {
+        tool.name
+        for tool in kit.build_toolbox(
+            compact=nothing, history=nothing, start_child=child
+        ).offered_specs()
+    }
     for name in own - {spec.name for spec in box.offered_specs()}:
         found = await on_demand.finder.find_best_tools(
             name.replace("_", " "), 5, box._searchable_specs(), lambda _: True

@@ -12,7 +12,12 @@ import pytest
 
 from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.engine.facts import ToolCall
-from helix_desktop.engine.ports import CallContext, CallOutcome, PermissionAnswer, PermissionQuestion
+from helix_desktop.engine.ports import (
+    CallContext,
+    CallOutcome,
+    PermissionAnswer,
+    PermissionQuestion,
+)
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.store.in_memory_stores import MemoryCache, MemoryIndex, MemoryJournal
 from helix_desktop.tools import workspace_tools as kits
@@ -59,7 +64,9 @@ class World:
     async def raw(self, tool: str, arguments: str, conversation: str = "c") -> CallOutcome:
         self.numbers += 1
         call = ToolCall(f"call{self.numbers}", tool, arguments)
-        return await self.box.run_tool_call(call, CallContext(conversation, self.person.ask, self.person.shown.append))
+        return await self.box.run_tool_call(
+            call, CallContext(conversation, self.person.ask, self.person.shown.append)
+        )
 
     async def said(self, tool: str, conversation: str = "c", **arguments: object) -> str:
         return self.text(await self.run(tool, conversation, **arguments))
@@ -68,7 +75,9 @@ class World:
         return self.content(outcome.output.digest).decode("utf-8", "replace")
 
     def content(self, digest: Digest) -> bytes:
-        return next(content for content, entry in self.cache.all_contents() if entry.stored.digest == digest)
+        return next(
+            content for content, entry in self.cache.all_contents() if entry.stored.digest == digest
+        )
 
     def write(self, name: str, content: str | bytes) -> Path:
         path = self.folder / name

@@ -31,7 +31,11 @@ async def desks(tmp_path: Path) -> AsyncIterator[Desks]:
 
     def new() -> Workbenches:
         where = program_folders.find_program_folders(tmp_path / "home")
-        made.append(Workbenches(where, SecretStorage(where.key_file, environ={}), clock=ClockWithoutPauses()))
+        made.append(
+            Workbenches(
+                where, SecretStorage(where.key_file, environ={}), clock=ClockWithoutPauses()
+            )
+        )
         return made[-1]
 
     yield new

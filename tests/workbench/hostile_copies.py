@@ -1,7 +1,9 @@
-"""Repositories that try to run something, or to write elsewhere, while they are copied and brought back.
+"""Repositories that try to run something, or to write elsewhere, while they are copied
+and brought back.
 
-Each is made from a number: settings of git's that name a program or a path, includes, hooks, filters, attributes, borrowed
-objects, worktrees, submodules, and links in the place of git's files; in the user's repository and in the copy.
+Each is made from a number: settings of git's that name a program or a path, includes,
+hooks, filters, attributes, borrowed objects, worktrees, submodules, and links in the
+place of git's files; in the user's repository and in the copy.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ HOOKS = (
     "post-rewrite", "sendemail-validate", "fsmonitor-watchman", "post-index-change",
 )  # fmt: skip
 WAYS = ("merge", "rebase", "apply", "discard")
-# What is put into a git directory beside settings: OUT is a folder outside, RUN a command that must never run.
+# What is put into a git directory beside settings: OUT is a folder outside, RUN a
+# command that must never run.
 PARTS = {
     "borrowed objects": "mkdir -p .git/objects/info; echo OUT/objects > .git/objects/info/alternates",
     "borrowed in a circle": "mkdir -p .git/objects/info; echo ../objects > .git/objects/info/alternates",
@@ -71,7 +74,9 @@ class HostileCopy:
 
     def create_repository(self) -> None:
         make_repository(self.project)
-        if self.chance.random() < 0.6:  # without a filter, which would keep all of it from being brought back
+        if (
+            self.chance.random() < 0.6
+        ):  # without a filter, which would keep all of it from being brought back
             (self.project / ".gitattributes").write_text("* diff=x merge=x\n")
             self._run_in(self.project, ["git", "commit", "-qam", "three"])
         self.plant(self.project)
@@ -90,8 +95,14 @@ class HostileCopy:
     def plant(self, folder: Path) -> None:
         """Some of everything. What git itself refuses is left out."""
         run = f"touch {self.canary}"
-        hidden = "core.worktree" if self.chance.random() < 0.9 else "none"  # a repository with it is refused at once
-        places = [place.line for place in git_places(run, self.out) if place.local and hidden not in place.line]
+        hidden = (
+            "core.worktree" if self.chance.random() < 0.9 else "none"
+        )  # a repository with it is refused at once
+        places = [
+            place.line
+            for place in git_places(run, self.out)
+            if place.local and hidden not in place.line
+        ]
         for line in self.chance.sample(places, 25) + self.chance.sample(
             list(PARTS.values()), self.chance.randint(0, 3)
         ):
@@ -103,8 +114,14 @@ class HostileCopy:
             settings = folder / ".git" / "config"
             now = settings.read_bytes() if settings.is_file() else b""
             self._run_in(folder, ["/bin/bash", "-c", named])
-            if line in places and self._run_in(folder, ["git", "status"]) and not settings.is_symlink():
-                settings.write_bytes(now)  # a value that git does not take: it would refuse all the rest as well
+            if (
+                line in places
+                and self._run_in(folder, ["git", "status"])
+                and not settings.is_symlink()
+            ):
+                settings.write_bytes(
+                    now
+                )  # a value that git does not take: it would refuse all the rest as well
         if (folder / ".git").is_dir():
             if not (folder / ".git/hooks").is_symlink():
                 self._plant_hooks(folder / ".git/hooks")
@@ -116,7 +133,9 @@ class HostileCopy:
     async def copy_and_bring_back(self, bench: Workbench, way: str) -> str:
         """What became of it: "refused", "copied" or "brought back"."""
         try:
-            session = await bench.start_conversation_in_copy("Apart", with_changes=self.chance.random() < 0.5)
+            session = await bench.start_conversation_in_copy(
+                "Apart", with_changes=self.chance.random() < 0.5
+            )
         except ActionRefused:
             return "refused"
         copy = bench.copies.find_copy(session.id)
@@ -124,7 +143,9 @@ class HostileCopy:
         (copy.folder / "0" / "file").write_text("theirs\n")
         if self.chance.random() < 0.7:
             self.plant(copy.folder / "0")
-            for planted in copy.folder.glob("0/[0-9]*"):  # they are in the user's folder too, and would be in the way
+            for planted in copy.folder.glob(
+                "0/[0-9]*"
+            ):  # they are in the user's folder too, and would be in the way
                 planted.unlink()
             (copy.folder / "0" / "inc").unlink(missing_ok=True)
         try:

@@ -1,9 +1,11 @@
-"""A recorded session through the whole program: a scripted server over HTTP, real tools on a scratch folder.
+"""A recorded session through the whole program: a scripted server over HTTP, real tools
+on a scratch folder.
 
-`python -m tests.workbench.recorded TRACE [--steps N] [--window N]` plays a session in the format of ../shared/traces.
-What was recorded is never executed: a command becomes `cat` of a file with its recorded output, a file that was read
-is written before with the recorded content. The server checks every request by itself: what a call lacks, what is out
-of order, and how many tokens it is.
+`python -m tests.workbench.recorded TRACE [--steps N] [--window N]` plays a session in
+the format of ../shared/traces. What was recorded is never executed: a command becomes
+`cat` of a file with its recorded output, a file that was read is written before with
+the recorded content. The server checks every request by itself: what a call lacks, what
+is out of order, and how many tokens it is.
 """
 
 from __future__ import annotations
@@ -73,7 +75,9 @@ class Judge:
         self.seen += 1
         texts = [texts_of(message) for message in body["messages"]]
         tools = json.dumps(body.get("tools", []), ensure_ascii=False)
-        size = sum(self.tokens.count_tokens(text) + 4 for text in texts) + self.tokens.count_tokens(tools)
+        size = sum(self.tokens.count_tokens(text) + 4 for text in texts) + self.tokens.count_tokens(
+            tools
+        )
         self.largest = max(self.largest, size)
         if size > self.window:
             self.wrong.append(f"request {self.seen} has about {size} tokens")
@@ -83,9 +87,12 @@ class Judge:
 def texts_of(message: dict[str, Any]) -> str:
     """All that a model reads of a message."""
     content = message.get("content") or ""
-    said = content if isinstance(content, str) else "\n".join(part.get("text", "") for part in content)
+    said = (
+        content if isinstance(content, str) else "\n".join(part.get("text", "") for part in content)
+    )
     calls = "".join(
-        call["function"]["name"] + call["function"]["arguments"] for call in message.get("tool_calls") or ()
+        call["function"]["name"] + call["function"]["arguments"]
+        for call in message.get("tool_calls") or ()
     )
     return said + calls
 
@@ -113,7 +120,9 @@ def order_of(messages: Sequence[dict[str, Any]]) -> Iterator[str]:
 
 
 class Player(ChatServer):
-    """Plays the steps in order; questions of the strategies get a summary that leaves every detail out."""
+    """Plays the steps in order; questions of the strategies get a summary that leaves
+    every detail out.
+    """
 
     def __init__(self, steps: Sequence[Step], judge: Judge) -> None:
         super().__init__()
@@ -147,11 +156,17 @@ def recorded_steps(trace: Path, most: int) -> tuple[str, list[Step]]:
 
 
 def _call(call: dict[str, Any], results: dict[str, str]) -> tuple[str, dict[str, Any], str]:
-    return call["function"]["name"], json.loads(call["function"]["arguments"]), results.get(call["id"], "")
+    return (
+        call["function"]["name"],
+        json.loads(call["function"]["arguments"]),
+        results.get(call["id"], ""),
+    )
 
 
 def on_a_folder(steps: Sequence[Step], folder: Path) -> list[Step]:
-    """The steps with calls of our own tools, and the files they need: outputs/N.txt holds what a call gave then."""
+    """The steps with calls of our own tools, and the files they need: outputs/N.txt
+    holds what a call gave then.
+    """
     outputs = folder / "outputs"
     outputs.mkdir(parents=True)
     made, number = [], 0
@@ -166,9 +181,16 @@ def on_a_folder(steps: Sequence[Step], folder: Path) -> list[Step]:
     return made
 
 
-def _ours(name: str, arguments: dict[str, Any], path: str, result: str) -> tuple[str, dict[str, Any], str]:
+def _ours(
+    name: str, arguments: dict[str, Any], path: str, result: str
+) -> tuple[str, dict[str, Any], str]:
     if name in {"write", "edit"}:
-        text = str(arguments.get("content") or arguments.get("newText") or arguments.get("new_str") or result)
+        text = str(
+            arguments.get("content")
+            or arguments.get("newText")
+            or arguments.get("new_str")
+            or result
+        )
         return "write_file", {"path": f"written/{Path(path).name}", "content": text}, result
     if name == "read":
         return "read_file", {"path": path}, result
@@ -228,7 +250,9 @@ def main() -> None:
     given = parser.parse_args()
     asked, steps = recorded_steps(given.trace, given.steps)
     with tempfile.TemporaryDirectory() as home:
-        figures = asyncio.run(play(asked, steps, Path(home), window=given.window, preset=given.policy))
+        figures = asyncio.run(
+            play(asked, steps, Path(home), window=given.window, preset=given.policy)
+        )
     print(json.dumps(figures, indent=1))  # noqa: T201
 
 

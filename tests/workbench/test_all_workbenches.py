@@ -35,13 +35,17 @@ async def read_in(bench: Workbench, file: str) -> bytes:
     return await bench.workspace.cache.read_range(returned.output.digest, 0, 1_000)
 
 
-async def test_an_export_comes_back_as_a_workspace_of_its_own(desks: Desks, folder: Path, tmp_path: Path) -> None:
+async def test_an_export_comes_back_as_a_workspace_of_its_own(
+    desks: Desks, folder: Path, tmp_path: Path
+) -> None:
     desk = desks()
     bench = await desk.create_workspace("Pairs", folder)
     await bench.attach_content("a.txt", b"in the cache", "text/plain")
     await bench.start_conversation("Kept")
     heard: list[tuple[int, int]] = []
-    await desk.export_workspace(bench.id, tmp_path / "pairs.helix", lambda done, total: heard.append((done, total)))
+    await desk.export_workspace(
+        bench.id, tmp_path / "pairs.helix", lambda done, total: heard.append((done, total))
+    )
     assert heard[-1][0] == (tmp_path / "pairs.helix").stat().st_size
     imported = await desk.import_workspace(tmp_path / "pairs.helix")
     copy = await desk.open_workspace(imported.id)
@@ -52,7 +56,9 @@ async def test_an_export_comes_back_as_a_workspace_of_its_own(desks: Desks, fold
         await desk.export_workspace(bench.id, tmp_path / "no such folder" / "pairs.helix")
 
 
-async def test_folders_that_are_not_here_are_not_taken_over(desks: Desks, folder: Path, tmp_path: Path) -> None:
+async def test_folders_that_are_not_here_are_not_taken_over(
+    desks: Desks, folder: Path, tmp_path: Path
+) -> None:
     desk = desks()
     bench = await desk.create_workspace("Pairs", folder)
     await bench.change_settings({"roots": [str(folder), str(tmp_path / "of another machine")]})
@@ -73,7 +79,9 @@ async def test_an_opening_that_is_cut_off_anywhere_leaves_nothing_and_it_opens_a
 
     async def look() -> None:
         assert not list((tmp_path / "temporary").iterdir())
-        assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("store")]
+        assert not [
+            thread.name for thread in threading.enumerate() if thread.name.startswith("store")
+        ]
         await (await desk._known.open_stored_workspace(bench.id)).aclose()
 
     assert (await cut_everywhere(lambda: desk.open_workspace(bench.id), look)).name == "Pairs"
@@ -104,7 +112,9 @@ async def test_an_opening_that_is_cut_off_while_a_thread_writes_for_it_leaves_no
     assert not list((tmp_path / "temporary").iterdir())
 
 
-async def test_other_folders_are_what_its_tools_may_enter(desks: Desks, folder: Path, tmp_path: Path) -> None:
+async def test_other_folders_are_what_its_tools_may_enter(
+    desks: Desks, folder: Path, tmp_path: Path
+) -> None:
     desk = desks()
     bench = await desk.create_workspace("Pairs", folder)
     await bench.choose_model_for_role("demo/demo")
@@ -175,7 +185,9 @@ async def test_a_closed_workspace_is_searched_and_one_that_another_program_has_o
     await here.aclose()
 
 
-async def test_a_model_set_by_the_command_line_beside_an_open_workspace_is_heard(folder: Path, tmp_path: Path) -> None:
+async def test_a_model_set_by_the_command_line_beside_an_open_workspace_is_heard(
+    folder: Path, tmp_path: Path
+) -> None:
     where = program_folders.find_program_folders(tmp_path / "home")
     desk = Workbenches(
         where,
@@ -184,8 +196,19 @@ async def test_a_model_set_by_the_command_line_beside_an_open_workspace_is_heard
     )
     bench, heard = await desk.create_workspace("Pairs", folder), asyncio.Event()
     bench.workspace.watch_settings(heard.set)
-    command = [sys.executable, "-m", "helix_desktop", "model", "set", "demo/demo", "--workspace", "Pairs"]
-    process = await asyncio.create_subprocess_exec(*command, env={**os.environ, "HELIX_HOME": str(tmp_path / "home")})
+    command = [
+        sys.executable,
+        "-m",
+        "helix_desktop",
+        "model",
+        "set",
+        "demo/demo",
+        "--workspace",
+        "Pairs",
+    ]
+    process = await asyncio.create_subprocess_exec(
+        *command, env={**os.environ, "HELIX_HOME": str(tmp_path / "home")}
+    )
     try:
         await asyncio.wait_for(heard.wait(), 60)
         assert await process.wait() == 0
@@ -231,7 +254,9 @@ async def test_what_fails_while_it_opens_or_closes_leaves_it_to_be_opened_again(
     bench = await desk.open_workspace(known.id)
     monkeypatch.setattr(bench.sharing, "stop_conversation_sync", full)
     closed: list[str] = []
-    monkeypatch.setattr(bench.mcp_servers, "aclose", partial(_note, closed, bench.mcp_servers.aclose))
+    monkeypatch.setattr(
+        bench.mcp_servers, "aclose", partial(_note, closed, bench.mcp_servers.aclose)
+    )
     with pytest.raises(StoreFull):
         await desk.close_workspace(known.id)
     assert closed == ["closed"]
@@ -246,7 +271,10 @@ async def test_one_workspace_that_fails_while_all_are_closed_keeps_no_other_open
         raise StoreFull("The journal could not be written: the disk is full.")
 
     desk, closed = desks(), list[str]()
-    one, other = await desk.create_workspace("One", folder), await desk.create_workspace("Other", folder)
+    one, other = (
+        await desk.create_workspace("One", folder),
+        await desk.create_workspace("Other", folder),
+    )
     monkeypatch.setattr(one.mcp_servers, "aclose", fails)
     monkeypatch.setattr(other.workspace, "aclose", partial(_note, closed, other.workspace.aclose))
     monkeypatch.setattr(desk.connections, "aclose", partial(_note, closed, desk.connections.aclose))

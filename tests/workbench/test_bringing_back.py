@@ -1,4 +1,6 @@
-"""Bringing a copy back does what git does: random pairs of trees by every way, compared with git's own merge, rebase and apply."""
+"""Bringing a copy back does what git does: random pairs of trees by every way, compared
+with git's own merge, rebase and apply.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def change_tree(folder: Path, chance: random.Random) -> None:
-    """A few changes of the kinds that people make: lines, modes, new, deleted and replaced files."""
+    """A few changes of the kinds that people make: lines, modes, new, deleted and
+    replaced files.
+    """
     for name in chance.sample(NAMES, chance.randint(1, 3)):
         path = folder / name
         match chance.choice(["lines", "lines", "lines", "delete", "mode", "link", "binary"]):
@@ -65,7 +69,9 @@ def commit(folder: Path, message: str) -> None:
 
 
 def clone_and_join(base: Path, theirs: Path, way: str, folder: Path) -> bool:
-    """What git itself does with the two: `base` has the user's state, `theirs` the copy's. Whether it went without a conflict."""
+    """What git itself does with the two: `base` has the user's state, `theirs` the
+    copy's. Whether it went without a conflict.
+    """
     if way == "apply":
         gone = git(theirs, "diff", "--name-only", "--diff-filter=D", "HEAD").split()
         # `git apply` refuses what both have deleted, where nothing is left to do.
@@ -75,18 +81,29 @@ def clone_and_join(base: Path, theirs: Path, way: str, folder: Path) -> bool:
         subprocess.run(["cp", "-a", f"{base}/.", folder], check=True)
         git(folder, "add", "-A")
         done = subprocess.run(
-            ["git", "apply", "--3way", "-"], cwd=folder, input=patch, check=False, capture_output=True
+            ["git", "apply", "--3way", "-"],
+            cwd=folder,
+            input=patch,
+            check=False,
+            capture_output=True,
         )
         return done.returncode == 0 or not patch
     subprocess.run(["cp", "-a", f"{theirs}/.", folder], check=True)
     commit(folder, "theirs")
     git(folder, "fetch", "-q", str(base), "HEAD")
     words = ["merge", "-q", "--no-edit"] if way == "merge" else ["rebase", "-q"]
-    return subprocess.run(["git", *words, "FETCH_HEAD"], cwd=folder, check=False, capture_output=True).returncode == 0
+    return (
+        subprocess.run(
+            ["git", *words, "FETCH_HEAD"], cwd=folder, check=False, capture_output=True
+        ).returncode
+        == 0
+    )
 
 
 @pytest.mark.parametrize("way", ["merge", "rebase", "apply"])
-async def test_random_pairs_of_trees_come_out_as_git_has_them(desks: Desks, tmp_path: Path, way: str) -> None:
+async def test_random_pairs_of_trees_come_out_as_git_has_them(
+    desks: Desks, tmp_path: Path, way: str
+) -> None:
     project = tmp_path / "project"
     project.mkdir()
     git(project, "init", "-q", ".")

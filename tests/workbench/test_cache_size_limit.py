@@ -17,12 +17,16 @@ NOISE = bytes(range(256)) * 4
 @pytest.fixture
 async def workspace(tmp_path: Path) -> AsyncIterator[StoredWorkspace]:
     workspaces = AllWorkspaces(tmp_path / "workspaces")
-    opened = await workspaces.open_stored_workspace(workspaces.create_stored_workspace("W", tmp_path).id)
+    opened = await workspaces.open_stored_workspace(
+        workspaces.create_stored_workspace("W", tmp_path).id
+    )
     yield opened
     await opened.aclose()
 
 
-async def test_who_watches_hears_when_the_limit_is_passed_and_when_no_longer(workspace: StoredWorkspace) -> None:
+async def test_who_watches_hears_when_the_limit_is_passed_and_when_no_longer(
+    workspace: StoredWorkspace,
+) -> None:
     owner, heard = concurrency.OwnedTasks("test"), list[int]()
     room = CacheSizeLimit(workspace, owner.spawn_task, pause=0)
     workspace.cache.changed = room.count_cache_size_soon

@@ -27,14 +27,23 @@ from helix_desktop.store.store_thread import StoreThread
 from helix_desktop.workbench.conversation_list_rows import ConversationListRows
 
 
-async def test_reading_one_row_again_takes_no_longer_with_many_conversations(tmp_path: Path) -> None:
-    """Another machine continues a conversation: with 10,000 here, each time all their rows were read."""
+async def test_reading_one_row_again_takes_no_longer_with_many_conversations(
+    tmp_path: Path,
+) -> None:
+    """Another machine continues a conversation: with 10,000 here, each time all their
+    rows were read.
+    """
     file, thread = JournalFile(tmp_path / "journal.sqlite3"), StoreThread("store")
-    rows, steps = ConversationListRows(StoreJournal(file, thread, lambda: None, lambda: None)), list[int]()
+    rows, steps = (
+        ConversationListRows(StoreJournal(file, thread, lambda: None, lambda: None)),
+        list[int](),
+    )
     for count in (10, 300):
         with file.in_one_transaction():
             for number in range(count):
-                file.append_all_or_nothing(f"{count} {number}", [ConversationStarted(f"Title {count}")])
+                file.append_all_or_nothing(
+                    f"{count} {number}", [ConversationStarted(f"Title {count}")]
+                )
         looked: list[None] = []
         file.connection.set_progress_handler(lambda looked=looked: looked.append(None), 1)  # type: ignore[misc]
         await rows.reread_rows([f"{count} 5", "gone"])
@@ -50,8 +59,12 @@ def replied(cost: float) -> ModelReplied:
     return ModelReplied((Text("fine", 1),), "m", Stop.END, Usage(cost=cost))
 
 
-async def test_all_rows_are_read_at_once_however_many_came_from_other_machines(tmp_path: Path) -> None:
-    """Without a kept meter each conversation was read by itself: 10,000 took 3.6 seconds at an opening."""
+async def test_all_rows_are_read_at_once_however_many_came_from_other_machines(
+    tmp_path: Path,
+) -> None:
+    """Without a kept meter each conversation was read by itself: 10,000 took 3.6
+    seconds at an opening.
+    """
     file, thread = JournalFile(tmp_path / "journal.sqlite3"), StoreThread("store")
     asked: list[str] = []
     run = thread.run_work
@@ -72,7 +85,8 @@ async def test_all_rows_are_read_at_once_however_many_came_from_other_machines(t
             file.append_all_or_nothing(f"c{number}", begun)
     file.append_all_or_nothing("plain", [ConversationStarted("Plain")])
     file.append_all_or_nothing(
-        "brought", [ConversationStarted("B"), replied(4.0), BroughtIn(Origin("x"), "run", 2, cost=4.0)]
+        "brought",
+        [ConversationStarted("B"), replied(4.0), BroughtIn(Origin("x"), "run", 2, cost=4.0)],
     )
     file.append_all_or_nothing("brought", [Spent(Purpose.TITLE, "m", Usage(cost=0.25))])
     file.copy_conversation("c0", 4, "fork")
@@ -93,8 +107,12 @@ async def test_a_new_row_knows_what_its_agents_cost_without_reading_all_rows(
 ) -> None:
     file, thread = JournalFile(tmp_path / "journal.sqlite3"), StoreThread("store")
     file.append_all_or_nothing("top", [ConversationStarted("Top"), replied(1.0)])
-    file.append_all_or_nothing("child", [ConversationStarted("C", parent="top", parent_call="1"), replied(0.25)])
-    file.append_all_or_nothing("below", [ConversationStarted("B", parent="child", parent_call="1"), replied(0.5)])
+    file.append_all_or_nothing(
+        "child", [ConversationStarted("C", parent="top", parent_call="1"), replied(0.25)]
+    )
+    file.append_all_or_nothing(
+        "below", [ConversationStarted("B", parent="child", parent_call="1"), replied(0.5)]
+    )
     rows = ConversationListRows(StoreJournal(file, thread, lambda: None, lambda: None))
 
     def costs() -> dict[str, float]:
@@ -120,7 +138,9 @@ async def test_a_new_row_knows_what_its_agents_cost_without_reading_all_rows(
     file.close()
 
 
-async def test_a_turn_that_a_killed_program_left_open_is_marked_until_it_goes_on(tmp_path: Path) -> None:
+async def test_a_turn_that_a_killed_program_left_open_is_marked_until_it_goes_on(
+    tmp_path: Path,
+) -> None:
     """Only who opened the conversation saw that it was interrupted."""
     file, thread = JournalFile(tmp_path / "journal.sqlite3"), StoreThread("store")
     asked, ended = UserSaid((Text("go", 1),)), TurnEnded(TurnEnd.DONE)
@@ -149,7 +169,9 @@ async def test_a_damaged_fact_is_told_at_once(tmp_path: Path) -> None:
     file, thread = JournalFile(tmp_path / "journal.sqlite3"), StoreThread("store")
     file.append_all_or_nothing("c", [ConversationStarted("T"), replied(0.5)])
     told: list[str] = []
-    rows = ConversationListRows(StoreJournal(file, thread, lambda: None, lambda: told.append("damaged")))
+    rows = ConversationListRows(
+        StoreJournal(file, thread, lambda: None, lambda: told.append("damaged"))
+    )
     file.connection.execute("UPDATE facts SET fact = replace(fact, 'fine', 'fake') WHERE seq = 2")
     with pytest.raises(JournalCorrupt):
         await rows.read_all_rows()
@@ -158,7 +180,9 @@ async def test_a_damaged_fact_is_told_at_once(tmp_path: Path) -> None:
     file.close()
 
 
-async def test_who_delegated_work_is_named_from_the_nearest_on_and_none_twice(tmp_path: Path) -> None:
+async def test_who_delegated_work_is_named_from_the_nearest_on_and_none_twice(
+    tmp_path: Path,
+) -> None:
     """Conversations of other machines may name each other as parents."""
     file, thread = JournalFile(tmp_path / "journal.sqlite3"), StoreThread("store")
     rows = ConversationListRows(StoreJournal(file, thread, lambda: None, lambda: None))

@@ -1,4 +1,6 @@
-"""A conversation that goes on in another agent: as it is where it fits, else folded, with every original within reach."""
+"""A conversation that goes on in another agent: as it is where it fits, else folded,
+with every original within reach.
+"""
 
 from __future__ import annotations
 
@@ -28,13 +30,25 @@ def session_of_steps(turns: int, steps: int) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = []
     for turn in range(turns):
         rows.append(
-            written.claude_said(len(rows), len(rows) - 1 if rows else None, f"order {turn}: “naïve”\n  and more")
+            written.claude_said(
+                len(rows), len(rows) - 1 if rows else None, f"order {turn}: “naïve”\n  and more"
+            )
         )
         for step in range(steps):
             name = f"t{turn}-{step}"
-            rows.append(written.claude_reply(len(rows), len(rows) - 1, f"m{name}", written.use(name, command="seq 9")))
-            rows.append(written.claude_said(len(rows), len(rows) - 1, [written.result(name, f"OUT {name} {NUMBERS}")]))
-        rows.append(written.claude_reply(len(rows), len(rows) - 1, f"e{turn}", written.text(f"end {turn}")))
+            rows.append(
+                written.claude_reply(
+                    len(rows), len(rows) - 1, f"m{name}", written.use(name, command="seq 9")
+                )
+            )
+            rows.append(
+                written.claude_said(
+                    len(rows), len(rows) - 1, [written.result(name, f"OUT {name} {NUMBERS}")]
+                )
+            )
+        rows.append(
+            written.claude_reply(len(rows), len(rows) - 1, f"e{turn}", written.text(f"end {turn}"))
+        )
     return rows
 
 
@@ -56,7 +70,9 @@ async def test_what_does_not_fit_is_folded_in_a_fork_and_every_output_can_be_rec
     asked = RestoreRequest(conversation, "codex", str(folder), window=FRAME_TOKENS + 25_000)
     unfolded = await bench.relay.prepare_session_for_agent(asked, may_fold=False)
     assert (unfolded.is_folded, unfolded.fits) == (False, False)
-    assert [row.id for row in bench.list_conversations() if not row.trashed] == [conversation]  # No copy was made.
+    assert [row.id for row in bench.list_conversations() if not row.trashed] == [
+        conversation
+    ]  # No copy was made.
     restored = await bench.relay.prepare_session_for_agent(asked)
     assert (restored.is_folded, restored.fits) == (True, True)
     told = " ".join(describe_restored_session(restored, tmp_path))
@@ -69,19 +85,26 @@ async def test_what_does_not_fit_is_folded_in_a_fork_and_every_output_can_be_rec
     for digest in set(re.findall(r"\b[0-9a-f]{64}\b", "".join(restored.texts))):
         assert await bench.workspace.cache.read_content(Digest.from_hex(digest))
     assert (
-        await bench.relay.prepare_session_for_agent(RestoreRequest(conversation, "codex", str(folder)))
+        await bench.relay.prepare_session_for_agent(
+            RestoreRequest(conversation, "codex", str(folder))
+        )
     ).is_folded is False
 
 
 async def test_nothing_is_sent_to_a_model_that_nobody_agreed_to(
     desks: Desks, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A recorded conversation of another agent went to this workspace's provider, who charged for it."""
+    """A recorded conversation of another agent went to this workspace's provider, who
+    charged for it.
+    """
     bench = await desks().create_workspace("w", folder)
     conversation = await imported(bench, tmp_path, 4, 2)
     monkeypatch.setattr(bench.models, "client_for_role", lambda role: f"a model for {role}")
     asked = RestoreRequest(conversation, "codex", str(folder), window=FRAME_TOKENS + 25_000)
-    for may_ask, models in ((False, [None] * 3), (True, ["a model for main", "a model for fast", "a model for long"])):
+    for may_ask, models in (
+        (False, [None] * 3),
+        (True, ["a model for main", "a model for fast", "a model for long"]),
+    ):
         known = {row.id for row in bench.list_conversations()}
         restored = await bench.relay.prepare_session_for_agent(asked, may_ask_model=may_ask)
         assert (restored.is_folded, restored.fits) == (True, True)
@@ -89,7 +112,9 @@ async def test_nothing_is_sent_to_a_model_that_nobody_agreed_to(
         assert [bench._model_client_for(fork, role) for role in ModelRole] == models
 
 
-async def test_a_folded_conversation_before_a_compaction_ends_there(desks: Desks, folder: Path, tmp_path: Path) -> None:
+async def test_a_folded_conversation_before_a_compaction_ends_there(
+    desks: Desks, folder: Path, tmp_path: Path
+) -> None:
     bench = await desks().create_workspace("w", folder)
     conversation = await imported(bench, tmp_path, 4, 1)
     short = RestoreRequest(conversation, "pi", str(folder), is_folded=True)
@@ -97,28 +122,49 @@ async def test_a_folded_conversation_before_a_compaction_ends_there(desks: Desks
     assert (once.compactions, "end 3" in "".join(once.texts)) == (1, True)
     (fork,) = [row for row in bench.list_conversations() if row.id != conversation]
     assert fork.title.endswith("→ pi")
-    assert fork.archived, "it stood in the list beside the original, and only holds what pi can recall"
-    again = await bench.relay.prepare_session_for_agent(RestoreRequest(fork.id, "pi", str(folder), before_compaction=1))
+    assert fork.archived, (
+        "it stood in the list beside the original, and only holds what pi can recall"
+    )
+    again = await bench.relay.prepare_session_for_agent(
+        RestoreRequest(fork.id, "pi", str(folder), before_compaction=1)
+    )
     assert (again.compactions, again.is_folded) == (0, False)
-    assert sum(isinstance(one.fact, ModelReplied) for one in await bench.workspace.journal.read_facts(fork.id)) == 8
+    assert (
+        sum(
+            isinstance(one.fact, ModelReplied)
+            for one in await bench.workspace.journal.read_facts(fork.id)
+        )
+        == 8
+    )
 
 
 @pytest.mark.parametrize("window", [-1, 100, FRAME_TOKENS, 2**40])
 async def test_a_window_that_no_agent_can_have_is_refused_before_anything_is_written(
     desks: Desks, folder: Path, tmp_path: Path, window: int
 ) -> None:
-    """Its fork would have a window below 0, which made every later export of the workspace impossible to import."""
+    """Its fork would have a window below 0, which made every later export of the
+    workspace impossible to import.
+    """
     bench = await desks().create_workspace("w", folder)
     conversation = await imported(bench, tmp_path, 1, 1)
     with pytest.raises(InvalidInput, match=f"cannot have {window:,} tokens"):
-        await bench.relay.prepare_session_for_agent(RestoreRequest(conversation, "codex", str(folder), window=window))
+        await bench.relay.prepare_session_for_agent(
+            RestoreRequest(conversation, "codex", str(folder), window=window)
+        )
     assert [row.id for row in bench.list_conversations()] == [conversation]
 
 
-async def test_a_short_turn_is_not_said_to_be_folded(desks: Desks, folder: Path, tmp_path: Path) -> None:
-    """Gemini CLI's sessions often have a single turn of small outputs, in which a fold makes nothing shorter."""
+async def test_a_short_turn_is_not_said_to_be_folded(
+    desks: Desks, folder: Path, tmp_path: Path
+) -> None:
+    """Gemini CLI's sessions often have a single turn of small outputs, in which a fold
+    makes nothing shorter.
+    """
     bench = await desks().create_workspace("w", folder)
-    rows = [written.claude_said(0, None, "order"), written.claude_reply(1, 0, "m", written.text("end"))]
+    rows = [
+        written.claude_said(0, None, "order"),
+        written.claude_reply(1, 0, "m", written.text("end")),
+    ]
     result = await HistoryImport(bench.workspace, TiktokenCounter()).import_files(
         [written.lines(tmp_path / "s.jsonl", rows)]
     )
@@ -127,20 +173,32 @@ async def test_a_short_turn_is_not_said_to_be_folded(desks: Desks, folder: Path,
     restored = await bench.relay.prepare_session_for_agent(asked)
     assert (restored.is_folded, restored.fits) == (False, True)
     assert "folded" not in " ".join(describe_restored_session(restored, tmp_path))
-    assert [row.id for row in bench.list_conversations() if not row.trashed] == [asked.conversation], (
-        "a fork without a fold was left"
-    )
+    assert [row.id for row in bench.list_conversations() if not row.trashed] == [
+        asked.conversation
+    ], "a fork without a fold was left"
 
 
-async def test_the_agent_gets_the_workspaces_server(desks: Desks, folder: Path, tmp_path: Path) -> None:
+async def test_the_agent_gets_the_workspaces_server(
+    desks: Desks, folder: Path, tmp_path: Path
+) -> None:
     bench = await desks().create_workspace("w", folder)
     places = HistoryPlaces(tmp_path, {})
     assert "was added to" in bench.relay.add_mcp_server("claude", folder, places)
     assert "is already in" in bench.relay.add_mcp_server("claude", folder, places)
     (server,) = json.loads((folder / ".mcp.json").read_text())["mcpServers"].values()
-    # Else Claude Code asks the model without waiting, and a server that starts slowly is missing for the whole turn.
+    # Else Claude Code asks the model without waiting, and a server that starts slowly
+    # is missing for the whole turn.
     assert server["alwaysLoad"] is True
-    assert server["args"][-4:] == [str(bench.workspace.folder.parents[1]), "mcp", "--workspace", bench.id]
-    assert str(tmp_path / ".pi" / "agent" / "mcp.json") in bench.relay.add_mcp_server("pi", folder, places)
-    (server,) = json.loads((tmp_path / ".pi" / "agent" / "mcp.json").read_text())["mcpServers"].values()
+    assert server["args"][-4:] == [
+        str(bench.workspace.folder.parents[1]),
+        "mcp",
+        "--workspace",
+        bench.id,
+    ]
+    assert str(tmp_path / ".pi" / "agent" / "mcp.json") in bench.relay.add_mcp_server(
+        "pi", folder, places
+    )
+    (server,) = json.loads((tmp_path / ".pi" / "agent" / "mcp.json").read_text())[
+        "mcpServers"
+    ].values()
     assert server["exposure"] == "direct"

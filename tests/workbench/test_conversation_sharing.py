@@ -1,4 +1,6 @@
-"""Two homes that share a workspace: real stores and sessions, the scripted model, an engine in memory."""
+"""Two homes that share a workspace: real stores and sessions, the scripted model, an
+engine in memory.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ class Cut:
         self.engine.describe_server()
         return self.heads.fetch_changed_heads(since)
 
-    def update_heads(self, moves: Sequence[HeadUpdate]) -> list[tuple[bool, ConversationHead | None]]:
+    def update_heads(
+        self, moves: Sequence[HeadUpdate]
+    ) -> list[tuple[bool, ConversationHead | None]]:
         self.engine.describe_server()
         return self.heads.update_heads(moves)
 
@@ -66,14 +70,18 @@ async def homes(tmp_path: Path, folder: Path) -> AsyncIterator[tuple[Home, Home]
     made: list[Home] = []
     for name in ("desktop", "laptop"):
         where = program_folders.find_program_folders(tmp_path / name)
-        desk = Workbenches(where, SecretStorage(where.key_file, environ={}), clock=ClockWithoutPauses())
+        desk = Workbenches(
+            where, SecretStorage(where.key_file, environ={}), clock=ClockWithoutPauses()
+        )
         desks.append(desk)
         bench = await desk.create_workspace("Pairs", folder)
         await bench.choose_model_for_role("demo/demo")
         engine = MemoryRowStore(shelf, b"space")
         heads, remote = Cut(engine, memory), AsyncRowStore(engine)
         connected = SharedStoreConnection(remote, RowCipher(KEY))
-        bench.sharing.start_conversation_sync(partial(bench.workspace.build_conversation_sync, connected, heads, name))
+        bench.sharing.start_conversation_sync(
+            partial(bench.workspace.build_conversation_sync, connected, heads, name)
+        )
         made.append(Home(bench, engine, remote))
     yield made[0], made[1]
     for desk, home in zip(desks, made, strict=True):
@@ -132,7 +140,9 @@ async def test_a_conversation_is_read_live_on_the_other_machine(homes: tuple[Hom
     assert own.machine == ""
 
 
-async def test_one_machine_writes_until_the_user_continues_on_the_other(homes: tuple[Home, Home]) -> None:
+async def test_one_machine_writes_until_the_user_continues_on_the_other(
+    homes: tuple[Home, Home],
+) -> None:
     here, there = homes
     session = await here.bench.start_conversation()
     await told(session, "read README.md")
@@ -157,7 +167,9 @@ async def test_one_machine_writes_until_the_user_continues_on_the_other(homes: t
     assert session.conversation.current_view() == seen.conversation.current_view()
 
 
-async def test_what_two_machines_wrote_apart_becomes_two_conversations(homes: tuple[Home, Home]) -> None:
+async def test_what_two_machines_wrote_apart_becomes_two_conversations(
+    homes: tuple[Home, Home],
+) -> None:
     here, there = homes
     session = await here.bench.start_conversation()
     await told(session, "read README.md")
@@ -181,9 +193,9 @@ async def test_what_two_machines_wrote_apart_becomes_two_conversations(homes: tu
         together = await home.bench.open_session(session.id)
         await until(partial(said, together, "what is in README.md?"))
         assert "zebra: read src/pairs.py" not in words(together)
-    assert [one.conversation.current_view() for one in (session, await here.bench.open_session(branch))] == [
-        one.conversation.current_view() for one in (seen, await there.bench.open_session(branch))
-    ]
+    assert [
+        one.conversation.current_view() for one in (session, await here.bench.open_session(branch))
+    ] == [one.conversation.current_view() for one in (seen, await there.bench.open_session(branch))]
     index = here.bench.workspace.index
     await until(lambda: not index._rebuilding)  # it is made anew after the list knows the branch
     await index.wait_until_indexed()
@@ -212,11 +224,15 @@ async def test_work_goes_on_while_the_engine_is_away(homes: tuple[Home, Home]) -
         await here.bench.sharing.take_over_conversation(session.id)
     here.engine.is_away = False
     here.bench.sharing._poke.set()
-    assert (await arrived(there, session)).conversation.current_view() == session.conversation.current_view()
+    assert (
+        await arrived(there, session)
+    ).conversation.current_view() == session.conversation.current_view()
     await until(lambda: here.bench.sharing.sharing_state.state == "in step")
 
 
-async def test_a_machine_that_closes_the_workspace_lets_go_of_the_conversation(homes: tuple[Home, Home]) -> None:
+async def test_a_machine_that_closes_the_workspace_lets_go_of_the_conversation(
+    homes: tuple[Home, Home],
+) -> None:
     here, there = homes
     session = await here.bench.start_conversation()
     await told(session, "read README.md")
@@ -227,7 +243,9 @@ async def test_a_machine_that_closes_the_workspace_lets_go_of_the_conversation(h
     assert here.bench.sharing.sharing_state.state == "off"
 
 
-async def test_a_workspace_that_is_closing_confirms_nothing_as_sent(homes: tuple[Home, Home]) -> None:
+async def test_a_workspace_that_is_closing_confirms_nothing_as_sent(
+    homes: tuple[Home, Home],
+) -> None:
     here, _ = homes
     session = await here.bench.start_conversation()
     assert await here.bench.sharing.ensure_sent(session.id)
@@ -241,7 +259,9 @@ async def test_a_workspace_that_is_closing_confirms_nothing_as_sent(homes: tuple
         await here.bench.sharing.ensure_sent(session.id)
 
 
-async def test_what_is_forgotten_here_is_gone_there_and_makes_no_branch(homes: tuple[Home, Home]) -> None:
+async def test_what_is_forgotten_here_is_gone_there_and_makes_no_branch(
+    homes: tuple[Home, Home],
+) -> None:
     here, there = homes
     session = await here.bench.start_conversation()
     await told(session, "the password is swordfish")
@@ -317,11 +337,17 @@ async def test_no_turn_begins_while_too_much_waits_to_be_sent(
     monkeypatch.setattr(conversation_sharing, "MOST_UNSENT_FACTS", 2)
     await told(third, "read README.md")
     await there.bench.sharing.sync_conversations_now()
-    assert (await there.bench.open_session(first.id)).conversation.current_view() == first.conversation.current_view()
-    assert (await there.bench.open_session(second.id)).conversation.current_view() == second.conversation.current_view()
+    assert (
+        await there.bench.open_session(first.id)
+    ).conversation.current_view() == first.conversation.current_view()
+    assert (
+        await there.bench.open_session(second.id)
+    ).conversation.current_view() == second.conversation.current_view()
 
 
-async def test_where_work_counts_once_it_is_shared_a_turn_ends_when_others_have_it(homes: tuple[Home, Home]) -> None:
+async def test_where_work_counts_once_it_is_shared_a_turn_ends_when_others_have_it(
+    homes: tuple[Home, Home],
+) -> None:
     here, there = homes
     stop_looking(here)
     connected = SharedStoreConnection(AsyncRowStore(here.engine), RowCipher(KEY))
@@ -378,7 +404,9 @@ async def test_what_was_written_apart_is_a_branch_before_the_next_turn_begins(
 async def test_sharing_ends_also_when_it_is_stopped_just_as_a_fact_wakes_it(
     homes: tuple[Home, Home], turns: int
 ) -> None:
-    """The defect: `asyncio.wait_for` loses a cancellation that comes as its work ends, so that closing hung for ever."""
+    """The defect: `asyncio.wait_for` loses a cancellation that comes as its work ends,
+    so that closing hung for ever.
+    """
     sharing = homes[0].bench.sharing
     await until(lambda: sharing.sharing_state.state == "in step")
     sharing._poke.set()

@@ -15,7 +15,11 @@ def cost(dollars: float, at: float) -> Recorded:
 
 def test_what_was_spent_today_counts_and_nothing_else() -> None:
     today, now = DailyCost(), time.time()
-    for recorded in (cost(2, now), cost(4, last_midnight() - 1), Recorded("c", 2, now, UserSaid((Text("hello"),)))):
+    for recorded in (
+        cost(2, now),
+        cost(4, last_midnight() - 1),
+        Recorded("c", 2, now, UserSaid((Text("hello"),))),
+    ):
         today.add_cost_if_today(recorded)
     assert today.cost_today == 2
 
@@ -23,16 +27,22 @@ def test_what_was_spent_today_counts_and_nothing_else() -> None:
 def test_the_next_day_begins_at_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     today, now = DailyCost(), time.time()
     today.add_cost_if_today(cost(2, now))
-    monkeypatch.setattr("helix_desktop.workbench.conversation_list_rows.time.time", lambda: now + 86_400)
+    monkeypatch.setattr(
+        "helix_desktop.workbench.conversation_list_rows.time.time", lambda: now + 86_400
+    )
     today.add_cost_if_today(cost(3, now + 86_400))
     today.add_cost_if_today(cost(5, now))
     assert today.cost_today == 3
 
 
-def test_what_was_spent_yesterday_keeps_nobody_from_working_today(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_spent_yesterday_keeps_nobody_from_working_today(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     today, now = DailyCost(), time.time()
     today.add_cost_if_today(cost(2, now))
-    monkeypatch.setattr("helix_desktop.workbench.conversation_list_rows.time.time", lambda: now + 86_400)
+    monkeypatch.setattr(
+        "helix_desktop.workbench.conversation_list_rows.time.time", lambda: now + 86_400
+    )
     assert today.cost_today == 0
 
 
@@ -44,7 +54,12 @@ def test_a_day_on_which_the_clocks_change_begins_at_midnight_too() -> None:
 
 
 def _paid(*told: facts.Fact) -> list[int]:
-    return [one.seq for one in facts_paid_here([facts.Recorded("c", at, 0.0, fact) for at, fact in enumerate(told, 1)])]
+    return [
+        one.seq
+        for one in facts_paid_here(
+            [facts.Recorded("c", at, 0.0, fact) for at, fact in enumerate(told, 1)]
+        )
+    ]
 
 
 def test_what_others_paid_is_not_paid_here() -> None:
@@ -57,11 +72,15 @@ def test_what_others_paid_is_not_paid_here() -> None:
     assert _paid(spent, facts.BroughtIn(facts.Origin(), "", 1), spent) == [2, 3]
     assert _paid(spent, spent, facts.BroughtIn(facts.Origin(), "", 2), spent) == [1, 3, 4]
     assert _paid(spent, fork, spent) == [2, 3]
-    assert _paid(spent, fork, spent, fork, spent) == [4, 5], "a fork of a fork began with what that one paid"
+    assert _paid(spent, fork, spent, fork, spent) == [4, 5], (
+        "a fork of a fork began with what that one paid"
+    )
 
 
 def test_what_was_paid_here_is_found_in_one_pass() -> None:
-    """Of 18,000 replies that an agent brought in 1,200 parts, a gateway that was started again compared each with each."""
+    """Of 18,000 replies that an agent brought in 1,200 parts, a gateway that was
+    started again compared each with each.
+    """
     compared: list[object] = []
 
     class Number(int):
@@ -77,6 +96,10 @@ def test_what_was_paid_here_is_found_in_one_pass() -> None:
             return not self <= other
 
     spent = facts.Spent(facts.Purpose.OTHER, "m", facts.Usage(cost=1.0))
-    told = [fact for at in range(200) for fact in (spent, facts.BroughtIn(facts.Origin(), "", Number(2 * at + 1)))]
+    told = [
+        fact
+        for at in range(200)
+        for fact in (spent, facts.BroughtIn(facts.Origin(), "", Number(2 * at + 1)))
+    ]
     assert not set(_paid(*told)) & set(range(1, 400, 2)), "each was brought"
     assert len(compared) < 4 * len(told)

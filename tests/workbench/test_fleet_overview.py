@@ -1,4 +1,6 @@
-"""What the window sees of tasks, also of workspaces that are not open, and how it gives and does them."""
+"""What the window sees of tasks, also of workspaces that are not open, and how it gives
+and does them.
+"""
 
 from __future__ import annotations
 
@@ -37,17 +39,26 @@ async def seen(fleet: FleetOverview, what: Callable[[Found], bool]) -> Found:
         following.cancel()
 
 
-async def test_a_task_given_here_is_done_here_and_asks_for_what_it_needs(desks: Desks, folder: Path) -> None:
+async def test_a_task_given_here_is_done_here_and_asks_for_what_it_needs(
+    desks: Desks, folder: Path
+) -> None:
     desk = desks()
     async with place(lambda: desk, folder, CALL, CALL, reply("It is made.")) as (bench, _, _):
         fleet = desk.fleet
         await fleet.add_task(bench.id, "make it", ())
         (found,) = await seen(fleet, lambda found: bool(found[0]["needs_you"]))
         (task,) = found["needs_you"]
-        assert (task["asked"], found["tasks"]["needs-you"], found["name"]) == ("write_file", 1, "Tasks")
+        assert (task["asked"], found["tasks"]["needs-you"], found["name"]) == (
+            "write_file",
+            1,
+            "Tasks",
+        )
         await fleet.retry_task(bench.id, task["id"], ["write_file"])
         (found,) = await seen(fleet, lambda found: bool(found[0]["done"]))
-        assert (found["done"][0]["answer"], found["done"][0]["allow"]) == ("It is made.", ("write_file",))
+        assert (found["done"][0]["answer"], found["done"][0]["allow"]) == (
+            "It is made.",
+            ("write_file",),
+        )
         assert (folder / "made.txt").read_text() == "made"
 
 
@@ -62,7 +73,9 @@ async def test_a_task_given_here_is_done_here_and_asks_for_what_it_needs(desks: 
 async def test_the_very_call_that_was_shown_is_allowed_once_or_denied(
     desks: Desks, folder: Path, answer: UserAnswer, made: str, head: str
 ) -> None:
-    """The model is not asked to make it again, and what it does next needs permission of its own."""
+    """The model is not asked to make it again, and what it does next needs permission
+    of its own.
+    """
     desk = desks()
     other = reply(calls=[("write_file", {"path": "other.txt", "content": "not seen"})])
     async with place(lambda: desk, folder, CALL, other, reply("It is made.")) as (bench, _, _):
@@ -74,11 +87,17 @@ async def test_the_very_call_that_was_shown_is_allowed_once_or_denied(
         assert ((folder / "made.txt").read_text() if made else "") == made
         assert not (folder / "other.txt").exists()
         session = await bench.open_session(task["id"])
-        results = [one.fact for one in session.conversation.state.facts_on_path() if isinstance(one.fact, ToolReturned)]
+        results = [
+            one.fact
+            for one in session.conversation.state.facts_on_path()
+            if isinstance(one.fact, ToolReturned)
+        ]
         assert [one.head for one in results] == [head, NOT_BEGUN]
 
 
-async def test_a_call_that_would_do_something_else_now_is_shown_again(desks: Desks, folder: Path) -> None:
+async def test_a_call_that_would_do_something_else_now_is_shown_again(
+    desks: Desks, folder: Path
+) -> None:
     desk = desks()
     edit = reply(calls=[("write_file", {"path": "made.txt", "content": "new"})])
     (folder / "made.txt").write_text("old")
@@ -91,7 +110,8 @@ async def test_a_call_that_would_do_something_else_now_is_shown_again(desks: Des
         other = UserAnswer(allowed=True).as_permission(task["why"] + " and more")
         await desk.fleet.retry_task(bench.id, task["id"], [other])
         (found,) = await seen(
-            desk.fleet, lambda found: bool(found[0]["needs_you"]) and found[0]["needs_you"][0]["claims"] == 2
+            desk.fleet,
+            lambda found: bool(found[0]["needs_you"]) and found[0]["needs_you"][0]["claims"] == 2,
         )
         assert (folder / "made.txt").read_text() == "old"
         again = UserAnswer(allowed=True).as_permission(found["needs_you"][0]["why"])
@@ -100,7 +120,9 @@ async def test_a_call_that_would_do_something_else_now_is_shown_again(desks: Des
         assert (folder / "made.txt").read_text() == "new"
 
 
-async def test_a_no_is_a_no_even_if_the_call_would_do_something_else_now(desks: Desks, folder: Path) -> None:
+async def test_a_no_is_a_no_even_if_the_call_would_do_something_else_now(
+    desks: Desks, folder: Path
+) -> None:
     desk = desks()
     async with place(lambda: desk, folder, CALL, reply("It is not made.")) as (bench, _, _):
         await desk.fleet.add_task(bench.id, "make it", ())
@@ -108,12 +130,16 @@ async def test_a_no_is_a_no_even_if_the_call_would_do_something_else_now(desks: 
         (task,) = found["needs_you"]
         (bench.main_folder / "made.txt").write_text("the user's")
         await desk.fleet.answer_task(bench.id, task["id"], task["why"], allowed=False)
-        (found,) = await seen(desk.fleet, lambda found: not found[0]["waiting"] and not found[0]["running"])
+        (found,) = await seen(
+            desk.fleet, lambda found: not found[0]["waiting"] and not found[0]["running"]
+        )
         assert (len(found["needs_you"]), len(found["done"])) == (0, 1)
         assert (folder / "made.txt").read_text() == "the user's"
 
 
-async def test_a_closed_workspace_is_read_and_changed_without_being_opened(desks: Desks, folder: Path) -> None:
+async def test_a_closed_workspace_is_read_and_changed_without_being_opened(
+    desks: Desks, folder: Path
+) -> None:
     desk = desks()
     bench = await desk.create_workspace("Tasks", folder)
     other = await desk.create_workspace("Without", folder)
@@ -122,7 +148,11 @@ async def test_a_closed_workspace_is_read_and_changed_without_being_opened(desks
         await tasks.notes.renew_worker_and_tell_if_draining("build 1.1", 3_600)
     await desk.close_workspace(bench.id)
     (found,) = await seen(desk.fleet, bool)
-    assert (found["workspace"], found["workers"], found["waiting"][0]["text"]) == (bench.id, {"build 1.1": 0}, "one")
+    assert (found["workspace"], found["workers"], found["waiting"][0]["text"]) == (
+        bench.id,
+        {"build 1.1": 0},
+        "one",
+    )
     assert await desk.fleet.run_on_task_list(bench.id, lambda tasks: tasks.cancel_fleet_task(task))
     await seen(desk.fleet, lambda found: found[0]["tasks"]["cancelled"] == 1)
     assert [one.id for one in desk.opened_workbenches()] == [other.id]

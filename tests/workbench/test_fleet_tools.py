@@ -31,11 +31,15 @@ def answer(seen: Seen) -> Answer:
     if len(results) < 2:
         return given("add_fleet_tasks", tasks=["read a", "read b"])
     return (
-        given("read_fleet_tasks", tasks=results[0].split(), seconds=30) if len(results) < 3 else reply("All is read.")
+        given("read_fleet_tasks", tasks=results[0].split(), seconds=30)
+        if len(results) < 3
+        else reply("All is read.")
     )
 
 
-async def test_what_is_given_twice_is_one_task_and_its_answer_an_entry(desks: Desks, folder: Path) -> None:
+async def test_what_is_given_twice_is_one_task_and_its_answer_an_entry(
+    desks: Desks, folder: Path
+) -> None:
     async with place(desks, folder, *[answer] * 9) as (bench, tasks, _):
         session = await bench.start_conversation()
         asked: list[str] = []
@@ -50,7 +54,11 @@ async def test_what_is_given_twice_is_one_task_and_its_answer_an_entry(desks: De
         working = asyncio.ensure_future(worker_of(bench, tasks).work_until_drained())  # noqa: TID251
         await asyncio.wait_for(session.wait_until_idle(), 60)
         working.cancel()
-        returned = [one.fact.output.digest for one in session.all_facts if isinstance(one.fact, ToolReturned)]
+        returned = [
+            one.fact.output.digest
+            for one in session.all_facts
+            if isinstance(one.fact, ToolReturned)
+        ]
         read_entry = bench.workspace.cache.read_content
         first, again, read = [(await read_entry(digest)).decode() for digest in returned]
         assert asked == ["read a\n\nread b"] * 2
@@ -58,16 +66,24 @@ async def test_what_is_given_twice_is_one_task_and_its_answer_an_entry(desks: De
         assert again == first
         lines = [line.split() for line in read.splitlines()]
         assert [line[1] for line in lines] == ["done", "done"]
-        assert await read_entry(await bench.workspace.cache.resolve_prefix(lines[0][2])) == b"It is read."
+        assert (
+            await read_entry(await bench.workspace.cache.resolve_prefix(lines[0][2]))
+            == b"It is read."
+        )
 
 
-async def test_a_task_that_waits_for_its_own_tasks_leaves_them_its_place(desks: Desks, folder: Path) -> None:
+async def test_a_task_that_waits_for_its_own_tasks_leaves_them_its_place(
+    desks: Desks, folder: Path
+) -> None:
     async with place(desks, folder, *[answer] * 9) as (bench, tasks, server):
         await tasks.add_fleet_tasks([NewFleetTask(FleetTaskOrder("Give them away."))])
         worker = FleetWorker(bench, tasks, at_once=1, allowed=["add_fleet_tasks"])
         await asyncio.wait_for(worker.work_until_drained(until_empty=True), 60)
         results = [one["content"] for one in server.bodies[-1]["messages"] if one["role"] == "tool"]
-        assert [line.split()[1] for read in results[-1:] for line in read.splitlines()] == ["done", "done"]
+        assert [line.split()[1] for read in results[-1:] for line in read.splitlines()] == [
+            "done",
+            "done",
+        ]
         assert (await tasks.count_fleet_tasks())[0]["done"] == 3
 
 
@@ -82,5 +98,7 @@ async def test_the_card_names_the_agent_that_does_the_tasks(desks: Desks, folder
 
     box = bench.kit.build_toolbox(others=build_fleet_tools(bench.workspace, bench.claims))
     given = json.dumps({"tasks": ["deploy"], "agent": "Deployer"})
-    await box.run_tool_call(ToolCall("1", "add_fleet_tasks", given), CallContext("c", refuse, lambda _: None))
+    await box.run_tool_call(
+        ToolCall("1", "add_fleet_tasks", given), CallContext("c", refuse, lambda _: None)
+    )
     assert asked == ["Agent: Deployer\n\ndeploy"]

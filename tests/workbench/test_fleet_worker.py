@@ -1,4 +1,6 @@
-"""A worker on an open workbench: what it may not do any more, what it may spend, and what it leaves to others."""
+"""A worker on an open workbench: what it may not do any more, what it may spend, and
+what it leaves to others.
+"""
 
 from __future__ import annotations
 
@@ -83,13 +85,17 @@ def share(bench: Workbench) -> MemoryRowStore:
 
     bench.workspace.share_content("memory://", connect)
     bench.sharing.start_conversation_sync(
-        partial(bench.workspace.build_conversation_sync, connected, MemoryHeads(time.monotonic), "here"),
+        partial(
+            bench.workspace.build_conversation_sync, connected, MemoryHeads(time.monotonic), "here"
+        ),
         address="postgresql://",
     )
     return engine
 
 
-async def test_a_budget_lets_a_task_go_beyond_it_by_one_request_at_most(desks: Desks, folder: Path) -> None:
+async def test_a_budget_lets_a_task_go_beyond_it_by_one_request_at_most(
+    desks: Desks, folder: Path
+) -> None:
     script = [reply(calls=[("read_file", {"path": "README.md"})]) for _ in range(9)]
     async with place(desks, folder, *script) as (bench, tasks, server):
         (task,) = await tasks.add_fleet_tasks([NewFleetTask(FleetTaskOrder("spend", budget=0.7))])
@@ -105,10 +111,18 @@ async def test_a_budget_lets_a_task_go_beyond_it_by_one_request_at_most(desks: D
         assert len(server.bodies) == requests
 
 
-async def test_a_spent_budget_of_the_workspace_lets_its_tasks_wait(desks: Desks, folder: Path) -> None:
+async def test_a_spent_budget_of_the_workspace_lets_its_tasks_wait(
+    desks: Desks, folder: Path
+) -> None:
     script = [reply(calls=[("read_file", {"path": "README.md"})]) for _ in range(9)]
-    async with place(desks, folder, *script, reply("done"), reply("done")) as (bench, tasks, server):
-        await tasks.add_fleet_tasks([NewFleetTask(FleetTaskOrder("one")), NewFleetTask(FleetTaskOrder("two"))])
+    async with place(desks, folder, *script, reply("done"), reply("done")) as (
+        bench,
+        tasks,
+        server,
+    ):
+        await tasks.add_fleet_tasks(
+            [NewFleetTask(FleetTaskOrder("one")), NewFleetTask(FleetTaskOrder("two"))]
+        )
         await tasks.notes.set_limit("workspace", 0.7)
         await asyncio.wait_for(worker_of(bench, tasks).work_until_drained(until_empty=True), 60)
         requests = len(server.bodies)
@@ -124,10 +138,16 @@ async def test_a_spent_budget_of_the_workspace_lets_its_tasks_wait(desks: Desks,
         assert (await tasks.count_fleet_tasks())[0]["done"] == 2
 
 
-async def test_a_provider_that_asked_one_worker_to_wait_is_left_alone_by_others(desks: Desks, folder: Path) -> None:
-    async with place(desks, folder, Answer(429, headers=(("retry-after", "3"),)), reply("done")) as (bench, tasks, _):
+async def test_a_provider_that_asked_one_worker_to_wait_is_left_alone_by_others(
+    desks: Desks, folder: Path
+) -> None:
+    async with place(
+        desks, folder, Answer(429, headers=(("retry-after", "3"),)), reply("done")
+    ) as (bench, tasks, _):
         await tasks.add_fleet_tasks([NewFleetTask(FleetTaskOrder("one"))])
-        working = asyncio.ensure_future(worker_of(bench, tasks).work_until_drained(until_empty=True))  # noqa: TID251
+        working = asyncio.ensure_future(  # noqa: TID251
+            worker_of(bench, tasks).work_until_drained(until_empty=True)
+        )
         gate = FleetStepGate(tasks.notes)
         (task,) = await tasks.list_fleet_tasks()
         while not (await tasks.notes.read_state()).paused:
@@ -138,7 +158,9 @@ async def test_a_provider_that_asked_one_worker_to_wait_is_left_alone_by_others(
         assert (await tasks.count_fleet_tasks())[0]["done"] == 1
 
 
-async def test_workers_hear_that_they_are_to_end(desks: Desks, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_workers_hear_that_they_are_to_end(
+    desks: Desks, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(fleet_worker, "TASK_LEASE_SECONDS", 0.6)
     async with place(desks, folder) as (bench, tasks, _):
         working = asyncio.ensure_future(worker_of(bench, tasks).work_until_drained())  # noqa: TID251
@@ -170,7 +192,9 @@ async def test_a_task_that_was_cancelled_runs_no_tool_any_more(desks: Desks, fol
         assert (await tasks.find_fleet_task(task)).state is FleetTaskState.CANCELLED
 
 
-async def test_whether_a_lease_holds_is_known_or_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_whether_a_lease_holds_is_known_or_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     now = 1000.0
     monkeypatch.setattr(fleet_worker, "seconds_since_start_of_computer", lambda: now)
     task = FleetTask("0" * 20, FleetTaskState.RUNNING, 0, 0.0, "me", 1, 0.0, FleetTaskOrder("x"))
@@ -216,7 +240,9 @@ async def test_a_drained_worker_gives_back_what_runs_and_the_next_one_goes_on(
 async def test_a_task_claimed_again_by_its_own_process_goes_on_once(
     desks: Desks, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its lease ran out while the store was away; when it came back, the claim was answered before a renewal that had begun earlier."""
+    """Its lease ran out while the store was away; when it came back, the claim was
+    answered before a renewal that had begun earlier.
+    """
     asked, answered = Hold(), Hold()
 
     def answer(_seen: object) -> Answer:
@@ -236,7 +262,9 @@ async def test_a_task_claimed_again_by_its_own_process_goes_on_once(
         async def renew_after_claim(held: Sequence[FleetTask], seconds: float) -> frozenset[str]:
             while (await tasks.find_fleet_task(task)).claims < 2:
                 await worker._claim_and_start()
-            with suppress(TimeoutError):  # the second claim waits for the first, and opens nothing meanwhile
+            with suppress(
+                TimeoutError
+            ):  # the second claim waits for the first, and opens nothing meanwhile
                 await asyncio.wait_for(second.wait(), 0.3)
             return await renew(held, seconds)
 
@@ -250,11 +278,17 @@ async def test_a_task_claimed_again_by_its_own_process_goes_on_once(
         answered.let_go()
         await asyncio.wait_for(working, 60)
         done = await tasks.find_fleet_task(task)
-        assert (done.state, done.result.answer, done.claims) == (FleetTaskState.DONE, "It is made.", 2)
+        assert (done.state, done.result.answer, done.claims) == (
+            FleetTaskState.DONE,
+            "It is made.",
+            2,
+        )
 
 
 @pytest.mark.parametrize("claims", [1, 2])
-async def test_a_turn_that_the_user_stops_ends_its_task(desks: Desks, folder: Path, claims: int) -> None:
+async def test_a_turn_that_the_user_stops_ends_its_task(
+    desks: Desks, folder: Path, claims: int
+) -> None:
     asked = Hold()
 
     def answer(_seen: object) -> Answer:
@@ -264,7 +298,9 @@ async def test_a_turn_that_the_user_stops_ends_its_task(desks: Desks, folder: Pa
     async with place(desks, folder, answer, reply("It goes on.")) as (bench, tasks, server):
         (task,) = await tasks.add_fleet_tasks([NewFleetTask(FleetTaskOrder("write"))])
         await tasks._run_statements([("UPDATE tasks SET claims = ?", (claims - 1,))])
-        working = asyncio.ensure_future(worker_of(bench, tasks).work_until_drained(until_empty=True))  # noqa: TID251
+        working = asyncio.ensure_future(  # noqa: TID251
+            worker_of(bench, tasks).work_until_drained(until_empty=True)
+        )
         await asked.seen()
         (before,) = (await tasks._run_statements([("SELECT result FROM tasks", ())]))[0]
         (await bench.open_session(task)).stop_turn()
@@ -275,7 +311,9 @@ async def test_a_turn_that_the_user_stops_ends_its_task(desks: Desks, folder: Pa
             "Someone stopped this turn in the task's conversation.",
         )
         # The worker dies before the list knows: the next one does not go on either.
-        await tasks._run_statements([("UPDATE tasks SET state = 'running', until = 0, result = ?", before)])
+        await tasks._run_statements(
+            [("UPDATE tasks SET state = 'running', until = 0, result = ?", before)]
+        )
         await asyncio.wait_for(worker_of(bench, tasks).work_until_drained(until_empty=True), 60)
         assert (await tasks.find_fleet_task(task)).state is FleetTaskState.CANCELLED
         assert len(server.bodies) == 1
@@ -284,7 +322,9 @@ async def test_a_turn_that_the_user_stops_ends_its_task(desks: Desks, folder: Pa
         assert (await tasks.find_fleet_task(task)).result.answer == "It goes on."
 
 
-async def test_a_task_whose_conversation_is_closed_waits_for_the_next_worker(desks: Desks, folder: Path) -> None:
+async def test_a_task_whose_conversation_is_closed_waits_for_the_next_worker(
+    desks: Desks, folder: Path
+) -> None:
     asked = Hold()
 
     def answer(_seen: object) -> Answer:
@@ -293,12 +333,18 @@ async def test_a_task_whose_conversation_is_closed_waits_for_the_next_worker(des
 
     async with place(desks, folder, answer, reply("It goes on.")) as (bench, tasks, _):
         (task,) = await tasks.add_fleet_tasks([NewFleetTask(FleetTaskOrder("write"))])
-        working = asyncio.ensure_future(worker_of(bench, tasks).work_until_drained(until_empty=True))  # noqa: TID251
+        working = asyncio.ensure_future(  # noqa: TID251
+            worker_of(bench, tasks).work_until_drained(until_empty=True)
+        )
         await asked.seen()
         await (await bench.open_session(task)).aclose()
         await asyncio.wait_for(working, 60)
         done = await tasks.find_fleet_task(task)
-        assert (done.state, done.result.answer, done.claims) == (FleetTaskState.DONE, "It goes on.", 2)
+        assert (done.state, done.result.answer, done.claims) == (
+            FleetTaskState.DONE,
+            "It goes on.",
+            2,
+        )
 
 
 @pytest.mark.parametrize("trouble", [SharedStoreUnreachable, StoreFull])
@@ -324,7 +370,9 @@ async def test_a_task_waits_while_its_database_is_away_or_full(
 async def test_an_end_that_another_machine_wrote_is_not_the_end_of_a_turn_that_never_began(
     desks: Desks, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The worker before sent that it had stopped its turn, and still had the conversation's lease."""
+    """The worker before sent that it had stopped its turn, and still had the
+    conversation's lease.
+    """
     async with place(desks, folder, reply("One."), reply("Two.")) as (bench, tasks, _):
         (task,) = await tasks.add_fleet_tasks([NewFleetTask(FleetTaskOrder("write"))])
         turn_lease, refused = bench.sharing.hold_turn_lease, list[str]()
@@ -353,11 +401,16 @@ async def test_an_end_that_another_machine_wrote_is_not_the_end_of_a_turn_that_n
 async def test_an_agent_works_with_the_tools_its_file_names(desks: Desks, folder: Path) -> None:
     agents = folder / ".claude" / "agents"
     agents.mkdir(parents=True)
-    (agents / "reader.md").write_text("---\nname: reader\ndescription: reads\ntools: Read\n---\nOnly read.\n")
+    (agents / "reader.md").write_text(
+        "---\nname: reader\ndescription: reads\ntools: Read\n---\nOnly read.\n"
+    )
     async with place(desks, folder, reply("read")) as (bench, tasks, server):
         await trusting(bench)
         known, unknown = await tasks.add_fleet_tasks(
-            [NewFleetTask(FleetTaskOrder("look", agent="reader")), NewFleetTask(FleetTaskOrder("look", agent="nobody"))]
+            [
+                NewFleetTask(FleetTaskOrder("look", agent="reader")),
+                NewFleetTask(FleetTaskOrder("look", agent="nobody")),
+            ]
         )
         await asyncio.wait_for(worker_of(bench, tasks).work_until_drained(until_empty=True), 60)
         assert "There is no agent named nobody" in (await tasks.find_fleet_task(unknown)).result.why
@@ -370,7 +423,11 @@ async def test_an_agent_works_with_the_tools_its_file_names(desks: Desks, folder
 async def test_conversations_of_ended_tasks_leave_this_disk_and_come_back_when_their_task_goes_on(
     desks: Desks, folder: Path
 ) -> None:
-    answers = [refused(400), *(reply(f"Answer {number}.") for number in range(4)), reply("It goes on.")]
+    answers = [
+        refused(400),
+        *(reply(f"Answer {number}.") for number in range(4)),
+        reply("It goes on."),
+    ]
     async with place(desks, folder, *answers) as (bench, tasks, _):
         share(bench)
         worker = worker_of(bench, tasks)
@@ -385,13 +442,21 @@ async def test_conversations_of_ended_tasks_leave_this_disk_and_come_back_when_t
         await asyncio.wait_for(worker_of(bench, tasks).work_until_drained(until_empty=True), 60)
         ended = await tasks.find_fleet_task(first)
         assert (ended.state, ended.result.answer) == (FleetTaskState.DONE, "It goes on.")
-        said = [one.fact for one in (await bench.open_session(first)).all_facts if isinstance(one.fact, UserSaid)]
+        said = [
+            one.fact
+            for one in (await bench.open_session(first)).all_facts
+            if isinstance(one.fact, UserSaid)
+        ]
         assert len(said) == 1
 
 
-async def test_a_worker_whose_workspace_closes_leaves_its_tasks_to_others(desks: Desks, folder: Path) -> None:
+async def test_a_worker_whose_workspace_closes_leaves_its_tasks_to_others(
+    desks: Desks, folder: Path
+) -> None:
     async with place(desks, folder) as (bench, tasks, _):
-        await tasks.add_fleet_tasks([NewFleetTask(FleetTaskOrder(f"task {number}")) for number in range(5)])
+        await tasks.add_fleet_tasks(
+            [NewFleetTask(FleetTaskOrder(f"task {number}")) for number in range(5)]
+        )
         await bench.tasks.aclose()
         await asyncio.wait_for(worker_of(bench, tasks).work_until_drained(), 60)
         assert {task.state for task in await tasks.list_fleet_tasks()} == {FleetTaskState.WAITING}
@@ -401,17 +466,25 @@ async def test_a_worker_whose_workspace_closes_leaves_its_tasks_to_others(desks:
 async def test_what_is_not_in_the_store_never_exceeds_the_bound_while_all_tasks_write(
     desks: Desks, folder: Path, monkeypatch: pytest.MonkeyPatch, bound: int, number: int
 ) -> None:
-    """The store takes nothing until a task waits for room: with 30, where 24 are left free for ends, before the first has begun. With a bound
-    that is too small, each append goes alone.
+    """The store takes nothing until a task waits for room: with 30, where 24 are left
+    free for ends, before the first has begun. With a bound that is too small, each
+    append goes alone.
     """
     monkeypatch.setattr(conversation_sharing, "MOST_UNSENT_FACTS", bound)
-    monkeypatch.setattr(conversation_sharing, "TURN_PATIENCE", 0.1)  # A turn begins before the store answers.
+    monkeypatch.setattr(
+        conversation_sharing, "TURN_PATIENCE", 0.1
+    )  # A turn begins before the store answers.
 
     def answer(seen: Seen) -> Answer:
         return reply("Made.") if seen.body["messages"][-1]["role"] == "tool" else CALL
 
     async with place(desks, folder, *[answer] * 2 * number) as (bench, tasks, server):
-        lock, journal, sizes, unsent = share(bench)._lock_if_reachable(), bench.workspace.journal, [0], [0]
+        lock, journal, sizes, unsent = (
+            share(bench)._lock_if_reachable(),
+            bench.workspace.journal,
+            [0],
+            [0],
+        )
         await bench.sharing.sync_conversations_now()
         append = journal.append_to_journal
 

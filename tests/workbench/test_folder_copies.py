@@ -1,4 +1,6 @@
-"""Copies of a workspace's folders: made, worked in, brought back in four ways, and never deleted without being asked."""
+"""Copies of a workspace's folders: made, worked in, brought back in four ways, and
+never deleted without being asked.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,20 @@ from typing import Any
 import pytest
 
 from helix_desktop.acp_agent.conversation_updates import ClientAbilities, ConversationUpdates
-from helix_desktop.engine.facts import ConversationStarted, FilesChanged, Text, ToolCall, ToolReturned, UserSaid
-from helix_desktop.engine.ports import CallContext, EntryOrigin, PermissionAnswer, PermissionQuestion
+from helix_desktop.engine.facts import (
+    ConversationStarted,
+    FilesChanged,
+    Text,
+    ToolCall,
+    ToolReturned,
+    UserSaid,
+)
+from helix_desktop.engine.ports import (
+    CallContext,
+    EntryOrigin,
+    PermissionAnswer,
+    PermissionQuestion,
+)
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.session_events import Event, MeterChanged, QuestionAsked
 from helix_desktop.engine.sha256_digest import Digest
@@ -47,7 +61,9 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
 
 
-async def test_a_conversation_works_in_its_copy_and_nowhere_else(desks: Desks, project: Path) -> None:
+async def test_a_conversation_works_in_its_copy_and_nowhere_else(
+    desks: Desks, project: Path
+) -> None:
     bench = await bench_on(desks, project)
     (project / "a").write_text("not committed\n")
     copy = await copy_in(bench)
@@ -64,7 +80,10 @@ async def test_an_editor_is_shown_the_files_of_the_copy(desks: Desks, project: P
     bench = await bench_on(desks, project)
     copy = await copy_in(bench)
     call = ToolCall("1", "read_file", json.dumps({"path": "a"}))
-    for conversation, folder in ((copy.id, copy.folder / "0"), ((await bench.start_conversation()).id, project)):
+    for conversation, folder in (
+        (copy.id, copy.folder / "0"),
+        ((await bench.start_conversation()).id, project),
+    ):
         found = ConversationUpdates(bench, conversation, ClientAbilities()).locations_of_call(call)
         assert found is not None
         assert found[0].path == str(folder / "a")
@@ -77,9 +96,9 @@ async def test_it_is_the_same_after_a_restart(desks: Desks, project: Path) -> No
     await desk.aclose()
     again = await desks().open_workspace(bench.id)
     session = await again.open_session(copy.id)
-    assert again.copies.tools_of_copy(session.conversation.state.own_copy).resources.roots.folders == (
-        copy.folder / "0",
-    )
+    assert again.copies.tools_of_copy(
+        session.conversation.state.own_copy
+    ).resources.roots.folders == (copy.folder / "0",)
 
 
 async def test_changes_are_applied_and_can_be_undone(desks: Desks, project: Path) -> None:
@@ -110,7 +129,9 @@ async def test_changes_are_applied_and_can_be_undone(desks: Desks, project: Path
     assert not (project / "new").exists()
 
 
-async def test_without_checkpoints_a_copy_has_its_own_and_is_merged(desks: Desks, project: Path) -> None:
+async def test_without_checkpoints_a_copy_has_its_own_and_is_merged(
+    desks: Desks, project: Path
+) -> None:
     bench = await bench_on(desks, project)
     bench.workspace.change_settings(lambda _now: {"changes.off": True})
     await bench.file_changes.workspace_checkpoints.apply_coverage(CheckpointCoverage(off=True))
@@ -134,7 +155,9 @@ async def test_without_checkpoints_a_copy_has_its_own_and_is_merged(desks: Desks
         ("markers", "<<<<<<< your folder\nmine\n=======\ntheirs\n>>>>>>> the copy\n"),
     ],
 )
-async def test_what_both_changed_is_left_to_the_user(desks: Desks, project: Path, choice: str, text: str) -> None:
+async def test_what_both_changed_is_left_to_the_user(
+    desks: Desks, project: Path, choice: str, text: str
+) -> None:
     """What only the agent changed is taken, and for the rest the user chooses."""
     bench = await bench_on(desks, project)
     copy = await copy_in(bench)
@@ -146,7 +169,9 @@ async def test_what_both_changed_is_left_to_the_user(desks: Desks, project: Path
     if choice:
         await bench.copies.bring_back(copy, "apply", conflicts=choice)
     else:
-        with pytest.raises(ActionRefused, match=r"in the copy: a, both new\. All other changes were brought back"):
+        with pytest.raises(
+            ActionRefused, match=r"in the copy: a, both new\. All other changes were brought back"
+        ):
             await bench.copies.bring_back(copy, "apply")
     found = [(project / name).read_text() for name in ("a", "both new", "b")]
     assert found == [text, text, "theirs\n"]
@@ -156,11 +181,15 @@ async def test_what_both_changed_is_left_to_the_user(desks: Desks, project: Path
     for name in ("a", "both new"):
         (project / name).write_text("mine and theirs\n")
     if choice:
-        assert await bench.copies.bring_back(_again(bench, copy), "apply") == ("There are no changes to bring back.",)
+        assert await bench.copies.bring_back(_again(bench, copy), "apply") == (
+            "There are no changes to bring back.",
+        )
     assert [(project / name).read_text() for name in ("a", "b")] == ["mine and theirs\n", "mine\n"]
 
 
-async def test_what_cannot_be_merged_with_markers_stays_a_conflict(desks: Desks, project: Path) -> None:
+async def test_what_cannot_be_merged_with_markers_stays_a_conflict(
+    desks: Desks, project: Path
+) -> None:
     bench = await bench_on(desks, project)
     (project / "picture").write_bytes(b"\0one")
     copy = await copy_in(bench, with_changes=True)
@@ -193,14 +222,18 @@ async def test_commits_come_back_to_the_branch(desks: Desks, project: Path, way:
 
 
 @pytest.mark.parametrize("way", ["merge", "rebase"])
-async def test_a_conflict_is_named_and_stays_in_the_copy(desks: Desks, project: Path, way: str) -> None:
+async def test_a_conflict_is_named_and_stays_in_the_copy(
+    desks: Desks, project: Path, way: str
+) -> None:
     bench = await bench_on(desks, project)
     copy = await copy_in(bench)
     (copy.folder / "0" / "a").write_text("theirs\n")
     (project / "a").write_text("mine\n")
     git(project, "commit", "-qam", "mine")
     head = git(project, "rev-parse", "HEAD")
-    with pytest.raises(ActionRefused, match=r"the copy changed these files in ways that conflict: a\."):
+    with pytest.raises(
+        ActionRefused, match=r"the copy changed these files in ways that conflict: a\."
+    ):
         await bench.copies.bring_back(copy, way, "theirs")
     assert git(project, "rev-parse", "HEAD") == head
     assert git(project, "status", "--porcelain") == ""
@@ -214,7 +247,9 @@ async def test_a_conflict_is_named_and_stays_in_the_copy(desks: Desks, project: 
     assert (project / "a").read_text() == "both\n"
 
 
-async def test_what_the_user_has_not_committed_is_not_overwritten(desks: Desks, project: Path) -> None:
+async def test_what_the_user_has_not_committed_is_not_overwritten(
+    desks: Desks, project: Path
+) -> None:
     bench = await bench_on(desks, project)
     copy = await copy_in(bench)
     (copy.folder / "0" / "a").write_text("theirs\n")
@@ -250,7 +285,9 @@ async def test_what_is_discarded_is_in_the_cache(desks: Desks, project: Path) ->
     assert git(project, "show", "FETCH_HEAD:b") == "not committed\n"
     with pytest.raises(ActionRefused, match="was discarded"):
         bench.copies.check_copy_is_there(copy.id)
-    assert bench.copies.tools_of_copy(copy.id).resources.roots.folders == (), "asked for while the user types there"
+    assert bench.copies.tools_of_copy(copy.id).resources.roots.folders == (), (
+        "asked for while the user types there"
+    )
     fork = await bench.fork_conversation(copy.id)
     assert fork.conversation.state.own_copy == ""
 
@@ -259,7 +296,9 @@ async def test_what_is_discarded_is_in_the_cache(desks: Desks, project: Path) ->
 async def test_a_copy_that_is_not_here_has_no_folder_whatever_its_name_is(
     desks: Desks, project: Path, name: str
 ) -> None:
-    """Another machine's conversation names its copy. A null byte in the name kept the conversation from being opened."""
+    """Another machine's conversation names its copy. A null byte in the name kept the
+    conversation from being opened.
+    """
     bench = await bench_on(desks, project)
     assert (await bench.copies.get_or_open_tools(name)).resources.roots.folders == ()
     with pytest.raises(ActionRefused, match="on another computer"):
@@ -287,7 +326,9 @@ async def test_what_a_crash_left_is_listed_and_hinders_nothing(desks: Desks, pro
     assert {each.id for each in bench.copies.list_copies()} == {copy.id, "strange"}
 
 
-async def test_a_folder_without_git_needs_a_file_system_that_shares_blocks(desks: Desks, folder: Path) -> None:
+async def test_a_folder_without_git_needs_a_file_system_that_shares_blocks(
+    desks: Desks, folder: Path
+) -> None:
     bench = await bench_on(desks, folder)
     (bench.workspace.folder / "copies").mkdir()
     if _shares_blocks(folder / "README.md", bench.workspace.folder / "copies" / "probe"):
@@ -300,12 +341,16 @@ async def test_a_folder_without_git_needs_a_file_system_that_shares_blocks(desks
 
 
 def _shares_blocks(source: Path, target: Path) -> bool:
-    done = subprocess.run(["cp", "--reflink=always", source, target], check=False, capture_output=True)
+    done = subprocess.run(
+        ["cp", "--reflink=always", source, target], check=False, capture_output=True
+    )
     target.unlink(missing_ok=True)
     return done.returncode == 0
 
 
-async def test_a_copy_that_an_agent_made_lead_elsewhere_is_not_used(desks: Desks, project: Path) -> None:
+async def test_a_copy_that_an_agent_made_lead_elsewhere_is_not_used(
+    desks: Desks, project: Path
+) -> None:
     bench = await bench_on(desks, project)
     copy = await copy_in(bench)
     (copy.folder / "0" / "new").write_text("x")
@@ -318,7 +363,9 @@ async def test_a_copy_that_an_agent_made_lead_elsewhere_is_not_used(desks: Desks
     assert git(project, "for-each-ref") == before
 
 
-async def test_commands_in_a_copy_commit_there_and_reach_nothing_of_the_users(desks: Desks, project: Path) -> None:
+async def test_commands_in_a_copy_commit_there_and_reach_nothing_of_the_users(
+    desks: Desks, project: Path
+) -> None:
     bench = await bench_on(desks, project)
     await bench.choose_permission_mode("allow all")
     copy = await copy_in(bench)
@@ -334,7 +381,9 @@ async def test_commands_in_a_copy_commit_there_and_reach_nothing_of_the_users(de
     )
     assert "two\nx" in said, said
     before = git(project, "for-each-ref")
-    await run(f"echo x > {project}/a; git -C {project} branch stolen; git push {project} HEAD:refs/heads/stolen")
+    await run(
+        f"echo x > {project}/a; git -C {project} branch stolen; git push {project} HEAD:refs/heads/stolen"
+    )
     assert (project / "a").read_text() == "one\n"
     assert git(project, "for-each-ref") == before
 
@@ -343,7 +392,9 @@ async def test_commands_in_a_copy_commit_there_and_reach_nothing_of_the_users(de
 async def test_commits_bring_no_file_that_other_programs_run_and_that_nobody_was_asked_about(
     desks: Desks, project: Path, way: str
 ) -> None:
-    """Written by git's plumbing it is never in the copy's folder, where the look after a command would find it."""
+    """Written by git's plumbing it is never in the copy's folder, where the look after
+    a command would find it.
+    """
     bench = await bench_on(desks, project)
     await bench.choose_permission_mode("allow all")
     copy = await copy_in(bench)
@@ -354,7 +405,10 @@ async def test_commits_bring_no_file_that_other_programs_run_and_that_nobody_was
     )
     call = ToolCall("1", "run_command", json.dumps({"command": line}))
     outcome = await box.run_tool_call(call, CallContext(copy.id, _yes, lambda _: None))
-    assert await bench.workspace.cache.read_content(outcome.output.digest) == b"[no output, exit code 0]\n"
+    assert (
+        await bench.workspace.cache.read_content(outcome.output.digest)
+        == b"[no output, exit code 0]\n"
+    )
     (project / "b").write_text("two\n")
     git(project, "commit", "-qam", "mine")
     with pytest.raises(ActionRefused, match=r"\.vscode/tasks\.json"):
@@ -367,7 +421,9 @@ async def test_commits_bring_no_file_that_other_programs_run_and_that_nobody_was
     assert (project / ".vscode" / "tasks.json").exists()
 
 
-async def test_a_copy_in_which_a_command_still_runs_is_not_brought_back(desks: Desks, project: Path) -> None:
+async def test_a_copy_in_which_a_command_still_runs_is_not_brought_back(
+    desks: Desks, project: Path
+) -> None:
     bench = await bench_on(desks, project)
     await bench.choose_permission_mode("allow all")
     copy = await copy_in(bench)
@@ -404,7 +460,9 @@ TRIES = (
 )
 
 
-async def test_an_agent_reaches_neither_the_users_branches_nor_another_agents_copy(desks: Desks, project: Path) -> None:
+async def test_an_agent_reaches_neither_the_users_branches_nor_another_agents_copy(
+    desks: Desks, project: Path
+) -> None:
     bench = await bench_on(desks, project)
     await bench.choose_permission_mode("allow all")
     copy, other = [await copy_in(bench) for _ in range(2)]
@@ -414,7 +472,11 @@ async def test_an_agent_reaches_neither_the_users_branches_nor_another_agents_co
     def state() -> list[object]:
         places = (project, other.folder / "0")
         files = [path for place in places for path in sorted(place.rglob("*")) if path.is_file()]
-        said = [git(place, *words.split()) for place in places for words in ("for-each-ref", "fsck --strict")]
+        said = [
+            git(place, *words.split())
+            for place in places
+            for words in ("for-each-ref", "fsck --strict")
+        ]
         return [[(path, path.stat().st_mode, path.read_bytes()) for path in files], said]
 
     before = state()
@@ -449,19 +511,27 @@ async def test_an_undo_in_a_copy_leaves_the_users_files_alone(desks: Desks, proj
     session = await bench.open_session(copy.id)
     await session.conversation.append_facts(UserSaid((Text("Change it", 3),)), fact)
     (turn,) = await changes.turns_with_changes(copy.id)
-    await changes.undo_file_changes(await changes.changes_with_folders(turn.sources), conversation=copy.id)
+    await changes.undo_file_changes(
+        await changes.changes_with_folders(turn.sources), conversation=copy.id
+    )
     assert (work / "a").read_text() == "one\n"
     assert (project / "a").read_text() == "the same in both\n"
 
 
-async def test_copies_that_change_the_same_files_never_see_each_other(desks: Desks, project: Path) -> None:
+async def test_copies_that_change_the_same_files_never_see_each_other(
+    desks: Desks, project: Path
+) -> None:
     bench = await bench_on(desks, project)
-    copies = await asyncio.gather(*(bench.copies.create_copy(f"copy{number}") for number in range(4)))
+    copies = await asyncio.gather(
+        *(bench.copies.create_copy(f"copy{number}") for number in range(4))
+    )
 
     async def rewrite(copy: FolderCopy) -> None:
         for turn in range(5):
             for name in ("a", "b", "new"):
-                await asyncio.to_thread((copy.folder / "0" / name).write_text, f"{copy.id} {turn} {name}\n")
+                await asyncio.to_thread(
+                    (copy.folder / "0" / name).write_text, f"{copy.id} {turn} {name}\n"
+                )
             await asyncio.to_thread(git, copy.folder / "0", "add", "-A")
             await asyncio.to_thread(git, copy.folder / "0", "commit", "-qm", f"{copy.id} {turn}")
 
@@ -495,7 +565,9 @@ async def test_a_sub_agent_works_where_its_parent_does_or_in_a_copy_of_that(
     assert (made.folder / "0" / "a").read_text() == "by the parent\n"
     (made.folder / "0" / "b").write_text("by the sub-agent\n")
     await bench.choose_permission_mode("allow all")
-    call = ToolCall("1", "run_command", json.dumps({"command": "git commit -qam own && git log --format=%s"}))
+    call = ToolCall(
+        "1", "run_command", json.dumps({"command": "git commit -qam own && git log --format=%s"})
+    )
     outcome = (
         await bench.copies.tools_of_copy(name)
         .build_toolbox()
@@ -514,7 +586,11 @@ async def test_the_same_file_changed_in_two_copies_is_said(desks: Desks, project
     one, two = [await copy_in(bench, with_changes=True) for _ in range(2)]
     child = await bench.copies.create_copy("child", with_changes=True, parent=one.id)
     found = await bench.copies.read_status_of_copies()
-    assert [contents.changed for contents in found.values()] == [(), (), ()]  # what was carried over is the user's
+    assert [contents.changed for contents in found.values()] == [
+        (),
+        (),
+        (),
+    ]  # what was carried over is the user's
     (one.folder / "0" / "a").write_text("by one\n")
     (one.folder / "0" / "alone").write_text("by one\n")
     (two.folder / "0" / "a").write_text("by two\n")
@@ -529,7 +605,9 @@ async def test_the_same_file_changed_in_two_copies_is_said(desks: Desks, project
     }
 
 
-async def test_what_was_merged_is_no_longer_changed_in_other_copies(desks: Desks, project: Path) -> None:
+async def test_what_was_merged_is_no_longer_changed_in_other_copies(
+    desks: Desks, project: Path
+) -> None:
     """The warning stayed until the next message."""
     bench = await bench_on(desks, project)
     one, two = [await copy_in(bench) for _ in range(2)]
@@ -572,7 +650,9 @@ async def test_where_the_settings_say_so_new_conversations_and_sub_agents_work_i
     wish = Delegation(session.id, "1", "task", "", (), 1)
     child = await bench._create_subagent_session(ConversationStarted(parent=session.id), wish)
     assert child.conversation.state.own_copy == child.id
-    (bench.copies.tools_of_copy(child.id).resources.roots.folders[0] / "a").write_text("by the sub-agent\n")
+    (bench.copies.tools_of_copy(child.id).resources.roots.folders[0] / "a").write_text(
+        "by the sub-agent\n"
+    )
     words = await bench.copies.describe_copy_of_agent(child)
     assert f"{project}/a" in words
     assert f"call apply_agent_changes with the agent {child.id}" in words
@@ -613,16 +693,22 @@ async def test_a_parent_brings_the_changes_of_its_sub_agent_back_after_the_user_
     await parent.conversation.append_facts(UserSaid((Text("Delegate it."),)))
     wish = Delegation(parent.id, "1", "task", "", (), 1, isolated=True)
     child = await bench._create_subagent_session(ConversationStarted(parent=parent.id), wish)
-    (bench.copies.tools_of_copy(child.id).resources.roots.folders[0] / "a").write_text("by the sub-agent\n")
+    (bench.copies.tools_of_copy(child.id).resources.roots.folders[0] / "a").write_text(
+        "by the sub-agent\n"
+    )
     call, asked = ToolCall("1", "apply_agent_changes", json.dumps({"agent": child.id})), list[str]()
 
     async def ask(question: PermissionQuestion) -> PermissionAnswer:
         asked.append(question.preview)
         return PermissionAnswer(allowed=allowed)
 
-    refused = await stranger._services.tools.run_tool_call(call, CallContext(stranger.id, ask, lambda _: None))
+    refused = await stranger._services.tools.run_tool_call(
+        call, CallContext(stranger.id, ask, lambda _: None)
+    )
     assert (refused.ok, asked) == (False, [])
-    done = await parent._services.tools.run_tool_call(call, CallContext(parent.id, ask, lambda _: None))
+    done = await parent._services.tools.run_tool_call(
+        call, CallContext(parent.id, ask, lambda _: None)
+    )
     assert (done.ok, asked) == (allowed, [f"{project}/a"])
     assert (project / "a").read_text() == ("by the sub-agent\n" if allowed else "one\n")
     changed = [each for each in parent.all_facts if isinstance(each.fact, FilesChanged)]
@@ -633,11 +719,15 @@ async def test_a_parent_brings_the_changes_of_its_sub_agent_back_after_the_user_
         assert (project / "a").read_text() == "one\n"
 
 
-async def test_a_file_that_two_copies_change_is_said_while_it_happens(desks: Desks, project: Path) -> None:
+async def test_a_file_that_two_copies_change_is_said_while_it_happens(
+    desks: Desks, project: Path
+) -> None:
     bench = await bench_on(desks, project)
     one, two = [await bench.start_conversation_in_copy(name) for name in ("One", "Two")]
     heard = asyncio.Event()
-    bench.subscribe_to_events(lambda event: heard.set() if isinstance(event, MeterChanged) else None)
+    bench.subscribe_to_events(
+        lambda event: heard.set() if isinstance(event, MeterChanged) else None
+    )
     for session, name in ((one, "b"), (two, "a"), (one, "a")):
         kit = bench.copies.tools_of_copy(session.id)
         assert kit.resources.checkpoints is not None
@@ -711,9 +801,15 @@ async def test_nothing_runs_whatever_both_repositories_name(
         (folder / ".git/info/attributes").write_text("* diff=x merge=x\n")
         names = [name for name in PROGRAMS if not name.startswith(("filter.", "alias."))]
         settings = "".join(_format_setting(name, run) for name in names)
-        settings += '[branch "master"]\n\tmergeoptions = --strategy=evil\n[core]\n\tworktree = /nowhere\n'
+        settings += (
+            '[branch "master"]\n\tmergeoptions = --strategy=evil\n[core]\n\tworktree = /nowhere\n'
+        )
         with (folder / ".git/config").open("a") as file:
-            file.write(settings if folder == work else settings.replace("worktree = /nowhere", "bare = false"))
+            file.write(
+                settings
+                if folder == work
+                else settings.replace("worktree = /nowhere", "bare = false")
+            )
         for hook in HOOKS:
             (folder / ".git/hooks").mkdir(exist_ok=True)
             (folder / ".git/hooks" / hook).write_text(f"#!/bin/sh\n{run}\n")
@@ -735,7 +831,9 @@ HOOKS = ("pre-commit", "commit-msg", "post-commit", "pre-merge-commit", "post-me
 def _format_setting(name: str, value: str) -> str:
     first, _, rest = name.partition(".")
     below, _, key = rest.rpartition(".")
-    return f'[{first} "{below}"]\n\t{key} = {value}\n' if below else f"[{first}]\n\t{key} = {value}\n"
+    return (
+        f'[{first} "{below}"]\n\t{key} = {value}\n' if below else f"[{first}]\n\t{key} = {value}\n"
+    )
 
 
 async def test_a_discard_keeps_all_or_is_refused(desks: Desks, project: Path) -> None:
@@ -758,7 +856,9 @@ async def test_a_discard_keeps_all_or_is_refused(desks: Desks, project: Path) ->
     assert len(said) == 2
 
 
-async def test_changes_that_checkpoints_leave_out_are_not_lost_in_silence(desks: Desks, project: Path) -> None:
+async def test_changes_that_checkpoints_leave_out_are_not_lost_in_silence(
+    desks: Desks, project: Path
+) -> None:
     (project / "node_modules").mkdir()
     (project / "node_modules" / "kept").write_text("tracked, and the same in both\n")
     git(project, "add", "-A")
@@ -799,9 +899,18 @@ async def test_a_discard_keeps_stashes_staged_versions_and_what_git_was_told_to_
     found = await bench.copies.read_copy_status(copy)
     assert (found.uncommitted, found.changed) == (("a", "b", "c"), (f"{project}/b", f"{project}/c"))
     said = await bench.copies.bring_back(copy, "discard")
-    bundle = await bench.workspace.cache.read_content(Digest.from_hex(said[0].split(" as ")[1][:64]))
+    bundle = await bench.workspace.cache.read_content(
+        Digest.from_hex(said[0].split(" as ")[1][:64])
+    )
     (project.parent / "bundle").write_bytes(bundle)
-    git(project, "fetch", "-q", str(project.parent / "bundle"), "+refs/*:refs/kept/*", "+HEAD:refs/kept/all")
+    git(
+        project,
+        "fetch",
+        "-q",
+        str(project.parent / "bundle"),
+        "+refs/*:refs/kept/*",
+        "+HEAD:refs/kept/all",
+    )
     assert {git(project, "show", f"refs/kept/all:{name}") for name in "bc"} == {
         "--skip-worktree\n",
         "--assume-unchanged\n",
@@ -812,8 +921,12 @@ async def test_a_discard_keeps_stashes_staged_versions_and_what_git_was_told_to_
 
 
 @pytest.mark.parametrize("way", ["merge", "rebase", "discard"])
-async def test_commits_are_by_whom_the_repository_names_now(desks: Desks, project: Path, way: str) -> None:
-    """A copy made before git knew a name was merged under the name for all repositories, instead of this one's."""
+async def test_commits_are_by_whom_the_repository_names_now(
+    desks: Desks, project: Path, way: str
+) -> None:
+    """A copy made before git knew a name was merged under the name for all
+    repositories, instead of this one's.
+    """
     git(project, "config", "--unset", "user.name")
     git(project, "config", "user.useConfigOnly", "true")
     bench = await bench_on(desks, project)
@@ -827,17 +940,23 @@ async def test_commits_are_by_whom_the_repository_names_now(desks: Desks, projec
     git(project, "-c", "user.name=Other", "commit", "-q", "--allow-empty", "-m", "meanwhile")
     said = await bench.copies.bring_back(copy, way, "Work")
     if way == "discard":
-        bundle = await bench.workspace.cache.read_content(Digest.from_hex(said[0].split(" as ")[1][:64]))
+        bundle = await bench.workspace.cache.read_content(
+            Digest.from_hex(said[0].split(" as ")[1][:64])
+        )
         (project.parent / "bundle").write_bytes(bundle)
         git(project, "fetch", "-q", str(project.parent / "bundle"), "+HEAD:refs/kept/all")
     last = "refs/kept/all" if way == "discard" else "HEAD"
     others = ("--invert-grep", "--grep=meanwhile")
-    found = git(project, "log", "--format=%an %ae, %cn %ce", *others, f"{copy.repositories[0].base}..{last}")
+    found = git(
+        project, "log", "--format=%an %ae, %cn %ce", *others, f"{copy.repositories[0].base}..{last}"
+    )
     assert {*found.splitlines()} == {"Local a@b, Local a@b"}
 
 
 @pytest.mark.parametrize("is_locked", [False, True])
-async def test_a_discard_leaves_no_ref_in_the_users_repository(desks: Desks, project: Path, *, is_locked: bool) -> None:
+async def test_a_discard_leaves_no_ref_in_the_users_repository(
+    desks: Desks, project: Path, *, is_locked: bool
+) -> None:
     bench = await bench_on(desks, project)
     copy, other = await copy_in(bench), await copy_in(bench)
     for number, each in enumerate((copy, other)):
@@ -849,10 +968,14 @@ async def test_a_discard_leaves_no_ref_in_the_users_repository(desks: Desks, pro
     assert found is not None
     assert await bench.copies.bring_back(found, "discard") == ("The copy was deleted.",)
     left = git(project, "for-each-ref", "--format=%(refname)", "refs/helix").split()
-    assert left == sorted(f"refs/helix/{each.id}" for each in (copy, other)[0 if is_locked else 1 :])
+    assert left == sorted(
+        f"refs/helix/{each.id}" for each in (copy, other)[0 if is_locked else 1 :]
+    )
 
 
-async def test_a_discard_keeps_what_an_unfinished_rebase_has_stashed(desks: Desks, project: Path) -> None:
+async def test_a_discard_keeps_what_an_unfinished_rebase_has_stashed(
+    desks: Desks, project: Path
+) -> None:
     bench = await bench_on(desks, project)
     copy = await copy_in(bench)
     work = copy.folder / "0"
@@ -863,17 +986,23 @@ async def test_a_discard_keeps_what_an_unfinished_rebase_has_stashed(desks: Desk
         (work / "a").write_text(f"on {branch}\n")
         git(work, "commit", "-qam", branch)
     (work / "b").write_text("stashed by git\n")
-    subprocess.run(["git", "rebase", "-q", "--autostash", "side"], cwd=work, check=False, capture_output=True)
+    subprocess.run(
+        ["git", "rebase", "-q", "--autostash", "side"], cwd=work, check=False, capture_output=True
+    )
     assert (work / "b").read_text() == "b\n"
     said = await bench.copies.bring_back(copy, "discard")
-    bundle = await bench.workspace.cache.read_content(Digest.from_hex(said[0].split(" as ")[1][:64]))
+    bundle = await bench.workspace.cache.read_content(
+        Digest.from_hex(said[0].split(" as ")[1][:64])
+    )
     (project.parent / "bundle").write_bytes(bundle)
     git(project, "fetch", "-q", str(project.parent / "bundle"), "+refs/*:refs/kept/*")
     refs = git(project, "for-each-ref", "--format=%(refname)", "refs/kept").split()
     assert "stashed by git\n" in {git(project, "show", f"{ref}:b") for ref in refs}
 
 
-async def test_a_discard_does_not_delete_files_in_the_folder_of_a_submodule(desks: Desks, project: Path) -> None:
+async def test_a_discard_does_not_delete_files_in_the_folder_of_a_submodule(
+    desks: Desks, project: Path
+) -> None:
     commit = git(project, "rev-parse", "HEAD").strip()
     git(project, "update-index", "--add", "--cacheinfo", f"160000,{commit},module")
     git(project, "commit", "-qm", "with a submodule")
@@ -886,7 +1015,9 @@ async def test_a_discard_does_not_delete_files_in_the_folder_of_a_submodule(desk
     assert await bench.copies.bring_back(copy, "discard") == ("The copy was deleted.",)
 
 
-async def test_files_that_a_sparse_checkout_leaves_out_are_no_changes(desks: Desks, project: Path) -> None:
+async def test_files_that_a_sparse_checkout_leaves_out_are_no_changes(
+    desks: Desks, project: Path
+) -> None:
     git(project, "sparse-checkout", "set", "--no-cone", "/*", "!/b")
     bench = await bench_on(desks, project)
     copy = await copy_in(bench)
@@ -905,7 +1036,9 @@ def second(project: Path) -> Path:
 
 
 @pytest.mark.parametrize("way", ["merge", "rebase"])
-async def test_of_two_repositories_both_are_merged_or_none(desks: Desks, project: Path, second: Path, way: str) -> None:
+async def test_of_two_repositories_both_are_merged_or_none(
+    desks: Desks, project: Path, second: Path, way: str
+) -> None:
     copy = await copy_of_two(desks, project, second)
     (second / "a").write_text("mine\n")
     heads = [git(folder, "rev-parse", "HEAD") for folder in (project, second)]
@@ -922,10 +1055,14 @@ async def test_if_the_second_repository_cannot_be_moved_it_is_said_that_the_firs
     desks: Desks, project: Path, second: Path
 ) -> None:
     copy = await copy_of_two(desks, project, second)
-    branch, before = git(second, "symbolic-ref", "HEAD").strip(), git(project, "rev-parse", "--short=9", "HEAD").strip()
+    branch, before = (
+        git(second, "symbolic-ref", "HEAD").strip(),
+        git(project, "rev-parse", "--short=9", "HEAD").strip(),
+    )
     (second / ".git" / f"{branch}.lock").touch()
     with pytest.raises(
-        ActionRefused, match="Another git program is working in this repository, or was killed there"
+        ActionRefused,
+        match="Another git program is working in this repository, or was killed there",
     ) as refused:
         await copy.bench.copies.bring_back(copy.folders, "merge", "theirs")
     assert f"in {project} is now at" in refused.value.what
@@ -954,7 +1091,9 @@ async def copy_of_two(desks: Desks, *folders: Path) -> CopyOfTwo:
     return CopyOfTwo(bench, copy)
 
 
-async def test_forgetting_names_what_git_has_compressed_and_it_could_not_search(desks: Desks, project: Path) -> None:
+async def test_forgetting_names_what_git_has_compressed_and_it_could_not_search(
+    desks: Desks, project: Path
+) -> None:
     bench = await bench_on(desks, project)
     copy, fresh = [await copy_in(bench) for _ in range(2)]
     work = copy.folder / "0"
@@ -987,7 +1126,9 @@ async def sub_agent_in_copy(bench: Workbench) -> tuple[Session, FolderCopy]:
 async def apply_after(
     parent: Session, copy: FolderCopy, meanwhile: Callable[[], object] = lambda: None
 ) -> tuple[bool, list[str]]:
-    """Whether the changes were applied, and the lines of the question. `meanwhile` runs while it is shown."""
+    """Whether the changes were applied, and the lines of the question. `meanwhile` runs
+    while it is shown.
+    """
     shown = list[str]()
 
     async def ask(question: PermissionQuestion) -> PermissionAnswer:
@@ -996,7 +1137,9 @@ async def apply_after(
         return PermissionAnswer(allowed=True)
 
     call = ToolCall("1", "apply_agent_changes", json.dumps({"agent": copy.id}))
-    done = await parent._services.tools.run_tool_call(call, CallContext(parent.id, ask, lambda _: None))
+    done = await parent._services.tools.run_tool_call(
+        call, CallContext(parent.id, ask, lambda _: None)
+    )
     return done.ok, shown
 
 
@@ -1042,11 +1185,16 @@ async def test_what_was_changed_while_the_question_was_shown_is_not_applied(
     assert (project / "b").read_text() == "b\n"
 
 
-async def test_nothing_is_asked_while_a_command_still_runs_in_the_copy(desks: Desks, project: Path) -> None:
+async def test_nothing_is_asked_while_a_command_still_runs_in_the_copy(
+    desks: Desks, project: Path
+) -> None:
     bench = await bench_on(desks, project)
     parent, copy = await sub_agent_in_copy(bench)
     (copy.folder / "0" / "a").write_text("theirs\n")
-    box, context = bench.copies.tools_of_copy(copy.id).build_toolbox(), CallContext(copy.id, _yes, lambda _: None)
+    box, context = (
+        bench.copies.tools_of_copy(copy.id).build_toolbox(),
+        CallContext(copy.id, _yes, lambda _: None),
+    )
     given = json.dumps({"command": "sleep 600", "background": True})
     await box.run_tool_call(ToolCall("1", "run_command", given), context)
     assert await apply_after(parent, copy) == (False, [])
@@ -1062,9 +1210,13 @@ def test_what_is_left_of_a_discarded_copy_is_no_problem(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("newer", [{"later": {}}, {"repositories": [{"source": "/a", "later": 1}]}])
-def test_a_copy_that_a_newer_version_has_described_is_left_to_it(tmp_path: Path, newer: dict[str, object]) -> None:
+def test_a_copy_that_a_newer_version_has_described_is_left_to_it(
+    tmp_path: Path, newer: dict[str, object]
+) -> None:
     (tmp_path / "0").mkdir()
-    (tmp_path / "copy.json").write_text(json.dumps({"repositories": [{"source": "/a"}], "is_whole": True, **newer}))
+    (tmp_path / "copy.json").write_text(
+        json.dumps({"repositories": [{"source": "/a"}], "is_whole": True, **newer})
+    )
     copy = read_copy_description(tmp_path)
     assert (copy.is_whole, copy.problem) == (
         False,
@@ -1072,15 +1224,21 @@ def test_a_copy_that_a_newer_version_has_described_is_left_to_it(tmp_path: Path,
     )
 
 
-@pytest.mark.parametrize("harm", ["", "[]", "{}", '{"repositories": 1}', '{"repositories": [1], "is_whole": true}'])
+@pytest.mark.parametrize(
+    "harm", ["", "[]", "{}", '{"repositories": 1}', '{"repositories": [1], "is_whole": true}']
+)
 def test_a_copy_whose_description_is_damaged_is_left_alone(tmp_path: Path, harm: str) -> None:
     (tmp_path / "0").mkdir()
     (tmp_path / "copy.json").write_text(harm)
     assert read_copy_description(tmp_path).problem == "What describes this copy cannot be read."
 
 
-async def copy_with_what_a_test_run_left(desks: Desks, project: Path) -> tuple[Workbench, FolderCopy]:
-    """A copy with the user's uncommitted changes, in which an agent has changed `b` and run the tests."""
+async def copy_with_what_a_test_run_left(
+    desks: Desks, project: Path
+) -> tuple[Workbench, FolderCopy]:
+    """A copy with the user's uncommitted changes, in which an agent has changed `b` and
+    run the tests.
+    """
     (project / "a").write_text("mine\n")
     (project / "notes").write_text("untracked\n")
     (project / "__pycache__").mkdir()
@@ -1116,24 +1274,46 @@ async def test_what_came_with_the_copy_is_neither_committed_nor_a_conflict(
         git(project, "add", *(("a", "notes") if user_commits == "the same files" else ("other",)))
         git(project, "commit", "-qm", "mine")
     await bench.copies.bring_back(copy, way, "theirs")
-    assert git(project, "log", "-1", "--no-merges", "--name-only", "--format=", "--grep=theirs").split() == ["b"]
+    assert git(
+        project, "log", "-1", "--no-merges", "--name-only", "--format=", "--grep=theirs"
+    ).split() == ["b"]
     assert ((project / "a").read_text(), (project / "b").read_text()) == ("mine\n", "theirs\n")
-    left = ["__pycache__/a.pyc"] if user_commits == "the same files" else ["a", "__pycache__/a.pyc", "notes"]
-    assert [line[3:] for line in git(project, "status", "--porcelain", "-uall").splitlines()] == left
+    left = (
+        ["__pycache__/a.pyc"]
+        if user_commits == "the same files"
+        else ["a", "__pycache__/a.pyc", "notes"]
+    )
+    assert [
+        line[3:] for line in git(project, "status", "--porcelain", "-uall").splitlines()
+    ] == left
     assert (project / "__pycache__" / "a.pyc").read_text() == "compiled\n"
 
 
-async def test_a_commit_with_files_that_the_user_has_as_well_is_merged(desks: Desks, project: Path) -> None:
+async def test_a_commit_with_files_that_the_user_has_as_well_is_merged(
+    desks: Desks, project: Path
+) -> None:
     bench, copy = await copy_with_what_a_test_run_left(desks, project)
     git(copy.folder / "0", "add", "-A")
     git(copy.folder / "0", "reset", "-q", "__pycache__")
-    git(copy.folder / "0", "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "everything")
+    git(
+        copy.folder / "0",
+        "-c",
+        "user.name=a",
+        "-c",
+        "user.email=a@b",
+        "commit",
+        "-qm",
+        "everything",
+    )
     (project / "b").write_text("in the way\n")
     git(project, "add", "b")
     before = git(project, "status", "--porcelain", "-uall"), git(project, "diff", "--cached")
     with pytest.raises(ActionRefused, match="in the way: b"):
         await bench.copies.bring_back(copy, "merge")
-    assert (git(project, "status", "--porcelain", "-uall"), git(project, "diff", "--cached")) == before
+    assert (
+        git(project, "status", "--porcelain", "-uall"),
+        git(project, "diff", "--cached"),
+    ) == before
     assert (project / "notes").read_text() == "untracked\n"
     git(project, "checkout", "-q", "HEAD", "b")
     await bench.copies.bring_back(copy, "merge")
@@ -1166,13 +1346,17 @@ async def test_what_was_brought_back_before_is_no_conflict(
         # No commit says that a file is gone which was only applied.
         kept = {"new 0"} if first == "apply" != second and number else set()
         assert {path.name for path in project.glob("new*")} - kept == {f"new {number}"}
-        assert not (await bench.copies.read_copy_status(_again(bench, copy))).changed or way == "apply"
+        assert (
+            not (await bench.copies.read_copy_status(_again(bench, copy))).changed or way == "apply"
+        )
         if number == 0:
             await desk.aclose()
             bench = await desks().open_workspace(bench.id)
     if second != "apply":
         assert git(project, "status", "--porcelain") == ('?? "new 0"\n' if first == "apply" else "")
-    assert await bench.copies.bring_back(_again(bench, copy), second) == ("There are no changes to bring back.",)
+    assert await bench.copies.bring_back(_again(bench, copy), second) == (
+        "There are no changes to bring back.",
+    )
 
 
 def _again(bench: Workbench, copy: FolderCopy) -> FolderCopy:
@@ -1181,7 +1365,9 @@ def _again(bench: Workbench, copy: FolderCopy) -> FolderCopy:
     return found
 
 
-async def test_what_was_applied_and_undone_can_be_applied_again(desks: Desks, project: Path) -> None:
+async def test_what_was_applied_and_undone_can_be_applied_again(
+    desks: Desks, project: Path
+) -> None:
     bench = await bench_on(desks, project)
     copy = await copy_in(bench)
     (copy.folder / "0" / "a").write_text("theirs\n")
@@ -1194,7 +1380,12 @@ async def test_what_was_applied_and_undone_can_be_applied_again(desks: Desks, pr
         assert ((project / "a").read_text(), (project / "new").read_text()) == ("theirs\n", "new\n")
         assert await bench.copies.list_files_not_brought_back(_again(bench, copy)) == []
         await undo_apply(bench)
-        assert await bench.copies.list_files_not_brought_back(_again(bench, copy)) == ["a", "b", "c/new", "new"]
+        assert await bench.copies.list_files_not_brought_back(_again(bench, copy)) == [
+            "a",
+            "b",
+            "c/new",
+            "new",
+        ]
         assert ((project / "a").read_text(), (project / "new").exists()) == ("one\n", False)
 
 
@@ -1219,7 +1410,9 @@ async def test_what_was_merged_with_the_users_changes_and_undone_can_be_applied_
 
 async def undo_apply(bench: Workbench) -> None:
     """Undo what the newest apply changed."""
-    conversation = max(row.id for row in bench.list_conversations() if row.title == "Changes from a copy")
+    conversation = max(
+        row.id for row in bench.list_conversations() if row.title == "Changes from a copy"
+    )
     (turn,) = await bench.file_changes.turns_with_changes(conversation)
     files = await bench.file_changes.changes_with_folders(turn.sources)
     await bench.file_changes.undo_file_changes(files, conversation=conversation)
@@ -1245,7 +1438,9 @@ async def test_what_a_killed_apply_has_written_can_be_undone(
         (copy.folder / "0" / name).write_text("theirs\n")
     write = change_restoring._PathRestorer._restore_file
 
-    async def write_or_be_killed(self: change_restoring._PathRestorer, step: change_restoring.RestoreStep) -> None:
+    async def write_or_be_killed(
+        self: change_restoring._PathRestorer, step: change_restoring.RestoreStep
+    ) -> None:
         if step.path == "0/b":
             raise Killed
         await write(self, step)
@@ -1262,7 +1457,9 @@ async def test_what_a_killed_apply_has_written_can_be_undone(
     again = await desk.open_workspace(bench.id)
     assert [(project / name).read_text() for name in ("a", "b")] == ["theirs\n", "b\n"]
     assert [(project / name).stat().st_mode & 0o777 for name in ("new", "shut")] == [0o755, 0o555]
-    assert "You can undo this in the conversation “Changes from a copy”" in "".join(again.opening_notes)
+    assert "You can undo this in the conversation “Changes from a copy”" in "".join(
+        again.opening_notes
+    )
     await undo_apply(again)
     assert (copy_trials.files_of(project), (project / "new").exists()) == (held, False)
     await desk.aclose()
@@ -1299,7 +1496,9 @@ async def test_a_file_that_came_with_the_copy_and_was_made_executable_there_is_m
 async def test_words_that_came_with_the_copy_are_there_after_git_was_killed_in_a_merge(
     desks: Desks, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What git stashes for a merge is in no file then, and the next apply took the words from the user's own folder."""
+    """What git stashes for a merge is in no file then, and the next apply took the
+    words from the user's own folder.
+    """
     bench = await bench_on(desks, project)
     for name in ("a", "b"):
         (project / name).write_text(f"{name}, my own words\n")
@@ -1312,7 +1511,9 @@ async def test_words_that_came_with_the_copy_are_there_after_git_was_killed_in_a
         if words[0] != "merge" or not self.is_copy:
             return run(self, *words, **options)
         if "--autostash" in words:
-            git(self.folder, "stash")  # Git writes elsewhere which commit it is, and then does the same.
+            git(
+                self.folder, "stash"
+            )  # Git writes elsewhere which commit it is, and then does the same.
         raise Killed
 
     with monkeypatch.context() as kill:
@@ -1329,7 +1530,9 @@ async def test_words_that_came_with_the_copy_are_there_after_git_was_killed_in_a
         }
 
 
-async def test_what_the_user_changed_after_it_was_brought_back_stays(desks: Desks, project: Path) -> None:
+async def test_what_the_user_changed_after_it_was_brought_back_stays(
+    desks: Desks, project: Path
+) -> None:
     bench = await bench_on(desks, project)
     copy = await copy_in(bench)
     (copy.folder / "0" / "a").write_text("theirs\n")
@@ -1339,7 +1542,10 @@ async def test_what_the_user_changed_after_it_was_brought_back_stays(desks: Desk
     (project / "b").write_text("mine\ntheirs\n")
     (copy.folder / "0" / "b").write_text("theirs\nmore\n")
     await bench.copies.bring_back(_again(bench, copy), "apply")
-    assert ((project / "a").read_text(), (project / "b").read_text()) == ("mine\n", "mine\ntheirs\nmore\n")
+    assert ((project / "a").read_text(), (project / "b").read_text()) == (
+        "mine\n",
+        "mine\ntheirs\nmore\n",
+    )
     with pytest.raises(ActionRefused, match="in the way: a"):
         await bench.copies.bring_back(_again(bench, copy), "merge", "theirs")
     assert (project / "a").read_text() == "mine\n"
@@ -1357,7 +1563,10 @@ async def test_a_refused_merge_leaves_the_copy_as_it_was(
     work = copy.folder / "0"
     (work / "b").write_text("the agent's\n")
     (project / "mine").write_text("mine, and changed since\n")
-    for folder in (project, work):  # Git refuses a merge that would overwrite a file which it does not know.
+    for folder in (
+        project,
+        work,
+    ):  # Git refuses a merge that would overwrite a file which it does not know.
         (folder / "__pycache__").mkdir()
         (folder / "__pycache__" / "x.pyc").write_text(str(folder))
     git(project, "add", "--all")
@@ -1372,9 +1581,19 @@ async def test_a_refused_merge_leaves_the_copy_as_it_was(
     assert status.commits == 1
     (work / "new").write_text("new\n")
     said = await bench.copies.bring_back(_again(bench, copy), "apply")
-    assert said[0] == "Files changed: 2. You can undo this in the conversation “Changes from a copy”."
-    assert {each: (work / each).read_text() for each in ("a", "mine")} == {"a": "one\nmy own words\n", "mine": "mine\n"}
-    wanted = {"a": "one\nmy own words\n", "mine": "mine, and changed since\n", "b": "the agent's\n", "new": "new\n"}
+    assert (
+        said[0] == "Files changed: 2. You can undo this in the conversation “Changes from a copy”."
+    )
+    assert {each: (work / each).read_text() for each in ("a", "mine")} == {
+        "a": "one\nmy own words\n",
+        "mine": "mine\n",
+    }
+    wanted = {
+        "a": "one\nmy own words\n",
+        "mine": "mine, and changed since\n",
+        "b": "the agent's\n",
+        "new": "new\n",
+    }
     assert {each: (project / each).read_text() for each in wanted} == wanted
 
 
@@ -1401,7 +1620,10 @@ async def test_words_that_came_with_the_copy_are_there_again_after_an_aborted_me
     (work / "new").write_text("new\n")
     assert (await bench.copies.read_copy_status(_again(bench, copy))).uncommitted == ("new",)
     await bench.copies.bring_back(_again(bench, copy), "apply", conflicts="yours")
-    assert {each: (work / each).read_text() for each in ("a", "mine")} == {"a": "one\nmy own words\n", "mine": "mine\n"}
+    assert {each: (work / each).read_text() for each in ("a", "mine")} == {
+        "a": "one\nmy own words\n",
+        "mine": "mine\n",
+    }
     wanted = {"a": "one\nmy own words\n", "mine": "mine\n", "b": f"{project}\n", "new": "new\n"}
     assert {each: (project / each).read_text() for each in wanted} == wanted
 
@@ -1456,12 +1678,23 @@ async def test_a_file_that_git_ignores_is_not_overwritten_by_a_commit(
     assert (git(project, "rev-parse", "HEAD"), (project / "b").read_text()) == (head, "b\n")
     (ignoring / "local").unlink()
     await bench.copies.bring_back(_again(bench, copy), way, "Work")
-    assert [(project / name).read_text() for name in ("local", "b")] == ["in a commit\n", "theirs\n"]
+    assert [(project / name).read_text() for name in ("local", "b")] == [
+        "in a commit\n",
+        "theirs\n",
+    ]
 
 
 @pytest.mark.parametrize("way", ["merge", "rebase"])
 @pytest.mark.parametrize(
-    "users", ["untracked file", "staged file", "changed file", "folder", "file for a folder", "ignored folder"]
+    "users",
+    [
+        "untracked file",
+        "staged file",
+        "changed file",
+        "folder",
+        "file for a folder",
+        "ignored folder",
+    ],
 )
 async def test_what_is_in_the_way_of_a_merge_is_said_in_plain_words(
     desks: Desks, project: Path, way: str, users: str
@@ -1469,10 +1702,14 @@ async def test_what_is_in_the_way_of_a_merge_is_said_in_plain_words(
     bench = await bench_on(desks, project)
     copy = await copy_in(bench)
     work = copy.folder / "0"
-    added = "new/inside" if users == "file for a folder" else "a" if users == "changed file" else "new"
+    added = (
+        "new/inside" if users == "file for a folder" else "a" if users == "changed file" else "new"
+    )
     (work / added).parent.mkdir(exist_ok=True)
     (work / added).write_text("theirs\n")
-    mine = {"folder": "new/inside", "ignored folder": "new/inside", "changed file": "a"}.get(users, "new")
+    mine = {"folder": "new/inside", "ignored folder": "new/inside", "changed file": "a"}.get(
+        users, "new"
+    )
     (project / mine).parent.mkdir(exist_ok=True)
     (project / mine).write_text("mine\n")
     if users == "staged file":
@@ -1482,11 +1719,17 @@ async def test_what_is_in_the_way_of_a_merge_is_said_in_plain_words(
     before = git(project, "status", "--porcelain", "-uall"), git(project, "rev-parse", "HEAD")
     with pytest.raises(ActionRefused) as refused:
         await bench.copies.bring_back(copy, way, "Work")
-    assert refused.value.what == f"These files in {project} are not committed and are in the way: {mine}."
+    assert (
+        refused.value.what
+        == f"These files in {project} are not committed and are in the way: {mine}."
+    )
     assert refused.value.remedy == (
         "Nothing was changed in your folder, and the copy keeps its changes. Commit, move or delete these files, then try again."
     )
-    assert (git(project, "status", "--porcelain", "-uall"), git(project, "rev-parse", "HEAD")) == before
+    assert (
+        git(project, "status", "--porcelain", "-uall"),
+        git(project, "rev-parse", "HEAD"),
+    ) == before
     assert (project / mine).read_text() == "mine\n"
 
 

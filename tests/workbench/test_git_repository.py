@@ -1,4 +1,6 @@
-"""The user's repository: compared with without running anything of it, and committed to when the user says so."""
+"""The user's repository: compared with without running anything of it, and committed to
+when the user says so.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from tests.workbench.test_open_workbench import bench_on
 
 
 def git(folder: Path, *arguments: str) -> str:
-    done = subprocess.run(["git", *arguments], cwd=folder, check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        ["git", *arguments], cwd=folder, check=True, capture_output=True, text=True
+    )
     return done.stdout
 
 
@@ -36,13 +40,22 @@ async def test_what_is_different_from_a_revision(desks: Desks, project: Path) ->
     (project / "a").write_text("two\n")
     (project / "b").unlink()
     (project / "new").write_text("new\n")
-    files = {file.place: file.change_word for file in await bench.file_changes.changes_since_revision("HEAD")}
-    assert {place: files[place] for place in ("a", "b", "new")} == {"a": "changed", "b": "deleted", "new": "added"}
+    files = {
+        file.place: file.change_word
+        for file in await bench.file_changes.changes_since_revision("HEAD")
+    }
+    assert {place: files[place] for place in ("a", "b", "new")} == {
+        "a": "changed",
+        "b": "deleted",
+        "new": "added",
+    }
     with pytest.raises(NotFound):
         await bench.file_changes.changes_since_revision("nothing")
 
 
-async def test_a_commit_takes_these_files_and_leaves_what_else_is_staged(desks: Desks, project: Path) -> None:
+async def test_a_commit_takes_these_files_and_leaves_what_else_is_staged(
+    desks: Desks, project: Path
+) -> None:
     bench = await bench_on(desks, project)
     (project / "a").write_text("two\n")
     (project / "b").write_text("mine\n")
@@ -55,14 +68,22 @@ async def test_a_commit_takes_these_files_and_leaves_what_else_is_staged(desks: 
 async def test_a_commit_leaves_out_empty_folders_and_one_that_git_refuses_leaves_nothing_staged(
     desks: Desks, project: Path
 ) -> None:
-    """The list of a turn's changes has the folders, too: pytest makes `.benchmarks`, and no commit succeeded."""
+    """The list of a turn's changes has the folders, too: pytest makes `.benchmarks`,
+    and no commit succeeded.
+    """
     bench = await bench_on(desks, project)
     (project / "empty").mkdir()
     (project / "a").write_text("two\n")
     (project / "new").write_text("new\n")
     (project / "b").unlink()
     paths = ["0/empty", "0/a", "0/new", "0/b"]
-    lock = project / ".git" / "refs" / "heads" / f"{git(project, 'branch', '--show-current').strip()}.lock"
+    lock = (
+        project
+        / ".git"
+        / "refs"
+        / "heads"
+        / f"{git(project, 'branch', '--show-current').strip()}.lock"
+    )
     lock.touch()
     before = git(project, "status", "--porcelain")
     with pytest.raises(ActionRefused):
@@ -76,7 +97,9 @@ async def test_a_commit_leaves_out_empty_folders_and_one_that_git_refuses_leaves
 
 
 async def test_what_the_last_commit_contains_is_known(desks: Desks, project: Path) -> None:
-    """Whoever committed it, and with whatever else. What was taken back is not in a commit, whoever took it back."""
+    """Whoever committed it, and with whatever else. What was taken back is not in a
+    commit, whoever took it back.
+    """
     bench = await bench_on(desks, project)
     changes, found = bench.file_changes, list[FileChange]()
     await changes.prepare_checkpoints()
@@ -87,10 +110,14 @@ async def test_what_the_last_commit_contains_is_known(desks: Desks, project: Pat
         act()
         fact = await changes.workspace_checkpoints.end_step(step)
         assert fact is not None
-        found[:0] = await changes.file_changes_of_steps([ChangeSource("c1", 1, 1.0, fact)])  # The newest first.
+        found[:0] = await changes.file_changes_of_steps(
+            [ChangeSource("c1", 1, 1.0, fact)]
+        )  # The newest first.
 
     async def committed() -> list[str]:
-        return sorted(await changes.git_repository.find_committed_paths([file.change for file in found]))
+        return sorted(
+            await changes.git_repository.find_committed_paths([file.change for file in found])
+        )
 
     await do_step(lambda: (project / "a").write_text("two\n"))
     await do_step(lambda: (project / "new").write_text("new\n"))
@@ -117,6 +144,10 @@ async def test_a_repository_is_begun_where_there_is_none(desks: Desks, tmp_path:
     assert not await repository.has_repository()
     await repository.set_up_repository()
     assert await repository.has_repository()
-    assert not list((folder / ".git" / "hooks").glob("*")) if (folder / ".git" / "hooks").exists() else True
+    assert (
+        not list((folder / ".git" / "hooks").glob("*"))
+        if (folder / ".git" / "hooks").exists()
+        else True
+    )
     await repository.commit_files(["0/a"], "First")
     assert git(folder, "show", "--name-only", "--format=%s", "HEAD").split() == ["First", "a"]

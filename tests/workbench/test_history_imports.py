@@ -92,18 +92,24 @@ class Words:
 @pytest.fixture
 async def workspace(tmp_path: Path) -> AsyncIterator[StoredWorkspace]:
     workspaces = AllWorkspaces(tmp_path / "workspaces")
-    opened = await workspaces.open_stored_workspace(workspaces.create_stored_workspace("Work", tmp_path).id)
+    opened = await workspaces.open_stored_workspace(
+        workspaces.create_stored_workspace("Work", tmp_path).id
+    )
     yield opened
     await opened.aclose()
 
 
 async def brought(workspace: StoredWorkspace, *paths: Path) -> ImportResult:
-    return await HistoryImport(workspace, Words()).import_files(history_imports.find_files_to_import(paths))
+    return await HistoryImport(workspace, Words()).import_files(
+        history_imports.find_files_to_import(paths)
+    )
 
 
 async def whole(workspace: StoredWorkspace) -> list[Any]:
     rows = await workspace.journal.list_conversations()
-    return [await workspace.journal.read_facts(row.id) for row in sorted(rows, key=lambda row: row.id)]
+    return [
+        await workspace.journal.read_facts(row.id) for row in sorted(rows, key=lambda row: row.id)
+    ]
 
 
 @pytest.mark.parametrize("kind", written.KINDS)
@@ -114,7 +120,10 @@ async def test_every_output_can_be_recalled_and_a_second_import_changes_nothing(
     result = await brought(workspace, path)
     (one,) = result.imported
     assert (one.state, one.kind in (kind, "messages")) == ("new", True)
-    assert await workspace.cache.read_content(Digest.of_content(written.OUTPUT.encode())) == written.OUTPUT.encode()
+    assert (
+        await workspace.cache.read_content(Digest.of_content(written.OUTPUT.encode()))
+        == written.OUTPUT.encode()
+    )
     facts = await workspace.journal.read_facts(one.id)
     output = next(fact.fact for fact in facts if isinstance(fact.fact, ToolReturned))
     assert output.output.digest == Digest.of_content(written.OUTPUT.encode())
@@ -128,7 +137,9 @@ async def test_every_output_can_be_recalled_and_a_second_import_changes_nothing(
     assert await workspace.index.search_index("look")
 
 
-async def test_times_models_and_usage_are_those_of_the_file(workspace: StoredWorkspace, tmp_path: Path) -> None:
+async def test_times_models_and_usage_are_those_of_the_file(
+    workspace: StoredWorkspace, tmp_path: Path
+) -> None:
     (one,) = (await brought(workspace, written.claude(tmp_path))).imported
     facts = await workspace.journal.read_facts(one.id)
     assert facts[0].time == facts[1].time == 1767323041.0
@@ -140,7 +151,9 @@ async def test_times_models_and_usage_are_those_of_the_file(workspace: StoredWor
     assert build_state(facts).get_view().blocks
 
 
-async def test_a_file_that_has_grown_adds_what_is_new(workspace: StoredWorkspace, tmp_path: Path) -> None:
+async def test_a_file_that_has_grown_adds_what_is_new(
+    workspace: StoredWorkspace, tmp_path: Path
+) -> None:
     values = written.claude_session()
     path = written.lines(tmp_path / "s.jsonl", values[:6])
     (first,) = (await brought(workspace, path)).imported
@@ -178,14 +191,19 @@ async def test_conversations_written_at_the_same_time_are_told_in_the_order_in_w
 
     monkeypatch.setattr(SessionWriter, "write_session", write_first_one_last)
     paths = [
-        written.lines(tmp_path / f"{name}.jsonl", [{**one, "sessionId": name} for one in written.claude_session()])
+        written.lines(
+            tmp_path / f"{name}.jsonl",
+            [{**one, "sessionId": name} for one in written.claude_session()],
+        )
         for name in ("first", "second")
     ]
     result = await brought(workspace, *paths)
     assert [Path(one.path).stem for one in result.imported] == ["first", "second"]
 
 
-async def test_the_list_knows_which_program_recorded_a_conversation(workspace: StoredWorkspace, tmp_path: Path) -> None:
+async def test_the_list_knows_which_program_recorded_a_conversation(
+    workspace: StoredWorkspace, tmp_path: Path
+) -> None:
     """Six recorded conversations had one beginning, and nothing told Claude Code's from Codex's."""
     await brought(workspace, written.lines(tmp_path / "s.jsonl", written.claude_session()))
     rows = ConversationListRows(workspace.journal)
@@ -211,24 +229,36 @@ async def test_a_title_that_comes_later_or_changes_is_taken_over_unless_the_user
     assert await title_after_import(ai_title, renamed) == "My files", "and nothing else"
     ((*_, change, about),) = await whole(workspace)
     assert (change.fact, about.fact.first) == (ConversationChanged("My files"), len(before[0]) + 1)
-    assert await title_after_import(count=4) == "My files", "the file has lost messages, and so perhaps its title"
+    assert await title_after_import(count=4) == "My files", (
+        "the file has lost messages, and so perhaps its title"
+    )
     await workspace.journal.append_to_journal(about.conversation, [ConversationChanged("Mine")])
     assert await title_after_import(ai_title) == "Mine"
 
 
-async def test_a_branch_is_a_fork_and_a_sub_agent_a_child(workspace: StoredWorkspace, tmp_path: Path) -> None:
+async def test_a_branch_is_a_fork_and_a_sub_agent_a_child(
+    workspace: StoredWorkspace, tmp_path: Path
+) -> None:
     values = written.claude_session()
-    task = written.claude_reply(9, 8, "m4", written.use("t9", "Task", prompt="look deep", description="d"))
+    task = written.claude_reply(
+        9, 8, "m4", written.use("t9", "Task", prompt="look deep", description="d")
+    )
     values += [
         task,
-        written.claude_said(10, 9, [written.result("t9", "found")], toolUseResult={"agentId": "a1"}),
+        written.claude_said(
+            10, 9, [written.result("t9", "found")], toolUseResult={"agentId": "a1"}
+        ),
         written.claude_said(20, 6, "another way"),
         written.claude_reply(21, 20, "m9", written.text("Another answer.")),
     ]
     path = written.lines(tmp_path / "session-1.jsonl", values)
     child = [
         {**written.claude_said(30, None, "look deep"), "isSidechain": True, "agentId": "a1"},
-        {**written.claude_reply(31, 30, "c1", written.text("deep")), "isSidechain": True, "agentId": "a1"},
+        {
+            **written.claude_reply(31, 30, "c1", written.text("deep")),
+            "isSidechain": True,
+            "agentId": "a1",
+        },
     ]
     beside = written.lines(tmp_path / "session-1" / "subagents" / "agent-a1.jsonl", child)
     result = await brought(workspace, path, beside)
@@ -254,11 +284,15 @@ async def test_a_branch_is_a_fork_and_a_sub_agent_a_child(workspace: StoredWorks
     assert (await brought(workspace, path, beside)).imported == []
 
 
-async def test_what_comes_after_it_was_continued_here_is_a_fork(workspace: StoredWorkspace, tmp_path: Path) -> None:
+async def test_what_comes_after_it_was_continued_here_is_a_fork(
+    workspace: StoredWorkspace, tmp_path: Path
+) -> None:
     values = written.claude_session()
     path = written.lines(tmp_path / "s.jsonl", values[:6])
     (first,) = (await brought(workspace, path)).imported
-    await workspace.journal.append_to_journal(first.id, [UserSaid((Text("my own", 2),)), TurnEnded(TurnEnd.DONE)])
+    await workspace.journal.append_to_journal(
+        first.id, [UserSaid((Text("my own", 2),)), TurnEnded(TurnEnd.DONE)]
+    )
     before = await workspace.journal.read_facts(first.id)
     written.lines(path, values)
     (fork,) = (await brought(workspace, path)).imported
@@ -271,7 +305,9 @@ async def test_what_comes_after_it_was_continued_here_is_a_fork(workspace: Store
     assert (more.id, more.state) == (fork.id, "more")
 
 
-async def test_a_file_that_tells_it_differently_now_rewinds(workspace: StoredWorkspace, tmp_path: Path) -> None:
+async def test_a_file_that_tells_it_differently_now_rewinds(
+    workspace: StoredWorkspace, tmp_path: Path
+) -> None:
     values = written.claude_session()
     path = written.lines(tmp_path / "s.jsonl", values[:3])
     (first,) = (await brought(workspace, path)).imported
@@ -279,7 +315,9 @@ async def test_a_file_that_tells_it_differently_now_rewinds(workspace: StoredWor
     (again,) = (await brought(workspace, path)).imported
     assert again.id == first.id
     facts = await workspace.journal.read_facts(first.id)
-    replies = [one for one in build_state(facts).facts_on_path() if isinstance(one.fact, ModelReplied)]
+    replies = [
+        one for one in build_state(facts).facts_on_path() if isinstance(one.fact, ModelReplied)
+    ]
     assert len(replies) == 3
     assert (await brought(workspace, path)).imported == []
 
@@ -314,7 +352,9 @@ async def test_a_session_whose_file_was_moved_goes_on_in_its_conversation(
     path = written.lines(tmp_path / "s.jsonl", values[:6])
     (first,) = (await brought(workspace, path)).imported
     path.unlink()
-    (more,) = (await brought(workspace, written.lines(tmp_path / "archived" / "s.jsonl", values))).imported
+    (more,) = (
+        await brought(workspace, written.lines(tmp_path / "archived" / "s.jsonl", values))
+    ).imported
     assert (more.id, more.state) == (first.id, "more")
 
 
@@ -339,7 +379,9 @@ async def test_a_fork_within_what_was_brought_in_counts_none_of_it_as_its_own(
     ]
 
 
-async def test_an_import_is_taken_back_and_comes_again(workspace: StoredWorkspace, tmp_path: Path) -> None:
+async def test_an_import_is_taken_back_and_comes_again(
+    workspace: StoredWorkspace, tmp_path: Path
+) -> None:
     values = written.claude_session()
     path = written.lines(tmp_path / "s.jsonl", values[:6])
     first = await brought(workspace, path)
@@ -367,10 +409,15 @@ async def test_a_new_conversation_that_was_taken_back_comes_out_of_the_trash(
     (again,) = (await brought(workspace, path)).imported
     assert again.state == "back"
     assert not (await workspace.journal.find_conversation(again.id)).trashed
-    assert {undone for _, _, undone in await history_imports.list_import_runs(workspace)} == {False, True}
+    assert {undone for _, _, undone in await history_imports.list_import_runs(workspace)} == {
+        False,
+        True,
+    }
 
 
-async def test_a_foreign_compaction_can_be_undone(workspace: StoredWorkspace, tmp_path: Path) -> None:
+async def test_a_foreign_compaction_can_be_undone(
+    workspace: StoredWorkspace, tmp_path: Path
+) -> None:
     values = written.claude_session()
     boundary = written.claude_line(11, "system", None, subtype="compact_boundary", logicalParentUuid="u8", compactMetadata={"trigger": "auto"})  # fmt: skip
     values += [
@@ -427,7 +474,9 @@ def _with_a_key(place: str, folder: Path) -> list[dict[str, Any]]:
         case "a document":
             data = base64.b64encode(f"a note: {KEY}".encode()).decode()
             source = {"type": "base64", "media_type": "text/plain", "data": data}
-            values[0] = written.claude_said(1, None, [written.text("read it"), {"type": "document", "source": source}])
+            values[0] = written.claude_said(
+                1, None, [written.text("read it"), {"type": "document", "source": source}]
+            )
         case "a line that is not read":
             values.append({"type": "last-prompt", "lastPrompt": f"Use {KEY}.", "sessionId": "s"})
     return values
@@ -446,7 +495,9 @@ async def test_what_was_forgotten_does_not_come_back_when_the_session_grows(
     (first,) = (await brought(workspace, written.lines(tmp_path / "s.jsonl", values))).imported
     await workspace.forget_content(text=KEY)
     if state == "fork":
-        await workspace.journal.append_to_journal(first.id, [UserSaid((Text("my own", 2),)), TurnEnded(TurnEnd.DONE)])
+        await workspace.journal.append_to_journal(
+            first.id, [UserSaid((Text("my own", 2),)), TurnEnded(TurnEnd.DONE)]
+        )
     last = next(value["uuid"] for value in reversed(values) if "uuid" in value)
     more = {**written.claude_said(90, 0, "and more"), "parentUuid": last}
     result = await brought(workspace, written.lines(tmp_path / "s.jsonl", [*values, more]))
@@ -460,7 +511,9 @@ async def test_what_was_forgotten_does_not_come_back_when_the_session_grows(
 async def test_a_key_is_found_wherever_it_is_stored_and_forgetting_removes_it(
     workspace: StoredWorkspace, tmp_path: Path, place: str
 ) -> None:
-    result = await brought(workspace, written.lines(tmp_path / "s.jsonl", _with_a_key(place, tmp_path)))
+    result = await brought(
+        workspace, written.lines(tmp_path / "s.jsonl", _with_a_key(place, tmp_path))
+    )
     assert list(result.keys) == [KEY]
     assert KEY in await stored(workspace)
     await workspace.forget_content(text=KEY)
@@ -471,7 +524,9 @@ async def test_a_key_is_found_wherever_it_is_stored_and_forgetting_removes_it(
 async def test_a_line_that_is_damaged_later_takes_nothing_away_from_what_was_imported(
     workspace: StoredWorkspace, tmp_path: Path, line: int
 ) -> None:
-    """Seen: a few bytes were overwritten, and the next import took the call and its output out of the conversation."""
+    """Seen: a few bytes were overwritten, and the next import took the call and its
+    output out of the conversation.
+    """
     path = written.claude(tmp_path)
     await brought(workspace, path)
     (facts,) = await whole(workspace)
@@ -481,13 +536,20 @@ async def test_a_line_that_is_damaged_later_takes_nothing_away_from_what_was_imp
     path.write_bytes(b"".join(damaged))
     await brought(workspace, path)
     (facts,) = await whole(workspace)
-    assert [one.fact for one in build_state(facts).facts_on_path() if isinstance(one.fact, SAID)] == before
-    more = [written.claude_said(9, 8, "go on"), written.claude_reply(10, 9, "m4", written.text("Gone on."))]
+    assert [
+        one.fact for one in build_state(facts).facts_on_path() if isinstance(one.fact, SAID)
+    ] == before
+    more = [
+        written.claude_said(9, 8, "go on"),
+        written.claude_reply(10, 9, "m4", written.text("Gone on.")),
+    ]
     path.write_bytes(b"".join([*damaged, *(json.dumps(one).encode() + b"\n" for one in more)]))
     await brought(workspace, path)
     (facts,) = await whole(workspace)
     after = [one.fact for one in build_state(facts).facts_on_path() if isinstance(one.fact, SAID)]
-    kept = len(before) if line < 7 else len(after) - 2  # What was damaged is the last message from here.
+    kept = (
+        len(before) if line < 7 else len(after) - 2
+    )  # What was damaged is the last message from here.
     assert (after[:kept], len(after)) == (before[:kept], kept + 2)
 
 
@@ -503,17 +565,26 @@ async def test_a_first_line_that_is_damaged_later_makes_no_second_conversation(
     assert [row.id for row in await workspace.journal.list_conversations()] == [first.id]
 
 
-async def test_words_of_the_user_that_replaced_others_are_no_damage(workspace: StoredWorkspace, tmp_path: Path) -> None:
+async def test_words_of_the_user_that_replaced_others_are_no_damage(
+    workspace: StoredWorkspace, tmp_path: Path
+) -> None:
     """The agent went back and asked otherwise; another line of its file cannot be read."""
     path = written.claude(tmp_path)
     await brought(workspace, path)
     session = written.claude_session()
     session[0] = written.claude_said(1, None, "list something else")
-    path.write_text("".join(f"{json.dumps(one)}\n" for one in [session[0], *session[5:]]) + "{broken\n")
+    path.write_text(
+        "".join(f"{json.dumps(one)}\n" for one in [session[0], *session[5:]]) + "{broken\n"
+    )
     await brought(workspace, path)
     (facts,) = await whole(workspace)
-    said = [one.fact for one in build_state(facts).facts_on_path() if isinstance(one.fact, UserSaid)]
-    assert next(part.text for fact in said for part in fact.parts if isinstance(part, Text)) == "list something else"
+    said = [
+        one.fact for one in build_state(facts).facts_on_path() if isinstance(one.fact, UserSaid)
+    ]
+    assert (
+        next(part.text for fact in said for part in fact.parts if isinstance(part, Text))
+        == "list something else"
+    )
 
 
 async def stored(workspace: StoredWorkspace) -> str:
@@ -526,7 +597,11 @@ async def stored(workspace: StoredWorkspace) -> str:
 
 @pytest.mark.parametrize(("together", "stopped_at"), [(0, 2), (1_000, 1)])
 async def test_a_stopped_import_leaves_whole_conversations_and_the_next_goes_on(
-    together: int, stopped_at: int, workspace: StoredWorkspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    together: int,
+    stopped_at: int,
+    workspace: StoredWorkspace,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(history_imports, "TOGETHER", together)
     paths = [written.claude(tmp_path), written.pi(tmp_path), written.codex(tmp_path)]
@@ -551,7 +626,7 @@ async def test_a_stopped_import_leaves_whole_conversations_and_the_next_goes_on(
     assert len(await whole(workspace)) == 3
 
 
-# --- continued -------------------------------------------------------------------------------------------------------
+# An import that goes on elsewhere.
 
 PROTOCOLS: dict[str, tuple[type[Peer], Callable[..., Answer]]] = {
     "openai-chat": (ChatServer, chat_server.reply),
@@ -572,8 +647,12 @@ async def test_every_kind_goes_on_with_every_protocol(tmp_path: Path, protocol: 
     where = program_folders.find_program_folders(tmp_path / "home")
     (tmp_path / "project").mkdir()
     with peer(default=strictly(protocol, lambda _: reply("Gone on."))) as server:
-        desk = Workbenches(where, SecretStorage(where.key_file, environ={"A_KEY": "k"}), clock=ClockWithoutPauses())
-        desk.configured.save_provider(ProviderConfig("peer", protocol, base_url=server.base_url, variable="A_KEY"))
+        desk = Workbenches(
+            where, SecretStorage(where.key_file, environ={"A_KEY": "k"}), clock=ClockWithoutPauses()
+        )
+        desk.configured.save_provider(
+            ProviderConfig("peer", protocol, base_url=server.base_url, variable="A_KEY")
+        )
         bench = await desk.create_workspace("Seen", tmp_path / "project")
         await bench.choose_model_for_role("peer/scripted")
         files = [make(tmp_path / kind) for kind, make in written.KINDS.items()]
@@ -582,20 +661,32 @@ async def test_every_kind_goes_on_with_every_protocol(tmp_path: Path, protocol: 
         for one in result.imported:
             session = await bench.open_session(one.id)
             await said(session, "go on")
-            ended = next(fact.fact for fact in reversed(session.all_facts) if isinstance(fact.fact, TurnEnded))
+            ended = next(
+                fact.fact
+                for fact in reversed(session.all_facts)
+                if isinstance(fact.fact, TurnEnded)
+            )
             assert ended.reason is TurnEnd.DONE, f"{one.kind}: {ended.why}"
             assert "I look." in json.dumps(server.bodies[-1])
         assert [wrong for body in server.bodies for wrong in RULES[protocol](body)] == []
         await desk.aclose()
 
 
-async def test_the_list_shows_what_stands_in_the_window_and_what_was_paid_here(tmp_path: Path) -> None:
-    """As it is before anybody opens the conversation, and after a restart; what the other program paid today is not ours."""
+async def test_the_list_shows_what_stands_in_the_window_and_what_was_paid_here(
+    tmp_path: Path,
+) -> None:
+    """As it is before anybody opens the conversation, and after a restart; what the
+    other program paid today is not ours.
+    """
     (tmp_path / "project").mkdir()
     path = written.pi(tmp_path)
     paid = '"role": "assistant", "usage": {"input": 50, "output": 5, "cost": {"total": 1.25}}'
     now = datetime.now(UTC).isoformat()
-    path.write_text(path.read_text().replace('"role": "assistant"', paid).replace("2026-01-02T03:04:05.000Z", now))
+    path.write_text(
+        path.read_text()
+        .replace('"role": "assistant"', paid)
+        .replace("2026-01-02T03:04:05.000Z", now)
+    )
     where = program_folders.find_program_folders(tmp_path / "home")
     desk = Workbenches(where, SecretStorage(where.key_file), clock=ClockWithoutPauses())
     bench = await desk.create_workspace("Seen", tmp_path / "project")
@@ -603,7 +694,13 @@ async def test_the_list_shows_what_stands_in_the_window_and_what_was_paid_here(t
     (row,) = bench.list_conversations()
     assert sum(row.parts.values()) > 0
     session = await bench.open_session(one.id)
-    assert sum(isinstance(fact.fact, ModelReplied) and fact.fact.usage.cost == 1.25 for fact in session.all_facts) == 3
+    assert (
+        sum(
+            isinstance(fact.fact, ModelReplied) and fact.fact.usage.cost == 1.25
+            for fact in session.all_facts
+        )
+        == 3
+    )
     await bench.predict_next_request(one.id)
     assert (row.parts, row.window) == (
         session.context.next_request_meter().parts,
@@ -621,14 +718,18 @@ async def test_the_list_shows_what_stands_in_the_window_and_what_was_paid_here(t
     await again.aclose()
 
 
-# --- a file that its program wrote anew ------------------------------------------------------------------------------
+# --- a file that its program wrote anew
 
 
 def claude_compacted() -> list[dict[str, Any]]:
-    """What the session is after a compaction that wrote the file anew: a summary, the last turn, and a new one."""
+    """What the session is after a compaction that wrote the file anew: a summary, the
+    last turn, and a new one.
+    """
     summary = "This session goes on from an earlier one. The files were listed."
     return [
-        written.claude_line(20, "system", None, subtype="compact_boundary", content="Conversation compacted"),
+        written.claude_line(
+            20, "system", None, subtype="compact_boundary", content="Conversation compacted"
+        ),
         written.claude_said(21, 20, summary, isCompactSummary=True),
         written.claude_said(7, 21, "and again"),
         written.claude_reply(8, 7, "m3", written.text("Again.")),
@@ -640,7 +741,11 @@ def claude_compacted() -> list[dict[str, Any]]:
 def codex_compacted(path: Path) -> list[dict[str, Any]]:
     rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
     summary = {"type": "compacted", "payload": {"message": "The files were listed."}, "timestamp": rows[-1]["timestamp"]}  # fmt: skip
-    more = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "More."}]}
+    more = {
+        "type": "message",
+        "role": "assistant",
+        "content": [{"type": "output_text", "text": "More."}],
+    }
     return [*rows[:2], summary, *rows[-2:], {"type": "response_item", "payload": more, "timestamp": rows[-1]["timestamp"]}]  # fmt: skip
 
 
@@ -661,17 +766,24 @@ async def test_a_compaction_that_wrote_the_file_anew_is_a_fold_over_what_stood_b
         assert not [one for one in facts if isinstance(one.fact, Rewound)]
         said = [one.seq for one in before if isinstance(one.fact, UserSaid)]
         assert isinstance(fold.cover, Span)
-        assert (fold.cover.first, fold.cover.last < said[-1]) == (said[0], True)  # the last turn was kept
+        assert (fold.cover.first, fold.cover.last < said[-1]) == (
+            said[0],
+            True,
+        )  # the last turn was kept
         state = build_state(facts)
         assert fold.fold in state.branch.live
         assert len(state.facts_on_path()) == len(facts)
-    path.write_text(path.read_text("utf-8") + json.dumps(written.claude_said(11, 10, "at last")) + "\n", "utf-8")
+    path.write_text(
+        path.read_text("utf-8") + json.dumps(written.claude_said(11, 10, "at last")) + "\n", "utf-8"
+    )
     if kind == "claude-code":
         await brought(workspace, path)
         assert any(isinstance(one.fact, UserSaid) and one.fact.parts[0].text == "at last" for one in (await whole(workspace))[0])  # type: ignore[union-attr]  # fmt: skip
 
 
-async def test_a_file_whose_beginning_was_cut_off_loses_nothing(workspace: StoredWorkspace, tmp_path: Path) -> None:
+async def test_a_file_whose_beginning_was_cut_off_loses_nothing(
+    workspace: StoredWorkspace, tmp_path: Path
+) -> None:
     path = written.claude(tmp_path)
     await brought(workspace, path)
     (before,) = await whole(workspace)
@@ -719,15 +831,23 @@ async def test_lines_that_cannot_be_read_any_more_push_out_nothing_that_was_reco
         _append_line(path, written.claude_said(9, 8, "and a third time"))
         _append_line(path, written.claude_reply(10, 9, "m4", written.text("A third")))
         await brought(workspace, path)
-        _append_line(path, written.claude_reply(11, 10, "m4", written.use("t9")))  # The reply was still being written.
+        _append_line(
+            path, written.claude_reply(11, 10, "m4", written.use("t9"))
+        )  # The reply was still being written.
         _append_line(path, written.claude_said(12, 11, [written.result("t9", "the new result")]))
         await brought(workspace, path)
         after = await _said_on_path(workspace, first.id)
         assert after[: len(before)] == before
         assert [type(one) for one in after[len(before) :]] == [UserSaid, ModelReplied, ToolReturned]
         assert len(after[-2].parts) == 2  # type: ignore[union-attr]
-        ends = [one.fact for one in await workspace.journal.read_facts(first.id) if isinstance(one.fact, TurnEnded)]
-        assert [one.reason for one in ends if one.why.endswith(KEPT_DESPITE_DAMAGE)] == [TurnEnd.FAILED]  # Said once.
+        ends = [
+            one.fact
+            for one in await workspace.journal.read_facts(first.id)
+            if isinstance(one.fact, TurnEnded)
+        ]
+        assert [one.reason for one in ends if one.why.endswith(KEPT_DESPITE_DAMAGE)] == [
+            TurnEnd.FAILED
+        ]  # Said once.
     assert len(await workspace.journal.list_conversations()) == 1
 
 
@@ -757,7 +877,9 @@ async def test_what_is_new_goes_to_the_conversation_and_not_to_a_fork_of_it(
     assert {one.id for one in (await brought(workspace, path)).imported} == {first.id}
 
 
-async def test_what_was_deleted_for_good_comes_back_only_by_hand(workspace: StoredWorkspace, tmp_path: Path) -> None:
+async def test_what_was_deleted_for_good_comes_back_only_by_hand(
+    workspace: StoredWorkspace, tmp_path: Path
+) -> None:
     path = written.lines(tmp_path / "s.jsonl", written.claude_session()[:2])
     (first,) = (await brought(workspace, path)).imported
     other = written.codex(tmp_path / "other")
@@ -768,7 +890,10 @@ async def test_what_was_deleted_for_good_comes_back_only_by_hand(workspace: Stor
     assert await find(workspace, ["codex"]) == [stays.id]
     assert await find(workspace, before=1.0) == []
     gone = await find(workspace, ["claude-code"])
-    assert set((await workspace.delete_conversations_for_good(gone)).conversations) == {first.id, "fork"}
+    assert set((await workspace.delete_conversations_for_good(gone)).conversations) == {
+        first.id,
+        "fork",
+    }
     written.lines(path, written.claude_session())
     recorder = HistoryImport(workspace, Words(), SessionPreparation(copies=tmp_path / "copies"))
     assert (await recorder.import_files([path, other])).imported == []
@@ -780,9 +905,13 @@ async def test_what_was_deleted_for_good_comes_back_only_by_hand(workspace: Stor
 async def test_what_is_new_after_a_deletion_is_recorded_and_nothing_older_comes_back(
     workspace: StoredWorkspace, tmp_path: Path, has_times: bool
 ) -> None:
-    """A conversation that went on after `recorder forget` was never recorded again, and nothing said so."""
+    """A conversation that went on after `recorder forget` was never recorded again, and
+    nothing said so.
+    """
     lines = written.claude_session()
-    path = written.lines(tmp_path / "s.jsonl", [*lines, {"type": "ai-title", "aiTitle": "List the files"}])
+    path = written.lines(
+        tmp_path / "s.jsonl", [*lines, {"type": "ai-title", "aiTitle": "List the files"}]
+    )
     recorder = HistoryImport(workspace, Words(), SessionPreparation(copies=tmp_path / "copies"))
     (first,) = (await recorder.import_files([path])).imported
     await workspace.delete_conversations_for_good([first.id])
@@ -792,7 +921,9 @@ async def test_what_is_new_after_a_deletion_is_recorded_and_nothing_older_comes_
     assert abs(float(time) - clock.time()) < 600
     at = datetime.fromisoformat("2026-01-02T03:05:00Z").timestamp()
     file.write_text(f"{first.id} {at}\n" if has_times else f"{first.id}\n", "utf-8")
-    os.utime(file, (at, at))  # An earlier version wrote no times: nothing was deleted after the file was changed.
+    os.utime(
+        file, (at, at)
+    )  # An earlier version wrote no times: nothing was deleted after the file was changed.
     later = [
         written.claude_said(9, 8, "list the files again", isCompactSummary=True),
         written.claude_reply(10, 9, "m9", written.text("Files, again."), requestId=""),
@@ -811,28 +942,44 @@ async def test_what_is_new_after_a_deletion_is_recorded_and_nothing_older_comes_
         ]
         written.lines(path, values)
         recorder = HistoryImport(workspace, Words(), SessionPreparation(copies=tmp_path / "copies"))
-        assert [one.id for one in (await recorder.import_files([path])).imported] == [first.id] * (count > 3)
+        assert [one.id for one in (await recorder.import_files([path])).imported] == [first.id] * (
+            count > 3
+        )
     (row,) = await workspace.journal.list_conversations()
     assert (row.id, row.title) == (first.id, "what is new?")
     facts = [one.fact for one in await workspace.journal.read_facts(row.id)]
-    assert [type(fact) for fact in facts if isinstance(fact, SAID)] == [UserSaid, ModelReplied, ToolReturned]
+    assert [type(fact) for fact in facts if isinstance(fact, SAID)] == [
+        UserSaid,
+        ModelReplied,
+        ToolReturned,
+    ]
     told = " ".join(map(fact_encoding.encode_fact, facts))
-    assert ("what is new?" in told, "list the files" in told, "List the files" in told) == (True, False, False)
+    assert ("what is new?" in told, "list the files" in told, "List the files" in told) == (
+        True,
+        False,
+        False,
+    )
     assert not any(isinstance(fact, Folded) or getattr(fact, "unread", None) for fact in facts)
     (again,) = (await brought(workspace, path)).imported
     assert again.id == first.id
-    assert "list the files" in str(build_state(await workspace.journal.read_facts(row.id)).get_view().blocks)
+    assert "list the files" in str(
+        build_state(await workspace.journal.read_facts(row.id)).get_view().blocks
+    )
     recorder = HistoryImport(workspace, Words(), SessionPreparation(copies=tmp_path / "copies"))
     written.lines(path, [*values, written.claude_said(14, 13, "go on"), written.claude_reply(15, 14, "m11", written.text("I do."))])  # fmt: skip
     await recorder.import_files([path])
-    assert "list the files" in str(build_state(await workspace.journal.read_facts(row.id)).get_view().blocks)
+    assert "list the files" in str(
+        build_state(await workspace.journal.read_facts(row.id)).get_view().blocks
+    )
 
 
 @pytest.mark.parametrize("named", [True, False])
 async def test_what_the_gateway_records_too_is_in_the_archive_until_it_goes_on_without_it(
     workspace: StoredWorkspace, tmp_path: Path, named: bool
 ) -> None:
-    """A wrapped run with the recorder on was listed twice under the same title. Some agents do not name their sessions."""
+    """A wrapped run with the recorder on was listed twice under the same title. Some
+    agents do not name their sessions.
+    """
     lines = written.claude_session()
 
     async def is_archived_after_import(*session: dict[str, Any]) -> bool:
@@ -842,15 +989,22 @@ async def test_what_the_gateway_records_too_is_in_the_archive_until_it_goes_on_w
         return (await workspace.journal.find_conversation(one.id)).archived
 
     second = datetime.fromisoformat(lines[2]["timestamp"]).timestamp()
-    said = UserSaid((Text("<system-reminder>\nBe brief.\n</system-reminder>", 5), Text("list the files", 3)))
-    reply = ModelReplied((Text(" I look.\n", 2), ToolCall("call-1", "Bash", '{"command":"ls"}')), "m", Stop.CALLS)
+    said = UserSaid(
+        (Text("<system-reminder>\nBe brief.\n</system-reminder>", 5), Text("list the files", 3))
+    )
+    reply = ModelReplied(
+        (Text(" I look.\n", 2), ToolCall("call-1", "Bash", '{"command":"ls"}')), "m", Stop.CALLS
+    )
     received = Received(("hash",), (1,), lines[0]["sessionId"] if named else "")
     begun = ConversationStarted(agent="Claude Code"), said, received, reply
     await workspace.journal.append_imported_facts("connected", [(second, fact) for fact in begun])
     other = [
-        {**line, "sessionId": "other"} for line in (lines[0], written.claude_reply(2, 1, "m1", written.text("No.")))
+        {**line, "sessionId": "other"}
+        for line in (lines[0], written.claude_reply(2, 1, "m1", written.text("No.")))
     ]
-    assert not await is_archived_after_import(*other), "the same words in the same minute, but another reply"
+    assert not await is_archived_after_import(*other), (
+        "the same words in the same minute, but another reply"
+    )
     assert await is_archived_after_import(*lines[:3])
     done = ModelReplied((Text("Done."),), "m", Stop.END)
     await workspace.journal.append_imported_facts("connected", [(second + 3, done)])
@@ -859,13 +1013,17 @@ async def test_what_the_gateway_records_too_is_in_the_archive_until_it_goes_on_w
     again = ModelReplied((Text("Again."),), "m", Stop.END)
     await workspace.journal.append_imported_facts("connected", [(second + 5, again)])
     more = written.claude_reply(9, 8, "m4", written.text("It cost nothing."))
-    assert not await is_archived_after_import(*lines, more), "it is listed as long as the gateway lacks something"
+    assert not await is_archived_after_import(*lines, more), (
+        "it is listed as long as the gateway lacks something"
+    )
 
 
 async def test_what_went_through_the_gateway_later_is_archived_once_and_stays_listed_if_the_user_wants_it(
     workspace: StoredWorkspace, tmp_path: Path
 ) -> None:
-    """A conversation that was given to Codex and went on through the gateway stood in the list three times."""
+    """A conversation that was given to Codex and went on through the gateway stood in
+    the list three times.
+    """
     lines = written.claude_session()
     path = tmp_path / "s.jsonl"
 
@@ -914,7 +1072,10 @@ async def test_a_copy_given_to_an_agent_is_listed_as_soon_as_that_agent_says_som
     assert await is_archived_after_import()
     on: list[Fact] = [UserSaid((Text("on", 1),)), ModelReplied((Text("More."),), "m", Stop.END)]
     at, time = len(facts) + 1, facts[-1].time + 60
-    went_on = [*facts, *(Recorded(first.id, seq, time + seq, one) for seq, one in enumerate(on, at))]
+    went_on = [
+        *facts,
+        *(Recorded(first.id, seq, time + seq, one) for seq, one in enumerate(on, at)),
+    ]
     again = build_restored_session(went_on, lambda _: written.OUTPUT.encode(), request)
     path.write_bytes(again.content.replace(again.session.encode(), copy.session.encode()))
     assert not await is_archived_after_import()
@@ -924,7 +1085,9 @@ async def test_a_copy_given_to_an_agent_is_listed_as_soon_as_that_agent_says_som
 async def test_requests_are_paid_once_though_the_gateway_took_over_what_came_before_it(
     workspace: StoredWorkspace, tmp_path: Path
 ) -> None:
-    """The gateway notes messages that it did not see as brought in, so its conversation counted as an import."""
+    """The gateway notes messages that it did not see as brought in, so its conversation
+    counted as an import.
+    """
     lines, usage = written.claude_session(), Usage(input=100, output=20)
     second = datetime.fromisoformat(lines[5]["timestamp"]).timestamp()
     received = Received(("hash",), (1,), lines[0]["sessionId"])
@@ -948,15 +1111,23 @@ async def test_a_reply_that_was_read_while_it_was_written_is_paid_once(
         await brought(workspace, path)
     (row,) = await workspace.journal.list_conversations()
     facts = await workspace.journal.read_facts(row.id)
-    replies = [one.fact for one in build_state(facts).facts_on_path() if isinstance(one.fact, ModelReplied)]
+    replies = [
+        one.fact for one in build_state(facts).facts_on_path() if isinstance(one.fact, ModelReplied)
+    ]
     assert len(replies) == 3 < sum(isinstance(one.fact, ModelReplied) for one in facts)
     paid = build_state(facts).record.ledger.dollars_until(row.last_seq)
     assert paid == pytest.approx(sum(reply.usage.cost for reply in replies))
 
 
-async def test_lines_that_nobody_reads_are_kept_as_they_are(workspace: StoredWorkspace, tmp_path: Path) -> None:
+async def test_lines_that_nobody_reads_are_kept_as_they_are(
+    workspace: StoredWorkspace, tmp_path: Path
+) -> None:
     path = written.lines(tmp_path / "s.jsonl", written.claude_session()[:2])
-    strange = [b'{"type":  "of-tomorrow", "x": 1}', b"no json \xff", b'{"type": "user", "message": {"content": 3}}']
+    strange = [
+        b'{"type":  "of-tomorrow", "x": 1}',
+        b"no json \xff",
+        b'{"type": "user", "message": {"content": 3}}',
+    ]
 
     def add(lines: list[bytes], end: bytes = b"") -> None:
         with path.open("ab") as file:
@@ -964,8 +1135,14 @@ async def test_lines_that_nobody_reads_are_kept_as_they_are(workspace: StoredWor
 
     async def kept() -> list[bytes]:
         facts = await workspace.journal.read_facts(first.id)
-        found = [one.fact.unread for one in facts if isinstance(one.fact, BroughtIn) and one.fact.unread]
-        assert all(entries_used_by(one.fact) for one in facts if isinstance(one.fact, BroughtIn) and one.fact.unread)
+        found = [
+            one.fact.unread for one in facts if isinstance(one.fact, BroughtIn) and one.fact.unread
+        ]
+        assert all(
+            entries_used_by(one.fact)
+            for one in facts
+            if isinstance(one.fact, BroughtIn) and one.fact.unread
+        )
         return [await workspace.cache.read_content(stored.digest) for stored in found]
 
     add(strange[:1], end=b'{"type": "half')
@@ -983,7 +1160,9 @@ async def test_a_line_that_cannot_be_read_stops_neither_its_session_nor_the_othe
 ) -> None:
     """One number in one line ended the whole import, each time."""
     for name, odd in (("a", "0"), ("b", time), ("c", "0")):
-        (tmp_path / f"{name}.jsonl").write_text(f"{_line('user', name, odd)}\n{_line('assistant', name, odd)}\n")
+        (tmp_path / f"{name}.jsonl").write_text(
+            f"{_line('user', name, odd)}\n{_line('assistant', name, odd)}\n"
+        )
     result = await brought(workspace, *sorted(tmp_path.glob("?.jsonl")))
     assert [one.title for one in result.imported] == ["said in a", "said in b", "said in c"]
 
@@ -993,7 +1172,9 @@ async def test_a_session_that_breaks_its_reader_is_named_and_the_others_are_impo
 ) -> None:
     expect("a history could not be read: TypeError")
     for name in "abc":
-        (tmp_path / f"{name}.jsonl").write_text(f"{_line('user', name, '0')}\n{_line('assistant', name, '0')}\n")
+        (tmp_path / f"{name}.jsonl").write_text(
+            f"{_line('user', name, '0')}\n{_line('assistant', name, '0')}\n"
+        )
     right = history_facts.draft_facts
 
     def break_at_b(recording: Any, *rest: Any) -> Any:
@@ -1016,7 +1197,12 @@ async def test_a_compaction_of_codex_that_an_earlier_version_read_without_usage_
         return {"timestamp": "2026-11-26T14:26:00Z", "type": kind, "payload": payload}
 
     def said(role: str, text: str) -> dict[str, object]:
-        return event("response_item", type="message", role=role, content=[{"type": "input_text", "text": text}])
+        return event(
+            "response_item",
+            type="message",
+            role=role,
+            content=[{"type": "input_text", "text": text}],
+        )
 
     usage = {"input_tokens": 9_244, "output_tokens": 15}
     lines = [
@@ -1028,7 +1214,9 @@ async def test_a_compaction_of_codex_that_an_earlier_version_read_without_usage_
         event("compacted", message="Short."),
         said("user", "more"),
     ]
-    path = written.lines(tmp_path / "rollout-s.jsonl", [one for one in lines if one["type"] != "token_usage_record"])
+    path = written.lines(
+        tmp_path / "rollout-s.jsonl", [one for one in lines if one["type"] != "token_usage_record"]
+    )
     (first,) = (await brought(workspace, path)).imported
     written.lines(path, [*lines, said("assistant", "Here is more")])
     (again,) = (await brought(workspace, path)).imported

@@ -24,7 +24,14 @@ from tests.workbench.test_rules_and_skills import sent, told, trusting
 
 def hooks(folder: Path, event: str, command: str, matcher: str = "", timeout: float = 5) -> None:
     (folder / ".claude").mkdir(exist_ok=True)
-    found = {event: [{"matcher": matcher, "hooks": [{"type": "command", "command": command, "timeout": timeout}]}]}
+    found = {
+        event: [
+            {
+                "matcher": matcher,
+                "hooks": [{"type": "command", "command": command, "timeout": timeout}],
+            }
+        ]
+    }
     (folder / ".claude" / "settings.json").write_text(json.dumps({"hooks": found}))
 
 
@@ -36,17 +43,32 @@ async def ready(desks: Desks, folder: Path) -> Workbench:
     return bench
 
 
-async def test_exit_code_two_blocks_a_call_and_says_why(desks: Desks, folder: Path, model: ScriptedModel) -> None:
-    hooks(folder, "PreToolUse", 'grep -q README && { echo "Not the README." >&2; exit 2; }; exit 0', "Read")
+async def test_exit_code_two_blocks_a_call_and_says_why(
+    desks: Desks, folder: Path, model: ScriptedModel
+) -> None:
+    hooks(
+        folder,
+        "PreToolUse",
+        'grep -q README && { echo "Not the README." >&2; exit 2; }; exit 0',
+        "Read",
+    )
     bench = await ready(desks, folder)
     session = await bench.start_conversation()
-    await told(bench, session, model, calls("read_file", path="README.md"), calls("read_file", path="src/pairs.py"))
+    await told(
+        bench,
+        session,
+        model,
+        calls("read_file", path="README.md"),
+        calls("read_file", path="src/pairs.py"),
+    )
     first, second = [r.fact for r in session.all_facts if isinstance(r.fact, ToolReturned)]
     assert "A hook blocked this call, so it was not run. Not the README." in first.head
     assert second.ok
 
 
-async def test_an_untrusted_hook_does_not_run(desks: Desks, folder: Path, model: ScriptedModel) -> None:
+async def test_an_untrusted_hook_does_not_run(
+    desks: Desks, folder: Path, model: ScriptedModel
+) -> None:
     hooks(folder, "PreToolUse", "exit 2")
     bench = await bench_on(desks, folder)
     session = await bench.start_conversation()
@@ -54,16 +76,23 @@ async def test_an_untrusted_hook_does_not_run(desks: Desks, folder: Path, model:
     assert all(r.fact.ok for r in session.all_facts if isinstance(r.fact, ToolReturned))
 
 
-async def test_words_of_hooks_reach_the_model(desks: Desks, folder: Path, model: ScriptedModel) -> None:
+async def test_words_of_hooks_reach_the_model(
+    desks: Desks, folder: Path, model: ScriptedModel
+) -> None:
     hooks(folder, "UserPromptSubmit", "echo Today is Monday.")
     bench = await ready(desks, folder)
     session = await bench.start_conversation()
     await told(bench, session, model)
     assert "Today is Monday." in sent(model)
-    assert [r.fact.by for r in session.all_facts if isinstance(r.fact, UserSaid)] == ["", "hook:UserPromptSubmit"]
+    assert [r.fact.by for r in session.all_facts if isinstance(r.fact, UserSaid)] == [
+        "",
+        "hook:UserPromptSubmit",
+    ]
 
 
-async def test_a_message_that_is_held_back_waits(desks: Desks, folder: Path, model: ScriptedModel) -> None:
+async def test_a_message_that_is_held_back_waits(
+    desks: Desks, folder: Path, model: ScriptedModel
+) -> None:
     hooks(folder, "UserPromptSubmit", "echo no secrets >&2; exit 2")
     bench = await ready(desks, folder)
     session = await bench.start_conversation()
@@ -128,7 +157,10 @@ async def test_what_an_older_version_let_run_outside_runs_inside_and_that_is_sai
     hooks(folder, "PreToolUse", f"touch {outside}; exit 0")
     bench = await ready(desks, folder)
     (item,) = bench.project.now.items_in_force("hook")
-    allowed = {**bench.workspace.settings.trusted, f"{item.settings_key}#outside": item.content_sha256}
+    allowed = {
+        **bench.workspace.settings.trusted,
+        f"{item.settings_key}#outside": item.content_sha256,
+    }
     bench.workspace.change_settings(lambda _: {"permissions.trusted": allowed})
     await bench.project.reread_project_folders()
     await told(bench, await bench.start_conversation(), model, calls("read_file", path="README.md"))
@@ -137,21 +169,31 @@ async def test_what_an_older_version_let_run_outside_runs_inside_and_that_is_sai
     assert any("run outside the sandbox" in note for note in item.notes)
 
 
-async def test_what_a_hook_says_after_a_call_is_told_once(desks: Desks, folder: Path, model: ScriptedModel) -> None:
+async def test_what_a_hook_says_after_a_call_is_told_once(
+    desks: Desks, folder: Path, model: ScriptedModel
+) -> None:
     hooks(folder, "PostToolUse", 'echo \'{"decision": "block", "reason": "Format it."}\'', "Write")
     bench = await ready(desks, folder)
     await bench.choose_permission_mode("allow edits")
     session = await bench.start_conversation()
     await told(
-        bench, session, model, calls("write_file", path="a.txt", content="x"), calls("read_file", path="README.md")
+        bench,
+        session,
+        model,
+        calls("write_file", path="a.txt", content="x"),
+        calls("read_file", path="README.md"),
     )
     assert sent(model).count("Format it.") == 1
 
 
-async def test_a_command_of_the_folder_is_filled_in(desks: Desks, folder: Path, model: ScriptedModel) -> None:
+async def test_a_command_of_the_folder_is_filled_in(
+    desks: Desks, folder: Path, model: ScriptedModel
+) -> None:
     place = folder / ".claude" / "commands"
     place.mkdir(parents=True)
-    (place / "look.md").write_text("---\nallowed-tools: Bash(echo:*)\n---\nLook at $1: !`echo listed`\nand @README.md")
+    (place / "look.md").write_text(
+        "---\nallowed-tools: Bash(echo:*)\n---\nLook at $1: !`echo listed`\nand @README.md"
+    )
     bench = await ready(desks, folder)
     await bench.choose_permission_mode("allow all")
     session = await bench.start_conversation()
@@ -159,11 +201,15 @@ async def test_a_command_of_the_folder_is_filled_in(desks: Desks, folder: Path, 
     assert isinstance(first, Text)
     assert first.text.startswith("Look at here: listed")
     assert getattr(file, "name", "") == "README.md"
-    assert await bench.slash_commands.expand_command_message(session, (Text("/unknown x"),)) == (Text("/unknown x"),)
+    assert await bench.slash_commands.expand_command_message(session, (Text("/unknown x"),)) == (
+        Text("/unknown x"),
+    )
     assert [item.name for item in bench.slash_commands.list_slash_commands()] == ["look"]
 
 
-async def test_shell_lines_of_a_command_ask_first(desks: Desks, folder: Path, model: ScriptedModel) -> None:
+async def test_shell_lines_of_a_command_ask_first(
+    desks: Desks, folder: Path, model: ScriptedModel
+) -> None:
     place = folder / ".claude" / "commands"
     place.mkdir(parents=True)
     (place / "look.md").write_text("---\nallowed-tools: Bash(touch:*)\n---\n!`touch made`")
@@ -196,7 +242,9 @@ async def test_what_a_hook_leaves_behind_to_run_later_is_put_back_and_asked_abou
     bench = await ready(desks, folder)
     await bench.project.trust_items(*bench.project.now.items_to_ask_about())
     (folder / "plant.sh").write_text(PLANTING.format(out=out))
-    (folder / "Makefile").write_text("lint:\n\t@sh plant.sh\n")  # as with permission for edits alone
+    (folder / "Makefile").write_text(
+        "lint:\n\t@sh plant.sh\n"
+    )  # as with permission for edits alone
     await bench.project.reread_project_folders()
     await trusting(bench)  # even a user who trusts it anew
     session = await bench.start_conversation()
@@ -273,7 +321,11 @@ async def test_a_hook_does_not_run_where_the_sandbox_cannot_hide_files_from_it(
 
 
 async def test_the_users_own_hook_runs_as_they_set_it_and_a_folders_script_it_names_does_not(
-    desks: Desks, folder: Path, model: ScriptedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    desks: Desks,
+    folder: Path,
+    model: ScriptedModel,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     home = tmp_path / "own"
     (home / ".claude/hooks").mkdir(parents=True)

@@ -1,4 +1,6 @@
-"""Hostile repositories are copied and brought back, or refused: nothing of theirs runs, and nothing outside is written."""
+"""Hostile repositories are copied and brought back, or refused: nothing of theirs runs,
+and nothing outside is written.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Words in files and servers that ask for more than they may have: no permission is widened by any of them."""
+"""Words in files and servers that ask for more than they may have: no permission is
+widened by any of them.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ PLEAS = (
 ACTIONS = (
     ToolAction("run_command", ActionEffect.RUN, "Run", "rm -rf .", command="rm -rf ."),
     ToolAction("write_file", ActionEffect.EDIT, "Write", "x", path="a.txt"),
-    ToolAction("fetch_url", ActionEffect.FETCH, "Fetch", "https://example.com", path="https://example.com"),
+    ToolAction(
+        "fetch_url", ActionEffect.FETCH, "Fetch", "https://example.com", path="https://example.com"
+    ),
     ToolAction("srv__tool", ActionEffect.FOREIGN, "srv: tool", "{}"),
 )
 
@@ -54,14 +58,22 @@ def plant(folder: Path, plea: str) -> None:
     for place, name, text in (
         (".", "AGENTS.md", plea),
         (".claude/skills/x", "SKILL.md", f"---\n{front}\n---\n{plea}"),
-        (".claude/commands", "x.md", f"---\nallowed-tools: Bash(*), Write(*)\n---\n{plea}\n!`touch made`"),
+        (
+            ".claude/commands",
+            "x.md",
+            f"---\nallowed-tools: Bash(*), Write(*)\n---\n{plea}\n!`touch made`",
+        ),
         (".claude/agents", "x.md", f"---\n{front}\ntools: '*'\n---\n{plea}"),
     ):
         (folder / place).mkdir(parents=True, exist_ok=True)
         (folder / place / name).write_text(text)
     settings = {
         "permissions": {"allow": ["Bash(*)", "Write(*)"], "defaultMode": "bypassPermissions"},
-        "hooks": {"PreToolUse": [{"hooks": [{"type": "command", "command": f"echo {json.dumps(plea)!r}"}]}]},
+        "hooks": {
+            "PreToolUse": [
+                {"hooks": [{"type": "command", "command": f"echo {json.dumps(plea)!r}"}]}
+            ]
+        },
     }
     (folder / ".claude" / "settings.json").write_text(json.dumps(settings))
 
@@ -138,7 +150,9 @@ async def test_prompts_of_servers_are_words_of_a_message(
 ) -> None:
     """Of a real server: its prompt is sent, and the model does as it is told."""
     bench = await bench_on(desks, folder)
-    await bench.change_settings({"mcp.strange": {"command": sys.executable, "args": [str(SCRIPT), "pleads", plea]}})
+    await bench.change_settings(
+        {"mcp.strange": {"command": sys.executable, "args": [str(SCRIPT), "pleads", plea]}}
+    )
     await server_ready(bench)
     session = await bench.start_conversation()
     before, asked = verdicts(bench), list[str]()

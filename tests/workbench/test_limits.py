@@ -1,4 +1,6 @@
-"""Spending limits as they are set in the settings, met with a scripted server that reports what it bills, and the way on."""
+"""Spending limits as they are set in the settings, met with a scripted server that
+reports what it bills, and the way on.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,12 @@ from helix_desktop.providers.provider_catalog import ProviderConfig
 from tests.peers.chat_server import ChatServer, reply
 from tests.workbench.conftest import Desks
 
-DEAR = {"input": 5_000.0, "output": 5_000.0, "cache_read": 5_000.0, "cache_write": 5_000.0}  # half a dollar a step
+DEAR = {
+    "input": 5_000.0,
+    "output": 5_000.0,
+    "cache_read": 5_000.0,
+    "cache_write": 5_000.0,
+}  # half a dollar a step
 
 
 async def ended(session: Session) -> TurnEnded:
@@ -54,7 +61,9 @@ async def test_a_limit_ends_the_turn_and_once_raised_it_goes_on(
         assert len(server.bodies) == 2
 
 
-async def test_a_limit_that_cannot_act_without_a_price_names_the_model(desks: Desks, folder: Path) -> None:
+async def test_a_limit_that_cannot_act_without_a_price_names_the_model(
+    desks: Desks, folder: Path
+) -> None:
     with ChatServer([reply("Done.")]) as server:
         desk = desks()
         desk.configured.save_provider(ProviderConfig("peer", base_url=server.base_url))
@@ -63,6 +72,8 @@ async def test_a_limit_that_cannot_act_without_a_price_names_the_model(desks: De
         session = await bench.start_conversation()
         session.send_message((Text("hello"),))
         assert (await ended(session)).reason is TurnEnd.DONE
-        assert session.context.model_whose_cost_cannot_be_limited() == "", "nothing depends on a price"
+        assert session.context.model_whose_cost_cannot_be_limited() == "", (
+            "nothing depends on a price"
+        )
         await bench.change_settings({"limits.workspace_cost": 0.01})
         assert session.context.model_whose_cost_cannot_be_limited() == "peer/scripted"

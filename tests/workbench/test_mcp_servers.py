@@ -65,7 +65,10 @@ async def page(_address: str) -> None: ...
 
 @pytest.mark.parametrize(
     "ask",
-    [lambda servers: servers.sign_in_at_server("silent", page), lambda servers: servers.test_server_once("silent")],
+    [
+        lambda servers: servers.sign_in_at_server("silent", page),
+        lambda servers: servers.test_server_once("silent"),
+    ],
     ids=["sign in", "test"],
 )
 async def test_nobody_waits_for_a_server_longer_than_the_workspace_is_open(
@@ -73,7 +76,11 @@ async def test_nobody_waits_for_a_server_longer_than_the_workspace_is_open(
 ) -> None:
     desk = desk_at(tmp_path)
     bench = await desk.create_workspace("Pairs", tmp_path)
-    waits = {"command": sys.executable, "args": ["-c", "import sys; sys.stdin.read()"], "start_seconds": 600}
+    waits = {
+        "command": sys.executable,
+        "args": ["-c", "import sys; sys.stdin.read()"],
+        "start_seconds": 600,
+    }
     await bench.change_settings({"mcp.silent": waits})
     before = len(asyncio.all_tasks())
     waiting = asyncio.ensure_future(ask(bench.mcp_servers))  # noqa: TID251
@@ -92,16 +99,21 @@ async def test_switches_pressed_side_by_side_all_hold(tmp_path: Path) -> None:
             {"mcp.modern": {"command": sys.executable, "args": [str(SERVER)], "enabled": False}}
         )
         await asyncio.gather(
-            *(bench.mcp_servers.switch_server_tool("modern", f"tool{number}", on=False) for number in range(8))
+            *(
+                bench.mcp_servers.switch_server_tool("modern", f"tool{number}", on=False)
+                for number in range(8)
+            )
         )
-        assert workspace_settings.read_workspace_settings(bench.workspace.folder / workspace_settings.NAME).mcp[
-            "modern"
-        ]["off"] == [f"tool{number}" for number in range(8)]
+        assert workspace_settings.read_workspace_settings(
+            bench.workspace.folder / workspace_settings.NAME
+        ).mcp["modern"]["off"] == [f"tool{number}" for number in range(8)]
     finally:
         await desk.aclose()
 
 
-async def test_a_pasted_servers_tools_are_called_through_a_turn_and_asked_for_first(tmp_path: Path) -> None:
+async def test_a_pasted_servers_tools_are_called_through_a_turn_and_asked_for_first(
+    tmp_path: Path,
+) -> None:
     folder = tmp_path / "project"
     folder.mkdir()
     desk = desk_at(tmp_path)
@@ -119,7 +131,9 @@ async def test_a_pasted_servers_tools_are_called_through_a_turn_and_asked_for_fi
             def hear(event: Event) -> None:
                 if isinstance(event, QuestionAsked):
                     asked.append(event.question.title)
-                    session.answer_question(event.number, PermissionAnswer(allowed=True, scope="always"))
+                    session.answer_question(
+                        event.number, PermissionAnswer(allowed=True, scope="always")
+                    )
 
             session.subscribe_to_events(hear)
             session.send_message((Text("count"),))
@@ -132,7 +146,9 @@ async def test_a_pasted_servers_tools_are_called_through_a_turn_and_asked_for_fi
             names = [tool["function"]["name"] for tool in server.bodies[0]["tools"]]
             assert "modern__ask" in names
             await bench.mcp_servers.switch_server_tool("modern", "ask", on=False)
-            assert "modern__ask" not in [tool.spec.name for tool in bench.mcp_servers.list_offered_server_tools()]
+            assert "modern__ask" not in [
+                tool.spec.name for tool in bench.mcp_servers.list_offered_server_tools()
+            ]
             await bench.mcp_servers.switch_server("modern", on=False)
             assert bench.mcp_servers.list_offered_server_tools() == []
             await bench.mcp_servers.remove_server("modern")
@@ -144,10 +160,16 @@ async def test_a_pasted_servers_tools_are_called_through_a_turn_and_asked_for_fi
 async def test_a_secret_in_what_is_pasted_is_in_no_file(tmp_path: Path) -> None:
     (tmp_path / "project").mkdir()
     desk = desk_at(tmp_path)
-    table = {"command": sys.executable, "args": [str(SERVER)], "env": {"API_TOKEN": "ghp_planted0123456789"}}
+    table = {
+        "command": sys.executable,
+        "args": [str(SERVER)],
+        "env": {"API_TOKEN": "ghp_planted0123456789"},
+    }
     try:
         bench = await desk.create_workspace("Served", tmp_path / "project")
-        pasted = await bench.mcp_servers.add_pasted_servers(json.dumps({"mcpServers": {"modern": table}}))
+        pasted = await bench.mcp_servers.add_pasted_servers(
+            json.dumps({"mcpServers": {"modern": table}})
+        )
         assert list(pasted.secrets.values()) == ["ghp_planted0123456789"]
         await ready(bench)
         (server,) = bench.mcp_servers.running_servers
@@ -196,7 +218,9 @@ async def test_a_table_with_a_mistake_stops_no_other_server(tmp_path: Path, expe
 
 
 @pytest.mark.parametrize("name", ["my.server", "my server"])
-async def test_a_server_the_user_named_by_hand_is_switched_under_that_name(tmp_path: Path, name: str) -> None:
+async def test_a_server_the_user_named_by_hand_is_switched_under_that_name(
+    tmp_path: Path, name: str
+) -> None:
     (tmp_path / "project").mkdir()
     desk = desk_at(tmp_path)
     try:
@@ -231,7 +255,9 @@ async def test_signing_in_says_how_it_ended_and_the_token_stays_with_the_keyring
         desk = desk_at(tmp_path)
         try:
             bench = await desk.create_workspace("Served", tmp_path / "project")
-            await bench.mcp_servers.add_pasted_servers(json.dumps({"mcpServers": {"far": {"url": known.url}}}))
+            await bench.mcp_servers.add_pasted_servers(
+                json.dumps({"mcpServers": {"far": {"url": known.url}}})
+            )
             status = await bench.mcp_servers.sign_in_at_server("far", Browser())
             assert (status.state, status.tools) == (McpConnectionState.READY, 1)
             again = await bench.mcp_servers.sign_in_at_server("far", Browser())
@@ -242,7 +268,9 @@ async def test_signing_in_says_how_it_ended_and_the_token_stays_with_the_keyring
                     await bench.mcp_servers.sign_in_at_server("far", Browser())
         finally:
             await desk.aclose()
-    written = [path for path in tmp_path.rglob("*") if path.is_file() and b"token-" in path.read_bytes()]
+    written = [
+        path for path in tmp_path.rglob("*") if path.is_file() and b"token-" in path.read_bytes()
+    ]
     assert written == []
 
 
@@ -255,7 +283,9 @@ async def test_prompts_are_said_with_a_slash_and_resources_are_attached(tmp_path
         await bench.mcp_servers.add_pasted_servers(PASTED)
         await ready(bench)
         session = await bench.start_conversation()
-        assert [item.name for item in bench.slash_commands.list_slash_commands()] == ["modern:review"]
+        assert [item.name for item in bench.slash_commands.list_slash_commands()] == [
+            "modern:review"
+        ]
         (said,) = await bench.slash_commands.expand_command_message(
             session, (Text("/modern:review src/a.py wrong names and types"),)
         )
@@ -271,7 +301,9 @@ async def test_prompts_are_said_with_a_slash_and_resources_are_attached(tmp_path
 
 
 @pytest.mark.parametrize(("share", "sent"), [(0.0, 0), (1.0, 500)])
-async def test_the_first_request_keeps_to_the_policys_share_for_tools(share: float, sent: int, tmp_path: Path) -> None:
+async def test_the_first_request_keeps_to_the_policys_share_for_tools(
+    share: float, sent: int, tmp_path: Path
+) -> None:
     desk = desk_at(tmp_path)
     with ChatServer([reply("Hello.")]) as server:
         try:
@@ -279,7 +311,9 @@ async def test_the_first_request_keeps_to_the_policys_share_for_tools(share: flo
             bench = await desk.create_workspace("Served", tmp_path)
             await bench.choose_model_for_role("peer/scripted")
             await bench.choose_context_policy("layered", {"tools_share": share})
-            await bench.change_settings({"mcp.many": {"command": sys.executable, "args": [str(SCRIPT), "many"]}})
+            await bench.change_settings(
+                {"mcp.many": {"command": sys.executable, "args": [str(SCRIPT), "many"]}}
+            )
             await ready(bench)
             session = await bench.start_conversation()
             session.send_message((Text("hello"),))

@@ -37,10 +37,18 @@ async def test_a_window_named_by_a_refusal_holds_from_then_on(desks: Desks, fold
         for words in ("First.", "Second."):
             session.send_message((Text(words),))
             await asyncio.wait_for(session.wait_until_idle(), 60)
-        facts = [session.conversation.fact_at(seq) for seq in range(1, session.conversation.state.seq + 1)]
-        windows = [fact.window for fact in facts if isinstance(fact, ModelSet) and fact.role == "main"]
+        facts = [
+            session.conversation.fact_at(seq)
+            for seq in range(1, session.conversation.state.seq + 1)
+        ]
+        windows = [
+            fact.window for fact in facts if isinstance(fact, ModelSet) and fact.role == "main"
+        ]
         assert windows == [128_000, 16_384]
-        assert [fact.reason for fact in facts if isinstance(fact, TurnEnded)] == [TurnEnd.DONE, TurnEnd.DONE]
+        assert [fact.reason for fact in facts if isinstance(fact, TurnEnded)] == [
+            TurnEnd.DONE,
+            TurnEnd.DONE,
+        ]
         assert session.context.next_request_meter().window == 16_384
     info = desks().configured.find_provider("peer")
     assert info.learned == {"scripted": {"window": 16_384}}

@@ -56,7 +56,9 @@ async def gone(session: weakref.ref[Session]) -> bool:
     return False
 
 
-async def test_what_is_at_rest_is_let_go_when_others_were_wanted_and_opens_again_as_it_was(bench: Workbench) -> None:
+async def test_what_is_at_rest_is_let_go_when_others_were_wanted_and_opens_again_as_it_was(
+    bench: Workbench,
+) -> None:
     gc.collect()
     gc.disable()
     try:
@@ -91,7 +93,9 @@ async def test_a_message_that_waits_is_not_lost(bench: Workbench) -> None:
     assert len((await bench.open_session(name)).queue) == 1
 
 
-async def test_one_that_was_let_go_but_is_held_stays_once_something_waits_in_it(bench: Workbench) -> None:
+async def test_one_that_was_let_go_but_is_held_stays_once_something_waits_in_it(
+    bench: Workbench,
+) -> None:
     session = await bench.start_conversation()
     await others(bench)  # it is only held here now
     name = await stopped(session)
@@ -106,7 +110,9 @@ async def test_a_fold_that_is_being_made_keeps_its_session(bench: Workbench) -> 
     for _ in range(2):
         await told(session, "Count the pairs once more. " * 300)
     folds: list[Event] = []
-    bench.subscribe_to_events(lambda event: folds.append(event) if isinstance(event, FoldProgress) else None)
+    bench.subscribe_to_events(
+        lambda event: folds.append(event) if isinstance(event, FoldProgress) else None
+    )
     making = asyncio.ensure_future(session.fold_on_request(FoldKind.HANDOVER))  # noqa: TID251
     while not any(isinstance(event, FoldProgress) for event in folds):
         await asyncio.sleep(0)
@@ -124,7 +130,9 @@ async def test_the_workbench_closes_what_is_held_elsewhere_as_well(bench: Workbe
     assert session.is_idle
 
 
-async def test_what_a_conversation_knows_of_files_outlives_its_session(bench: Workbench, folder: Path) -> None:
+async def test_what_a_conversation_knows_of_files_outlives_its_session(
+    bench: Workbench, folder: Path
+) -> None:
     session = await bench.start_conversation()
     name = await told(session, "read README.md")
     seen = bench.kit.resources.files_seen[name]

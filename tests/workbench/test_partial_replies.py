@@ -57,7 +57,9 @@ async def test_a_kill_in_the_middle_of_an_answer_leaves_what_was_shown(
     assert not partial.exists(), "a fact needs no second place"
 
 
-async def test_a_conversation_whose_id_is_a_path_writes_into_no_other_folder(desks: Desks, folder: Path) -> None:
+async def test_a_conversation_whose_id_is_a_path_writes_into_no_other_folder(
+    desks: Desks, folder: Path
+) -> None:
     """An earlier version imported such a conversation."""
     mine = folder / "settings.json"
     mine.write_text("mine")
@@ -72,7 +74,9 @@ async def test_a_conversation_whose_id_is_a_path_writes_into_no_other_folder(des
     assert not list(bench.workspace.folder.glob("partial/*"))
 
 
-async def test_it_becomes_a_fact_once_when_the_conversation_is_opened_again(desks: Desks, folder: Path) -> None:
+async def test_it_becomes_a_fact_once_when_the_conversation_is_opened_again(
+    desks: Desks, folder: Path
+) -> None:
     first = desks()
     bench = await first.create_workspace("Again", folder)
     session = await bench.start_conversation("Again")
@@ -89,7 +93,9 @@ async def test_it_becomes_a_fact_once_when_the_conversation_is_opened_again(desk
         await desk.aclose()
 
 
-@pytest.mark.parametrize("content", ["", "[]", '{"after": "x"}', '{"after": 0, "text": "older than the last reply"}'])
+@pytest.mark.parametrize(
+    "content", ["", "[]", '{"after": "x"}', '{"after": 0, "text": "older than the last reply"}']
+)
 async def test_a_file_that_is_damaged_or_older_than_the_last_reply_adds_nothing(
     content: str, desks: Desks, folder: Path
 ) -> None:
@@ -111,13 +117,17 @@ async def test_a_file_that_is_damaged_or_older_than_the_last_reply_adds_nothing(
 async def test_what_a_running_command_had_printed_survives_a_kill(
     desks: Desks, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a build of 20 minutes nothing was left, while the window said that nothing shown was lost."""
+    """Of a build of 20 minutes nothing was left, while the window said that nothing
+    shown was lost.
+    """
     monkeypatch.setattr(partial_replies, "EVERY", 0.0)
     first = desks()
     bench = await first.create_workspace("Printed", folder)
     session = await bench.start_conversation("Printed")
     calls = tuple(ToolCall(name, "run_command", '{"command": "make"}') for name in ("a", "b", "c"))
-    await session.conversation.append_facts(UserSaid((Text("build it"),)), ModelReplied(calls, "m", Stop.CALLS))
+    await session.conversation.append_facts(
+        UserSaid((Text("build it"),)), ModelReplied(calls, "m", Stop.CALLS)
+    )
     partial = bench.workspace.folder / "partial"
 
     async def wait_for_files(count: int) -> None:
@@ -136,7 +146,11 @@ async def test_what_a_running_command_had_printed_survives_a_kill(
         desk = desks()
         bench = await desk.open_workspace("Printed")
         session = await bench.open_session(session.id)
-        (found,) = [one.fact for one in session.all_facts if isinstance(one.fact, ToolReturned) and not one.fact.ok]
+        (found,) = [
+            one.fact
+            for one in session.all_facts
+            if isinstance(one.fact, ToolReturned) and not one.fact.ok
+        ]
         text = (await bench.workspace.cache.read_content(found.output.digest)).decode()
         assert (found.call, found.stopped) == ("a", True)
         assert text.endswith(f"tick 2999\n{partial_replies.CUT_OFF}")

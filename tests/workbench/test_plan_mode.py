@@ -44,7 +44,9 @@ def answering(session: Session, answer: Callable[[str], PermissionAnswer]) -> li
 PLAN = calls("call_tool", name="present_plan", arguments={"plan": "1. Write a.txt"})
 
 
-async def test_nothing_changes_before_the_plan_is_approved(desks: Desks, folder: Path, model: ScriptedModel) -> None:
+async def test_nothing_changes_before_the_plan_is_approved(
+    desks: Desks, folder: Path, model: ScriptedModel
+) -> None:
     bench = await bench_on(desks, folder)
     await bench.choose_permission_mode("plan")
     session = await bench.start_conversation()
@@ -62,7 +64,10 @@ async def test_an_approved_plan_holds_word_for_word(
     bench = await bench_on(desks, folder)
     await bench.choose_permission_mode("plan")
     session = await bench.start_conversation()
-    answering(session, lambda plan: PermissionAnswer(allowed=True, scope=scope, values=f"{plan}\n2. Check it"))
+    answering(
+        session,
+        lambda plan: PermissionAnswer(allowed=True, scope=scope, values=f"{plan}\n2. Check it"),
+    )
     await told(bench, session, model, PLAN)
     assert bench.permission_mode == mode
     assert "1. Write a.txt\n2. Check it" in sent(model)
@@ -71,7 +76,9 @@ async def test_an_approved_plan_holds_word_for_word(
     assert any(getattr(ref, "seq", 0) == seq for ref in session.conversation.state.branch.pins)
 
 
-async def test_the_user_may_want_more_planning(desks: Desks, folder: Path, model: ScriptedModel) -> None:
+async def test_the_user_may_want_more_planning(
+    desks: Desks, folder: Path, model: ScriptedModel
+) -> None:
     bench = await bench_on(desks, folder)
     await bench.choose_permission_mode("plan")
     session = await bench.start_conversation()
@@ -84,7 +91,9 @@ async def test_the_user_may_want_more_planning(desks: Desks, folder: Path, model
     assert (decided.allowed, decided.by) == (False, "user")  # The chat says "denied", not "failed".
 
 
-async def test_a_plan_outside_of_plan_mode_is_refused(desks: Desks, folder: Path, model: ScriptedModel) -> None:
+async def test_a_plan_outside_of_plan_mode_is_refused(
+    desks: Desks, folder: Path, model: ScriptedModel
+) -> None:
     bench = await bench_on(desks, folder)
     session = await bench.start_conversation()
     await told(bench, session, model, PLAN)
@@ -104,8 +113,15 @@ def _killed_at(moment: str, home: Path, folder: Path, model: ScriptedModel) -> N
         bench = await bench_on(lambda: _desk(home), folder)
         await bench.choose_permission_mode("plan")
         session = await bench.start_conversation("Killed")
-        answering(session, lambda plan: PermissionAnswer(allowed=True, scope="edits", values=f"{plan}\n2. Check it"))
-        session.subscribe_to_events(lambda event: os.kill(os.getpid(), signal.SIGKILL) if is_it(event) else None)
+        answering(
+            session,
+            lambda plan: PermissionAnswer(
+                allowed=True, scope="edits", values=f"{plan}\n2. Check it"
+            ),
+        )
+        session.subscribe_to_events(
+            lambda event: os.kill(os.getpid(), signal.SIGKILL) if is_it(event) else None
+        )
         model.script[:] = [PLAN]
         session.send_message((Text("go"),))
         await session.wait_until_idle()

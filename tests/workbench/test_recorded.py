@@ -21,7 +21,9 @@ def session(seed: int) -> list[Step]:
         calls = []
         for _ in range(chance.choice((1, 1, 1, 2, 4))):
             lines = "\n".join(chance.choices(words, k=chance.choice((2, 20, 80, 400))))
-            name, argument = chance.choice((("read", "path"), ("bash", "command"), ("write", "content")))
+            name, argument = chance.choice(
+                (("read", "path"), ("bash", "command"), ("write", "content"))
+            )
             calls.append((name, {argument: f"{number}", "newText": lines}, f"{number}\n{lines}"))
         steps.append(Step(f"Step {number}.", tuple(calls)))
     return steps
@@ -30,7 +32,9 @@ def session(seed: int) -> list[Step]:
 @pytest.mark.parametrize("preset", ["layered", "helix", "observational"])
 async def test_a_turn_many_times_the_window_ends_well(preset: str, tmp_path: Path) -> None:
     steps = session(7)
-    figures = await play("Never touch module_3. Fix the rest.", steps, tmp_path, window=16_000, preset=preset)
+    figures = await play(
+        "Never touch module_3. Fix the rest.", steps, tmp_path, window=16_000, preset=preset
+    )
     assert figures["end"] == "done", figures["why"]
     assert figures["wrong"] == []
     assert figures["lost"] == []

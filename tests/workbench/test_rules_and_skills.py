@@ -1,4 +1,6 @@
-"""What a folder brings, in a real conversation: rules come into force, skills are read, word for word over every fold."""
+"""What a folder brings, in a real conversation: rules come into force, skills are read,
+word for word over every fold.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from tests.workbench.conftest import Desks
 from tests.workbench.test_open_workbench import bench_on
 
 
-async def told(bench: Workbench, session: Session, model: ScriptedModel, *script: Scripted) -> TurnEnded:
+async def told(
+    bench: Workbench, session: Session, model: ScriptedModel, *script: Scripted
+) -> TurnEnded:
     model.script[:] = [*script, says("done")]
     session.send_message((Text("go"),))
     await asyncio.wait_for(session.wait_until_idle(), 60)
@@ -46,10 +50,14 @@ def skill(folder: Path, name: str, about: str, body: str) -> Path:
 
 def sent(model: ScriptedModel) -> str:
     request = model.requests[-1]
-    return "\n".join(getattr(part, "text", "") for message in request.messages for part in message.parts)
+    return "\n".join(
+        getattr(part, "text", "") for message in request.messages for part in message.parts
+    )
 
 
-async def test_nested_rules_come_into_force_behind_the_prefix(desks: Desks, folder: Path, model: ScriptedModel) -> None:
+async def test_nested_rules_come_into_force_behind_the_prefix(
+    desks: Desks, folder: Path, model: ScriptedModel
+) -> None:
     (folder / "src" / "AGENTS.md").write_text("In src: four spaces.")
     bench = await bench_on(desks, folder)
     session = await bench.start_conversation()
@@ -73,8 +81,13 @@ async def test_a_skill_is_read_when_it_is_used_and_a_change_is_taken_up(
     bench = await bench_on(desks, folder)
     await trusting(bench)
     session = await bench.start_conversation()
-    await told(bench, session, model, calls("call_tool", name="use_skill", arguments={"name": "pdf"}))
-    assert "- pdf: Reads PDF files" in model.requests[0].tools[-2].description + model.requests[0].tools[-1].description
+    await told(
+        bench, session, model, calls("call_tool", name="use_skill", arguments={"name": "pdf"})
+    )
+    assert (
+        "- pdf: Reads PDF files"
+        in model.requests[0].tools[-2].description + model.requests[0].tools[-1].description
+    )
     assert "Use the parser." in sent(model)
     path.write_text(path.read_text().replace("Use the parser.", "Use the other one."))
     await told(bench, session, model)
@@ -115,9 +128,16 @@ async def test_rules_and_skills_stand_word_for_word_after_ten_handovers(
         assert whole.count(text) == 1
 
 
-async def test_a_hundred_skills_stay_within_the_budget(desks: Desks, folder: Path, model: ScriptedModel) -> None:
+async def test_a_hundred_skills_stay_within_the_budget(
+    desks: Desks, folder: Path, model: ScriptedModel
+) -> None:
     for number in range(100):
-        skill(folder, f"skill-{number}", f"Does the thing number {number} " + "with many words about it " * 20, "Body")
+        skill(
+            folder,
+            f"skill-{number}",
+            f"Does the thing number {number} " + "with many words about it " * 20,
+            "Body",
+        )
     bench = await bench_on(desks, folder)
     await trusting(bench)
     session = await bench.start_conversation()
@@ -129,7 +149,9 @@ async def test_a_hundred_skills_stay_within_the_budget(desks: Desks, folder: Pat
     assert "The skill skill-97" in sent(model)
 
 
-async def test_what_is_switched_off_is_not_used(desks: Desks, folder: Path, model: ScriptedModel) -> None:
+async def test_what_is_switched_off_is_not_used(
+    desks: Desks, folder: Path, model: ScriptedModel
+) -> None:
     (folder / "AGENTS.md").write_text("Top rule.")
     bench = await bench_on(desks, folder)
     await trusting(bench)

@@ -1,4 +1,6 @@
-"""What an import reads before it writes is the same in another process, and nothing is lost when that one ends early."""
+"""What an import reads before it writes is the same in another process, and nothing is
+lost when that one ends early.
+"""
 
 from __future__ import annotations
 
@@ -23,20 +25,28 @@ LEAKED = "sk-ant-api03-" + "kJ8vQ2mZx" * 8
 
 @pytest.fixture
 def files(tmp_path: Path) -> list[FileToRead]:
-    """A file of each program, one with a key and a line that is none, a long one, and one that is gone."""
+    """A file of each program, one with a key and a line that is none, a long one, and
+    one that is gone.
+    """
     paths = []
     for kind, write in written.KINDS.items():
         (folder := tmp_path / kind).mkdir()
         paths.append(write(folder))
-    odd = written.lines(tmp_path / "odd.jsonl", [*written.claude_session(), written.claude_said(70, 6, LEAKED)])
+    odd = written.lines(
+        tmp_path / "odd.jsonl", [*written.claude_session(), written.claude_said(70, 6, LEAKED)]
+    )
     odd.write_bytes(odd.read_bytes() + b"no line of ours\n")
     output = "\n".join(f"{number} a word and another" for number in range(30_000))
     call, answer = (
         written.claude_reply(1, 0, "m1", written.use("t1")),
         written.claude_said(2, 1, [written.result("t1", output)]),
     )
-    long = written.lines(tmp_path / "long.jsonl", [written.claude_said(0, None, "run it"), call, answer])
-    return [(path, (path.stat().st_size, 7)) for path in [*paths, odd, long]] + [(tmp_path / "gone.jsonl", (3, 7))]
+    long = written.lines(
+        tmp_path / "long.jsonl", [written.claude_said(0, None, "run it"), call, answer]
+    )
+    return [(path, (path.stat().st_size, 7)) for path in [*paths, odd, long]] + [
+        (tmp_path / "gone.jsonl", (3, 7))
+    ]
 
 
 @pytest.fixture
@@ -63,7 +73,9 @@ def _refuse(*_: object) -> Iterator[Prepared]:
     raise AssertionError("a file was read here")
 
 
-def test_another_process_reads_the_same(files: list[FileToRead], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_process_reads_the_same(
+    files: list[FileToRead], monkeypatch: pytest.MonkeyPatch
+) -> None:
     here = _prepare(files, sys.maxsize)
     monkeypatch.setattr(SessionPreparation, "prepare_file", _refuse)
     there = _prepare(files, 0)
@@ -99,7 +111,9 @@ def test_a_program_that_was_updated_meanwhile_is_not_asked(
     assert len(opened) == 1
 
 
-def test_an_import_that_is_stopped_ends_the_process(files: list[FileToRead], opened: list[ChildProcess]) -> None:
+def test_an_import_that_is_stopped_ends_the_process(
+    files: list[FileToRead], opened: list[ChildProcess]
+) -> None:
     preparation = SessionPreparation().prepare_files(files * 20, shared_token_counter(), 0)
     next(preparation)
     assert opened[0].poll() is None
@@ -114,7 +128,9 @@ def _key(one: Prepared) -> tuple[object, ...]:
 
 
 def test_what_remains_of_a_recording_names_each_message(files: list[FileToRead]) -> None:
-    kept: Iterator[SessionToImport] = (one for one in _prepare(files, sys.maxsize) if isinstance(one, SessionToImport))
+    kept: Iterator[SessionToImport] = (
+        one for one in _prepare(files, sys.maxsize) if isinstance(one, SessionToImport)
+    )
     for one in kept:
         assert one.recording.title
         assert not any(message.text or message.parts for message in one.recording.messages)

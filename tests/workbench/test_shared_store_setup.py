@@ -19,7 +19,9 @@ def desk(home: Path) -> Workbenches:
     """One whose user lets keys be kept in a file."""
     where = program_folders.find_program_folders(home)
     home.mkdir()
-    program_settings.ProgramSettings(where.settings_file).change_setting(program_settings.KEYS_IN_FILE, value=True)
+    program_settings.ProgramSettings(where.settings_file).change_setting(
+        program_settings.KEYS_IN_FILE, value=True
+    )
     return Workbenches(
         where,
         SecretStorage(where.key_file, environ={}, consent=lambda: True, keyring=NoKeyring),

@@ -1,4 +1,6 @@
-"""Agents that are given work by name, in the background, in trees: limits hold, and nothing outlives its end."""
+"""Agents that are given work by name, in the background, in trees: limits hold, and
+nothing outlives its end.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ from tests.workbench.test_rules_and_skills import trusting
 
 @dataclass
 class Team:
-    """A model that answers each agent by the task it was given: the longest key its last message of the user's holds."""
+    """A model that answers each agent by the task it was given: the longest key its
+    last message of the user's holds.
+    """
 
     answers: dict[str, list[Reply]]
     model_name: str = "scripted"
@@ -52,8 +56,15 @@ class Team:
 
     async def stream_reply(self, request: Request) -> AsyncIterator[Delta]:
         self.requests.append(request)
-        said = [part.text for message in request.messages for part in message.parts if isinstance(part, Text)]
-        words = next((text for text in reversed(said) if any(key in text for key in self.answers)), "")
+        said = [
+            part.text
+            for message in request.messages
+            for part in message.parts
+            if isinstance(part, Text)
+        ]
+        words = next(
+            (text for text in reversed(said) if any(key in text for key in self.answers)), ""
+        )
         key = max((key for key in self.answers if key in words), key=len, default="")
         script = self.answers.get(key, [])
         self.working += 1
@@ -65,7 +76,9 @@ class Team:
             self.working -= 1
         reply = script.pop(0) if script else says(f"done with {key or 'it'}")
         number = len(self.requests)
-        parts = tuple(replace(p, id=f"{p.id}-{number}") if isinstance(p, ToolCall) else p for p in reply.parts)
+        parts = tuple(
+            replace(p, id=f"{p.id}-{number}") if isinstance(p, ToolCall) else p for p in reply.parts
+        )
         yield replace(reply, parts=parts, usage=Usage(input=10, output=1, cost=self.cost))
 
 
@@ -80,7 +93,9 @@ def team(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Team:
 def agent(folder: Path, name: str, front: str = "", body: str = "You work.") -> None:
     place = folder / ".claude" / "agents"
     place.mkdir(parents=True, exist_ok=True)
-    (place / f"{name}.md").write_text(f"---\nname: {name}\ndescription: Does {name}\n{front}---\n{body}\n")
+    (place / f"{name}.md").write_text(
+        f"---\nname: {name}\ndescription: Does {name}\n{front}---\n{body}\n"
+    )
 
 
 async def begun(desks: Desks, folder: Path, **limits: float) -> tuple[Workbench, Session]:
@@ -102,11 +117,15 @@ def results(session: Session) -> list[ToolReturned]:
 
 def delegates(*wishes: dict[str, Any]) -> Reply:
     made = [part for wish in wishes for part in calls("delegate", **wish).parts]
-    parts = tuple(replace(p, id=f"d{n}") if isinstance(p, ToolCall) else p for n, p in enumerate(made))
+    parts = tuple(
+        replace(p, id=f"d{n}") if isinstance(p, ToolCall) else p for n, p in enumerate(made)
+    )
     return Reply(parts, Stop.CALLS)
 
 
-async def test_an_agent_has_its_own_words_tools_and_policy(desks: Desks, folder: Path, team: Team) -> None:
+async def test_an_agent_has_its_own_words_tools_and_policy(
+    desks: Desks, folder: Path, team: Team
+) -> None:
     agent(folder, "reviewer", "tools: Read, Grep\npolicy: helix\n", "You review code.")
     bench, session = await begun(desks, folder)
     team.answers = {"ROOT": [delegates({"task": "TASK look", "agent": "reviewer"})]}
@@ -133,29 +152,45 @@ async def test_agents_call_each_other_where_their_file_says_so_and_circles_end(
     _, session = await begun(desks, folder, agents_depth=5)
     team.answers = {
         "ROOT": [delegates({"task": "ONE", "agent": "a"})],
-        "ONE": [delegates({"task": "TWO", "agent": "b"}, {"task": "TWO", "agent": "nobody"}, {"task": "TWO"})],
+        "ONE": [
+            delegates(
+                {"task": "TWO", "agent": "b"}, {"task": "TWO", "agent": "nobody"}, {"task": "TWO"}
+            )
+        ],
         "TWO": [delegates({"task": "THREE", "agent": "a"})],
     }
     await told(session, "ROOT")
     said = "\n".join(
-        getattr(part, "text", "") for request in team.requests for m in request.messages for part in m.parts
+        getattr(part, "text", "")
+        for request in team.requests
+        for m in request.messages
+        for part in m.parts
     )
     assert "This would create a loop: a → b → a." in said
     assert "There is no agent named 'nobody'" in said
     assert "a may only call: b" in said
 
 
-async def test_the_background_goes_on_and_tells_when_it_is_done(desks: Desks, folder: Path, team: Team) -> None:
+async def test_the_background_goes_on_and_tells_when_it_is_done(
+    desks: Desks, folder: Path, team: Team
+) -> None:
     bench, session = await begun(desks, folder)
     team.hold = asyncio.Event()
-    team.answers = {"ROOT": [delegates({"task": "SLOW", "background": True}), says("meanwhile")], "SLOW": []}
+    team.answers = {
+        "ROOT": [delegates({"task": "SLOW", "background": True}), says("meanwhile")],
+        "SLOW": [],
+    }
     await told(session, "ROOT")
     (row,) = bench.workforce.list_agent_rows(session.id)
     assert row.state == "working"
     team.answers["finished"] = [says("heard it")]
     team.hold.set()
     async with asyncio.timeout(60):
-        while not [r for r in session.all_facts if isinstance(r.fact, UserSaid) and r.fact.by == "agent:SLOW"]:
+        while not [
+            r
+            for r in session.all_facts
+            if isinstance(r.fact, UserSaid) and r.fact.by == "agent:SLOW"
+        ]:
             await asyncio.sleep(0.01)
         await session.wait_until_idle()
     assert bench.workforce.list_agent_rows(session.id)[0].state == "done"
@@ -164,11 +199,18 @@ async def test_the_background_goes_on_and_tells_when_it_is_done(desks: Desks, fo
 async def test_a_running_agent_is_told_something(desks: Desks, folder: Path, team: Team) -> None:
     bench, session = await begun(desks, folder)
     team.hold = asyncio.Event()
-    team.answers = {"ROOT": [delegates({"task": "SLOW", "background": True}), says("ok")], "SLOW": []}
+    team.answers = {
+        "ROOT": [delegates({"task": "SLOW", "background": True}), says("ok")],
+        "SLOW": [],
+    }
     await told(session, "ROOT")
     (row,) = bench.workforce.list_agent_rows(session.id)
     team.answers["AGAIN"] = [
-        calls("call_tool", name="message_agent", arguments={"agent": row.id, "text": "Mind the tests."}),
+        calls(
+            "call_tool",
+            name="message_agent",
+            arguments={"agent": row.id, "text": "Mind the tests."},
+        ),
         says("ok"),
     ]
     session.send_message((Text("AGAIN"),))
@@ -201,8 +243,14 @@ async def test_a_conversation_costs_what_its_agents_cost_too_and_totals_count_no
 ) -> None:
     bench, session = await begun(desks, folder, agents_depth=3)
     team.cost, heard = 0.5, list[str]()
-    bench.subscribe_to_events(lambda event: heard.append(event.conversation) if type(event) is MeterChanged else None)
-    team.answers = {"ROOT": [delegates({"task": "WORK"})], "WORK": [delegates({"task": "MORE"})], "MORE": []}
+    bench.subscribe_to_events(
+        lambda event: heard.append(event.conversation) if type(event) is MeterChanged else None
+    )
+    team.answers = {
+        "ROOT": [delegates({"task": "WORK"})],
+        "WORK": [delegates({"task": "MORE"})],
+        "MORE": [],
+    }
     await told(session, "ROOT")
     assert session.id in heard, "the meter of the parent follows what its agents pay"
     rows = {row.id: row for row in bench.list_conversations()}
@@ -218,7 +266,9 @@ async def test_a_conversation_costs_what_its_agents_cost_too_and_totals_count_no
     assert [row.whole_cost for row in bench.list_conversations() if row.id == session.id] == [2.0]
 
 
-async def test_the_limit_of_a_turn_holds_for_the_agents_that_work_in_it(desks: Desks, folder: Path, team: Team) -> None:
+async def test_the_limit_of_a_turn_holds_for_the_agents_that_work_in_it(
+    desks: Desks, folder: Path, team: Team
+) -> None:
     bench, session = await begun(desks, folder, turn_cost=1.0)
     team.cost = 0.3
     team.answers = {
@@ -239,7 +289,10 @@ async def test_the_limit_of_a_turn_holds_for_the_agents_that_work_in_it(desks: D
 async def test_the_time_of_a_tree_is_limited(desks: Desks, folder: Path, team: Team) -> None:
     _, session = await begun(desks, folder, agents_seconds=0.5)
     team.hold = asyncio.Event()
-    team.answers = {"ROOT": [delegates({"task": "SLOW"}), delegates({"task": "SLOW"}), says("ok")], "SLOW": []}
+    team.answers = {
+        "ROOT": [delegates({"task": "SLOW"}), delegates({"task": "SLOW"}), says("ok")],
+        "SLOW": [],
+    }
     await told(session, "ROOT")  # in time, or it fails
     first, second = results(session)
     assert "reached their time limit of 0.5 s" in first.head
@@ -271,7 +324,9 @@ async def test_a_tree_of_agents_keeps_its_number_exactly_and_stops_at_once(
     assert bench.workforce.team_of(session.id).started_count == 20
 
 
-async def test_no_more_work_side_by_side_in_the_whole_tree_than_may(desks: Desks, folder: Path, team: Team) -> None:
+async def test_no_more_work_side_by_side_in_the_whole_tree_than_may(
+    desks: Desks, folder: Path, team: Team
+) -> None:
     bench, session = await begun(desks, folder, agents_depth=2, agents_at_once=2)
     middle = [{"task": f"MIDDLE {n}"} for n in range(4)]
     team.hold = asyncio.Event()
@@ -289,7 +344,9 @@ async def test_no_more_work_side_by_side_in_the_whole_tree_than_may(desks: Desks
     assert bench.workforce.team_of(session.id).working == 0
 
 
-async def test_stopping_all_ends_those_that_wait_for_their_turn(desks: Desks, folder: Path, team: Team) -> None:
+async def test_stopping_all_ends_those_that_wait_for_their_turn(
+    desks: Desks, folder: Path, team: Team
+) -> None:
     bench, session = await begun(desks, folder, agents_at_once=2)
     team.hold = asyncio.Event()
     team.answers = {"ROOT": [delegates(*({"task": f"TASK {n}"} for n in range(6)))], "TASK": []}
@@ -297,7 +354,10 @@ async def test_stopping_all_ends_those_that_wait_for_their_turn(desks: Desks, fo
     async with asyncio.timeout(60):
         while len(bench.workforce.list_agent_rows(session.id)) < 6 or team.working < 2:
             await asyncio.sleep(0.01)
-    assert sorted(row.state for row in bench.workforce.list_agent_rows(session.id)) == ["waiting"] * 4 + ["working"] * 2
+    assert (
+        sorted(row.state for row in bench.workforce.list_agent_rows(session.id))
+        == ["waiting"] * 4 + ["working"] * 2
+    )
     bench.workforce.stop_all_agents(session.id)
     team.hold.set()
     await asyncio.wait_for(session.wait_until_idle(), 60)
@@ -306,7 +366,9 @@ async def test_stopping_all_ends_those_that_wait_for_their_turn(desks: Desks, fo
     assert all("stopped" in result.head for result in results(session)[2:])
 
 
-async def test_stopping_all_ends_those_that_are_being_opened(desks: Desks, folder: Path, team: Team) -> None:
+async def test_stopping_all_ends_those_that_are_being_opened(
+    desks: Desks, folder: Path, team: Team
+) -> None:
     """On a busy machine the last of twelve began after "Stop all" was pressed, and worked on."""
     bench, session = await begun(desks, folder)
     open_, slowly = bench.workforce.open, asyncio.Event()
@@ -342,7 +404,10 @@ async def test_an_agent_in_the_background_that_the_program_ends_is_reported_afte
     await bench.choose_model_for_role(MODEL)
     session = await bench.start_conversation()
     team.hold = asyncio.Event()
-    team.answers = {"ROOT": [delegates({"task": "SLOW", "background": True}), says("meanwhile")], "SLOW": []}
+    team.answers = {
+        "ROOT": [delegates({"task": "SLOW", "background": True}), says("meanwhile")],
+        "SLOW": [],
+    }
     await told(session, "ROOT")
     (row,) = bench.workforce.list_agent_rows(session.id)
     child = await bench.open_session(row.id)
@@ -385,14 +450,20 @@ async def test_what_the_command_of_an_interrupted_agent_had_printed_is_kept(
     os.mkfifo(folder / "go")
     session = await bench.start_conversation()
     command = calls("run_command", command="echo counted 1; read x < go")
-    team.answers = {"ROOT": [delegates({"task": "WORK", "background": True}), says("meanwhile")], "WORK": [command]}
+    team.answers = {
+        "ROOT": [delegates({"task": "WORK", "background": True}), says("meanwhile")],
+        "WORK": [command],
+    }
     await told(session, "ROOT")
     (row,) = bench.workforce.list_agent_rows(session.id)
     child = await bench.open_session(row.id)
     async with asyncio.timeout(60):
         while not list((bench.workspace.folder / "partial").glob("*.json")):
             await asyncio.sleep(0.01)
-    for one in (session, child):  # Nothing is recorded after this moment, as if the program was killed.
+    for one in (
+        session,
+        child,
+    ):  # Nothing is recorded after this moment, as if the program was killed.
         one.conversation.append_facts = _append_nothing  # type: ignore[method-assign, assignment]
     await desk.aclose()
     again = await desks().open_workspace(bench.id)
@@ -408,7 +479,9 @@ async def _append_nothing(*_: object) -> list[Recorded]:
 
 
 def _last_end(session: Session) -> TurnEnded | None:
-    return next((r.fact for r in reversed(session.all_facts) if isinstance(r.fact, TurnEnded)), None)
+    return next(
+        (r.fact for r in reversed(session.all_facts) if isinstance(r.fact, TurnEnded)), None
+    )
 
 
 async def test_a_question_of_an_agent_in_the_background_is_shown_where_it_was_delegated(
@@ -427,7 +500,9 @@ async def test_a_question_of_an_agent_in_the_background_is_shown_where_it_was_de
     assert _activity(session) == "waiting for you"
     team.answers["MORE"] = [says("here")]
     await told(session, "MORE")
-    assert _activity(session) == "waiting for you", "the end of a turn of its own changes nothing about it"
+    assert _activity(session) == "waiting for you", (
+        "the end of a turn of its own changes nothing about it"
+    )
     session.answer_question(next(iter(session.questions)), PermissionAnswer(False))
     async with asyncio.timeout(60):
         while bench.workforce.list_agent_rows(session.id)[0].state != "done":

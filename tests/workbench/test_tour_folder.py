@@ -14,7 +14,9 @@ from helix_desktop.workbench.tour_folder import MODEL, create_tour_folder
 from tests.scripted_tour import folds_of, run_tour_session
 
 
-async def test_when_it_is_over_nobody_answers_for_the_user(desks: Callable[[], Workbenches], tmp_path: Path) -> None:
+async def test_when_it_is_over_nobody_answers_for_the_user(
+    desks: Callable[[], Workbenches], tmp_path: Path
+) -> None:
     create_tour_folder(tmp_path / "tour")
     bench = await desks().create_workspace("Tour", tmp_path / "tour")
     asking = bench.permission_mode
@@ -37,7 +39,9 @@ async def test_when_it_is_over_nobody_answers_for_the_user(desks: Callable[[], W
 async def test_the_first_handover_of_a_new_user_keeps_what_matters_and_claims_nothing_false(
     desks: Callable[[], Workbenches], tmp_path: Path
 ) -> None:
-    """The window's tour: its line in the chat said “the model kept only 1 of 3 details”, and its page named four false claims."""
+    """The window's tour: its line in the chat said “the model kept only 1 of 3
+    details”, and its page named four false claims.
+    """
     create_tour_folder(tmp_path / "tour")
     bench = await desks().create_workspace("Tour", tmp_path / "tour")
     await bench.choose_model_for_role(MODEL)

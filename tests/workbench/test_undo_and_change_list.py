@@ -1,4 +1,6 @@
-"""Changes of an open workspace: what is covered, what the largest folders are, and what is swept."""
+"""Changes of an open workspace: what is covered, what the largest folders are, and what
+is swept.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ from helix_desktop.workbench import Workbench
 from tests.workbench.conftest import Desks
 
 
-async def test_what_is_over_the_limit_is_named_until_the_user_chooses(desks: Desks, folder: Path) -> None:
+async def test_what_is_over_the_limit_is_named_until_the_user_chooses(
+    desks: Desks, folder: Path
+) -> None:
     desk = desks()
     bench = await desk.create_workspace("W", folder)
     await bench.change_settings({"changes.most_files": 1})
@@ -30,18 +34,24 @@ async def test_what_is_over_the_limit_is_named_until_the_user_chooses(desks: Des
     assert changes.checkpoint_progress.state == "ready"
     (folder / "new.txt").write_text("new")
     await changes.workspace_checkpoints.check_for_changes()
-    assert [(left.path, left.is_beyond_limits) for left in changes.list_uncovered_paths()] == [("new.txt", True)]
+    assert [(left.path, left.is_beyond_limits) for left in changes.list_uncovered_paths()] == [
+        ("new.txt", True)
+    ]
     assert [name for name, _, _ in await changes.largest_subfolders()] == ["src", ""]
     told: list[str] = []
     leave = changes.watch_checkpoints(lambda progress: told.append(progress.state))
-    await changes.change_coverage(all_of_it=True, leave_out=[*changes.coverage_in_settings.leave_out, "src/"])
+    await changes.change_coverage(
+        all_of_it=True, leave_out=[*changes.coverage_in_settings.leave_out, "src/"]
+    )
     await bench.tasks.wait_for_all_tasks()
     assert told[-1] == changes.checkpoint_progress.state == "ready"
     assert [left.path for left in changes.list_uncovered_paths()] == ["src"]
     leave()
 
 
-async def test_a_sweep_removes_what_no_conversation_and_no_checkpoint_of_now_needs(desks: Desks, folder: Path) -> None:
+async def test_a_sweep_removes_what_no_conversation_and_no_checkpoint_of_now_needs(
+    desks: Desks, folder: Path
+) -> None:
     desk = desks()
     bench = await desk.create_workspace("W", folder)
     await bench.change_settings({"changes.keep_days": 0})
@@ -64,7 +74,10 @@ async def test_a_sweep_removes_what_no_conversation_and_no_checkpoint_of_now_nee
     assert before[0] - after[0] == entries
     assert before[1] - after[1] >= freed > 0
     state = await changes.workspace_checkpoints.read_checkpoint_state(fact.after)
-    assert await changes.workspace_checkpoints.read_item_content(state["0/README.md"]) == b"kept by a fact\n"
+    assert (
+        await changes.workspace_checkpoints.read_item_content(state["0/README.md"])
+        == b"kept by a fact\n"
+    )
     item = changes.workspace_checkpoints.folders.last_item_at("0/README.md")
     assert await changes.workspace_checkpoints.read_item_content(item) == b"this one is there now\n"
     assert (await changes.remove_unused_checkpoints())[0] == 0
@@ -115,12 +128,16 @@ async def test_files_are_counted_without_empty_folders_and_a_renamed_one_has_no_
     fact = await checkpoints.end_step(step)
     assert fact is not None
     assert (fact.files, fact.names) == (0, ()), "no file was changed"
-    (folder_alone,) = await bench.file_changes.file_changes_of_steps([ChangeSource("c1", 2, 2.0, fact)])
+    (folder_alone,) = await bench.file_changes.file_changes_of_steps(
+        [ChangeSource("c1", 2, 2.0, fact)]
+    )
     assert folder_alone.place == "alone/deep"
     assert describe_changed_files([fact]) == ""
 
 
-async def test_everything_since_a_checkpoint_goes_back_whoever_changed_it(desks: Desks, folder: Path) -> None:
+async def test_everything_since_a_checkpoint_goes_back_whoever_changed_it(
+    desks: Desks, folder: Path
+) -> None:
     bench = await desks().create_workspace("W", folder)
     changes = bench.file_changes
     await changes.prepare_checkpoints()
@@ -134,14 +151,18 @@ async def test_everything_since_a_checkpoint_goes_back_whoever_changed_it(desks:
     (folder / "README.md").write_text("by the user")
     listed = [file.place for file in await changes.changes_since_checkpoint(fact.before)]
     assert listed == ["README.md", "made/by the agent"]
-    undone = await changes.undo_file_changes(await changes.changes_since_checkpoint(fact.before, folders=True))
+    undone = await changes.undo_file_changes(
+        await changes.changes_since_checkpoint(fact.before, folders=True)
+    )
     assert undone.paths_left_alone == ()
     assert (undone.files_put_back, undone.files_deleted) == (1, 1), "a folder is no file"
     assert not (folder / "made").exists()
     assert (folder / "README.md").read_bytes() == before
 
 
-async def test_an_undo_of_an_earlier_turn_is_listed_with_it_and_can_be_redone(desks: Desks, folder: Path) -> None:
+async def test_an_undo_of_an_earlier_turn_is_listed_with_it_and_can_be_redone(
+    desks: Desks, folder: Path
+) -> None:
     bench = await desks().create_workspace("W", folder)
     changes, session = bench.file_changes, await bench.start_conversation()
     await changes.prepare_checkpoints()
@@ -158,7 +179,10 @@ async def test_an_undo_of_an_earlier_turn_is_listed_with_it_and_can_be_redone(de
     async def listed() -> list[tuple[str, list[str]]]:
         turns = await changes.turns_with_changes(session.id)
         return [
-            (turn.turn_numbers, [file.place for file in await changes.file_changes_of_steps(turn.sources)])
+            (
+                turn.turn_numbers,
+                [file.place for file in await changes.file_changes_of_steps(turn.sources)],
+            )
             for turn in turns
         ]
 
@@ -179,21 +203,36 @@ async def test_an_undo_of_an_earlier_turn_is_listed_with_it_and_can_be_redone(de
     assert await listed() == [("1–3", ["a", "both"])]
     undo = [each.fact for each in session.all_facts if isinstance(each.fact, FilesChanged)][-1]
     (source,) = [
-        each for turn in await changes.turns_with_changes(session.id) for each in turn.sources if each.fact is undo
+        each
+        for turn in await changes.turns_with_changes(session.id)
+        for each in turn.sources
+        if each.fact is undo
     ]
-    await changes.undo_file_changes(await changes.changes_with_folders([source]), conversation=session.id)
+    await changes.undo_file_changes(
+        await changes.changes_with_folders([source]), conversation=session.id
+    )
     assert (folder / "both").read_text() == "c"
     assert await listed() == [("1–3", ["b", "both", "c"])]
     before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
-    found = [source for turn in await changes.turns_with_changes(session.id) for source in turn.sources][-1:]
-    result = await changes.undo_file_changes(await changes.changes_with_folders(found), conversation=session.id)
+    found = [
+        source for turn in await changes.turns_with_changes(session.id) for source in turn.sources
+    ][-1:]
+    result = await changes.undo_file_changes(
+        await changes.changes_with_folders(found), conversation=session.id
+    )
     assert result.fact is not None
     put_back = ChangeSource(session.id, 0, 0.0, result.fact)
-    await changes.undo_file_changes(await changes.changes_with_folders([put_back]), conversation=session.id)
-    assert {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before, "exact"
+    await changes.undo_file_changes(
+        await changes.changes_with_folders([put_back]), conversation=session.id
+    )
+    assert {
+        path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()
+    } == before, "exact"
 
 
-async def test_undoing_a_new_file_also_removes_the_folder_created_for_it(desks: Desks, folder: Path) -> None:
+async def test_undoing_a_new_file_also_removes_the_folder_created_for_it(
+    desks: Desks, folder: Path
+) -> None:
     bench = await desks().create_workspace("W", folder)
     changes, session = bench.file_changes, await bench.start_conversation()
     await changes.prepare_checkpoints()
@@ -208,12 +247,16 @@ async def test_undoing_a_new_file_also_removes_the_folder_created_for_it(desks: 
     (folder / "made" / "by the user").write_text("mine")
     (turn,) = await changes.turns_with_changes(session.id)
     for file in await changes.file_changes_of_steps(turn.sources):
-        assert (await changes.undo_file_changes([file], conversation=session.id)).paths_left_alone == ()
+        assert (
+            await changes.undo_file_changes([file], conversation=session.id)
+        ).paths_left_alone == ()
     assert not (folder / "docs").exists()
     assert [path.name for path in (folder / "made").iterdir()] == ["by the user"]
     (turn,) = await changes.turns_with_changes(session.id)
     first, *_ = [source for source in turn.sources if source.fact.by == "undo"]
-    await changes.undo_file_changes(await changes.changes_with_folders([first]), conversation=session.id)
+    await changes.undo_file_changes(
+        await changes.changes_with_folders([first]), conversation=session.id
+    )
     assert (folder / "docs/deep/NOTES.md").read_text() == "x"
 
 
@@ -246,7 +289,9 @@ async def test_the_users_own_lines_are_never_the_agents_after_an_undo_beside_the
 
     async def listed() -> list[tuple[int, int]]:
         (turn,) = await changes.turns_with_changes(session.id)
-        return [(each.added, each.removed) for each in await changes.file_changes_of_steps(turn.sources)]
+        return [
+            (each.added, each.removed) for each in await changes.file_changes_of_steps(turn.sources)
+        ]
 
     await session.conversation.append_facts(UserSaid((Text("Change it", 3),)))
     await step("1", 20, "by the agent\n")
@@ -260,7 +305,9 @@ async def test_the_users_own_lines_are_never_the_agents_after_an_undo_beside_the
         hunk = diff_hunks.find_hunks(*await changes.contents_of_both_versions(one))[0]
         await changes.undo_hunks(one, [hunk.stable_id], conversation=session.id)
     else:
-        await changes.undo_file_changes([one], conversation=session.id, choices={one.path_of_change: "merge"})
+        await changes.undo_file_changes(
+            [one], conversation=session.id, choices={one.path_of_change: "merge"}
+        )
     assert newest_change().is_whole is not before_more
     lines[20] = "20\n"
     assert file.read_text() == "".join(lines)
@@ -270,7 +317,9 @@ async def test_the_users_own_lines_are_never_the_agents_after_an_undo_beside_the
     (turn,) = await changes.turns_with_changes(session.id)
     (one,) = await changes.file_changes_of_steps(turn.sources)
     assert not one.broken
-    await changes.undo_file_changes([one], conversation=session.id, choices={one.path_of_change: "merge"})
+    await changes.undo_file_changes(
+        [one], conversation=session.id, choices={one.path_of_change: "merge"}
+    )
     assert newest_change().is_whole
     lines[25], lines[30] = "25\n", "30\n"
     assert file.read_text() == "".join(lines)
@@ -304,7 +353,9 @@ class TestCommandInTheBackground:
         await self.session.conversation.append_facts(*filter(None, [outcome.files]))
 
     async def end_turn(self) -> None:
-        await self.session.conversation.append_facts(*await self.bench.kit.collect_unfinished_changes(self.session.id))
+        await self.session.conversation.append_facts(
+            *await self.bench.kit.collect_unfinished_changes(self.session.id)
+        )
 
     async def go_on_to_the_end(self, folder: Path) -> None:
         await asyncio.to_thread((folder / "go").write_text, "go")
@@ -315,22 +366,30 @@ class TestCommandInTheBackground:
     async def changed(self) -> list[str]:
         found = await self.bench.file_changes.turns_with_changes(self.session.id)
         return [
-            file.place for turn in found for file in await self.bench.file_changes.file_changes_of_steps(turn.sources)
+            file.place
+            for turn in found
+            for file in await self.bench.file_changes.file_changes_of_steps(turn.sources)
         ]
 
-    async def test_what_it_does_after_the_turn_is_listed_and_undone(self, desks: Desks, folder: Path) -> None:
+    async def test_what_it_does_after_the_turn_is_listed_and_undone(
+        self, desks: Desks, folder: Path
+    ) -> None:
         before = (folder / "README.md").read_text()
         await self.start(desks, folder, "read x < go; echo lost > README.md")
         assert await self.changed() == []
         await self.go_on_to_the_end(folder)
         assert await self.changed() == ["README.md"]
-        (fact,) = [each.fact for each in self.session.all_facts if isinstance(each.fact, FilesChanged)]
+        (fact,) = [
+            each.fact for each in self.session.all_facts if isinstance(each.fact, FilesChanged)
+        ]
         assert (fact.by, fact.call) == ("background", "run_command")
         files = await self.bench.file_changes.changes_after_fact(self.session.id, 1)
         await self.bench.file_changes.undo_file_changes(files, conversation=self.session.id)
         assert (folder / "README.md").read_text() == before
 
-    async def test_what_the_user_does_beside_a_server_stays_the_users(self, desks: Desks, folder: Path) -> None:
+    async def test_what_the_user_does_beside_a_server_stays_the_users(
+        self, desks: Desks, folder: Path
+    ) -> None:
         await self.start(desks, folder, "read x < go; echo lost > README.md; read x < go")
         (folder / "thesis").write_text("the user's\n")
         await self.call("list_commands")

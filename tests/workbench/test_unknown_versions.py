@@ -1,4 +1,6 @@
-"""Histories of a version that nobody has seen: what is known of them is read, the rest is kept as bytes, and both are said."""
+"""Histories of a version that nobody has seen: what is known of them is read, the rest
+is kept as bytes, and both are said.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,13 @@ from helix_desktop.store.all_workspaces import AllWorkspaces
 from helix_desktop.workbench.history_imports import HistoryImport
 from tests.histories import written
 
-RECORD = {"type": "novelty", "id": "n1", "uuid": "n1", "role": "novelty", "data": "UNKNOWN-RECORD ä数"}
+RECORD = {
+    "type": "novelty",
+    "id": "n1",
+    "uuid": "n1",
+    "role": "novelty",
+    "data": "UNKNOWN-RECORD ä数",
+}
 PART = {"type": "hologram", "data": "UNKNOWN-PART ä数"}
 
 
@@ -26,7 +34,9 @@ class Words:
 
 
 def changed_lines(path: Path, change: Callable[[list[dict[str, Any]]], None]) -> Path:
-    """The file with another version, an unknown part in its last reply, and an unknown record behind it."""
+    """The file with another version, an unknown part in its last reply, and an unknown
+    record behind it.
+    """
     values = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
     change(values)
     return written.lines(path, [*values, {**RECORD, "parentUuid": values[-1].get("uuid"), "parentId": values[-1].get("id")}])  # fmt: skip
@@ -72,7 +82,11 @@ def older_gemini(folder: Path) -> Path:
     head, *messages = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
     path.unlink()
     document = path.with_suffix(".json")
-    document.write_text(json.dumps({**head, "messages": [one for one in messages if "id" in one]}, ensure_ascii=False))
+    document.write_text(
+        json.dumps(
+            {**head, "messages": [one for one in messages if "id" in one]}, ensure_ascii=False
+        )
+    )
     return document
 
 
@@ -104,18 +118,29 @@ def goose(folder: Path) -> Path:
     insert = "INSERT INTO messages(session_id, role, content_json, created_timestamp, metadata_json) VALUES('g1', ?, ?, ?, '{}')"
     with closing(sqlite3.connect(path)) as made, made:
         made.execute("ALTER TABLE messages ADD COLUMN novelty")
-        made.execute(insert, ("assistant", json.dumps([{"type": "text", "text": "And more."}, PART]), 1_767_323_090))
-        made.execute(insert, ("user", json.dumps([PART | {"data": "UNKNOWN-WORDS"}]), 1_767_323_091))
+        made.execute(
+            insert,
+            ("assistant", json.dumps([{"type": "text", "text": "And more."}, PART]), 1_767_323_090),
+        )
+        made.execute(
+            insert, ("user", json.dumps([PART | {"data": "UNKNOWN-WORDS"}]), 1_767_323_091)
+        )
         made.execute(insert, ("novelty", json.dumps([RECORD]), 1_767_323_092))
     return path
 
 
-@pytest.mark.parametrize("history", [claude, codex, opencode, gemini, older_gemini, pi, cline, goose])
-async def test_what_is_known_is_read_the_rest_is_kept_and_said(history: Callable[[Path], Path], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "history", [claude, codex, opencode, gemini, older_gemini, pi, cline, goose]
+)
+async def test_what_is_known_is_read_the_rest_is_kept_and_said(
+    history: Callable[[Path], Path], tmp_path: Path
+) -> None:
     path = history(tmp_path / "home")
     before = path.read_bytes()
     workspaces = AllWorkspaces(tmp_path / "workspaces")
-    workspace = await workspaces.open_stored_workspace(workspaces.create_stored_workspace("w", tmp_path).id)
+    workspace = await workspaces.open_stored_workspace(
+        workspaces.create_stored_workspace("w", tmp_path).id
+    )
     result = await HistoryImport(workspace, Words()).import_files([path])
     (imported,) = result.imported
     facts = [one.fact for one in await workspace.journal.read_facts(imported.id)]
@@ -128,7 +153,11 @@ async def test_what_is_known_is_read_the_rest_is_kept_and_said(history: Callable
     assert brought.unread is not None
     kept = (await workspace.cache.read_content(brought.unread.digest)).decode("utf-8")
     whole = before.decode("utf-8", "replace")
-    marks = [mark for mark in ("UNKNOWN-RECORD", "UNKNOWN-PART", "UNKNOWN-WORDS", "UNKNOWN-FORM") if mark in whole]
+    marks = [
+        mark
+        for mark in ("UNKNOWN-RECORD", "UNKNOWN-PART", "UNKNOWN-WORDS", "UNKNOWN-FORM")
+        if mark in whole
+    ]
     assert [mark for mark in marks if mark not in kept] == []
     if path.suffix == ".jsonl":
         unknown = [line for line in whole.splitlines() if "UNKNOWN" in line]
@@ -141,9 +170,13 @@ async def test_what_is_known_is_read_the_rest_is_kept_and_said(history: Callable
 
 
 @pytest.mark.parametrize("history", [claude, codex, opencode, cline])
-async def test_the_version_that_a_session_names_is_kept(history: Callable[[Path], Path], tmp_path: Path) -> None:
+async def test_the_version_that_a_session_names_is_kept(
+    history: Callable[[Path], Path], tmp_path: Path
+) -> None:
     workspaces = AllWorkspaces(tmp_path / "workspaces")
-    workspace = await workspaces.open_stored_workspace(workspaces.create_stored_workspace("w", tmp_path).id)
+    workspace = await workspaces.open_stored_workspace(
+        workspaces.create_stored_workspace("w", tmp_path).id
+    )
     result = await HistoryImport(workspace, Words()).import_files([history(tmp_path / "home")])
     first = (await workspace.journal.read_facts(result.imported[0].id))[0].fact
     assert first.origin.version == "99.7.0"  # type: ignore[union-attr]

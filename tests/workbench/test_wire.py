@@ -27,10 +27,21 @@ PROTOCOLS: dict[str, tuple[type[Peer], Callable[..., Answer], dict[str, Any]]] =
     "openai-chat": (ChatServer, chat_server.reply, {"reasoning": "Let me think."}),
     "openai-responses": (ResponsesServer, responses_server.reply, {}),
     "anthropic": (AnthropicServer, anthropic_server.reply, {"thinking": "Let me think."}),
-    "gemini": (GeminiServer, gemini_server.reply, {"thought": "Let me think.", "signature": "s1gned"}),
+    "gemini": (
+        GeminiServer,
+        gemini_server.reply,
+        {"thought": "Let me think.", "signature": "s1gned"},
+    ),
 }
-EFFORTS = {"openai-chat": "effort", "openai-responses": "effort", "anthropic": "adaptive", "gemini": "level"}
-LONG = "\n".join(f"line {number} of a file that is long enough to be worth a marker" for number in range(600))
+EFFORTS = {
+    "openai-chat": "effort",
+    "openai-responses": "effort",
+    "anthropic": "adaptive",
+    "gemini": "level",
+}
+LONG = "\n".join(
+    f"line {number} of a file that is long enough to be worth a marker" for number in range(600)
+)
 
 
 async def said(session: Session, words: str) -> None:
@@ -50,12 +61,18 @@ async def test_the_request_of_each_step_is_what_was_sent(kind: str, tmp_path: Pa
     where = program_folders.find_program_folders(tmp_path / "home")
 
     def desk() -> Workbenches:
-        return Workbenches(where, SecretStorage(where.key_file, environ={"A_KEY": "k"}), clock=ClockWithoutPauses())
+        return Workbenches(
+            where, SecretStorage(where.key_file, environ={"A_KEY": "k"}), clock=ClockWithoutPauses()
+        )
 
     with peer(script) as server:
         first = desk()
-        first.configured.save_provider(ProviderConfig("peer", kind, base_url=server.base_url, variable="A_KEY"))
-        first.configured.correct_model("peer", "scripted", {"reasoning": EFFORTS[kind], "max_output": 64_000})
+        first.configured.save_provider(
+            ProviderConfig("peer", kind, base_url=server.base_url, variable="A_KEY")
+        )
+        first.configured.correct_model(
+            "peer", "scripted", {"reasoning": EFFORTS[kind], "max_output": 64_000}
+        )
         bench = await first.create_workspace("Seen", tmp_path / "project")
         await bench.choose_model_for_role("peer/scripted")
         session = await bench.start_conversation()

@@ -1,1 +1,3 @@
-"""Describes files at a moment, differences between moments, and partial reverts. Does not touch the disk."""
+"""Describes files at a moment, differences between moments, and partial reverts. Does
+not touch the disk.
+"""

@@ -1,4 +1,6 @@
-"""Compares two versions of a file by lines, splits the difference into hunks, and reverts some of them."""
+"""Compares two versions of a file by lines, splits the difference into hunks, and
+reverts some of them.
+"""
 
 import hashlib
 import re
@@ -14,20 +16,28 @@ from helix_desktop.fast_dataclass import dataclass
 EXACT = 120
 DEEPEST = 40
 
-RangePair = tuple[int, int, int, int]  # The start and end of a range in the first text, and of a range in the second.
+RangePair = tuple[
+    int, int, int, int
+]  # The start and end of a range in the first text, and of a range in the second.
 
 
 @dataclass(frozen=True, slots=True)
 class MatchingLines:
-    """Lines `left` to `left + count` of the first text are lines `right` to `right + count` of the second."""
+    """Lines `left` to `left + count` of the first text are lines `right` to `right +
+    count` of the second.
+    """
 
     left: int
     right: int
     count: int
 
 
-def find_matching_lines(left: Sequence[Any], right: Sequence[Any], exact: int = EXACT) -> Iterator[MatchingLines]:
-    """Yield the lines that two lists have in common. Lists of more than `exact` lines are compared less exactly."""
+def find_matching_lines(
+    left: Sequence[Any], right: Sequence[Any], exact: int = EXACT
+) -> Iterator[MatchingLines]:
+    """Yield the lines that two lists have in common. Lists of more than `exact` lines
+    are compared less exactly.
+    """
     return _matches_in_span(left, right, (0, len(left), 0, len(right)), exact)
 
 
@@ -60,7 +70,11 @@ def _match_between_ends(
     if not anchors:
         if b - a <= exact and d - c <= exact:
             matcher = SequenceMatcher(None, left[a:b], right[c:d], autojunk=False)
-            yield from (MatchingLines(a + m.a, c + m.b, m.size) for m in matcher.get_matching_blocks() if m.size)
+            yield from (
+                MatchingLines(a + m.a, c + m.b, m.size)
+                for m in matcher.get_matching_blocks()
+                if m.size
+            )
         return
     for x, y in anchors:
         yield from _matches_in_span(left, right, (a, x, c, y), exact, deep=deep + 1)
@@ -69,7 +83,9 @@ def _match_between_ends(
     yield from _matches_in_span(left, right, (a, b, c, d), exact, deep=deep + 1)
 
 
-def _unique_line_anchors(left: Sequence[Any], right: Sequence[Any], span: RangePair) -> list[tuple[int, int]]:
+def _unique_line_anchors(
+    left: Sequence[Any], right: Sequence[Any], span: RangePair
+) -> list[tuple[int, int]]:
     """Return the longest run of line pairs that are unique in each text and in the same order."""
     a, b, c, d = span
     once_left = {line for line, times in Counter(left[a:b]).items() if times == 1}
@@ -77,7 +93,9 @@ def _unique_line_anchors(left: Sequence[Any], right: Sequence[Any], span: RangeP
     where = {right[j]: j for j in range(c, d) if right[j] in once_right}
     pairs = [(i, where[left[i]]) for i in range(a, b) if left[i] in once_left and left[i] in where]
     tails: list[int] = []
-    chain: list[tuple[int, int]] = []  # For each pair, its number and where its predecessor is in `chain`.
+    chain: list[
+        tuple[int, int]
+    ] = []  # For each pair, its number and where its predecessor is in `chain`.
     ends: list[int] = []
     for number, (_, j) in enumerate(pairs):
         place = bisect_left(tails, j)
@@ -93,9 +111,13 @@ def _unique_line_anchors(left: Sequence[Any], right: Sequence[Any], span: RangeP
 
 
 CONTEXT = 3
-BINARY_CHECK_BYTES = 8_000  # As in git, a file with a zero byte among this many first bytes is binary.
+BINARY_CHECK_BYTES = (
+    8_000  # As in git, a file with a zero byte among this many first bytes is binary.
+)
 LONGEST_LINE = 2_000  # Changed words are not marked within lines of more characters than this.
-MOST_WORDS = 40  # Longer runs of words are not compared exactly, as repeated words would take minutes.
+MOST_WORDS = (
+    40  # Longer runs of words are not compared exactly, as repeated words would take minutes.
+)
 _WORD = re.compile(r"\w+|\s+|.", re.DOTALL)
 
 
@@ -111,7 +133,9 @@ class ChangedLines:
 
 @dataclass(frozen=True, slots=True)
 class Hunk(ChangedLines):
-    """Changed lines close together, with some lines of context. `rows`: sign and line, as in a unified diff."""
+    """Changed lines close together, with some lines of context. `rows`: sign and line,
+    as in a unified diff.
+    """
 
     blocks: tuple[ChangedLines, ...]
     rows: tuple[tuple[str, bytes], ...]
@@ -138,7 +162,9 @@ def split_into_lines(content: bytes) -> list[bytes]:
     return [line + b"\n" for line in lines] + ([last] if last else [])
 
 
-def find_changed_lines(old: Sequence[Any], new: Sequence[Any], exact: int = EXACT) -> Iterator[ChangedLines]:
+def find_changed_lines(
+    old: Sequence[Any], new: Sequence[Any], exact: int = EXACT
+) -> Iterator[ChangedLines]:
     a = b = 0
     for same in _merge_touching_matches(old, new, exact):
         if same.left > a or same.right > b:
@@ -148,10 +174,15 @@ def find_changed_lines(old: Sequence[Any], new: Sequence[Any], exact: int = EXAC
         yield ChangedLines(a, len(old), b, len(new))
 
 
-def _merge_touching_matches(old: Sequence[Any], new: Sequence[Any], exact: int = EXACT) -> Iterator[MatchingLines]:
+def _merge_touching_matches(
+    old: Sequence[Any], new: Sequence[Any], exact: int = EXACT
+) -> Iterator[MatchingLines]:
     held: MatchingLines | None = None
     for same in find_matching_lines(old, new, exact):
-        if held is not None and (held.left + held.count, held.right + held.count) == (same.left, same.right):
+        if held is not None and (held.left + held.count, held.right + held.count) == (
+            same.left,
+            same.right,
+        ):
             held = MatchingLines(held.left, held.right, held.count + same.count)
             continue
         if held is not None:
@@ -180,7 +211,9 @@ def find_hunks(before: bytes, after: bytes, context: int = CONTEXT) -> tuple[Hun
     return tuple(_build_hunk(group, old, new, context) for group in groups)
 
 
-def _build_hunk(group: Sequence[ChangedLines], old: Sequence[bytes], new: Sequence[bytes], context: int) -> Hunk:
+def _build_hunk(
+    group: Sequence[ChangedLines], old: Sequence[bytes], new: Sequence[bytes], context: int
+) -> Hunk:
     first, last = group[0], group[-1]
     lead = min(context, first.old, first.new)
     tail = min(context, len(old) - last.old_end, len(new) - last.new_end)
@@ -192,26 +225,45 @@ def _build_hunk(group: Sequence[ChangedLines], old: Sequence[bytes], new: Sequen
         rows += [("+", line) for line in new[block.new : block.new_end]]
         at = block.old_end
     rows += [(" ", line) for line in old[at : at + tail]]
-    return Hunk(first.old - lead, last.old_end + tail, first.new - lead, last.new_end + tail, tuple(group), tuple(rows))
+    return Hunk(
+        first.old - lead,
+        last.old_end + tail,
+        first.new - lead,
+        last.new_end + tail,
+        tuple(group),
+        tuple(rows),
+    )
 
 
 def revert_hunks(before: bytes, after: bytes, now: bytes, chosen: Sequence[Hunk]) -> bytes:
-    """Return `now` without these hunks. Raises ActionRefused if lines in or beside them have changed."""
+    """Return `now` without these hunks. Raises ActionRefused if lines in or beside them
+    have changed.
+    """
     old, new, current = split_into_lines(before), split_into_lines(after), split_into_lines(now)
-    same = list(_merge_touching_matches(new, current)) if now != after else [MatchingLines(0, 0, len(new))]
+    same = (
+        list(_merge_touching_matches(new, current))
+        if now != after
+        else [MatchingLines(0, 0, len(new))]
+    )
     result = list(current)
-    for block in sorted((block for hunk in chosen for block in hunk.blocks), key=lambda block: -block.new):
+    for block in sorted(
+        (block for hunk in chosen for block in hunk.blocks), key=lambda block: -block.new
+    ):
         at = _position_in_later_version(block, same, len(new), len(current))
         result[at : at + block.new_end - block.new] = old[block.old : block.old_end]
     return b"".join(result)
 
 
-def _position_in_later_version(block: ChangedLines, same: Sequence[MatchingLines], new: int, current: int) -> int:
+def _position_in_later_version(
+    block: ChangedLines, same: Sequence[MatchingLines], new: int, current: int
+) -> int:
     if block.new == block.new_end == new == current == 0:
         return 0
     for run in same:
         inside = run.left <= block.new and block.new_end <= run.left + run.count
-        if inside and (block.new < block.new_end or _has_same_neighbours(block.new, run, new, current)):
+        if inside and (
+            block.new < block.new_end or _has_same_neighbours(block.new, run, new, current)
+        ):
             return block.new - run.left + run.right
     raise ActionRefused(
         "These lines were changed later, so this hunk cannot be undone on its own.",
@@ -238,7 +290,9 @@ def find_changes_within_line(old: str, new: str) -> tuple[list[LetterRange], lis
         return [], []
     left, right = _WORD.findall(old), _WORD.findall(new)
     found = list(find_changed_lines(left, right, MOST_WORDS))
-    common = len(old) - sum(len(word) for block in found for word in left[block.old : block.old_end])
+    common = len(old) - sum(
+        len(word) for block in found for word in left[block.old : block.old_end]
+    )
     if common * 3 < max(len(old.strip()), len(new.strip())):
         return [], []
     gone: list[LetterRange] = []
@@ -249,7 +303,9 @@ def find_changes_within_line(old: str, new: str) -> tuple[list[LetterRange], lis
     return gone, come
 
 
-def _append_word_range(places: list[LetterRange], words: Sequence[str], first: int, last: int) -> None:
+def _append_word_range(
+    places: list[LetterRange], words: Sequence[str], first: int, last: int
+) -> None:
     if last > first:
         places.append(LetterRange(sum(map(len, words[:first])), sum(map(len, words[first:last]))))
 

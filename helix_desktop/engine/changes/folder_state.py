@@ -1,7 +1,9 @@
-"""Describes what is at each path of a folder at a moment and what differs later, and encodes both for the cache.
+"""Describes what is at each path of a folder at a moment and what differs later, and
+encodes both for the cache.
 
-A path is relative, with "/" and the number of its root before it: `0/src/main.c`. Names may be any bytes,
-held as Python holds file names (surrogateescape). `store/FORMATS.md` describes the stored forms.
+A path is relative, with "/" and the number of its root before it: `0/src/main.c`. Names
+may be any bytes, held as Python holds file names (surrogateescape). `store/FORMATS.md`
+describes the stored forms.
 """
 
 import json
@@ -139,7 +141,11 @@ def build_tree(contents: Iterable[bytes]) -> dict[str, TreeItem]:
 
 
 def compare_trees(before: Tree, after: Tree) -> tuple[PathChange, ...]:
-    gone = [PathChange(path, item, after.get(path)) for path, item in before.items() if after.get(path) != item]
+    gone = [
+        PathChange(path, item, after.get(path))
+        for path, item in before.items()
+        if after.get(path) != item
+    ]
     come = [PathChange(path, None, item) for path, item in after.items() if path not in before]
     return tuple(sorted(gone + come))
 
@@ -160,7 +166,9 @@ def merge_changes_and_find_paths_changed_by_others(
 
 
 def without_folders_beside_files(changes: Sequence[PathChange]) -> list[PathChange]:
-    """Leave out folders if files changed, too, because people count files; of folders alone, those above others."""
+    """Leave out folders if files changed, too, because people count files; of folders
+    alone, those above others.
+    """
     if files := [change for change in changes if not is_change_of_folder(change)]:
         return files
     holding = {above for change in changes for above in _parent_paths(change.path)}
@@ -174,7 +182,9 @@ def _parent_paths(path: str) -> Iterator[str]:
 
 
 def is_change_of_folder(change: PathChange) -> bool:
-    return all(item is None or item.kind is PathKind.FOLDER for item in (change.before, change.after))
+    return all(
+        item is None or item.kind is PathKind.FOLDER for item in (change.before, change.after)
+    )
 
 
 def _format_header(what: str) -> bytes:

@@ -11,13 +11,29 @@ from helix_desktop.engine.changes.folder_state import PathKind, TreeItem
 NOWHERE = b"/dev/null"
 _LINE = 52  # The number of bytes that one line of git's binary patches encodes.
 _PLAIN = frozenset(range(0x20, 0x7F)) - {ord('"'), ord("\\")}
-_ESCAPES = {7: b"\\a", 8: b"\\b", 9: b"\\t", 10: b"\\n", 11: b"\\v", 12: b"\\f", 13: b"\\r", 34: b'\\"', 92: b"\\\\"}
+_ESCAPES = {
+    7: b"\\a",
+    8: b"\\b",
+    9: b"\\t",
+    10: b"\\n",
+    11: b"\\v",
+    12: b"\\f",
+    13: b"\\r",
+    34: b'\\"',
+    92: b"\\\\",
+}
 _IN_GIT = (PathKind.FILE, PathKind.TWIN, PathKind.LINK)
 
 
-def format_git_patch(name: str, before: tuple[TreeItem | None, bytes], after: tuple[TreeItem | None, bytes]) -> bytes:
+def format_git_patch(
+    name: str, before: tuple[TreeItem | None, bytes], after: tuple[TreeItem | None, bytes]
+) -> bytes:
     """Format a change, given the item and content before and after, if git can express it."""
-    if before[0] is not None and after[0] is not None and _kind_for_git(before[0]) != _kind_for_git(after[0]):
+    if (
+        before[0] is not None
+        and after[0] is not None
+        and _kind_for_git(before[0]) != _kind_for_git(after[0])
+    ):
         nothing: tuple[None, bytes] = (None, b"")
         return format_git_patch(name, before, nothing) + format_git_patch(name, nothing, after)
     old = before if before[0] is not None and before[0].kind in _IN_GIT else (None, b"")
@@ -39,7 +55,9 @@ def quote_git_name(name: bytes) -> bytes:
     """Quote a name as git does if it contains more than plain characters."""
     if all(byte in _PLAIN for byte in name):
         return name
-    safe = (bytes((byte,)) if byte in _PLAIN else _ESCAPES.get(byte, b"\\%03o" % byte) for byte in name)
+    safe = (
+        bytes((byte,)) if byte in _PLAIN else _ESCAPES.get(byte, b"\\%03o" % byte) for byte in name
+    )
     return b'"' + b"".join(safe) + b'"'
 
 
@@ -47,11 +65,15 @@ def _kind_for_git(item: TreeItem) -> PathKind:
     return PathKind.FILE if item.kind is PathKind.TWIN else item.kind
 
 
-def _patch_lines(name: str, old: tuple[TreeItem | None, bytes], new: tuple[TreeItem | None, bytes]) -> Iterator[bytes]:
+def _patch_lines(
+    name: str, old: tuple[TreeItem | None, bytes], new: tuple[TreeItem | None, bytes]
+) -> Iterator[bytes]:
     raw = name.encode("utf-8", "surrogateescape")
     left, right = quote_git_name(b"a/" + raw), quote_git_name(b"b/" + raw)
     yield b"diff --git %s %s\n" % (left, right)
-    old_mode, new_mode = (_git_mode(item) if item is not None else None for item in (old[0], new[0]))
+    old_mode, new_mode = (
+        _git_mode(item) if item is not None else None for item in (old[0], new[0])
+    )
     if old_mode is None and new_mode is not None:
         yield b"new file mode %s\n" % new_mode
     elif new_mode is None and old_mode is not None:
@@ -76,7 +98,9 @@ def _git_mode(item: TreeItem) -> bytes:
 
 
 def _format_hunk(hunk: Hunk) -> bytes:
-    return f"{hunk.unified_header}\n".encode() + b"".join(_patch_row(sign, line) for sign, line in hunk.rows)
+    return f"{hunk.unified_header}\n".encode() + b"".join(
+        _patch_row(sign, line) for sign, line in hunk.rows
+    )
 
 
 def _patch_row(sign: str, line: bytes) -> bytes:
@@ -89,7 +113,11 @@ def _git_blob_hash(version: tuple[TreeItem | None, bytes]) -> bytes:
     item, content = version
     if item is None:
         return b"0" * 40
-    return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest().encode()
+    return (
+        hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False)
+        .hexdigest()
+        .encode()
+    )
 
 
 def _binary_literal(content: bytes) -> bytes:

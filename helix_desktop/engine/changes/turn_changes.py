@@ -65,8 +65,9 @@ class TurnOfChanges:
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """A change of one file. `place`: the shown path. `by`: who changed it last. `broken`: others changed it, too.
-    `renamed`: the place where the same content is now, or was before; then `moved_from` is the deleted file.
+    """A change of one file. `place`: the shown path. `by`: who changed it last.
+    `broken`: others changed it, too. `renamed`: the place where the same content is
+    now, or was before; then `moved_from` is the deleted file.
     """
 
     change: PathChange
@@ -98,8 +99,14 @@ class FileChange:
 
 
 def mark_renames(files: Sequence[FileChange]) -> list[FileChange]:
-    """Mark each deleted file whose content was added elsewhere, and that one. No line of them has changed."""
-    gone = {item.content: file for file in files if (item := file.change.before) and file.change.after is None}
+    """Mark each deleted file whose content was added elsewhere, and that one. No line
+    of them has changed.
+    """
+    gone = {
+        item.content: file
+        for file in files
+        if (item := file.change.before) and file.change.after is None
+    }
     found = {file.path_of_change: file for file in files}
     for file in files:
         item = file.change.after if file.change.before is None else None
@@ -112,7 +119,9 @@ def mark_renames(files: Sequence[FileChange]) -> list[FileChange]:
 
 @dataclass(frozen=True, slots=True)
 class UncoveredPath:
-    """A path that checkpoints leave out. `is_beyond_limits`: for its size or as unreadable, not by a rule."""
+    """A path that checkpoints leave out. `is_beyond_limits`: for its size or as
+    unreadable, not by a rule.
+    """
 
     path: str
     why: str
@@ -122,13 +131,17 @@ class UncoveredPath:
 def group_changes_by_turn(recorded_facts: Iterable[facts.Recorded]) -> tuple[TurnOfChanges, ...]:
     """Group changes by turn. Sub-agents of turns without changes may have made some."""
     found: list[TurnOfChanges] = []
-    names: dict[str, tuple[str, int, int]] = {}  # By call: the tool, the step, and the message of its turn.
+    names: dict[
+        str, tuple[str, int, int]
+    ] = {}  # By call: the tool, the step, and the message of its turn.
     steps, said, end, is_foreign = 0, 0, 0, False
     for recorded in recorded_facts:
         match recorded.fact:
             case facts.ConversationStarted(agent=agent, origin=origin):
                 is_foreign = bool(agent or origin.kind)
-            case facts.UserSaid(steering=False, parts=parts) if not is_foreign or not is_added_by_agent(parts):
+            case facts.UserSaid(steering=False, parts=parts) if (
+                not is_foreign or not is_added_by_agent(parts)
+            ):
                 said += 1
                 words, _ = split_off_agent_additions(parts)
                 title = " ".join(words.split())[:80]
@@ -144,17 +157,26 @@ def group_changes_by_turn(recorded_facts: Iterable[facts.Recorded]) -> tuple[Tur
                 found[-1] = replace(found[-1], children=(*found[-1].children, child))
             case facts.FilesChanged() as fact if found:
                 what, step, turn = names.get(fact.call, ("", 0, 0))
-                # After a kill, a call may be recorded in a later turn; a command in the background goes on in it.
-                seqs = fact.undoes or ((turn,) if turn and fact.by != "background" else (found[-1].seq,))
+                # After a kill, a call may be recorded in a later turn; a command in the
+                # background goes on in it.
+                seqs = fact.undoes or (
+                    (turn,) if turn and fact.by != "background" else (found[-1].seq,)
+                )
                 _add_change_to_turn(
-                    found, ChangeSource(recorded.conversation, recorded.seq, recorded.time, fact, what, step), seqs
+                    found,
+                    ChangeSource(
+                        recorded.conversation, recorded.seq, recorded.time, fact, what, step
+                    ),
+                    seqs,
                 )
         end = recorded.seq
     ends = (*(turn.seq - 1 for turn in found[1:]), end)
     return tuple(replace(turn, end=seq) for turn, seq in zip(found, ends, strict=False))
 
 
-def _add_change_to_turn(found: list[TurnOfChanges], source: ChangeSource, seqs: Sequence[int]) -> None:
+def _add_change_to_turn(
+    found: list[TurnOfChanges], source: ChangeSource, seqs: Sequence[int]
+) -> None:
     """Add a change to the turns with these facts. Those which an undo undoes become one."""
     begin, stop = len(found) - 1, len(found)
     while begin and found[begin].seq > min(seqs):
@@ -171,11 +193,18 @@ def without_user_undos(sources: Sequence[ChangeSource]) -> tuple[ChangeSource, .
     return tuple(source for source in sources if source.fact.by != "undo")
 
 
-def step_with_undos(step: ChangeSource, sources: Iterable[ChangeSource]) -> tuple[ChangeSource, ...]:
-    return (step, *(each for each in sources if each.fact.by == "undo" and step.seq in each.fact.undoes))
+def step_with_undos(
+    step: ChangeSource, sources: Iterable[ChangeSource]
+) -> tuple[ChangeSource, ...]:
+    return (
+        step,
+        *(each for each in sources if each.fact.by == "undo" and step.seq in each.fact.undoes),
+    )
 
 
-def seqs_to_name_in_undo(changed: Iterable[ChangeSource | facts.Recorded], conversation: str) -> tuple[int, ...]:
+def seqs_to_name_in_undo(
+    changed: Iterable[ChangeSource | facts.Recorded], conversation: str
+) -> tuple[int, ...]:
     """Return the numbers of these changes. An undo among them is replaced by what it had undone."""
     found: set[int] = set()
     for each in changed:
@@ -203,5 +232,7 @@ def printable_path(name: str) -> str:
     try:
         name.encode()
     except UnicodeEncodeError:
-        return json.dumps(name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace"))[1:-1]
+        return json.dumps(
+            name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+        )[1:-1]
     return name

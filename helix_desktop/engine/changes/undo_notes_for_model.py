@@ -1,7 +1,8 @@
-"""Finds what the user has undone of the agent's changes, and what a rewind has left, which the model has to be told.
+"""Finds what the user has undone of the agent's changes, and what a rewind has left,
+which the model has to be told.
 
-It is computed from the conversation's facts. Only a difference says what an undo did to a file: the same kind of
-fact records an undo, a part of one, and a redo.
+It is computed from the conversation's facts. Only a difference says what an undo did to
+a file: the same kind of fact records an undo, a part of one, and a redo.
 """
 
 import json
@@ -10,14 +11,18 @@ from collections.abc import Iterable
 from dataclasses import field
 
 from helix_desktop.engine.changes.folder_state import PathChange, TreeItem, decode_difference
-from helix_desktop.engine.changes.folder_state import without_folders_beside_files as without_folders
+from helix_desktop.engine.changes.folder_state import (
+    without_folders_beside_files as without_folders,
+)
 from helix_desktop.engine.changes.turn_changes import printable_path
 from helix_desktop.engine.facts import FilesChanged, UserSaid
 from helix_desktop.engine.ports import ContentCache
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.fast_dataclass import dataclass
 
-UNDO = "undo"  # `FilesChanged.by` of the user's undo and redo, and `UserSaid.by` of the note on them.
+UNDO = (
+    "undo"  # `FilesChanged.by` of the user's undo and redo, and `UserSaid.by` of the note on them.
+)
 MOST_NAMED = 12
 UNDID = "The user undid your changes to "
 LEFT = "The conversation was rewound, but your later changes to "
@@ -27,8 +32,9 @@ Items = dict[str, TreeItem | None]
 
 @dataclass(slots=True)
 class UndoneFiles:
-    """By path, what was there: before the agent's changes, after them, as the model was told, and after an undo.
-    Of changes that a rewind left behind: what was there before them, what is there now, and what of it was told.
+    """By path, what was there: before the agent's changes, after them, as the model was
+    told, and after an undo. Of changes that a rewind left behind: what was there before
+    them, what is there now, and what of it was told.
     """
 
     before: Items = field(default_factory=dict)
@@ -60,36 +66,55 @@ class UndoneFiles:
             is_shown = change.path in self.told_left
         if not is_shown and change.path not in self.made:
             return
-        self.before.setdefault(change.path, change.after)  # What a sub-agent changed is known only from its undo.
+        self.before.setdefault(
+            change.path, change.after
+        )  # What a sub-agent changed is known only from its undo.
         self.made.setdefault(change.path, change.before)
         self.told.setdefault(change.path, change.before)
         self.restored[change.path] = change.after
 
     def is_undone(self, written: str) -> bool:
-        """Whether nothing is left of what an agent did to a file: its path, or words such as "created" and its path."""
+        """Whether nothing is left of what an agent did to a file: its path, or words
+        such as "created" and its path.
+        """
         parts = _DONE.sub("", written).split("/")
         paths = {name: path for path, name in self.names.items()} if self.restored else {}
-        tails = ("/".join(parts[at:]) for at in range(len(parts)))  # An absolute path ends in the name.
+        tails = (
+            "/".join(parts[at:]) for at in range(len(parts))
+        )  # An absolute path ends in the name.
         path = next((paths[tail] for tail in tails if tail in paths), "")
         return path in self.restored and self.restored[path] == self.before[path] != self.made[path]
 
     def describe_undos(self, known: Items) -> str:
-        """Return one line on all files that an undo or redo left otherwise than `known`, or an empty string."""
+        """Return one line on all files that an undo or redo left otherwise than
+        `known`, or an empty string.
+        """
         new = {path: item for path, item in self.restored.items() if item != known[path]}
-        undone = _format_sentence(UNDID, self._named(path for path, item in new.items() if item != self.made[path]))
+        undone = _format_sentence(
+            UNDID, self._named(path for path, item in new.items() if item != self.made[path])
+        )
         redone = self._named(path for path, item in new.items() if item == self.made[path])
-        return " ".join(filter(None, (undone, _format_sentence("The user redid your changes to ", redone))))
+        return " ".join(
+            filter(None, (undone, _format_sentence("The user redid your changes to ", redone)))
+        )
 
     def describe_news(self) -> str:
         """Return what the model was not told yet of undos and of changes that a rewind has left."""
         there = {path: item for path, item in self.left.items() if item != self.before_left[path]}
-        new = (path for path, item in there.items() if path not in self.told_left or self.told_left[path] != item)
+        new = (
+            path
+            for path, item in there.items()
+            if path not in self.told_left or self.told_left[path] != item
+        )
         left = _format_sentence(LEFT, self._named(new), " are still there.")
         return " ".join(filter(None, (self.describe_undos(self.told), left)))
 
     def _named(self, paths: Iterable[str]) -> list[str]:
         gone = {path for path, item in {**self.left, **self.restored}.items() if item is None}
-        return [quote_file_name(self.names[path]) + (" (deleted)" if path in gone else "") for path in paths]
+        return [
+            quote_file_name(self.names[path]) + (" (deleted)" if path in gone else "")
+            for path in paths
+        ]
 
 
 def quote_file_name(name: str) -> str:
@@ -103,7 +128,9 @@ def _format_sentence(words: str, names: list[str], end: str = ".") -> str:
 
 
 async def read_undone_files(state: ConversationState, cache: ContentCache) -> UndoneFiles:
-    """Read what is undone in the branch that the view shows, also by undos that a rewind left behind, and what one left."""
+    """Read what is undone in the branch that the view shows, also by undos that a
+    rewind left behind, and what one left.
+    """
     found = UndoneFiles(last_seq=state.last_undo)
     if not state.last_undo and not state.record.rewinds:
         return found
@@ -114,7 +141,10 @@ async def read_undone_files(state: ConversationState, cache: ContentCache) -> Un
         if isinstance(fact, UserSaid) and fact.by == UNDO and seq in shown:
             found.told.update(found.restored)
             found.told_left.update(found.left)
-        elif isinstance(fact, FilesChanged) and (content := contents.get(fact.difference.digest)) is not None:
+        elif (
+            isinstance(fact, FilesChanged)
+            and (content := contents.get(fact.difference.digest)) is not None
+        ):
             for change in _name_changes(fact, content, found.names):
                 if fact.by == UNDO:
                     found.add_undo(change, is_shown=seq in shown)
@@ -128,6 +158,10 @@ async def read_undone_files(state: ConversationState, cache: ContentCache) -> Un
 def _name_changes(fact: FilesChanged, content: bytes, names: dict[str, str]) -> list[PathChange]:
     """Return the changes, and add the names that the user knows these paths by."""
     changes = without_folders(decode_difference(content))
-    names.update((change.path, change.path.partition("/")[2] or ".") for change in changes if change.path not in names)
+    names.update(
+        (change.path, change.path.partition("/")[2] or ".")
+        for change in changes
+        if change.path not in names
+    )
     names.update(zip((change.path for change in changes), fact.names, strict=False))
     return changes

@@ -1,7 +1,8 @@
 """The branch of facts that the view shows: its messages and folds, and figures for decisions.
 
-A rewind leaves a branch and goes on from an earlier point, so a branch has no `Rewound`; `fact_tree.py`
-keeps the tree. Updates are cheap: a message costs its own blocks, and a fold the facts it covers.
+A rewind leaves a branch and goes on from an earlier point, so a branch has no
+`Rewound`; `fact_tree.py` keeps the tree. Updates are cheap: a message costs its own
+blocks, and a fold the facts it covers.
 """
 
 from bisect import bisect_left, insort
@@ -13,7 +14,11 @@ from helix_desktop.engine import facts, message_blocks
 from helix_desktop.engine.state.fenwick_tree import FenwickTree
 from helix_desktop.engine.state.fold_covers import covers_nest, first_and_last
 from helix_desktop.engine.state.live_folds import Effect, LiveFolds, count_item_tokens
-from helix_desktop.engine.state.view_items import ViewItem, count_clearable_tokens, is_worth_a_marker
+from helix_desktop.engine.state.view_items import (
+    ViewItem,
+    count_clearable_tokens,
+    is_worth_a_marker,
+)
 from helix_desktop.engine.tool_call_parsing import CurrentTurn, PendingCall
 from helix_desktop.fast_dataclass import dataclass
 
@@ -28,7 +33,9 @@ CHANGES = (
 class ConversationBranch(LiveFolds):
     """Changes only by `advance_branch`, and only by facts."""
 
-    calls: dict[str, PendingCall] = field(default_factory=dict)  # Every call, by the id that requests use for it.
+    calls: dict[str, PendingCall] = field(
+        default_factory=dict
+    )  # Every call, by the id that requests use for it.
     # For the fact number of each result, on all branches: the call that it answers.
     answered: dict[int, PendingCall] = field(default_factory=dict)
     running_calls: list[PendingCall] = field(default_factory=list)
@@ -41,10 +48,14 @@ class ConversationBranch(LiveFolds):
     token_sums: FenwickTree = field(default_factory=FenwickTree)
     # The tokens that markers could free in each message, judged only by the length of its parts.
     freed_sums: FenwickTree = field(default_factory=FenwickTree)
-    plain_outputs: list[int] = field(default_factory=list)  # Fact numbers of messages with a part worth a marker.
+    plain_outputs: list[int] = field(
+        default_factory=list
+    )  # Fact numbers of messages with a part worth a marker.
     # For each step: the tokens that markers could free in its reply and in the messages after it.
     clearable: list[int] = field(default_factory=list)
-    notes: dict[str, tuple[int, str]] = field(default_factory=dict)  # By author (`by`): the last note and its number.
+    notes: dict[str, tuple[int, str]] = field(
+        default_factory=dict
+    )  # By author (`by`): the last note and its number.
     todo: tuple[tuple[str, str], ...] = ()
     failures: Counter[facts.FoldKind] = field(default_factory=Counter)
     handovers: int = 0
@@ -70,7 +81,11 @@ class ConversationBranch(LiveFolds):
             case facts.Unfolded(fold=name):
                 return name in self.live
             case facts.Refolded(fold=name):
-                return name in self.folds and name not in self.live and self.would_fold_nest(self.folds[name].cover)
+                return (
+                    name in self.folds
+                    and name not in self.live
+                    and self.would_fold_nest(self.folds[name].cover)
+                )
             case facts.DocumentEdited(fold=name):
                 return name in self.folds
         return self._would_mark_change_anything(new_fact)
@@ -87,7 +102,9 @@ class ConversationBranch(LiveFolds):
                 return ref in self.exclusions
         return False
 
-    def _apply_effect(self, seq: int, fact: facts.Fact, kept: tuple[facts.PartRef, ...] = ()) -> Effect:
+    def _apply_effect(
+        self, seq: int, fact: facts.Fact, kept: tuple[facts.PartRef, ...] = ()
+    ) -> Effect:
         about = fact.ref if isinstance(fact, facts.Excluded | facts.Included) else None
         before = self.tokens_without_folds(about) if about is not None else 0
         if (cover := self.apply_fold_change(fact, kept)) is not None:
@@ -110,7 +127,9 @@ class ConversationBranch(LiveFolds):
     # --- Adding messages, replies and results
 
     def _add_message(self, recorded: facts.Recorded, fact: message_blocks.MessageFact) -> None:
-        if isinstance(fact, facts.ToolReturned) and not self._pair_result_with_call(recorded.seq, fact):
+        if isinstance(fact, facts.ToolReturned) and not self._pair_result_with_call(
+            recorded.seq, fact
+        ):
             return
         if isinstance(fact, facts.ModelReplied):
             self._add_reply(recorded, fact)
@@ -141,17 +160,27 @@ class ConversationBranch(LiveFolds):
         for index, part in enumerate(fact.parts):
             if isinstance(part, facts.ToolCall):
                 ref = facts.PartRef(recorded.seq, index)
-                shown = part.id if part.id and part.id not in self.calls else f"call-{recorded.seq}-{index}"
+                shown = (
+                    part.id
+                    if part.id and part.id not in self.calls
+                    else f"call-{recorded.seq}-{index}"
+                )
                 if shown != part.id:
                     self.ids[ref] = shown
                 self.calls[shown] = PendingCall(part.id, shown, ref, part)
                 self.running_calls.append(self.calls[shown])
 
     def calls_of_reply(self, seq: int) -> list[PendingCall]:
-        """Return the calls of the message `seq`, if it is a reply. They are not held for each, as most are read once."""
+        """Return the calls of the message `seq`, if it is a reply. They are not held
+        for each, as most are read once.
+        """
         fact = self.message_at(seq).fact
         parts = enumerate(fact.parts if isinstance(fact, facts.ModelReplied) else ())
-        calls = ((facts.PartRef(seq, at), part.id) for at, part in parts if isinstance(part, facts.ToolCall))
+        calls = (
+            (facts.PartRef(seq, at), part.id)
+            for at, part in parts
+            if isinstance(part, facts.ToolCall)
+        )
         return [self.calls[self.ids.get(ref, name)] for ref, name in calls]
 
     def _pair_result_with_call(self, seq: int, fact: facts.ToolReturned) -> bool:
@@ -166,7 +195,9 @@ class ConversationBranch(LiveFolds):
         return False
 
     def excerpt_shown_instead(self, seq: int) -> str:
-        """Return the excerpt of an output if the model was never shown the whole, or an empty string."""
+        """Return the excerpt of an output if the model was never shown the whole, or an
+        empty string.
+        """
         steps = bisect_left(self.steps, seq)
         folds = (self.folds[name] for name in self.by_part.get(facts.PartRef(seq), ()))
         excerpts = (fold for fold in folds if fold.kind is facts.FoldKind.EXCERPT)
@@ -183,7 +214,9 @@ class ConversationBranch(LiveFolds):
             self.handovers += 1
             self.handover_tokens += fold.tokens
             self.last_handover = recorded.time
-        return self._apply_effect(recorded.seq, fold, tuple(self.parts_kept_verbatim(fold.cover, panic=fold.panic)))
+        return self._apply_effect(
+            recorded.seq, fold, tuple(self.parts_kept_verbatim(fold.cover, panic=fold.panic))
+        )
 
     def _is_valid_fold(self, seq: int, fold: facts.Folded) -> bool:
         """Whether it covers something here, crosses no other fold, and makes the view no longer."""
@@ -197,24 +230,40 @@ class ConversationBranch(LiveFolds):
             return False
         if not self.would_fold_nest(cover):
             return False
-        kept = 0 if isinstance(cover, facts.PartRef) else self.count_tokens_kept_beside_fold(cover, panic=fold.panic)
+        kept = (
+            0
+            if isinstance(cover, facts.PartRef)
+            else self.count_tokens_kept_beside_fold(cover, panic=fold.panic)
+        )
         return 0 < fold.tokens + kept <= self.shown_tokens(cover)
 
     def would_fold_nest(self, cover: facts.Cover) -> bool:
         """Whether a fold of `cover` would contain, be inside, or be beside every live span."""
         low, high = self.item_positions(cover)
         first, last = first_and_last(cover)
-        whole = low >= high or (first <= self.items[low].first and self.items[high - 1].last <= last)
-        return whole or isinstance(cover, facts.PartRef) or all(covers_nest(cover, span) for span in self.by_span)
+        whole = low >= high or (
+            first <= self.items[low].first and self.items[high - 1].last <= last
+        )
+        return (
+            whole
+            or isinstance(cover, facts.PartRef)
+            or all(covers_nest(cover, span) for span in self.by_span)
+        )
 
     def parts_kept_verbatim(self, cover: facts.Cover, *, panic: bool) -> Iterator[facts.PartRef]:
-        """Yield parts that a longer fold keeps word for word: the turn's subject, and what users restored."""
+        """Yield parts that a longer fold keeps word for word: the turn's subject, and
+        what users restored.
+        """
         if isinstance(cover, facts.PartRef):
             return
         if self.turn.running:
             for seq in self.turn.words:
                 if cover.first <= seq <= cover.last:
-                    count = len(message_blocks.parts_of(message_blocks.require_message(self.message_at(seq))))
+                    count = len(
+                        message_blocks.parts_of(
+                            message_blocks.require_message(self.message_at(seq))
+                        )
+                    )
                     yield from (facts.PartRef(seq, index) for index in range(count))
         if not panic:
             for ref in self.barred:
@@ -224,7 +273,9 @@ class ConversationBranch(LiveFolds):
     def count_tokens_kept_beside_fold(self, cover: facts.Span, *, panic: bool) -> int:
         """Return the tokens of a span that would stay besides a document made now."""
         wanted = set(self.parts_kept_verbatim(cover, panic=panic)) | set(self.pinned_parts(cover))
-        blocks = (block for seq in sorted({ref.seq for ref in wanted}) for block in self.shown_blocks(seq))
+        blocks = (
+            block for seq in sorted({ref.seq for ref in wanted}) for block in self.shown_blocks(seq)
+        )
         return sum(block.tokens for block in blocks if block.source in wanted)
 
     def _covers_needed_reasoning(self, ref: facts.Cover) -> bool:
@@ -232,8 +283,16 @@ class ConversationBranch(LiveFolds):
         first, last = first_and_last(ref)
         for seq in self.covered_messages(facts.Span(first, last)):
             fact = self.message_at(seq).fact
-            if seq > self.turn.first_seq and self.turn.running and isinstance(fact, facts.ModelReplied):
-                chosen = fact.parts if isinstance(ref, facts.Span) else fact.parts[ref.part : ref.part + 1]
+            if (
+                seq > self.turn.first_seq
+                and self.turn.running
+                and isinstance(fact, facts.ModelReplied)
+            ):
+                chosen = (
+                    fact.parts
+                    if isinstance(ref, facts.Span)
+                    else fact.parts[ref.part : ref.part + 1]
+                )
                 if any(isinstance(part, facts.Reasoning) for part in chosen):
                     return True
         return False
@@ -262,7 +321,9 @@ class ConversationBranch(LiveFolds):
         self.plain_outputs.clear()
 
     def carried_token_steps(self, first_kept: int) -> int:
-        """Return the tokens before `first_kept` times the steps that sent them, without documents."""
+        """Return the tokens before `first_kept` times the steps that sent them, without
+        documents.
+        """
         tail = [item for item in self.items_from_fact(first_kept) if not item.fold]
         tokens = self.plain_tokens - sum(item.tokens for item in tail)
         births = self.token_births - sum(item.tokens * item.born for item in tail)
@@ -288,6 +349,14 @@ class ConversationBranch(LiveFolds):
 
     def count_pinned_tokens(self, *more: facts.Cover) -> int:
         """Return the tokens of pinned parts, with `more` pinned, too."""
-        wanted = {part for ref in (*self.pins, *more) for part in self.parts_within(ref) if not self.is_excluded(part)}
-        originals = (message_blocks.build_original_block(self.message_at(part.seq), part, self.ids) for part in wanted)
+        wanted = {
+            part
+            for ref in (*self.pins, *more)
+            for part in self.parts_within(ref)
+            if not self.is_excluded(part)
+        }
+        originals = (
+            message_blocks.build_original_block(self.message_at(part.seq), part, self.ids)
+            for part in wanted
+        )
         return sum(block.tokens for block in originals)

@@ -1,7 +1,8 @@
 """The tree of a conversation's facts: which fact each one follows, and which changed what is shown.
 
-A rewind is a fact, too, and the next facts follow the one it went back to. So the path to any fact is a few
-runs of numbers. What held there is found from the messages and changes on this path, without replaying them.
+A rewind is a fact, too, and the next facts follow the one it went back to. So the path
+to any fact is a few runs of numbers. What held there is found from the messages and
+changes on this path, without replaying them.
 """
 
 from __future__ import annotations
@@ -27,17 +28,25 @@ class FactTree:
     """Only grows, so that other threads can read it."""
 
     facts: list[Recorded] = field(default_factory=list)
-    messages: array[int] = field(default_factory=lambda: array("q"))  # The fact numbers of messages on all branches.
+    messages: array[int] = field(
+        default_factory=lambda: array("q")
+    )  # The fact numbers of messages on all branches.
     rewinds: array[int] = field(default_factory=lambda: array("q"))  # The fact numbers of rewinds.
-    targets: array[int] = field(default_factory=lambda: array("q"))  # The fact number each rewind went back to.
+    targets: array[int] = field(
+        default_factory=lambda: array("q")
+    )  # The fact number each rewind went back to.
     effects: list[Effect] = field(default_factory=list)
     effect_seqs: array[int] = field(default_factory=lambda: array("q"))
     settings: list[RequestSettings] = field(default_factory=lambda: [RequestSettings()])
     settings_seqs: array[int] = field(default_factory=lambda: array("q"))
-    ids: dict[PartRef, str] = field(default_factory=dict)  # New ids for calls whose own id is empty or not unique.
+    ids: dict[PartRef, str] = field(
+        default_factory=dict
+    )  # New ids for calls whose own id is empty or not unique.
     # The call that a result answers, by the seq of the result, on all branches.
     answered: dict[int, PendingCall] = field(default_factory=dict)
-    forgotten: dict[Digest, int] = field(default_factory=dict)  # By entry: the fact that records this.
+    forgotten: dict[Digest, int] = field(
+        default_factory=dict
+    )  # By entry: the fact that records this.
     ledger: TokenLedger = field(default_factory=TokenLedger)
 
     def runs_leading_to(self, seq: int) -> list[Run]:
@@ -85,8 +94,12 @@ class FactTree:
         """Return what was shown when `seq` was the newest fact. `taken_out`: also excluded."""
         then = LiveFolds(facts=self.facts, ids=self.ids)
         for first, last in self.runs_leading_to(seq):
-            then.order += self.messages[bisect_left(self.messages, first) : bisect_right(self.messages, last)]
-            changes = slice(bisect_left(self.effect_seqs, first), bisect_right(self.effect_seqs, last))
+            then.order += self.messages[
+                bisect_left(self.messages, first) : bisect_right(self.messages, last)
+            ]
+            changes = slice(
+                bisect_left(self.effect_seqs, first), bisect_right(self.effect_seqs, last)
+            )
             for _, fact, kept in self.effects[changes]:
                 then.apply_fold_change(fact, kept)
         then.exclusions.update(dict.fromkeys(taken_out))

@@ -1,4 +1,6 @@
-"""Running sums over a list whose numbers change anywhere. Every operation takes logarithmic time."""
+"""Running sums over a list whose numbers change anywhere. Every operation takes
+logarithmic time.
+"""
 
 from array import array
 from collections.abc import Iterable
@@ -34,7 +36,9 @@ class FenwickTree:
         self._tree = array("q", bytes(8 * len(self._tree)))
 
     def truncate_numbers(self, length: int) -> None:
-        """Remove all numbers from `length` on. Nodes cover only earlier numbers, so no others change."""
+        """Remove all numbers from `length` on. Nodes cover only earlier numbers, so no
+        others change.
+        """
         del self._tree[length + 1 :]
 
     def sum_before(self, position: int) -> int:
@@ -49,7 +53,9 @@ class FenwickTree:
         return self.sum_before(end) - self.sum_before(first)
 
     def last_position_within(self, total: int) -> int:
-        """Return the last position before which the numbers (none negative) add up to at most `total`."""
+        """Return the last position before which the numbers (none negative) add up to
+        at most `total`.
+        """
         tree, size = self._tree, len(self._tree)
         place, step = 0, 1 << size.bit_length()
         while step := step >> 1:

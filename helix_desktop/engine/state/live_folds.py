@@ -1,7 +1,8 @@
 """Which folds, pins and exclusions are in force, and what they show, now or at a past moment.
 
-Of two folds over the same facts, the newer one is shown, and a span within another live span is hidden. An
-exclusion beats a pin, and a pin beats a fold. What a longer fold keeps word for word follows its document.
+Of two folds over the same facts, the newer one is shown, and a span within another live
+span is hidden. An exclusion beats a pin, and a pin beats a fold. What a longer fold
+keeps word for word follows its document.
 """
 
 from bisect import bisect_right, insort
@@ -36,7 +37,8 @@ from helix_desktop.fast_dataclass import dataclass
 
 DOCUMENTS = (FoldKind.HANDOVER, FoldKind.TRUNCATION)
 RECALLED = (FoldKind.MARKER, FoldKind.EXCERPT)
-# A fact that changed what is shown: its number, the fact, and the parts that a new fold keeps whole.
+# A fact that changed what is shown: its number, the fact, and the parts that a new fold
+# keeps whole.
 Effect = tuple[int, Fact, tuple[PartRef, ...]]
 
 
@@ -45,19 +47,31 @@ class LiveFolds(ViewItems):
     """`facts`: those of the conversation. `order`: the messages of this branch."""
 
     facts: list[Recorded] = field(default_factory=list)
-    ids: dict[PartRef, str] = field(default_factory=dict)  # New ids for calls whose own id is empty or not unique.
-    folds: dict[str, Folded] = field(default_factory=dict)  # Every fold that was ever in force here.
+    ids: dict[PartRef, str] = field(
+        default_factory=dict
+    )  # New ids for calls whose own id is empty or not unique.
+    folds: dict[str, Folded] = field(
+        default_factory=dict
+    )  # Every fold that was ever in force here.
     live: dict[str, None] = field(default_factory=dict)
     # The live folds over each span. The last of them is shown.
     by_span: dict[Span, list[str]] = field(default_factory=dict)
-    by_part: dict[PartRef, list[str]] = field(default_factory=dict)  # The live folds over each part.
+    by_part: dict[PartRef, list[str]] = field(
+        default_factory=dict
+    )  # The live folds over each part.
     # When each fold was made. Of two folds over the same parts, the newer one is shown.
     ages: dict[str, int] = field(default_factory=dict)
-    barred: dict[Cover, str] = field(default_factory=dict)  # Covers of undone folds, which no strategy folds again.
-    kept: dict[str, tuple[PartRef, ...]] = field(default_factory=dict)  # The parts that each fold leaves unchanged.
+    barred: dict[Cover, str] = field(
+        default_factory=dict
+    )  # Covers of undone folds, which no strategy folds again.
+    kept: dict[str, tuple[PartRef, ...]] = field(
+        default_factory=dict
+    )  # The parts that each fold leaves unchanged.
     pins: dict[Cover, None] = field(default_factory=dict)
     exclusions: dict[Cover, None] = field(default_factory=dict)
-    steps: list[int] = field(default_factory=list)  # The fact numbers of the replies; of a past moment, none.
+    steps: list[int] = field(
+        default_factory=list
+    )  # The fact numbers of the replies; of a past moment, none.
     fold_born: dict[str, int] = field(default_factory=dict)
 
     def message_at(self, seq: int) -> Recorded:
@@ -82,7 +96,9 @@ class LiveFolds(ViewItems):
                 return self.folds[name].cover
             case DocumentEdited(fold=name, text=text, tokens=tokens):
                 # The user wrote this text, so which details it keeps has not been checked.
-                self.folds[name] = replace(self.folds[name], text=text, tokens=tokens, details=DetailsKept())
+                self.folds[name] = replace(
+                    self.folds[name], text=text, tokens=tokens, details=DetailsKept()
+                )
                 return self.folds[name].cover
         return self._apply_pin_or_exclusion(fact)
 
@@ -144,14 +160,18 @@ class LiveFolds(ViewItems):
     @property
     def live_folds(self) -> tuple[Folded, ...]:
         """Return the active folds, oldest first, including those covered by longer ones."""
-        return tuple(sorted((self.folds[name] for name in self.live), key=lambda fold: self.ages[fold.fold]))
+        return tuple(
+            sorted((self.folds[name] for name in self.live), key=lambda fold: self.ages[fold.fold])
+        )
 
     def view_tokens_without_fold(self, name: str) -> int:
         low, high = self.item_positions(self.folds[name].cover)
         if name not in self.live or low >= high:
             return self.total_tokens
         span = Span(self.items[low].first, self.items[high - 1].last)
-        more = count_item_tokens(self.build_items(span, name)) - count_item_tokens(self.items[low:high])
+        more = count_item_tokens(self.build_items(span, name)) - count_item_tokens(
+            self.items[low:high]
+        )
         return self.total_tokens + more
 
     def _youngest_fold(self, names: Sequence[str], without: str) -> Folded | None:
@@ -171,28 +191,43 @@ class LiveFolds(ViewItems):
             yield from (self.build_message_item(seq, without) for seq in before)
             yield self._build_document_item(fold, cover)
             position = cover.last + 1
-        yield from (self.build_message_item(seq, without) for seq in self.covered_messages(Span(position, span.last)))
+        yield from (
+            self.build_message_item(seq, without)
+            for seq in self.covered_messages(Span(position, span.last))
+        )
 
     def build_message_item(self, seq: int, without: str = "") -> ViewItem:
         """Build a message as shown if no span hides it."""
         blocks = self.shown_blocks(seq, without)
-        return ViewItem(seq, seq, blocks, sum(block.tokens for block in blocks), bisect_right(self.steps, seq))
+        return ViewItem(
+            seq, seq, blocks, sum(block.tokens for block in blocks), bisect_right(self.steps, seq)
+        )
 
     def shown_blocks(self, seq: int, without: str = "") -> tuple[Block, ...]:
-        fold_of = partial(self.fold_shown_for_part, without=without) if without else self.fold_shown_for_part
+        fold_of = (
+            partial(self.fold_shown_for_part, without=without)
+            if without
+            else self.fold_shown_for_part
+        )
         return self._render_blocks(seq, fold_of)
 
     def blocks_without_folds(self, seq: int) -> tuple[Block, ...]:
         """Return a message without folds. Exclusions still hold."""
         return self._render_blocks(seq, lambda _: None)
 
-    def _render_blocks(self, seq: int, fold_of: Callable[[PartRef], Folded | None]) -> tuple[Block, ...]:
+    def _render_blocks(
+        self, seq: int, fold_of: Callable[[PartRef], Folded | None]
+    ) -> tuple[Block, ...]:
         message = self.message_at(seq)
-        return message_blocks.render_message_blocks(message, self.ids, fold_of, self.is_pinned, self.is_excluded)
+        return message_blocks.render_message_blocks(
+            message, self.ids, fold_of, self.is_pinned, self.is_excluded
+        )
 
     def tokens_without_folds(self, cover: Cover) -> int:
         bare = map(self.blocks_without_folds, self.covered_messages(Span(*first_and_last(cover))))
-        return sum(MESSAGE_TOKENS + sum(block.tokens for block in blocks) for blocks in bare if blocks)
+        return sum(
+            MESSAGE_TOKENS + sum(block.tokens for block in blocks) for blocks in bare if blocks
+        )
 
     def _build_document_item(self, fold: Folded, cover: Span) -> ViewItem:
         """Build an item with a fold's text, followed by the parts that it keeps word for word."""
@@ -203,7 +238,9 @@ class LiveFolds(ViewItems):
         gone = any(cover_contains(ref, cover) for ref in self.exclusions)
         blocks = (() if gone else (document,)) + tuple(self._kept_blocks(fold.fold, cover))
         tokens = sum(block.tokens for block in blocks)
-        return ViewItem(cover.first, cover.last, blocks, tokens, self.fold_born.get(fold.fold, 0), fold.fold)
+        return ViewItem(
+            cover.first, cover.last, blocks, tokens, self.fold_born.get(fold.fold, 0), fold.fold
+        )
 
     def _kept_blocks(self, name: str, cover: Span) -> Iterator[Block]:
         wanted = set(self.kept[name]) | set(self.pinned_parts(cover))
@@ -216,12 +253,18 @@ class LiveFolds(ViewItems):
         for ref in self.pins:
             first, last = first_and_last(ref)
             if first <= cover.last and cover.first <= last:
-                yield from (part for part in self.parts_within(ref) if cover.first <= part.seq <= cover.last)
+                yield from (
+                    part for part in self.parts_within(ref) if cover.first <= part.seq <= cover.last
+                )
 
     def parts_within(self, ref: Cover) -> Iterator[PartRef]:
         for seq in self.covered_messages(Span(*first_and_last(ref))):
-            count = len(message_blocks.parts_of(message_blocks.require_message(self.message_at(seq))))
-            yield from (PartRef(seq, i) for i in range(count) if cover_contains(ref, PartRef(seq, i)))
+            count = len(
+                message_blocks.parts_of(message_blocks.require_message(self.message_at(seq)))
+            )
+            yield from (
+                PartRef(seq, i) for i in range(count) if cover_contains(ref, PartRef(seq, i))
+            )
 
 
 def count_item_tokens(items: Iterable[ViewItem]) -> int:

@@ -1,12 +1,21 @@
 """What holds at a moment: settings, folds, pins, exclusions, the view, its tokens and its cost.
 
-The newest state (`view.ConversationState`) and earlier ones (`PastMoment`) answer the same questions
-with the same code. A past moment is not replayed: only the changes on its path are applied.
+The newest state (`view.ConversationState`) and earlier ones (`PastMoment`) answer the
+same questions with the same code. A past moment is not replayed: only the changes on
+its path are applied.
 """
 
 from collections.abc import Iterable
 
-from helix_desktop.engine.facts import Cover, Folded, ModelReplied, ModelRole, Recorded, ToolCall, ToolReturned
+from helix_desktop.engine.facts import (
+    Cover,
+    Folded,
+    ModelReplied,
+    ModelRole,
+    Recorded,
+    ToolCall,
+    ToolReturned,
+)
 from helix_desktop.engine.messages import Block, View
 from helix_desktop.engine.state.fact_tree import FactTree
 from helix_desktop.engine.state.live_folds import RECALLED, LiveFolds
@@ -46,7 +55,9 @@ class Moment:
 
     def is_output_forgotten(self, fold: Folded) -> bool:
         """Whether the output behind a marker or excerpt was permanently removed."""
-        gone = (self.record.forgotten.get(entry, self.seq + 1) <= self.seq for entry in fold.entries)
+        gone = (
+            self.record.forgotten.get(entry, self.seq + 1) <= self.seq for entry in fold.entries
+        )
         return fold.kind in RECALLED and bool(fold.entries) and all(gone)
 
     def count_recallable_tokens(self) -> int:
@@ -69,10 +80,15 @@ class Moment:
     def savings_until_moment(self) -> Savings:
         """Return what was sent and paid, compared with no folds."""
         chosen = self.settings.model_for_role(ModelRole.MAIN)
-        return self.record.ledger.savings_until(self.seq, is_priced=chosen is not None and chosen.price_input > 0)
+        return self.record.ledger.savings_until(
+            self.seq, is_priced=chosen is not None and chosen.price_input > 0
+        )
 
     def get_view(self) -> View:
-        blocks = [*self.settings.settings_blocks, *(block for item in self.branch.items for block in item.blocks)]
+        blocks = [
+            *self.settings.settings_blocks,
+            *(block for item in self.branch.items for block in item.blocks),
+        ]
         return self._view_of_blocks(tuple(blocks))
 
     def past_moment(self, seq: int, taken_out: Iterable[Cover] = ()) -> "Moment":
@@ -84,7 +100,16 @@ class Moment:
         stable = len(blocks) - self._count_blocks_since_open_calls()
         if main is None:
             return View(blocks, tools.tools, tools.tokens, stable, seq=self.seq)
-        return View(blocks, tools.tools, tools.tokens, stable, main.effort, self.seq, main.temperature, main.top_p)
+        return View(
+            blocks,
+            tools.tools,
+            tools.tokens,
+            stable,
+            main.effort,
+            self.seq,
+            main.temperature,
+            main.top_p,
+        )
 
     def _count_blocks_since_open_calls(self) -> int:
         """Return how many of the last blocks belong to calls without all results."""

@@ -1,7 +1,8 @@
 """The digest of a request, stored with its reply, so that what the model saw can always be checked.
 
-It covers what a model reads: system text, messages, tools and how long to think, each with its length before
-it. It does not cover the model's name or cache marks. `store/FORMATS.md` describes the bytes.
+It covers what a model reads: system text, messages, tools and how long to think, each
+with its length before it. It does not cover the model's name or cache marks.
+`store/FORMATS.md` describes the bytes.
 """
 
 import hashlib

@@ -48,12 +48,23 @@ class RequestSettings:
     @cached_property
     def settings_blocks(self) -> tuple[Block, ...]:
         """Return the system prompt and then each rules file, word for word."""
-        texts = [(self.system_seq, facts.Text(self.system.text, self.system.tokens), False)] if self.system.text else []
+        texts = (
+            [(self.system_seq, facts.Text(self.system.text, self.system.tokens), False)]
+            if self.system.text
+            else []
+        )
         for seq, rules in self.rules:
             text = f"Rules of this workspace, from {rules.path}:\n\n{rules.text}"
             texts.append((seq, facts.Text(text, rules.tokens + RULES_HEADER_TOKENS), True))
         return tuple(
-            Block(ContextKind.SYSTEM, Role.SYSTEM, facts.PartRef(seq), text, text.tokens, pinned=pinned)
+            Block(
+                ContextKind.SYSTEM,
+                Role.SYSTEM,
+                facts.PartRef(seq),
+                text,
+                text.tokens,
+                pinned=pinned,
+            )
             for seq, text, pinned in texts
         )
 
@@ -65,7 +76,10 @@ class RequestSettings:
 
 def _update_rules_file(known: Rules, seq: int, fresh: facts.RulesSet) -> Rules:
     """Update the rules. A changed file keeps its place; an empty one is removed."""
-    changed = tuple((seq, fresh) if kept.path == fresh.path and kept != fresh else (at, kept) for at, kept in known)
+    changed = tuple(
+        (seq, fresh) if kept.path == fresh.path and kept != fresh else (at, kept)
+        for at, kept in known
+    )
     if all(kept.path != fresh.path for _, kept in known):
         changed = (*known, (seq, fresh))
     return tuple((at, kept) for at, kept in changed if kept.text)

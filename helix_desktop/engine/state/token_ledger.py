@@ -1,11 +1,12 @@
 """The tokens of the view after every fact, and what requests have cost and saved.
 
-A step's tokens are as reported by the provider, or else as counted here, times the model's factor. What it
-would have cost without folds is estimated in proportion: everything is sent, and once the window is full,
-a summary replaces it. So what could never have been sent is not called saved, and without folds both are
-equal. What was paid for a step is multiplied by what list prices say of the one and of the other, so a
-provider that bills less saves nothing. All are running sums, so each question is one look-up. Other programs'
-requests save us nothing.
+A step's tokens are as reported by the provider, or else as counted here, times the
+model's factor. What it would have cost without folds is estimated in proportion:
+everything is sent, and once the window is full, a summary replaces it. So what could
+never have been sent is not called saved, and without folds both are equal. What was
+paid for a step is multiplied by what list prices say of the one and of the other, so a
+provider that bills less saves nothing. All are running sums, so each question is one
+look-up. Other programs' requests save us nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from helix_desktop.engine.fold_economics import RelativePrices, relative_prices
 from helix_desktop.engine.messages import ContextKind
 from helix_desktop.fast_dataclass import dataclass
 
-CLAUDE_FACTOR = 1.32  # Claude models bill this many tokens for each one we count, as 600 requests showed.
+CLAUDE_FACTOR = (
+    1.32  # Claude models bill this many tokens for each one we count, as 600 requests showed.
+)
 LEAST_RATE, MOST_RATE = 0.5, 3.0  # A report with a factor outside this range is ignored.
 PRIOR_WEIGHT = 2  # The expected factor counts as much as this many reports.
 REPORTS_USED = 9  # The factor is learned from this many of the latest reports.
@@ -31,7 +34,9 @@ Run = tuple[int, int]
 T = TypeVar("T", int, float)
 COLUMNS = ("steps", "sent", "without", "read", "output", "unpriced")
 # Requests that there would have been without folds, too.
-NOT_FOR_FOLDS = frozenset({facts.Purpose.TITLE, facts.Purpose.TEST, facts.Purpose.KEEP_ALIVE, facts.Purpose.OTHER})
+NOT_FOR_FOLDS = frozenset(
+    {facts.Purpose.TITLE, facts.Purpose.TEST, facts.Purpose.KEEP_ALIVE, facts.Purpose.OTHER}
+)
 
 
 def _median(values: Sequence[float]) -> float:
@@ -42,9 +47,11 @@ def _median(values: Sequence[float]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Savings:
-    """Tokens and dollars; 0 dollars if nothing was paid. `without`: with a summary instead of folds.
+    """Tokens and dollars; 0 dollars if nothing was paid. `without`: with a summary
+    instead of folds.
 
-    `sent` includes the requests that folds needed. `paid_before`: by other programs, or before a fork.
+    `sent` includes the requests that folds needed. `paid_before`: by other programs, or
+    before a fork.
     """
 
     steps: int
@@ -82,7 +89,9 @@ class BillingReports:
 
 @dataclass(frozen=True, slots=True)
 class BilledStep:
-    """Tokens that a step sent, those of them that the provider had cached, and those of a summary before it."""
+    """Tokens that a step sent, those of them that the provider had cached, and those of
+    a summary before it.
+    """
 
     sent: int
     cached: int
@@ -112,7 +121,10 @@ class SummaryBaseline:
         if whole < self._whole:  # A rewind or an exclusion has shortened the conversation.
             self._left_out = 0
         # Without folds, the first step would have read as much from the cache.
-        usual, before = whole - self._left_out, self._in_cache or max(0, read) * shown // max(1, sent)
+        usual, before = (
+            whole - self._left_out,
+            self._in_cache or max(0, read) * shown // max(1, sent),
+        )
         asked = written = 0
         if limit and round(usual * factor) > limit:
             summary = limit // SUMMARY_PARTS
@@ -134,26 +146,40 @@ class TokenLedger:
     """Grows with the facts. `shown`, `whole`: the view's tokens after a fact, and without folds."""
 
     shown: array[int] = field(default_factory=lambda: array("q", [0]))
-    whole: array[int] = field(default_factory=lambda: array("q", [0]))  # Like `shown`, if nothing had been folded.
+    whole: array[int] = field(
+        default_factory=lambda: array("q", [0])
+    )  # Like `shown`, if nothing had been folded.
     # Like `shown`, by `ContextKind`: for each fact one number per kind, one after another.
     kinds: array[int] = field(default_factory=lambda: array("q", [0] * len(ContextKind)))
-    requests: array[int] = field(default_factory=lambda: array("q"))  # Fact numbers of replies and other requests.
-    sums: dict[str, array[int]] = field(default_factory=lambda: {name: array("q", [0]) for name in COLUMNS})
+    requests: array[int] = field(
+        default_factory=lambda: array("q")
+    )  # Fact numbers of replies and other requests.
+    sums: dict[str, array[int]] = field(
+        default_factory=lambda: {name: array("q", [0]) for name in COLUMNS}
+    )
     paid: array[float] = field(default_factory=lambda: array("d", [0.0]))
     paid_without: array[float] = field(default_factory=lambda: array("d", [0.0]))
     reports: dict[str, BillingReports] = field(default_factory=dict)
-    elsewhere: list[Run] = field(default_factory=list)  # By import: its first fact, and the first after it.
+    elsewhere: list[Run] = field(
+        default_factory=list
+    )  # By import: its first fact, and the first after it.
     # The facts that the fork took over from another conversation.
     copied: list[Run] = field(default_factory=list)
     # By the number of an import: its whole cost if none of its steps states its own, or else 0.
     unstated: dict[int, float] = field(default_factory=dict)
     _baseline: SummaryBaseline = field(default_factory=SummaryBaseline)
     _prices: RelativePrices = field(default_factory=RelativePrices)  # The main model's.
-    _last_paid: tuple[float, float, float] = (0.0, 0.0, 0.0)  # Time, cost and usual cost of the last reply.
+    _last_paid: tuple[float, float, float] = (
+        0.0,
+        0.0,
+        0.0,
+    )  # Time, cost and usual cost of the last reply.
     _was_rewound: bool = False  # Since the last reply.
 
     def billing_factor(self, model: str, seq: int) -> float:
-        """Return a model's billed tokens per counted one at `seq`: the median of reports and the expected."""
+        """Return a model's billed tokens per counted one at `seq`: the median of
+        reports and the expected.
+        """
         expected = CLAUDE_FACTOR if "claude" in model.lower() else 1.0
         known = self.reports.get(model)
         told = known.last_proportions(seq) if known else ()
@@ -174,7 +200,9 @@ class TokenLedger:
                 self._prices = relative_prices(chosen)
             case facts.Spent(purpose=purpose, usage=usage):
                 share = int(purpose in NOT_FOR_FOLDS)
-                self._append_running_sums(recorded.seq, usage, sent=usage.input, without=usage.input * share)
+                self._append_running_sums(
+                    recorded.seq, usage, sent=usage.input, without=usage.input * share
+                )
                 self.paid_without[-1] += usage.cost * share
             case facts.Rewound():
                 self._was_rewound = True
@@ -201,7 +229,9 @@ class TokenLedger:
         return self.kinds[seq * len(ContextKind) : (seq + 1) * len(ContextKind)]
 
     def dollars_until(self, seq: int) -> float:
-        """Return what was paid until then, by other programs too, but not for what a fork copied."""
+        """Return what was paid until then, by other programs too, but not for what a
+        fork copied.
+        """
         copied = self.copied[-1][1] if self.copied else 0
         before, until = (self.paid[bisect_right(self.requests, at)] for at in (copied, seq))
         return max(0.0, until - before)
@@ -223,7 +253,9 @@ class TokenLedger:
         return self.sums["steps"][bisect_right(self.requests, seq)]
 
     def last_billed_reply(self, model: str, seq: int) -> tuple[int, int]:
-        """Return a model's last reply with reported tokens, or 0, and these tokens, which may still be cached."""
+        """Return a model's last reply with reported tokens, or 0, and these tokens,
+        which may still be cached.
+        """
         reports = self.reports.get(model)
         row = bisect_right(reports.seqs, seq) if reports else 0
         if reports is None or not row or self._was_recorded_elsewhere(reports.seqs[row - 1], seq):
@@ -241,11 +273,16 @@ class TokenLedger:
     def savings_until(self, seq: int, *, is_priced: bool = False) -> Savings:
         """Return the savings up to `seq`. `is_priced`: whether the model's price is known."""
         at = {name: self._sum_paid_here(column, seq) for name, column in self.sums.items()}
-        paid, ever = self._sum_paid_here(self.paid, seq), self.paid[bisect_right(self.requests, seq)]
+        paid, ever = (
+            self._sum_paid_here(self.paid, seq),
+            self.paid[bisect_right(self.requests, seq)],
+        )
         paid_without = self._sum_paid_here(self.paid_without, seq)
         before = max(0.0, ever - paid) + self.unstated_dollars_until(seq)
         tokens = at["steps"], at["sent"], at["without"], at["read"]
-        return Savings(*tokens, paid, paid_without, before, at["unpriced"] if paid or is_priced else 0)
+        return Savings(
+            *tokens, paid, paid_without, before, at["unpriced"] if paid or is_priced else 0
+        )
 
     def _sum_paid_here(self, column: Sequence[T], seq: int) -> T:
         """Return a running sum up to `seq`, without imports and copied facts."""
@@ -258,7 +295,10 @@ class TokenLedger:
     def _runs_paid_elsewhere(self) -> list[Run]:
         """Return the runs of facts that another conversation or program paid for."""
         start = self.copied[-1][1] if self.copied else 0
-        return [*self.copied, *((max(first, start), behind) for first, behind in self.elsewhere if behind > start)]
+        return [
+            *self.copied,
+            *((max(first, start), behind) for first, behind in self.elsewhere if behind > start),
+        ]
 
     def _add_step(self, recorded: facts.Recorded, reply: facts.ModelReplied) -> None:
         saw, usage = newest_fact_seen_by(recorded), reply.usage
@@ -274,10 +314,19 @@ class TokenLedger:
         usual = self._baseline.bill_step(shown, whole, sent, usage.cache_read)
         written = usage.output or sum(part.tokens for part in reply.parts)
         self._append_running_sums(
-            recorded.seq, usage, steps=1, sent=sent, without=usual.sent, output=written if usage.input > 0 else 0
+            recorded.seq,
+            usage,
+            steps=1,
+            sent=sent,
+            without=usual.sent,
+            output=written if usage.input > 0 else 0,
         )
-        listed = BilledStep(sent, min(max(0, usage.cache_read), sent)).list_price(written, self._prices)
-        cost_without = usage.cost * (usual.list_price(written, self._prices) / listed if listed else 1)
+        listed = BilledStep(sent, min(max(0, usage.cache_read), sent)).list_price(
+            written, self._prices
+        )
+        cost_without = usage.cost * (
+            usual.list_price(written, self._prices) / listed if listed else 1
+        )
         self.paid_without[-1] += cost_without
         # An import that was there before a reply's end rewinds to it and appends the whole reply.
         if self._was_rewound and self._last_paid[0] == recorded.time:

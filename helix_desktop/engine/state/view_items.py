@@ -15,7 +15,9 @@ MESSAGE_TOKENS = 4  # Added for each message, in addition to the tokens of its p
 MARKER_TOKENS = 90  # The usual number of tokens in a marker.
 LONG_ARGUMENT = 1_000  # Arguments of more tokens than this count as long under every policy.
 _FIRST = attrgetter("first")
-SHORT_PART_TOKENS = 120  # Parts of fewer tokens are not replaced, as a marker would save too little.
+SHORT_PART_TOKENS = (
+    120  # Parts of fewer tokens are not replaced, as a marker would save too little.
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,9 @@ class ViewItems:
     items: list[ViewItem] = field(default_factory=list)
     tokens: Counter[ContextKind] = field(default_factory=Counter)
     shown_messages: int = 0
-    changed: int = 0  # The index of the first item changed since `pop_first_changed_index` was last called.
+    changed: int = (
+        0  # The index of the first item changed since `pop_first_changed_index` was last called.
+    )
 
     @property
     def total_tokens(self) -> int:
@@ -47,7 +51,10 @@ class ViewItems:
 
     def tokens_by_kind(self, settings_tokens: int) -> tuple[int, ...]:
         """Return all shown tokens by `ContextKind`. What messages add counts as conversation."""
-        more = {ContextKind.SYSTEM: settings_tokens, ContextKind.CONVERSATION: MESSAGE_TOKENS * self.shown_messages}
+        more = {
+            ContextKind.SYSTEM: settings_tokens,
+            ContextKind.CONVERSATION: MESSAGE_TOKENS * self.shown_messages,
+        }
         return tuple(self.tokens[kind] + more.get(kind, 0) for kind in ContextKind)
 
     def items_from_fact(self, first_seq: int) -> list[ViewItem]:
@@ -119,7 +126,9 @@ class ViewItems:
             self.update_sums(item, -1)
         self.items[low:high] = fresh
         self.changed = min(self.changed, low)
-        if is_mostly_gone:  # The rest is counted again, since subtracting most items would delay other streams.
+        if (
+            is_mostly_gone
+        ):  # The rest is counted again, since subtracting most items would delay other streams.
             self.clear_sums()
         for item in self.items if is_mostly_gone else fresh:
             self.update_sums(item, 1)
@@ -131,7 +140,11 @@ class ViewItems:
 
 def is_worth_a_marker(block: Block) -> bool:
     """Whether this is an unfolded output or call that is long enough for a marker."""
-    if block.tokens <= SHORT_PART_TOKENS or block.pinned or (block.fold and not isinstance(block.content, Text)):
+    if (
+        block.tokens <= SHORT_PART_TOKENS
+        or block.pinned
+        or (block.fold and not isinstance(block.content, Text))
+    ):
         return False
     if block.role is Role.ASSISTANT:
         return isinstance(block.content, ToolCall)

@@ -8,5 +8,10 @@ from helix_desktop.engine.strategies.fold_strategy import FoldStrategy
 
 STRATEGIES: Mapping[FoldKind, FoldStrategy] = {
     strategy.kind: strategy
-    for strategy in (reflection.STRATEGY, observation.STRATEGY, handover.STRATEGY, truncation.STRATEGY)
+    for strategy in (
+        reflection.STRATEGY,
+        observation.STRATEGY,
+        handover.STRATEGY,
+        truncation.STRATEGY,
+    )
 }

@@ -1,4 +1,6 @@
-"""Builds the text of a fold over a span from what a model wrote, the details it left out, and where the rest is."""
+"""Builds the text of a fold over a span from what a model wrote, the details it left
+out, and where the rest is.
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -18,7 +20,9 @@ KEPT_HEADING = "\nKept word for word:"  # The line break starts a new paragraph 
 CUT_OFF = "[… cut off here: the summary was too long]"
 
 
-LONGEST_TOKEN = 12  # No token has more characters, so long sections are cut before their tokens are counted.
+LONGEST_TOKEN = (
+    12  # No token has more characters, so long sections are cut before their tokens are counted.
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +48,9 @@ class DocumentPlan:
     index: tuple[Digest, ...] = ()  # The entry of names that the model never saw, if there are any.
 
 
-def build_fold_document(making: DocumentPlan, written: Mapping[str, str], tokens: TokenCounter) -> FoldDocument:
+def build_fold_document(
+    making: DocumentPlan, written: Mapping[str, str], tokens: TokenCounter
+) -> FoldDocument:
     """Build the text, in sections or as a list, with the details that are missing."""
     room = min(making.critical, making.limit // 2)
     named = _format_list_of_newest_outputs(making, tokens)
@@ -56,7 +62,9 @@ def build_fold_document(making: DocumentPlan, written: Mapping[str, str], tokens
     critical = sum(detail.is_critical for detail in making.found)
     in_text = critical - len(lacking)
     rest = critical - in_text - len(added)
-    return FoldDocument(whole, tokens.count_tokens(whole), DetailsKept(critical, in_text, len(added), rest))
+    return FoldDocument(
+        whole, tokens.count_tokens(whole), DetailsKept(critical, in_text, len(added), rest)
+    )
 
 
 def format_document_header(making: DocumentPlan) -> str:
@@ -81,13 +89,19 @@ def _format_list_of_newest_outputs(making: DocumentPlan, tokens: TokenCounter) -
     return "\n".join([conversation_details.NEWEST_OUTPUTS, *newest[::-1]]) if newest else ""
 
 
-def _assemble_document(making: DocumentPlan, named: str, written: Mapping[str, str], added: Sequence[Detail]) -> str:
+def _assemble_document(
+    making: DocumentPlan, named: str, written: Mapping[str, str], added: Sequence[Detail]
+) -> str:
     if not STRATEGIES[making.plan.kind].sections:
-        kept = [KEPT_HEADING, *map(conversation_details.format_document_line, added)] if added else []
+        kept = (
+            [KEPT_HEADING, *map(conversation_details.format_document_line, added)] if added else []
+        )
         return "\n".join([format_document_header(making), *written.values(), *kept])
     pieces = [format_document_header(making), *filter(None, [named])]
     for name in handover.SECTIONS:
-        belonging = (detail for detail in added if conversation_details.SECTION_OF[detail.kind] == name)
+        belonging = (
+            detail for detail in added if conversation_details.SECTION_OF[detail.kind] == name
+        )
         mine = list(map(conversation_details.format_document_line, belonging))
         said = written.get(name, "") or ("" if mine else handover.NOTHING_TO_REPORT)
         lines = [f"## {name}", said, *([KEPT_HEADING, *mine] if mine else [])]
@@ -95,7 +109,9 @@ def _assemble_document(making: DocumentPlan, named: str, written: Mapping[str, s
     return "\n\n".join(pieces)
 
 
-def _shorten_sections(written: Mapping[str, str], limit: int, tokens: TokenCounter) -> dict[str, str]:
+def _shorten_sections(
+    written: Mapping[str, str], limit: int, tokens: TokenCounter
+) -> dict[str, str]:
     """Shorten sections to the limit. Long ones keep their share and end with a whole line."""
     written = {name: text[: limit * LONGEST_TOKEN] for name, text in written.items()}
     counts = {name: tokens.count_tokens(text) for name, text in written.items()}

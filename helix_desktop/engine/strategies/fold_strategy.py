@@ -15,12 +15,16 @@ from helix_desktop.engine.state.branch import ConversationBranch
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.fast_dataclass import dataclass
 
-PANIC_SHARE = 0.4  # If a request does not fit, the last steps may keep this share of what can be folded.
+PANIC_SHARE = (
+    0.4  # If a request does not fit, the last steps may keep this share of what can be folded.
+)
 
 
 @dataclass(frozen=True, slots=True)
 class FoldSituation:
-    """A moment between two steps. `is_pausing`: the cache expires soon. `is_asked`: the user folds, also what was undone."""
+    """A moment between two steps. `is_pausing`: the cache expires soon. `is_asked`: the
+    user folds, also what was undone.
+    """
 
     state: ConversationState
     policy: Policy
@@ -71,7 +75,9 @@ class FoldStrategy:
 
 
 def first_seq_of_tail(situation: FoldSituation) -> int:
-    """Return the first message that stays: the last turn's, or that of a running turn's last steps."""
+    """Return the first message that stays: the last turn's, or that of a running turn's
+    last steps.
+    """
     branch, steps = situation.branch, situation.policy.tail_steps
     if not branch.order:
         return 1
@@ -105,7 +111,9 @@ def _limit_tail_to_room(situation: FoldSituation, first: int, room: float) -> in
 
 
 def find_foldable_span(situation: FoldSituation, until: int = 0) -> Span | None:
-    """Return the facts that a span may cover. `until`: the first message that stays, by default the tail's first."""
+    """Return the facts that a span may cover. `until`: the first message that stays, by
+    default the tail's first.
+    """
     branch = situation.branch
     if not branch.order:
         return None
@@ -138,6 +146,10 @@ def _first_foldable_message(branch: ConversationBranch) -> int:
 
 
 def was_restored_by_user(situation: FoldSituation, ref: PartRef) -> bool:
-    """Whether an undone fold covered this part. What the user restored, only the user folds again."""
+    """Whether an undone fold covered this part. What the user restored, only the user
+    folds again.
+    """
     barred = () if situation.is_asked else situation.branch.barred
-    return ref in barred or any(isinstance(cover, Span) and cover.first <= ref.seq <= cover.last for cover in barred)
+    return ref in barred or any(
+        isinstance(cover, Span) and cover.first <= ref.seq <= cover.last for cover in barred
+    )

@@ -1,4 +1,6 @@
-"""Handover: a document with six sections replaces what it covers. Later ones update earlier ones."""
+"""Handover: a document with six sections replaces what it covers. Later ones update
+earlier ones.
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -6,7 +8,12 @@ from helix_desktop.engine import context_usage, fold_economics
 from helix_desktop.engine.facts import FoldKind, ModelRole, ModelSet, Span
 from helix_desktop.engine.fold_economics import HandoverPlan
 from helix_desktop.engine.messages import ContextKind
-from helix_desktop.engine.strategies.fold_strategy import FoldPlan, FoldSituation, FoldStrategy, find_foldable_span
+from helix_desktop.engine.strategies.fold_strategy import (
+    FoldPlan,
+    FoldSituation,
+    FoldStrategy,
+    find_foldable_span,
+)
 from helix_desktop.engine.strategies.markers import measure_fold_experience
 
 TITLE = "[Conversation History Summary]"
@@ -21,7 +28,9 @@ SECTIONS = (
 EXPECTED_TOKENS = 3_000  # The expected number of tokens in a document, until one has been written.
 SHARE_BEFORE_PAUSE = 0.4  # Before a pause, a handover needs only this share of the usual context.
 NOTHING_TO_REPORT = "Nothing to report."
-MOST_CLAIMS = 30  # At most this many claims without a source are reported to the writer for correction.
+MOST_CLAIMS = (
+    30  # At most this many claims without a source are reported to the writer for correction.
+)
 
 FENCE = "```"  # Models often wrap a whole document in such fences, which are removed.
 _HEADING_MARKS = " \t#*_:.()0123456789"  # Characters that models put around headings.
@@ -33,17 +42,26 @@ def find_due_handover(situation: FoldSituation) -> FoldPlan | None:
     if policy.handover not in ("share", "pays"):
         return None
     full = meter.used >= context_usage.tokens_at_which_handover_must_start(meter, policy)
-    if not full and (policy.handover == "share" or meter.used < least_tokens_for_paying_handover(situation)):
+    if not full and (
+        policy.handover == "share" or meter.used < least_tokens_for_paying_handover(situation)
+    ):
         return None
     # The difference is negative if the computer's clock has been set back.
-    if branch.last_handover and 0 <= situation.now - branch.last_handover < policy.handover_cooldown:
+    if (
+        branch.last_handover
+        and 0 <= situation.now - branch.last_handover < policy.handover_cooldown
+    ):
         return None
     span = find_foldable_span(situation)
     if span is None or branch.count_messages(span, policy.handover_facts) < policy.handover_facts:
         return None
     if full:
         too_long = "the next request is too long for this model"
-        why = too_long if meter.used_share > 1 else f"the context window is {meter.used_share:.0%} full"
+        why = (
+            too_long
+            if meter.used_share > 1
+            else f"the context window is {meter.used_share:.0%} full"
+        )
         return FoldPlan(FoldKind.HANDOVER, span, why)
     return _handover_that_pays(situation, span)
 
@@ -51,8 +69,14 @@ def find_due_handover(situation: FoldSituation) -> FoldPlan | None:
 def least_tokens_for_paying_handover(situation: FoldSituation) -> float:
     """Return from which size a handover may pay. Before a pause, less is enough."""
     policy, window = situation.policy, situation.meter.window
-    floor = fold_economics.least_context_for_handover(window, policy.handover_floor_tokens, policy.handover_floor_share)
-    return min(floor, policy.handover_floor_tokens * SHARE_BEFORE_PAUSE) if situation.is_pausing else floor
+    floor = fold_economics.least_context_for_handover(
+        window, policy.handover_floor_tokens, policy.handover_floor_share
+    )
+    return (
+        min(floor, policy.handover_floor_tokens * SHARE_BEFORE_PAUSE)
+        if situation.is_pausing
+        else floor
+    )
 
 
 def _handover_that_pays(situation: FoldSituation, span: Span) -> FoldPlan | None:
@@ -69,7 +93,9 @@ def _handover_that_pays(situation: FoldSituation, span: Span) -> FoldPlan | None
     rewritten = fold_economics.expected_rewriting_cost(less, price) if situation.is_pausing else 0.0
     more = max(0, situation.meter.parts[ContextKind.SYSTEM] - fold_economics.USUAL_SETTINGS_TOKENS)
     recalls = fold_economics.carrying_cost(fold_economics.RECALLS_OF_HANDOVER * more, price)
-    if not fold_economics.handover_pays(paid, saved, costs + recalls - rewritten, measure_fold_experience(situation)):
+    if not fold_economics.handover_pays(
+        paid, saved, costs + recalls - rewritten, measure_fold_experience(situation)
+    ):
         return None
     why = f"keeping these messages has cost {paid:,.0f} input tokens so far, and a handover document would cost {costs:,.0f}"
     if rewritten:
@@ -88,8 +114,12 @@ def should_main_model_write(situation: FoldSituation, span: Span) -> bool:
 def expected_fold_cost(
     situation: FoldSituation, span: Span, *, of_transcript: bool = False, is_cold: bool = False
 ) -> float:
-    """Return a fold's cost in fresh input tokens. `of_transcript` and `is_cold`: nothing is cached."""
-    by_main, by_fast = _costs_by_main_and_fast_model(situation, span, of_transcript=of_transcript or is_cold)
+    """Return a fold's cost in fresh input tokens. `of_transcript` and `is_cold`:
+    nothing is cached.
+    """
+    by_main, by_fast = _costs_by_main_and_fast_model(
+        situation, span, of_transcript=of_transcript or is_cold
+    )
     by_itself = by_fast is None or (not of_transcript and should_main_model_write(situation, span))
     return by_main if by_itself or by_fast is None else by_fast
 
@@ -100,7 +130,9 @@ def _costs_by_main_and_fast_model(
     settings, meter = situation.state.settings, situation.meter
     price = fold_economics.relative_prices(settings.model_for_role(ModelRole.MAIN))
     tail = sum(item.tokens for item in situation.branch.items_from_fact(span.last + 1))
-    planned = HandoverPlan(meter.used, round(tail * meter.factor), expected_document_tokens(situation))
+    planned = HandoverPlan(
+        meter.used, round(tail * meter.factor), expected_document_tokens(situation)
+    )
     by_main = fold_economics.handover_cost(planned, price, price if of_transcript else None)
     if (fast := settings.model_for_role(ModelRole.FAST)) is None:
         return by_main, None

@@ -1,4 +1,6 @@
-"""Decides what is shown of a large output. Pure functions; `LargeOutputShortener` asks the models."""
+"""Decides what is shown of a large output. Pure functions; `LargeOutputShortener` asks
+the models.
+"""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -14,12 +16,13 @@ from helix_desktop.json_values import parse_json_or_none
 COMPACT, PREVIEW, FULL = "compact", "preview", "full"
 SHORT_CONTEXT = 8_000  # In a conversation of fewer tokens, command outputs have no special limit.
 KEEP_WORDS = 500  # Questions to the model quote this many characters of a call's `keep`.
-_CHOICE = re.compile(r"^[^\w\n]*(\d+)[^\w\n]+(compact|preview|full)\b[^\w\n]*(.*)$", re.IGNORECASE | re.MULTILINE)
-_THING = (
-    r"(?: of)?(?: it| the| this| its)?(?: file| output| content| contents| text| page| document| source| code| log)*"
+_CHOICE = re.compile(
+    r"^[^\w\n]*(\d+)[^\w\n]+(compact|preview|full)\b[^\w\n]*(.*)$", re.IGNORECASE | re.MULTILINE
 )
+_THING = r"(?: of)?(?: it| the| this| its)?(?: file| output| content| contents| text| page| document| source| code| log)*"
 _ALL = re.compile(
-    rf"(?:please )?(?:keep |show )?(?:all|everything|(?:the )?(?:whole|entire|full)){_THING}", re.IGNORECASE
+    rf"(?:please )?(?:keep |show )?(?:all|everything|(?:the )?(?:whole|entire|full)){_THING}",
+    re.IGNORECASE,
 )
 _COMMAND = re.compile(r"bash|shell|terminal|exec|command|console|(^|_)run(_|$)", re.IGNORECASE)
 _FENCE = re.compile(r"```(?:json)?\s*(.*?)```", re.DOTALL)
@@ -48,17 +51,31 @@ def find_command_outputs_to_limit(
     short = min(SHORT_CONTEXT, window // 4)
     if used - (head if head >= short else 0) < short:
         return []
-    return [index for index, (one, tool) in enumerate(zip(batch, tools, strict=True)) if is_command_output(one, tool)]
+    return [
+        index
+        for index, (one, tool) in enumerate(zip(batch, tools, strict=True))
+        if is_command_output(one, tool)
+    ]
 
 
 def find_outputs_to_shorten(
-    batch: Sequence[ToolReturned], policy: Policy, window: int, factor: float, commands: Collection[int] = ()
+    batch: Sequence[ToolReturned],
+    policy: Policy,
+    window: int,
+    factor: float,
+    commands: Collection[int] = (),
 ) -> list[int]:
-    """Return the indexes of outputs above their limit, and the largest others until the batch is below its limit."""
+    """Return the indexes of outputs above their limit, and the largest others until the
+    batch is below its limit.
+    """
     sizes = {index: returned.tokens * factor for index, returned in enumerate(batch)}
     limit = large_output_limit_tokens(window, policy.admission_tokens)
     of_command = min(limit, large_output_limit_tokens(window, policy.admission_command_tokens))
-    large = [index for index, tokens in sizes.items() if tokens > (of_command if index in commands else limit)]
+    large = [
+        index
+        for index, tokens in sizes.items()
+        if tokens > (of_command if index in commands else limit)
+    ]
     rest = sum(tokens for index, tokens in sizes.items() if index not in large)
     for index in sorted(sizes, key=lambda i: -sizes[i]):
         if rest <= limit * policy.admission_batch_tokens / policy.admission_tokens:
@@ -73,7 +90,11 @@ def most_tokens_always_shown_whole(policy: Policy, window: int) -> int:
     """Return up to how many tokens any batch of outputs is shown whole."""
     if policy.admission == "off":
         return window
-    tokens = (policy.admission_tokens, policy.admission_command_tokens, policy.admission_batch_tokens)
+    tokens = (
+        policy.admission_tokens,
+        policy.admission_command_tokens,
+        policy.admission_batch_tokens,
+    )
     return large_output_limit_tokens(window, min(tokens))
 
 
@@ -85,10 +106,16 @@ def format_excerpt(stored: Stored, tokens: int, text: str, *, asked: str = "") -
     return f"[EXCERPT of {tokens:,} tokens, {lines}{format_size(stored)} ({how}); the whole: {whole}]\n{text}"
 
 
-def output_choice_question(previews: Mapping[int, tuple[str, str]], may_be_full: Sequence[int]) -> str:
+def output_choice_question(
+    previews: Mapping[int, tuple[str, str]], may_be_full: Sequence[int]
+) -> str:
     """Return the question about a batch. `previews`: by number, each with its call."""
-    listed = "\n\n".join(f"Output {number}, of {call}:\n{text}" for number, (call, text) in previews.items())
-    full = f"\n`<number>: full` — only for {', '.join(map(str, may_be_full))}" if may_be_full else ""
+    listed = "\n\n".join(
+        f"Output {number}, of {call}:\n{text}" for number, (call, text) in previews.items()
+    )
+    full = (
+        f"\n`<number>: full` — only for {', '.join(map(str, may_be_full))}" if may_be_full else ""
+    )
     return (
         "Some outputs of your last calls are long. They are stored and can be recalled by hash at any time. Choose for "
         "each what you need to see now, one line each, and nothing else:\n"
@@ -97,13 +124,16 @@ def output_choice_question(previews: Mapping[int, tuple[str, str]], may_be_full:
     )
 
 
-def parse_output_choices(answer: str, numbers: Sequence[int], may_be_full: Sequence[int]) -> dict[int, OutputChoice]:
+def parse_output_choices(
+    answer: str, numbers: Sequence[int], may_be_full: Sequence[int]
+) -> dict[int, OutputChoice]:
     """Return the model's choices. An unreadable or forbidden one means a preview."""
     read = _choices_from_json(answer) or _choices_from_lines(answer)
     chosen = {number: read.get(number, OutputChoice(PREVIEW)) for number in numbers}
     return {
         number: OutputChoice(PREVIEW)
-        if (choice.what == FULL and number not in may_be_full) or (choice.what == COMPACT and not choice.keep)
+        if (choice.what == FULL and number not in may_be_full)
+        or (choice.what == COMPACT and not choice.keep)
         else choice
         for number, choice in chosen.items()
     }

@@ -16,7 +16,11 @@ from helix_desktop.engine.messages import Block, ContextKind, Role
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.state.branch import ConversationBranch
 from helix_desktop.engine.state.view_items import MARKER_TOKENS, ViewItem, is_worth_a_marker
-from helix_desktop.engine.strategies.fold_strategy import FoldSituation, first_seq_of_tail, was_restored_by_user
+from helix_desktop.engine.strategies.fold_strategy import (
+    FoldSituation,
+    first_seq_of_tail,
+    was_restored_by_user,
+)
 from helix_desktop.engine.tool_names import RECALLS
 from helix_desktop.engine.tool_result_reading import parse_call_arguments, read_refusal
 from helix_desktop.engine.view import ConversationState
@@ -26,18 +30,24 @@ from helix_desktop.json_values import parse_json_or_none
 
 COLD_AFTER = 300.0  # After this many seconds, the provider's cache is assumed to have expired.
 EXAMINED_ITEMS = 512  # This many of the newest items are examined one by one, older ones in groups.
-RECALL_STEPS = 200  # The share of parts that are recalled is learned from this many of the last steps.
+RECALL_STEPS = (
+    200  # The share of parts that are recalled is learned from this many of the last steps.
+)
 LEAST_SHARE = 0.015  # A part with a smaller share of the context is not replaced by a marker.
-RECENT_STEPS = 20  # The growth of the context and the pauses are learned from this many of the last steps.
+RECENT_STEPS = (
+    20  # The growth of the context and the pauses are learned from this many of the last steps.
+)
 ASK = " · ask with find or lines"
 LONGEST_ARGUMENT = 100  # A marker's second line quotes up to this many characters of the arguments.
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedClearing:
-    """Says that parts of the messages from `first` to before `end` become markers, and by which rule.
+    """Says that parts of the messages from `first` to before `end` become markers, and
+    by which rule.
 
-    `least`: smaller parts stay. The parts are found when it is carried out, so a plan costs nothing.
+    `least`: smaller parts stay. The parts are found when it is carried out, so a plan
+    costs nothing.
     """
 
     first: int
@@ -77,10 +87,14 @@ def clearing_that_pays(situation: FoldSituation) -> PlannedClearing | None:
     if total <= 0:
         return None
     if is_cache_cold(situation):
-        if not fold_economics.pays_to_clear_when_cold(total, meter.used, situation.policy.caching_cold_share):
+        if not fold_economics.pays_to_clear_when_cold(
+            total, meter.used, situation.policy.caching_cold_share
+        ):
             return None
         return PlannedClearing(
-            branch.order[0], end, f"the provider's cache has expired, and {total:,} tokens are freed"
+            branch.order[0],
+            end,
+            f"the provider's cache has expired, and {total:,} tokens are freed",
         )
     index = fold_economics.find_clearing_start(
         standing,
@@ -94,7 +108,9 @@ def clearing_that_pays(situation: FoldSituation) -> PlannedClearing | None:
         return None
     freed = sum(part.frees for part in standing[index:])
     return PlannedClearing(
-        firsts[index], end, f"replacing outputs from #{firsts[index]} onward frees {freed:,} tokens and saves money"
+        firsts[index],
+        end,
+        f"replacing outputs from #{firsts[index]} onward frees {freed:,} tokens and saves money",
     )
 
 
@@ -103,13 +119,17 @@ def plan_clearing_of_all_before(situation: FoldSituation, end: int) -> PlannedCl
     if not situation.branch.order:
         return None
     clearing = PlannedClearing(
-        situation.branch.order[0], end, "replaced now, because another fold changes the context anyway"
+        situation.branch.order[0],
+        end,
+        "replaced now, because another fold changes the context anyway",
     )
     return clearing if _clears_anything(situation, clearing) else None
 
 
 def count_freed_tokens(situation: FoldSituation, clearing: PlannedClearing) -> int:
-    return sum(tokens for _, tokens in tokens_freed_between(situation, clearing.first, clearing.end))
+    return sum(
+        tokens for _, tokens in tokens_freed_between(situation, clearing.first, clearing.end)
+    )
 
 
 def _clears_anything(situation: FoldSituation, clearing: PlannedClearing) -> bool:
@@ -117,7 +137,9 @@ def _clears_anything(situation: FoldSituation, clearing: PlannedClearing) -> boo
     return any(tokens + MARKER_TOKENS >= clearing.least for _, tokens in freed)
 
 
-def _sizes_and_first_seqs_of_context_parts(situation: FoldSituation, end: int) -> tuple[list[ClearablePart], list[int]]:
+def _sizes_and_first_seqs_of_context_parts(
+    situation: FoldSituation, end: int
+) -> tuple[list[ClearablePart], list[int]]:
     """Return all parts of the context, older ones in groups, and the first fact of each."""
     branch, factor = situation.branch, situation.meter.factor
     least = _least_tokens_to_clear(situation)
@@ -137,13 +159,18 @@ def _sizes_and_first_seqs_of_context_parts(situation: FoldSituation, end: int) -
     return standing, firsts
 
 
-def _first_seq_tokens_and_clearable_of_groups(branch: ConversationBranch, before: int) -> list[tuple[int, int, int]]:
+def _first_seq_tokens_and_clearable_of_groups(
+    branch: ConversationBranch, before: int
+) -> list[tuple[int, int, int]]:
     """Return first message, tokens and clearable tokens of each group before `before`."""
     groups = []
     stop, width = branch.message_position(before), EXAMINED_ITEMS
     while stop > 0:
         start = max(0, stop - width)
-        tokens, freed = branch.token_sums.sum_between(start, stop), branch.freed_sums.sum_between(start, stop)
+        tokens, freed = (
+            branch.token_sums.sum_between(start, stop),
+            branch.freed_sums.sum_between(start, stop),
+        )
         groups.append((branch.order[start], tokens, freed))
         stop, width = start, width * 2
     return groups[::-1]
@@ -154,18 +181,24 @@ def _least_tokens_to_clear(situation: FoldSituation) -> float:
     return min(LEAST_SHARE * situation.state.counted_tokens, situation.policy.caching_tokens)
 
 
-def tokens_freed_between(situation: FoldSituation, first: int, end: int) -> Iterator[tuple[PartRef, int]]:
+def tokens_freed_between(
+    situation: FoldSituation, first: int, end: int
+) -> Iterator[tuple[PartRef, int]]:
     """Yield the clearable parts from `first` to before `end`, with the tokens each frees."""
     branch, plain = situation.branch, situation.branch.plain_outputs
     items, least = branch.items_in_span(Span(first, end - 1)), _least_tokens_to_clear(situation)
-    if long_items := [item for item in items if item.tokens >= least]:  # Few are: finding them is fast.
+    if long_items := [
+        item for item in items if item.tokens >= least
+    ]:  # Few are: finding them is fast.
         chosen = frozenset(plain[bisect_left(plain, first) : bisect_left(plain, end)])
         for item in long_items:
             if item.first in chosen:
                 yield from tokens_freed_by_part(situation, item, least)
 
 
-def tokens_freed_by_part(situation: FoldSituation, item: ViewItem, least: float) -> Iterator[tuple[PartRef, int]]:
+def tokens_freed_by_part(
+    situation: FoldSituation, item: ViewItem, least: float
+) -> Iterator[tuple[PartRef, int]]:
     """Yield a message's clearable parts of at least so many tokens, with the tokens each frees."""
     for block in item.blocks:
         ref = block.source
@@ -177,7 +210,9 @@ def tokens_freed_by_part(situation: FoldSituation, item: ViewItem, least: float)
 
 def _must_stay_whole(situation: FoldSituation, block: Block, ref: PartRef) -> bool:
     branch, policy = situation.branch, situation.policy
-    if block.role is Role.ASSISTANT and not (policy.arguments and block.tokens > policy.argument_tokens):
+    if block.role is Role.ASSISTANT and not (
+        policy.arguments and block.tokens > policy.argument_tokens
+    ):
         return True
     return branch.is_pinned(ref) or branch.is_excluded(ref) or was_restored_by_user(situation, ref)
 
@@ -193,8 +228,12 @@ def measure_fold_experience(situation: FoldSituation) -> FoldExperience:
             recalls += fold_economics.recall_cost(shown, len(calls), price)
         else:
             saved += price.read * max(0, whole - shown)
-    recall = fold_economics.RECALLS_EXPECTED * fold_economics.recall_cost(situation.meter.used, 1, price)
-    return FoldExperience(fold_economics.recall_cost_share(saved, recalls), len(branch.steps), recall)
+    recall = fold_economics.RECALLS_EXPECTED * fold_economics.recall_cost(
+        situation.meter.used, 1, price
+    )
+    return FoldExperience(
+        fold_economics.recall_cost_share(saved, recalls), len(branch.steps), recall
+    )
 
 
 def clearable_tokens_per_step(branch: ConversationBranch) -> float:
@@ -204,7 +243,9 @@ def clearable_tokens_per_step(branch: ConversationBranch) -> float:
 
 
 def chance_of_cold_cache(branch: ConversationBranch) -> float:
-    """Return the chance, learned from pauses, that the provider's cache has expired at the next request."""
+    """Return the chance, learned from pauses, that the provider's cache has expired at
+    the next request.
+    """
     times = branch.step_times[-RECENT_STEPS - 1 :]
     pauses = [later - earlier for earlier, later in itertools.pairwise(times)]
     return sum(pause > COLD_AFTER for pause in pauses) / len(pauses) if pauses else 0.0
@@ -219,7 +260,8 @@ def seconds_until_cold(situation: FoldSituation) -> float:
     """Return how long the provider keeps what the last step sent, or a negative number."""
     times, life = situation.branch.step_times, cache_lifetime(situation.state)
     refreshes = (
-        context_usage.keep_alive_times_and_usages_since(situation.state, seq) for seq in situation.branch.steps[-1:]
+        context_usage.keep_alive_times_and_usages_since(situation.state, seq)
+        for seq in situation.branch.steps[-1:]
     )
     used = [*times[-1:], *(time for found in refreshes for time, _ in found)]
     return life - (situation.now - max(used)) if used else life
@@ -250,7 +292,9 @@ def describe_output(branch: ConversationBranch, seq: int) -> str:
     failed = "failed" if read_refusal(fact.head) is None else "not run"
     code = f"exit {fact.exit_code}" if fact.exit_code is not None else "" if fact.ok else failed
     lines = format_things(fact.output.lines, "line", "lines") if fact.output.lines else ""
-    return " · ".join(piece for piece in (said.strip(), code, lines, format_size(fact.output)) if piece)
+    return " · ".join(
+        piece for piece in (said.strip(), code, lines, format_size(fact.output)) if piece
+    )
 
 
 def call_answered_by(branch: ConversationBranch, seq: int) -> ToolCall | None:
@@ -271,7 +315,9 @@ def summarise_arguments(arguments: str) -> str:
         values = arguments
     elif isinstance(values, dict):
         shown = [str(value) for value in values.values() if isinstance(value, str | int | float)]
-        values = " ".join(text for text in shown if len(text) <= LONGEST_ARGUMENT) or " ".join(shown)
+        values = " ".join(text for text in shown if len(text) <= LONGEST_ARGUMENT) or " ".join(
+            shown
+        )
     return shorten_to_line(str(values), LONGEST_ARGUMENT)
 
 

@@ -2,7 +2,12 @@
 
 from helix_desktop.engine.facts import FoldKind, Span
 from helix_desktop.engine.messages import ContextKind
-from helix_desktop.engine.strategies.fold_strategy import FoldPlan, FoldSituation, FoldStrategy, find_foldable_span
+from helix_desktop.engine.strategies.fold_strategy import (
+    FoldPlan,
+    FoldSituation,
+    FoldStrategy,
+    find_foldable_span,
+)
 
 TITLE = "[Observations of the conversation so far]"
 FEWEST_MESSAGES = 3  # An observation of fewer messages than this is not worth writing.
@@ -43,5 +48,10 @@ def observation_question(plan: FoldPlan, limit: int, _tail: int) -> str:
 
 
 STRATEGY = FoldStrategy(
-    FoldKind.OBSERVATIONS, TITLE, find_due_observation, find_unobserved_span, observation_question, dated=True
+    FoldKind.OBSERVATIONS,
+    TITLE,
+    find_due_observation,
+    find_unobserved_span,
+    observation_question,
+    dated=True,
 )

@@ -40,4 +40,6 @@ def reflection_question(plan: FoldPlan, limit: int, _tail: int) -> str:
     )
 
 
-STRATEGY = FoldStrategy(FoldKind.REFLECTION, TITLE, find_due_reflection, span_of_observations, reflection_question)
+STRATEGY = FoldStrategy(
+    FoldKind.REFLECTION, TITLE, find_due_reflection, span_of_observations, reflection_question
+)

@@ -1,8 +1,9 @@
-"""Builds a preview of a long text: first and last lines, errors, and lines about the call's purpose.
+"""Builds a preview of a long text: first and last lines, errors, and lines about the
+call's purpose.
 
-It also shows the structure: keys, columns, headings, signatures with line numbers. It has about as
-many tokens as asked for, even of 5 MB in one line, a million spaces, NULs or escape codes. Names are
-listed only if there are no useful lines.
+It also shows the structure: keys, columns, headings, signatures with line numbers. It
+has about as many tokens as asked for, even of 5 MB in one line, a million spaces, NULs
+or escape codes. Names are listed only if there are no useful lines.
 """
 
 import asyncio
@@ -36,10 +37,16 @@ def find_frequent_names(text: str, most_characters: int) -> str:
 
 
 CHARACTERS_PER_TOKEN = 3.2  # A cautious estimate of how many characters make a token.
-HEAD_PERCENT, TAIL_PERCENT = 30, 20  # The first and the last lines may take these percentages of the preview.
+HEAD_PERCENT, TAIL_PERCENT = (
+    30,
+    20,
+)  # The first and the last lines may take these percentages of the preview.
 NAMES_PERCENT = 30  # If a text has no useful lines, names may take this percentage of the preview.
 LINES_READ = 20_000
-MOST_SIGNATURES, LONGEST_SIGNATURE = 40, 90  # The most function signatures shown, and the most characters of each.
+MOST_SIGNATURES, LONGEST_SIGNATURE = (
+    40,
+    90,
+)  # The most function signatures shown, and the most characters of each.
 LONGEST_LINE = 240  # Lines are cut to this many characters.
 WIDE_GAP = " " * 8  # Longer gaps in a line are shortened to this width.
 MOST_ERRORS = 12
@@ -55,9 +62,15 @@ _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[@-_]|[\x00-\x08\x0b-\x1f\
 
 
 def build_preview(text: str, tokens: int, purpose: str = "") -> str:
-    """Return what matters of a text. `purpose`: the call's arguments, and what was said before it."""
+    """Return what matters of a text. `purpose`: the call's arguments, and what was said
+    before it.
+    """
     room = int(tokens * CHARACTERS_PER_TOKEN)
-    cleaned = text if len(text) <= JSON_LIMIT else text[: JSON_LIMIT // 2] + "\n" + text[-JSON_LIMIT // 2 :]
+    cleaned = (
+        text
+        if len(text) <= JSON_LIMIT
+        else text[: JSON_LIMIT // 2] + "\n" + text[-JSON_LIMIT // 2 :]
+    )
     first, last, count = _first_and_last_lines_and_count(cleaned, room)
     shape = _describe_structure(text)
     head = _lines_that_fit(first, room * HEAD_PERCENT // 100)
@@ -77,7 +90,11 @@ def build_preview(text: str, tokens: int, purpose: str = "") -> str:
 def _most_informative_lines(text: str, purpose: str, seen: set[str], room: int) -> list[str]:
     """Return lines from the middle: errors, the call's purpose and structure, each once."""
     pieces: list[str] = []
-    errors = [line for line in dict.fromkeys(map(_shorten_preview_line, find_error_lines(text))) if line not in seen]
+    errors = [
+        line
+        for line in dict.fromkeys(map(_shorten_preview_line, find_error_lines(text)))
+        if line not in seen
+    ]
     fitting = _lines_that_fit(errors[-MOST_ERRORS:], room * 20 // 100)
     # Without a count, the last error that is shown seems to be the last one of the text.
     of_all = f" ({len(fitting)} of {len(errors)} found)" if len(fitting) < len(errors) else ""
@@ -87,7 +104,9 @@ def _most_informative_lines(text: str, purpose: str, seen: set[str], room: int) 
         ("In it, by line:", list(_headings_and_signatures(text)), 35),
     )
     for title, lines, share in groups:
-        shown = _lines_that_fit([line for line in dict.fromkeys(lines) if line not in seen], room * share // 100)
+        shown = _lines_that_fit(
+            [line for line in dict.fromkeys(lines) if line not in seen], room * share // 100
+        )
         seen |= set(shown)
         pieces += [title, *shown] if shown else []
     return pieces or _line_of_frequent_names(text, room)
@@ -143,7 +162,10 @@ def outline_text(text: str, first: int, tokens: int) -> str:
 
 
 def _first_nonblank_line(lines: Sequence[str]) -> str:
-    return next((_shorten_preview_line(line).strip()[:LONGEST_SIGNATURE] for line in lines if line.strip()), "")
+    return next(
+        (_shorten_preview_line(line).strip()[:LONGEST_SIGNATURE] for line in lines if line.strip()),
+        "",
+    )
 
 
 def _strip_line_number(line: str) -> str:
@@ -160,7 +182,9 @@ async def build_preview_in_thread(text: str, tokens: int, purpose: str = "") -> 
 def _first_and_last_lines_and_count(text: str, room: int) -> tuple[list[str], list[str], int]:
     """Return up to `room` non-empty lines from each end, and how many there are in all."""
     shorts = (_shorten_preview_line(line.group()) for line in _LINE.finditer(text))
-    numbered = ((number, line) for number, line in enumerate((line for line in shorts if line.strip()), 1))
+    numbered = (
+        (number, line) for number, line in enumerate((line for line in shorts if line.strip()), 1)
+    )
     most = max(room, 1)
     first = list(islice(numbered, most))
     last = deque(numbered, maxlen=most)
@@ -175,7 +199,11 @@ def _shorten_preview_line(line: str) -> str:
     plain = plain.rstrip()
     if WIDE_GAP in plain:
         plain = re.sub(r" {8,}", WIDE_GAP, plain)
-    return plain if len(plain) <= LONGEST_LINE else f"{plain[: LONGEST_LINE - 20]}… ({len(line):,} characters)"
+    return (
+        plain
+        if len(plain) <= LONGEST_LINE
+        else f"{plain[: LONGEST_LINE - 20]}… ({len(line):,} characters)"
+    )
 
 
 def _lines_that_fit(lines: Sequence[str], room: int) -> list[str]:
@@ -210,7 +238,14 @@ def _outline_json(value: object, depth: int) -> str:
         more = f", … {len(value) - MOST_KEYS} more" if len(value) > MOST_KEYS else ""
         if depth == 0:
             return f"object of {len(value)}"
-        return "{" + ", ".join(f"{str(key)[:60]}: {_outline_json(value[key], depth - 1)}" for key in keys) + more + "}"
+        return (
+            "{"
+            + ", ".join(f"{str(key)[:60]}: {_outline_json(value[key], depth - 1)}" for key in keys)
+            + more
+            + "}"
+        )
     if isinstance(value, list):
-        return f"list of {len(value)}" + (f" x {_outline_json(value[0], depth - 1)}" if value and depth else "")
+        return f"list of {len(value)}" + (
+            f" x {_outline_json(value[0], depth - 1)}" if value and depth else ""
+        )
     return type(value).__name__

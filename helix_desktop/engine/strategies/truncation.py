@@ -5,14 +5,20 @@ from dataclasses import replace
 
 from helix_desktop.engine.facts import FoldKind
 from helix_desktop.engine.strategies import handover
-from helix_desktop.engine.strategies.fold_strategy import FoldPlan, FoldSituation, find_foldable_span
+from helix_desktop.engine.strategies.fold_strategy import (
+    FoldPlan,
+    FoldSituation,
+    find_foldable_span,
+)
 
 
 def plan_truncation(situation: FoldSituation, until: int = 0) -> FoldPlan | None:
     """Plan to cover everything before the tail, or before `until`."""
     if (span := find_foldable_span(situation, until)) is None:
         return None
-    return FoldPlan(FoldKind.TRUNCATION, span, "otherwise, the next request would not fit", panic=True)
+    return FoldPlan(
+        FoldKind.TRUNCATION, span, "otherwise, the next request would not fit", panic=True
+    )
 
 
 def fill_truncation_sections(todo: Sequence[tuple[str, str]]) -> dict[str, str]:

@@ -38,13 +38,17 @@ class CachePage(QWidget):
 
     intent_wanted = Signal(object)
 
-    def __init__(self, theme: Theme, doing: BackgroundRunner, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, theme: Theme, doing: BackgroundRunner, parent: QWidget | None = None
+    ) -> None:
         super().__init__(parent)
         self._shown = entry_tasks.ShownCatalogue(doing, self)
         self._query = ""
         self._selects_newest = self._needs_refresh = False
         self._conversations: Conversations = tuple
-        self._line_to_show = 0  # The line to scroll to in the entry that is being opened, or 0 for the first.
+        self._line_to_show = (
+            0  # The line to scroll to in the entry that is being opened, or 0 for the first.
+        )
         self.bar = EntryFilterBar(theme, self)
         self.model = EntriesModel(doing, self)
         self.table = EntryTable(theme, self.model, self)
@@ -53,7 +57,9 @@ class CachePage(QWidget):
         self._figures = ""  # The text above the table while at most one row is selected.
         self._figures_label = widgets.build_plain_label("", "small", self)
         theme.keep_lengths_scaled(self, self._figures_label.setContentsMargins, 20, 6, 20, 6)
-        self.over_limit_button = widgets.build_push_button("", self, look="link", toolTip=tr("Actions"))
+        self.over_limit_button = widgets.build_push_button(
+            "", self, look="link", toolTip=tr("Actions")
+        )
         self.over_limit_button.hide()
         self._split = QSplitter(Qt.Orientation.Vertical, self)
         self._split.addWidget(self.table)
@@ -81,7 +87,9 @@ class CachePage(QWidget):
         self.bar.filter_chosen.connect(self._apply_chosen_filter)
         self.bar.searched.connect(self.search_hash_or_text)
         self.bar.table_wanted.connect(self.table.setFocus)
-        self.bar.table_wanted.connect(lambda: self.table.select_row_and_open_entry(max(self.table.current_row, 0)))
+        self.bar.table_wanted.connect(
+            lambda: self.table.select_row_and_open_entry(max(self.table.current_row, 0))
+        )
         self.table.current_row_changed.connect(self._open_entry_of_row)
         self.table.selected_rows_changed.connect(self._show_selection_count)
         self.table.menu_wanted.connect(self.entry_actions.show_entry_context_menu)
@@ -101,7 +109,9 @@ class CachePage(QWidget):
         self.over_limit_button.setText(tr("{size} over the limit", size=format_byte_size(beyond)))
         self.over_limit_button.setVisible(beyond > 0)
 
-    def show_cache_of(self, catalogue: StoredWorkspace, conversations: Conversations = tuple) -> None:
+    def show_cache_of(
+        self, catalogue: StoredWorkspace, conversations: Conversations = tuple
+    ) -> None:
         """Shows a workspace's entries. `conversations` returns ids and titles for the filter."""
         self._shown.catalogue, self._query, self._selects_newest = catalogue, "", True
         self._conversations = conversations
@@ -112,16 +122,31 @@ class CachePage(QWidget):
         self.clear_and_reload_entries()
 
     def _select_newest_entry(self, _: object = None) -> None:
-        if self._selects_newest and self.model.rowCount() and self.model.get_or_load_row(0) is not None:
+        if (
+            self._selects_newest
+            and self.model.rowCount()
+            and self.model.get_or_load_row(0) is not None
+        ):
             self._selects_newest = False
             # What folds stored for themselves says little to whoever opens the page.
-            loaded = [self.model.get_or_load_row(number) for number in range(min(self.model.rowCount(), 20))]
-            outputs = [number for number, row in enumerate(loaded) if row and row.about.tool not in {*FoldKind}]
+            loaded = [
+                self.model.get_or_load_row(number)
+                for number in range(min(self.model.rowCount(), 20))
+            ]
+            outputs = [
+                number
+                for number, row in enumerate(loaded)
+                if row and row.about.tool not in {*FoldKind}
+            ]
             self.table.select_row_and_open_entry(next(iter(outputs), 0))
 
     def _reselect_shown_entry(self) -> None:
         """Keeps the shown entry selected after rows were added above it."""
-        if self.table.current_row < 0 or self.table.is_current_row_loading or self.model.shows_search_hits:
+        if (
+            self.table.current_row < 0
+            or self.table.is_current_row_loading
+            or self.model.shows_search_hits
+        ):
             return
         there, shown = self.model.get_or_load_row(self.table.current_row), self.viewer.row
         if there is None or shown is None:
@@ -133,7 +158,9 @@ class CachePage(QWidget):
                 self.table.clear_current_row()
 
     def refresh_entries_soon(self) -> None:
-        """Refreshes after a pause, because an entry was stored or used. A hidden page waits until it is shown."""
+        """Refreshes after a pause, because an entry was stored or used. A hidden page
+        waits until it is shown.
+        """
         self._needs_refresh = True
         if self.isVisible() and not self._refresh_timer.isActive():
             self._refresh_timer.start()
@@ -158,7 +185,9 @@ class CachePage(QWidget):
     def open_entry_by_digest(self, digest: Digest) -> None:
         """Opens one entry, and selects its row if that is loaded."""
         if self._shown.catalogue is not None:
-            self._shown.run_then_if_shown(self._shown.catalogue.index.find_entry_row(digest), self._select_and_open_row)
+            self._shown.run_then_if_shown(
+                self._shown.catalogue.index.find_entry_row(digest), self._select_and_open_row
+            )
 
     def focus_entry_search(self) -> None:
         self.bar.field.setFocus()
@@ -178,7 +207,9 @@ class CachePage(QWidget):
             if self._clear_search_hits():
                 self._figures_timer.start()
             work = self._shown.catalogue.cache.resolve_prefix(text.lower())
-            self._shown.run_then_if_shown(work, self.open_entry_by_digest, self._search_unknown_hash_as_text)
+            self._shown.run_then_if_shown(
+                work, self.open_entry_by_digest, self._search_unknown_hash_as_text
+            )
         else:
             self._search_entry_contents(text)
 
@@ -186,7 +217,9 @@ class CachePage(QWidget):
         if self._shown.catalogue is None:
             return
         self._show_text_above_table(tr("Searching for “{words}”…", words=text))
-        looking = entry_tasks.search_entries_with_rows(self._shown.catalogue, text, tool=self.bar.filter.tool)
+        looking = entry_tasks.search_entries_with_rows(
+            self._shown.catalogue, text, tool=self.bar.filter.tool
+        )
         self._shown.run_then_if_shown(
             looking,
             lambda hits: self._show_search_hits(text, hits),
@@ -227,7 +260,11 @@ class CachePage(QWidget):
 
     def _select_shown_entry(self, row: EntryRow | None) -> None:
         """Selects the shown entry in the full table, unless the user has selected a row."""
-        if row is not None and self.table.current_row < 0 and self.viewer.is_entry_shown(row.stored.digest):
+        if (
+            row is not None
+            and self.table.current_row < 0
+            and self.viewer.is_entry_shown(row.stored.digest)
+        ):
             self._select_and_open_row(row)
 
     def _apply_chosen_filter(self, chosen: EntryFilter) -> None:
@@ -252,7 +289,10 @@ class CachePage(QWidget):
         row = self.model.get_or_load_row(number)
         if row is None or self._shown.catalogue is None:
             return
-        found, here = self.model.search_hit_at(number), self.viewer.is_entry_shown(row.stored.digest)
+        found, here = (
+            self.model.search_hit_at(number),
+            self.viewer.is_entry_shown(row.stored.digest),
+        )
         self._line_to_show = found.line if found is not None else 0
         self.viewer.show_entry_in_viewer(self._shown.catalogue, row)
         if here:
@@ -266,20 +306,34 @@ class CachePage(QWidget):
 
     def _fetch_cache_figures(self) -> None:
         if self._shown.catalogue is not None:
-            self._shown.run_then_if_shown(self._shown.catalogue.index.compute_figures(), self._show_cache_figures)
-            self._shown.run_then_if_shown(self._shown.catalogue.index.count_tools(), self.bar.set_tools)
+            self._shown.run_then_if_shown(
+                self._shown.catalogue.index.compute_figures(), self._show_cache_figures
+            )
+            self._shown.run_then_if_shown(
+                self._shown.catalogue.index.count_tools(), self.bar.set_tools
+            )
 
     def _show_cache_figures(self, stats: CacheEntryFigures) -> None:
         if self.model.shows_search_hits:
             return
         parts = [
             format_count(stats.entries, "{n} entry", "{n} entries"),
-            tr("{size}, compressed to {kept}", size=format_byte_size(stats.size), kept=format_byte_size(stats.kept)),
+            tr(
+                "{size}, compressed to {kept}",
+                size=format_byte_size(stats.size),
+                kept=format_byte_size(stats.kept),
+            ),
         ]
         if self.model.entry_filter != EntryFilter():
             parts.insert(0, tr("{n} shown", n=format_number(self.model.rowCount())))
         if stats.repeated:
-            parts += [format_count(stats.repeated, "{n} duplicate not stored again", "{n} duplicates not stored again")]
+            parts += [
+                format_count(
+                    stats.repeated,
+                    "{n} duplicate not stored again",
+                    "{n} duplicates not stored again",
+                )
+            ]
         if stats.gone:
             parts.append(tr("{n} removed to free up space", n=format_number(stats.gone)))
         parts.append(tr("verified on every read"))

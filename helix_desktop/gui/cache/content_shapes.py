@@ -19,7 +19,9 @@ class ContentShape(StrEnum):
     HEX = "hex"
 
 
-def list_possible_content_shapes(media_type: str, source: str, head: bytes, size: int) -> tuple[ContentShape, ...]:
+def list_possible_content_shapes(
+    media_type: str, source: str, head: bytes, size: int
+) -> tuple[ContentShape, ...]:
     """Returns the shapes in which an entry can be shown, the best first."""
     if media_type.startswith("image/") and "svg" not in media_type:
         return (ContentShape.IMAGE, ContentShape.HEX)
@@ -33,7 +35,11 @@ def list_possible_content_shapes(media_type: str, source: str, head: bytes, size
     ):
         return text
     json_first = media_type == "application/json" or source.endswith(".json")
-    return (ContentShape.JSON, *text) if json_first else (ContentShape.TEXT, ContentShape.JSON, ContentShape.HEX)
+    return (
+        (ContentShape.JSON, *text)
+        if json_first
+        else (ContentShape.TEXT, ContentShape.JSON, ContentShape.HEX)
+    )
 
 
 def is_probably_text(head: bytes) -> bool:
@@ -41,7 +47,9 @@ def is_probably_text(head: bytes) -> bool:
     sample = head[:8192]
     if b"\0" in sample:
         return False
-    return sample.decode("utf-8", "replace").count("\N{REPLACEMENT CHARACTER}") <= max(3, len(sample) // 100)
+    return sample.decode("utf-8", "replace").count("\N{REPLACEMENT CHARACTER}") <= max(
+        3, len(sample) // 100
+    )
 
 
 def parse_json_container(text: str) -> object | None:
@@ -51,7 +59,9 @@ def parse_json_container(text: str) -> object | None:
 
 
 def split_page_lines(content: bytes, *, first: bool, last: bool) -> tuple[list[str], int]:
-    """Splits a page into lines and counts its line ends. A character that the page's edge cuts is left out."""
+    """Splits a page into lines and counts its line ends. A character that the page's
+    edge cuts is left out.
+    """
     text = content.decode("utf-8", "replace")
     if not first:
         text = text.lstrip("\N{REPLACEMENT CHARACTER}")

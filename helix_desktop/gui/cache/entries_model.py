@@ -52,7 +52,9 @@ class EntrySearchHit:
 
 
 class EntriesModel(QAbstractTableModel):
-    """`row_count_changed` carries the number of rows. `rows_loaded`: rows that were missing have been loaded."""
+    """`row_count_changed` carries the number of rows. `rows_loaded`: rows that were
+    missing have been loaded.
+    """
 
     row_count_changed = Signal(int)
     rows_loaded = Signal()
@@ -116,12 +118,19 @@ class EntriesModel(QAbstractTableModel):
         return page[inside] if inside < len(page) else None
 
     def search_hit_at(self, number: int) -> EntrySearchHit | None:
-        return self._search_hits[number] if self._search_hits is not None and number < len(self._search_hits) else None
+        return (
+            self._search_hits[number]
+            if self._search_hits is not None and number < len(self._search_hits)
+            else None
+        )
 
     def row_number_of_entry(self, digest: Digest) -> int:
         """Returns the number of an entry's row if the row is loaded, or else -1."""
         if self._search_hits is not None:
-            return next((i for i, each in enumerate(self._search_hits) if each.row.stored.digest == digest), -1)
+            return next(
+                (i for i, each in enumerate(self._search_hits) if each.row.stored.digest == digest),
+                -1,
+            )
         for page, rows in self._pages.items():
             for inside, row in enumerate(rows):
                 if row.stored.digest == digest:
@@ -136,20 +145,31 @@ class EntriesModel(QAbstractTableModel):
     def columnCount(self, parent: Index = NOWHERE) -> int:
         return 0 if parent.isValid() else len(EntryColumn)
 
-    def headerData(self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole) -> object:
+    def headerData(
+        self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole
+    ) -> object:
         if orientation is Qt.Orientation.Vertical or not 0 <= section < len(EntryColumn):
             return None
         if role == Qt.ItemDataRole.DisplayRole:
             return column_title(EntryColumn(section))
         if role == Qt.ItemDataRole.TextAlignmentRole:
-            side = Qt.AlignmentFlag.AlignRight if section in NUMERIC_COLUMNS else Qt.AlignmentFlag.AlignLeft
+            side = (
+                Qt.AlignmentFlag.AlignRight
+                if section in NUMERIC_COLUMNS
+                else Qt.AlignmentFlag.AlignLeft
+            )
             return side | Qt.AlignmentFlag.AlignVCenter
         return None
 
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:
-        if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.AccessibleTextRole) and index.isValid():
+        if (
+            role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.AccessibleTextRole)
+            and index.isValid()
+        ):
             row = self.get_or_load_row(index.row())
-            return cell_text(row, EntryColumn(index.column()), time.time()) if row is not None else "…"
+            return (
+                cell_text(row, EntryColumn(index.column()), time.time()) if row is not None else "…"
+            )
         return None
 
     # --- Reading the rows page by page as they are needed
@@ -176,7 +196,9 @@ class EntriesModel(QAbstractTableModel):
 
         if self._catalogue is not None:
             self._doing.run_in_background(
-                self._catalogue.index.count_entries(self.entry_filter), then=pass_on_if_current, owner=self
+                self._catalogue.index.count_entries(self.entry_filter),
+                then=pass_on_if_current,
+                owner=self,
             )
 
     def _set_count_and_reload_visible_pages(self, count: int) -> None:
@@ -187,7 +209,12 @@ class EntriesModel(QAbstractTableModel):
         for page in self._pages:
             self._request_page(page)
         if grown:
-            above = grown > 0 and self._search_hits is None and self.sort_by is EntrySort.TIME and self.descending
+            above = (
+                grown > 0
+                and self._search_hits is None
+                and self.sort_by is EntrySort.TIME
+                and self.descending
+            )
             self._set_row_count(count, grows_above=above)
             if above:
                 self.rows_added_above.emit(grown)
@@ -209,13 +236,19 @@ class EntriesModel(QAbstractTableModel):
         self.row_count_changed.emit(self.rowCount())
 
     def _request_page(self, page: int) -> None:
-        if page not in self._loading_pages and page not in self._requested_pages and self._catalogue is not None:
+        if (
+            page not in self._loading_pages
+            and page not in self._requested_pages
+            and self._catalogue is not None
+        ):
             self._requested_pages.append(page)
             if not self._load_timer.isActive():
                 self._load_timer.start()
 
     def _load_requested_pages(self) -> None:
-        """Loads the last few pages requested. Earlier ones are out of sight while the slider is dragged."""
+        """Loads the last few pages requested. Earlier ones are out of sight while the
+        slider is dragged.
+        """
         wanted, self._requested_pages = self._requested_pages[-3:], []
         if self._catalogue is None:
             return
@@ -249,17 +282,23 @@ def cell_text(row: EntryRow, column: EntryColumn, now: float) -> str:
 
 
 def _format_entry_source(source: str) -> str:
-    """Formats the source of an entry. For outputs of connected agents, version 0.2 stored the call's raw arguments."""
+    """Formats the source of an entry. For outputs of connected agents, version 0.2
+    stored the call's raw arguments.
+    """
     return describe_call_as_source(source) if source.startswith("{") else source[:400]
 
 
 _CELLS: dict[EntryColumn, Callable[[EntryRow, float], str]] = {
     EntryColumn.HASH: lambda row, _: f"{row.stored.digest.hex[:8]}…{row.stored.digest.hex[-4:]}",
     EntryColumn.TOOL: lambda row, _: make_safe_text(row.about.tool[:200]),
-    EntryColumn.SOURCE: lambda row, _: make_safe_text(_format_entry_source(row.about.source)).replace("\n", " "),
+    EntryColumn.SOURCE: lambda row, _: make_safe_text(
+        _format_entry_source(row.about.source)
+    ).replace("\n", " "),
     EntryColumn.SIZE: lambda row, _: format_byte_size(row.stored.size),
     EntryColumn.TOKENS: lambda row, _: format_number(row.tokens) if row.tokens else "–",
     EntryColumn.USES: lambda row, _: format_number(row.uses),
     EntryColumn.TIME: lambda row, now: format_time_ago(row.time, now),
-    EntryColumn.RECALLED: lambda row, now: format_time_ago(row.recalled, now) if row.recalled else "–",
+    EntryColumn.RECALLED: lambda row, now: (
+        format_time_ago(row.recalled, now) if row.recalled else "–"
+    ),
 }

@@ -22,14 +22,21 @@ from helix_desktop.gui.views.text_comparison import TextComparisonDialog
 
 
 class EntryActions(QObject):
-    """Acts on the selected rows, or on the entry in the viewer. `reported` carries the progress in words."""
+    """Acts on the selected rows, or on the entry in the viewer. `reported` carries the
+    progress in words.
+    """
 
     reported = Signal(str)
     entry_changed = Signal(object)
     entry_forgotten = Signal()
 
     def __init__(
-        self, theme: Theme, shown: ShownCatalogue, table: EntryTable, viewer: EntryViewer, page: QWidget
+        self,
+        theme: Theme,
+        shown: ShownCatalogue,
+        table: EntryTable,
+        viewer: EntryViewer,
+        page: QWidget,
     ) -> None:
         super().__init__(page)
         self._theme, self._shown, self._runner = theme, shown, shown.runner
@@ -46,10 +53,14 @@ class EntryActions(QObject):
             return
         if self._entries.shows_search_hits:
             rows = [self._entries.get_or_load_row(number) for number in self._table.selected_rows()]
-            QGuiApplication.clipboard().setText("\n".join(row.stored.digest.hex for row in rows if row is not None))
+            QGuiApplication.clipboard().setText(
+                "\n".join(row.stored.digest.hex for row in rows if row is not None)
+            )
             return
         order = (self._entries.entry_filter, self._entries.sort_by, self._entries.descending)
-        copying = entry_tasks.fetch_hashes_of_rows(self._shown.catalogue, ranges, order, self._show_copy_progress)
+        copying = entry_tasks.fetch_hashes_of_rows(
+            self._shown.catalogue, ranges, order, self._show_copy_progress
+        )
         self._runner.run_in_background(copying, then=self._put_hashes_on_clipboard, owner=self)
 
     def _show_copy_progress(self, done: int, total: int) -> None:
@@ -60,7 +71,9 @@ class EntryActions(QObject):
         held = QMimeData()
         held.setData("text/plain", text)
         QGuiApplication.clipboard().setMimeData(held)
-        self.reported.emit(format_count(text.count(b"\n") + 1, "{n} hash copied", "{n} hashes copied"))
+        self.reported.emit(
+            format_count(text.count(b"\n") + 1, "{n} hash copied", "{n} hashes copied")
+        )
 
     def ask_where_to_and_save_entry(self) -> None:
         row, catalogue = self._viewer.row, self._shown.catalogue
@@ -68,14 +81,29 @@ class EntryActions(QObject):
             return
 
         def save_entry_as(path: Path) -> None:
-            saving = entry_tasks.save_entry_to_file(catalogue, row.stored, path, self._show_save_progress)
+            saving = entry_tasks.save_entry_to_file(
+                catalogue, row.stored, path, self._show_save_progress
+            )
             words = tr("Saved as {name}", name=str(path))
-            self._runner.run_in_background(saving, then=lambda _: self.reported.emit(words), owner=self)
+            self._runner.run_in_background(
+                saving, then=lambda _: self.reported.emit(words), owner=self
+            )
 
-        ask_new_file(self._page, tr("Save the entry as"), entry_tasks.suggest_entry_file_name(row), save_entry_as)
+        ask_new_file(
+            self._page,
+            tr("Save the entry as"),
+            entry_tasks.suggest_entry_file_name(row),
+            save_entry_as,
+        )
 
     def _show_save_progress(self, done: int, total: int) -> None:
-        self.reported.emit(tr("Saving: {done} of {total}", done=format_byte_size(done), total=format_byte_size(total)))
+        self.reported.emit(
+            tr(
+                "Saving: {done} of {total}",
+                done=format_byte_size(done),
+                total=format_byte_size(total),
+            )
+        )
 
     def verify_shown_entry(self) -> None:
         row, catalogue = self._viewer.row, self._shown.catalogue
@@ -89,7 +117,10 @@ class EntryActions(QObject):
             good = False if isinstance(error, CacheCorrupt) else None
             show(digest, translate_sentences(str(error)), good=good)
 
-        work, show_intact = catalogue.cache.verify_entry(digest), lambda _: show(digest, intact, good=True)
+        work, show_intact = (
+            catalogue.cache.verify_entry(digest),
+            lambda _: show(digest, intact, good=True),
+        )
         self._shown.run_then_if_shown(work, show_intact, show_entry_damaged)
 
     def _show_verification(self, digest: Digest, words: str, *, good: bool | None) -> None:
@@ -105,7 +136,9 @@ class EntryActions(QObject):
         row = self._viewer.row
         if row is not None and self._shown.catalogue is not None:
             pinning = self._shown.catalogue.cache.pin_entry(row.stored.digest, pinned=pinned)
-            self._shown.run_then_if_shown(pinning, lambda _: self.entry_changed.emit(row.stored.digest))
+            self._shown.run_then_if_shown(
+                pinning, lambda _: self.entry_changed.emit(row.stored.digest)
+            )
 
     def ask_to_forget_entry(self) -> None:
         row, catalogue = self._viewer.row, self._shown.catalogue
@@ -118,7 +151,9 @@ class EntryActions(QObject):
 
         title, ways = tr("Forget this entry"), [(tr("Forget permanently"), forget_shown_entry)]
         describe, keep = entry_tasks.describe_forgetting, tr("Keep")
-        work = catalogue.index.find_entry_uses(row.stored.digest)  # It may have been used since it was shown.
+        work = catalogue.index.find_entry_uses(
+            row.stored.digest
+        )  # It may have been used since it was shown.
         self._shown.run_then_if_shown(
             work, lambda uses: ask_to_choose_one(self._page, title, describe(row, uses), keep, ways)
         )
@@ -127,7 +162,9 @@ class EntryActions(QObject):
         if self._shown.catalogue is None or self._table.selected_count != 2:
             return
         rows = [
-            row for number in self._table.selected_rows() if (row := self._entries.get_or_load_row(number)) is not None
+            row
+            for number in self._table.selected_rows()
+            if (row := self._entries.get_or_load_row(number)) is not None
         ]
         if len(rows) != 2:
             return
@@ -135,14 +172,19 @@ class EntryActions(QObject):
         reading = entry_tasks.read_two_entry_texts(self._shown.catalogue, one.stored, two.stored)
         titles = (entry_tasks.entry_name_with_hash(one), entry_tasks.entry_name_with_hash(two))
         self._shown.run_then_if_shown(
-            reading, lambda texts: TextComparisonDialog(self._runner, self._theme, titles, texts, self._page).open()
+            reading,
+            lambda texts: TextComparisonDialog(
+                self._runner, self._theme, titles, texts, self._page
+            ).open(),
         )
 
     def show_entry_context_menu(self, place: QPoint) -> None:
         if not (many := self._table.selected_count):
             return
         menu = build_popup_menu(self._page)
-        menu.addAction(format_count(many, "Copy the hash", "Copy {n} hashes"), self.copy_selected_hashes)
+        menu.addAction(
+            format_count(many, "Copy the hash", "Copy {n} hashes"), self.copy_selected_hashes
+        )
         if many == 2:
             menu.addAction(tr("Compare selected"), self.compare_selected_entries)
         if many == 1:

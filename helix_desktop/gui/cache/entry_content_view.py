@@ -19,7 +19,11 @@ from helix_desktop.gui.common.widgets import build_plain_label, build_push_butto
 from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.transcript.code_highlighting import MOST, highlight_code, highlight_language_of
+from helix_desktop.gui.transcript.code_highlighting import (
+    MOST,
+    highlight_code,
+    highlight_language_of,
+)
 from helix_desktop.gui.transcript.content_fetching import LARGEST_PICTURE, WIDEST
 from helix_desktop.gui.translation import format_number, tr
 from helix_desktop.gui.views.large_text_view import TextLineView, split_runs_by_line
@@ -46,7 +50,10 @@ class EntryImageView(QWidget):
             scale = min(1.0, self.width() / self.image.width(), self.height() / self.image.height())
             wide, high = self.image.width() * scale, self.image.height() * scale
             painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform)
-            painter.drawImage(QRectF((self.width() - wide) / 2, (self.height() - high) / 2, wide, high), self.image)
+            painter.drawImage(
+                QRectF((self.width() - wide) / 2, (self.height() - high) / 2, wide, high),
+                self.image,
+            )
         painter.end()
 
 
@@ -57,7 +64,9 @@ class EntryContentView(QWidget):
     reading_failed = Signal(object)
     shapes_found = Signal(object)
 
-    def __init__(self, theme: Theme, doing: BackgroundRunner, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, theme: Theme, doing: BackgroundRunner, parent: QWidget | None = None
+    ) -> None:
         super().__init__(parent)
         self._doing = doing
         self._catalogue: StoredWorkspace | None = None
@@ -69,7 +78,9 @@ class EntryContentView(QWidget):
         self.shape = content_shapes.ContentShape.TEXT
         self.lines = TextLineView(theme, self)
         self._picture = EntryImageView(theme, self)
-        self._sentence_label = build_plain_label(parent=self, alignment=Qt.AlignmentFlag.AlignCenter)
+        self._sentence_label = build_plain_label(
+            parent=self, alignment=Qt.AlignmentFlag.AlignCenter
+        )
         self._stack = QStackedWidget(self)
         for widget in (self.lines, self._picture, self._sentence_label):
             self._stack.addWidget(widget)
@@ -77,14 +88,26 @@ class EntryContentView(QWidget):
 
     def _build_page_bar(self) -> QWidget:
         self._bar = QWidget(self)
-        self._previous_button = build_push_button(tr("Previous page"), self._bar, lambda: self.turn_page_by(-1), "pill")
-        self._next_button = build_push_button(tr("Next page"), self._bar, lambda: self.turn_page_by(1), "pill")
+        self._previous_button = build_push_button(
+            tr("Previous page"), self._bar, lambda: self.turn_page_by(-1), "pill"
+        )
+        self._next_button = build_push_button(
+            tr("Next page"), self._bar, lambda: self.turn_page_by(1), "pill"
+        )
         self._page_label = build_plain_label("", "muted", self._bar, wraps=False)
-        build_row(self._previous_button, self._next_button, (self._page_label, 1), owner=self._bar, margins=0)
+        build_row(
+            self._previous_button,
+            self._next_button,
+            (self._page_label, 1),
+            owner=self._bar,
+            margins=0,
+        )
         self._bar.hide()
         return self._bar
 
-    def show_entry_content(self, catalogue: StoredWorkspace, stored: Stored, about: EntryOrigin) -> None:
+    def show_entry_content(
+        self, catalogue: StoredWorkspace, stored: Stored, about: EntryOrigin
+    ) -> None:
         self._catalogue, self._stored, self._about = catalogue, stored, about
         self._page, self._first_lines = 0, {0: 1}
         self._read_current_page()
@@ -114,17 +137,33 @@ class EntryContentView(QWidget):
         selected = self.lines.selected_text()
         if self.shape is content_shapes.ContentShape.JSON:
             return selected or self._content.decode("utf-8", "replace")
-        return selected or "\n".join(self.lines.viewed_lines[i] for i in range(len(self.lines.viewed_lines)))
+        return selected or "\n".join(
+            self.lines.viewed_lines[i] for i in range(len(self.lines.viewed_lines))
+        )
 
     def selected_entry_lines(self) -> tuple[int, int] | None:
-        """The selected lines, counted from 1 in the entry. None if there are none or the count is unknown."""
-        lines = self.lines.selected_line_range() if self.shape is content_shapes.ContentShape.TEXT else None
+        """The selected lines, counted from 1 in the entry. None if there are none or
+        the count is unknown.
+        """
+        lines = (
+            self.lines.selected_line_range()
+            if self.shape is content_shapes.ContentShape.TEXT
+            else None
+        )
         first = self._first_lines.get(self._page)
-        return (lines[0] + first, lines[1] + first) if lines is not None and first is not None else None
+        return (
+            (lines[0] + first, lines[1] + first)
+            if lines is not None and first is not None
+            else None
+        )
 
     @property
     def _page_count(self) -> int:
-        return max(1, -(-self._stored.size // content_shapes.PAGE_BYTES)) if self._stored is not None else 1
+        return (
+            max(1, -(-self._stored.size // content_shapes.PAGE_BYTES))
+            if self._stored is not None
+            else 1
+        )
 
     def _read_current_page(self) -> None:
         stored = self._stored
@@ -132,7 +171,9 @@ class EntryContentView(QWidget):
             return
         whole = stored.media_type.startswith("image/") and stored.size <= LARGEST_PICTURE
         page, size = self._page, content_shapes.PAGE_BYTES
-        start, length = (0, stored.size) if whole else (page * size, min(size, stored.size - page * size))
+        start, length = (
+            (0, stored.size) if whole else (page * size, min(size, stored.size - page * size))
+        )
 
         def show_if_current(content: bytes) -> None:
             if self._stored is stored and self._page == page:
@@ -145,7 +186,9 @@ class EntryContentView(QWidget):
                 self.reading_failed.emit(error)
 
         work = self._catalogue.cache.read_range(stored.digest, start, max(length, 0))
-        self._doing.run_in_background(work, then=show_if_current, owner=self, failed=show_read_error)
+        self._doing.run_in_background(
+            work, then=show_if_current, owner=self, failed=show_read_error
+        )
 
     def _show_read_page(self) -> None:
         if self._stored is None:
@@ -159,7 +202,11 @@ class EntryContentView(QWidget):
         self._bar.setVisible(self._page_count > 1)
         self._previous_button.setEnabled(self._page > 0)
         self._next_button.setEnabled(self._page + 1 < self._page_count)
-        place = tr("page {n} of {all}", n=format_number(self._page + 1), all=format_number(self._page_count))
+        place = tr(
+            "page {n} of {all}",
+            n=format_number(self._page + 1),
+            all=format_number(self._page_count),
+        )
         self._page_label.setText(f"{place} · {format_byte_size(self._stored.size)}")
         self._show_in_current_shape()
         self.content_read.emit()
@@ -175,17 +222,25 @@ class EntryContentView(QWidget):
 
     def _show_text(self) -> None:
         last = self._page + 1 >= self._page_count
-        lines, ends = content_shapes.split_page_lines(self._content, first=self._page == 0, last=last)
+        lines, ends = content_shapes.split_page_lines(
+            self._content, first=self._page == 0, last=last
+        )
         first = self._first_lines.get(self._page)
         if first is not None:
             self._first_lines[self._page + 1] = first + ends
-        language = highlight_language_of(self._about.source, self._stored.media_type if self._stored else "")
+        language = highlight_language_of(
+            self._about.source, self._stored.media_type if self._stored else ""
+        )
         self._show_coloured_lines(lines, first or 1, language)
 
     def _show_coloured_lines(self, lines: Sequence[str], first: int, language: str) -> None:
         known = language and sum(map(len, lines)) <= MOST
-        colours = split_runs_by_line(highlight_code("\n".join(lines), language), lines) if known else None
-        self.lines.show_text_lines(lines, first_number=first, colours=colours, tone=_difference_line_tones(lines))
+        colours = (
+            split_runs_by_line(highlight_code("\n".join(lines), language), lines) if known else None
+        )
+        self.lines.show_text_lines(
+            lines, first_number=first, colours=colours, tone=_difference_line_tones(lines)
+        )
         self._stack.setCurrentWidget(self.lines)
 
     def _show_hex(self) -> None:
@@ -195,7 +250,9 @@ class EntryContentView(QWidget):
 
     def _show_indented_json(self) -> None:
         value = content_shapes.parse_json_container(self._content.decode("utf-8", "replace"))
-        self._show_coloured_lines(json.dumps(value, ensure_ascii=False, indent=2).split("\n"), 1, "json")
+        self._show_coloured_lines(
+            json.dumps(value, ensure_ascii=False, indent=2).split("\n"), 1, "json"
+        )
 
     def _show_picture(self) -> None:
         stored = self._stored
@@ -214,7 +271,9 @@ class EntryContentView(QWidget):
 
 
 def _difference_line_tones(lines: Sequence[str]) -> Callable[[int], str] | None:
-    """Returns a function for the background tones of a difference's lines, or None for any other text."""
+    """Returns a function for the background tones of a difference's lines, or None for
+    any other text.
+    """
     if not any(line.startswith("@@ ") for line in lines[:60]):
         return None
 

@@ -35,7 +35,14 @@ COLUMNS_HIDDEN_FIRST = (EntryColumn.USES, EntryColumn.TOKENS, EntryColumn.HASH, 
 LEAST_SOURCE = 120
 _MONO = frozenset({EntryColumn.HASH, EntryColumn.SOURCE})
 _MUTED = frozenset({EntryColumn.TIME, EntryColumn.RECALLED})
-_KEYS_OF_QT = (Qt.Key.Key_Up, Qt.Key.Key_Down, Qt.Key.Key_PageUp, Qt.Key.Key_PageDown, Qt.Key.Key_Home, Qt.Key.Key_End)
+_KEYS_OF_QT = (
+    Qt.Key.Key_Up,
+    Qt.Key.Key_Down,
+    Qt.Key.Key_PageUp,
+    Qt.Key.Key_PageDown,
+    Qt.Key.Key_Home,
+    Qt.Key.Key_End,
+)
 
 
 class EntryCellDelegate(QtWidgets.QStyledItemDelegate):
@@ -51,17 +58,22 @@ class EntryCellDelegate(QtWidgets.QStyledItemDelegate):
     def update_cell_fonts(self) -> None:
         self._text, self._mono = self._theme.build_font(), self._theme.monospaced_font()
 
-    def paint(self, painter: QtGui.QPainter, option: QtWidgets.QStyleOptionViewItem, index: Index) -> None:
+    def paint(
+        self, painter: QtGui.QPainter, option: QtWidgets.QStyleOptionViewItem, index: Index
+    ) -> None:
         theme, number, column = self._theme, index.row(), EntryColumn(index.column())
         rect: QRect = option.rect
         if option.state & QtWidgets.QStyle.StateFlag.State_Selected:
             painter.fillRect(rect, theme.colour_of_token("accent_soft"))
-        painter.fillRect(QRect(rect.left(), rect.bottom(), rect.width(), 1), theme.colour_of_token("line"))
+        painter.fillRect(
+            QRect(rect.left(), rect.bottom(), rect.width(), 1), theme.colour_of_token("line")
+        )
         row = self._table.entries.get_or_load_row(number)
         inner = rect.adjusted(theme.zoomed_pixels(PAD), 0, -theme.zoomed_pixels(PAD), -1)
         if row is None:
             painter.fillRect(
-                QRect(inner.left(), inner.center().y() - 3, min(60, inner.width()), 6), theme.colour_of_token("free")
+                QRect(inner.left(), inner.center().y() - 3, min(60, inner.width()), 6),
+                theme.colour_of_token("free"),
             )
             return
         painter.setFont(self._mono if column in _MONO else self._text)
@@ -75,13 +87,21 @@ class EntryCellDelegate(QtWidgets.QStyledItemDelegate):
         if column is EntryColumn.SOURCE and row.pinned:
             painter.setBrush(theme.colour_of_token("accent"))
             painter.setPen(Qt.PenStyle.NoPen)
-            painter.drawEllipse(QPoint(rect.left() + theme.zoomed_pixels(6), rect.center().y()), 2, 2)
+            painter.drawEllipse(
+                QPoint(rect.left() + theme.zoomed_pixels(6), rect.center().y()), 2, 2
+            )
             painter.setPen(theme.colour_of_token("text"))
-        side = Qt.AlignmentFlag.AlignRight if column in NUMERIC_COLUMNS else Qt.AlignmentFlag.AlignLeft
-        shown = QtGui.QFontMetrics(painter.font()).elidedText(text, Qt.TextElideMode.ElideMiddle, inner.width())
+        side = (
+            Qt.AlignmentFlag.AlignRight if column in NUMERIC_COLUMNS else Qt.AlignmentFlag.AlignLeft
+        )
+        shown = QtGui.QFontMetrics(painter.font()).elidedText(
+            text, Qt.TextElideMode.ElideMiddle, inner.width()
+        )
         painter.drawText(inner, side | Qt.AlignmentFlag.AlignVCenter, shown)
 
-    def _paint_search_hit(self, painter: QtGui.QPainter, inner: QRect, source: str, snippet: str) -> None:
+    def _paint_search_hit(
+        self, painter: QtGui.QPainter, inner: QRect, source: str, snippet: str
+    ) -> None:
         metrics = QtGui.QFontMetrics(self._mono)
         name = metrics.elidedText(source, Qt.TextElideMode.ElideMiddle, inner.width() // 3)
         painter.drawText(inner, Qt.AlignmentFlag.AlignVCenter, name)
@@ -93,7 +113,9 @@ class EntryCellDelegate(QtWidgets.QStyledItemDelegate):
 
 
 class EntryTable(QtWidgets.QTableView):
-    """`current_row_changed`: another row was opened. `selected_rows_changed`: the selection changed."""
+    """`current_row_changed`: another row was opened. `selected_rows_changed`: the
+    selection changed.
+    """
 
     current_row_changed = Signal(int)
     selected_rows_changed = Signal()
@@ -102,7 +124,10 @@ class EntryTable(QtWidgets.QTableView):
     copy_wanted = Signal()
 
     def __init__(
-        self, theme: Theme, entries: entries_model.EntriesModel, parent: QtWidgets.QWidget | None = None
+        self,
+        theme: Theme,
+        entries: entries_model.EntriesModel,
+        parent: QtWidgets.QWidget | None = None,
     ) -> None:
         super().__init__(parent)
         self.entries = entries
@@ -111,7 +136,8 @@ class EntryTable(QtWidgets.QTableView):
         self.is_current_row_loading = False  # True while the current row is being loaded.
         self._columns_without_room: set[EntryColumn] = set()
         self.cells = EntryCellDelegate(theme, self)
-        # This must be connected before Qt's own handler, which would select the entry above and thereby open it.
+        # This must be connected before Qt's own handler, which would select the entry
+        # above and thereby open it.
         entries.rowsAboutToBeRemoved.connect(self._clear_if_row_removed)
         self.setModel(entries)
         self.selectionModel().currentRowChanged.connect(self._announce_current_row)
@@ -195,7 +221,9 @@ class EntryTable(QtWidgets.QTableView):
     @property
     def selected_ranges(self) -> list[tuple[int, int]]:
         """The selected ranges of rows in ascending order, including their ends."""
-        return sorted({(part.top(), part.bottom()) for part in self.selectionModel().selection().toList()})
+        return sorted(
+            {(part.top(), part.bottom()) for part in self.selectionModel().selection().toList()}
+        )
 
     @property
     def selected_count(self) -> int:
@@ -223,7 +251,9 @@ class EntryTable(QtWidgets.QTableView):
         self.clearSelection()
 
     def _announce_current_row(self, index: QModelIndex) -> None:
-        self.is_current_row_loading = index.isValid() and self.entries.get_or_load_row(index.row()) is None
+        self.is_current_row_loading = (
+            index.isValid() and self.entries.get_or_load_row(index.row()) is None
+        )
         if index.isValid():
             self.current_row_changed.emit(index.row())
 
@@ -299,9 +329,9 @@ class EntryTable(QtWidgets.QTableView):
         for column in EntryColumn:
             shown = not header.isSectionHidden(column)
             toggle = partial(self._set_column_shown, column, shown=not shown)
-            add_menu_choice(menu, entries_model.column_title(column), toggle, chosen=shown).setEnabled(
-                column is not EntryColumn.SOURCE
-            )
+            add_menu_choice(
+                menu, entries_model.column_title(column), toggle, chosen=shown
+            ).setEnabled(column is not EntryColumn.SOURCE)
         menu.popup(header.mapToGlobal(place))
 
     def _set_column_shown(self, column: EntryColumn, *, shown: bool) -> None:
@@ -311,7 +341,11 @@ class EntryTable(QtWidgets.QTableView):
     def _repaint_and_open_loaded_row(self) -> None:
         self.viewport().update()
         row = self.current_row
-        if self.is_current_row_loading and row >= 0 and self.entries.get_or_load_row(row) is not None:
+        if (
+            self.is_current_row_loading
+            and row >= 0
+            and self.entries.get_or_load_row(row) is not None
+        ):
             self.is_current_row_loading = False
             self.current_row_changed.emit(row)
 

@@ -46,14 +46,18 @@ class ShownCatalogue:
             return lambda value: act(value) if self.catalogue is shown else None
 
         failing = if_still_shown(failed) if failed is not None else None
-        self.runner.run_in_background(work, then=if_still_shown(then), owner=self._owner, failed=failing)
+        self.runner.run_in_background(
+            work, then=if_still_shown(then), owner=self._owner, failed=failing
+        )
 
 
 async def search_entries_with_rows(
     catalogue: StoredWorkspace, text: str, *, tool: str = ""
 ) -> Sequence[EntrySearchHit]:
     """Returns the entries with all words, then those with some of them, the best first."""
-    hits = await catalogue.index.search_index(text, tool=tool, limit=MOST_SEARCH_HITS, entries_only=True)
+    hits = await catalogue.index.search_index(
+        text, tool=tool, limit=MOST_SEARCH_HITS, entries_only=True
+    )
     places: list[EntrySearchHit] = []
     for hit in hits:
         row = await catalogue.index.find_entry_row(hit.digest) if hit.digest is not None else None
@@ -68,7 +72,9 @@ async def fetch_hashes_of_rows(
     order: tuple[EntryFilter, EntrySort, bool],
     report: EntryProgressCallback,
 ) -> bytes:
-    """Returns the hashes of rows, one on each line, as bytes, which the clipboard takes without another copy."""
+    """Returns the hashes of rows, one on each line, as bytes, which the clipboard takes
+    without another copy.
+    """
     chosen, sort, descending = order
     total = sum(last - first + 1 for first, last in ranges)
     lines: list[bytes] = []
@@ -80,33 +86,47 @@ async def fetch_hashes_of_rows(
             )
             lines += [row.stored.digest.hex.encode() for row in rows]
             report(len(lines), total)
-    return b"\n".join(lines) if total <= ROWS_AT_ONCE else await asyncio.to_thread(b"\n".join, lines)
+    return (
+        b"\n".join(lines) if total <= ROWS_AT_ONCE else await asyncio.to_thread(b"\n".join, lines)
+    )
 
 
 async def save_entry_to_file(
     catalogue: StoredWorkspace, stored: Stored, path: Path, report: EntryProgressCallback
 ) -> None:
-    """Writes a temporary file beside `path` and renames it, so that no half-written file remains."""
+    """Writes a temporary file beside `path` and renames it, so that no half-written
+    file remains.
+    """
     beside: ReplacementFile | None = None
     try:
         beside = await asyncio.to_thread(ReplacementFile, path)
         for start in range(0, stored.size, PAGE_BYTES):
-            piece = await catalogue.cache.read_range(stored.digest, start, min(PAGE_BYTES, stored.size - start))
+            piece = await catalogue.cache.read_range(
+                stored.digest, start, min(PAGE_BYTES, stored.size - start)
+            )
             await asyncio.to_thread(beside.file.write, piece)
             report(min(start + PAGE_BYTES, stored.size), stored.size)
         await asyncio.to_thread(beside.replace_target)
     except OSError as error:
         what = tr("The entry could not be saved: {why}.", why=error.strerror or str(error))
-        raise StoreFailed(what, remedy=tr("The entry is still in the cache. Choose another location.")) from error
+        raise StoreFailed(
+            what, remedy=tr("The entry is still in the cache. Choose another location.")
+        ) from error
     finally:
         if beside is not None:
             await asyncio.to_thread(beside.discard_replacement)
 
 
-async def read_two_entry_texts(catalogue: StoredWorkspace, one: Stored, two: Stored) -> tuple[str, str]:
+async def read_two_entry_texts(
+    catalogue: StoredWorkspace, one: Stored, two: Stored
+) -> tuple[str, str]:
     if one.size + two.size > LARGEST_COMPARED_BYTES:
-        raise InvalidInput(tr("These entries total more than 4 MB, which is too much to compare here."))
-    contents = [await catalogue.cache.read_range(stored.digest, 0, stored.size) for stored in (one, two)]
+        raise InvalidInput(
+            tr("These entries total more than 4 MB, which is too much to compare here.")
+        )
+    contents = [
+        await catalogue.cache.read_range(stored.digest, 0, stored.size) for stored in (one, two)
+    ]
     if not all(is_probably_text(content) for content in contents):
         raise InvalidInput(tr("Only text can be compared."))
     return contents[0].decode("utf-8", "replace"), contents[1].decode("utf-8", "replace")
@@ -127,7 +147,11 @@ def describe_forgetting(row: EntryRow, uses: Sequence[EntryUse]) -> str:
     return "\n\n".join(
         [
             tr("Forget this entry permanently?"),
-            tr("{name}, {size}", name=entry_name_with_hash(row), size=format_byte_size(row.stored.size)),
+            tr(
+                "{name}, {size}",
+                name=entry_name_with_hash(row),
+                size=format_byte_size(row.stored.size),
+            ),
             tr(
                 "The entry is removed from the cache, the index, the journal and the backups. Files you exported earlier are not changed."
             ),
@@ -136,6 +160,8 @@ def describe_forgetting(row: EntryRow, uses: Sequence[EntryUse]) -> str:
                 "{n} message refers to this entry and will show that it was removed.",
                 "{n} messages refer to this entry and will show that it was removed.",
             ),
-            tr("After that, neither you nor the agent can recall the entry. This cannot be undone."),
+            tr(
+                "After that, neither you nor the agent can recall the entry. This cannot be undone."
+            ),
         ]
     )

@@ -1,4 +1,6 @@
-"""Shows one entry: its hash, whether it was verified, where it is used, its actions and its content."""
+"""Shows one entry: its hash, whether it was verified, where it is used, its actions and
+its content.
+"""
 
 from collections.abc import Sequence
 from functools import partial
@@ -36,7 +38,9 @@ class EntryViewer(QWidget):
     pin_wanted = Signal(bool)
     forget_wanted = Signal()
 
-    def __init__(self, theme: Theme, doing: BackgroundRunner, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, theme: Theme, doing: BackgroundRunner, parent: QWidget | None = None
+    ) -> None:
         super().__init__(parent)
         self._theme = theme
         self._doing = doing
@@ -50,7 +54,9 @@ class EntryViewer(QWidget):
         self._copy = build_push_button(tr("Copy"), self, self.copy_shown_content)
         self._save = build_push_button(tr("Save as…"), self, self.save_wanted.emit)
         self._show = build_push_button(tr("Show in chat"), self, self.show_last_use_in_chat)
-        self.recall_button = build_push_button(tr("Add to next message"), self, self.recall_entry_or_lines, "primary")
+        self.recall_button = build_push_button(
+            tr("Add to next message"), self, self.recall_entry_or_lines, "primary"
+        )
         self._more = build_tool_button(tr("More actions"), self, "⋯")
         self._uses_menu, self._shape_menu = QMenu(self), QMenu(self)
         self._uses_button.setMenu(self._uses_menu)
@@ -74,7 +80,9 @@ class EntryViewer(QWidget):
         theme.keep_lengths_scaled(self, column.setContentsMargins, 20, 14, 20, 14)
         theme.keep_lengths_scaled(self, column.setSpacing, 10)
         theme.keep_lengths_scaled(self, self.setMinimumWidth, 300)
-        self._uses_button.setMinimumWidth(1)  # Its text must not widen the page; it is hidden if it would be cut.
+        self._uses_button.setMinimumWidth(
+            1
+        )  # Its text must not widen the page; it is hidden if it would be cut.
         theme.changed.connect(self._show_fitting_buttons)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -87,7 +95,9 @@ class EntryViewer(QWidget):
             digest = self.row.stored.digest
             # From this width on, the long hash fits beside the button labels in all languages.
             roomy = self.width() >= self._theme.zoomed_pixels(1_120)
-            self._hash.setText(f"{digest.hex[:16]}…{digest.hex[-12:]}" if roomy else digest.short_hex)
+            self._hash.setText(
+                f"{digest.hex[:16]}…{digest.hex[-12:]}" if roomy else digest.short_hex
+            )
         buttons = (self._copy, self._save, self._show)
         margins = self._column.contentsMargins()
         room = self.width() - margins.left() - margins.right()
@@ -124,7 +134,11 @@ class EntryViewer(QWidget):
 
     def show_entry_in_viewer(self, catalogue: StoredWorkspace, row: EntryRow) -> None:
         """Shows an entry. If it is shown already, only updates its figures."""
-        same = self.row is not None and self.row.stored.digest == row.stored.digest and self.row.gone == row.gone
+        same = (
+            self.row is not None
+            and self.row.stored.digest == row.stored.digest
+            and self.row.gone == row.gone
+        )
         self.row = row
         self._pin.setText(tr("Unpin") if row.pinned else tr("Pin: never remove this entry"))
         if same:
@@ -138,8 +152,13 @@ class EntryViewer(QWidget):
         self._enable_entry_buttons(has_content=not row.gone)
         if row.gone:
             what = make_safe_text(f"{row.about.tool} {row.about.source}").strip()
-            words = tr("The content of this entry was removed to free up space. Description: {what}.", what=what)
-            self.content_view.show_sentence(words + "\n" + tr("Run the tool again to get the content back."))
+            words = tr(
+                "The content of this entry was removed to free up space. Description: {what}.",
+                what=what,
+            )
+            self.content_view.show_sentence(
+                words + "\n" + tr("Run the tool again to get the content back.")
+            )
         else:
             self.content_view.show_entry_content(catalogue, row.stored, row.about)
         work = catalogue.index.find_entry_uses(digest)
@@ -149,7 +168,9 @@ class EntryViewer(QWidget):
         return self.row is not None and self.row.stored.digest == digest
 
     def show_checked_state(self, *, good: bool) -> None:
-        self._checked_chip.set_chip_text(tr("verified") if good else tr("damaged"), "strong" if good else "danger")
+        self._checked_chip.set_chip_text(
+            tr("verified") if good else tr("damaged"), "strong" if good else "danger"
+        )
         self._checked_chip.show()
 
     def copy_shown_content(self) -> None:
@@ -168,7 +189,9 @@ class EntryViewer(QWidget):
     def recall_entry_or_lines(self) -> None:
         """Adds the entry, or its selected lines, to the next message."""
         if self.row is not None:
-            self.intent_wanted.emit(RecallEntry(self.row.stored.digest, self.content_view.selected_entry_lines()))
+            self.intent_wanted.emit(
+                RecallEntry(self.row.stored.digest, self.content_view.selected_entry_lines())
+            )
 
     def _copy_hash(self) -> None:
         if self.row is not None:
@@ -194,7 +217,9 @@ class EntryViewer(QWidget):
         self._shape_menu.clear()
         names = {shape: translate_name("content shape", shape) for shape in ContentShape}
         for shape in shapes:
-            self._shape_menu.addAction(names[shape], partial(self._show_content_in_shape, shape, names[shape]))
+            self._shape_menu.addAction(
+                names[shape], partial(self._show_content_in_shape, shape, names[shape])
+            )
         self._shape_button.setText(f"{names[self.content_view.shape]} ▾")
         self._shape_button.setVisible(len(shapes) > 1)
         self._show_fitting_buttons()
@@ -206,8 +231,14 @@ class EntryViewer(QWidget):
 
     def _update_recall_button(self) -> None:
         lines = self.content_view.selected_entry_lines()
-        one = tr("Add line {n} to next message", n=lines[0]) if lines and lines[0] == lines[1] else ""
-        some = tr("Add lines {a}–{b} to next message", a=lines[0], b=lines[1]) if lines else tr("Add to next message")
+        one = (
+            tr("Add line {n} to next message", n=lines[0]) if lines and lines[0] == lines[1] else ""
+        )
+        some = (
+            tr("Add lines {a}–{b} to next message", a=lines[0], b=lines[1])
+            if lines
+            else tr("Add to next message")
+        )
         self.recall_button.setText(one or some)
         self._show_fitting_buttons()
 
@@ -219,7 +250,11 @@ class EntryViewer(QWidget):
         messages = sum(each.how != "fold" for each in uses)
         words = format_count(messages, "used in {n} message", "used in {n} messages")
         if not messages:
-            words = format_count(len(uses), "used in {n} fold", "used in {n} folds") if uses else tr("not used")
+            words = (
+                format_count(len(uses), "used in {n} fold", "used in {n} folds")
+                if uses
+                else tr("not used")
+            )
         self._uses_button.setText(words)
         self._show_fitting_buttons()
         self._uses_menu.clear()

@@ -10,7 +10,12 @@ from PySide6.QtGui import QActionGroup, QKeyEvent, Qt
 from PySide6.QtWidgets import QBoxLayout, QMenu, QPushButton, QWidget
 
 from helix_desktop.engine.cache_entry_rows import EntryFilter
-from helix_desktop.gui.common.widgets import add_menu_choice, build_line_edit, build_plain_label, build_push_button
+from helix_desktop.gui.common.widgets import (
+    add_menu_choice,
+    build_line_edit,
+    build_plain_label,
+    build_push_button,
+)
 from helix_desktop.gui.rows_and_columns import build_row
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_number, read_shown_names, tr
@@ -22,7 +27,9 @@ TWO_LINES_BELOW_PIXELS = 700  # If the bar is narrower, the search field moves a
 
 
 class EntryFilterBar(QWidget):
-    """`filter_chosen` carries a Filter, `searched` the text after a pause. `table_wanted` moves the focus."""
+    """`filter_chosen` carries a Filter, `searched` the text after a pause.
+    `table_wanted` moves the focus.
+    """
 
     filter_chosen = Signal(object)
     searched = Signal(str)
@@ -37,7 +44,12 @@ class EntryFilterBar(QWidget):
         self.field.installEventFilter(self)
         self._hint = build_plain_label("", "kbd", self.field, wraps=False)
         pills = [build_push_button("", self, look="pill") for _ in range(4)]
-        self._tool_button, self._conversation_button, self._time_button, self._more_filters_button = pills
+        (
+            self._tool_button,
+            self._conversation_button,
+            self._time_button,
+            self._more_filters_button,
+        ) = pills
         self._theme = theme
         self._rows = QBoxLayout(QBoxLayout.Direction.LeftToRight, self)
         theme.keep_lengths_scaled(self, self._rows.setContentsMargins, 20, 12, 20, 12)
@@ -71,13 +83,23 @@ class EntryFilterBar(QWidget):
         if tools and [name for name, _ in tools] == [name for name, _ in self._tools]:
             return
         self._tools = tools
-        choices = [(f"{name or tr('(none)')}  ({format_number(number)})", name, name) for name, number in tools if name]
+        choices = [
+            (f"{name or tr('(none)')}  ({format_number(number)})", name, name)
+            for name, number in tools
+            if name
+        ]
         self._fill_filter_menu(
-            self._tool_button, tr("All tools"), choices, lambda name: replace(self.filter, tool=name), self.filter.tool
+            self._tool_button,
+            tr("All tools"),
+            choices,
+            lambda name: replace(self.filter, tool=name),
+            self.filter.tool,
         )
 
     def set_conversations(self, conversations: Sequence[tuple[str, str]]) -> None:
-        choices = [(title[:60] or name, title[:24] or name, name) for name, title in conversations[:60]]
+        choices = [
+            (title[:60] or name, title[:24] or name, name) for name, title in conversations[:60]
+        ]
         self._fill_filter_menu(
             self._conversation_button,
             tr("Any conversation"),
@@ -89,7 +111,9 @@ class EntryFilterBar(QWidget):
     def resizeEvent(self, event: object) -> None:
         super().resizeEvent(event)  # type: ignore[arg-type]
         beside = self.width() >= self._theme.zoomed_pixels(TWO_LINES_BELOW_PIXELS)
-        self._rows.setDirection(QBoxLayout.Direction.LeftToRight if beside else QBoxLayout.Direction.TopToBottom)
+        self._rows.setDirection(
+            QBoxLayout.Direction.LeftToRight if beside else QBoxLayout.Direction.TopToBottom
+        )
         self._place_shortcut_hint()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
@@ -108,7 +132,9 @@ class EntryFilterBar(QWidget):
         size = self._hint.sizeHint()
         self._hint.setVisible(not self.field.text() and self.field.width() > 9 * size.width())
         self._hint.resize(size)
-        self._hint.move(self.field.width() - size.width() - 10, (self.field.height() - size.height()) // 2)
+        self._hint.move(
+            self.field.width() - size.width() - 10, (self.field.height() - size.height()) // 2
+        )
 
     def _hide_hint_and_schedule_search(self, text: str) -> None:
         self._hint.setVisible(not text)
@@ -132,7 +158,9 @@ class EntryFilterBar(QWidget):
         menu = QMenu(pill)
         group = QActionGroup(menu)
         for words, short, value in [(everything, everything, ""), *choices]:
-            group.addAction(add_menu_choice(menu, words, partial(choose, short, value), chosen=value == chosen))
+            group.addAction(
+                add_menu_choice(menu, words, partial(choose, short, value), chosen=value == chosen)
+            )
             if value == chosen:
                 _set_button_words(pill, short)
         _replace_button_menu(pill, menu)
@@ -149,7 +177,12 @@ class EntryFilterBar(QWidget):
     def _fill_size_and_state_menu(self) -> None:
         menu = QMenu(self._more_filters_button)
         group = QActionGroup(menu)
-        sizes = [(tr("Any size"), 0), (tr("Over 10 KB"), 10), (tr("Over 100 KB"), 100), (tr("Over 1 MB"), 1000)]
+        sizes = [
+            (tr("Any size"), 0),
+            (tr("Over 10 KB"), 10),
+            (tr("Over 100 KB"), 100),
+            (tr("Over 1 MB"), 1000),
+        ]
         for words, kilobytes in sizes:
             apply = partial(self._apply_more_filters, least=kilobytes * _KB)
             group.addAction(add_menu_choice(menu, words, apply, chosen=not kilobytes))
@@ -165,7 +198,9 @@ class EntryFilterBar(QWidget):
         chosen = replace(self.filter, **changes)  # type: ignore[arg-type]
         active = sum((bool(chosen.least), chosen.pinned, chosen.unused, chosen.gone))
         self._apply_filter(
-            self._more_filters_button, tr("Filters ({n})", n=active) if active else tr("Filters"), chosen
+            self._more_filters_button,
+            tr("Filters ({n})", n=active) if active else tr("Filters"),
+            chosen,
         )
 
     def _apply_filter(self, pill: QPushButton, words: str, chosen: EntryFilter) -> None:

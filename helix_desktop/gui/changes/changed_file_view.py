@@ -40,14 +40,20 @@ class ChangedFileView(QWidget):
         self.keep = build_push_button(tr("Keep file"), self, look="pill")
         self.undo_button = build_push_button(tr("Undo file"), self, look="pill")
         buttons = self.open_in_editor, self.keep, self.undo_button
-        head = build_row(self._name, self._origin_chip, self._hash, 1, *buttons, spacing=8, wraps=True)
+        head = build_row(
+            self._name, self._origin_chip, self._hash, 1, *buttons, spacing=8, wraps=True
+        )
         self.view = DifferenceView(theme, self)
-        self._sentence_label = build_plain_label(parent=self, alignment=Qt.AlignmentFlag.AlignCenter)
+        self._sentence_label = build_plain_label(
+            parent=self, alignment=Qt.AlignmentFlag.AlignCenter
+        )
         self._pictures = (QLabel(self), QLabel(self))
         both = QWidget(self)
         beside = QGridLayout(both)
         beside.setRowStretch(1, 1)
-        for at, (label, words) in enumerate(zip(self._pictures, (tr("Before"), tr("After")), strict=True)):
+        for at, (label, words) in enumerate(
+            zip(self._pictures, (tr("Before"), tr("After")), strict=True)
+        ):
             title = build_plain_label(words, "heading", both, wraps=False)
             label.setAccessibleName(words)
             for row, each in enumerate((title, label)):
@@ -87,7 +93,9 @@ class ChangedFileView(QWidget):
         self._origin_chip.set_chip_text(step)
         before = file.both_halves[0].change.before
         digest = before.file_digest if before is not None else None
-        self._hash.set_chip_text(tr("before {hash}", hash=digest.short_hex) if digest is not None else tr("a new file"))
+        self._hash.set_chip_text(
+            tr("before {hash}", hash=digest.short_hex) if digest is not None else tr("a new file")
+        )
         for button in (self.open_in_editor, self.keep, self.undo_button):
             button.show()
         self.open_in_editor.setVisible(file.change.after is not None)
@@ -95,14 +103,19 @@ class ChangedFileView(QWidget):
         self.keep.setEnabled(not whole)
         self.keep.setText(tr("Kept") if whole else tr("Keep file"))
         reserve_height_for_width(self)
-        if file.place.lower().endswith(PICTURES) and max(map(len, contents)) < LARGEST_PICTURE_BYTES:
+        if (
+            file.place.lower().endswith(PICTURES)
+            and max(map(len, contents)) < LARGEST_PICTURE_BYTES
+        ):
             self._show_both_pictures(contents)
         elif is_binary(*contents) or not hunks:
             self._sentence_label.setText(_describe_change_without_lines(file))
             self._stack.setCurrentIndex(1)
         else:
             all_kept = frozenset(hunk.stable_id for hunk in hunks) if whole else kept
-            self.view.show_hunks(hunks, language=highlight_language_of(file.place), kept=all_kept, made=made)
+            self.view.show_hunks(
+                hunks, language=highlight_language_of(file.place), kept=all_kept, made=made
+            )
             self._stack.setCurrentIndex(0)
 
     def _show_both_pictures(self, contents: tuple[bytes, bytes]) -> None:
@@ -120,16 +133,30 @@ class ChangedFileView(QWidget):
 def _describe_change_without_lines(file: FileChange) -> str:
     """Describes a change without lines by kinds, sizes, hashes and modes."""
     if file.moved_from is not None:
-        return tr("Renamed from {name}. The content has not changed.", name=printable_path(file.renamed))
-    before, after = _describe_file_version(file.change.before), _describe_file_version(file.change.after)
+        return tr(
+            "Renamed from {name}. The content has not changed.", name=printable_path(file.renamed)
+        )
+    before, after = (
+        _describe_file_version(file.change.before),
+        _describe_file_version(file.change.after),
+    )
     return tr("Before: {before}\nAfter: {after}", before=before, after=after)
 
 
 def _describe_file_version(item: TreeItem | None) -> str:
     if item is None:
         return tr("nothing")
-    path = printable_path(item.content.decode("utf-8", "surrogateescape")) if item.file_digest is None else ""
+    path = (
+        printable_path(item.content.decode("utf-8", "surrogateescape"))
+        if item.file_digest is None
+        else ""
+    )
     target = path[2:] if item.kind is PathKind.TWIN else path  # Without the number of its root.
     digest = item.file_digest.short_hex if item.file_digest else ""
-    values = {"size": format_byte_size(item.size), "hash": digest, "mode": f"{item.mode:o}", "target": target}
+    values = {
+        "size": format_byte_size(item.size),
+        "hash": digest,
+        "mode": f"{item.mode:o}",
+        "target": target,
+    }
     return translate_name("version of a file", item.kind, **values)

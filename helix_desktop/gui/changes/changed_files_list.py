@@ -6,7 +6,12 @@ from PySide6.QtCore import QModelIndex, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QFontMetricsF, QPainter
 from PySide6.QtWidgets import QListView, QStyle, QStyleOptionViewItem, QWidget
 
-from helix_desktop.engine.changes.turn_changes import FileChange, TurnOfChanges, UncoveredPath, printable_path
+from helix_desktop.engine.changes.turn_changes import (
+    FileChange,
+    TurnOfChanges,
+    UncoveredPath,
+    printable_path,
+)
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.common.list_row_model import Index, ListRowModel, RowPainter
 from helix_desktop.gui.theme import Theme
@@ -40,10 +45,18 @@ def group_rows_by_folder(
     found: list[ChangesListRow] = []
     for folder, inside in sorted(folders.items(), key=lambda each: (not each[0], each[0])):
         if folder:
-            added, removed = sum(file.added for file in inside), sum(file.removed for file in inside)
-            found.append(ChangesListRow(folder=f"{printable_path(folder)}/", turn=turn, added=added, removed=removed))
+            added, removed = (
+                sum(file.added for file in inside),
+                sum(file.removed for file in inside),
+            )
+            found.append(
+                ChangesListRow(
+                    folder=f"{printable_path(folder)}/", turn=turn, added=added, removed=removed
+                )
+            )
         found += [
-            ChangesListRow(file=file, turn=turn, is_committed=file.path_of_change in committed) for file in inside
+            ChangesListRow(file=file, turn=turn, is_committed=file.path_of_change in committed)
+            for file in inside
         ]
     return found
 
@@ -93,7 +106,11 @@ class _ChangesRowDelegate(RowPainter):
 
     def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
         is_later_heading = _changes_row_of_index(index).heading and index.row()
-        return QSize(100, self._theme.zoomed_pixels(34)) if is_later_heading else super().sizeHint(option, index)
+        return (
+            QSize(100, self._theme.zoomed_pixels(34))
+            if is_later_heading
+            else super().sizeHint(option, index)
+        )
 
     def draw_row(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
         entry, px = _changes_row_of_index(index), self._theme.zoomed_pixels
@@ -106,8 +123,14 @@ class _ChangesRowDelegate(RowPainter):
         else:
             self._paint_heading_or_folder(painter, inner, entry)
 
-    def _paint_heading_or_folder(self, painter: QPainter, place: QRectF, entry: ChangesListRow) -> None:
-        name = entry.heading or entry.folder or printable_path(entry.uncovered.path if entry.uncovered else "")
+    def _paint_heading_or_folder(
+        self, painter: QPainter, place: QRectF, entry: ChangesListRow
+    ) -> None:
+        name = (
+            entry.heading
+            or entry.folder
+            or printable_path(entry.uncovered.path if entry.uncovered else "")
+        )
         font = "heading" if entry.heading else "name"
         if entry.heading:
             place = place.adjusted(0, place.height() - self._theme.zoomed_pixels(26), 0, 0)
@@ -118,9 +141,13 @@ class _ChangesRowDelegate(RowPainter):
         at = self._draw_text(painter, place, font, name, "faint", room) + gap
         for count, tone in counts:
             place.setLeft(at)
-            at = self._draw_text(painter, place, "count", count, tone) + self._theme.zoomed_pixels(4)
+            at = self._draw_text(painter, place, "count", count, tone) + self._theme.zoomed_pixels(
+                4
+            )
 
-    def _paint_changed_file(self, painter: QPainter, place: QRectF, file: FileChange, *, is_committed: bool) -> None:
+    def _paint_changed_file(
+        self, painter: QPainter, place: QRectF, file: FileChange, *, is_committed: bool
+    ) -> None:
         theme, px = self._theme, self._theme.zoomed_pixels
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(theme.colour_of_token(_DOTS[file.change_word]))
@@ -135,7 +162,9 @@ class _ChangesRowDelegate(RowPainter):
         for words, tone in (*reversed(told), *([("✓", "accent")] if is_committed else [])):
             room = min(self._text_width("count", words), px(120))
             at -= px(4) + room
-            self._draw_text(painter, QRectF(at, place.top(), room, place.height()), "count", words, tone)
+            self._draw_text(
+                painter, QRectF(at, place.top(), room, place.height()), "count", words, tone
+            )
         above, _, own = printable_path(file.place).rpartition("/")
         place.setLeft(place.left() + px(28 if above else 16))
         self._draw_text(painter, place, "name", own, "text", at - px(8) - place.left())
@@ -144,11 +173,21 @@ class _ChangesRowDelegate(RowPainter):
         return QFontMetricsF(self._fonts[font]).horizontalAdvance(words)
 
     def _draw_text(
-        self, painter: QPainter, place: QRectF, font: str, words: str, tone: str, room: float | None = None
+        self,
+        painter: QPainter,
+        place: QRectF,
+        font: str,
+        words: str,
+        tone: str,
+        room: float | None = None,
     ) -> float:
-        """Draws a text at the left, shortened with "…" without enough `room`, and returns where it ends."""
+        """Draws a text at the left, shortened with "…" without enough `room`, and
+        returns where it ends.
+        """
         cut = Qt.TextElideMode.ElideRight if font == "heading" else Qt.TextElideMode.ElideMiddle
-        shown = QFontMetricsF(self._fonts[font]).elidedText(words, cut, (place.width() if room is None else room) + 1)
+        shown = QFontMetricsF(self._fonts[font]).elidedText(
+            words, cut, (place.width() if room is None else room) + 1
+        )
         painter.setFont(self._fonts[font])
         painter.setPen(self._theme.colour_of_token(tone))
         painter.drawText(place, Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextDontClip, shown)
@@ -185,7 +224,11 @@ class ChangedFilesList(QListView):
         """Replaces the rows, and selects the file `wanted`, or else the first."""
         self.files.replace_rows(entries)
         files = [row for row, entry in enumerate(entries) if entry.file is not None]
-        same = [row for row in files if (file := entries[row].file) is not None and file.path_of_change == wanted]
+        same = [
+            row
+            for row in files
+            if (file := entries[row].file) is not None and file.path_of_change == wanted
+        ]
         if files:
             self.setCurrentIndex(self.files.index((same or files)[0]))
 

@@ -1,4 +1,6 @@
-"""The Changes page: what each turn did to files, with actions to keep, undo, comment on and commit it."""
+"""The Changes page: what each turn did to files, with actions to keep, undo, comment on
+and commit it.
+"""
 
 import asyncio
 import re
@@ -14,19 +16,37 @@ from PySide6.QtWidgets import QFrame, QSizePolicy, QSplitter, QWidget
 
 from helix_desktop.engine.changes.diff_hunks import Hunk, find_hunks, is_binary
 from helix_desktop.engine.changes.folder_state import is_change_of_folder
-from helix_desktop.engine.changes.turn_changes import FileChange, TurnOfChanges, format_line_comment, without_user_undos
+from helix_desktop.engine.changes.turn_changes import (
+    FileChange,
+    TurnOfChanges,
+    format_line_comment,
+    without_user_undos,
+)
 from helix_desktop.engine.facts import ChangeKept, FilesChanged
 from helix_desktop.engine.session_events import Event, FactAppended
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.changes.changed_file_view import ChangedFileView
-from helix_desktop.gui.changes.changed_files_list import ChangedFilesList, ChangesListRow, group_rows_by_folder
+from helix_desktop.gui.changes.changed_files_list import (
+    ChangedFilesList,
+    ChangesListRow,
+    group_rows_by_folder,
+)
 from helix_desktop.gui.changes.commit_button import CommitButton
 from helix_desktop.gui.changes.coverage_dialog import CheckpointCoverageDialog
 from helix_desktop.gui.changes.undo_and_redo import ChangesUndo
-from helix_desktop.gui.common.difference_rows import DifferenceSheet, build_difference_sheet, build_hunk_rows
+from helix_desktop.gui.common.difference_rows import (
+    DifferenceSheet,
+    build_difference_sheet,
+    build_hunk_rows,
+)
 from helix_desktop.gui.common.elided_label import ElidedLabel
-from helix_desktop.gui.common.widgets import build_popup_menu, build_push_button, build_scroll_area, set_surface_look
+from helix_desktop.gui.common.widgets import (
+    build_popup_menu,
+    build_push_button,
+    build_scroll_area,
+    set_surface_look,
+)
 from helix_desktop.gui.deep_links import open_in_desktop_program
 from helix_desktop.gui.question_dialogs import ask_text
 from helix_desktop.gui.rows_and_columns import build_column, build_row
@@ -38,25 +58,35 @@ from helix_desktop.gui.workbench_types import CheckpointProgress, FileChanges
 # The file list's usual and least widths and least height, and the note's least width, in pixels.
 # On a page narrower than `NARROW`, the shown file is below the list.
 WIDTH, LEAST, LOW, NOTE, NARROW = 268, 168, 96, 90, 440
-MOST_MOMENTS, MOST_WORDS = 20, 90  # The most checkpoints in the menu, and the most characters of each title.
+MOST_MOMENTS, MOST_WORDS = (
+    20,
+    90,
+)  # The most checkpoints in the menu, and the most characters of each title.
 ARROW = " ▾"
-LoadedFileChange = tuple[FileChange, tuple[bytes, bytes], Sequence[Hunk], DifferenceSheet, frozenset[str]]
+LoadedFileChange = tuple[
+    FileChange, tuple[bytes, bytes], Sequence[Hunk], DifferenceSheet, frozenset[str]
+]
 # The desktop only displays these files. It might run other files, so we open their folder instead.
 _SHOWN_SUFFIXES = r"txt|md|rst|log|csv|tsv|jsonl?|ya?ml|toml|ini|cfg|conf|[ch]|cc|[ch]pp|rs|go|java|kt|swift|tsx?|s?css|sql|diff|patch|png|jpe?g|gif|webp|bmp|pdf"
-_SOURCE_SUFFIXES = "" if sys.platform == "win32" else "|py|jsx?|rb|pl|lua|php"  # Windows would run these files.
+_SOURCE_SUFFIXES = (
+    "" if sys.platform == "win32" else "|py|jsx?|rb|pl|lua|php"
+)  # Windows would run these files.
 SHOWN_FILE = re.compile(rf".*\.({_SHOWN_SUFFIXES}{_SOURCE_SUFFIXES})", re.IGNORECASE | re.DOTALL)
 
 
 class ChangesPage(QWidget):
-    """Shows what each turn did to files. `intent_wanted` is for the window, as on every page;
-    `agent_message_written` carries a message for the agent, `notice_wanted` one for the user and its button.
+    """Shows what each turn did to files. `intent_wanted` is for the window, as on every
+    page; `agent_message_written` carries a message for the agent, `notice_wanted` one
+    for the user and its button.
     """
 
     intent_wanted = Signal(object)
     agent_message_written = Signal(str)
     notice_wanted = Signal(str, dict)
 
-    def __init__(self, theme: Theme, doing: BackgroundRunner, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, theme: Theme, doing: BackgroundRunner, parent: QWidget | None = None
+    ) -> None:
         super().__init__(parent)
         self._theme = theme
         self._doing = doing
@@ -73,7 +103,9 @@ class ChangesPage(QWidget):
         self.body = ChangedFileView(theme, self)
         self.scope = build_push_button(tr("Each turn") + ARROW, self, look="pill")
         self.columns = build_push_button(tr("Unified") + ARROW, self, look="pill")
-        self.cover_button = build_push_button(tr("Choose what checkpoints include…"), self, look="pill")
+        self.cover_button = build_push_button(
+            tr("Choose what checkpoints include…"), self, look="pill"
+        )
         self.cover_button.hide()
         self._stop_watching_changes: Callable[[], None] = lambda: None
         self._note = ElidedLabel(self, least=theme.zoomed_pixels(NOTE))
@@ -96,7 +128,9 @@ class ChangesPage(QWidget):
         self.body.keep.clicked.connect(lambda: self._mark_hunk_kept(""))
         self.body.open_in_editor.clicked.connect(self._open_file_or_folder)
         undo_hunk = self.undo.undo_hunk
-        self.body.view.hunk_undo_requested.connect(lambda hunk: undo_hunk(self._shown, hunk) if self._shown else None)
+        self.body.view.hunk_undo_requested.connect(
+            lambda hunk: undo_hunk(self._shown, hunk) if self._shown else None
+        )
         self.body.view.hunk_keep_requested.connect(self._mark_hunk_kept)
         self.body.view.commented.connect(self._send_line_comment_to_agent)
 
@@ -108,7 +142,13 @@ class ChangesPage(QWidget):
         acts = self.undo_button, self.commit_button
         row = build_row(*shown, *acts, owner=bar, spacing=8, wraps=True)
         theme.keep_lengths_scaled(self, row.setContentsMargins, 20, 10, 20, 10)
-        for button in (self.scope, self.columns, self.cover_button, self.undo_button, self.commit_button):
+        for button in (
+            self.scope,
+            self.columns,
+            self.cover_button,
+            self.undo_button,
+            self.commit_button,
+        ):
             button.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
         self._note.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         rule = QFrame(self)
@@ -120,15 +160,23 @@ class ChangesPage(QWidget):
         self._split.setStretchFactor(1, 1)
         self._split.setChildrenCollapsible(False)
         theme.keep_lengths_scaled(self, self.files.setMinimumSize, LEAST, LOW)
-        build_column(bar, rule, (build_scroll_area(self._split, self), 1), owner=self, margins=0, spacing=0)
+        build_column(
+            bar, rule, (build_scroll_area(self._split, self), 1), owner=self, margins=0, spacing=0
+        )
 
-    def show_changes_of(self, changes: FileChanges | None, conversation: str, agent: str = "") -> None:
-        """Shows the changes of a conversation, or of one without messages if the id is empty. `agent`: whose it is."""
+    def show_changes_of(
+        self, changes: FileChanges | None, conversation: str, agent: str = ""
+    ) -> None:
+        """Shows the changes of a conversation, or of one without messages if the id is
+        empty. `agent`: whose it is.
+        """
         if changes is not self._changes:
             self._stop_watching_changes()
             self._stop_watching_changes = lambda: None
             if changes is not None:
-                self._stop_watching_changes = changes.watch_checkpoints(self._show_checkpoint_progress_and_reload)
+                self._stop_watching_changes = changes.watch_checkpoints(
+                    self._show_checkpoint_progress_and_reload
+                )
                 self._show_coverage_note(changes.checkpoint_progress)
         self._changes, self._conversation, self._agent = changes, conversation, agent
         self.undo.set_changes(changes, conversation)
@@ -165,10 +213,18 @@ class ChangesPage(QWidget):
             self._turn_to_show = seq, path
             return
         turn = next((turn for turn in self._turns if turn.seq <= seq <= turn.end), None)
-        rows = [row for row, entry in enumerate(self.files.files.items) if entry.turn is turn and entry.file]
+        rows = [
+            row
+            for row, entry in enumerate(self.files.files.items)
+            if entry.turn is turn and entry.file
+        ]
         if turn is not None and rows:
             entries = self.files.files.items
-            named = (row for row in rows if (file := entries[row].file) and f"/{path}".endswith(f"/{file.place}"))
+            named = (
+                row
+                for row in rows
+                if (file := entries[row].file) and f"/{path}".endswith(f"/{file.place}")
+            )
             self.files.setCurrentIndex(self.files.files.index(next(named, rows[0])))
 
     def reload_changes(self) -> None:
@@ -177,14 +233,20 @@ class ChangesPage(QWidget):
         if changes is None:
             self.body.show_sentence_only(tr("No workspace is open."))
             return
-        self._run_for_page(self._gather_changes_rows(changes, conversation), then=self._show_gathered_changes)
-        self._run_for_page(changes.git_repository.has_repository(), then=self.commit_button.relabel_for_git)
+        self._run_for_page(
+            self._gather_changes_rows(changes, conversation), then=self._show_gathered_changes
+        )
+        self._run_for_page(
+            changes.git_repository.has_repository(), then=self.commit_button.relabel_for_git
+        )
 
     async def _gather_changes_rows(
         self, changes: FileChanges, conversation: str
     ) -> tuple[FileChanges, str, Sequence[TurnOfChanges], list[ChangesListRow]]:
         turns = await changes.turns_with_changes(conversation) if conversation else ()
-        groups: list[tuple[str, Sequence[FileChange], TurnOfChanges | None]] = []  # The newest first.
+        groups: list[
+            tuple[str, Sequence[FileChange], TurnOfChanges | None]
+        ] = []  # The newest first.
         match self._scope:
             case "revision":
                 files = await changes.changes_since_revision(self._revision)
@@ -193,7 +255,9 @@ class ChangesPage(QWidget):
                 files = await changes.changes_since_checkpoint(began.first_checkpoint)
                 groups.append((_since_turn_heading(began), files, None))
             case "conversation":
-                files = await changes.file_changes_of_steps([source for turn in turns for source in turn.sources])
+                files = await changes.file_changes_of_steps(
+                    [source for turn in turns for source in turn.sources]
+                )
                 groups.append((tr("The whole conversation"), files, None))
             case _:
                 for turn in reversed(turns):
@@ -220,14 +284,18 @@ class ChangesPage(QWidget):
         self._turns, shown = turns, [entry.turn for entry in entries]
         self.undo.turns = turns
         gone = (
-            turn for turn in turns if turn not in shown and len(without_user_undos(turn.sources)) < len(turn.sources)
+            turn
+            for turn in turns
+            if turn not in shown and len(without_user_undos(turn.sources)) < len(turn.sources)
         )
         self._undone = list(gone) if self._scope == "turns" else []
         self._files = [entry.file for entry in entries if entry.file is not None]
         wanted, self._shown = (self._shown.path_of_change if self._shown else ""), None
         self.files.show_changes_rows(entries, wanted)
         if not self._files:
-            redo = tr("The agent's changes here have been undone. You can redo them from the Undo menu.")
+            redo = tr(
+                "The agent's changes here have been undone. You can redo them from the Undo menu."
+            )
             usual = tr("The agent has not changed any files here.")
             if self._agent:
                 usual = tr("Helix Desktop does not follow the files that {agent} changes. Its edits are in the chat.", agent=self._agent)  # fmt: skip
@@ -237,25 +305,35 @@ class ChangesPage(QWidget):
             (seq, path), self._turn_to_show = self._turn_to_show, (0, "")
             self.show_turn_of_fact(seq, path)
         self.undo_button.setEnabled(bool(self._turns))
-        rest = (entry.file for entry in entries if entry.file is not None and not entry.is_committed)
-        unique = {file.path_of_change: file for file in rest if not is_change_of_folder(file.change)}
+        rest = (
+            entry.file for entry in entries if entry.file is not None and not entry.is_committed
+        )
+        unique = {
+            file.path_of_change: file for file in rest if not is_change_of_folder(file.change)
+        }
         self.commit_button.set_files_to_commit(changes, conversation, list(unique.values()))
 
     def _show_checkpoint_progress_and_reload(self, progress: CheckpointProgress) -> None:
         self._show_coverage_note(progress)
-        if progress.state == "ready" and self.isVisible():  # Only now are the uncovered files known.
+        if (
+            progress.state == "ready" and self.isVisible()
+        ):  # Only now are the uncovered files known.
             self.reload_changes()
 
     def _show_coverage_note(self, progress: CheckpointProgress) -> None:
         by_agent = tr("This list shows changes by the agent and its commands, not your own edits.")
         by_all = tr("This list includes your own changes, too.")
         usual = by_agent if self._scope in ("turns", "conversation") else by_all
-        over = self._changes is not None and any(left.is_beyond_limits for left in self._changes.list_uncovered_paths())
+        over = self._changes is not None and any(
+            left.is_beyond_limits for left in self._changes.list_uncovered_paths()
+        )
         if over:
             usual = join_sentences(usual, tr("The files below are too large for checkpoints."))
         self.cover_button.setVisible(over)
         values = {"done": progress.files, "all": progress.of_files, "why": progress.why}
-        self._note.set_elided_text(translate_name("checkpoints", progress.state, otherwise=usual, **values))
+        self._note.set_elided_text(
+            translate_name("checkpoints", progress.state, otherwise=usual, **values)
+        )
 
     def _ask_which_folders_to_cover(self) -> None:
         """Shows the largest folders of a folder that exceeds the limit, for the user to choose."""
@@ -269,7 +347,9 @@ class ChangesPage(QWidget):
         dialog = CheckpointCoverageDialog(self)
         dialog.coverage_chosen.connect(cover_chosen_folders)
         dialog.open()
-        self._doing.run_in_background(changes.largest_subfolders(), then=dialog.show_folder_sizes, owner=dialog)
+        self._doing.run_in_background(
+            changes.largest_subfolders(), then=dialog.show_folder_sizes, owner=dialog
+        )
 
     def _load_and_show_changed_file(self, entry: ChangesListRow) -> None:
         file, changes = entry.file, self._changes
@@ -278,11 +358,15 @@ class ChangesPage(QWidget):
         self._shown = file
 
         def show_file_error(error: HelixError) -> None:
-            if file is self._shown:  # The file's content could not be read. The previous file must not stay visible.
+            if (
+                file is self._shown
+            ):  # The file's content could not be read. The previous file must not stay visible.
                 self.body.show_sentence_only(translate_sentences(str(error)))
 
         work = self._load_changed_file(changes, file)
-        self._doing.run_in_background(work, then=self._show_if_still_chosen, owner=self, failed=show_file_error)
+        self._doing.run_in_background(
+            work, then=self._show_if_still_chosen, owner=self, failed=show_file_error
+        )
 
     async def _load_changed_file(self, changes: FileChanges, file: FileChange) -> LoadedFileChange:
         contents = await changes.contents_of_both_versions(file)
@@ -300,13 +384,19 @@ class ChangesPage(QWidget):
     def _show_scope_menu(self) -> None:
         menu = build_popup_menu(self)
         menu.addAction(tr("Each turn")).triggered.connect(lambda: self.show_scope("turns"))
-        menu.addAction(tr("The whole conversation")).triggered.connect(lambda: self.show_scope("conversation"))
+        menu.addAction(tr("The whole conversation")).triggered.connect(
+            lambda: self.show_scope("conversation")
+        )
         since = menu.addMenu(tr("Since a checkpoint"))
         since.setEnabled(bool(self._turns))
         for turn in self._turns[: -MOST_MOMENTS - 1 : -1]:
-            action = since.addAction(f"{_since_turn_heading(turn)} · {turn.title}"[:MOST_WORDS].replace("&", "&&"))
+            action = since.addAction(
+                f"{_since_turn_heading(turn)} · {turn.title}"[:MOST_WORDS].replace("&", "&&")
+            )
             action.triggered.connect(lambda _=False, turn=turn: self.show_since_checkpoint(turn))
-        menu.addAction(tr("Since a git revision…")).triggered.connect(self._ask_revision_and_show_changes_since)
+        menu.addAction(tr("Since a git revision…")).triggered.connect(
+            self._ask_revision_and_show_changes_since
+        )
         menu.popup(self.scope.mapToGlobal(self.scope.rect().bottomLeft()))
 
     def show_scope(self, scope: str, revision: str = "") -> None:
@@ -324,7 +414,11 @@ class ChangesPage(QWidget):
 
     def _ask_revision_and_show_changes_since(self) -> None:
         ask_text(
-            self, tr("Changes since"), tr("Revision"), "HEAD", lambda text: self.show_scope("revision", text.strip())
+            self,
+            tr("Changes since"),
+            tr("Revision"),
+            "HEAD",
+            lambda text: self.show_scope("revision", text.strip()),
         )
 
     def _toggle_side_by_side(self) -> None:
@@ -357,7 +451,9 @@ class ChangesPage(QWidget):
 
     def _send_line_comment_to_agent(self, line: int, text: str, words: str) -> None:
         if self._shown is not None:
-            self.agent_message_written.emit(format_line_comment(self._shown.place, line, text, words))
+            self.agent_message_written.emit(
+                format_line_comment(self._shown.place, line, text, words)
+            )
 
     def _open_file_or_folder(self) -> None:
         """Opens the file, or its folder if opening the file might run it."""
@@ -373,15 +469,21 @@ class ChangesPage(QWidget):
         self._doing.run_in_background(work, then=then, owner=self)
 
 
-def _build_hunks_and_sheet(before: bytes, after: bytes, *, two_columns: bool) -> tuple[Sequence[Hunk], DifferenceSheet]:
+def _build_hunks_and_sheet(
+    before: bytes, after: bytes, *, two_columns: bool
+) -> tuple[Sequence[Hunk], DifferenceSheet]:
     found = find_hunks(before, after) if not is_binary(before, after) else ()
-    return found, build_difference_sheet(build_hunk_rows(found, two_columns=two_columns), two_columns=two_columns)
+    return found, build_difference_sheet(
+        build_hunk_rows(found, two_columns=two_columns), two_columns=two_columns
+    )
 
 
 def _build_group_rows(
     words: str, files: Sequence[FileChange], turn: TurnOfChanges | None, committed: frozenset[str]
 ) -> list[ChangesListRow]:
-    files = [file for file in files if not file.renamed or file.moved_from is not None]  # A renamed file is one row.
+    files = [
+        file for file in files if not file.renamed or file.moved_from is not None
+    ]  # A renamed file is one row.
     if not files:
         return []
     count = format_count(len(files), "{n} file", "{n} files")
@@ -391,7 +493,9 @@ def _build_group_rows(
     is_committed = committed.issuperset(file.path_of_change for file in files)
     heading += f" · {tr('committed')}" if is_committed else ""
     added, removed = sum(file.added for file in files), sum(file.removed for file in files)
-    heading_row = ChangesListRow(heading=heading, turn=turn, added=added, removed=removed, is_committed=is_committed)
+    heading_row = ChangesListRow(
+        heading=heading, turn=turn, added=added, removed=removed, is_committed=is_committed
+    )
     return [heading_row, *group_rows_by_folder(files, turn, committed)]
 
 

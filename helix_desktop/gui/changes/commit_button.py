@@ -32,9 +32,13 @@ class CommitDialog(widgets.TransientDialog):
             item.setCheckState(Qt.CheckState.Checked)
         self.message = QPlainTextEdit(self, placeholderText=tr("Commit message"))
         self.message.setAccessibleName(tr("Commit message"))
-        self.propose = widgets.build_push_button(tr("Propose a message"), self, self._request_proposal)
+        self.propose = widgets.build_push_button(
+            tr("Propose a message"), self, self._request_proposal
+        )
         note = widgets.build_plain_label(
-            tr("These files are committed as they are now. Everything else you have staged stays staged."),
+            tr(
+                "These files are committed as they are now. Everything else you have staged stays staged."
+            ),
             "small",
             self,
         )
@@ -48,7 +52,11 @@ class CommitDialog(widgets.TransientDialog):
     @property
     def checked_files(self) -> list[FileChange]:
         checked = Qt.CheckState.Checked
-        chosen = (file for row, file in enumerate(self._files) if self.list.item(row).checkState() == checked)
+        chosen = (
+            file
+            for row, file in enumerate(self._files)
+            if self.list.item(row).checkState() == checked
+        )
         return [half for file in chosen for half in file.both_halves]
 
     def show_proposal(self, message: str) -> None:
@@ -86,7 +94,9 @@ class CommitButton(QPushButton):
         set_widget_look(self, "primary")
         self.clicked.connect(lambda _checked=False: self._set_up_git_or_show_commit_dialog())
 
-    def set_files_to_commit(self, changes: FileChanges, conversation: str, files: Sequence[FileChange]) -> None:
+    def set_files_to_commit(
+        self, changes: FileChanges, conversation: str, files: Sequence[FileChange]
+    ) -> None:
         self._changes, self._conversation, self._files = changes, conversation, files
         self.setEnabled(bool(files))
 
@@ -99,10 +109,14 @@ class CommitButton(QPushButton):
     def _set_up_git(self, changes: FileChanges) -> None:
         def show_commit_dialog(_done: None) -> None:
             self.relabel_for_git(has_git=True)
-            self.notice_wanted.emit(tr("This folder is now a git repository. Choose what its first commit contains."))
+            self.notice_wanted.emit(
+                tr("This folder is now a git repository. Choose what its first commit contains.")
+            )
             self._set_up_git_or_show_commit_dialog()
 
-        self._doing.run_in_background(changes.git_repository.set_up_repository(), then=show_commit_dialog, owner=self)
+        self._doing.run_in_background(
+            changes.git_repository.set_up_repository(), then=show_commit_dialog, owner=self
+        )
 
     def _set_up_git_or_show_commit_dialog(self) -> None:
         changes, files = self._changes, self._files
@@ -114,11 +128,15 @@ class CommitButton(QPushButton):
         dialog = CommitDialog(files, self)
         unused, place = self._unused_messages, self._conversation
         dialog.message.setPlainText(unused.get(place, ""))
-        dialog.message.textChanged.connect(lambda: unused.update({place: dialog.message.toPlainText()}))
+        dialog.message.textChanged.connect(
+            lambda: unused.update({place: dialog.message.toPlainText()})
+        )
 
         def request_commit_message() -> None:
             self._doing.run_in_background(
-                changes.git_repository.propose_commit_message(changes.build_git_patch(dialog.checked_files), place),
+                changes.git_repository.propose_commit_message(
+                    changes.build_git_patch(dialog.checked_files), place
+                ),
                 then=dialog.show_proposal,
                 owner=dialog,
                 failed=lambda error: self._report_no_proposal(dialog, error),
@@ -126,7 +144,9 @@ class CommitButton(QPushButton):
 
         def commit_checked_files() -> None:
             chosen, message = dialog.checked_files, dialog.message.toPlainText()
-            work = changes.git_repository.commit_files([file.path_of_change for file in chosen], message)
+            work = changes.git_repository.commit_files(
+                [file.path_of_change for file in chosen], message
+            )
             self._doing.run_in_background(work, then=show_answer, owner=self)
 
         def show_answer(answer: str) -> None:

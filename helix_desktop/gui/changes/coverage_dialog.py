@@ -14,7 +14,9 @@ from helix_desktop.gui.translation import format_count, tr
 
 
 class CheckpointCoverageDialog(widgets.TransientDialog):
-    """`coverage_chosen` carries rules for the folders to leave out, and whether the rest is covered at any size."""
+    """`coverage_chosen` carries rules for the folders to leave out, and whether the
+    rest is covered at any size.
+    """
 
     coverage_chosen = Signal(list, bool)
 
@@ -29,10 +31,14 @@ class CheckpointCoverageDialog(widgets.TransientDialog):
         self.list = QListWidget(self)
         self.list.setAccessibleName(tr("The largest folders"))
         self.state = widgets.build_plain_label(tr("Counting files…"), "small", self, wraps=False)
-        self.cover_button = widgets.build_push_button(tr("Include the checked folders"), self, look="primary")
+        self.cover_button = widgets.build_push_button(
+            tr("Include the checked folders"), self, look="primary"
+        )
         self.cover_button.setEnabled(False)
         buttons = widgets.build_confirm_buttons(self, self.cover_button, self.accept, tr("Not now"))
-        self.accepted.connect(lambda: self.coverage_chosen.emit(self.exclusion_rules_for_unchecked_folders, True))
+        self.accepted.connect(
+            lambda: self.coverage_chosen.emit(self.exclusion_rules_for_unchecked_folders, True)
+        )
         self.list.itemChanged.connect(self._show_covered_totals)
         build_column(why, (self.list, 1), self.state, buttons, owner=self)
 
@@ -41,10 +47,14 @@ class CheckpointCoverageDialog(widgets.TransientDialog):
         self.list.clear()
         for name, files, held in folders:
             label = f"{printable_path(name)}/" if name else tr("Files at the top level")
-            words = f"{label}: {format_count(files, '{n} file', '{n} files')}, {format_byte_size(held)}"
+            words = (
+                f"{label}: {format_count(files, '{n} file', '{n} files')}, {format_byte_size(held)}"
+            )
             item = QListWidgetItem(words, self.list)
             item.setData(Qt.ItemDataRole.UserRole, (name, files, held))
-            if not name or name != name.strip() or "\n" in name:  # No rule can describe such a name.
+            if (
+                not name or name != name.strip() or "\n" in name
+            ):  # No rule can describe such a name.
                 item.setFlags(Qt.ItemFlag.NoItemFlags)
             item.setCheckState(Qt.CheckState.Checked)
         self.cover_button.setEnabled(True)
@@ -52,7 +62,10 @@ class CheckpointCoverageDialog(widgets.TransientDialog):
 
     @property
     def exclusion_rules_for_unchecked_folders(self) -> list[str]:
-        return [f"{escape(name)}/" for name, _, _ in self._list_folders_with_check_state(Qt.CheckState.Unchecked)]
+        return [
+            f"{escape(name)}/"
+            for name, _, _ in self._list_folders_with_check_state(Qt.CheckState.Unchecked)
+        ]
 
     def _list_folders_with_check_state(self, state: Qt.CheckState) -> list[tuple[str, int, int]]:
         items = [self.list.item(row) for row in range(self.list.count())]
@@ -62,4 +75,6 @@ class CheckpointCoverageDialog(widgets.TransientDialog):
         told = self._list_folders_with_check_state(Qt.CheckState.Checked)
         files, held = sum(one[1] for one in told), sum(one[2] for one in told)
         count = format_count(files, "{n} file", "{n} files")
-        self.state.setText(tr("Checkpoints include {files} ({size}).", files=count, size=format_byte_size(held)))
+        self.state.setText(
+            tr("Checkpoints include {files} ({size}).", files=count, size=format_byte_size(held))
+        )

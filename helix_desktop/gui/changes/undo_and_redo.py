@@ -23,7 +23,11 @@ from helix_desktop.engine.changes.turn_changes import (
 )
 from helix_desktop.engine.facts import FilesChanged
 from helix_desktop.gui.background_runner import BackgroundRunner
-from helix_desktop.gui.changes.undo_dialog import ThreeVersionsDialog, UndoChangesDialog, find_differing_lines
+from helix_desktop.gui.changes.undo_dialog import (
+    ThreeVersionsDialog,
+    UndoChangesDialog,
+    find_differing_lines,
+)
 from helix_desktop.gui.common.figure_formats import format_time_of_day
 from helix_desktop.gui.common.widgets import build_popup_menu
 from helix_desktop.gui.sentence_translation import join_sentences
@@ -36,7 +40,9 @@ MOST_STEPS = 8  # The maximum number of a turn's steps, and of undone turns, tha
 
 
 class ChangesUndo(QObject):
-    """`button` is where the menu opens. `undone` carries a sentence on the result, and the button of its notice."""
+    """`button` is where the menu opens. `undone` carries a sentence on the result, and
+    the button of its notice.
+    """
 
     undone = Signal(str, dict)
 
@@ -61,10 +67,16 @@ class ChangesUndo(QObject):
     async def _undoable_steps(
         self, changes: FileChanges, turn: TurnOfChanges, undone: Sequence[TurnOfChanges]
     ) -> Sequence[ChangeSource]:
-        """Returns a turn's last steps that are not undone yet, or nothing if the turn has only one step."""
+        """Returns a turn's last steps that are not undone yet, or nothing if the turn
+        has only one step.
+        """
         steps = without_user_undos(turn.sources)
         last = steps[-MOST_STEPS:] if len(steps) > 1 and turn not in undone else ()
-        return [step for step in last if await changes.changes_with_folders(step_with_undos(step, turn.sources))]
+        return [
+            step
+            for step in last
+            if await changes.changes_with_folders(step_with_undos(step, turn.sources))
+        ]
 
     def _show_undo_menu(
         self,
@@ -73,12 +85,16 @@ class ChangesUndo(QObject):
         undone: Sequence[TurnOfChanges],
         steps: Sequence[ChangeSource],
     ) -> None:
-        """Lists undone turns to redo, then each step, the turn, and everything since the turn started."""
+        """Lists undone turns to redo, then each step, the turn, and everything since
+        the turn started.
+        """
         later = [each for each in turns if each.seq >= turn.seq and each not in undone]
         menu = build_popup_menu(self._button)
 
         def offer_undo(words: str, sources: Sequence[ChangeSource]) -> None:
-            menu.addAction(words.replace("&", "&&"), lambda: self.confirm_and_undo_sources(sources, words))
+            menu.addAction(
+                words.replace("&", "&&"), lambda: self.confirm_and_undo_sources(sources, words)
+            )
 
         for each in reversed(undone[-MOST_STEPS:]):
             offer_undo(tr("Redo turn {number}…", number=each.turn_numbers), each.sources)
@@ -89,8 +105,14 @@ class ChangesUndo(QObject):
             offer_undo(tr("Undo step {step} ({tool})…", step=step.step, tool=tool), [step])
         for undo in _undos_to_reverse(turns, undone)[: -MOST_STEPS - 1 : -1]:
             fact, time_of_day = undo.fact, format_time_of_day(undo.time)
-            files = format_count(fact.files, "{n} file", "{n} files") if fact.files > 1 else "".join(fact.names[:1])
-            offer_undo(tr("Reverse the undo of {files}, {time}…", files=files, time=time_of_day), [undo])
+            files = (
+                format_count(fact.files, "{n} file", "{n} files")
+                if fact.files > 1
+                else "".join(fact.names[:1])
+            )
+            offer_undo(
+                tr("Reverse the undo of {files}, {time}…", files=files, time=time_of_day), [undo]
+            )
         if turn not in undone:
             offer_undo(tr("Undo turn {number}…", number=turn.turn_numbers), turn.sources)
         if len(later) > 1:
@@ -98,32 +120,52 @@ class ChangesUndo(QObject):
             offer_undo(tr("Undo everything since turn {number}…", number=turn.number), all_of_it)
         menu.popup(self._button.mapToGlobal(self._button.rect().bottomLeft()))
 
-    def confirm_and_undo_since_turn(self, turn: TurnOfChanges, turns: Sequence[TurnOfChanges]) -> None:
+    def confirm_and_undo_since_turn(
+        self, turn: TurnOfChanges, turns: Sequence[TurnOfChanges]
+    ) -> None:
         """Restores everything to its state before a turn, including later changes of the user."""
         if self._changes is not None:
             title = tr("Restore everything to its state before turn {number} (your own changes are undone too)", number=turn.number)  # fmt: skip
             work = self._changes.changes_since_checkpoint(turn.first_checkpoint, folders=True)
             sources = (source for each in turns if each.seq >= turn.seq for source in each.sources)
             undoes = seqs_to_name_in_undo(sources, self._conversation)
-            self._run_undo_work(work, then=lambda files: self.plan_and_confirm_undo(files, undoes, title))
+            self._run_undo_work(
+                work, then=lambda files: self.plan_and_confirm_undo(files, undoes, title)
+            )
 
     def confirm_and_undo_sources(self, sources: Sequence[ChangeSource], title: str) -> None:
         """Undoes everything that these steps changed, including folders, after a question."""
         if self._changes is not None:
-            work, title = self._changes_left_to_undo(self._changes, sources), title.removesuffix("…")
-            self._run_undo_work(work, then=lambda left: self.plan_and_confirm_undo(left[0], (), title, redo=left[1]))
+            work, title = (
+                self._changes_left_to_undo(self._changes, sources),
+                title.removesuffix("…"),
+            )
+            self._run_undo_work(
+                work, then=lambda left: self.plan_and_confirm_undo(left[0], (), title, redo=left[1])
+            )
 
     async def _changes_left_to_undo(
         self, changes: FileChanges, sources: Sequence[ChangeSource]
     ) -> tuple[Sequence[FileChange], bool]:
-        """Returns what these steps changed and is not undone yet, or else all their undos; and whether it is a redo."""
+        """Returns what these steps changed and is not undone yet, or else all their
+        undos; and whether it is a redo.
+        """
         left = await changes.changes_with_folders(sources)
         undone = [source for source in sources if source.fact.by == "undo"]
         is_reversal = len(undone) == len(sources)
-        return (left, is_reversal) if left or not undone else (await changes.changes_with_folders(undone), True)
+        return (
+            (left, is_reversal)
+            if left or not undone
+            else (await changes.changes_with_folders(undone), True)
+        )
 
     def plan_and_confirm_undo(
-        self, files: Sequence[FileChange], undoes: Sequence[int] = (), title: str = "", *, redo: bool = False
+        self,
+        files: Sequence[FileChange],
+        undoes: Sequence[int] = (),
+        title: str = "",
+        *,
+        redo: bool = False,
     ) -> None:
         changes = self._changes
         if changes is None or not files:
@@ -135,16 +177,24 @@ class ChangesUndo(QObject):
 
         def show_undo_dialog(planned: tuple[Sequence[PlannedUndo], dict[str, str]]) -> None:
             words, (plan, later) = title or tr("Undo"), planned
-            dialog = UndoChangesDialog(self._theme, words, files, plan, self._button, redo=redo, later=later)
+            dialog = UndoChangesDialog(
+                self._theme, words, files, plan, self._button, redo=redo, later=later
+            )
             dialog.compare_wanted.connect(partial(self._open_three_versions_dialog, redo=redo))
             again = tr("Undo") if redo else ""
-            dialog.accepted.connect(lambda: self._undo_confirmed(files, dialog.choices_by_path, undoes, again))
+            dialog.accepted.connect(
+                lambda: self._undo_confirmed(files, dialog.choices_by_path, undoes, again)
+            )
             dialog.open()
 
         self._run_undo_work(plan_and_find_later_turns(), then=show_undo_dialog)
 
     def _undo_confirmed(
-        self, files: Sequence[FileChange], choices: dict[str, str], undoes: Sequence[int], label: str
+        self,
+        files: Sequence[FileChange],
+        choices: dict[str, str],
+        undoes: Sequence[int],
+        label: str,
     ) -> None:
         if self._changes is not None:
             work = self._changes.undo_file_changes(
@@ -159,16 +209,23 @@ class ChangesUndo(QObject):
             async def read_and_compare() -> ThreeVersionsDialog:
                 versions = await changes.three_versions_of_file(planned)
                 lines = await asyncio.to_thread(find_differing_lines, versions)
-                return ThreeVersionsDialog(self._theme, place, versions, self._button, differing=lines, redo=redo)
+                return ThreeVersionsDialog(
+                    self._theme, place, versions, self._button, differing=lines, redo=redo
+                )
 
             self._run_undo_work(read_and_compare(), then=lambda dialog: dialog.open())
 
     def report_undone(self, undone: FileUndoResult, *, words: str = "", label: str = "") -> None:
-        """Reports the result. `label`: the notice's button, by default "Redo". `words` replace the counts."""
+        """Reports the result. `label`: the notice's button, by default "Redo". `words`
+        replace the counts.
+        """
         is_as_said = words and undone.restored and not undone.paths_left_alone
         button = {}
         if undone.fact is not None:
-            button = {"button": label or tr("Redo"), "act": partial(self._undo_the_undo, undone.fact, label)}
+            button = {
+                "button": label or tr("Redo"),
+                "act": partial(self._undo_the_undo, undone.fact, label),
+            }
         self.undone.emit(words if is_as_said else describe_undone_files(undone), button)
 
     def _undo_the_undo(self, fact: FilesChanged, label: str) -> None:
@@ -184,19 +241,28 @@ class ChangesUndo(QObject):
             words = tr("The change was undone. The rest of the file was not changed.")
             self._run_undo_work(work, then=partial(self.report_undone, words=words))
 
-    def _run_undo_work(self, work: Coroutine[Any, Any, Any], *, then: Callable[[Any], object]) -> None:
+    def _run_undo_work(
+        self, work: Coroutine[Any, Any, Any], *, then: Callable[[Any], object]
+    ) -> None:
         self._doing.run_in_background(work, then=then, owner=self)
 
 
-async def redo_undone_changes(changes: FileChanges, fact: FilesChanged, talk: str) -> FileUndoResult:
+async def redo_undone_changes(
+    changes: FileChanges, fact: FilesChanged, talk: str
+) -> FileUndoResult:
     found = await changes.changes_with_folders([ChangeSource(talk, 0, time.time(), fact)])
     return await changes.undo_file_changes(found, conversation=talk)
 
 
 async def find_later_turns(
-    changes: FileChanges, turns: Sequence[TurnOfChanges], files: Sequence[FileChange], plan: Sequence[PlannedUndo]
+    changes: FileChanges,
+    turns: Sequence[TurnOfChanges],
+    files: Sequence[FileChange],
+    plan: Sequence[PlannedUndo],
 ) -> dict[str, str]:
-    """Returns, for files that are as a later turn of the agent has left them, the numbers of the turns that changed them."""
+    """Returns, for files that are as a later turn of the agent has left them, the
+    numbers of the turns that changed them.
+    """
     there = {one.path: one.now for one in plan if one.how is UndoOutlook.CONFLICT}
     last = max((source.seq for file in files for source in file.sources), default=0)
     found: dict[str, list[str]] = {}
@@ -205,7 +271,11 @@ async def find_later_turns(
         for file in await changes.changes_with_folders(turn.sources) if turn.seq > last else ():
             found.setdefault(file.path_of_change, []).append(turn.turn_numbers)
             left[file.path_of_change] = file.change.after
-    return {path: ", ".join(found[path]) for path, now in there.items() if path in found and left[path] == now}
+    return {
+        path: ", ".join(found[path])
+        for path, now in there.items()
+        if path in found and left[path] == now
+    }
 
 
 def describe_undone_files(undone: FileUndoResult) -> str:
@@ -213,7 +283,9 @@ def describe_undone_files(undone: FileUndoResult) -> str:
     # If only folders were restored, they are counted instead.
     back = undone.files_put_back or (0 if deleted else len(undone.restored))
     said = format_count(back, "{n} file was restored.", "{n} files were restored.") if back else ""
-    gone = format_count(deleted, "{n} file was deleted.", "{n} files were deleted.") if deleted else ""
+    gone = (
+        format_count(deleted, "{n} file was deleted.", "{n} files were deleted.") if deleted else ""
+    )
     left = [
         tr("{place} was not changed: {why}.", place=place, why=why.rstrip("."))
         for place, why in undone.paths_left_alone[:6]
@@ -221,8 +293,12 @@ def describe_undone_files(undone: FileUndoResult) -> str:
     return "\n".join((join_sentences(said, gone) or tr("No files were restored."), *left))
 
 
-def _undos_to_reverse(turns: Sequence[TurnOfChanges], undone: Sequence[TurnOfChanges]) -> list[ChangeSource]:
-    """Returns the undos of all turns, oldest first, but none that a redo reversed at once, nor a turn's only one."""
+def _undos_to_reverse(
+    turns: Sequence[TurnOfChanges], undone: Sequence[TurnOfChanges]
+) -> list[ChangeSource]:
+    """Returns the undos of all turns, oldest first, but none that a redo reversed at
+    once, nor a turn's only one.
+    """
     found = []
     for turn in turns:
         undos: list[ChangeSource] = []
@@ -237,4 +313,8 @@ def _undos_to_reverse(turns: Sequence[TurnOfChanges], undone: Sequence[TurnOfCha
 
 def _is_exact_reversal(later: FilesChanged, earlier: FilesChanged) -> bool:
     states = earlier.before, earlier.after
-    return later.undoes == earlier.undoes and states[0] != states[1] and (later.after, later.before) == states
+    return (
+        later.undoes == earlier.undoes
+        and states[0] != states[1]
+        and (later.after, later.before) == states
+    )

@@ -21,7 +21,10 @@ NAME = 40  # The names of attachments are shortened to this many characters.
 
 def encode_message_parts(parts: Sequence[UserPart]) -> dict[str, Any]:
     text = "\n\n".join(part.text for part in parts if isinstance(part, Text) and part.text)
-    return {"text": text, "attachments": [_encode_attachment(part) for part in parts if isinstance(part, Attachment)]}
+    return {
+        "text": text,
+        "attachments": [_encode_attachment(part) for part in parts if isinstance(part, Attachment)],
+    }
 
 
 def decode_message_parts(value: object) -> tuple[UserPart, ...]:
@@ -49,7 +52,10 @@ def _decode_attachment(value: object) -> Attachment | None:
     try:
         assert isinstance(value, dict)  # noqa: S101 - a wrong shape is as good as a missing key
         stored = Stored(
-            Digest.from_hex(value["digest"]), int(value["size"]), int(value["lines"]), str(value["media_type"])
+            Digest.from_hex(value["digest"]),
+            int(value["size"]),
+            int(value["lines"]),
+            str(value["media_type"]),
         )
         return Attachment(str(value["name"]), stored, int(value["tokens"]))
     except (AssertionError, KeyError, TypeError, ValueError):
@@ -64,7 +70,9 @@ def has_files_or_picture(mime: QMimeData) -> bool:
 
 
 class AttachmentChips(QWidget):
-    """`changed`: one was added or removed. `unknown`: its preview is needed. `opened`: it was clicked."""
+    """`changed`: one was added or removed. `unknown`: its preview is needed. `opened`:
+    it was clicked.
+    """
 
     changed = Signal()
     unknown = Signal(object)
@@ -121,17 +129,24 @@ class AttachmentChips(QWidget):
     def _rebuild_chips(self) -> None:
         clear_layout(self._flow)
         held = {attachment.stored.digest for attachment in self._held}
-        self._pictures = {digest: picture for digest, picture in self._pictures.items() if digest in held}
+        self._pictures = {
+            digest: picture for digest, picture in self._pictures.items() if digest in held
+        }
         self._going = {digest: tokens for digest, tokens in self._going.items() if digest in held}
         for attachment in self._held:
             digest = attachment.stored.digest
             if digest in self._pictures:
-                self._flow.addWidget(self._build_thumbnail_button(attachment, self._pictures[digest]))
+                self._flow.addWidget(
+                    self._build_thumbnail_button(attachment, self._pictures[digest])
+                )
             self._flow.addWidget(self._build_attachment_chip(attachment))
         self.setVisible(bool(self._held))
         self.updateGeometry()
         for attachment in tuple(self._held):
-            if attachment.stored.digest not in self._pictures and attachment.stored.digest not in self._going:
+            if (
+                attachment.stored.digest not in self._pictures
+                and attachment.stored.digest not in self._going
+            ):
                 self.unknown.emit(attachment)
 
     def _build_thumbnail_button(self, attachment: Attachment, picture: QPixmap) -> QPushButton:
@@ -148,7 +163,11 @@ class AttachmentChips(QWidget):
     def _describe_attachment_tokens(self, attachment: Attachment) -> str:
         going = self._going.get(attachment.stored.digest, attachment.tokens)
         if going != attachment.tokens:
-            return tr("{n} of {all} tokens", n=format_token_count(going), all=format_token_count(attachment.tokens))
+            return tr(
+                "{n} of {all} tokens",
+                n=format_token_count(going),
+                all=format_token_count(attachment.tokens),
+            )
         return describe_token_count(attachment.tokens) if attachment.tokens else ""
 
     def _build_attachment_chip(self, attachment: Attachment) -> QPushButton:

@@ -1,6 +1,7 @@
 """Reads files, pictures and long texts in a thread, stores them and attaches them to the message.
 
-A picture is first made acceptable for every model: complete, of a known format, within the strictest size limit.
+A picture is first made acceptable for every model: complete, of a known format, within
+the strictest size limit.
 """
 
 import asyncio
@@ -21,9 +22,15 @@ from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Workbench
 
 TAKEN = {b"png": "image/png", b"jpeg": "image/jpeg", b"gif": "image/gif", b"webp": "image/webp"}
-LARGEST_PICTURE = 3_700_000  # The largest picture in bytes. As base64 text, it has five million characters.
-WIDEST = 8_000  # A picture whose longer edge has more pixels than this is scaled down before it is sent.
-SMALLER = 2_000  # The longer edge in pixels of a picture after scaling. Models do not use more than this.
+LARGEST_PICTURE = (
+    3_700_000  # The largest picture in bytes. As base64 text, it has five million characters.
+)
+WIDEST = (
+    8_000  # A picture whose longer edge has more pixels than this is scaled down before it is sent.
+)
+SMALLER = (
+    2_000  # The longer edge in pixels of a picture after scaling. Models do not use more than this.
+)
 _SMOOTH = Qt.TransformationMode.SmoothTransformation
 
 
@@ -32,10 +39,19 @@ def fit_picture_for_models(name: str, content: bytes) -> tuple[bytes, str]:
     kind, picture = detect_picture_format(content), read_picture(content)
     if picture is None:
         raise InvalidInput(
-            tr("{name} is damaged, too large, or in an image format Helix Desktop cannot read.", name=name),
-            remedy=tr("The image was not attached. Save the image as PNG or JPEG, and attach it again."),
+            tr(
+                "{name} is damaged, too large, or in an image format Helix Desktop cannot read.",
+                name=name,
+            ),
+            remedy=tr(
+                "The image was not attached. Save the image as PNG or JPEG, and attach it again."
+            ),
         )
-    if kind in TAKEN and len(content) <= LARGEST_PICTURE and max(picture.width(), picture.height()) <= WIDEST:
+    if (
+        kind in TAKEN
+        and len(content) <= LARGEST_PICTURE
+        and max(picture.width(), picture.height()) <= WIDEST
+    ):
         return content, TAKEN[kind]
     return _shrink_and_encode(picture)
 
@@ -50,7 +66,9 @@ def _shrink_and_encode(picture: QImage) -> tuple[bytes, str]:
     whole = _encode_picture(picture, b"png")
     if len(whole) <= LARGEST_PICTURE:
         return whole, "image/png"
-    return _encode_picture(picture.convertToFormat(QImage.Format.Format_RGB888), b"jpg"), "image/jpeg"
+    return _encode_picture(
+        picture.convertToFormat(QImage.Format.Format_RGB888), b"jpg"
+    ), "image/jpeg"
 
 
 def _encode_picture(picture: QImage, kind: bytes) -> bytes:
@@ -82,23 +100,33 @@ class AttachmentReader:
             self.attach_files(files)
         elif mime.hasImage():
             picture = QImage(mime.imageData())
-            self._attach_when_read(tr("picture.png"), lambda name: fit_picture_for_models(name, encode_png(picture)))
+            self._attach_when_read(
+                tr("picture.png"), lambda name: fit_picture_for_models(name, encode_png(picture))
+            )
 
     def attach_long_text(self, text: str) -> None:
-        self._attach_when_read(tr("pasted.txt"), lambda _name: (text.encode("utf-8", "replace"), "text/plain"))
+        self._attach_when_read(
+            tr("pasted.txt"), lambda _name: (text.encode("utf-8", "replace"), "text/plain")
+        )
 
     def _attach_when_read(self, name: str, read: Callable[[str], tuple[bytes, str]]) -> None:
         if (bench := self.bench()) is not None:
             self.doing.run_in_background(_read_and_attach(bench, name, read), then=self.attacher())
 
 
-async def _read_and_attach(bench: Workbench, name: str, read: Callable[[str], tuple[bytes, str]]) -> Attachment:
-    """Reads and attaches content. `read` gets the name, in a thread, and returns the content and its media type."""
+async def _read_and_attach(
+    bench: Workbench, name: str, read: Callable[[str], tuple[bytes, str]]
+) -> Attachment:
+    """Reads and attaches content. `read` gets the name, in a thread, and returns the
+    content and its media type.
+    """
     return await bench.attach_content(name, *await asyncio.to_thread(read, name))
 
 
 def _read_file_with_media_type(file: Path, name: str) -> tuple[bytes, str]:
-    """Reads a file and finds its media type: a picture, text (whatever its name), or other bytes."""
+    """Reads a file and finds its media type: a picture, text (whatever its name), or
+    other bytes.
+    """
     content = _read_file_bytes(file)
     guessed = mimetypes.guess_type(name)[0] or ""
     if guessed.startswith("image/") and guessed != "image/svg+xml":
@@ -116,10 +144,13 @@ def _read_file_bytes(file: Path) -> bytes:
                 remedy=tr("Attach the files in the folder, or mention the folder with @."),
             )
         if not file.is_file() and file.exists():
-            raise InvalidInput(tr("{name} is a pipe or a device and cannot be attached.", name=file.name))
+            raise InvalidInput(
+                tr("{name} is a pipe or a device and cannot be attached.", name=file.name)
+            )
         if file.stat().st_size > LARGEST:
             raise InvalidInput(
-                tr("{name} is larger than 200 MB.", name=file.name), remedy=tr("Mention the file with @ instead.")
+                tr("{name} is larger than 200 MB.", name=file.name),
+                remedy=tr("Mention the file with @ instead."),
             )
         return file.read_bytes()
     except OSError as error:

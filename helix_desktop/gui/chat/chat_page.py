@@ -30,14 +30,19 @@ if TYPE_CHECKING:
     from helix_desktop.gui.transcript.content_fetching import TranscriptContentSource
     from helix_desktop.gui.transcript.transcript_pane import TranscriptPane
 
-MEASURE_PAUSE_MS = 100  # The price of the next message is updated this many milliseconds after the last change.
+MEASURE_PAUSE_MS = (
+    100  # The price of the next message is updated this many milliseconds after the last change.
+)
 SLOW_MS = 300  # If loading a conversation takes longer, "Loading…" appears.
-# The transcript above a question is at most ABOVE pixels high if BELOW pixels remain for the question.
+# The transcript above a question is at most ABOVE pixels high if BELOW pixels remain
+# for the question.
 ABOVE, BELOW = 96, 560
 
 
 class ChatPage(QWidget):
-    """Shows one conversation. There is one such page, or two side by side. `intent_requested` is the transcript's."""
+    """Shows one conversation. There is one such page, or two side by side.
+    `intent_requested` is the transcript's.
+    """
 
     intent_requested = Signal(object)
 
@@ -56,10 +61,14 @@ class ChatPage(QWidget):
         self.session: Session | None = None
         # The conversation that is being opened or created; the message box already belongs to it.
         self.awaited_conversation = ""
-        self.wanted_conversation = ""  # The one requested last. Results for other conversations are ignored.
+        self.wanted_conversation = (
+            ""  # The one requested last. Results for other conversations are ignored.
+        )
         self.measured_session: Session | None = None  # The session whose context the meter shows.
         self.bridge = EventBridge(self)
-        self.measuring = QTimer(self, interval=MEASURE_PAUSE_MS, singleShot=True)  # Updates the next message's price.
+        self.measuring = QTimer(
+            self, interval=MEASURE_PAUSE_MS, singleShot=True
+        )  # Updates the next message's price.
         self.setProperty("look", "page")
         self.approvals = PermissionQuestionPanel(theme, self)
         self.way_on = TurnEndHelpLine(theme, self)
@@ -69,15 +78,25 @@ class ChatPage(QWidget):
         self.approvals.left.connect(self.composer.text.setFocus)
         self.empty = EmptyConversationPanel(theme, self)
         self.empty.suggested.connect(self._fill_in_suggestion)
-        self.empty.demo_prompt_chosen.connect(lambda words: self.composer.sent.emit((Text(words),), False))
+        self.empty.demo_prompt_chosen.connect(
+            lambda words: self.composer.sent.emit((Text(words),), False)
+        )
         self._loading = build_plain_label("", "faint", self, alignment=Qt.AlignmentFlag.AlignCenter)
         self._slow = QTimer(self, interval=SLOW_MS, singleShot=True)
         self._slow.timeout.connect(lambda: self._loading.setText(tr("Loading…")))
         self._above, self._start = QStackedWidget(self), build_scroll_area(self.empty, self)
-        set_surface_look(self._above, "page")  # The page looks the same before the conversation is there.
+        set_surface_look(
+            self._above, "page"
+        )  # The page looks the same before the conversation is there.
         for each in (self._loading, self._start):
             self._above.addWidget(each)
-        self.controls = (self.approvals, self.way_on, self.rewrite_cost, self.composer, self.foreign)
+        self.controls = (
+            self.approvals,
+            self.way_on,
+            self.rewrite_cost,
+            self.composer,
+            self.foreign,
+        )
         build_column((self._above, 1), *self.controls, owner=self, margins=0, spacing=0)
 
     @cached_property
@@ -100,7 +119,9 @@ class ChatPage(QWidget):
         return super().event(event)
 
     def _fit_transcript_to_question(self) -> None:
-        """Gives a question all the room it needs, but beside a long one leaves lines of the transcript."""
+        """Gives a question all the room it needs, but beside a long one leaves lines of
+        the transcript.
+        """
         px = self._theme.zoomed_pixels
         needed = sum(each.sizeHint().height() for each in self.controls if not each.isHidden())
         if needed >= self.height() and self.approvals.visible_card is not None:
@@ -109,12 +130,16 @@ class ChatPage(QWidget):
         self._above.setMinimumSize(1, least)
 
     def height_of_composer_and_question(self) -> int:
-        """The height at the lower edge that must stay free: the composer and the questions above it."""
+        """The height at the lower edge that must stay free: the composer and the
+        questions above it.
+        """
         above = (self.approvals, self.way_on, self.rewrite_cost)
         writes = self.composer if self.foreign.isHidden() else self.foreign
         return writes.height() + sum(each.height() for each in above if each.isVisible())
 
-    def show_transcript_or_start(self, name: str, *, begun: bool, loads: bool = False, scripted: bool = False) -> None:
+    def show_transcript_or_start(
+        self, name: str, *, begun: bool, loads: bool = False, scripted: bool = False
+    ) -> None:
         """Shows the transcript, or the start panel before the first message. `name`: the workspace.
         `loads`: the transcript is still being read. `scripted`: the built-in script is the model.
         """
@@ -122,7 +147,9 @@ class ChatPage(QWidget):
         self.empty.show_demo_or_usual_suggestions(scripted=scripted)
         self._loading.setText("")
         self._slow.start()
-        self._above.setCurrentWidget(self._start if not begun else self._loading if loads else self.transcript)
+        self._above.setCurrentWidget(
+            self._start if not begun else self._loading if loads else self.transcript
+        )
 
     def open_transcript_of(self, session: Session | None, place: DraftPlace) -> None:
         """Shows a session's transcript where the reader left it, or an empty one."""
@@ -150,7 +177,9 @@ class ChatPage(QWidget):
         self._above.setCurrentWidget(self.transcript)
 
     def show_foreign_writer_or_composer(self, agent: str, machine: str = "") -> None:
-        """Shows the connected agent or other computer that writes this conversation, or else the composer."""
+        """Shows the connected agent or other computer that writes this conversation, or
+        else the composer.
+        """
         self.foreign.show_foreign_writer(agent, machine)
         self.composer.setVisible(not agent and not machine)
         self.way_on.elsewhere = bool(agent or machine)
@@ -166,9 +195,16 @@ class ChatPage(QWidget):
         self.composer.text.setFocus()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Puts letters typed elsewhere into the message, so that a user who scrolled can go on writing."""
+        """Puts letters typed elsewhere into the message, so that a user who scrolled
+        can go on writing.
+        """
         plain = not event.modifiers() & ~Qt.KeyboardModifier.ShiftModifier
-        if plain and not self.composer.isHidden() and event.text().strip() and event.text().isprintable():
+        if (
+            plain
+            and not self.composer.isHidden()
+            and event.text().strip()
+            and event.text().isprintable()
+        ):
             self.composer.text.setFocus()
             self.composer.text.insertPlainText(event.text())
         else:

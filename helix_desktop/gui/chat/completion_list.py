@@ -32,7 +32,9 @@ class CompletionOffer:
 
 @dataclass(frozen=True, slots=True)
 class CompletionRequest:
-    """The request for completions: the sign, the letters after it, and the position of the sign in the text."""
+    """The request for completions: the sign, the letters after it, and the position of
+    the sign in the text.
+    """
 
     trigger: str
     typed_letters: str
@@ -40,7 +42,9 @@ class CompletionRequest:
 
 
 def find_completion_request(text: str, cursor: int) -> CompletionRequest | None:
-    """Returns the request if the cursor follows `@letters` at the start of a word, or `/letters` at the start."""
+    """Returns the request if the cursor follows `@letters` at the start of a word, or
+    `/letters` at the start.
+    """
     before = text[:cursor]
     if command := re.fullmatch(r"/([\w:.-]*)", before):
         return CompletionRequest("/", command[1], 0)
@@ -66,11 +70,15 @@ class CompletionList(QListWidget):
         self.hide()
 
     def show_offers(self, offers: Sequence[CompletionOffer], above: QPoint, width: int) -> None:
-        """Shows the offers above a point in the parent's coordinates, or closes the list if there are none."""
+        """Shows the offers above a point in the parent's coordinates, or closes the
+        list if there are none.
+        """
         self.clear()
         for each in offers:
             made: QIcon = build_icon(each.icon, self._theme.colour_of_token("muted"))
-            item = QListWidgetItem(made, each.text if not each.remark else f"{each.text}    {each.remark}", self)
+            item = QListWidgetItem(
+                made, each.text if not each.remark else f"{each.text}    {each.remark}", self
+            )
             item.setData(Qt.ItemDataRole.UserRole, each)
         if not offers:
             self.hide()

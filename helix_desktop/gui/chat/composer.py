@@ -1,4 +1,6 @@
-"""The composer: text and attachments, queued messages, the permission mode, the meter, Send and Stop."""
+"""The composer: text and attachments, queued messages, the permission mode, the meter,
+Send and Stop.
+"""
 
 from collections.abc import Sequence
 from functools import partial
@@ -26,11 +28,18 @@ from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import format_number, tr
 
-BAR, MOST_BAR = 60, 132  # The minimum and, at 100 % text size, the maximum width of the meter, in pixels.
-LEAST_BAR = 20  # The minimum width in pixels of the meter's bar when there is no room for the figures.
+BAR, MOST_BAR = (
+    60,
+    132,
+)  # The minimum and, at 100 % text size, the maximum width of the meter, in pixels.
+LEAST_BAR = (
+    20  # The minimum width in pixels of the meter's bar when there is no room for the figures.
+)
 LEAST = 30  # The minimum width in pixels of the permission mode's shortened name.
 ALLOW_ALL = "allow all"  # The permission mode that never asks the user.
-UNKNOWN_METER = WindowMeter({}, used=0, window=0, reserve=0, factor=1.0)  # Used if the window is unknown.
+UNKNOWN_METER = WindowMeter(
+    {}, used=0, window=0, reserve=0, factor=1.0
+)  # Used if the window is unknown.
 
 
 class Composer(QWidget):
@@ -44,7 +53,9 @@ class Composer(QWidget):
     attach_wanted = Signal()
     mode_chosen = Signal(str)
 
-    def __init__(self, theme: Theme, state_file: WindowStateFile, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, theme: Theme, state_file: WindowStateFile, parent: QWidget | None = None
+    ) -> None:
         super().__init__(parent)
         self._theme = theme
         self._state_file = state_file
@@ -65,13 +76,19 @@ class Composer(QWidget):
         self.text = ComposerTextEdit(theme, self)
         self.text.setAcceptDrops(False)
         self._box = widgets.build_surface(self, "box")
-        self._attach = self._build_composer_button(tr("+ Attach"), "quiet", tr("Attach files or images"))
+        self._attach = self._build_composer_button(
+            tr("+ Attach"), "quiet", tr("Attach files or images")
+        )
         self._mode = self._build_composer_button("", "quiet", tr("Permission mode"))
         self._mode.hide()
-        self._editing = self._build_composer_button(tr("Editing an earlier message  ✕"), "chip", tr("Cancel editing"))
+        self._editing = self._build_composer_button(
+            tr("Editing an earlier message  ✕"), "chip", tr("Cancel editing")
+        )
         self._editing.clicked.connect(self.stop_editing_and_restore_draft)
         self._editing.hide()
-        self.context_button = self._build_composer_button("", "quiet", tr("Show what is in the context"))
+        self.context_button = self._build_composer_button(
+            "", "quiet", tr("Show what is in the context")
+        )
         self.context_button.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.meter = ContextMeter(theme, height=5, parent=self.context_button)
         self._figures = widgets.build_plain_label("", "small", self.context_button, wraps=False)
@@ -81,7 +98,9 @@ class Composer(QWidget):
         self._fold.hide()
         self.price = NextMessageCostLabel(self._fold, self)
         self._stop = self._build_composer_button(tr("Stop"), "", tr("Stop the agent (Esc)"))
-        self._send = self._build_composer_button(tr("Send"), "primary", tr("Send the message (Enter)"))
+        self._send = self._build_composer_button(
+            tr("Send"), "primary", tr("Send the message (Enter)")
+        )
         self._lay_out_composer()
         self._connect_composer_signals()
         self.show_run_state(ConversationActivity.IDLE)
@@ -93,11 +112,26 @@ class Composer(QWidget):
 
     def _lay_out_composer(self) -> None:
         self._row = build_row(
-            self._attach, self._mode, 1, self.price, self.context_button, self._fold, self._stop, self._send
+            self._attach,
+            self._mode,
+            1,
+            self.price,
+            self.context_button,
+            self._fold,
+            self._stop,
+            self._send,
         )
-        build_row((self.meter, 1), self._figures, owner=self.context_button, margins=(6, 0, 6, 0), spacing=12)
+        build_row(
+            (self.meter, 1),
+            self._figures,
+            owner=self.context_button,
+            margins=(6, 0, 6, 0),
+            spacing=12,
+        )
         editing = (self._editing, Qt.AlignmentFlag.AlignLeft)
-        self._inside = build_column(editing, self.attachments, self.text, self._row, owner=self._box)
+        self._inside = build_column(
+            editing, self.attachments, self.text, self._row, owner=self._box
+        )
         self._column = widgets.build_surface(self, "plain")
         build_column(self.waiting, self._box, owner=self._column, margins=0)
         self._whole = build_row(1, (self._column, 100), 1, owner=self)
@@ -116,7 +150,9 @@ class Composer(QWidget):
         )
         self.text.textChanged.connect(self._save_draft_and_update_send_button)
         self.price.changed.connect(self._fit_controls_to_width)
-        self.text.focused.connect(lambda focused: set_widget_look(self._box, "focused-box" if focused else "box"))
+        self.text.focused.connect(
+            lambda focused: set_widget_look(self._box, "focused-box" if focused else "box")
+        )
         self.attachments.changed.connect(self._update_meter_with_attachments)
         self.attachments.changed.connect(self._save_draft_and_update_send_button)
         self._theme.changed.connect(self._restyle_composer)
@@ -125,31 +161,42 @@ class Composer(QWidget):
         """Shows a conversation's draft and sent messages; the previous draft has been saved."""
         place = (workspace, conversation)
         self.text.setPlaceholderText(tr("Message {name}…", name=name.removesuffix("…").rstrip()))
-        self.text.viewport().update()  # If one placeholder replaces another, Qt does not repaint the field by itself.
+        # If one placeholder replaces another, Qt does not repaint the field by itself.
+        self.text.viewport().update()
         if place != self._begun_from_new:
             self._begun_from_new = None
         self.draft_place = ("", "")
         draft, edited = self.drafts.get_draft(place), self.drafts.get_edited_message(place)
-        self._edited, self._interrupted_draft = (edited.seq, edited.interrupted_draft) if edited else (0, ())
+        self._edited, self._interrupted_draft = (
+            (edited.seq, edited.interrupted_draft) if edited else (0, ())
+        )
         self._editing.setVisible(edited is not None)
         self.attachments.show_attachments([part for part in draft if isinstance(part, Attachment)])
         words = "".join(part.text for part in draft if isinstance(part, Text))
         if words != self.text.toPlainText():
             self.text.setPlainText(words)
             self.text.moveCursor(self.text.textCursor().MoveOperation.End)
-        self.text.set_sent_messages(self._state_file.get_remembered("history", workspace, default=list[str]()))
+        self.text.set_sent_messages(
+            self._state_file.get_remembered("history", workspace, default=list[str]())
+        )
         self.draft_place = place
         self._save_draft_and_update_send_button()
 
     def move_draft_to_new_conversation(self, conversation: str) -> None:
-        """Uses the text that was typed meanwhile as the draft of the conversation, which was just created."""
+        """Uses the text that was typed meanwhile as the draft of the conversation,
+        which was just created.
+        """
         before, after = self.draft_place, (self.draft_place[0], conversation)
         if before[1] == "new":
             self.drafts.move_draft(before, after)
             self._begun_from_new = after
 
     def show_window_meter(
-        self, meter: WindowMeter = UNKNOWN_METER, figures: Savings | None = None, *, has_price: bool = True
+        self,
+        meter: WindowMeter = UNKNOWN_METER,
+        figures: Savings | None = None,
+        *,
+        has_price: bool = True,
     ) -> None:
         """Shows how full the window is, and the cost. A "+" stands for requests of unknown cost."""
         self._measured, self._left_out = meter, ""
@@ -163,7 +210,9 @@ class Composer(QWidget):
 
     def _update_meter_with_attachments(self) -> None:
         meter = self._measured
-        attached = round(self.attachments.attached_token_count * meter.factor) if meter.window else 0
+        attached = (
+            round(self.attachments.attached_token_count * meter.factor) if meter.window else 0
+        )
         more = {ContextKind.CONVERSATION: attached}
         ordered = [(kind, meter.parts.get(kind, 0) + more.get(kind, 0)) for kind in ContextKind]
         is_estimate = meter.is_estimate or attached > 0
@@ -178,12 +227,16 @@ class Composer(QWidget):
         self._fit_controls_to_width()
 
     def show_run_state(self, running: ConversationActivity, *, is_folding: bool = False) -> None:
-        """Shows what is running. `is_folding`: a fold is being written, for which messages do not wait."""
+        """Shows what is running. `is_folding`: a fold is being written, for which
+        messages do not wait.
+        """
         self._running = running
         self.price.offer_folding_only_if_idle(idle=running is ConversationActivity.IDLE)
         works = running in WORKING_STATES
         self._stop.setVisible(works or is_folding)
-        self._stop.setToolTip(tr("Stop the fold (Esc)") if is_folding and not works else tr("Stop the agent (Esc)"))
+        self._stop.setToolTip(
+            tr("Stop the fold (Esc)") if is_folding and not works else tr("Stop the agent (Esc)")
+        )
         self._stop.setAccessibleName(self._stop.toolTip())
         self._send.setText(tr("Queue") if works else tr("Send"))
         hint = tr("Send when the agent finishes (Enter), or after its current step (Ctrl+Enter)")
@@ -220,7 +273,9 @@ class Composer(QWidget):
         """Edits the message at `seq`. When it is sent again, what followed it is rewound."""
         self.stop_editing_and_restore_draft()
         self._interrupted_draft, self._edited = self.message_parts(), seq
-        self.drafts.save_edited_message(self.draft_place, EditedMessage(seq, self._interrupted_draft))
+        self.drafts.save_edited_message(
+            self.draft_place, EditedMessage(seq, self._interrupted_draft)
+        )
         self.text.clear()
         self.attachments.show_attachments([])
         self._editing.show()
@@ -256,18 +311,30 @@ class Composer(QWidget):
                 self.attachments.add_attachment(part)
 
     def turn_waiting_messages_into_draft(self) -> None:
-        """Turns messages that were queued when the program ended into a draft, which only the user may send."""
-        waited = self._state_file.get_remembered("waiting", *self.draft_place, default=list[object]())
+        """Turns messages that were queued when the program ended into a draft, which
+        only the user may send.
+        """
+        waited = self._state_file.get_remembered(
+            "waiting", *self.draft_place, default=list[object]()
+        )
         self._state_file.remember_value("waiting", *self.draft_place, value=[])
-        self._add_message_parts([part for message in waited for part in decode_message_parts(message)])
+        self._add_message_parts(
+            [part for message in waited for part in decode_message_parts(message)]
+        )
 
     def is_message_of(self, place: DraftPlace) -> bool:
-        """Whether this composer writes the message at `place`, even if its conversation was created since."""
+        """Whether this composer writes the message at `place`, even if its conversation
+        was created since.
+        """
         begun = self.draft_place == self._begun_from_new and place == (self.draft_place[0], "new")
         return place == self.draft_place or begun
 
-    def add_and_tell_if_shown(self, place: DraftPlace, parts: Sequence[UserPart], *, takes_focus: bool = True) -> bool:
-        """Adds parts to the message at `place`, or to its draft if another one is shown; False in that case."""
+    def add_and_tell_if_shown(
+        self, place: DraftPlace, parts: Sequence[UserPart], *, takes_focus: bool = True
+    ) -> bool:
+        """Adds parts to the message at `place`, or to its draft if another one is
+        shown; False in that case.
+        """
         if self.is_message_of(place):
             self.put_message_back(parts, takes_focus=takes_focus)
             return True
@@ -277,7 +344,9 @@ class Composer(QWidget):
     def open_mode_menu(self) -> None:
         menu = widgets.build_popup_menu(self)
         for name, words in self._modes:
-            widgets.add_menu_choice(menu, words, partial(self.mode_chosen.emit, name), chosen=words == self._mode_words)
+            widgets.add_menu_choice(
+                menu, words, partial(self.mode_chosen.emit, name), chosen=words == self._mode_words
+            )
         menu.popup(self._mode.mapToGlobal(QPoint(0, -menu.sizeHint().height())))
 
     def _add_to_sent_history(self, words: str) -> None:
@@ -297,7 +366,8 @@ class Composer(QWidget):
             self._fit_controls_to_width()
         if self.draft_place[1]:
             self.drafts.save_draft(
-                self.draft_place, (Text(words), *self.attachments.listed_attachments) if filled else ()
+                self.draft_place,
+                (Text(words), *self.attachments.listed_attachments) if filled else (),
             )
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -305,8 +375,9 @@ class Composer(QWidget):
         self._fit_controls_to_width()
 
     def _fit_controls_to_width(self) -> None:
-        """Fits a narrow window: hides the bar, shrinks "+ Attach" to its icon, shows only a short bar,
-        and last shortens the mode, which says what happens without a question.
+        """Fits a narrow window: hides the bar, shrinks "+ Attach" to its icon, shows
+        only a short bar, and last shortens the mode, which says what happens without a
+        question.
         """
         px = self._theme.zoomed_pixels
         self._show_mode_name(self._mode_words)
@@ -324,7 +395,9 @@ class Composer(QWidget):
         missing = (px(LEAST_BAR) if known else 0) - room
         if missing > 0 and not self._mode.isHidden():
             shortened = min(max(whole - missing, px(LEAST)), whole)
-            self._show_mode_name(metrics.elidedText(self._mode_words, Qt.TextElideMode.ElideRight, shortened))
+            self._show_mode_name(
+                metrics.elidedText(self._mode_words, Qt.TextElideMode.ElideRight, shortened)
+            )
             room += whole - shortened
         written = bool(self.text.toPlainText().strip())  # The price is shown once text is typed.
         price = self.price.sizeHint().width() + px(10) if self.price.text() and written else 0

@@ -53,7 +53,10 @@ class ComposerTextEdit(QPlainTextEdit):
 
     def sizeHint(self) -> QSize:
         line = self.fontMetrics().lineSpacing()
-        return QSize(200, min(max(self._count_wrapped_lines(), 1), LINES) * line + self._theme.zoomed_pixels(3))
+        return QSize(
+            200,
+            min(max(self._count_wrapped_lines(), 1), LINES) * line + self._theme.zoomed_pixels(3),
+        )
 
     def minimumSizeHint(self) -> QSize:
         return QSize(60, self.fontMetrics().lineSpacing() + 3)
@@ -86,7 +89,9 @@ class ComposerTextEdit(QPlainTextEdit):
     def _is_cursor_at_edge(self, *, top: bool) -> bool:
         """Whether the cursor is in the first or last wrapped line, so an arrow leaves the text."""
         probe = QTextCursor(self.textCursor())
-        return not probe.movePosition(QTextCursor.MoveOperation.Up if top else QTextCursor.MoveOperation.Down)
+        return not probe.movePosition(
+            QTextCursor.MoveOperation.Up if top else QTextCursor.MoveOperation.Down
+        )
 
     def inputMethodEvent(self, event: QInputMethodEvent) -> None:
         self._composing = bool(event.preeditString())
@@ -94,7 +99,9 @@ class ComposerTextEdit(QPlainTextEdit):
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if not self._composing and (
-            self._use_key_for_completion(event) or self._send_or_break_line(event) or self._walk_history_by_key(event)
+            self._use_key_for_completion(event)
+            or self._send_or_break_line(event)
+            or self._walk_history_by_key(event)
         ):
             return
         if event.modifiers() == Qt.KeyboardModifier.AltModifier and event.text() and not ALT_WRITES:
@@ -136,15 +143,23 @@ class ComposerTextEdit(QPlainTextEdit):
         return True
 
     def _walk_history_by_key(self, event: QKeyEvent) -> bool:
-        plain = event.modifiers() in (Qt.KeyboardModifier.NoModifier, Qt.KeyboardModifier.KeypadModifier)
+        plain = event.modifiers() in (
+            Qt.KeyboardModifier.NoModifier,
+            Qt.KeyboardModifier.KeypadModifier,
+        )
         if not plain or event.key() not in (Qt.Key.Key_Up, Qt.Key.Key_Down):
             return False
         up = event.key() == Qt.Key.Key_Up
         untouched = not self.toPlainText() or self._at < len(self._history)
-        if not untouched or not self._is_cursor_at_edge(top=up) or (not up and self._at == len(self._history)):
+        if (
+            not untouched
+            or not self._is_cursor_at_edge(top=up)
+            or (not up and self._at == len(self._history))
+        ):
             return False
         if up and self.has_queued_messages and self._at == len(self._history):
-            self.queued_message_wanted.emit()  # The message is taken out of the queue. A copy would be sent twice.
+            # The message is taken out of the queue. A copy would be sent twice.
+            self.queued_message_wanted.emit()
         else:
             self._walk_sent_messages(-1 if up else 1)
         return True
@@ -161,7 +176,9 @@ class ComposerTextEdit(QPlainTextEdit):
             super().insertFromMimeData(source)
 
     def show_completion_offers(
-        self, asked: completion_list.CompletionRequest, offers: Sequence[completion_list.CompletionOffer]
+        self,
+        asked: completion_list.CompletionRequest,
+        offers: Sequence[completion_list.CompletionOffer],
     ) -> None:
         """Shows the offers for a request above the box, unless the text has changed since."""
         if asked != self._asked:
@@ -171,13 +188,17 @@ class ComposerTextEdit(QPlainTextEdit):
             self.completion.offer_chosen.connect(self._insert_chosen_offer)
         box = self.parentWidget() or self
         corner = box.mapTo(self.window(), QPoint(0, -4))
-        self.completion.show_offers(offers, corner, min(box.width(), self._theme.zoomed_pixels(480)))
+        self.completion.show_offers(
+            offers, corner, min(box.width(), self._theme.zoomed_pixels(480))
+        )
 
     def _insert_chosen_offer(self, offer: completion_list.CompletionOffer) -> None:
         if (asked := self._asked) is not None:
             cursor = self.textCursor()
             cursor.setPosition(asked.start)
-            cursor.setPosition(asked.start + 1 + len(asked.typed_letters), QTextCursor.MoveMode.KeepAnchor)
+            cursor.setPosition(
+                asked.start + 1 + len(asked.typed_letters), QTextCursor.MoveMode.KeepAnchor
+            )
             cursor.insertText(offer.inserted_text)
             self.setTextCursor(cursor)
         self._asked = None
@@ -194,7 +215,9 @@ class ComposerTextEdit(QPlainTextEdit):
         block = self.textCursor().block()
         if block.length() > PASTED:
             return
-        asked = completion_list.find_completion_request(block.text(), self.textCursor().positionInBlock())
+        asked = completion_list.find_completion_request(
+            block.text(), self.textCursor().positionInBlock()
+        )
         if asked is not None and asked.trigger == "/" and block.position() > 0:
             asked = None
         if asked is not None:

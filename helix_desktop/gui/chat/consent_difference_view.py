@@ -24,7 +24,9 @@ class ExactDifferenceView(DifferenceView):
         self.is_end_seen = False
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Maximum)
         self.fits = len(text) <= LARGEST and self.show_patch(text, language=language)
-        self._marks = sum(hidden_characters.count_marked_characters(line.text) for line in self.shown_lines)
+        self._marks = sum(
+            hidden_characters.count_marked_characters(line.text) for line in self.shown_lines
+        )
         self.setAccessibleDescription(hidden_characters.mark_text(text) if self.fits else "")
 
     def describe_length_and_warnings(self) -> str:
@@ -39,7 +41,9 @@ class ExactDifferenceView(DifferenceView):
         return QSize(200, self.content_height + self.height() - self.viewport().height())
 
     def minimumSizeHint(self) -> QSize:
-        return QSize(100, round(LEAST * self._ink.code_line_height) + self._ink.scaled_pixels(self.tail))
+        return QSize(
+            100, round(LEAST * self._ink.code_line_height) + self._ink.scaled_pixels(self.tail)
+        )
 
     def paintEvent(self, event: QPaintEvent) -> None:
         super().paintEvent(event)

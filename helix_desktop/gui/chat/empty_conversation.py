@@ -32,10 +32,16 @@ class EmptyConversationPanel(QWidget):
         column.addSpacing(12)
         # The demo model begins its tour at a word such as "demo". Every translation contains one.
         scripted = tr("Show me what you can do")
-        self.first = build_push_button(scripted, self, lambda: self.demo_prompt_chosen.emit(scripted), "primary")
+        self.first = build_push_button(
+            scripted, self, lambda: self.demo_prompt_chosen.emit(scripted), "primary"
+        )
         column.addWidget(self.first, 0, Qt.AlignmentFlag.AlignHCenter)
         self._others: list[QPushButton] = []
-        for suggestion in (tr("Explain this project"), tr("Find unfinished work"), tr("Run the tests")):
+        for suggestion in (
+            tr("Explain this project"),
+            tr("Find unfinished work"),
+            tr("Run the tests"),
+        ):
             button = build_push_button(suggestion, self, partial(self.suggested.emit, suggestion))
             column.addWidget(button, 0, Qt.AlignmentFlag.AlignHCenter)
             self._others.append(button)
@@ -49,7 +55,9 @@ class EmptyConversationPanel(QWidget):
         self._words.setMinimumHeight(self._words.heightForWidth(width))
 
     def show_demo_or_usual_suggestions(self, *, scripted: bool) -> None:
-        """Offers the demo if the built-in script is the model, because it cannot answer the usual suggestions."""
+        """Offers the demo if the built-in script is the model, because it cannot answer
+        the usual suggestions.
+        """
         self._is_scripted = scripted
         self.first.setVisible(scripted)
         for button in self._others:
@@ -61,11 +69,17 @@ class EmptyConversationPanel(QWidget):
         self.show_demo_or_usual_suggestions(scripted=self._is_scripted)
 
     def show_what_agent_may_do(self, *, has_folder: bool, mode: str = "ask") -> None:
-        """Explains the permission mode. In a workspace without a folder, suggestions about a project are hidden."""
+        """Explains the permission mode. In a workspace without a folder, suggestions
+        about a project are hidden.
+        """
         self._has_folder = has_folder
-        asks = tr("The agent reads and edits files here and runs commands. You are asked before anything is changed.")
+        asks = tr(
+            "The agent reads and edits files here and runs commands. You are asked before anything is changed."
+        )
         here = translate_name("what an agent may do", mode, otherwise=asks)
-        nowhere = tr("This workspace has no folder. Ask anything, attach files, or choose a folder in the settings.")
+        nowhere = tr(
+            "This workspace has no folder. Ask anything, attach files, or choose a folder in the settings."
+        )
         self._words.setText(here if has_folder else nowhere)
         self._fit_words_to_width(self._words.width())
         self.show_demo_or_usual_suggestions(scripted=self._is_scripted)

@@ -1,9 +1,15 @@
-"""Shown in place of the composer while a connected agent or another computer writes, with a button to continue here."""
+"""Shown in place of the composer while a connected agent or another computer writes,
+with a button to continue here.
+"""
 
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
 
-from helix_desktop.gui.common.widgets import build_centred_column, build_plain_label, build_push_button
+from helix_desktop.gui.common.widgets import (
+    build_centred_column,
+    build_plain_label,
+    build_push_button,
+)
 from helix_desktop.gui.rows_and_columns import build_row
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.safe_text import make_safe_text, safe_tooltip
@@ -11,7 +17,9 @@ from helix_desktop.gui.translation import tr
 
 
 class ForeignWriterLine(QWidget):
-    """`continuing`: the user wants a fork for our own agent. `taking_over`: the user wants to write here."""
+    """`continuing`: the user wants a fork for our own agent. `taking_over`: the user
+    wants to write here.
+    """
 
     continuing = Signal()
     taking_over = Signal()
@@ -22,7 +30,11 @@ class ForeignWriterLine(QWidget):
         self.button = build_push_button(tr("Continue here"), self, self._continue_or_take_over)
         self._machine = ""
         build_row(
-            (self._words, 1), self.button, owner=build_centred_column(self, theme), margins=(0, 12, 0, 20), spacing=12
+            (self._words, 1),
+            self.button,
+            owner=build_centred_column(self, theme),
+            margins=(0, 12, 0, 20),
+            spacing=12,
         )
         self.hide()
 

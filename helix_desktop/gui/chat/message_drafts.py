@@ -35,19 +35,31 @@ class MessageDrafts:
         self._state_file = state_file
 
     def get_draft(self, place: DraftPlace) -> Parts:
-        return decode_message_parts(self._state_file.get_remembered("draft", *place, default=dict[str, object]()))
+        return decode_message_parts(
+            self._state_file.get_remembered("draft", *place, default=dict[str, object]())
+        )
 
     def save_draft(self, place: DraftPlace, parts: Sequence[UserPart]) -> None:
         message = encode_message_parts(parts)
-        self._state_file.remember_value("draft", *place, value=message if any(message.values()) else {})
+        self._state_file.remember_value(
+            "draft", *place, value=message if any(message.values()) else {}
+        )
 
     def get_edited_message(self, place: DraftPlace) -> EditedMessage | None:
         kept = self._state_file.get_remembered("edit", *place, default=dict[str, object]())
         seq = kept.get("seq")
-        return EditedMessage(seq, decode_message_parts(kept.get("aside"))) if isinstance(seq, int) and seq > 0 else None
+        return (
+            EditedMessage(seq, decode_message_parts(kept.get("aside")))
+            if isinstance(seq, int) and seq > 0
+            else None
+        )
 
     def save_edited_message(self, place: DraftPlace, edited: EditedMessage | None) -> None:
-        value = {"seq": edited.seq, "aside": encode_message_parts(edited.interrupted_draft)} if edited else {}
+        value = (
+            {"seq": edited.seq, "aside": encode_message_parts(edited.interrupted_draft)}
+            if edited
+            else {}
+        )
         self._state_file.remember_value("edit", *place, value=value)
 
     def move_draft(self, before: DraftPlace, after: DraftPlace) -> None:
@@ -65,12 +77,18 @@ class UnsentMessages:
     def add_unsent_message(self, place: DraftPlace, message: UnsentMessage) -> None:
         self._held.setdefault(place, []).append(message)
         self._state_file.remember_value(
-            "waiting", *place, value=[*self._remembered_messages_of(place), encode_message_parts(message.parts)]
+            "waiting",
+            *place,
+            value=[*self._remembered_messages_of(place), encode_message_parts(message.parts)],
         )
 
-    def add_unsent_messages_of_state_file(self, place: DraftPlace, messages: Sequence[object]) -> None:
+    def add_unsent_messages_of_state_file(
+        self, place: DraftPlace, messages: Sequence[object]
+    ) -> None:
         """Adds messages of the window's state file, as `encode_message_parts` wrote them."""
-        self._held.setdefault(place, []).extend(UnsentMessage(decode_message_parts(each)) for each in messages)
+        self._held.setdefault(place, []).extend(
+            UnsentMessage(decode_message_parts(each)) for each in messages
+        )
 
     def unsent_messages_of(self, place: DraftPlace) -> Sequence[Parts]:
         return [message.parts for message in self._held.get(place, ())]

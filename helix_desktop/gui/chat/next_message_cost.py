@@ -18,7 +18,9 @@ LEAST_SAVED = 0.001  # Savings of fewer dollars are not shown.
 
 
 class NextMessageCostLabel(QLabel):
-    """`fold` is shown while folding first saves money. `changed`: the label or the button needs more room."""
+    """`fold` is shown while folding first saves money. `changed`: the label or the
+    button needs more room.
+    """
 
     changed = Signal()
 
@@ -33,7 +35,9 @@ class NextMessageCostLabel(QLabel):
         self._aging = QTimer(self, interval=AGING)
         self._aging.timeout.connect(self._update_next_message_cost)
 
-    def show_next_message_cost(self, price: NextMessageCost | None, saving: Callable[[], float] = float) -> None:
+    def show_next_message_cost(
+        self, price: NextMessageCost | None, saving: Callable[[], float] = float
+    ) -> None:
         """What the next message costs, if known. `saving`: what folding first would save."""
         self._next, self._estimate_fold_saving = price, saving
         self._update_next_message_cost()
@@ -45,24 +49,41 @@ class NextMessageCostLabel(QLabel):
     def _update_next_message_cost(self) -> None:
         price, now = self._next, self.now()
         words = (
-            [tr("Next message: about {price}", price=_format_rough_dollars(price.cost_when_sent(now)))] if price else []
+            [
+                tr(
+                    "Next message: about {price}",
+                    price=_format_rough_dollars(price.cost_when_sent(now)),
+                )
+            ]
+            if price
+            else []
         )
         if price and price.warm_until:
             left = math.ceil((price.warm_until - now) / 60)
-            words.append(tr("cache expires in {n} min", n=left) if left > 0 else tr("cache expired"))
+            words.append(
+                tr("cache expires in {n} min", n=left) if left > 0 else tr("cache expired")
+            )
         if price and price.kept:
-            words.append(tr("cache kept alive for {price}", price=_format_rough_dollars(price.kept)))
+            words.append(
+                tr("cache kept alive for {price}", price=_format_rough_dollars(price.kept))
+            )
         self.setText(" · ".join(words))
         self.setToolTip(safe_tooltip(_describe_next_message_cost(price)) if price else "")
         self.setAccessibleDescription(self.toolTip())
-        saved = self._estimate_fold_saving() if price and not price.is_cache_warm(now) and self._idle else 0.0
+        saved = (
+            self._estimate_fold_saving()
+            if price and not price.is_cache_warm(now) and self._idle
+            else 0.0
+        )
         self._fold.setVisible(saved >= LEAST_SAVED)
         hint = tr(
             "Before the message is sent, old outputs are replaced with one-line markers. This saves about {saved}. You can recall the outputs later.",
             saved=format_dollars(saved),
         )
         self._fold.setToolTip(hint)
-        self._aging.start() if price and price.is_cache_warm(now) and price.warm_until else self._aging.stop()
+        self._aging.start() if price and price.is_cache_warm(
+            now
+        ) and price.warm_until else self._aging.stop()
         self.changed.emit()
 
 
@@ -77,11 +98,21 @@ def _describe_next_message_cost(price: NextMessageCost) -> str:
     )
     return "\n".join(
         [
-            tr("While the provider's cache is warm: {price}", price=_format_rough_dollars(price.warm)),
-            tr("After the provider's cache has expired: {price}", price=_format_rough_dollars(price.cold)),
+            tr(
+                "While the provider's cache is warm: {price}",
+                price=_format_rough_dollars(price.warm),
+            ),
+            tr(
+                "After the provider's cache has expired: {price}",
+                price=_format_rough_dollars(price.cold),
+            ),
             reply
             if price.reply
-            else tr("The reply is not included: this conversation has no replies yet to base an estimate on."),
-            tr("Not included: the text and files you are about to send, and further steps if the agent uses tools."),
+            else tr(
+                "The reply is not included: this conversation has no replies yet to base an estimate on."
+            ),
+            tr(
+                "Not included: the text and files you are about to send, and further steps if the agent uses tools."
+            ),
         ]
     )

@@ -1,9 +1,10 @@
 """Shows permission questions above the composer: exactly what will be done, and for how long it is
 allowed.
 
-A question never takes the focus from a user who is writing; the shortcuts on its buttons work
-everywhere in the window. The action is shown exactly (`engine/hidden_characters.py`), built from the
-value that will run, and cannot be allowed before its end has been shown.
+A question never takes the focus from a user who is writing; the shortcuts on its
+buttons work everywhere in the window. The action is shown exactly
+(`engine/hidden_characters.py`), built from the value that will run, and cannot be
+allowed before its end has been shown.
 """
 
 import math
@@ -84,7 +85,9 @@ def format_uncovered_files(state: str, names: Sequence[str]) -> str:
 def describe_asking_agent(question: PermissionQuestion) -> str:
     """Names the sub-agent, hook or command that asks; empty for the conversation's own agent."""
     if question.command:
-        return tr("Your slash command /{name} runs this command.", name=mark_on_one_line(question.command))
+        return tr(
+            "Your slash command /{name} runs this command.", name=mark_on_one_line(question.command)
+        )
     if not question.by:
         return ""
     task, more = mark_text(question.by[:LONGEST]), len(question.by) - LONGEST
@@ -98,26 +101,41 @@ class PermissionQuestionCard(QtWidgets.QWidget):
     answered = Signal(object)
 
     def __init__(
-        self, theme: Theme, question: PermissionQuestion, parent: QtWidgets.QWidget, uncovered: str = ""
+        self,
+        theme: Theme,
+        question: PermissionQuestion,
+        parent: QtWidgets.QWidget,
+        uncovered: str = "",
     ) -> None:
         super().__init__(parent, accessibleName=build_question_announcement(question))
         self._theme = theme
         self._question = question
         self._taken = -math.inf  # The time at which the card got the focus.
-        self._read_since = math.inf  # The time at which the text was painted, or infinity before that.
+        self._read_since = (
+            math.inf
+        )  # The time at which the text was painted, or infinity before that.
         self._form: SchemaForm | None = None
-        self._actions: dict[QtWidgets.QPushButton, str] = {}  # By button: the window action that does the same.
+        self._actions: dict[
+            QtWidgets.QPushButton, str
+        ] = {}  # By button: the window action that does the same.
         self._answers: QtWidgets.QBoxLayout | None = None
         self._columns: QtWidgets.QPushButton | None = None
         self._below_change: QtWidgets.QHBoxLayout | None = None
         self._change: ExactDifferenceView | None = None
-        self._tried = (0, 0)  # The missing pixels and the width for which two columns were last tried.
+        self._tried = (
+            0,
+            0,
+        )  # The missing pixels and the width for which two columns were last tried.
         widgets.set_surface_look(self, "ask")
         self._inside = build_column(owner=self, margins=(14, 11, 14, 11), spacing=8)
         self._build_question_label(question_title(question), "title")
         if who := describe_asking_agent(question):
             self._build_question_label(who, "small")
-        why = question.why if is_asked_by_server(question) and not question.form else translate_sentences(question.why)
+        why = (
+            question.why
+            if is_asked_by_server(question) and not question.form
+            else translate_sentences(question.why)
+        )
         self._why = self._build_question_label(mark_text(why[:1].upper() + why[1:]), "small")
         self._why.setVisible(bool(why))
         if uncovered:
@@ -135,14 +153,22 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         self._wrong.hide()
         self._first: QtWidgets.QWidget = self
         self._words = QtWidgets.QLineEdit(self)
-        self._rule = self._build_rule_chooser() if question.rules and not is_asked_by_server(question) else None
+        self._rule = (
+            self._build_rule_chooser()
+            if question.rules and not is_asked_by_server(question)
+            else None
+        )
         self._inside.addLayout(
-            self._build_server_buttons() if is_asked_by_server(question) else self._build_answer_buttons()
+            self._build_server_buttons()
+            if is_asked_by_server(question)
+            else self._build_answer_buttons()
         )
         self._enable_buttons_if_preview_is_read()
 
     def allow_or_show_next_part(self, scope: str) -> None:
-        """Allows it for an offered scope, or shows the preview's next part if its end was not shown."""
+        """Allows it for an offered scope, or shows the preview's next part if its end
+        was not shown.
+        """
         if scope not in self._question.scopes:
             return
         if self._preview is not None and not self._preview.is_end_seen:
@@ -163,7 +189,9 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         if not self.is_in_sight() or time.monotonic() - self._read_since < READING:
             return
         if self._preview is not None and not self._preview.is_end_seen:
-            self._read_since = time.monotonic()  # The user must have time to read the next part, too.
+            self._read_since = (
+                time.monotonic()
+            )  # The user must have time to read the next part, too.
         self.allow_or_show_next_part(scope)
 
     def is_in_sight(self) -> bool:
@@ -171,7 +199,9 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         place = QRect(self.mapToGlobal(QPoint()), self.size())
         kinds = (Qt.WindowType.Window, Qt.WindowType.Dialog)
         others = (
-            each for each in QtWidgets.QApplication.topLevelWidgets() if each.isVisible() and each.windowType() in kinds
+            each
+            for each in QtWidgets.QApplication.topLevelWidgets()
+            if each.isVisible() and each.windowType() in kinds
         )
         return self.isVisible() and not any(
             each is not self.window() and each.frameGeometry().intersects(place) for each in others
@@ -194,10 +224,19 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         first.setFocus(SHOWN)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Ignores a press too early to be meant for this question, and the second click of a double click."""
-        if isinstance(event, QKeyEvent) and event.type() == QEvent.Type.KeyPress and event.key() in _PRESSING:
+        """Ignores a press too early to be meant for this question, and the second click
+        of a double click.
+        """
+        if (
+            isinstance(event, QKeyEvent)
+            and event.type() == QEvent.Type.KeyPress
+            and event.key() in _PRESSING
+        ):
             return event.isAutoRepeat() or time.monotonic() - self._taken < READING
-        return event.type() == QEvent.Type.MouseButtonDblClick and time.monotonic() - self._read_since < READING
+        return (
+            event.type() == QEvent.Type.MouseButtonDblClick
+            and time.monotonic() - self._read_since < READING
+        )
 
     def _build_question_label(self, text: str, look: str) -> QtWidgets.QLabel:
         label = widgets.build_plain_label(text, look, self)
@@ -221,7 +260,9 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         shown.reading_state_changed.connect(self._enable_buttons_if_preview_is_read)
         self._inside.addWidget(shown)
         self._length = self._build_question_label("", "faint")
-        if self._change is not None and {"-", "+"} <= {line.mark for line in self._change.shown_lines}:
+        if self._change is not None and {"-", "+"} <= {
+            line.mark for line in self._change.shown_lines
+        }:
             self._columns = self._build_columns_button(self._change)
             self._below_change = build_row((self._length, 1), self._columns)
             self._inside.addLayout(self._below_change)
@@ -234,7 +275,9 @@ class PermissionQuestionCard(QtWidgets.QWidget):
             return None
         from helix_desktop.gui.chat.consent_difference_view import ExactDifferenceView
 
-        found = ExactDifferenceView(self._theme, question.preview, highlight_language_of(question.title), self)
+        found = ExactDifferenceView(
+            self._theme, question.preview, highlight_language_of(question.title), self
+        )
         if not found.fits:
             found.setParent(None)
             return None
@@ -252,9 +295,16 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         return button
 
     def show_columns_if_only_they_fit(self, missing: int) -> None:
-        """Shows a change in two columns if one column is `missing` pixels too high for the window, and two are not."""
+        """Shows a change in two columns if one column is `missing` pixels too high for
+        the window, and two are not.
+        """
         change, button = self._change, self._columns
-        if change is None or button is None or button.isHidden() or self._tried == (missing, change.width()):
+        if (
+            change is None
+            or button is None
+            or button.isHidden()
+            or self._tried == (missing, change.width())
+        ):
             return
         before, self._tried = change.content_height, (missing, change.width())
         if missing * 2 < before and not button.isChecked():  # Two columns are at best half as high.
@@ -268,10 +318,16 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         choice = widgets.build_combo_box(tr("Rule for “Always allow”"), self)
         choice.addItems([mark_text(rule) for rule in self._question.rules])
         choice.setProperty("look", "mono")
-        choice.setToolTip(tr("* means any arguments. To allow fewer commands, choose a more specific rule."))
-        choice.setSizeAdjustPolicy(QtWidgets.QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
+        choice.setToolTip(
+            tr("* means any arguments. To allow fewer commands, choose a more specific rule.")
+        )
+        choice.setSizeAdjustPolicy(
+            QtWidgets.QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
+        )
         only = widgets.build_plain_label(choice.currentText(), "mono", self)
-        is_choice = len(self._question.rules) > 1  # In a list of one choice, Escape would stop the agent.
+        is_choice = (
+            len(self._question.rules) > 1
+        )  # In a list of one choice, Escape would stop the agent.
         choice.setVisible(is_choice)
         only.setVisible(not is_choice)
         if self._below_change is None or is_choice:
@@ -292,15 +348,23 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         for button in self._allowing:
             button.setEnabled(self._preview.is_end_seen)
         if self._preview.is_end_seen and self._preview.hasFocus():
-            self.focus_first_control()  # The buttons were disabled until the preview's end had been shown.
+            # The buttons were disabled until the preview's end had been shown.
+            self.focus_first_control()
 
     def _build_server_buttons(self) -> QtWidgets.QHBoxLayout:
-        """The buttons of a server's question: send the values or open the page, decline, dismiss."""
+        """The buttons of a server's question: send the values or open the page,
+        decline, dismiss.
+        """
         self._words.hide()
         row = build_row(1, spacing=8)
         send = tr("Send to server") if self._form is not None else tr("Agree and open page")
         ways = (
-            (tr("Cancel"), "", "", lambda: self.answered.emit(PermissionAnswer(allowed=False, scope="cancel"))),
+            (
+                tr("Cancel"),
+                "",
+                "",
+                lambda: self.answered.emit(PermissionAnswer(allowed=False, scope="cancel")),
+            ),
             (tr("Decline"), "refuse", "danger", self.refuse_permission),
             (send, "allow-once", "primary", self._open_page_or_send_form_values),
         )
@@ -310,7 +374,9 @@ class PermissionQuestionCard(QtWidgets.QWidget):
             row.addWidget(button)
             self._first = button
         self._allowing = [button]
-        self._first = self._form.first_field or self._first if self._form is not None else self._first
+        self._first = (
+            self._form.first_field or self._first if self._form is not None else self._first
+        )
         return row
 
     def _open_page_or_send_form_values(self) -> None:
@@ -357,10 +423,18 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         return handled
 
     def _fit_buttons_to_width(self) -> None:
-        """Moves the text above the buttons if there is too little room beside them, and hides it in a very low window."""
+        """Moves the text above the buttons if there is too little room beside them, and
+        hides it in a very low window.
+        """
         if self._answers is not None:
             px, way = self._theme.zoomed_pixels, QtWidgets.QBoxLayout.Direction
-            width = sum(each.sizeHint().width() + 8 for each in self._ways_on.findChildren(QtWidgets.QPushButton)) - 8
+            width = (
+                sum(
+                    each.sizeHint().width() + 8
+                    for each in self._ways_on.findChildren(QtWidgets.QPushButton)
+                )
+                - 8
+            )
             wide = self.width() - 28 >= width + 8 + px(WORDS)
             self._words.setMinimumWidth(px(WORDS))
             self._ways_on.setMinimumWidth(width if wide else 0)
@@ -412,12 +486,20 @@ class PermissionQuestionPanel(QtWidgets.QWidget):
         if self.visible_card is not None:
             self.visible_card.show_shortcuts_on_answers(keys)
 
-    def show_oldest_question(self, questions: Mapping[int, PermissionQuestion], uncovered: str = "") -> None:
-        """Shows the oldest question and how many are open. `uncovered`: what an undo would not restore."""
+    def show_oldest_question(
+        self, questions: Mapping[int, PermissionQuestion], uncovered: str = ""
+    ) -> None:
+        """Shows the oldest question and how many are open. `uncovered`: what an undo
+        would not restore.
+        """
         number = min(questions, default=0)
         question = questions.get(number)
         focused = QtWidgets.QApplication.focusWidget()
-        held = self.visible_card is not None and focused is not None and self.visible_card.isAncestorOf(focused)
+        held = (
+            self.visible_card is not None
+            and focused is not None
+            and self.visible_card.isAncestorOf(focused)
+        )
         self._more.setText(format_count(len(questions) - 1, "{n} more permission request waiting", "{n} more permission requests waiting"))  # fmt: skip
         self._more.setVisible(len(questions) > 1)
         self.setVisible(bool(questions))
@@ -431,7 +513,9 @@ class PermissionQuestionPanel(QtWidgets.QWidget):
         self._question = question
         if question is not None:
             not_undone = uncovered if question.call.name in COMMANDS else ""
-            card = self.visible_card = PermissionQuestionCard(self._theme, question, self, not_undone)
+            card = self.visible_card = PermissionQuestionCard(
+                self._theme, question, self, not_undone
+            )
             card.show_shortcuts_on_answers(self._keys)
             card.answered.connect(lambda answer: self.answered.emit(number, answer))
             lines = question.preview.split("\n")

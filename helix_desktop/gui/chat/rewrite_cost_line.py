@@ -8,14 +8,21 @@ from PySide6.QtWidgets import QWidget
 from helix_desktop.engine.context_usage import PendingRewrite
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.common.figure_formats import format_dollars
-from helix_desktop.gui.common.widgets import build_centred_column, build_plain_label, build_push_button
+from helix_desktop.gui.common.widgets import (
+    build_centred_column,
+    build_plain_label,
+    build_push_button,
+)
 from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.rows_and_columns import build_row
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import tr, translate_name
 from helix_desktop.gui.workbench_types import CauseCost, RequestCost, Session
 
-TOLD_DOLLARS, TOLD_SHARE = 0.10, 0.1  # A cost is shown above this many dollars, or above this share of the turn's cost.
+TOLD_DOLLARS, TOLD_SHARE = (
+    0.10,
+    0.1,
+)  # A cost is shown above this many dollars, or above this share of the turn's cost.
 LEAST_DOLLARS = 0.01  # Costs of fewer dollars are never shown, however cheap the turn is.
 
 
@@ -24,7 +31,9 @@ class RewriteCostLine(QWidget):
 
     price_wanted = Signal()
 
-    def __init__(self, theme: Theme, doing: BackgroundRunner, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, theme: Theme, doing: BackgroundRunner, parent: QWidget | None = None
+    ) -> None:
         super().__init__(parent)
         self._doing = doing
         self._session: Session | None = None
@@ -33,12 +42,18 @@ class RewriteCostLine(QWidget):
         self._set_price = build_push_button(tr("Set the price…"), self, self.price_wanted.emit)
         close = build_push_button(tr("Hide"), self, self.hide)
         build_row(
-            (self._words, 1), self._set_price, close, owner=build_centred_column(self, theme), margins=(0, 4, 0, 4)
+            (self._words, 1),
+            self._set_price,
+            close,
+            owner=build_centred_column(self, theme),
+            margins=(0, 4, 0, 4),
         )
         self.hide()
 
     def warn_before_message(self, session: Session) -> None:
-        """Warns once what the user's choice would cost with the next message, or that no spending limit can work."""
+        """Warns once what the user's choice would cost with the next message, or that
+        no spending limit can work.
+        """
         words = describe_pending_rewrite(session.context.pending_rewrite())
         unpriced = describe_missing_price(session.context.model_whose_cost_cannot_be_limited())
         self._set_price.setVisible(not words and bool(unpriced))
@@ -49,7 +64,9 @@ class RewriteCostLine(QWidget):
         self._is_warning = bool(words)
 
     def explain_costs_of_last_turn(self, session: Session | None) -> None:
-        """Examines the requests of the last turn in a thread, and shows the line if they cost more than necessary."""
+        """Examines the requests of the last turn in a thread, and shows the line if
+        they cost more than necessary.
+        """
         if session is not self._session:
             self._words.clear()
         self._session, self._is_warning = session, False
@@ -79,7 +96,9 @@ def describe_pending_rewrite(rewrite: PendingRewrite | None) -> str:
     if rewrite is None or rewrite.dollars < LEAST_DOLLARS:
         return ""
     changed = tr("the tools, the system prompt or the rules have changed")
-    reason = tr("each model and each thinking level has its own cache") if rewrite.is_model else changed
+    reason = (
+        tr("each model and each thinking level has its own cache") if rewrite.is_model else changed
+    )
     return tr(
         "The next message writes {tokens} tokens to the provider's cache again, for about {price}. Reason: {reason}.",
         tokens=format_token_count(rewrite.tokens),
@@ -105,4 +124,6 @@ def describe_avoidable_costs(requests: Sequence[RequestCost]) -> str:
 def _describe_reason(one: CauseCost) -> str:
     detail = one.cause.detail
     otherwise = tr("the provider dropped the text from its cache, although nothing had changed")
-    return translate_name("cause of a cost", one.cause.kind, otherwise=otherwise, pause=detail, names=detail)
+    return translate_name(
+        "cause of a cost", one.cause.kind, otherwise=otherwise, pause=detail, names=detail
+    )

@@ -20,7 +20,9 @@ from helix_desktop.json_values import list_at, object_at
 
 
 class SchemaForm(QWidget):
-    """`values_as_json()` raises InvalidInput for a wrong field. `entered`: Enter was pressed in a field."""
+    """`values_as_json()` raises InvalidInput for a wrong field. `entered`: Enter was
+    pressed in a field.
+    """
 
     entered = Signal()
 
@@ -56,7 +58,9 @@ class SchemaForm(QWidget):
         title = str(about.get("title") or name)
         widget, self._readers[name] = self._build_schema_field(name, about)
         widget.setAccessibleName(title)
-        self._layout.addRow(self._build_field_label(f"{title} *" if name in self._required else title), widget)
+        self._layout.addRow(
+            self._build_field_label(f"{title} *" if name in self._required else title), widget
+        )
         if sentence := str(about.get("description") or ""):
             note = self._build_field_label(sentence)
             note.setProperty("look", "small")
@@ -66,16 +70,23 @@ class SchemaForm(QWidget):
     def _build_field_label(self, text: str) -> QLabel:
         return build_plain_label(make_safe_text(text[:500]), parent=self, wraps=False)
 
-    def _build_schema_field(self, name: str, about: Mapping[str, Any]) -> tuple[QWidget, Callable[[], Any]]:
+    def _build_schema_field(
+        self, name: str, about: Mapping[str, Any]
+    ) -> tuple[QWidget, Callable[[], Any]]:
         kind, default = about.get("type"), about.get("default")
         if choices := _list_schema_choices(about):
             box = build_combo_box(make_safe_text(str(about.get("title") or name)[:500]), self)
-            for value, words in [*([] if name in self._required else [("", tr("(none)"))]), *choices]:
+            for value, words in [
+                *([] if name in self._required else [("", tr("(none)"))]),
+                *choices,
+            ]:
                 box.addItem(words, value)
             box.setCurrentIndex(max(box.findData(default), 0))
             return box, box.currentData
         if kind == "array" and (choices := _list_schema_choices(object_at(about, "items"))):
-            return self._build_multiple_choice(choices, default if isinstance(default, list) else [])
+            return self._build_multiple_choice(
+                choices, default if isinstance(default, list) else []
+            )
         if kind == "boolean":
             check = QCheckBox(self)
             check.setChecked(bool(default))
@@ -83,7 +94,14 @@ class SchemaForm(QWidget):
         if kind in ("string", "number", "integer"):
             line = QLineEdit("" if default is None else str(default), self)
             line.returnPressed.connect(lambda: self.entered.emit() if line.isModified() else None)
-            return line, lambda: _parse_field_number(name, line.text(), str(kind)) if kind != "string" else line.text()
+            return (
+                line,
+                lambda: (
+                    _parse_field_number(name, line.text(), str(kind))
+                    if kind != "string"
+                    else line.text()
+                ),
+            )
         text = QPlainTextEdit(self)
         text.setProperty("look", "mono")
         return text, lambda: _parse_field_json(name, text.toPlainText())

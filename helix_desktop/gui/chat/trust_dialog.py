@@ -2,7 +2,14 @@
 
 from collections.abc import Callable, Sequence
 
-from PySide6.QtWidgets import QDialogButtonBox, QLabel, QListWidget, QPushButton, QSizePolicy, QWidget
+from PySide6.QtWidgets import (
+    QDialogButtonBox,
+    QLabel,
+    QListWidget,
+    QPushButton,
+    QSizePolicy,
+    QWidget,
+)
 
 from helix_desktop.engine.hidden_characters import mark_on_one_line
 from helix_desktop.gui.common.consent_text_view import ExactTextView
@@ -29,7 +36,10 @@ class TrustDialog(TransientDialog):
         super().__init__(title, parent, width, 520)
         self._theme, self._items = theme, items
         self._seen: set[int] = set()
-        self._path, self._means = self._build_trust_label("", "mono"), self._build_trust_label("", "muted")
+        self._path, self._means = (
+            self._build_trust_label("", "mono"),
+            self._build_trust_label("", "muted"),
+        )
         self._text: ExactTextView | None = None
         self._length = self._build_trust_label("", "faint")
         self._agree = QPushButton(tr("Trust"), self)
@@ -63,7 +73,12 @@ class TrustDialog(TransientDialog):
         item = self._items[row]
         self._path.setText(mark_on_one_line(str(item.path)))
         self._means.setText(
-            "\n".join([translate_name("effect of trust", item.kind), *map(translate_sentences, item.notes)])
+            "\n".join(
+                [
+                    translate_name("effect of trust", item.kind),
+                    *map(translate_sentences, item.notes),
+                ]
+            )
         )
         if self._text is not None:
             self._right.removeWidget(self._text)
@@ -73,7 +88,9 @@ class TrustDialog(TransientDialog):
         text.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         text.setAccessibleName(tr("Contents of the file"))
         self._right.insertWidget(2, text, 1)
-        text.reading_state_changed.connect(lambda: self._update_agree_button_as_item_is_read(row, text))
+        text.reading_state_changed.connect(
+            lambda: self._update_agree_button_as_item_is_read(row, text)
+        )
         self._update_agree_button_as_item_is_read(row, text)
 
     def _update_agree_button_as_item_is_read(self, row: int, text: ExactTextView) -> None:
@@ -87,12 +104,16 @@ class TrustDialog(TransientDialog):
         self._agree.setEnabled(bool(self._seen))
         if len(self._items) > 1:
             seen, every = format_number(len(self._seen)), format_number(len(self._items))
-            self._agree.setText(tr("Trust the {n} items you have read (of {all})", n=seen, all=every))
+            self._agree.setText(
+                tr("Trust the {n} items you have read (of {all})", n=seen, all=every)
+            )
 
     def _build_trust_label(self, words: str, look: str) -> QLabel:
         return build_plain_label(words, look, self, wraps=look != "mono")
 
-    def _build_trust_buttons(self, trust: Callable[[Sequence[ProjectItem]], object]) -> QDialogButtonBox:
+    def _build_trust_buttons(
+        self, trust: Callable[[Sequence[ProjectItem]], object]
+    ) -> QDialogButtonBox:
         buttons = QDialogButtonBox(self)
         buttons.addButton(self._agree, QDialogButtonBox.ButtonRole.AcceptRole)
         self._agree.setProperty("look", "primary")

@@ -5,7 +5,11 @@ from PySide6.QtWidgets import QWidget
 
 from helix_desktop.engine.facts import ModelReplied, Stop, TurnEnd, TurnEnded
 from helix_desktop.engine.session_events import CLOSED, ConversationActivity
-from helix_desktop.gui.common.widgets import build_centred_column, build_plain_label, build_push_button
+from helix_desktop.gui.common.widgets import (
+    build_centred_column,
+    build_plain_label,
+    build_push_button,
+)
 from helix_desktop.gui.rows_and_columns import build_row
 from helix_desktop.gui.sentence_translation import join_sentences, translate_sentences
 from helix_desktop.gui.theme import Theme
@@ -31,7 +35,14 @@ class TurnEndHelpLine(QWidget):
         self._settings = build_push_button("", self, lambda: self.settings_wanted.emit(self._page))
         self._go = build_push_button("", self, self.going_on.emit)
         middle = build_centred_column(self, theme)
-        build_row((self._words, 1), self._settings, self._go, owner=middle, margins=(0, 4, 0, 4), spacing=8)
+        build_row(
+            (self._words, 1),
+            self._settings,
+            self._go,
+            owner=middle,
+            margins=(0, 4, 0, 4),
+            spacing=8,
+        )
         self.hide()
 
     def show_last_turn_end(self, session: Session | None) -> None:
@@ -41,19 +52,26 @@ class TurnEndHelpLine(QWidget):
             return
         facts = session.conversation.state.facts if session is not None else ()
         end = facts[-1].fact if facts else None
-        idle = session is not None and session.running in (ConversationActivity.IDLE, ConversationActivity.FAILED)
+        idle = session is not None and session.running in (
+            ConversationActivity.IDLE,
+            ConversationActivity.FAILED,
+        )
         reason = end.reason if isinstance(end, TurnEnded) and idle else None
         broken = session is not None and idle and session.conversation.state.branch.turn.running
         broken |= reason is TurnEnd.STOPPED and isinstance(end, TurnEnded) and end.why == CLOSED
         limited = reason in _LIMITS
         stopped, failed = reason is TurnEnd.STOPPED, reason is TurnEnd.FAILED
-        waiting = session is not None and idle and bool(session.queue) and not limited and not failed
+        waiting = (
+            session is not None and idle and bool(session.queue) and not limited and not failed
+        )
         sort = "broken" if broken else "limited" if limited else "failed"
         sort = ("stopped" if stopped else "waiting") if waiting and not broken else sort
         words = translate_name("help after a turn", sort)
         if broken and isinstance(end, ModelReplied) and end.stop is Stop.CUT:
             words = ""  # The transcript already says that the reply was cut off.
-        self._words.setText(without_backticks(join_sentences(_describe_unrecorded_failure(session), words)))
+        self._words.setText(
+            without_backticks(join_sentences(_describe_unrecorded_failure(session), words))
+        )
         self._page = "limits" if limited else "providers"
         self._settings.setText(tr("Limits…") if limited else tr("Models and providers…"))
         self._settings.setVisible(not broken and not waiting)
@@ -67,4 +85,8 @@ def _describe_unrecorded_failure(session: Session | None) -> str:
         return ""
     facts = session.conversation.state.facts
     end = facts[-1].fact if facts else None
-    return "" if isinstance(end, TurnEnded) and end.why == session.why else translate_sentences(session.why)
+    return (
+        ""
+        if isinstance(end, TurnEnded) and end.why == session.why
+        else translate_sentences(session.why)
+    )

@@ -24,7 +24,9 @@ class OneLineLabel(QLabel):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self.setText(self.fontMetrics().elidedText(self._words, Qt.TextElideMode.ElideRight, self.width()))
+        self.setText(
+            self.fontMetrics().elidedText(self._words, Qt.TextElideMode.ElideRight, self.width())
+        )
 
 
 class WaitingMessageList(QWidget):

@@ -10,8 +10,14 @@ _ROLES = {"TextSurface": QAccessible.Role.Document, "StepPlot": QAccessible.Role
 
 
 def _build_accessible_interface(name: str, widget: QObject) -> QAccessibleWidget | None:
-    """Builds the interface for a widget. Qt asks for the widget's class by name, and then for its base classes."""
-    return QAccessibleWidget(widget, _ROLES[name]) if name in _ROLES and isinstance(widget, QWidget) else None
+    """Builds the interface for a widget. Qt asks for the widget's class by name, and
+    then for its base classes.
+    """
+    return (
+        QAccessibleWidget(widget, _ROLES[name])
+        if name in _ROLES and isinstance(widget, QWidget)
+        else None
+    )
 
 
 @cache

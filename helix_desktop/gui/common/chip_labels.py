@@ -40,7 +40,9 @@ class ChipLabel(QWidget):
         else:
             painter.setPen(QPen(theme.colour_of_token("line"), 1))
             painter.drawRoundedRect(whole.adjusted(0.5, 0.5, -0.5, -0.5), radius, radius)
-        theme.draw_words(painter, whole, self._text, theme.build_font(11), ink, Qt.AlignmentFlag.AlignCenter)
+        theme.draw_words(
+            painter, whole, self._text, theme.build_font(11), ink, Qt.AlignmentFlag.AlignCenter
+        )
         painter.end()
 
     def _restyle_chip(self) -> None:
@@ -55,7 +57,8 @@ class DigestLabel(QLabel):
         super().__init__(parent)
         self._theme = theme
         self.setTextInteractionFlags(
-            Qt.TextInteractionFlag.TextSelectableByMouse | Qt.TextInteractionFlag.TextSelectableByKeyboard
+            Qt.TextInteractionFlag.TextSelectableByMouse
+            | Qt.TextInteractionFlag.TextSelectableByKeyboard
         )
         self._restyle_digest()
         theme.changed.connect(self._restyle_digest)

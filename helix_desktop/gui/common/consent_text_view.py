@@ -20,7 +20,9 @@ _PIECE = 200  # The number of lines that are added at a time.
 
 
 class ExactTextView(QPlainTextEdit):
-    """As high as its lines if possible. `reading_state_changed`: text was added, or its end has been shown."""
+    """As high as its lines if possible. `reading_state_changed`: text was added, or its
+    end has been shown.
+    """
 
     reading_state_changed = Signal()
 
@@ -52,7 +54,9 @@ class ExactTextView(QPlainTextEdit):
         self._append_next_part_near_end()
 
     def sizeHint(self) -> QSize:
-        return QSize(200, self._height_for_line_count(min(max(self._count_visible_rows(), 1), LINES)))
+        return QSize(
+            200, self._height_for_line_count(min(max(self._count_visible_rows(), 1), LINES))
+        )
 
     def minimumSizeHint(self) -> QSize:
         return QSize(100, self._height_for_line_count(1))
@@ -76,13 +80,20 @@ class ExactTextView(QPlainTextEdit):
         bar = self.verticalScrollBar()
         if self._more or bar.value() < bar.maximum():
             return False
-        last = self.blockBoundingGeometry(self.document().lastBlock()).translated(self.contentOffset())
+        last = self.blockBoundingGeometry(self.document().lastBlock()).translated(
+            self.contentOffset()
+        )
         return last.bottom() <= self.viewport().height() + self.fontMetrics().descent()
 
     def _count_visible_rows(self) -> int:
         """Counts wrapped lines at this width, up to the number that can be shown at once."""
-        blocks = (self.document().findBlockByNumber(at) for at in range(min(self.blockCount(), LINES)))
-        return round(sum(self.blockBoundingRect(block).height() for block in blocks) / self.fontMetrics().lineSpacing())
+        blocks = (
+            self.document().findBlockByNumber(at) for at in range(min(self.blockCount(), LINES))
+        )
+        return round(
+            sum(self.blockBoundingRect(block).height() for block in blocks)
+            / self.fontMetrics().lineSpacing()
+        )
 
     def _height_for_line_count(self, lines: int) -> int:
         return lines * self.fontMetrics().lineSpacing() + self._theme.zoomed_pixels(26)
@@ -108,9 +119,14 @@ class ExactTextView(QPlainTextEdit):
 
 
 def describe_exact_text(text: str, marks: int, *, end_seen: bool) -> str:
-    """Describes a text's length, the number of its visible marks, and whether there is more to read."""
+    """Describes a text's length, the number of its visible marks, and whether there is
+    more to read.
+    """
     lines = text.removesuffix("\n").count("\n") + 1
-    told = [format_count(lines, "{n} line", "{n} lines"), format_count(len(text), "{n} character", "{n} characters")]
+    told = [
+        format_count(lines, "{n} line", "{n} lines"),
+        format_count(len(text), "{n} character", "{n} characters"),
+    ]
     if marks:
         told.append(
             format_count(

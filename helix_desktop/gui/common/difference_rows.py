@@ -1,4 +1,6 @@
-"""A changed file as rows of a difference: hunk headers, lines with their signs, pairs for two columns. Plain Python."""
+"""A changed file as rows of a difference: hunk headers, lines with their signs, pairs
+for two columns. Plain Python.
+"""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -9,7 +11,9 @@ from helix_desktop.engine.hidden_characters import GOES_ON, mark_text, marked_li
 from helix_desktop.fast_dataclass import dataclass
 
 Span = tuple[int, int]
-_Version = tuple[str, str, int, int]  # The sign, the text, the old number and the new number of a line.
+_Version = tuple[
+    str, str, int, int
+]  # The sign, the text, the old number and the new number of a line.
 _FILES = re.compile(r"--- [^\n]*\n\+\+\+ [^\n]*\n(?=@@)")
 _HEAD = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
 _NO_END = "\\ No newline at end of file"
@@ -18,7 +22,9 @@ MOST = 200  # Changed words are not marked in blocks with more lines than this.
 
 @dataclass(frozen=True, slots=True)
 class DifferenceLine:
-    """A line of one version. Numbers count from 1; 0: none. `counterpart`: the other version's line."""
+    """A line of one version. Numbers count from 1; 0: none. `counterpart`: the other
+    version's line.
+    """
 
     mark: str
     text: str
@@ -48,7 +54,9 @@ class DifferenceRow:
 
 @dataclass(frozen=True, slots=True)
 class DifferenceSheet:
-    """The rows of a file, which of them are headers, and the most characters in a row of each column."""
+    """The rows of a file, which of them are headers, and the most characters in a row
+    of each column.
+    """
 
     is_two_columns: bool
     rows: Sequence[DifferenceRow]
@@ -59,7 +67,10 @@ class DifferenceSheet:
 def build_difference_sheet(found: Sequence[DifferenceRow], *, two_columns: bool) -> DifferenceSheet:
     heads = [number for number, row in enumerate(found) if row.head]
     lengths = [
-        max(_estimate_width_in_letters(row.left) if two_columns else 0, _estimate_width_in_letters(row.right))
+        max(
+            _estimate_width_in_letters(row.left) if two_columns else 0,
+            _estimate_width_in_letters(row.right),
+        )
         for row in found
     ]
     return DifferenceSheet(two_columns, found, heads, lengths)
@@ -76,7 +87,9 @@ def build_hunk_rows(hunks: Sequence[Hunk], *, two_columns: bool) -> list[Differe
 
 
 def build_patch_rows(text: str, *, two_columns: bool) -> list[DifferenceRow]:
-    """Builds rows for every line of a unified difference, with hidden characters marked. Empty for other texts."""
+    """Builds rows for every line of a unified difference, with hidden characters
+    marked. Empty for other texts.
+    """
     if (names := _FILES.match(text)) is None:
         return []
     first, second = (DifferenceLine("", mark_text(line)) for line in names[0].splitlines())
@@ -91,8 +104,12 @@ def build_patch_rows(text: str, *, two_columns: bool) -> list[DifferenceRow]:
         if head is None or not end:
             return []
         old, new = (max(0, int(head[group]) - 1) for group in (1, 3))
-        shown = [(line[:1], piece) for line in lines[at + 1 : end] for piece in marked_lines(line[1:])]
-        found += _build_rows_of_hunk(number, lines[at], _number_hunk_lines(shown, old, new), two_columns)
+        shown = [
+            (line[:1], piece) for line in lines[at + 1 : end] for piece in marked_lines(line[1:])
+        ]
+        found += _build_rows_of_hunk(
+            number, lines[at], _number_hunk_lines(shown, old, new), two_columns
+        )
         at, number = end, number + 1
     return found
 
@@ -108,7 +125,9 @@ def find_changed_words(lines: Sequence[str]) -> Iterator[tuple[int, str, Span]]:
         elif sign == "-" and not come:
             gone.append(number)
         else:
-            for one, other in zip(gone, come, strict=False) if max(len(gone), len(come)) <= MOST else ():
+            for one, other in (
+                zip(gone, come, strict=False) if max(len(gone), len(come)) <= MOST else ()
+            ):
                 went, came = find_changes_within_line(lines[one][1:], lines[other][1:])
                 yield from ((one, "-", (at + 1, length)) for at, length in went)
                 yield from ((other, "+", (at + 1, length)) for at, length in came)
@@ -128,14 +147,24 @@ def _find_hunk_end(lines: Sequence[str], at: int, head: re.Match[str]) -> int:
     return 0 if old or new else at + (at < len(lines) and lines[at] == _NO_END)
 
 
-def _build_rows_of_hunk(number: int, head: str, lines: list[DifferenceLine], two_columns: bool) -> list[DifferenceRow]:  # noqa: FBT001 -- one of two forms
+def _build_rows_of_hunk(
+    number: int,
+    head: str,
+    lines: list[DifferenceLine],
+    two_columns: bool,  # noqa: FBT001 -- one of two forms
+) -> list[DifferenceRow]:
     found = [DifferenceRow(number, head=head)]
     if two_columns:
-        return found + [DifferenceRow(number, left=left, right=right) for left, right in _pair_for_two_columns(lines)]
+        return found + [
+            DifferenceRow(number, left=left, right=right)
+            for left, right in _pair_for_two_columns(lines)
+        ]
     return found + [DifferenceRow(number, right=line) for line in lines]
 
 
-def _number_hunk_lines(lines: Sequence[tuple[str, str]], old: int, new: int) -> list[DifferenceLine]:
+def _number_hunk_lines(
+    lines: Sequence[tuple[str, str]], old: int, new: int
+) -> list[DifferenceLine]:
     """Adds line numbers and changed words. A continuation of a wrapped line has no number."""
     found: list[DifferenceLine] = []
     gone: list[_Version] = []
@@ -149,7 +178,12 @@ def _number_hunk_lines(lines: Sequence[tuple[str, str]], old: int, new: int) -> 
             break
         if not goes_on:
             old, new = old + (sign in "- "), new + (sign in "+ ")
-        line = sign, text, 0 if goes_on or sign in "+\\" else old, 0 if goes_on or sign in "-\\" else new
+        line = (
+            sign,
+            text,
+            0 if goes_on or sign in "+\\" else old,
+            0 if goes_on or sign in "-\\" else new,
+        )
         if sign in "-+":
             (gone if sign == "-" else come).append(line)
         else:

@@ -8,7 +8,9 @@ from PySide6.QtWidgets import QLabel, QSizePolicy, QWidget
 class ElidedLabel(QLabel):
     """`set_elided_text` sets the text. Below `least` pixels, nothing is shown."""
 
-    def __init__(self, parent: QWidget, mode: Qt.TextElideMode = Qt.TextElideMode.ElideRight, least: int = 0) -> None:
+    def __init__(
+        self, parent: QWidget, mode: Qt.TextElideMode = Qt.TextElideMode.ElideRight, least: int = 0
+    ) -> None:
         super().__init__(parent, textFormat=Qt.TextFormat.PlainText)
         self._words, self._mode, self._least = "", mode, least
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Preferred)
@@ -20,7 +22,9 @@ class ElidedLabel(QLabel):
         self._elide_to_width()
 
     def sizeHint(self) -> QSize:
-        return QSize(self.fontMetrics().horizontalAdvance(self._words) + 2, super().sizeHint().height())
+        return QSize(
+            self.fontMetrics().horizontalAdvance(self._words) + 2, super().sizeHint().height()
+        )
 
     def minimumSizeHint(self) -> QSize:
         return QSize(0, super().minimumSizeHint().height())

@@ -6,14 +6,25 @@ from functools import partial
 from PySide6.QtWidgets import QWidget
 
 from helix_desktop.errors import HelixError
-from helix_desktop.gui.common.setting_fields import FieldDeclaration, LongTextField, Value, build_field_row
-from helix_desktop.gui.common.widgets import TransientDialog, build_confirm_buttons, build_plain_label
+from helix_desktop.gui.common.setting_fields import (
+    FieldDeclaration,
+    LongTextField,
+    Value,
+    build_field_row,
+)
+from helix_desktop.gui.common.widgets import (
+    TransientDialog,
+    build_confirm_buttons,
+    build_plain_label,
+)
 from helix_desktop.gui.rows_and_columns import build_column
 from helix_desktop.gui.sentence_translation import translate_sentences
 
 
 class FieldsDialog(TransientDialog):
-    """`save` gets the values by field name. If it refuses them, the dialog shows why and stays open."""
+    """`save` gets the values by field name. If it refuses them, the dialog shows why
+    and stays open.
+    """
 
     def __init__(
         self, title: str, fields: Sequence[FieldDeclaration], yes: str, save: Callable[[dict[str, Value]], object], parent: QWidget, above: Sequence[QWidget] = ()
@@ -21,7 +32,9 @@ class FieldsDialog(TransientDialog):
         super().__init__(title, parent, 520)
         self.values = {one.name: one.value for one in fields}
         self._save, self.trouble = save, build_plain_label("", "danger", self)
-        rows = [build_field_row(one, partial(self.values.__setitem__, one.name), self) for one in fields]
+        rows = [
+            build_field_row(one, partial(self.values.__setitem__, one.name), self) for one in fields
+        ]
         self.buttons = build_confirm_buttons(self, yes, self._save_values_and_close)
         build_column(*above, *rows, 1, self.trouble, self.buttons, owner=self, margins=20)
 

@@ -13,7 +13,9 @@ _UNITS = ("B", "KB", "MB", "GB", "TB")
 
 
 def format_byte_size(amount: int) -> str:
-    """Formats bytes with three digits: 512 B, 18.9 KB, 96.2 MB. A KB is 1,000 bytes, as for the model."""
+    """Formats bytes with three digits: 512 B, 18.9 KB, 96.2 MB. A KB is 1,000 bytes, as
+    for the model.
+    """
     value, unit = float(amount), 0
     while value >= 999.5 and unit < len(_UNITS) - 1:
         value /= 1000

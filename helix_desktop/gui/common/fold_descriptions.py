@@ -3,7 +3,15 @@
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from helix_desktop.engine.facts import Folded, FoldKind, ModelReplied, Recorded, Span, ToolsOffered, UserSaid
+from helix_desktop.engine.facts import (
+    Folded,
+    FoldKind,
+    ModelReplied,
+    Recorded,
+    Span,
+    ToolsOffered,
+    UserSaid,
+)
 from helix_desktop.engine.messages import ContextKind
 from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.translation import format_number, tr, translate_name
@@ -22,7 +30,9 @@ def context_kind_of_fold(kind: FoldKind) -> ContextKind:
 
 
 def split_agent_compaction(fold: Folded) -> tuple[str, str]:
-    """Returns which agent compacted the conversation itself, and its word for what started that. Both empty for our folds."""
+    """Returns which agent compacted the conversation itself, and its word for what
+    started that. Both empty for our folds.
+    """
     agent, found, trigger = fold.why.partition(" compacted the conversation here")
     return (agent, trigger.strip(" ()")) if found else ("", "")
 
@@ -44,37 +54,55 @@ def describe_fold_kind(kind: FoldKind) -> str:
 def count_covered_messages(fold: Folded, recorded: Sequence[Recorded]) -> int:
     """Counts the messages and replies that a fold covers. A span also contains other facts."""
     cover = fold.cover if isinstance(fold.cover, Span) else Span(fold.cover.seq, fold.cover.seq)
-    return sum(isinstance(each.fact, UserSaid | ModelReplied) for each in recorded[cover.first - 1 : cover.last])
+    return sum(
+        isinstance(each.fact, UserSaid | ModelReplied)
+        for each in recorded[cover.first - 1 : cover.last]
+    )
 
 
 def format_token_change(before: int, after: int) -> str:
-    return tr("{before} → {after} tokens", before=format_token_count(before), after=format_token_count(after))
+    return tr(
+        "{before} → {after} tokens",
+        before=format_token_count(before),
+        after=format_token_count(after),
+    )
 
 
-def describe_token_change(fold: Folded, recorded: Sequence[Recorded], seq: int, before: int = 0, after: int = 0) -> str:
+def describe_token_change(
+    fold: Folded, recorded: Sequence[Recorded], seq: int, before: int = 0, after: int = 0
+) -> str:
     """Describes how many tokens a fold, the fact `seq`, replaced and by how many.
 
-    For an agent's own compaction: what its requests before and after took. Its conversation alone says less than
-    half, because it lacks the agent's tools. What is not measured is marked as an estimate.
+    For an agent's own compaction: what its requests before and after took. Its
+    conversation alone says less than half, because it lacks the agent's tools. What is
+    not measured is marked as an estimate.
     """
     before, after = before or fold.tokens_before, after or fold.tokens
     if not split_agent_compaction(fold)[0]:
         return format_token_change(before, after)
-    # The agent may have recorded the request for its summary as a step. It is smaller than the one before.
+    # The agent may have recorded the request for its summary as a step. It is smaller
+    # than the one before.
     sent = max(islice(_reported_requests(recorded, range(seq - 2, -1, -1)), 2), default=0)
     then = next(_reported_requests(recorded, range(seq, len(recorded))), 0)
     if sent and then:
         return format_token_change(sent, then)
     less = max(after, sent - before + after)
-    first, last = (format_token_count(sent) if sent else f"≈ {format_token_count(before)}"), format_token_count(less)
+    first, last = (
+        (format_token_count(sent) if sent else f"≈ {format_token_count(before)}"),
+        format_token_count(less),
+    )
     return tr("{before} → {after} tokens", before=first, after=f"≈ {last}")
 
 
 def _reported_requests(recorded: Sequence[Recorded], places: range) -> Iterator[int]:
-    """Yields the tokens of the agent's requests at these places, up to its next compaction or our next request."""
+    """Yields the tokens of the agent's requests at these places, up to its next
+    compaction or our next request.
+    """
     for place in places:
         fact = recorded[place].fact
-        if isinstance(fact, ToolsOffered) or (isinstance(fact, Folded) and split_agent_compaction(fact)[0]):
+        if isinstance(fact, ToolsOffered) or (
+            isinstance(fact, Folded) and split_agent_compaction(fact)[0]
+        ):
             return
         if isinstance(fact, ModelReplied) and fact.usage.input > 0:
             yield fact.usage.input
@@ -98,9 +126,13 @@ def describe_kept_details(fold: Folded) -> str:
 
 
 def describe_fold(fold: Folded, folds: int = 1, change: str = "") -> str:
-    """Describes a fold in one sentence across the chat. `change`: the tokens before and after all folds of the batch."""
+    """Describes a fold in one sentence across the chat. `change`: the tokens before and
+    after all folds of the batch.
+    """
     one, n = "what a fold did" if folds == 1 else "what folds did", format_number(folds)
-    happened = translate_name(one, fold.kind, n=n) or translate_name("what folds did", fold.kind, n=n)
+    happened = translate_name(one, fold.kind, n=n) or translate_name(
+        "what folds did", fold.kind, n=n
+    )
     happened = happened or fold_title(fold, folds)
     if agent := split_agent_compaction(fold)[0]:
         happened = tr("{agent} compacted the conversation here", agent=agent)
@@ -110,5 +142,7 @@ def describe_fold(fold: Folded, folds: int = 1, change: str = "") -> str:
         title = fold_title(fold, folds)
         return tr("{title}: the model kept only {kept} of {found} details · {change}", title=title, kept=kept, found=found, change=change)  # fmt: skip
     if agent or fold.kind is FoldKind.TRUNCATION:
-        return tr("{happened}: {change}. What was replaced stays here.", happened=happened, change=change)
+        return tr(
+            "{happened}: {change}. What was replaced stays here.", happened=happened, change=change
+        )
     return tr("{happened}: {change}, and nothing was lost", happened=happened, change=change)

@@ -8,7 +8,11 @@ from contextlib import suppress
 from PySide6.QtCore import QRect, Qt
 from PySide6.QtGui import QColor, QFontMetrics, QPainter
 
-from helix_desktop.engine.search_query import split_query_into_words_and_filters, stem_of_word, without_stop_words
+from helix_desktop.engine.search_query import (
+    split_query_into_words_and_filters,
+    stem_of_word,
+    without_stop_words,
+)
 from helix_desktop.errors import InvalidInput
 
 

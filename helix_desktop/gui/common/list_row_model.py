@@ -3,8 +3,18 @@
 from collections.abc import Sequence
 from typing import Generic, TypeVar
 
-from PySide6 import QtWidgets  # for QStyle: importing it itself would create its 500 members at the start
-from PySide6.QtCore import QAbstractListModel, QModelIndex, QObject, QPersistentModelIndex, QRectF, QSize, Qt
+from PySide6 import (
+    QtWidgets,
+)  # for QStyle: importing it itself would create its 500 members at the start
+from PySide6.QtCore import (
+    QAbstractListModel,
+    QModelIndex,
+    QObject,
+    QPersistentModelIndex,
+    QRectF,
+    QSize,
+    Qt,
+)
 from PySide6.QtGui import QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QStyledItemDelegate, QStyleOptionViewItem, QTreeWidget, QWidget
 
@@ -61,7 +71,11 @@ class RowTree(QTreeWidget):
     def __init__(self, parent: QWidget, empty: str = "") -> None:
         super().__init__(parent)
         self._empty_words = empty or tr("This list is empty.")
-        for changed in (self.model().rowsInserted, self.model().rowsRemoved, self.model().modelReset):
+        for changed in (
+            self.model().rowsInserted,
+            self.model().rowsRemoved,
+            self.model().modelReset,
+        ):
             changed.connect(self._describe_emptiness)
         self._describe_emptiness()
 
@@ -88,4 +102,6 @@ def draw_row_focus(painter: QPainter, option: QStyleOptionViewItem, inset: float
     if option.state & QtWidgets.QStyle.StateFlag.State_KeyboardFocusChange:
         painter.setBrush(Qt.BrushStyle.NoBrush)
         painter.setPen(QPen(option.palette.accent(), 1))
-        painter.drawRoundedRect(QRectF(option.rect).adjusted(inset + 0.5, 0.5, -inset - 0.5, -0.5), inset, inset)
+        painter.drawRoundedRect(
+            QRectF(option.rect).adjusted(inset + 0.5, 0.5, -inset - 0.5, -0.5), inset, inset
+        )

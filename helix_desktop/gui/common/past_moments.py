@@ -25,8 +25,12 @@ class PastMomentLoader:
     def cancel_pending_question(self) -> None:
         self._asked += 1
 
-    def compute_moment_at(self, conversation: Conversation, seq: int, then: Callable[[Moment], None]) -> None:
-        """Calls `then` with the state at the time when `seq` was the newest fact, computed in a thread."""
+    def compute_moment_at(
+        self, conversation: Conversation, seq: int, then: Callable[[Moment], None]
+    ) -> None:
+        """Calls `then` with the state at the time when `seq` was the newest fact,
+        computed in a thread.
+        """
         self.cancel_pending_question()
         number = self._asked
 
@@ -34,16 +38,24 @@ class PastMomentLoader:
             if number == self._asked:
                 then(moment)
 
-        self._doing.run_in_background(conversation.moment_at(seq), then=deliver_moment, owner=self._owner)
+        self._doing.run_in_background(
+            conversation.moment_at(seq), then=deliver_moment, owner=self._owner
+        )
 
 
 def facts_shown_whole(view: View, recorded_facts: Sequence[facts.Recorded]) -> list[facts.Recorded]:
     """Returns the facts that a view shows without folding, such as outputs."""
-    return [recorded_facts[block.source.seq - 1] for block in view.blocks if isinstance(block.source, facts.PartRef)]
+    return [
+        recorded_facts[block.source.seq - 1]
+        for block in view.blocks
+        if isinstance(block.source, facts.PartRef)
+    ]
 
 
 def format_view_as_text(view: View, texts: Mapping[facts.Stored, str]) -> str:
-    """Formats a view as text, block by block. Long outputs are represented by their entries. `texts`: short outputs."""
+    """Formats a view as text, block by block. Long outputs are represented by their
+    entries. `texts`: short outputs.
+    """
     pieces = []
     for block in view.blocks:
         title = f"── {context_kind_name(block.kind)} · {describe_block_source(block)} · {format_token_count(block.tokens)} ──"
@@ -68,4 +80,6 @@ def format_block_content(block: Block, texts: Mapping[facts.Stored, str]) -> str
     stored = what.stored if isinstance(what, facts.Attachment) else what
     if stored in texts:
         return texts[stored]
-    return tr("[entry {hash}, {size}]", hash=stored.digest.short_hex, size=format_byte_size(stored.size))
+    return tr(
+        "[entry {hash}, {size}]", hash=stored.digest.short_hex, size=format_byte_size(stored.size)
+    )

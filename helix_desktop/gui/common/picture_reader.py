@@ -9,7 +9,12 @@ from PySide6.QtGui import QImage, QImageReader
 
 _MOST_PIXELS, _MOST_SHOWN_PIXELS = 100_000_000, 60_000_000
 _MOST_SCALED_PIXELS = 12_000_000  # About 48 MB of memory, even if the picture is very tall.
-_BEGINNINGS = ((b"\x89PNG\r\n\x1a\n", b"png"), (b"\xff\xd8\xff", b"jpeg"), (b"GIF8", b"gif"), (b"BM", b"bmp"))
+_BEGINNINGS = (
+    (b"\x89PNG\r\n\x1a\n", b"png"),
+    (b"\xff\xd8\xff", b"jpeg"),
+    (b"GIF8", b"gif"),
+    (b"BM", b"bmp"),
+)
 
 
 def detect_picture_format(content: bytes) -> bytes:
@@ -20,7 +25,9 @@ def detect_picture_format(content: bytes) -> bytes:
 
 
 def read_picture(content: bytes, widest: int = 0) -> QImage | None:
-    """Reads a picture and scales it down to `widest`. None if it is unreadable or huge. Runs on any thread."""
+    """Reads a picture and scales it down to `widest`. None if it is unreadable or huge.
+    Runs on any thread.
+    """
     if not (kind := detect_picture_format(content)):
         return None
     data = QByteArray(content)
@@ -33,8 +40,12 @@ def read_picture(content: bytes, widest: int = 0) -> QImage | None:
     pixels = size.width() * size.height()
     if not size.isValid() or not 0 < pixels <= (_MOST_SHOWN_PIXELS if widest else _MOST_PIXELS):
         return None
-    scale = min(1.0, widest / size.width(), (_MOST_SCALED_PIXELS / pixels) ** 0.5) if widest else 1.0
+    scale = (
+        min(1.0, widest / size.width(), (_MOST_SCALED_PIXELS / pixels) ** 0.5) if widest else 1.0
+    )
     if scale < 1.0:
-        reader.setScaledSize(QSize(max(1, round(size.width() * scale)), max(1, round(size.height() * scale))))
+        reader.setScaledSize(
+            QSize(max(1, round(size.width() * scale)), max(1, round(size.height() * scale)))
+        )
     image = reader.read()
     return None if image.isNull() else image

@@ -3,7 +3,9 @@
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.gui.translation import translate_name
 
-WORKING_STATES = frozenset({ConversationActivity.THINKING, ConversationActivity.TOOLS, ConversationActivity.ASKING})
+WORKING_STATES = frozenset(
+    {ConversationActivity.THINKING, ConversationActivity.TOOLS, ConversationActivity.ASKING}
+)
 
 
 def describe_running_state(running: ConversationActivity) -> str:

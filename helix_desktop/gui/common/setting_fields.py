@@ -34,7 +34,9 @@ class FieldDeclaration:
     most: float = 0
     unit: str = ""
     unset: str = ""  # If set, a number field shows this text at its minimum.
-    long: bool = False  # True for text with several lines. The field is then placed below the title.
+    long: bool = (
+        False  # True for text with several lines. The field is then placed below the title.
+    )
     font: str = ""  # "text" or "code" if the user chooses from the system's fonts of that kind.
 
 
@@ -74,7 +76,9 @@ class FontField(_IgnoresWheel, QtWidgets.QFontComboBox):
     def __init__(self, declared: FieldDeclaration, parent: QtWidgets.QWidget | None = None) -> None:
         super().__init__(parent)
         filters = QtWidgets.QFontComboBox.FontFilter
-        self.setFontFilters(filters.MonospacedFonts if declared.font == "code" else filters.ScalableFonts)
+        self.setFontFilters(
+            filters.MonospacedFonts if declared.font == "code" else filters.ScalableFonts
+        )
         self.setEditable(False)
         self.insertItem(0, declared.unset)
         self.setCurrentIndex(max(self.findText(str(declared.value)), 0) if declared.value else 0)
@@ -85,7 +89,9 @@ class ChoiceField(_IgnoresWheel, QtWidgets.QComboBox):
 
 
 class _StatesRange(_IgnoresWheel):
-    """Lets anything be typed. When the field is left, a wrong value is replaced by the last, and the range is shown."""
+    """Lets anything be typed. When the field is left, a wrong value is replaced by the
+    last, and the range is shown.
+    """
 
     def validate(self, text: str, position: int) -> tuple[QValidator.State, str, int]:
         state: QValidator.State = super().validate(text, position)[0]  # type: ignore[misc]
@@ -122,7 +128,9 @@ class NumberField(_StatesRange, QtWidgets.QDoubleSpinBox):
         return super().validate(self._with_decimal_sign(text), position)[0], text, position
 
     def _with_decimal_sign(self, text: str) -> str:
-        """Replaces a group sign that is not followed by a group. Qt drops it, which makes 5 of 0.5."""
+        """Replaces a group sign that is not followed by a group. Qt drops it, which
+        makes 5 of 0.5.
+        """
         group, point = self.locale().groupSeparator(), self.locale().decimalPoint()
         found = re.match(rf"(-?\d*){re.escape(group)}(\d*)(?![\d{re.escape(group + point)}])", text)
         if found is None or (len(found[2]) == 3 and found[1].lstrip("-0")):
@@ -138,7 +146,10 @@ def build_field(
     widget.setAccessibleName(declared.title or declared.sentence)
     widget.setAccessibleDescription(declared.sentence)
     widget.setObjectName(declared.name)
-    if isinstance(widget, QtWidgets.QAbstractSpinBox) and (line := widget.findChild(QtWidgets.QLineEdit)) is not None:
+    if (
+        isinstance(widget, QtWidgets.QAbstractSpinBox)
+        and (line := widget.findChild(QtWidgets.QLineEdit)) is not None
+    ):
         # A spin box ignores the style sheet's padding for the line edit inside it.
         line.setTextMargins(TEXT_MARGIN, 0, TEXT_MARGIN, 0)
     return widget
@@ -161,13 +172,18 @@ def _build_value_widget(
 
 
 def _build_number_field(
-    declared: FieldDeclaration, value: float, changed: ValueListener, parent: QtWidgets.QWidget | None
+    declared: FieldDeclaration,
+    value: float,
+    changed: ValueListener,
+    parent: QtWidgets.QWidget | None,
 ) -> QtWidgets.QWidget:
     field: Any = WholeNumberField(parent) if isinstance(value, int) else NumberField(parent)
     # A setting between 0 and 1 is shown as a percentage.
     largest, times = 2**31 - 1, 100 if isinstance(value, float) and declared.most == 1 else 1
     if isinstance(value, int):
-        field.setRange(max(int(declared.least), -largest), min(int(declared.most) or largest, largest))
+        field.setRange(
+            max(int(declared.least), -largest), min(int(declared.most) or largest, largest)
+        )
         field.setGroupSeparatorShown(True)
         field.setSingleStep(max(10 ** (len(str(abs(value))) - 2), 1))
     else:
@@ -210,20 +226,34 @@ def _build_choice_field(
     return choice
 
 
-def build_field_row(declared: FieldDeclaration, changed: ValueListener, parent: QtWidgets.QWidget) -> QtWidgets.QWidget:
+def build_field_row(
+    declared: FieldDeclaration, changed: ValueListener, parent: QtWidgets.QWidget
+) -> QtWidgets.QWidget:
     """Builds a row: title and sentence on the left, the field on the right, or below if long."""
     widget = build_field(declared, changed, parent)
     if not (isinstance(declared.value, bool) or declared.long):
-        # All fields have the same width, in proportion to the text size. Only a choice with long texts may be wider.
+        # All fields have the same width, in proportion to the text size. Only a choice
+        # with long texts may be wider.
         widget.ensurePolished()
-        widget.setMaximumWidth(max(FIELD_WIDTH_IN_LINES * widget.fontMetrics().height(), widget.sizeHint().width()))
-    return build_labelled_row(declared.title, declared.sentence, widget, parent, below=declared.long)
+        widget.setMaximumWidth(
+            max(FIELD_WIDTH_IN_LINES * widget.fontMetrics().height(), widget.sizeHint().width())
+        )
+    return build_labelled_row(
+        declared.title, declared.sentence, widget, parent, below=declared.long
+    )
 
 
 def build_labelled_row(
-    title: str, sentence: str, widget: QtWidgets.QWidget, parent: QtWidgets.QWidget, *, below: bool = False
+    title: str,
+    sentence: str,
+    widget: QtWidgets.QWidget,
+    parent: QtWidgets.QWidget,
+    *,
+    below: bool = False,
 ) -> QtWidgets.QWidget:
-    """Builds a row. With `below`, or if there is no room beside the words, the widget is placed below them."""
+    """Builds a row. With `below`, or if there is no room beside the words, the widget
+    is placed below them.
+    """
     whole, words = build_surface(parent, "plain"), build_surface(parent, "plain")
     column = build_column(owner=words, margins=0, spacing=1)
     for text, look in ((title, ""), (sentence, "small")):

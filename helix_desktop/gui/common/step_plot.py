@@ -8,7 +8,16 @@ from abc import abstractmethod
 from collections.abc import Sequence
 
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt
-from PySide6.QtGui import QColor, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen, QPixmap, QWheelEvent
+from PySide6.QtGui import (
+    QColor,
+    QKeyEvent,
+    QMouseEvent,
+    QPainter,
+    QPaintEvent,
+    QPen,
+    QPixmap,
+    QWheelEvent,
+)
 from PySide6.QtWidgets import QWidget
 
 from helix_desktop.fast_dataclass import dataclass
@@ -41,7 +50,9 @@ class MinMaxPyramid:
                 high.append(max(highs[start : start + _EIGHT]))
             lows, highs, level = low, high, level + 1
 
-    def sample_lows_and_highs(self, first: float, last: float, pixels: int) -> list[tuple[float, float, float]]:
+    def sample_lows_and_highs(
+        self, first: float, last: float, pixels: int
+    ) -> list[tuple[float, float, float]]:
         """Yields place, low and high of about `pixels` pieces between two points."""
         span = max(last - first, 1.0)
         level, size = -1, 1
@@ -69,16 +80,22 @@ class PlotScale:
         return self.area.left() + (point - self.first) * self.pixels_per_point
 
     def point_at(self, x: float) -> float:
-        return self.first + (x - self.area.left()) / max(1, self.area.width()) * (self.last - self.first)
+        return self.first + (x - self.area.left()) / max(1, self.area.width()) * (
+            self.last - self.first
+        )
 
     def y_of_tokens(self, tokens: float) -> float:
         return self.area.bottom() - 3 - tokens / self.top * (self.area.height() - 6)
 
 
 class StepPlot(QWidget):
-    """Wheel and keys zoom, dragging scrolls. A subclass draws the points and defines their number and height."""
+    """Wheel and keys zoom, dragging scrolls. A subclass draws the points and defines
+    their number and height.
+    """
 
-    def __init__(self, theme: Theme, parent: QWidget | None, *, height: int, empty_text: str) -> None:
+    def __init__(
+        self, theme: Theme, parent: QWidget | None, *, height: int, empty_text: str
+    ) -> None:
         super().__init__(parent, mouseTracking=True, focusPolicy=Qt.FocusPolicy.StrongFocus)
         self._theme = theme
         self._height, self._empty_text = height, empty_text
@@ -107,7 +124,9 @@ class StepPlot(QWidget):
 
     @abstractmethod
     def _draw_without_pointer(self, painter: QPainter, scale: PlotScale) -> None:
-        """Draws what does not depend on the pointer. Redrawn only if the span or `_plot_cache_key` changes."""
+        """Draws what does not depend on the pointer. Redrawn only if the span or
+        `_plot_cache_key` changes.
+        """
 
     @abstractmethod
     def _plot_cache_key(self) -> object:
@@ -120,7 +139,9 @@ class StepPlot(QWidget):
     def zoom_plot(self, factor: float, around: float | None = None) -> None:
         """Shows `factor` times as many points, and keeps the point `around` where it is."""
         middle = (self._first + self._last) / 2 if around is None else around
-        self._zoom_to_point_range(middle - (middle - self._first) * factor, middle + (self._last - middle) * factor)
+        self._zoom_to_point_range(
+            middle - (middle - self._first) * factor, middle + (self._last - middle) * factor
+        )
 
     def show_all_points(self) -> None:
         self._whole = True
@@ -185,7 +206,12 @@ class StepPlot(QWidget):
         return self._drawn
 
     def _draw_labelled_token_line(
-        self, painter: QPainter, tokens: float, scale: PlotScale, colours: tuple[QColor, QColor], words: str
+        self,
+        painter: QPainter,
+        tokens: float,
+        scale: PlotScale,
+        colours: tuple[QColor, QColor],
+        words: str,
     ) -> None:
         """Draws a dashed line across the plot, with a label."""
         y = round(scale.y_of_tokens(tokens)) + 0.5
@@ -198,7 +224,9 @@ class StepPlot(QWidget):
         painter.drawLine(QPointF(area.left(), y), QPointF(area.right(), y))
         painter.setOpacity(1.0)
         under = QRectF(painter.fontMetrics().boundingRect(words)).translated(area.left() + 6, y - 6)
-        painter.fillRect(under.adjusted(-4, -1, 4, 1), self._theme.colour_of_token("panel"))  # Hides any area behind.
+        painter.fillRect(
+            under.adjusted(-4, -1, 4, 1), self._theme.colour_of_token("panel")
+        )  # Hides any area behind.
         painter.setPen(colours[1])
         painter.drawText(QPointF(area.left() + 6, y - 6), words)
 
@@ -218,7 +246,9 @@ class StepPlot(QWidget):
     def _draw_label(self, painter: QPainter, x: float, words: str) -> None:
         """Draws one line centred at the bottom, or several lines beside the pointer."""
         painter.setFont(self._theme.build_font(11))
-        painter.setPen(self._theme.colour_of_token("text"))  # Qt measures text only if a pen is set.
+        painter.setPen(
+            self._theme.colour_of_token("text")
+        )  # Qt measures text only if a pen is set.
         several = "\n" in words
         sides = Qt.AlignmentFlag.AlignLeft if several else Qt.AlignmentFlag.AlignHCenter
         flags = int(sides | Qt.AlignmentFlag.AlignVCenter)

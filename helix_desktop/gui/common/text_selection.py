@@ -51,7 +51,9 @@ class TextSelection:
         first, last = self.ordered_ends
         if self.is_empty_selection or not first.number <= number <= last.number:
             return 0, 0
-        return (first.offset if number == first.number else 0), (last.offset if number == last.number else length)
+        return (first.offset if number == first.number else 0), (
+            last.offset if number == last.number else length
+        )
 
     def join_selected_lines(self, line: Callable[[int], str | None]) -> str:
         """Joins the selected lines. `line` returns None for a row that is not copied."""
@@ -59,5 +61,9 @@ class TextSelection:
             return ""
         first, last = self.ordered_ends
         texts = [(number, line(number)) for number in range(first.number, last.number + 1)]
-        there = [(text, self.selected_offsets_of(number, len(text))) for number, text in texts if text is not None]
+        there = [
+            (text, self.selected_offsets_of(number, len(text)))
+            for number, text in texts
+            if text is not None
+        ]
         return "\n".join(text[first:last] for text, (first, last) in there)

@@ -16,10 +16,17 @@ Action = Callable[[], object]
 
 
 def build_plain_label(
-    text: str = "", look: str = "", parent: QtWidgets.QWidget | None = None, *, wraps: bool = True, **properties: Any
+    text: str = "",
+    look: str = "",
+    parent: QtWidgets.QWidget | None = None,
+    *,
+    wraps: bool = True,
+    **properties: Any,
 ) -> QtWidgets.QLabel:
     """Builds a label that shows text literally, so that no name or path in it acts as markup."""
-    label = QtWidgets.QLabel(text, parent, textFormat=Qt.TextFormat.PlainText, wordWrap=wraps, **properties)
+    label = QtWidgets.QLabel(
+        text, parent, textFormat=Qt.TextFormat.PlainText, wordWrap=wraps, **properties
+    )
     if look:
         label.setProperty("look", look)
     return label
@@ -37,8 +44,12 @@ def build_surface(parent: QtWidgets.QWidget, look: str) -> QtWidgets.QWidget:
     return surface
 
 
-def build_line_edit(name: str, example: str, parent: QtWidgets.QWidget, **properties: Any) -> QtWidgets.QLineEdit:
-    """Builds a line edit. `name` is for screen readers; `example` is shown while the field is empty."""
+def build_line_edit(
+    name: str, example: str, parent: QtWidgets.QWidget, **properties: Any
+) -> QtWidgets.QLineEdit:
+    """Builds a line edit. `name` is for screen readers; `example` is shown while the
+    field is empty.
+    """
     line: QtWidgets.QLineEdit = QtWidgets.QLineEdit(parent, placeholderText=example, **properties)
     line.setAccessibleName(name)
     return line
@@ -46,7 +57,10 @@ def build_line_edit(name: str, example: str, parent: QtWidgets.QWidget, **proper
 
 def build_combo_box(name: str, parent: QtWidgets.QWidget) -> QtWidgets.QComboBox:
     """Builds a combo box. On Linux, Qt passes its name to screen readers only through a label."""
-    box, label = QtWidgets.QComboBox(parent), build_plain_label(name.replace("&", "&&"), parent=parent)
+    box, label = (
+        QtWidgets.QComboBox(parent),
+        build_plain_label(name.replace("&", "&&"), parent=parent),
+    )
     box.setAccessibleName(name)
     label.setBuddy(box)
     label.hide()
@@ -58,7 +72,9 @@ class WrappingButton(QtWidgets.QPushButton):
 
     def __init__(self, text: str, parent: QtWidgets.QWidget, **properties: Any) -> None:
         super().__init__(text, parent, **properties)
-        policy = QtWidgets.QSizePolicy(QtWidgets.QSizePolicy.Policy.Preferred, QtWidgets.QSizePolicy.Policy.Minimum)
+        policy = QtWidgets.QSizePolicy(
+            QtWidgets.QSizePolicy.Policy.Preferred, QtWidgets.QSizePolicy.Policy.Minimum
+        )
         policy.setHeightForWidth(True)
         self.setSizePolicy(policy)
 
@@ -66,13 +82,18 @@ class WrappingButton(QtWidgets.QPushButton):
         return QSize(0, super().minimumSizeHint().height())
 
     def heightForWidth(self, width: int) -> int:
-        return self.sizeHint().height() + self._wrap_words(width).count("\n") * self.fontMetrics().lineSpacing()
+        return (
+            self.sizeHint().height()
+            + self._wrap_words(width).count("\n") * self.fontMetrics().lineSpacing()
+        )
 
     def paintEvent(self, event: QPaintEvent) -> None:
         option = QtWidgets.QStyleOptionButton()
         self.initStyleOption(option)
         option.text = self._wrap_words(self.width())
-        QtWidgets.QStylePainter(self).drawControl(QtWidgets.QStyle.ControlElement.CE_PushButton, option)
+        QtWidgets.QStylePainter(self).drawControl(
+            QtWidgets.QStyle.ControlElement.CE_PushButton, option
+        )
 
     def _wrap_words(self, width: int) -> str:
         room = width - self.sizeHint().width() + self.fontMetrics().size(0, self.text()).width()
@@ -93,8 +114,12 @@ def build_push_button(
     name: str = "",
     **properties: Any,
 ) -> QtWidgets.QPushButton:
-    """Builds a button that Return presses only if it has the focus. Screen readers say `name`, or else the text."""
-    button = (WrappingButton if wraps else QtWidgets.QPushButton)(text, parent, autoDefault=False, **properties)
+    """Builds a button that Return presses only if it has the focus. Screen readers say
+    `name`, or else the text.
+    """
+    button = (WrappingButton if wraps else QtWidgets.QPushButton)(
+        text, parent, autoDefault=False, **properties
+    )
     button.setAccessibleName(name)
     if look:
         button.setProperty("look", look)
@@ -115,8 +140,12 @@ def build_tool_button(
     return button
 
 
-def build_scroll_area(inside: QtWidgets.QWidget, parent: QtWidgets.QWidget) -> QtWidgets.QScrollArea:
-    """Builds an area that shows `inside` at its full width and scrolls. Tab moves to what is inside."""
+def build_scroll_area(
+    inside: QtWidgets.QWidget, parent: QtWidgets.QWidget
+) -> QtWidgets.QScrollArea:
+    """Builds an area that shows `inside` at its full width and scrolls. Tab moves to
+    what is inside.
+    """
     area = QtWidgets.QScrollArea(parent, widgetResizable=True)
     area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
     area.setWidget(inside)
@@ -124,9 +153,13 @@ def build_scroll_area(inside: QtWidgets.QWidget, parent: QtWidgets.QWidget) -> Q
 
 
 class TransientDialog(QtWidgets.QDialog):
-    """A dialog that is deleted when closed. Enter presses the focused button, or else the default one."""
+    """A dialog that is deleted when closed. Enter presses the focused button, or else
+    the default one.
+    """
 
-    def __init__(self, title: str, parent: QtWidgets.QWidget | None, width: int = 0, height: int = 0) -> None:
+    def __init__(
+        self, title: str, parent: QtWidgets.QWidget | None, width: int = 0, height: int = 0
+    ) -> None:
         super().__init__(parent)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.setWindowTitle(title)
@@ -155,12 +188,16 @@ def add_menu_choice(menu: QtWidgets.QMenu, words: str, act: Action, *, chosen: b
 def build_confirm_buttons(
     dialog: QtWidgets.QDialog, yes: str | QtWidgets.QPushButton, act: Action, no: str = ""
 ) -> QtWidgets.QDialogButtonBox:
-    """Builds a dialog's buttons in the system's usual order. Return presses `yes`. `no` is "Cancel" by default."""
+    """Builds a dialog's buttons in the system's usual order. Return presses `yes`. `no`
+    is "Cancel" by default.
+    """
     buttons = QtWidgets.QDialogButtonBox(dialog)
     wanted = build_push_button(yes, dialog, look="primary") if isinstance(yes, str) else yes
     wanted.setDefault(True)
     buttons.addButton(wanted, QtWidgets.QDialogButtonBox.ButtonRole.AcceptRole)
-    buttons.addButton(no or tr("Cancel"), QtWidgets.QDialogButtonBox.ButtonRole.RejectRole).setAutoDefault(False)
+    buttons.addButton(
+        no or tr("Cancel"), QtWidgets.QDialogButtonBox.ButtonRole.RejectRole
+    ).setAutoDefault(False)
     buttons.accepted.connect(act)
     buttons.rejected.connect(dialog.reject)
     return buttons

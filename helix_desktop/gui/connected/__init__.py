@@ -1,1 +1,3 @@
-"""Connects agents that people already use: the known agents, the gateway's address, and the first request."""
+"""Connects agents that people already use: the known agents, the gateway's address, and
+the first request.
+"""

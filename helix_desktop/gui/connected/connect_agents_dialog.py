@@ -1,4 +1,6 @@
-"""The dialog that connects agents: today's figures, a card for each agent, commands to copy, and the gateway's switch."""
+"""The dialog that connects agents: today's figures, a card for each agent, commands to
+copy, and the gateway's switch.
+"""
 
 import time
 from collections.abc import Coroutine
@@ -47,10 +49,14 @@ class ConnectedAgentCard(QWidget):
         super().__init__(parent)
         widgets.set_surface_look(self, "card")
         self.row = connected_agents.ConnectedAgentRow("", "", "")
-        self._name, self._state = (widgets.build_plain_label("", look) for look in ("title", "small"))
+        self._name, self._state = (
+            widgets.build_plain_label("", look) for look in ("title", "small")
+        )
         self._mark = widgets.build_plain_label(tr("connected"), "chip", wraps=False)
         self.copy = widgets.build_push_button(
-            tr("Copy command"), self, lambda: QGuiApplication.clipboard().setText(self.row.start_command)
+            tr("Copy command"),
+            self,
+            lambda: QGuiApplication.clipboard().setText(self.row.start_command),
         )
         self.change = widgets.build_push_button("", self, self.change_wanted.emit)
         words = widgets.build_surface(self, "plain")
@@ -101,8 +107,12 @@ def describe_agent_activity(row: connected_agents.ConnectedAgentRow, now: float)
             today if row.conversations else "",
             format_count(row.requests, "{n} request", "{n} requests"),
             tr("last request {when}", when=format_time_ago(row.last_request_time, now)),
-            tr("{share} saved", share=format_percent(1 - row.sent / row.without)) if row.without > row.sent else "",
-            tr("Not answered: {why}", why=translate_sentences(row.last_failure)) if row.last_failure else "",
+            tr("{share} saved", share=format_percent(1 - row.sent / row.without))
+            if row.without > row.sent
+            else "",
+            tr("Not answered: {why}", why=translate_sentences(row.last_failure))
+            if row.last_failure
+            else "",
         ]
         return " · ".join(filter(None, parts))
     if row.connected:
@@ -117,7 +127,9 @@ REFRESH_INTERVAL_MS = 1_000  # The interval between updates of the list of conne
 class ConnectAgentsDialog(widgets.TransientDialog):
     """The dialog updates itself every second while it is open."""
 
-    def __init__(self, parent: QWidget, doing: BackgroundRunner, agents: connected_agents.ConnectedAgents) -> None:
+    def __init__(
+        self, parent: QWidget, doing: BackgroundRunner, agents: connected_agents.ConnectedAgents
+    ) -> None:
         super().__init__(tr("Connect an agent"), parent, 1_060, 780)
         self._doing, self._agents = doing, agents
         self._shown: connected_agents.AgentConnections | None = None
@@ -128,11 +140,18 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         self._address.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self._words = widgets.build_plain_label("", "danger")
         self._words.hide()
-        self._tiles = self._without, self._billed, self._saved, self._recalls = [FigureTile(self) for _ in range(4)]
+        self._tiles = self._without, self._billed, self._saved, self._recalls = [
+            FigureTile(self) for _ in range(4)
+        ]
         self._agent_column = build_column(spacing=10)
         self._missing = widgets.build_plain_label("", "muted")
-        self._show_missing = widgets.build_push_button(tr("Show these agents"), self, self._show_missing_agents, "link")
-        self._once_line, self._other_program_line = CopyableCommandLine(self), CopyableCommandLine(self)
+        self._show_missing = widgets.build_push_button(
+            tr("Show these agents"), self, self._show_missing_agents, "link"
+        )
+        self._once_line, self._other_program_line = (
+            CopyableCommandLine(self),
+            CopyableCommandLine(self),
+        )
         self._lay_out_gateway_dialog()
         self._timer = QTimer(self, interval=REFRESH_INTERVAL_MS)
         self._timer.timeout.connect(self.refresh_connections)
@@ -144,7 +163,11 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         tiles = build_row(*((tile, 1) for tile in self._tiles), spacing=12)
         agents = self._agent_column, build_row((self._missing, 1), self._show_missing)
         title = (widgets.build_plain_label(tr("Connect an agent"), "large"), 1)
-        head = (build_row(title, self._address, self.switch, spacing=14, wraps=True), about, self._words)
+        head = (
+            build_row(title, self._address, self.switch, spacing=14, wraps=True),
+            about,
+            self._words,
+        )
         column = build_column(*head, tiles, *agents, owner=page, margins=MARGINS, spacing=14)
         for words, line in (
             (tr("Just once, from a terminal"), self._once_line),
@@ -159,14 +182,20 @@ class ConnectAgentsDialog(widgets.TransientDialog):
     def refresh_connections(self) -> None:
         """Refreshes at once, and then every second."""
         self._timer.start()
-        self._doing.run_in_background(self._agents.list_agent_connections(), then=self._show_connections, owner=self)
+        self._doing.run_in_background(
+            self._agents.list_agent_connections(), then=self._show_connections, owner=self
+        )
 
     def _show_connections(self, found: connected_agents.AgentConnections) -> None:
         for row in sorted(found.agents, key=lambda row: not _is_agent_present(row)):
             self._get_or_build_card_of_agent(row).show_connected_agent(row, time.time())
         if found == self._shown:
             return
-        missing = [row for row in found.agents if not _is_agent_present(row)] if not self._shows_missing else []
+        missing = (
+            [row for row in found.agents if not _is_agent_present(row)]
+            if not self._shows_missing
+            else []
+        )
         for row in found.agents:
             self._cards[row.name].setVisible(row not in missing)
         names = ", ".join(row.title for row in missing)
@@ -175,12 +204,16 @@ class ConnectAgentsDialog(widgets.TransientDialog):
             part.setVisible(bool(missing))
         self._shown = found
         place = found.address.partition("//")[2]
-        self._address.setText(tr("Gateway on {address}", address=place) if place else tr("The gateway is off"))
+        self._address.setText(
+            tr("Gateway on {address}", address=place) if place else tr("The gateway is off")
+        )
         self.switch.setText(tr("Turn off") if found.for_others else tr("Turn on"))
         self._show_figures_of_today(found)
         installed = (row.start_command for row in found.agents if row.installed)
         self._once_line.show_command_line(next(installed, found.agents[0].start_command))
-        self._other_program_line.show_command_line(f"ANTHROPIC_BASE_URL={found.for_others}" if found.for_others else "")
+        self._other_program_line.show_command_line(
+            f"ANTHROPIC_BASE_URL={found.for_others}" if found.for_others else ""
+        )
 
     def _show_missing_agents(self) -> None:
         self._shows_missing, self._shown = True, None
@@ -198,16 +231,26 @@ class ConnectAgentsDialog(widgets.TransientDialog):
 
         saved = max(0.0, whole - billed)
         requests = format_count(today.requests, "{n} request", "{n} requests")
-        own = tr("if requests had been sent unchanged. Counted: the workspaces that the gateway has open")
+        own = tr(
+            "if requests had been sent unchanged. Counted: the workspaces that the gateway has open"
+        )
         self._without.show_figure(tr("Today without Helix Desktop"), format_amount(whole), own)
-        self._billed.show_figure(tr("Billed") if paid else tr("Sent"), format_amount(billed), requests)
+        self._billed.show_figure(
+            tr("Billed") if paid else tr("Sent"), format_amount(billed), requests
+        )
         share = format_percent(saved / whole) if whole else format_percent(0)
-        self._saved.show_figure(tr("Saved"), format_amount(saved), tr("{share}, including recalls", share=share))
+        self._saved.show_figure(
+            tr("Saved"), format_amount(saved), tr("{share}, including recalls", share=share)
+        )
         read = format_percent(today.cache_read / today.sent) if today.sent else format_percent(0)
         cached = tr("{share} read from the provider's cache", share=read)
-        self._recalls.show_figure(tr("Recall requests answered from the cache"), format_number(today.recalls), cached)
+        self._recalls.show_figure(
+            tr("Recall requests answered from the cache"), format_number(today.recalls), cached
+        )
 
-    def _get_or_build_card_of_agent(self, row: connected_agents.ConnectedAgentRow) -> ConnectedAgentCard:
+    def _get_or_build_card_of_agent(
+        self, row: connected_agents.ConnectedAgentRow
+    ) -> ConnectedAgentCard:
         card = self._cards.get(row.name)
         if card is None:
             card = self._cards[row.name] = ConnectedAgentCard(self)
@@ -227,15 +270,24 @@ class ConnectAgentsDialog(widgets.TransientDialog):
             owner=self,
         )
 
-    def _confirm_connection_change(self, row: connected_agents.ConnectedAgentRow, difference: str) -> None:
+    def _confirm_connection_change(
+        self, row: connected_agents.ConnectedAgentRow, difference: str
+    ) -> None:
         change = partial(self._agents.toggle_agent_connection, row.name)
-        title = (tr("Disconnect {agent}?") if row.connected else tr("Connect {agent}?")).format(agent=row.title)
-        ask_to_confirm(self, title, difference, tr("Change the file"), lambda: self._run_and_refresh(change()))
+        title = (tr("Disconnect {agent}?") if row.connected else tr("Connect {agent}?")).format(
+            agent=row.title
+        )
+        ask_to_confirm(
+            self, title, difference, tr("Change the file"), lambda: self._run_and_refresh(change())
+        )
 
     def _run_and_refresh(self, work: Coroutine[Any, Any, None]) -> None:
         self._words.hide()
         self._doing.run_in_background(
-            work, then=lambda _: self.refresh_connections(), failed=self._show_gateway_error, owner=self
+            work,
+            then=lambda _: self.refresh_connections(),
+            failed=self._show_gateway_error,
+            owner=self,
         )
 
     def _show_gateway_error(self, error: HelixError) -> None:

@@ -25,14 +25,22 @@ from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Workbenches
 from helix_desktop.program_folders import ProgramFolders
-from helix_desktop.resident.schedules import ScheduleChange, WorkSchedule, build_schedule, parse_days, read_schedules
+from helix_desktop.resident.schedules import (
+    ScheduleChange,
+    WorkSchedule,
+    build_schedule,
+    parse_days,
+    read_schedules,
+)
 
 LONGEST_TEXT = 1_500  # At most this many characters of a task and of its answer are shown.
 MARGINS = (20, 14, 20, 16)
 
 
 class FleetDialog(TransientDialog):
-    """`names` maps ids of workspaces to names. `open_conversation` gets a workspace and a conversation."""
+    """`names` maps ids of workspaces to names. `open_conversation` gets a workspace and
+    a conversation.
+    """
 
     def __init__(
         self,
@@ -62,7 +70,9 @@ class FleetDialog(TransientDialog):
         tabs[0].setChecked(True)
         bar = build_row(*tabs, (QWidget(self), 1), self._all, new, spacing=8, wraps=True)
         build_column(bar, self._trouble, (self._pages, 1), owner=self, margins=MARGINS, spacing=12)
-        following = doing.run_in_background(self._fleet.follow_fleet(self._show_fleet), failed=self._show_error)
+        following = doing.run_in_background(
+            self._fleet.follow_fleet(self._show_fleet), failed=self._show_error
+        )
         self.finished.connect(lambda _result: following.cancel())
         self._read_and_show_schedules()
         self._task_list.setFocus()
@@ -76,7 +86,10 @@ class FleetDialog(TransientDialog):
 
     def _build_tasks_page(self) -> QWidget:
         page = QWidget(self)
-        self._figures = [[build_plain_label("", look, page) for look in ("small", "large", "faint")] for _ in range(4)]
+        self._figures = [
+            [build_plain_label("", look, page) for look in ("small", "large", "faint")]
+            for _ in range(4)
+        ]
         cards = [widgets.build_surface(page, "card") for _ in self._figures]
         for card, labels in zip(cards, self._figures, strict=True):
             build_column(*labels, owner=card, margins=(14, 10, 14, 10), spacing=2)
@@ -85,9 +98,13 @@ class FleetDialog(TransientDialog):
         columns = ((tr("State"), 150), (tr("Task"), 0), (tr("Workspace"), 130), (tr("Agent"), 80), (tr("Where"), 130),
                    (tr("Now"), 260), (tr("Age"), 115), (tr("Cost"), 80))  # fmt: skip
         words = tr("To give an agent work, choose “New task…”.")
-        self._task_list = FleetList(tr("Tasks"), columns, page, [len(columns) - 1], words, whole=(0, 6))
+        self._task_list = FleetList(
+            tr("Tasks"), columns, page, [len(columns) - 1], words, whole=(0, 6)
+        )
         self._task_list.currentItemChanged.connect(lambda _now, _before: self._show_chosen_task())
-        self._task_list.itemDoubleClicked.connect(lambda _item, _column: self._open_chosen_conversation())
+        self._task_list.itemDoubleClicked.connect(
+            lambda _item, _column: self._open_chosen_conversation()
+        )
         self._filter.textChanged.connect(self._task_list.filter_fleet_rows)
         row = build_row(*((card, 1) for card in cards), wraps=True)
         below = row, self._filter, (self._task_list, 1), self._build_task_detail_card(page)
@@ -96,18 +113,34 @@ class FleetDialog(TransientDialog):
 
     def _build_task_detail_card(self, page: QWidget) -> QWidget:
         card = self._card = widgets.build_surface(page, "card")
-        self._title, self._detail = build_plain_label("", "heading", card), build_plain_label("", "", card)
+        self._title, self._detail = (
+            build_plain_label("", "heading", card),
+            build_plain_label("", "", card),
+        )
         self._exact = build_plain_label("", "mono", card)
-        self._exact.setFont(self._theme.monospaced_font())  # This font never joins several characters into one sign.
-        self._open = build_push_button(tr("Open conversation"), card, self._open_chosen_conversation)
+        self._exact.setFont(
+            self._theme.monospaced_font()
+        )  # This font never joins several characters into one sign.
+        self._open = build_push_button(
+            tr("Open conversation"), card, self._open_chosen_conversation
+        )
         self._stop = build_push_button(tr("Stop"), card, self._stop_chosen_task)
         self._retry = build_push_button(tr("Run again"), card)
         self._retry.clicked.connect(
             lambda: self._retry_task(self._chosen_task()[1]["workspace"], self._chosen_task()[2])
         )
         self._answers = TaskAnswerButtons(self._send_answer_to_task, self._retry_task, card)
-        head = build_row((self._title, 1), self._open, self._stop, self._retry, *self._answers.buttons, wraps=True)
-        build_column(head, self._detail, self._exact, owner=card, margins=(16, 12, 16, 12), spacing=8)
+        head = build_row(
+            (self._title, 1),
+            self._open,
+            self._stop,
+            self._retry,
+            *self._answers.buttons,
+            wraps=True,
+        )
+        build_column(
+            head, self._detail, self._exact, owner=card, margins=(16, 12, 16, 12), spacing=8
+        )
         return card
 
     def _show_fleet(self, found: Sequence[Figures]) -> None:
@@ -115,14 +148,25 @@ class FleetDialog(TransientDialog):
         for labels, words in zip(self._figures, fleet_rows.summarise_fleet(found), strict=True):
             for label, text in zip(labels, words, strict=True):
                 label.setText(text)
-        colours = {state: self._theme.colour_of_token(name) for state, name in fleet_rows.DOT_BY_STATE.items()}
+        colours = {
+            state: self._theme.colour_of_token(name)
+            for state, name in fleet_rows.DOT_BY_STATE.items()
+        }
         cells = {key: fleet_rows.task_cells(*row) for key, row in self._tasks.items()}
-        self._task_list.show_rows(cells, {key: build_icon("dot", colours[row[0]]) for key, row in self._tasks.items()})
+        self._task_list.show_rows(
+            cells, {key: build_icon("dot", colours[row[0]]) for key, row in self._tasks.items()}
+        )
         self._task_list.filter_fleet_rows(self._filter.text())
         self._worker_list.show_rows(fleet_rows.list_worker_rows(found))
-        self._conversation_list.show_rows(fleet_rows.list_conversation_cells(self._desk.opened_workbenches()))
+        self._conversation_list.show_rows(
+            fleet_rows.list_conversation_cells(self._desk.opened_workbenches())
+        )
         self._all.setText(tr("Start again") if self._is_fleet_stopped() else tr("Stop all"))
-        trouble = [f"{one['name']}: {translate_sentences(one['trouble'])}" for one in found if "trouble" in one]
+        trouble = [
+            f"{one['name']}: {translate_sentences(one['trouble'])}"
+            for one in found
+            if "trouble" in one
+        ]
         self._show_trouble("\n".join(trouble))
         self._show_chosen_task()
         self._update_list_buttons()
@@ -139,7 +183,10 @@ class FleetDialog(TransientDialog):
         self._title.setText(make_safe_text(task.get("text", "")[:LONGEST_TEXT]))
         why, exact = fleet_rows.describe_task_reason(state, task) if task else ("", "")
         words = filter(None, (why, task.get("answer", "")[:LONGEST_TEXT]))
-        for label, text in ((self._detail, make_safe_text("\n".join(words))), (self._exact, mark_text(exact))):
+        for label, text in (
+            (self._detail, make_safe_text("\n".join(words))),
+            (self._exact, mark_text(exact)),
+        ):
             label.setText(text)
             label.setVisible(bool(text))
         self._open.setEnabled(bool(task.get("conversation")))
@@ -155,7 +202,9 @@ class FleetDialog(TransientDialog):
 
     def _stop_chosen_task(self) -> None:
         _, one, task = self._chosen_task()
-        work = self._fleet.run_on_task_list(one["workspace"], lambda tasks: tasks.cancel_fleet_task(task["id"]))
+        work = self._fleet.run_on_task_list(
+            one["workspace"], lambda tasks: tasks.cancel_fleet_task(task["id"])
+        )
         self._run_fleet_work(work)
 
     def _retry_task(self, workspace: str, task: Figures) -> None:
@@ -163,9 +212,13 @@ class FleetDialog(TransientDialog):
         allowed = [task["asked"]] if task["asked"] and task["state"] == "needs-you" else []
         self._run_fleet_work(self._fleet.retry_task(workspace, task["id"], allowed))
 
-    def _send_answer_to_task(self, workspace: str, task: Figures, *, allowed: bool, words: str = "") -> None:
+    def _send_answer_to_task(
+        self, workspace: str, task: Figures, *, allowed: bool, words: str = ""
+    ) -> None:
         """Answers the question that a task shows: this very call runs, or is denied."""
-        answer = self._fleet.answer_task(workspace, task["id"], task["why"], allowed=allowed, words=words)
+        answer = self._fleet.answer_task(
+            workspace, task["id"], task["why"], allowed=allowed, words=words
+        )
         self._run_fleet_work(answer)
 
     def _stop_or_start_all(self) -> None:
@@ -179,32 +232,51 @@ class FleetDialog(TransientDialog):
         def add(values: Mapping[str, Any]) -> None:
             if not (words := values["text"].strip()):
                 raise InvalidInput("The task has no text.", remedy="Nothing was added.")
-            self._run_fleet_work(self._fleet.add_task(values["workspace"], words, values["allowed"].split()))
+            self._run_fleet_work(
+                self._fleet.add_task(values["workspace"], words, values["allowed"].split())
+            )
 
-        FieldsDialog(tr("New task"), fleet_rows.declare_task_fields(self._names), tr("Add task"), add, self).open()
+        FieldsDialog(
+            tr("New task"), fleet_rows.declare_task_fields(self._names), tr("Add task"), add, self
+        ).open()
 
     # --- The pages with schedules, conversations and workers
 
     def _build_schedules_page(self) -> QWidget:
-        columns = ((tr("Time"), 200), (tr("Days"), 220), (tr("Next run"), 170), (tr("Workspace"), 150), (tr("Task"), 0))
+        columns = (
+            (tr("Time"), 200),
+            (tr("Days"), 220),
+            (tr("Next run"), 170),
+            (tr("Workspace"), 150),
+            (tr("Task"), 0),
+        )
         words = tr("To give an agent work at set times, choose “New schedule…”.")
         self._schedule_list = FleetList(tr("Schedules"), columns, self, empty=words)
         new = build_push_button(tr("New schedule…"), self, self._open_new_schedule_dialog)
         self._switch = build_push_button(tr("Turn off"), self, self._turn_chosen_schedule_on_or_off)
         self._remove = build_push_button(tr("Remove"), self, self._remove_chosen_schedule)
         return self._build_list_page(
-            self._schedule_list, build_row(new, 1, self._switch, self._remove, spacing=8, wraps=True)
+            self._schedule_list,
+            build_row(new, 1, self._switch, self._remove, spacing=8, wraps=True),
         )
 
     def _build_conversations_page(self) -> QWidget:
         columns = ((tr("State"), 150), (tr("Conversation"), 0), (tr("Workspace"), 130), (tr("Agent"), 110), (tr("Copy of"), 110),
                    (tr("Changed files"), 200), (tr("Also changed in other copies"), 260), (tr("Cost"), 80))  # fmt: skip
-        about = tr("Conversations that are running or have their own copy of the repository are listed here.")
-        self._conversation_list = FleetList(tr("Conversations"), columns, self, empty=about, whole=(0, 7))
-        self._conversation_list.itemActivated.connect(lambda _item, _column: self._open_listed_conversation())
+        about = tr(
+            "Conversations that are running or have their own copy of the repository are listed here."
+        )
+        self._conversation_list = FleetList(
+            tr("Conversations"), columns, self, empty=about, whole=(0, 7)
+        )
+        self._conversation_list.itemActivated.connect(
+            lambda _item, _column: self._open_listed_conversation()
+        )
         for bench in self._desk.opened_workbenches():
             self._run_fleet_work(bench.copies.refresh_changed_files(""))
-        self._show = build_push_button(tr("Open conversation"), self, self._open_listed_conversation)
+        self._show = build_push_button(
+            tr("Open conversation"), self, self._open_listed_conversation
+        )
         return self._build_list_page(self._conversation_list, build_row(1, self._show))
 
     def _open_listed_conversation(self) -> None:
@@ -213,14 +285,24 @@ class FleetDialog(TransientDialog):
         self.accept()
 
     def _build_workers_page(self) -> QWidget:
-        columns = ((tr("Worker"), 260), (tr("Workspace"), 180), (tr("Tasks"), 100), (tr("State"), 0))
+        columns = (
+            (tr("Worker"), 260),
+            (tr("Workspace"), 180),
+            (tr("Tasks"), 100),
+            (tr("State"), 0),
+        )
         self._worker_list = FleetList(
             tr("Workers"), columns, self, empty=tr("Workers appear here while they run tasks.")
         )
-        self._here = build_push_button(tr("Run waiting tasks on this computer"), self, self._run_waiting_tasks_here)
-        self._drain = build_push_button(tr("Finish and exit"), self, self._let_chosen_worker_finish_and_exit)
+        self._here = build_push_button(
+            tr("Run waiting tasks on this computer"), self, self._run_waiting_tasks_here
+        )
+        self._drain = build_push_button(
+            tr("Finish and exit"), self, self._let_chosen_worker_finish_and_exit
+        )
         return self._build_list_page(
-            self._worker_list, build_row((QWidget(self), 1), self._here, self._drain, spacing=8, wraps=True)
+            self._worker_list,
+            build_row((QWidget(self), 1), self._here, self._drain, spacing=8, wraps=True),
         )
 
     def _build_list_page(self, shown: FleetList, below: QHBoxLayout) -> QWidget:
@@ -232,7 +314,9 @@ class FleetDialog(TransientDialog):
     def _read_and_show_schedules(self) -> None:
         def show_schedules(found: list[WorkSchedule]) -> None:
             self._schedules = found
-            self._schedule_list.show_rows({one.id: fleet_rows.schedule_cells(one, self._names) for one in found})
+            self._schedule_list.show_rows(
+                {one.id: fleet_rows.schedule_cells(one, self._names) for one in found}
+            )
             self._update_list_buttons()
 
         self._run_fleet_work(asyncio.to_thread(read_schedules, self._places.data), show_schedules)
@@ -245,14 +329,18 @@ class FleetDialog(TransientDialog):
         self._here.setEnabled(any(one.get("lost") or one.get("waiting") for one in self._found))
         self._show.setEnabled(bool(self._conversation_list.chosen_row()))
         self._all.setEnabled(any("trouble" not in one for one in self._found))
-        chosen = next((one for one in self._schedules if one.id == self._schedule_list.chosen_row()), None)
+        chosen = next(
+            (one for one in self._schedules if one.id == self._schedule_list.chosen_row()), None
+        )
         for button in (self._switch, self._remove):
             button.setEnabled(chosen is not None)
         self._switch.setText(tr("Turn off") if chosen is None or chosen.is_on else tr("Turn on"))
 
     def _turn_chosen_schedule_on_or_off(self) -> None:
         chosen = self._schedule_list.chosen_row()
-        self._save_schedules(lambda known: [one.with_on_off_toggled() if one.id == chosen else one for one in known])
+        self._save_schedules(
+            lambda known: [one.with_on_off_toggled() if one.id == chosen else one for one in known]
+        )
 
     def _remove_chosen_schedule(self) -> None:
         chosen = self._schedule_list.chosen_row()
@@ -261,7 +349,9 @@ class FleetDialog(TransientDialog):
     def _open_new_schedule_dialog(self) -> None:
         def add(values: Mapping[str, Any]) -> None:
             when = values["at"], values["zone"], parse_days(values["days"])
-            options = tuple(word for what in values["allowed"].split() for word in ("--allow", what))
+            options = tuple(
+                word for what in values["allowed"].split() for word in ("--allow", what)
+            )
             made = build_schedule(values["workspace"], values["text"], *when, options=options)
             self._save_schedules(lambda known: [*known, made])
 
@@ -279,14 +369,18 @@ class FleetDialog(TransientDialog):
 
     def _let_chosen_worker_finish_and_exit(self) -> None:
         workspace, _, worker = self._worker_list.chosen_row().partition(" ")
-        self._run_fleet_work(self._fleet.run_on_task_list(workspace, lambda tasks: tasks.notes.drain_workers(worker)))
+        self._run_fleet_work(
+            self._fleet.run_on_task_list(workspace, lambda tasks: tasks.notes.drain_workers(worker))
+        )
 
     def _run_waiting_tasks_here(self) -> None:
         for one in self._found:
             if one.get("lost") or one.get("waiting"):
                 self._run_fleet_work(self._fleet.do_tasks_here(one["workspace"]))
 
-    def _run_fleet_work(self, work: Coroutine[Any, Any, Any], then: Callable[[Any], object] | None = None) -> None:
+    def _run_fleet_work(
+        self, work: Coroutine[Any, Any, Any], then: Callable[[Any], object] | None = None
+    ) -> None:
         self._doing.run_in_background(work, then=then, owner=self, failed=self._show_error)
 
     def _show_error(self, error: HelixError) -> None:

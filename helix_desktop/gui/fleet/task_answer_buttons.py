@@ -15,29 +15,46 @@ Answer = Callable[..., object]
 
 
 class TaskAnswerButtons:
-    """`answer` gets a workspace, the task, whether the call that it shows is `allowed`, and the user's `words`."""
+    """`answer` gets a workspace, the task, whether the call that it shows is `allowed`,
+    and the user's `words`.
+    """
 
-    def __init__(self, answer: Answer, allow_all: Callable[[str, Figures], object], parent: QWidget) -> None:
+    def __init__(
+        self, answer: Answer, allow_all: Callable[[str, Figures], object], parent: QWidget
+    ) -> None:
         self._parent, self._answer, self._workspace = parent, answer, ""
         self._task: Figures = {}
         self._all = build_push_button("", parent, lambda: allow_all(self._workspace, self._task))
         self.buttons = (
             build_push_button(tr("What to do instead"), parent, self._ask_what_to_do_instead),
-            build_push_button(tr("Deny"), parent, lambda: answer(self._workspace, self._task, allowed=False)),
+            build_push_button(
+                tr("Deny"), parent, lambda: answer(self._workspace, self._task, allowed=False)
+            ),
             self._all,
             build_push_button(
-                tr("Allow once"), parent, lambda: answer(self._workspace, self._task, allowed=True), "primary"
+                tr("Allow once"),
+                parent,
+                lambda: answer(self._workspace, self._task, allowed=True),
+                "primary",
             ),
         )
 
     def show_question(self, workspace: str, task: Figures) -> None:
         """Shows the buttons for a task's question. They are hidden if `task` is empty."""
         self._workspace, self._task = workspace, task
-        self._all.setText(tr("Allow all {tool} calls in this task", tool=make_safe_text(task.get("asked", ""))))
+        self._all.setText(
+            tr("Allow all {tool} calls in this task", tool=make_safe_text(task.get("asked", "")))
+        )
         for button in self.buttons:
             button.setVisible(bool(task))
 
     def _ask_what_to_do_instead(self) -> None:
         # Another task may be chosen when the user has written the answer.
         answer = partial(self._answer, self._workspace, self._task, allowed=False)
-        ask_text(self._parent, tr("Deny"), tr("What to do instead"), "", lambda words: answer(words=words))
+        ask_text(
+            self._parent,
+            tr("Deny"),
+            tr("What to do instead"),
+            "",
+            lambda words: answer(words=words),
+        )

@@ -1,11 +1,14 @@
 """The palette searches everything at once: actions, conversations, messages and entries.
 
-Actions and conversations are in memory and shown at once; the results of the workspace's search follow.
+Actions and conversations are in memory and shown at once; the results of the
+workspace's search follow.
 """
 
 from collections.abc import Callable, Sequence
 
-from PySide6 import QtWidgets  # for QStyle: importing it itself would create its 500 members at the start
+from PySide6 import (
+    QtWidgets,
+)  # for QStyle: importing it itself would create its 500 members at the start
 from PySide6.QtCore import QRect, Qt, QTimer, Signal
 from PySide6.QtGui import QFontMetrics, QPainter, QPaintEvent
 from PySide6.QtWidgets import QStyleOptionViewItem, QWidget
@@ -20,7 +23,9 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.theme_icons import build_icon
 from helix_desktop.gui.translation import tr
 
-SEARCH_DELAY_MS = 120  # The search in the workspaces starts after this many milliseconds without typing.
+SEARCH_DELAY_MS = (
+    120  # The search in the workspaces starts after this many milliseconds without typing.
+)
 HEADING = "heading"  # The kind of an item that says what follows it and cannot be chosen.
 WIDTH, ROW, SHOWN, MAX_MATCHES = 640, 36, 10, 40
 
@@ -43,11 +48,17 @@ class PaletteItem:
 
 
 def match_palette_items(finds: Sequence[PaletteItem], words: str) -> list[PaletteItem]:
-    """Returns items with every word or its stem: first what is no help page, then what begins with the text."""
+    """Returns items with every word or its stem: first what is no help page, then what
+    begins with the text.
+    """
     if not (wanted := words.casefold().split()):
         return list(finds[:MAX_MATCHES])
     stems, whole = [stem_of_word(word) for word in wanted], " ".join(wanted)
-    found = [find for find in finds if all(stem in f"{find.text} {find.note}".casefold() for stem in stems)]
+    found = [
+        find
+        for find in finds
+        if all(stem in f"{find.text} {find.note}".casefold() for stem in stems)
+    ]
 
     def rank(find: PaletteItem) -> list[bool]:
         begins = map(find.text.casefold().startswith, (whole, wanted[0]))
@@ -59,7 +70,11 @@ def match_palette_items(finds: Sequence[PaletteItem], words: str) -> list[Palett
 class PaletteRows(ListRowModel[PaletteItem]):
     def flags(self, index: Index) -> Qt.ItemFlag:
         usable = index.isValid() and self.items[index.row()].enabled
-        return Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsSelectable if usable else Qt.ItemFlag.NoItemFlags
+        return (
+            Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsSelectable
+            if usable
+            else Qt.ItemFlag.NoItemFlags
+        )
 
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:
         find = self.items[index.row()]
@@ -93,12 +108,16 @@ class PaletteRowPainter(RowPainter):
         marked = theme.colour_of_token("found")
         draw_text_with_found_words(painter, inner, find.text, find.needles, marked)
 
-    def _draw_shortcut_or_note_and_return_text_end(self, painter: QPainter, inner: QRect, find: PaletteItem) -> int:
+    def _draw_shortcut_or_note_and_return_text_end(
+        self, painter: QPainter, inner: QRect, find: PaletteItem
+    ) -> int:
         """Draws the shortcut, or where the item was found. Returns the right edge for the text."""
         painter.setFont(self._theme.build_font(11))
         painter.setPen(self._theme.colour_of_token("faint"))
         metrics = QFontMetrics(painter.font())
-        text = metrics.elidedText(find.key or find.note, Qt.TextElideMode.ElideMiddle, inner.width() // 2)
+        text = metrics.elidedText(
+            find.key or find.note, Qt.TextElideMode.ElideMiddle, inner.width() // 2
+        )
         width = metrics.horizontalAdvance(text)
         painter.drawText(inner, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignRight, text)
         return inner.right() - width - self._theme.zoomed_pixels(12)
@@ -110,7 +129,9 @@ class CommandPalette(SearchPopup):
     search_wanted = Signal(str)
     closed = Signal()
 
-    def __init__(self, theme: Theme, list_ready_items: Callable[[], Sequence[PaletteItem]], parent: QWidget) -> None:
+    def __init__(
+        self, theme: Theme, list_ready_items: Callable[[], Sequence[PaletteItem]], parent: QWidget
+    ) -> None:
         super().__init__(theme, parent)
         self._list_ready_items = list_ready_items
         self._known: Sequence[PaletteItem] = ()
@@ -126,9 +147,13 @@ class CommandPalette(SearchPopup):
         self._timer.timeout.connect(self._request_workspace_search)
         self.line.textChanged.connect(self._refill_palette_and_schedule_search)
 
-    def open_palette(self, words: str = "", known: Sequence[PaletteItem] | None = None, hint: str = "") -> None:
+    def open_palette(
+        self, words: str = "", known: Sequence[PaletteItem] | None = None, hint: str = ""
+    ) -> None:
         """Opens the palette for everything, or for the items in `known`, as `hint` says."""
-        self._known, self._is_open_to_all = (self._list_ready_items(), True) if known is None else (known, False)
+        self._known, self._is_open_to_all = (
+            (self._list_ready_items(), True) if known is None else (known, False)
+        )
         everything = tr("Search messages, entries, conversations and actions")
         self.line.setPlaceholderText(hint or everything)
         self.line.setAccessibleName(hint or tr("Search everything"))
@@ -146,13 +171,17 @@ class CommandPalette(SearchPopup):
     def is_searching_for(self, words: str) -> bool:
         return self.isVisible() and words == self.line.text().strip()
 
-    def show_search_results(self, words: str, finds: Sequence[PaletteItem], *, more: bool = False) -> None:
+    def show_search_results(
+        self, words: str, finds: Sequence[PaletteItem], *, more: bool = False
+    ) -> None:
         """Shows the results until now; `more` will follow. Results for older words are ignored."""
         if words == self.line.text().strip():
             self._found = finds
             chosen = self.list.currentIndex().row()
             self._refill_palette()
-            self._nothing.setText(tr("Searching for “{words}”…", words=words) if more else tr("Nothing found"))
+            self._nothing.setText(
+                tr("Searching for “{words}”…", words=words) if more else tr("Nothing found")
+            )
             self._nothing.adjustSize()
             self._nothing.setVisible(bool(words) and not self._model.rowCount())
             self._nothing.move(self._theme.zoomed_pixels(14), self._theme.zoomed_pixels(8))
@@ -188,7 +217,9 @@ class CommandPalette(SearchPopup):
                 self.show_search_results(words, ())
 
     def _refill_palette(self) -> None:
-        self._model.replace_rows([*match_palette_items(self._known, self.line.text()), *self._found])
+        self._model.replace_rows(
+            [*match_palette_items(self._known, self.line.text()), *self._found]
+        )
         self.highlight_row(next(iter(self.selectable_rows()), 0))
         self.place_popup()
 

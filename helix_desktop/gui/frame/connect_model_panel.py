@@ -35,33 +35,46 @@ class ConnectModelPanel(QWidget):
     chosen = Signal(str)
     added = Signal(str)
 
-    def __init__(self, setup: ModelSetupPort, doing: BackgroundRunner, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, setup: ModelSetupPort, doing: BackgroundRunner, parent: QWidget | None = None
+    ) -> None:
         super().__init__(parent)
         self._setup = setup
         self._doing = doing
         self._key_place = "keyring"
         self.setProperty("look", "plain")
         self._local_server_buttons = build_column(spacing=4)
-        self._search_label = build_plain_label(tr("Looking for model servers on this computer…"), "muted", self)
+        self._search_label = build_plain_label(
+            tr("Looking for model servers on this computer…"), "muted", self
+        )
         form = self._build_key_form()
         self._status_label = build_plain_label("", "muted", self)
         self._key_places = KeyPlaceButtons(self)
         self._key_places.chosen.connect(self._set_key_place_and_test)
         self._clear_key_and_show_provider_fields()
         words = tr("Use the built-in demo (a script, not a language model)")
-        demo = build_push_button(words, self, lambda: self.chosen.emit(DEMO_MODEL), "link", wraps=True)
+        demo = build_push_button(
+            words, self, lambda: self.chosen.emit(DEMO_MODEL), "link", wraps=True
+        )
         heading = self._build_panel_heading
         local = (heading(tr("On this computer")), self._search_label, self._local_server_buttons)
         with_key = (heading(tr("With an API key")), form, self._status_label)
         looking = (heading(tr("Just looking?")), (demo, Qt.AlignmentFlag.AlignLeft))
-        build_column(*local, *with_key, self._key_places, *looking, owner=self, margins=0, spacing=8)
+        build_column(
+            *local, *with_key, self._key_places, *looking, owner=self, margins=0, spacing=8
+        )
 
     def search_local_servers(self) -> None:
         """Searches this computer for model servers. If there are none, only this panel says so."""
         self._search_label.setText(tr("Looking for model servers on this computer…"))
         self._search_label.show()
-        show, failed = self._show_local_servers, lambda e: self._search_label.setText(translate_sentences(str(e)))
-        self._doing.run_in_background(self._setup.find_local_providers(), then=show, owner=self, failed=failed)
+        show, failed = (
+            self._show_local_servers,
+            lambda e: self._search_label.setText(translate_sentences(str(e))),
+        )
+        self._doing.run_in_background(
+            self._setup.find_local_providers(), then=show, owner=self, failed=failed
+        )
 
     def _build_panel_heading(self, text: str) -> QLabel:
         label = build_plain_label(text, "heading", self)
@@ -70,24 +83,36 @@ class ConnectModelPanel(QWidget):
 
     def _build_key_form(self) -> QFormLayout:
         form = QFormLayout(
-            labelAlignment=Qt.AlignmentFlag.AlignLeft, rowWrapPolicy=QFormLayout.RowWrapPolicy.WrapLongRows
+            labelAlignment=Qt.AlignmentFlag.AlignLeft,
+            rowWrapPolicy=QFormLayout.RowWrapPolicy.WrapLongRows,
         )
         self._provider = QComboBox(self, minimumContentsLength=12)
-        self._provider.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
+        self._provider.setSizeAdjustPolicy(
+            QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
+        )
         for provider in self._setup.list_well_known_providers_with_key():
             self._provider.addItem(provider.title, provider)
         self._provider.addItem(
-            tr("Another server (OpenAI-compatible)"), ProviderChoice(OTHER_PROVIDER, OTHER_PROVIDER, "")
+            tr("Another server (OpenAI-compatible)"),
+            ProviderChoice(OTHER_PROVIDER, OTHER_PROVIDER, ""),
         )
-        self._provider.currentIndexChanged.connect(lambda _at: self._clear_key_and_show_provider_fields())
+        self._provider.currentIndexChanged.connect(
+            lambda _at: self._clear_key_and_show_provider_fields()
+        )
         self._address = QLineEdit(self, placeholderText="https://llm.example.org/v1")
         self._address.returnPressed.connect(self.test_key_and_add_provider)
         self._address.editingFinished.connect(self._contact_server_at_typed_address)
         self._key = QLineEdit(self, echoMode=QLineEdit.EchoMode.Password)
         self._key.returnPressed.connect(self.test_key_and_add_provider)
-        self._test = build_push_button(tr("Connect"), self, self.test_key_and_add_provider, "primary")
+        self._test = build_push_button(
+            tr("Connect"), self, self.test_key_and_add_provider, "primary"
+        )
         row = build_row((self._key, 1), self._test, wraps=True)
-        for name, widget in ((tr("Service"), self._provider), (tr("Address"), self._address), (tr("Key"), self._key)):
+        for name, widget in (
+            (tr("Service"), self._provider),
+            (tr("Address"), self._address),
+            (tr("Key"), self._key),
+        ):
             widget.setAccessibleName(name)
         form.addRow(tr("Service"), self._provider)
         form.addRow(tr("Address"), self._address)
@@ -100,19 +125,32 @@ class ConnectModelPanel(QWidget):
         self._key.clear()
         self._key_places.hide()
         provider = self._chosen_provider()
-        self._form.setRowVisible(self._address, provider.name == OTHER_PROVIDER or bool(provider.address_variable))
+        self._form.setRowVisible(
+            self._address, provider.name == OTHER_PROVIDER or bool(provider.address_variable)
+        )
         self._address.setText(provider.address if provider.address_variable else "")
-        words = tr("Paste the key") if provider.needs_key else tr("Paste the key, if a key is needed")
+        words = (
+            tr("Paste the key") if provider.needs_key else tr("Paste the key, if a key is needed")
+        )
         known = tr("Leave empty to use the key in {variable}", variable=provider.variable)
         self._key.setPlaceholderText(known if provider.key else words)
-        words = tr("This address is set by the environment variable {variable}.", variable=provider.address_variable)
+        words = tr(
+            "This address is set by the environment variable {variable}.",
+            variable=provider.address_variable,
+        )
         self._show_connect_status(words if provider.address_variable else "")
 
     def _chosen_provider(self) -> ProviderChoice:
         found = self._provider.currentData()
-        return found if isinstance(found, ProviderChoice) else ProviderChoice(OTHER_PROVIDER, OTHER_PROVIDER, "")
+        return (
+            found
+            if isinstance(found, ProviderChoice)
+            else ProviderChoice(OTHER_PROVIDER, OTHER_PROVIDER, "")
+        )
 
-    def _show_local_servers(self, found: Sequence[tuple[ProviderChoice, Sequence[ModelChoice]]]) -> None:
+    def _show_local_servers(
+        self, found: Sequence[tuple[ProviderChoice, Sequence[ModelChoice]]]
+    ) -> None:
         clear_layout(self._local_server_buttons)
         self._search_label.setVisible(not found)
         self._search_label.setText(tr("Neither Ollama nor LM Studio is running on this computer. If you start one of them, it is listed here."))  # fmt: skip
@@ -123,7 +161,11 @@ class ConnectModelPanel(QWidget):
                     words = f"{words} · {tr('{window} tokens', window=format_token_count(model.window))}"
                 self._add_local_model_button(words, provider, model.name)
             if len(models) > MODEL_BUTTONS_PER_SERVER:
-                words = tr("All {n} models of {server}…", n=format_number(len(models)), server=provider.title)
+                words = tr(
+                    "All {n} models of {server}…",
+                    n=format_number(len(models)),
+                    server=provider.title,
+                )
                 self._add_local_model_button(words, provider, "")
 
     def _add_local_model_button(self, words: str, provider: ProviderChoice, model: str) -> None:
@@ -146,14 +188,18 @@ class ConnectModelPanel(QWidget):
         def add_tested_provider(tested: model_setup_port.ProviderTestResult) -> None:
             self._test.setEnabled(True)
             if tested.models:
-                self._show_connect_status(_describe_working_connection(len(tested.models), keyed=bool(key)))
+                self._show_connect_status(
+                    _describe_working_connection(len(tested.models), keyed=bool(key))
+                )
                 self._add_provider(provider, key, tested.best)
             else:
                 words = tr("{service} lists no models. Check the address.", service=provider.title)
                 self._show_connect_status(words, look="danger")
 
         work = self._setup.test_provider(provider, key)
-        self._doing.run_in_background(work, then=add_tested_provider, owner=self, failed=self._show_connect_error)
+        self._doing.run_in_background(
+            work, then=add_tested_provider, owner=self, failed=self._show_connect_error
+        )
 
     def _contact_server_at_typed_address(self) -> None:
         """Reports a wrong address before the user pastes a key."""
@@ -161,11 +207,19 @@ class ConnectModelPanel(QWidget):
             self._address.setModified(False)
             provider = self._provider_from_form()
             self._show_connect_status(tr("Contacting {service}…", service=provider.title))
-            work, then = self._setup.check_provider_address(provider), lambda _done: self._show_connect_status("")
-            self._doing.run_in_background(work, then=then, owner=self, failed=self._show_connect_error)
+            work, then = (
+                self._setup.check_provider_address(provider),
+                lambda _done: self._show_connect_status(""),
+            )
+            self._doing.run_in_background(
+                work, then=then, owner=self, failed=self._show_connect_error
+            )
 
     def _provider_from_form(self) -> ProviderChoice:
-        provider, address = self._chosen_provider(), _complete_server_address(self._address.text().strip())
+        provider, address = (
+            self._chosen_provider(),
+            _complete_server_address(self._address.text().strip()),
+        )
         if provider.name != OTHER_PROVIDER:
             return replace(provider, address=address) if provider.address_variable else provider
         name = _name_server_by_address(address)
@@ -182,7 +236,9 @@ class ConnectModelPanel(QWidget):
                 self.added.emit(provider.title)
 
         work = self._setup.add_provider_with_key(provider, key, self._key_place)
-        self._doing.run_in_background(work, then=report_added_provider, owner=self, failed=self._show_connect_error)
+        self._doing.run_in_background(
+            work, then=report_added_provider, owner=self, failed=self._show_connect_error
+        )
 
     def _show_connect_error(self, error: HelixError) -> None:
         self._test.setEnabled(True)
@@ -210,7 +266,10 @@ class KeyPlaceButtons(QWidget):
             "file": tr("Save the key in a file only I can read"),
         }
         choose = self.chosen.emit
-        buttons = [build_push_button(text, self, partial(choose, place), wraps=True) for place, text in texts.items()]
+        buttons = [
+            build_push_button(text, self, partial(choose, place), wraps=True)
+            for place, text in texts.items()
+        ]
         build_row(*buttons, owner=self, margins=0, wraps=True)
         self.hide()
 
@@ -229,10 +288,17 @@ def _name_server_by_address(address: str) -> str:
     host = parts.hostname or ""
     if host in ("localhost", "127.0.0.1", "::1"):
         return f"local-{parts.port}" if parts.port else "local"
-    return "".join(sign if sign.isalnum() else "-" for sign in host.casefold()).strip("-")[:40] or OTHER_PROVIDER
+    return (
+        "".join(sign if sign.isalnum() else "-" for sign in host.casefold()).strip("-")[:40]
+        or OTHER_PROVIDER
+    )
 
 
 def _describe_working_connection(models: int, *, keyed: bool) -> str:
     if keyed:
-        return format_count(models, "The key works. {n} model available.", "The key works. {n} models available.")
-    return format_count(models, "Connected. {n} model available.", "Connected. {n} models available.")
+        return format_count(
+            models, "The key works. {n} model available.", "The key works. {n} models available."
+        )
+    return format_count(
+        models, "Connected. {n} model available.", "Connected. {n} models available."
+    )

@@ -5,10 +5,18 @@ from collections.abc import Sequence
 from datetime import datetime
 from enum import IntEnum
 
-from PySide6 import QtWidgets  # for QStyle: importing it itself would create its 500 members at the start
+from PySide6 import (
+    QtWidgets,
+)  # for QStyle: importing it itself would create its 500 members at the start
 from PySide6.QtCore import QAbstractListModel, QModelIndex, QPoint, QRect, QSize, Qt, Signal
 from PySide6.QtGui import QFontMetrics, QKeyEvent, QPainter
-from PySide6.QtWidgets import QAbstractItemView, QApplication, QListView, QStyleOptionViewItem, QWidget
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QApplication,
+    QListView,
+    QStyleOptionViewItem,
+    QWidget,
+)
 
 from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.engine.session_events import ConversationActivity
@@ -43,7 +51,10 @@ def format_age(updated: float, now: float) -> str:
         return tr("now")
     if past < 3_600:
         return tr("{n}m", n=int(past // 60))
-    there, here = datetime.fromtimestamp(updated).astimezone(), datetime.fromtimestamp(now).astimezone()
+    there, here = (
+        datetime.fromtimestamp(updated).astimezone(),
+        datetime.fromtimestamp(now).astimezone(),
+    )
     if there.date() == here.date():
         return tr("{n}h", n=int(past // 3_600))
     return format_short_day(updated, now)
@@ -52,7 +63,9 @@ def format_age(updated: float, now: float) -> str:
 def group_conversations(
     rows: Sequence[ConversationListRow], *, words: str = "", place: str = "", now: float
 ) -> list[ConversationGroupHeading | ConversationListRow]:
-    """Groups rows as pinned, today and earlier, newest first. `place`: "" (usual), "archived" or "trashed"."""
+    """Groups rows as pinned, today and earlier, newest first. `place`: "" (usual),
+    "archived" or "trashed".
+    """
     wanted = words.casefold().split()
     shown: list[ConversationListRow] = [
         row
@@ -63,7 +76,9 @@ def group_conversations(
         and (not wanted or all(word in row.title.casefold() for word in wanted))
     ]
     shown.sort(key=lambda row: row.updated, reverse=True)
-    midnight = time.mktime((*time.localtime(now)[:3], 0, 0, 0, 0, 0, -1))  # Python decides about daylight saving.
+    midnight = time.mktime(
+        (*time.localtime(now)[:3], 0, 0, 0, 0, 0, -1)
+    )  # Python decides about daylight saving.
     groups = [
         (tr("Pinned"), [row for row in shown if row.pinned]),
         (tr("Today"), [row for row in shown if not row.pinned and row.updated >= midnight]),
@@ -91,7 +106,9 @@ class ConversationListModel(QAbstractListModel):
         self._minute = 0  # The minute in which the rows' ages were last computed.
         self._running: dict[str, ConversationActivity] = {}
 
-    def replace_list_lines(self, lines: list[ConversationGroupHeading | ConversationListRow]) -> None:
+    def replace_list_lines(
+        self, lines: list[ConversationGroupHeading | ConversationListRow]
+    ) -> None:
         """Replaces the lines. If only their content changed, the view keeps its scroll position."""
         if len(lines) == len(self._lines) and all(
             one is other or _key_of_line(one) == _key_of_line(other)
@@ -120,7 +137,9 @@ class ConversationListModel(QAbstractListModel):
             self.row_height_changed.emit(self.index(at))
 
     def find_conversation_row(self, conversation: str) -> int:
-        return next((at for at, line in enumerate(self._lines) if _key_of_line(line) == conversation), -1)
+        return next(
+            (at for at, line in enumerate(self._lines) if _key_of_line(line) == conversation), -1
+        )
 
     def rowCount(self, parent: Index | None = None) -> int:
         return 0 if parent is not None and parent.isValid() else self._fetched_count
@@ -144,16 +163,28 @@ class ConversationListModel(QAbstractListModel):
         if role == ConversationListRole.ROW:
             return line
         if isinstance(line, ConversationGroupHeading):
-            return line.text if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.AccessibleTextRole) else None
+            return (
+                line.text
+                if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.AccessibleTextRole)
+                else None
+            )
         running = self._running.get(line.id, ConversationActivity.IDLE)
-        return running if role == ConversationListRole.RUNNING else _row_text_for_role(line, running, role)
+        return (
+            running
+            if role == ConversationListRole.RUNNING
+            else _row_text_for_role(line, running, role)
+        )
 
 
-def _row_text_for_role(row: ConversationListRow, running: ConversationActivity, role: int) -> str | None:
+def _row_text_for_role(
+    row: ConversationListRow, running: ConversationActivity, role: int
+) -> str | None:
     if role == Qt.ItemDataRole.DisplayRole:
         return row.title
     if role == Qt.ItemDataRole.AccessibleTextRole:
-        state = "" if running is ConversationActivity.IDLE else f", {describe_running_state(running)}"
+        state = (
+            "" if running is ConversationActivity.IDLE else f", {describe_running_state(running)}"
+        )
         return _title_with_second_line(row, running) + state
     if role == Qt.ItemDataRole.ToolTipRole:
         return safe_tooltip(_title_with_second_line(row, running))
@@ -161,14 +192,21 @@ def _row_text_for_role(row: ConversationListRow, running: ConversationActivity, 
 
 
 def _describe_second_line(
-    line: ConversationGroupHeading | ConversationListRow, running: ConversationActivity = ConversationActivity.IDLE
+    line: ConversationGroupHeading | ConversationListRow,
+    running: ConversationActivity = ConversationActivity.IDLE,
 ) -> str:
-    """Describes an interrupted turn, another agent, a working copy, and files that other conversations change, too."""
+    """Describes an interrupted turn, another agent, a working copy, and files that
+    other conversations change, too.
+    """
     if isinstance(line, ConversationGroupHeading):
         return ""
-    broken = tr("interrupted") if line.is_interrupted and running is ConversationActivity.IDLE else ""
+    broken = (
+        tr("interrupted") if line.is_interrupted and running is ConversationActivity.IDLE else ""
+    )
     writer = line.agent or line.machine or make_safe_text(line.acp_agent) or line.recorded_from
-    return " · ".join(filter(None, (broken, describe_overlaps(line), writer, describe_copy_of(line))))
+    return " · ".join(
+        filter(None, (broken, describe_overlaps(line), writer, describe_copy_of(line)))
+    )
 
 
 def describe_copy_of(row: ConversationListRow) -> str:
@@ -213,7 +251,12 @@ class ConversationRowPainter(RowPainter):
         if isinstance(line, ConversationGroupHeading):
             box, how = rect.adjusted(px(16), px(10), -px(16), -px(4)), Qt.AlignmentFlag.AlignLeading
             theme.draw_words(
-                painter, box, line.text, theme.build_font(11), "faint", Qt.AlignmentFlag.AlignVCenter | how
+                painter,
+                box,
+                line.text,
+                theme.build_font(11),
+                "faint",
+                Qt.AlignmentFlag.AlignVCenter | how,
             )
             return
         running = ConversationActivity(index.data(ConversationListRole.RUNNING))
@@ -227,7 +270,9 @@ class ConversationRowPainter(RowPainter):
         if has_second_line(line, running):
             self._draw_second_line(painter, inner, line, running)
 
-    def _draw_conversation_title(self, painter: QPainter, inner: QRect, row: ConversationListRow) -> None:
+    def _draw_conversation_title(
+        self, painter: QPainter, inner: QRect, row: ConversationListRow
+    ) -> None:
         theme, px = self._theme, self._theme.zoomed_pixels
         box = QRect(inner.left(), inner.top(), inner.width(), px(19.5))
         painter.setFont(theme.build_font(11))
@@ -235,7 +280,9 @@ class ConversationRowPainter(RowPainter):
         age = format_age(row.updated, time.time())
         width = QFontMetrics(painter.font()).horizontalAdvance(age) + px(1)
         place = QRect(box.right() - width, box.top(), width + px(1), box.height())
-        painter.drawText(self._mirror_for_reading_direction(inner, place), Qt.AlignmentFlag.AlignVCenter, age)
+        painter.drawText(
+            self._mirror_for_reading_direction(inner, place), Qt.AlignmentFlag.AlignVCenter, age
+        )
         box.setRight(place.left() - px(8))
         if row.pinned:
             pin = QRect(box.right() - px(12), box.top() + px(4), px(12), px(12))
@@ -250,21 +297,28 @@ class ConversationRowPainter(RowPainter):
         if is_right_to_left(title):
             painter.setLayoutDirection(Qt.LayoutDirection.RightToLeft)
         # What tells a copy from its original stands at the end, as in "Read the report (restored)".
-        elided = Qt.TextElideMode.ElideMiddle if title.endswith(")") else Qt.TextElideMode.ElideRight
+        elided = (
+            Qt.TextElideMode.ElideMiddle if title.endswith(")") else Qt.TextElideMode.ElideRight
+        )
         shown = QFontMetrics(painter.font()).elidedText(title, elided, box.width())
         painter.drawText(box, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeading, shown)
         painter.setLayoutDirection(usual)
 
     def _draw_second_line(
-        self, painter: QPainter, inner: QRect, row: ConversationListRow, running: ConversationActivity
+        self,
+        painter: QPainter,
+        inner: QRect,
+        row: ConversationListRow,
+        running: ConversationActivity,
     ) -> None:
         theme, px = self._theme, self._theme.zoomed_pixels
         line = QRect(inner.left(), inner.bottom() + 1 - px(16.5), inner.width(), px(16.5))
         painter.setFont(theme.build_font(11))
         metrics, left = QFontMetrics(painter.font()), line.left()
-        colour = {ConversationActivity.ASKING: "handover_text", ConversationActivity.FAILED: "danger"}.get(
-            running, "output_text"
-        )
+        colour = {
+            ConversationActivity.ASKING: "handover_text",
+            ConversationActivity.FAILED: "danger",
+        }.get(running, "output_text")
         state = "" if running is ConversationActivity.IDLE else describe_running_state(running)
         writer, is_bad = _describe_second_line(row, running), row.overlaps or row.is_interrupted
         told = [
@@ -277,7 +331,9 @@ class ConversationRowPainter(RowPainter):
             painter.setPen(theme.colour_of_token(name))
             shown = metrics.elidedText(words, Qt.TextElideMode.ElideRight, line.right() - left)
             width = metrics.horizontalAdvance(shown) + 1
-            place = self._mirror_for_reading_direction(line, QRect(left, line.top(), width, line.height()))
+            place = self._mirror_for_reading_direction(
+                line, QRect(left, line.top(), width, line.height())
+            )
             painter.drawText(place, Qt.AlignmentFlag.AlignVCenter, shown)
             left += width
 
@@ -286,7 +342,9 @@ class ConversationRowPainter(RowPainter):
 
 
 class ConversationList(QListView):
-    """`opened`: a conversation was chosen; with Ctrl, `beside_wanted`. `menu_wanted` carries a point."""
+    """`opened`: a conversation was chosen; with Ctrl, `beside_wanted`. `menu_wanted`
+    carries a point.
+    """
 
     opened = Signal(str)
     beside_wanted = Signal(str)
@@ -320,7 +378,9 @@ class ConversationList(QListView):
         return self._conversation_id_at(self.currentIndex())
 
     def find_neighbour_conversation(self, steps: int) -> str:
-        """Returns the conversation `steps` rows below (or above) the open one. Empty beyond the ends."""
+        """Returns the conversation `steps` rows below (or above) the open one. Empty
+        beyond the ends.
+        """
         at = self.currentIndex().row() + steps
         while 0 <= at < self.lines.rowCount():
             if found := self._conversation_id_at(self.lines.index(at)):

@@ -74,14 +74,16 @@ class DesktopNotifier(QObject):
         """Runs until the program quits or the bus disconnects. Cancelling the task closes the
         connection.
 
-        Nobody waits for a reply: jeepney's own router fails with a KeyError when the connection ends
-        while somebody does.
+        Nobody waits for a reply: jeepney's own router fails with a KeyError when the
+        connection ends while somebody does.
         """
         from jeepney.bus import get_bus
         from jeepney.io.asyncio import DBusConnection
 
         try:
-            async with DBusConnection(*await asyncio.open_unix_connection(get_bus("SESSION"))) as bus:
+            async with DBusConnection(
+                *await asyncio.open_unix_connection(get_bus("SESSION"))
+            ) as bus:
                 await _log_in_and_ask_for_clicks(bus)
                 self._bus = bus
                 self._send_waiting_notifications(bus)

@@ -31,7 +31,9 @@ class EarlyTyping:
         page = state_file.get_remembered("layout", workspace, "page", default="chat")
         self.has_box = bool(workspace) and page == "chat" and box.get("is_shown", True) is True
         self.enter_sends = not state_file.get_remembered("newline-with-enter", default=False)
-        self.is_edit = bool(state_file.get_remembered("edit", *self.draft_owner, default=dict[str, object]()))
+        self.is_edit = bool(
+            state_file.get_remembered("edit", *self.draft_owner, default=dict[str, object]())
+        )
         self.sent_messages: list[dict[str, Any]] = []
         self.sent_by_conversation = {self.draft_owner: self.sent_messages}
 
@@ -40,7 +42,9 @@ class EarlyTyping:
         return text_at(self._saved_draft, "text")
 
     def apply_key_to_message(self, event: QKeyEvent) -> bool:
-        """Returns whether the key belongs to the message. Shortcuts and cursor keys do nothing yet."""
+        """Returns whether the key belongs to the message. Shortcuts and cursor keys do
+        nothing yet.
+        """
         held = event.modifiers().value
         if not self.has_box or held & (ALT | META):
             return False
@@ -65,9 +69,13 @@ class EarlyTyping:
         self._save_draft_text(self.typed_text + words)
 
     def _queue_typed_message(self) -> None:
-        """Saves the message as waiting. A waiting message that is not sent becomes a draft again."""
+        """Saves the message as waiting. A waiting message that is not sent becomes a
+        draft again.
+        """
         message = {**self._saved_draft, "text": self.typed_text.strip()}
-        waiting = self._state_file.get_remembered("waiting", *self.draft_owner, default=list[object]())
+        waiting = self._state_file.get_remembered(
+            "waiting", *self.draft_owner, default=list[object]()
+        )
         self._state_file.remember_value("waiting", *self.draft_owner, value=[*waiting, message])
         self._state_file.remember_value("draft", *self.draft_owner, value={})
         self.sent_messages.append(message)
@@ -79,5 +87,7 @@ class EarlyTyping:
     def _save_draft_text(self, text: str) -> None:
         held = self._saved_draft.get("attachments", [])
         self._state_file.remember_value(
-            "draft", *self.draft_owner, value={"text": text, "attachments": held} if text or held else {}
+            "draft",
+            *self.draft_owner,
+            value={"text": text, "attachments": held} if text or held else {},
         )

@@ -1,8 +1,12 @@
-"""The popup for choosing a model: a search field over favourites, recent models and what the providers offer."""
+"""The popup for choosing a model: a search field over favourites, recent models and
+what the providers offer.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 
-from PySide6 import QtWidgets  # for QStyle: importing it itself would create its 500 members at the start
+from PySide6 import (
+    QtWidgets,
+)  # for QStyle: importing it itself would create its 500 members at the start
 from PySide6.QtCore import QEvent, QLocale, QObject, QRect, Qt, Signal
 from PySide6.QtGui import QFontMetrics, QKeyEvent, QMouseEvent, QPainter, QPen
 from PySide6.QtWidgets import QPushButton, QStyleOptionViewItem, QWidget
@@ -73,15 +77,21 @@ def format_model_window(model: ModelChoice) -> str:
     if not model.window:
         return ""
     how = translate_name("source of a window size", model.sure)
-    return f"{format_token_count(model.window)} · {how}" if how else format_token_count(model.window)
+    return (
+        f"{format_token_count(model.window)} · {how}" if how else format_token_count(model.window)
+    )
 
 
 def format_model_price(model: ModelChoice) -> str:
     prices = (model.price_input, model.price_output)
     if any(prices):
-        cents = any(price % 1 for price in prices) and all(round(price, 2) == price for price in prices)
+        cents = any(price % 1 for price in prices) and all(
+            round(price, 2) == price for price in prices
+        )
         style, digits = ("f", 2) if cents else ("g", 6)
-        return " / ".join(tr("${n}", n=QLocale().toString(float(price), style, digits)) for price in prices)
+        return " / ".join(
+            tr("${n}", n=QLocale().toString(float(price), style, digits)) for price in prices
+        )
     return tr("free") if model.local else ""
 
 
@@ -101,7 +111,11 @@ class ModelRows(ListRowModel[ModelRow]):
             if row.model is None:
                 return row.heading
             favourite = tr("favorite") if row.favourite else ""
-            figures = (*model_abilities(row.model), format_model_window(row.model), format_model_price(row.model))
+            figures = (
+                *model_abilities(row.model),
+                format_model_window(row.model),
+                format_model_price(row.model),
+            )
             return ", ".join(filter(None, [favourite, row.model.name, *figures]))
         if role == Qt.ItemDataRole.ToolTipRole and row.model is not None:
             return safe_tooltip(translate_sentences(row.model.note))
@@ -113,7 +127,11 @@ class ModelRowPainter(RowPainter):
 
     def draw_row(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
         row: ModelRow = index.data(Qt.ItemDataRole.UserRole)
-        rect, px, side = QRect(option.rect), self._theme.zoomed_pixels, self._theme.zoomed_pixels(14)
+        rect, px, side = (
+            QRect(option.rect),
+            self._theme.zoomed_pixels,
+            self._theme.zoomed_pixels(14),
+        )
         if row.model is None:
             inner = rect.adjusted(side, px(8), -side, 0)
             self._draw_provider_heading(painter, inner, row.heading, first=index.row() == 0)
@@ -122,30 +140,42 @@ class ModelRowPainter(RowPainter):
             painter.fillRect(rect, self._theme.colour_of_token("accent_soft"))
         self._draw_model_row(painter, rect.adjusted(side, 0, -side, 0), row, row.model)
 
-    def _draw_provider_heading(self, painter: QPainter, inner: QRect, heading: str, *, first: bool) -> None:
+    def _draw_provider_heading(
+        self, painter: QPainter, inner: QRect, heading: str, *, first: bool
+    ) -> None:
         self._theme.draw_words(painter, inner, heading, self._theme.build_font(11), "muted")
         if first:
             words = tr("context window · input / output price per million tokens")
-            painter.drawText(inner, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignRight, words)
+            painter.drawText(
+                inner, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignRight, words
+            )
 
-    def _draw_model_row(self, painter: QPainter, rect: QRect, row: ModelRow, model: ModelChoice) -> None:
+    def _draw_model_row(
+        self, painter: QPainter, rect: QRect, row: ModelRow, model: ModelChoice
+    ) -> None:
         theme, px = self._theme, self._theme.zoomed_pixels
         right = Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignRight
         star, colour = ("★", "accent") if row.favourite else ("☆", "muted")
         theme.draw_words(painter, rect, star, theme.build_font(), colour)
-        theme.draw_words(painter, rect, format_model_price(model), theme.build_font(12), "muted", right)
+        theme.draw_words(
+            painter, rect, format_model_price(model), theme.build_font(12), "muted", right
+        )
         window = format_model_window(model)
         painter.drawText(rect.adjusted(0, 0, -px(PRICE), 0), right, window)
         taken = max(QFontMetrics(painter.font()).horizontalAdvance(window) + px(12), px(WINDOW))
         names = rect.adjusted(px(STAR), 0, -px(PRICE) - taken, 0)
         painter.setFont(theme.build_font())
         painter.setPen(theme.colour_of_token("text"))
-        text = QFontMetrics(painter.font()).elidedText(model.id, Qt.TextElideMode.ElideMiddle, names.width())
+        text = QFontMetrics(painter.font()).elidedText(
+            model.id, Qt.TextElideMode.ElideMiddle, names.width()
+        )
         painter.drawText(names, Qt.AlignmentFlag.AlignVCenter, text)
         left = names.left() + QFontMetrics(painter.font()).horizontalAdvance(text)
         self._draw_ability_chips(painter, names, left, model)
 
-    def _draw_ability_chips(self, painter: QPainter, rect: QRect, left: int, model: ModelChoice) -> None:
+    def _draw_ability_chips(
+        self, painter: QPainter, rect: QRect, left: int, model: ModelChoice
+    ) -> None:
         px = self._theme.zoomed_pixels
         painter.setFont(self._theme.build_font(11))
         metrics = QFontMetrics(painter.font())
@@ -162,7 +192,9 @@ class ModelRowPainter(RowPainter):
 
 
 class ModelChooser(SearchPopup):
-    """`chosen` carries `provider/model`, `edit_wanted` the model to correct. `connect_wanted`: there is none."""
+    """`chosen` carries `provider/model`, `edit_wanted` the model to correct.
+    `connect_wanted`: there is none.
+    """
 
     chosen = Signal(str)
     edit_wanted = Signal(object)
@@ -193,7 +225,10 @@ class ModelChooser(SearchPopup):
         foot = QWidget(self.box)
         keys = build_plain_label(tr("Enter: use · Ctrl+D: favorite"), "small", foot, wraps=False)
         row = build_row((keys, 1), owner=foot, margins=(14, 6, 8, 6))
-        for words, act in ((tr("Connect…"), self._request_connect), (tr("Edit model…"), self.request_model_edit)):
+        for words, act in (
+            (tr("Connect…"), self._request_connect),
+            (tr("Edit model…"), self.request_model_edit),
+        ):
             button = build_push_button(words, foot, act, "link")
             row.addWidget(button)
             self._links.append(button)
@@ -214,9 +249,14 @@ class ModelChooser(SearchPopup):
         """Shows the known models, and the chosen one even if no provider lists it."""
         names = {model.name for model in models}
         missing = [self._current] if self._current and self._current not in names else []
-        self._models = [*(ModelChoice(name, provider=name.partition("/")[0]) for name in missing), *models]
+        self._models = [
+            *(ModelChoice(name, provider=name.partition("/")[0]) for name in missing),
+            *models,
+        ]
         if refreshing:
-            self.show_refresh_status(format_count(len(models), "{n} model · refreshing…", "{n} models · refreshing…"))
+            self.show_refresh_status(
+                format_count(len(models), "{n} model · refreshing…", "{n} models · refreshing…")
+            )
         self._refill_models()
 
     def show_refreshed_models(self, refreshed: RefreshedModels) -> None:
@@ -224,8 +264,12 @@ class ModelChooser(SearchPopup):
         words = format_count(len(refreshed.models), "{n} model", "{n} models")
         names = ", ".join(title for title, _ in refreshed.silent)
         missing = tr("{models} · no response from {names}", models=words, names=names)
-        self.show_refresh_status(missing if names else tr("{models} · just refreshed", models=words))
-        self._state.setToolTip(safe_tooltip("\n".join(translate_sentences(why) for _, why in refreshed.silent)))
+        self.show_refresh_status(
+            missing if names else tr("{models} · just refreshed", models=words)
+        )
+        self._state.setToolTip(
+            safe_tooltip("\n".join(translate_sentences(why) for _, why in refreshed.silent))
+        )
 
     def show_refresh_status(self, words: str) -> None:
         self._state.setText(words)
@@ -240,7 +284,10 @@ class ModelChooser(SearchPopup):
 
     def accept_current_row(self) -> None:
         if (model := self.highlighted_model()) is not None:
-            recent = [model.name, *(name for name in self._remembered_model_names("recent") if name != model.name)]
+            recent = [
+                model.name,
+                *(name for name in self._remembered_model_names("recent") if name != model.name),
+            ]
             self._state_file.remember_value("models", "recent", value=recent[:RECENT])
             super().close_and_return_focus()
             self.chosen.emit(model.name)
@@ -258,7 +305,11 @@ class ModelChooser(SearchPopup):
         if (model := self.highlighted_model()) is None:
             return
         names = self._remembered_model_names("favourites")
-        changed = [name for name in names if name != model.name] if model.name in names else [*names, model.name]
+        changed = (
+            [name for name in names if name != model.name]
+            if model.name in names
+            else [*names, model.name]
+        )
         self._state_file.remember_value("models", "favourites", value=changed)
         self._refill_models(keep=model.name)
 
@@ -284,7 +335,11 @@ class ModelChooser(SearchPopup):
     def _shortcut_action(self, event: QKeyEvent) -> Callable[[], None] | None:
         acts: Mapping[int, Callable[[], None]]
         acts = {Qt.Key.Key_D: self.toggle_favourite, Qt.Key.Key_E: self.request_model_edit}
-        return acts.get(event.key()) if event.modifiers() == Qt.KeyboardModifier.ControlModifier else None
+        return (
+            acts.get(event.key())
+            if event.modifiers() == Qt.KeyboardModifier.ControlModifier
+            else None
+        )
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         if watched is self.list.viewport() and isinstance(event, QMouseEvent):
@@ -297,10 +352,16 @@ class ModelChooser(SearchPopup):
 
     def _refill_models(self, keep: str = "") -> None:
         words, names = self.line.text(), self._remembered_model_names
-        self._model.replace_rows(group_models(self._models, names("favourites"), names("recent"), words))
+        self._model.replace_rows(
+            group_models(self._models, names("favourites"), names("recent"), words)
+        )
         usable = self.selectable_rows()
         wanted = keep or ("" if words else self._current)
-        here = (at for at in usable if (model := self._model.items[at].model) is not None and model.name == wanted)
+        here = (
+            at
+            for at in usable
+            if (model := self._model.items[at].model) is not None and model.name == wanted
+        )
         self.highlight_row(next(here, usable[0] if usable else 0))
         self.place_popup()
 

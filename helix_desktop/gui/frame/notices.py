@@ -34,8 +34,12 @@ class Notices(QWidget):
     any other offer until the user changes the workspace.
     """
 
-    def __init__(self, theme: Theme, parent: QWidget, reserved_height_below: Callable[[], int] = lambda: 0) -> None:
-        """`reserved_height_below` returns the height to keep free, so that the composer stays visible."""
+    def __init__(
+        self, theme: Theme, parent: QWidget, reserved_height_below: Callable[[], int] = lambda: 0
+    ) -> None:
+        """`reserved_height_below` returns the height to keep free, so that the composer
+        stays visible.
+        """
         super().__init__(parent, accessibleName=tr("Notice"))
         self._theme = theme
         self._reserved_height_below = reserved_height_below
@@ -47,8 +51,12 @@ class Notices(QWidget):
         set_surface_look(self, "notice")
         self._text = build_plain_label(parent=self)
         self._button = build_push_button("", self, self.run_notice_action)
-        self._close = build_push_button("", self, self._close_notice_and_show_waiting_offer, name=tr("Dismiss"))
-        build_row((self._text, 1), self._button, self._close, owner=self, margins=(16, 8, 8, 8), spacing=8)
+        self._close = build_push_button(
+            "", self, self._close_notice_and_show_waiting_offer, name=tr("Dismiss")
+        )
+        build_row(
+            (self._text, 1), self._button, self._close, owner=self, margins=(16, 8, 8, 8), spacing=8
+        )
         self._timer = QTimer(self, singleShot=True)
         self._timer.timeout.connect(self._close_notice_unless_in_use)
         parent.installEventFilter(self)
@@ -59,7 +67,12 @@ class Notices(QWidget):
         return self._text.text().replace("\u200b", "") if not self.isHidden() else ""
 
     def show_notice(
-        self, text: str, *, button: str = "", act: Callable[[], object] | None = None, shown_ms: int = NOTICE_MS
+        self,
+        text: str,
+        *,
+        button: str = "",
+        act: Callable[[], object] | None = None,
+        shown_ms: int = NOTICE_MS,
     ) -> None:
         comes_back = not self.isHidden() and (self._offers_more_than_undo or act is None)
         if self._repeat_shown_offer is not None and comes_back:
@@ -70,7 +83,9 @@ class Notices(QWidget):
         self._undo = act
         self._errors = []
         text = without_backticks(text)
-        self._text.setText(_LONG_WORD.sub("\\g<0>\u200b", text))  # A hash in it wraps instead of being cut.
+        self._text.setText(
+            _LONG_WORD.sub("\\g<0>\u200b", text)
+        )  # A hash in it wraps instead of being cut.
         self._button.setText(button or tr("Undo"))
         self._button.setVisible(act is not None)
         self._close.setIcon(build_icon("close", self._theme.colour_of_token("panel")))
@@ -82,7 +97,9 @@ class Notices(QWidget):
 
     def show_error_notice(self, error: HelixError) -> None:
         """Shows what happened and what to do. Errors within a moment share one notice."""
-        together = self.shown_text and self._timer.remainingTime() > ERROR_NOTICE_MS - ERRORS_TOGETHER_MS
+        together = (
+            self.shown_text and self._timer.remainingTime() > ERROR_NOTICE_MS - ERRORS_TOGETHER_MS
+        )
         text = translate_sentences(str(error))
         told = [*(each for each in self._errors if together and each != text), text]
         hidden = len(told) - MAX_ERROR_LINES
@@ -132,7 +149,10 @@ class Notices(QWidget):
         self.setFixedWidth(width)
         height = max(self.heightForWidth(width), self.sizeHint().height())
         self.setGeometry(
-            (parent.width() - width) // 2, parent.height() - height - 16 - self._reserved_height_below(), width, height
+            (parent.width() - width) // 2,
+            parent.height() - height - 16 - self._reserved_height_below(),
+            width,
+            height,
         )
 
 

@@ -1,4 +1,6 @@
-"""A small window for work that takes a while: it shows the progress and can stop the work. The user can go on working."""
+"""A small window for work that takes a while: it shows the progress and can stop the
+work. The user can go on working.
+"""
 
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
@@ -27,7 +29,9 @@ class ProgressDialog(TransientDialog):
         self._bar.setRange(0, 0)
         self._bar.setAccessibleName(words)
         self._progress_label = build_plain_label("", "small", self, wraps=False)
-        line = build_row((self._progress_label, 1), build_push_button(tr("Stop"), self, self.reject))
+        line = build_row(
+            (self._progress_label, 1), build_push_button(tr("Stop"), self, self.reject)
+        )
         build_column(self._words, self._bar, line, owner=self)
         self._show_timer = QTimer(self, singleShot=True, interval=SHOW_DELAY_MS)
         self._show_timer.timeout.connect(self.show)
@@ -55,5 +59,7 @@ class ProgressDialog(TransientDialog):
             self.accept()
             doing.failed.emit(error)
 
-        running = doing.run_in_background(work, then=close_with_result, owner=self, failed=close_with_error)
+        running = doing.run_in_background(
+            work, then=close_with_result, owner=self, failed=close_with_error
+        )
         self.rejected.connect(running.cancel)

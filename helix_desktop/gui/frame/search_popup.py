@@ -17,7 +17,12 @@ from helix_desktop.gui.rows_and_columns import build_column
 from helix_desktop.gui.theme import Theme
 
 # The number of rows by which each key moves the highlight.
-_STEPS: Mapping[int, int] = {Qt.Key.Key_Down: 1, Qt.Key.Key_Up: -1, Qt.Key.Key_PageDown: 10, Qt.Key.Key_PageUp: -10}
+_STEPS: Mapping[int, int] = {
+    Qt.Key.Key_Down: 1,
+    Qt.Key.Key_Up: -1,
+    Qt.Key.Key_PageDown: 10,
+    Qt.Key.Key_PageUp: -10,
+}
 
 
 class SearchPopup(QWidget):
@@ -26,7 +31,9 @@ class SearchPopup(QWidget):
     def __init__(self, theme: Theme, parent: QWidget) -> None:
         super().__init__(parent)
         self._theme = theme
-        self._focus_before: QWidget | None = None  # The widget that had the focus before this popup opened.
+        self._focus_before: QWidget | None = (
+            None  # The widget that had the focus before this popup opened.
+        )
         self.box = build_surface(self, "box")
         self.line = QLineEdit(self.box)
         self.line.setProperty("look", "palette")
@@ -34,7 +41,9 @@ class SearchPopup(QWidget):
         self.list.setProperty("look", "plain")
         self.list.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.list.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.inside = build_column(self.line, self.list, owner=self.box, margins=(1, 1, 1, 8), spacing=8)
+        self.inside = build_column(
+            self.line, self.list, owner=self.box, margins=(1, 1, 1, 8), spacing=8
+        )
         self.line.installEventFilter(self)
         self.list.clicked.connect(lambda _index: self.accept_current_row())
         parent.installEventFilter(self)
@@ -72,7 +81,11 @@ class SearchPopup(QWidget):
 
     def close_and_return_focus(self) -> None:
         self.close_popup()
-        if self._focus_before is not None and shiboken6.isValid(self._focus_before) and self._focus_before.isVisible():
+        if (
+            self._focus_before is not None
+            and shiboken6.isValid(self._focus_before)
+            and self._focus_before.isVisible()
+        ):
             self._focus_before.setFocus(Qt.FocusReason.ShortcutFocusReason)
 
     def mousePressEvent(self, _event: object) -> None:
@@ -80,7 +93,9 @@ class SearchPopup(QWidget):
 
     def focusNextPrevChild(self, following: bool) -> bool:  # noqa: FBT001 - Qt's
         """Keeps Tab within the box."""
-        return tab_order.focus_next_stop((self.box,), self.window().focusWidget(), forward=following)
+        return tab_order.focus_next_stop(
+            (self.box,), self.window().focusWidget(), forward=following
+        )
 
     def event(self, event: QEvent) -> bool:
         """Lets Escape close the popup when one of its buttons has the focus, too."""
@@ -92,7 +107,11 @@ class SearchPopup(QWidget):
         return super().event(event)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        if watched is self.parentWidget() and event.type() == QEvent.Type.Resize and self.isVisible():
+        if (
+            watched is self.parentWidget()
+            and event.type() == QEvent.Type.Resize
+            and self.isVisible()
+        ):
             self.place_popup()
         if watched is self.line and isinstance(event, QKeyEvent):
             if event.type() == QEvent.Type.ShortcutOverride and self.claims_shortcut_key(event):
@@ -129,5 +148,9 @@ class SearchPopup(QWidget):
             return
         here = self.list.currentIndex().row()
         place = usable.index(here) if here in usable else 0
-        place = (place + steps) % len(usable) if abs(steps) == 1 else min(max(place + steps, 0), len(usable) - 1)
+        place = (
+            (place + steps) % len(usable)
+            if abs(steps) == 1
+            else min(max(place + steps, 0), len(usable) - 1)
+        )
         self.highlight_row(usable[place])

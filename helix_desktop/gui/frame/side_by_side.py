@@ -24,7 +24,9 @@ class SideBySide(QSplitter):
     closing_wanted = Signal(object)
 
     def __init__(self, theme: Theme, parent: QWidget) -> None:
-        super().__init__(Qt.Orientation.Horizontal, parent, handleWidth=1, childrenCollapsible=False)
+        super().__init__(
+            Qt.Orientation.Horizontal, parent, handleWidth=1, childrenCollapsible=False
+        )
         self._theme = theme
         self._headings: dict[ChatPage, tuple[QWidget, ElidedLabel, QWidget]] = {}
         self._titles: Mapping[ChatPage, str] = {}
@@ -38,7 +40,9 @@ class SideBySide(QSplitter):
         close = build_tool_button(tr("Close this pane"), heading, "✕")
         row = build_row((title, 1), swap, close, owner=heading)
         self._theme.keep_lengths_scaled(heading, row.setContentsMargins, 16, 4, 8, 4)
-        swap.clicked.connect(lambda: self._choose_side(next(each for each in self._titles if each is not side)))
+        swap.clicked.connect(
+            lambda: self._choose_side(next(each for each in self._titles if each is not side))
+        )
         close.clicked.connect(lambda: self.closing_wanted.emit(side))
         self._headings[side] = heading, title, swap
         side.layout().insertWidget(0, heading)  # type: ignore[union-attr]
@@ -47,7 +51,9 @@ class SideBySide(QSplitter):
         self.setSizes([10_000, 10_000])  # Both sides get the same width.
 
     def show_sides(self, titles: Mapping[ChatPage, str], current: ChatPage) -> None:
-        """Shows one or two sides. A single side has no heading. Without room for both, a button leads to the other."""
+        """Shows one or two sides. A single side has no heading. Without room for both,
+        a button leads to the other.
+        """
         self._titles, self._current = titles, current
         room = self.width() >= 2 * self._theme.zoomed_pixels(LEAST_WIDTH)
         for side, words in titles.items():
@@ -57,7 +63,9 @@ class SideBySide(QSplitter):
             set_widget_look(title, "heading" if side is current else "small")
             title.set_elided_text(words)
             box = side.composer.text
-            box.setAccessibleName(tr("Message to “{title}”", title=words) if len(titles) > 1 else tr("Message"))
+            box.setAccessibleName(
+                tr("Message to “{title}”", title=words) if len(titles) > 1 else tr("Message")
+            )
             swap.setVisible(not room)
             other = next((titles[each] for each in titles if each is not side), "")
             show_other = tr("Show “{title}”", title=other)

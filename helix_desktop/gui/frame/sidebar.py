@@ -21,17 +21,23 @@ from helix_desktop.gui.translation import format_number, tr
 from helix_desktop.histories.program_names import AGENTS_TO_CONTINUE_IN
 
 WIDTH = 252
-AGE_UPDATE_MS = 60_000  # The interval between updates of the ages, which are shown in whole minutes.
+AGE_UPDATE_MS = (
+    60_000  # The interval between updates of the ages, which are shown in whole minutes.
+)
 
 
 def format_folder(folder: Path) -> str:
     """Formats a folder with ~ for the home directory."""
     home = Path.home()
-    return f"~/{folder.relative_to(home).as_posix()}" if folder.is_relative_to(home) else str(folder)
+    return (
+        f"~/{folder.relative_to(home).as_posix()}" if folder.is_relative_to(home) else str(folder)
+    )
 
 
 class ConversationSearchField(QLineEdit):
-    """Filters the list below while the user types; Enter searches everywhere. The shortcut is shown inside the field."""
+    """Filters the list below while the user types; Enter searches everywhere. The
+    shortcut is shown inside the field.
+    """
 
     search_everywhere_wanted = Signal(str)
     list_wanted = Signal()
@@ -66,7 +72,9 @@ class ConversationSearchField(QLineEdit):
         self._key.adjustSize()
         gap = self._theme.zoomed_pixels(10)
         words = self.fontMetrics().horizontalAdvance(self.placeholderText())
-        self._key.setVisible(not self.text() and words + self._key.width() + 3 * gap <= self.width())
+        self._key.setVisible(
+            not self.text() and words + self._key.width() + 3 * gap <= self.width()
+        )
         left = self.width() - self._key.width() - gap
         if self.layoutDirection() == Qt.LayoutDirection.RightToLeft:
             left = gap
@@ -74,8 +82,9 @@ class ConversationSearchField(QLineEdit):
 
 
 class Sidebar(QWidget):
-    """Shows the conversations of a workspace. `conversation_action_wanted` carries an action ("rename",
-    "pin", "archive", "trash", "restore", "fork", "export-markdown", ...) and a conversation.
+    """Shows the conversations of a workspace. `conversation_action_wanted` carries an
+    action ("rename", "pin", "archive", "trash", "restore", "fork", "export-markdown",
+    ...) and a conversation.
     """
 
     conversation_action_wanted = Signal(str, str)
@@ -97,7 +106,9 @@ class Sidebar(QWidget):
         self.new = widgets.build_tool_button(tr("New conversation"), self)
         self.more = widgets.build_tool_button(tr("Rename, export or remove this workspace"), self)
         self.more.clicked.connect(
-            lambda: self.workspace_menu_wanted.emit(self.more.mapToGlobal(self.more.rect().bottomLeft()))
+            lambda: self.workspace_menu_wanted.emit(
+                self.more.mapToGlobal(self.more.rect().bottomLeft())
+            )
         )
         place_kept = self.more.sizePolicy()
         place_kept.setRetainSizeWhenHidden(True)
@@ -127,11 +138,19 @@ class Sidebar(QWidget):
         self._head.addWidget(self.more, 0, 1, Qt.AlignmentFlag.AlignTop)
         self._head.addWidget(self.shared, 1, 0, 1, 3, Qt.AlignmentFlag.AlignLeading)
         self._box = build_row(self.search)
-        # The program moves this sidebar into its window. A label would lose its margins; a layout keeps them.
+        # The program moves this sidebar into its window. A label would lose its
+        # margins; a layout keeps them.
         self._empty_list_row = build_column(self._empty_list_label, build_row(self.importing, 1))
         self._foot = build_row(self._back, self._archive, self._trash, self.empty_trash_link, 1)
         build_column(
-            self._head, self._box, self._empty_list_row, (self.list, 1), self._foot, owner=self, margins=0, spacing=0
+            self._head,
+            self._box,
+            self._empty_list_row,
+            (self.list, 1),
+            self._foot,
+            owner=self,
+            margins=0,
+            spacing=0,
         )
         self._apply_sidebar_sizes()
 
@@ -170,7 +189,9 @@ class Sidebar(QWidget):
 
     def _refill_conversation_list(self) -> None:
         current = self.list.selected_conversation_id()
-        lines = group_conversations(self._rows, words=self.search.text(), place=self._shown_place, now=time.time())
+        lines = group_conversations(
+            self._rows, words=self.search.text(), place=self._shown_place, now=time.time()
+        )
         self.list.lines.replace_list_lines(lines)
         if current:
             self.list.select_conversation(current)
@@ -188,7 +209,9 @@ class Sidebar(QWidget):
 
     def _text_for_empty_list(self) -> str:
         if self.search.text():
-            return tr("No matching conversation. Press Enter to search messages and cached entries.")
+            return tr(
+                "No matching conversation. Press Enter to search messages and cached entries."
+            )
         if self._shown_place:
             return tr("Nothing here.")
         return tr("Your conversations appear here. Write a message to start one.")

@@ -1,4 +1,6 @@
-"""The bar above the pages, with Chat, Changes, Cache and Timeline at the left and the model at the right."""
+"""The bar above the pages, with Chat, Changes, Cache and Timeline at the left and the
+model at the right.
+"""
 
 from PySide6.QtCore import QSize, Signal
 from PySide6.QtGui import QResizeEvent
@@ -35,7 +37,10 @@ class TopBar(QWidget):
         self._is_stopped_in_chat = False
         self.model = ChoicePill(tr("Model"), self)
         titles = tr("Chat"), tr("Changes"), tr("Cache"), tr("Timeline")
-        self._tabs = {name: self._build_page_tab(name, words) for name, words in zip(PAGES, titles, strict=True)}
+        self._tabs = {
+            name: self._build_page_tab(name, words)
+            for name, words in zip(PAGES, titles, strict=True)
+        }
         group, tabs = QButtonGroup(self), self._tabs.values()
         for tab in tabs:
             group.addButton(tab)
@@ -50,21 +55,30 @@ class TopBar(QWidget):
 
     def mark_open_page(self, page: str) -> None:
         self._tabs[page].setChecked(True)
-        self.stop.setVisible(bool(self._state.text()) and not (page == "chat" and self._is_stopped_in_chat))
+        self.stop.setVisible(
+            bool(self._state.text()) and not (page == "chat" and self._is_stopped_in_chat)
+        )
         self.fit_top_bar()
 
-    def show_background_work(self, text: str, button: str, *, is_stopped_in_chat: bool = False) -> None:
-        """Shows background work in a word or two, as "folding: handover", and what can be done about it.
+    def show_background_work(
+        self, text: str, button: str, *, is_stopped_in_chat: bool = False
+    ) -> None:
+        """Shows background work in a word or two, as "folding: handover", and what can
+        be done about it.
 
         `is_stopped_in_chat`: beside the chat's message box is a button that does the same.
         """
         self._state.setText(text)
         self.stop.setText(button)
         self._is_stopped_in_chat = is_stopped_in_chat
-        self.mark_open_page(next((page for page, tab in self._tabs.items() if tab.isChecked()), "chat"))
+        self.mark_open_page(
+            next((page for page, tab in self._tabs.items() if tab.isChecked()), "chat")
+        )
 
     def show_working_copy(self, words: str) -> None:
-        """Shows the copy that the conversation works in, to bring it back. Empty if it works in the original."""
+        """Shows the copy that the conversation works in, to bring it back. Empty if it
+        works in the original.
+        """
         self.copy.setText(words and f"{words} · {tr('Bring back…')}")
         self.fit_top_bar()
 
@@ -92,14 +106,20 @@ class TopBar(QWidget):
             tab.updateGeometry()
         self._row.setSpacing(4 if room >= 0 else 0)
         self._row.setContentsMargins(*(margin if room >= 0 else 0, 0) * 2)
-        shown = [part for part in (self._state, self.stop) if self._state.text() and not part.isHidden()]
+        shown = [
+            part for part in (self._state, self.stop) if self._state.text() and not part.isHidden()
+        ]
         room -= sum(part.sizeHint().width() for part in shown)
         self.copy.setVisible(
-            bool(self.copy.text()) and room >= self.copy.sizeHint().width() + px(SHORTENED_CHOICE_WIDTH)
+            bool(self.copy.text())
+            and room >= self.copy.sizeHint().width() + px(SHORTENED_CHOICE_WIDTH)
         )
         room -= 0 if self.copy.isHidden() else self.copy.sizeHint().width()
         self.model.setVisible(
-            room >= min(self.model.show_full_text_and_measure_width() + px(10), px(SHORTENED_CHOICE_WIDTH))
+            room
+            >= min(
+                self.model.show_full_text_and_measure_width() + px(10), px(SHORTENED_CHOICE_WIDTH)
+            )
         )
         self.model.fit_pill_text(room - px(10))
 
@@ -113,5 +133,7 @@ class TopBar(QWidget):
     def _apply_top_bar_sizes(self) -> None:
         self.setFixedHeight(self._theme.zoomed_pixels(HEIGHT))
         # The buttons may need more than this. In a narrow bar, some of them are hidden.
-        self.setMinimumWidth(360)  # Whatever the size of text is: the page beside it does not get wider either.
+        self.setMinimumWidth(
+            360
+        )  # Whatever the size of text is: the page beside it does not get wider either.
         self.side.setIcon(build_icon("sidebar", self._theme.colour_of_token("muted")))

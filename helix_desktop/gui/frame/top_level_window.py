@@ -38,7 +38,11 @@ class WindowPlaceholder(QWidget):
         zoom = look.get("zoom", 1.0)
         self._zoom = float(zoom) if isinstance(zoom, int | float) else 1.0
         self._tokens = DARK if look.get("dark", look.get("scheme") == "dark") else LIGHT
-        self._sidebar = round(SIDEBAR_WIDTH * self._zoom) if state_file.get_remembered("workspace", default="") else 0
+        self._sidebar = (
+            round(SIDEBAR_WIDTH * self._zoom)
+            if state_file.get_remembered("workspace", default="")
+            else 0
+        )
         self.early_typing = EarlyTyping(state_file)
         self.was_painted = False
 
@@ -74,13 +78,19 @@ class WindowPlaceholder(QWidget):
         from PySide6.QtCore import Qt
 
         zoom, metrics = self._zoom, painter.fontMetrics()
-        room = min(round(MESSAGE_BOX_WIDTH * zoom), width - left - round(32 * zoom)) - round(28 * zoom)
+        room = min(round(MESSAGE_BOX_WIDTH * zoom), width - left - round(32 * zoom)) - round(
+            28 * zoom
+        )
         end = Qt.TextElideMode.ElideRight
         lines = [
             metrics.elidedText(line, end, room)
             for line in self.early_typing.typed_text.split("\n")[-MESSAGE_BOX_LINES:]
         ]
-        messages = [line for each in self.early_typing.sent_messages for line in each["text"].split("\n")[:1]]
+        messages = [
+            line
+            for each in self.early_typing.sent_messages
+            for line in each["text"].split("\n")[:1]
+        ]
         x = left + (width - left - room) // 2
         bottom = height - round(ROOM_BELOW_TEXT * zoom)
         painter.setPen(QtGui.QColor(self._tokens["text"]))
@@ -96,7 +106,9 @@ class TopLevelWindow(QMainWindow):
     def __init__(self, state_file: WindowStateFile, title: str) -> None:
         super().__init__()
         self.state_file = state_file
-        self.is_closing = False  # The user may close the window before anything is connected to `closing`.
+        self.is_closing = (
+            False  # The user may close the window before anything is connected to `closing`.
+        )
         self.setMinimumSize(SMALLEST_SIZE)
         self.setWindowTitle(title)
         self.placeholder = WindowPlaceholder(state_file)
@@ -105,7 +117,9 @@ class TopLevelWindow(QMainWindow):
 
     def enable_typing(self) -> None:
         """Accepts typing, also through an input method. Call it after the first paint."""
-        from PySide6.QtCore import Qt  # Loading Qt's enums takes a seventh of the time to the first paint.
+        from PySide6.QtCore import (
+            Qt,
+        )  # Loading Qt's enums takes a seventh of the time to the first paint.
 
         self.placeholder.setAttribute(Qt.WidgetAttribute.WA_InputMethodEnabled)
         self.placeholder.setFocus()
@@ -118,7 +132,9 @@ class TopLevelWindow(QMainWindow):
             super().keyPressEvent(event)
 
     def save_window_geometry(self) -> None:
-        self.state_file.remember_value("window", value=bytes(self.saveGeometry().toBase64().data()).decode())
+        self.state_file.remember_value(
+            "window", value=bytes(self.saveGeometry().toBase64().data()).decode()
+        )
 
     def _restore_window_geometry(self) -> None:
         kept = QByteArray.fromBase64(self.state_file.get_remembered("window", default="").encode())

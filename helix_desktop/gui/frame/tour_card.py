@@ -1,8 +1,8 @@
 """Highlights a part of the window during the tour, and explains it on a card with Back, Next and
 Leave.
 
-The user presses the highlighted part themselves: the overlay lets every click and key through except
-on its own buttons.
+The user presses the highlighted part themselves: the overlay lets every click and key
+through except on its own buttons.
 """
 
 from PySide6.QtCore import QEvent, QObject, QPoint, QRect, QRectF, QSize, Qt, QTimer, Signal
@@ -15,7 +15,10 @@ from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import tr
 
-CARD_WIDTHS = (340, 264)  # In pixels; the second width is used if the first would cover the highlighted area.
+CARD_WIDTHS = (
+    340,
+    264,
+)  # In pixels; the second width is used if the first would cover the highlighted area.
 RING_TO_CARD_GAP = 14  # The distance in pixels between the highlighting ring and the card.
 WINDOW_EDGE_GAP = 12  # The distance in pixels between the card and the window's edge.
 SHADE_ALPHA = 70  # The opacity of the shade over the rest of the window, from 0 to 255.
@@ -57,7 +60,10 @@ class TourStepCard(QWidget):
         set_surface_look(self, "card")
         self.setObjectName("tour")  # The window's Tab order refers to the card by this name.
         self.number = build_plain_label("", "small", self, wraps=False)
-        self.title, self.words = build_plain_label("", "title", self), build_plain_label("", "", self)
+        self.title, self.words = (
+            build_plain_label("", "title", self),
+            build_plain_label("", "", self),
+        )
         self.offer = build_push_button("", self)
         self.leave = build_push_button(tr("Leave the tour"), self, look="link")
         self.back = build_push_button(tr("Back"), self)
@@ -69,7 +75,9 @@ class TourStepCard(QWidget):
         self._theme = theme
 
     def compute_card_size(self, width: int) -> QSize:
-        width = max(self._theme.zoomed_pixels(width), self.minimumSizeHint().width())  # The buttons must fit.
+        width = max(
+            self._theme.zoomed_pixels(width), self.minimumSizeHint().width()
+        )  # The buttons must fit.
         height = self.heightForWidth(width)
         return QSize(width, height if height > 0 else self.sizeHint().height())
 
@@ -84,7 +92,9 @@ class TourGuide(QObject):
         self._window = window
         self.ring, self.card = HighlightRing(theme, window), TourStepCard(theme, window)
         self._shown_step: object = None
-        self._clear_areas = [QRect()]  # The areas that the card should not cover, in order of preference.
+        self._clear_areas = [
+            QRect()
+        ]  # The areas that the card should not cover, in order of preference.
         self._timer = QTimer(self, interval=150)
         self._timer.timeout.connect(self.target_needed)
         window.installEventFilter(self)
@@ -92,7 +102,9 @@ class TourGuide(QObject):
     def show_tour_step(
         self, step: tuple[int, int], title: str, words: str, *, offer: str = "", done: bool = False
     ) -> None:
-        """Shows one step. `offer` is an extra button's label; `done` marks Next as the button to press."""
+        """Shows one step. `offer` is an extra button's label; `done` marks Next as the
+        button to press.
+        """
         if self._shown_step == (told := (step, title, words, offer, done)):
             return
         self._shown_step = told
@@ -117,13 +129,18 @@ class TourGuide(QObject):
         self._place_ring_and_card()
 
     def point_at_area(self, place: QRect, *keep_clear: QRect) -> None:
-        """Points at an area of the window, or at nothing. The card avoids the areas in `keep_clear` if it can."""
+        """Points at an area of the window, or at nothing. The card avoids the areas in
+        `keep_clear` if it can.
+        """
         place &= self._window.rect()
         clear = [*filter(None, keep_clear), place]
         if (place, clear) != (self.ring.highlighted_area, self._clear_areas):
             self._clear_areas = clear
             self.ring.highlight_area(place)
-            for widget in (self.ring, self.card):  # A panel that was opened in the meantime may cover them.
+            for widget in (
+                self.ring,
+                self.card,
+            ):  # A panel that was opened in the meantime may cover them.
                 widget.raise_()
             self._place_ring_and_card()
 
@@ -139,7 +156,11 @@ class TourGuide(QObject):
         """Escape leaves the tour if nothing else uses it: a running agent is stopped first."""
         if event.type() == QEvent.Type.Resize:
             self._place_ring_and_card()
-        elif isinstance(event, QKeyEvent) and event.type() == QEvent.Type.KeyPress and event.key() == Qt.Key.Key_Escape:
+        elif (
+            isinstance(event, QKeyEvent)
+            and event.type() == QEvent.Type.KeyPress
+            and event.key() == Qt.Key.Key_Escape
+        ):
             self.card.leave.click()
             return True
         return False

@@ -1,11 +1,21 @@
-"""The page without a workspace: open a folder, take the tour, or import. The first message asks for a model."""
+"""The page without a workspace: open a folder, take the tour, or import. The first
+message asks for a model.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QDragEnterEvent, QDropEvent
-from PySide6.QtWidgets import QCheckBox, QFrame, QGridLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QCheckBox,
+    QFrame,
+    QGridLayout,
+    QLabel,
+    QPushButton,
+    QVBoxLayout,
+    QWidget,
+)
 
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.common import widgets
@@ -28,7 +38,10 @@ class WelcomePage(QWidget):
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent, acceptDrops=True)
-        inside, middle = widgets.build_surface(self, "inspector"), widgets.build_surface(self, "plain")
+        inside, middle = (
+            widgets.build_surface(self, "inspector"),
+            widgets.build_surface(self, "plain"),
+        )
         hero = tr("An agent that remembers everything,\nand lets you undo anything")
         about = tr("For people who work with AI agents all day: every output is kept on this computer and can be found again, every change to a file can be undone, and you see what everything costs.")  # fmt: skip
         labels = [widgets.build_plain_label(*one) for one in ((hero, "hero"), (about, "muted"))]
@@ -47,7 +60,9 @@ class WelcomePage(QWidget):
         self.folder = self._add_action_card(
             column,
             tr("Open a folder"),
-            tr("The folder becomes a workspace with its own conversations. You can also drag a folder here."),
+            tr(
+                "The folder becomes a workspace with its own conversations. You can also drag a folder here."
+            ),
             tr("Open…"),
         )
         self.tour = self._add_action_card(
@@ -83,12 +98,16 @@ class WelcomePage(QWidget):
         some = ", ".join(programs[:-1])
         names = tr("{some} and {last}", some=some, last=programs[-1]) if some else "".join(programs)
         count = format_count(conversations, "{n} conversation", "{n} conversations")
-        self._found.setText(tr("{count} from {programs}: search and continue them", count=count, programs=names))
+        self._found.setText(
+            tr("{count} from {programs}: search and continue them", count=count, programs=names)
+        )
         clear_layout(self._newest)
         for line, words in enumerate(newest):
             self._newest.addWidget(_build_hairline(self._found_card), 2 * line, 0, 1, -1)
             for column, word in enumerate(words):
-                self._newest.addWidget(_build_newest_cell(word, column, self._found_card), 2 * line + 1, column)
+                self._newest.addWidget(
+                    _build_newest_cell(word, column, self._found_card), 2 * line + 1, column
+                )
         self._found_card.setVisible(conversations > 0)
         set_widget_look(self.folder, "" if conversations else "primary")
 
@@ -98,7 +117,11 @@ class WelcomePage(QWidget):
         set_widget_look(button, "primary")
         where = f"{tr(RECORDER.sentence)} {tr('You can change this at any time in the settings, under General.')}"
         self.recorder_box.setAccessibleDescription(where)
-        recorder = (_build_hairline(self._found_card), self.recorder_box, widgets.build_plain_label(where, "small"))
+        recorder = (
+            _build_hairline(self._found_card),
+            self.recorder_box,
+            widgets.build_plain_label(where, "small"),
+        )
         rows.addLayout(build_column(self._newest, *recorder, spacing=8))
         column.addWidget(self._found_card)
         self._found_card.hide()
@@ -114,13 +137,17 @@ class WelcomePage(QWidget):
 
     def _add_action_card(self, column: QVBoxLayout, title: str, text: str, act: str) -> QPushButton:
         card = QWidget(self)
-        _, button = self._fill_action_card(card, widgets.build_plain_label(title, "title"), text, act)
+        _, button = self._fill_action_card(
+            card, widgets.build_plain_label(title, "title"), text, act
+        )
         button.setAccessibleName(title)
         button.setAccessibleDescription(text)
         column.addWidget(card)
         return button
 
-    def _fill_action_card(self, card: QWidget, title: QLabel, text: str, act: str) -> tuple[QVBoxLayout, QPushButton]:
+    def _fill_action_card(
+        self, card: QWidget, title: QLabel, text: str, act: str
+    ) -> tuple[QVBoxLayout, QPushButton]:
         widgets.set_surface_look(card, "card")
         words = build_column(title, widgets.build_plain_label(text, "muted"), spacing=4)
         button = QPushButton(act, card)
@@ -132,7 +159,11 @@ class WelcomePage(QWidget):
             event.acceptProposedAction()
 
     def dropEvent(self, event: QDropEvent) -> None:
-        folders = [Path(url.toLocalFile()) for url in event.mimeData().urls() if Path(url.toLocalFile()).is_dir()]
+        folders = [
+            Path(url.toLocalFile())
+            for url in event.mimeData().urls()
+            if Path(url.toLocalFile()).is_dir()
+        ]
         if folders:
             event.acceptProposedAction()
             self.folder_given.emit(folders[0])
@@ -159,7 +190,14 @@ class ConnectModelDialog(widgets.TransientDialog):
     chosen = Signal(str)
     added = Signal(str)
 
-    def __init__(self, setup: ModelSetupPort, doing: BackgroundRunner, parent: QWidget, *, message_waits: bool) -> None:
+    def __init__(
+        self,
+        setup: ModelSetupPort,
+        doing: BackgroundRunner,
+        parent: QWidget,
+        *,
+        message_waits: bool,
+    ) -> None:
         super().__init__(tr("Connect a model"), parent, 560)
         waits = tr("Your message will be sent as soon as a model is connected.")
         self.panel = ConnectModelPanel(setup, doing, self)

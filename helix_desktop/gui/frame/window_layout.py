@@ -23,16 +23,20 @@ from helix_desktop.gui.theme import Theme
 
 SIDE_WIDTH = 300
 MAX_SIDE_SHARE = 0.55  # The side panel takes at most this share of the width beside the sidebar.
-# Unless the user has resized the sidebar, it takes at most this share of the window's width, even with large text.
+# Unless the user has resized the sidebar, it takes at most this share of the window's
+# width, even with large text.
 MAX_SIDEBAR_SHARE = 0.3
-# In a window narrower than this many pixels, at the usual text size, the inspector is shown only on request.
+# In a window narrower than this many pixels, at the usual text size, the inspector is
+# shown only on request.
 NARROW_WINDOW_WIDTH = 1_160
 
 
 class WindowFrame(QWidget):
     """The content of the window. Pages and panels may be built only when they are first shown."""
 
-    def __init__(self, theme: Theme, state_file: WindowStateFile, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, theme: Theme, state_file: WindowStateFile, parent: QWidget | None = None
+    ) -> None:
         super().__init__(parent)
         self.theme = theme
         self.state_file = state_file
@@ -76,7 +80,9 @@ class WindowFrame(QWidget):
             return True
         areas = (*self.areas_in_tab_order(), *self.findChildren(QWidget, "tour"))
         here = self.window().focusWidget()
-        return tab_order.focus_next_stop(areas, here, forward=following) or super().focusNextPrevChild(following)
+        return tab_order.focus_next_stop(
+            areas, here, forward=following
+        ) or super().focusNextPrevChild(following)
 
     def areas_in_tab_order(self) -> Sequence[QWidget]:
         return self.rail, self.sidebar, self._middle, self._side
@@ -146,7 +152,11 @@ class WindowFrame(QWidget):
         kept, whole = self.state_file.get_remembered, self._splitter.width()
         widest = max(round(whole * MAX_SIDEBAR_SHARE), self.sidebar.minimumWidth())
         usual = min(self.theme.zoomed_pixels(sidebar_module.WIDTH) - 1, widest)
-        first = kept("layout", self._workspace, "sidebar-width", default=usual) if self.is_sidebar_shown else 0
+        first = (
+            kept("layout", self._workspace, "sidebar-width", default=usual)
+            if self.is_sidebar_shown
+            else 0
+        )
         room, last = whole - first - 1, 0
         if self.is_side_panel_shown:
             usual = self.theme.zoomed_pixels(SIDE_WIDTH) - 1

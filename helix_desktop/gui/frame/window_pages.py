@@ -1,4 +1,6 @@
-"""Builds the pages of the window and passes on to them what happens. No other module calls the pages."""
+"""Builds the pages of the window and passes on to them what happens. No other module
+calls the pages.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,12 @@ class WindowPages(QObject):
     page_made = Signal(str, object)
 
     def __init__(
-        self, theme: Theme, doing: BackgroundRunner, showing: ShownState, state_file: WindowStateFile, parent: QWidget
+        self,
+        theme: Theme,
+        doing: BackgroundRunner,
+        showing: ShownState,
+        state_file: WindowStateFile,
+        parent: QWidget,
     ) -> None:
         super().__init__(parent)
         self._page_arguments = theme, doing, parent
@@ -106,7 +113,9 @@ class WindowPages(QObject):
         self._show_conversation_changes(page)
         return page
 
-    def _connect_and_announce_page(self, name: str, page: CachePage | TimelinePage | ChangesPage) -> None:
+    def _connect_and_announce_page(
+        self, name: str, page: CachePage | TimelinePage | ChangesPage
+    ) -> None:
         page.intent_wanted.connect(self.wanted)
         self.page_made.emit(name, page)
 
@@ -117,11 +126,15 @@ class WindowPages(QObject):
         """Shows the workspace's entries, with the columns as the user left them."""
         if (bench := self._showing.bench) is None:
             return
-        page.restore_cache_layout(self._state_file.get_remembered("layout", bench.id, "cache", default=""))
+        page.restore_cache_layout(
+            self._state_file.get_remembered("layout", bench.id, "cache", default="")
+        )
         self._stop_watching_limit()
         self._stop_watching_limit = bench.size_limit.watch_cache_size(page.show_bytes_over_limit)
         page.show_bytes_over_limit(bench.size_limit.over)
-        page.show_cache_of(bench.workspace, lambda: [(row.id, row.title) for row in bench.list_conversations()])
+        page.show_cache_of(
+            bench.workspace, lambda: [(row.id, row.title) for row in bench.list_conversations()]
+        )
 
     def _show_conversation_changes(self, page: ChangesPage) -> None:
         bench, session = self._showing.bench, self._showing.session
@@ -145,7 +158,9 @@ class WindowPages(QObject):
     def save_page_layouts(self) -> None:
         bench = self._showing.bench
         if bench is not None and self.is_page_built("cache"):
-            self._state_file.remember_value("layout", bench.id, "cache", value=self.cache.encode_cache_layout())
+            self._state_file.remember_value(
+                "layout", bench.id, "cache", value=self.cache.encode_cache_layout()
+            )
 
     def pass_events_to_pages(self, events: tuple[Event, ...]) -> None:
         if self.is_page_built("inspector"):

@@ -26,13 +26,18 @@ _STATE_SIGNS = {ConversationActivity.ASKING: "?", ConversationActivity.FAILED: "
 
 
 def choose_initials(names: Sequence[str]) -> list[str]:
-    """Returns each name's initial. Where others share it, the first letter or digit after their common beginning follows."""
+    """Returns each name's initial. Where others share it, the first letter or digit
+    after their common beginning follows.
+    """
     groups: dict[str, list[str]] = {}
     for name in names:
         groups.setdefault(name[:1].upper(), []).append(name)
     rest = {one: max(1, len(commonprefix(alike))) for one, alike in groups.items()}  # noqa: RUF071 -- by characters
     initials = [name[:1].upper() for name in names]
-    return [one + next(filter(str.isalnum, name[rest[one] :]), "") for one, name in zip(initials, names, strict=True)]
+    return [
+        one + next(filter(str.isalnum, name[rest[one] :]), "")
+        for one, name in zip(initials, names, strict=True)
+    ]
 
 
 class WorkspaceButton(QAbstractButton):
@@ -42,7 +47,12 @@ class WorkspaceButton(QAbstractButton):
     dropped = Signal()
 
     def __init__(
-        self, theme: Theme, row: KnownWorkspace, number: int, initials: str, parent: QWidget | None = None
+        self,
+        theme: Theme,
+        row: KnownWorkspace,
+        number: int,
+        initials: str,
+        parent: QWidget | None = None,
     ) -> None:
         super().__init__(parent, checkable=True)
         self.initials = initials
@@ -53,7 +63,9 @@ class WorkspaceButton(QAbstractButton):
         self.workspace = row.id
         self._pressed_at: int | None = None
         self._is_dragged = False
-        self._title = row.name  # If a name such as “R&D” were the button's text, Qt would make Alt+D its shortcut.
+        self._title = (
+            row.name
+        )  # If a name such as “R&D” were the button's text, Qt would make Alt+D its shortcut.
         self.setAutoExclusive(True)  # Screen readers then announce a radio button, not a check box.
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         self.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
@@ -66,8 +78,14 @@ class WorkspaceButton(QAbstractButton):
         self.update()
 
     def _update_button_name(self) -> None:
-        state = "" if self.running_state is ConversationActivity.IDLE else describe_running_state(self.running_state)
-        self.setAccessibleName(", ".join(filter(None, [tr("Workspace {name}", name=self._title), state])))
+        state = (
+            ""
+            if self.running_state is ConversationActivity.IDLE
+            else describe_running_state(self.running_state)
+        )
+        self.setAccessibleName(
+            ", ".join(filter(None, [tr("Workspace {name}", name=self._title), state]))
+        )
         self.setToolTip(safe_tooltip("\n".join(filter(None, [self._hint, state]))))
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
@@ -76,8 +94,15 @@ class WorkspaceButton(QAbstractButton):
         self._pressed_at = round(event.globalPosition().y()) - self.y() if left else None
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
-        top = round(event.globalPosition().y()) - self._pressed_at if self._pressed_at is not None else self.y()
-        if self._is_dragged or abs(top - self.y()) >= QApplication.startDragDistance() + self.height() // 4:
+        top = (
+            round(event.globalPosition().y()) - self._pressed_at
+            if self._pressed_at is not None
+            else self.y()
+        )
+        if (
+            self._is_dragged
+            or abs(top - self.y()) >= QApplication.startDragDistance() + self.height() // 4
+        ):
             self._is_dragged = True
             self.dragged.emit(top)
         else:
@@ -104,7 +129,9 @@ class WorkspaceButton(QAbstractButton):
         painter.setFont(self._theme.build_font(13, weight=QFont.Weight.DemiBold))
         painter.drawText(square, Qt.AlignmentFlag.AlignCenter, self.initials)
         if self.isChecked():
-            left = self.width() - 3 if self.layoutDirection() == Qt.LayoutDirection.RightToLeft else 0
+            left = (
+                self.width() - 3 if self.layoutDirection() == Qt.LayoutDirection.RightToLeft else 0
+            )
             self._theme.fill_surface(painter, QRectF(left, 8, 3, size - 16), "text", 1.5)
         if self.hasFocus():
             painter.setBrush(Qt.BrushStyle.NoBrush)
@@ -129,9 +156,9 @@ class WorkspaceButton(QAbstractButton):
 
 
 class WorkspaceRail(QWidget):
-    """`chosen` carries a workspace's id, `workspace_action_wanted` an action on it ("rename",
-    "settings", "trash", ...), `add_action_wanted` an action that adds a workspace, and `ordered` the
-    ids in the user's order.
+    """`chosen` carries a workspace's id, `workspace_action_wanted` an action on it
+    ("rename", "settings", "trash", ...), `add_action_wanted` an action that adds a
+    workspace, and `ordered` the ids in the user's order.
     """
 
     chosen = Signal(str)
@@ -174,12 +201,17 @@ class WorkspaceRail(QWidget):
         clear_layout(self._column)
         initials = choose_initials([row.name for row in rows])
         numbered = enumerate(zip(rows, initials, strict=True), 1)
-        self._buttons = [WorkspaceButton(self._theme, row, n, letters, self._inside) for n, (row, letters) in numbered]
+        self._buttons = [
+            WorkspaceButton(self._theme, row, n, letters, self._inside)
+            for n, (row, letters) in numbered
+        ]
         for button in self._buttons:
             self._column.addWidget(button)
             button.clicked.connect(lambda _checked=False, b=button: self.chosen.emit(b.workspace))
             button.customContextMenuRequested.connect(
-                lambda _at, b=button: self.show_workspace_menu(b.workspace, b.mapToGlobal(b.rect().topRight()))
+                lambda _at, b=button: self.show_workspace_menu(
+                    b.workspace, b.mapToGlobal(b.rect().topRight())
+                )
             )
             button.dragged.connect(partial(self._move_dragged_button, button))
             button.dropped.connect(partial(self._move_workspace_to_dropped_place, button))
@@ -189,7 +221,9 @@ class WorkspaceRail(QWidget):
         width = rail_width(self._theme.text_zoom)
         square = width - RAIL_WIDTH + RAIL_SQUARE
         self.setFixedWidth(width)
-        self._inside.setMinimumWidth(width)  # The squares stay in the middle, also beside a scroll bar.
+        self._inside.setMinimumWidth(
+            width
+        )  # The squares stay in the middle, also beside a scroll bar.
         for button in self._buttons:
             button.setFixedSize(width, square)
         for tool in (self._add, self._settings):
@@ -206,12 +240,16 @@ class WorkspaceRail(QWidget):
     def mark_open_workspace(self, current: str) -> None:
         for button in self._buttons:
             button.setChecked(button.workspace == current)
-        QTimer.singleShot(0, self, self._scroll_to_open_workspace)  # This waits until Qt has placed all squares.
+        QTimer.singleShot(
+            0, self, self._scroll_to_open_workspace
+        )  # This waits until Qt has placed all squares.
 
     def _scroll_to_open_workspace(self) -> None:
         for button in self._buttons:
             if button.isChecked():
-                self.area.ensureVisible(0, button.y() + button.height() // 2, 0, button.height() * 3 // 2)
+                self.area.ensureVisible(
+                    0, button.y() + button.height() // 2, 0, button.height() * 3 // 2
+                )
 
     def move_workspace(self, workspace: str, steps: int) -> None:
         order = [button.workspace for button in self._buttons]
@@ -257,7 +295,9 @@ class WorkspaceRail(QWidget):
             menu.addAction(text).triggered.connect(partial(self.move_workspace, workspace, steps))
         menu.addSeparator()
         for what, text in read_shown_names()["action of a workspace"].items():
-            menu.addAction(tr(text)).triggered.connect(partial(self.workspace_action_wanted.emit, what, workspace))
+            menu.addAction(tr(text)).triggered.connect(
+                partial(self.workspace_action_wanted.emit, what, workspace)
+            )
         menu.popup(at)
 
     def _show_add_menu(self) -> None:

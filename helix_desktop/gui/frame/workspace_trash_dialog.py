@@ -9,7 +9,12 @@ from PySide6.QtWidgets import QWidget
 
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
-from helix_desktop.gui.common.widgets import TransientDialog, build_plain_label, build_push_button, build_surface
+from helix_desktop.gui.common.widgets import (
+    TransientDialog,
+    build_plain_label,
+    build_push_button,
+    build_surface,
+)
 from helix_desktop.gui.frame.sidebar import format_folder
 from helix_desktop.gui.question_dialogs import ask_to_confirm
 from helix_desktop.gui.rows_and_columns import build_column, build_row, clear_layout
@@ -19,7 +24,9 @@ from helix_desktop.gui.workbench_types import KnownWorkspace, Workbenches
 
 
 class WorkspaceTrashDialog(TransientDialog):
-    """`on_restored` is called after a workspace was restored, `on_deleted` with the id of a deleted one."""
+    """`on_restored` is called after a workspace was restored, `on_deleted` with the id
+    of a deleted one.
+    """
 
     def __init__(
         self,
@@ -30,7 +37,12 @@ class WorkspaceTrashDialog(TransientDialog):
         on_deleted: Callable[[str], object],
     ) -> None:
         super().__init__(tr("Workspaces in the trash"), parent, 460)
-        self._doing, self._desk, self._on_restored, self._on_deleted = doing, desk, on_restored, on_deleted
+        self._doing, self._desk, self._on_restored, self._on_deleted = (
+            doing,
+            desk,
+            on_restored,
+            on_deleted,
+        )
         self._rows = build_column(spacing=6)
         self._status_label = build_plain_label(tr("Loading…"), "muted", self)
         below = build_row(1, build_push_button(tr("Close"), self, self.accept))
@@ -64,11 +76,16 @@ class WorkspaceTrashDialog(TransientDialog):
 
     def _ask_delete_workspace(self, row: KnownWorkspace) -> None:
         text = tr("All conversations and the entire cache of “{name}” will be deleted. This cannot be undone. The workspace's folder will not be changed.", name=row.name)  # fmt: skip
-        work, report = partial(self._desk.delete_workspace, row.id), partial(self._on_deleted, row.id)
+        work, report = (
+            partial(self._desk.delete_workspace, row.id),
+            partial(self._on_deleted, row.id),
+        )
         delete = partial(self._run_trash_work, work, report)
         ask_to_confirm(self, tr("Delete workspace"), text, tr("Delete permanently"), delete)
 
-    def _run_trash_work(self, work: Callable[[], Coroutine[Any, Any, object]], report: Callable[[], object]) -> None:
+    def _run_trash_work(
+        self, work: Callable[[], Coroutine[Any, Any, object]], report: Callable[[], object]
+    ) -> None:
         async def run_and_report() -> None:
             await work()
             report()  # This is called even if the dialog has been closed.

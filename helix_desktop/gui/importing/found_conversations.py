@@ -26,16 +26,24 @@ class FoundConversationTree(RowTree):
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
-        self.rows: dict[tuple[str, str], QTreeWidgetItem] = {}  # By file and folder, as a file may cover several.
+        self.rows: dict[
+            tuple[str, str], QTreeWidgetItem
+        ] = {}  # By file and folder, as a file may cover several.
         self.setHeaderLabels([tr("Conversation"), tr("Date"), tr("Length"), tr("Cost")])
         self.header().setStretchLastSection(False)
         for column in range(self.columnCount()):
-            fits = QHeaderView.ResizeMode.Stretch if column == _TITLE else QHeaderView.ResizeMode.ResizeToContents
+            fits = (
+                QHeaderView.ResizeMode.Stretch
+                if column == _TITLE
+                else QHeaderView.ResizeMode.ResizeToContents
+            )
             self.header().setSectionResizeMode(column, fits)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setUniformRowHeights(True)
         self.setAccessibleName(tr("Conversations from other programs"))
-        self.itemChanged.connect(lambda _item, column: self.choice_changed.emit() if column == _TITLE else None)
+        self.itemChanged.connect(
+            lambda _item, column: self.choice_changed.emit() if column == _TITLE else None
+        )
 
     def show_groups(self, groups: Sequence[FoundHistories]) -> None:
         """Shows the groups, the newest project first. Those that are not here yet are checked."""
@@ -65,7 +73,9 @@ class FoundConversationTree(RowTree):
     def _add_project(self, group: FoundHistories) -> QTreeWidgetItem:
         folder = format_folder(Path(group.folder)) if group.folder else tr("no folder")
         project = QTreeWidgetItem(self, [f"{folder}  ·  {group.program}"])
-        project.setFlags(project.flags() | Qt.ItemFlag.ItemIsUserCheckable | Qt.ItemFlag.ItemIsAutoTristate)
+        project.setFlags(
+            project.flags() | Qt.ItemFlag.ItemIsUserCheckable | Qt.ItemFlag.ItemIsAutoTristate
+        )
         if not group.is_folder_present():
             words = tr("This folder is not on this computer. Its conversations are imported into the workspace “Imported conversations”.")  # fmt: skip
             project.setToolTip(_TITLE, words)
@@ -74,9 +84,13 @@ class FoundConversationTree(RowTree):
     def _add_conversation(self, project: QTreeWidgetItem, group: FoundHistories) -> None:
         many = format_count(group.conversations, "{n} conversation", "{n} conversations")
         title = many if group.conversations > 1 else tr("Loading…")
-        row = QTreeWidgetItem(project, [title, format_date(group.last), format_byte_size(group.size)])
+        row = QTreeWidgetItem(
+            project, [title, format_date(group.last), format_byte_size(group.size)]
+        )
         row.setFlags(row.flags() | Qt.ItemFlag.ItemIsUserCheckable)
-        row.setCheckState(_TITLE, Qt.CheckState.Unchecked if group.is_imported else Qt.CheckState.Checked)
+        row.setCheckState(
+            _TITLE, Qt.CheckState.Unchecked if group.is_imported else Qt.CheckState.Checked
+        )
         row.setTextAlignment(_COST, Qt.AlignmentFlag.AlignRight)
         row.setData(_TITLE, _GROUP, group)
         self._mark_if_imported(row)
@@ -100,10 +114,14 @@ class FoundConversationTree(RowTree):
             row.setCheckState(_TITLE, Qt.CheckState.Unchecked)
 
     def show_reasons_and_return_others(self, complaints: Sequence[str]) -> list[str]:
-        """Shows each reason beside the conversation it concerns. Returns the reasons that concern none."""
+        """Shows each reason beside the conversation it concerns. Returns the reasons
+        that concern none.
+        """
         others = []
         for complaint in complaints:
-            row = next((row for (path, _), row in self.rows.items() if complaint.startswith(path)), None)
+            row = next(
+                (row for (path, _), row in self.rows.items() if complaint.startswith(path)), None
+            )
             if row is None:
                 others.append(complaint)
             else:
@@ -116,7 +134,9 @@ class FoundConversationTree(RowTree):
 
     def _show_reason(self, row: QTreeWidgetItem, reason: str) -> None:
         group = row.data(_TITLE, _GROUP)
-        words = make_safe_text(translate_sentences(reason).replace(str(group.path), group.path.name))
+        words = make_safe_text(
+            translate_sentences(reason).replace(str(group.path), group.path.name)
+        )
         row.setText(_TITLE, f"{row.text(_TITLE).partition(' — ')[0]} — {words}")
         row.setToolTip(_TITLE, safe_tooltip(words))
 

@@ -5,15 +5,21 @@ from typing import TYPE_CHECKING, Protocol
 
 from helix_desktop.fast_dataclass import dataclass
 
-if TYPE_CHECKING:  # At run time, this would import the readers of all formats when the window starts.
+if (
+    TYPE_CHECKING
+):  # At run time, this would import the readers of all formats when the window starts.
     from helix_desktop.histories.history_finding import FoundHistories
 
-ImportProgressCallback = Callable[[int, int], None]  # Called with the number of bytes read and the total number.
+ImportProgressCallback = Callable[
+    [int, int], None
+]  # Called with the number of bytes read and the total number.
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryDetails:
-    """What a file contains. `last`: the time of its last message. `reason`: why it cannot be imported."""
+    """What a file contains. `last`: the time of its last message. `reason`: why it
+    cannot be imported.
+    """
 
     title: str = ""
     messages: int = 0
@@ -57,7 +63,9 @@ class HistoryImportPort(Protocol):
         """Undoes the last import. Returns a sentence for each conversation that stays."""
 
     async def delete_recorded_conversations(self, agent_kind: str, older_than_days: int) -> int:
-        """Deletes conversations of one program, or of all, unchanged for so many days. Returns how many."""
+        """Deletes conversations of one program, or of all, unchanged for so many days.
+        Returns how many.
+        """
 
     async def forget_found_api_keys(self) -> int:
         """Forgets possible keys in each workspace of the last import. Returns how many."""

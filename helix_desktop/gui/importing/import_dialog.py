@@ -3,7 +3,15 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from PySide6.QtWidgets import QCheckBox, QHBoxLayout, QMenu, QProgressBar, QPushButton, QScrollArea, QWidget
+from PySide6.QtWidgets import (
+    QCheckBox,
+    QHBoxLayout,
+    QMenu,
+    QProgressBar,
+    QPushButton,
+    QScrollArea,
+    QWidget,
+)
 
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
@@ -20,7 +28,9 @@ from helix_desktop.histories.history_finding import FoundHistories
 from helix_desktop.histories.program_names import NAMES
 from helix_desktop.program_settings import RECORDER, ProgramSettings
 
-SHOWN_COMPLAINTS = 200  # The maximum number of messages that are shown about what the import left out.
+SHOWN_COMPLAINTS = (
+    200  # The maximum number of messages that are shown about what the import left out.
+)
 
 
 class ImportConversationsDialog(widgets.TransientDialog):
@@ -69,13 +79,17 @@ class ImportConversationsDialog(widgets.TransientDialog):
         return self.recorder_box
 
     def _build_delete_button(self) -> QPushButton:
-        button = widgets.build_push_button(f"{tr('Delete recorded conversations')} ▾", self, look="link")
+        button = widgets.build_push_button(
+            f"{tr('Delete recorded conversations')} ▾", self, look="link"
+        )
         menu = QMenu(button)
         ages = {tr("Any age"): 0, tr("Older than 30 days"): 30, tr("Older than a year"): 365}
         for kind, title in {"": tr("All agents"), **NAMES}.items():
             inner = menu.addMenu(title)
             for age, days in ages.items():
-                inner.addAction(age, partial(self._ask_to_delete_recorded, kind, days, f"{title}: {age}"))
+                inner.addAction(
+                    age, partial(self._ask_to_delete_recorded, kind, days, f"{title}: {age}")
+                )
         button.setMenu(menu)
         return button
 
@@ -83,12 +97,16 @@ class ImportConversationsDialog(widgets.TransientDialog):
         text = tr("The recorded and imported conversations are deleted permanently in all workspaces, along with cached content that nothing else uses. This cannot be undone. The agents' own files are kept. If the agents continue these conversations, the recorder saves only what is new.")  # fmt: skip
 
         def show_deleted(number: int) -> None:
-            self._message_label.setText(format_count(number, "{n} conversation deleted", "{n} conversations deleted"))
+            self._message_label.setText(
+                format_count(number, "{n} conversation deleted", "{n} conversations deleted")
+            )
             self._on_conversations_changed()
 
         def delete_what_was_recorded() -> None:
             self._doing.run_in_background(
-                self._histories.delete_recorded_conversations(kind, days), then=show_deleted, owner=self
+                self._histories.delete_recorded_conversations(kind, days),
+                then=show_deleted,
+                owner=self,
             )
 
         ask_to_confirm(self, choice, text, tr("Delete permanently"), delete_what_was_recorded)
@@ -101,14 +119,20 @@ class ImportConversationsDialog(widgets.TransientDialog):
         self._close = widgets.build_push_button(tr("Close"), self, self.reject, "")
         self._stop = widgets.build_push_button(tr("Stop"), self, self._histories.stop_import, "")
         self._stop.clicked.connect(lambda: self._stop.setEnabled(False))
-        self.import_button = widgets.build_push_button(tr("Import"), self, self.import_checked_groups, "primary")
+        self.import_button = widgets.build_push_button(
+            tr("Import"), self, self.import_checked_groups, "primary"
+        )
         for button in (self._undo, self._keys, self._left_out):
             button.hide()
-        return build_row(self._undo, self._keys, self._left_out, 1, self._close, self._stop, self.import_button)
+        return build_row(
+            self._undo, self._keys, self._left_out, 1, self._close, self._stop, self.import_button
+        )
 
     def find_conversations(self) -> None:
         self._message_label.setText(tr("Loading…"))
-        self._doing.run_in_background(self._histories.find_history_groups(), then=self._show_found_groups, owner=self)
+        self._doing.run_in_background(
+            self._histories.find_history_groups(), then=self._show_found_groups, owner=self
+        )
 
     def _show_found_groups(self, groups: Sequence[FoundHistories]) -> None:
         self.found.show_groups(groups)
@@ -120,7 +144,9 @@ class ImportConversationsDialog(widgets.TransientDialog):
         whole = sum(group.conversations for group in groups)
         amount = format_byte_size(sum(group.size for group in groups))
         words = format_count(
-            whole, "{n} conversation was found on this computer", "{n} conversations were found on this computer"
+            whole,
+            "{n} conversation was found on this computer",
+            "{n} conversations were found on this computer",
         )
         told = tr("{found} ({size}). The conversations are copied; the other programs' files are not changed.", found=words, size=amount)  # fmt: skip
         none = tr("No conversations from other programs were found on this computer.")
@@ -139,7 +165,9 @@ class ImportConversationsDialog(widgets.TransientDialog):
             self.found.show_details(group, details)
             self._describe_remaining_groups()
 
-        self._doing.run_in_background(self._histories.describe_history(group), then=show_and_continue, owner=self)
+        self._doing.run_in_background(
+            self._histories.describe_history(group), then=show_and_continue, owner=self
+        )
 
     def _update_import_button(self) -> None:
         chosen = sum(group.conversations for group in self.found.chosen_groups())
@@ -155,8 +183,12 @@ class ImportConversationsDialog(widgets.TransientDialog):
         self._message_label.setText(tr("Importing…"))
         for button in (self._undo, self._keys, self._left_out):
             button.hide()
-        work = self._histories.import_history_groups(self.found.chosen_groups(), self._show_import_progress)
-        self._doing.run_in_background(work, then=self._show_import_result, owner=self, failed=self._show_import_error)
+        work = self._histories.import_history_groups(
+            self.found.chosen_groups(), self._show_import_progress
+        )
+        self._doing.run_in_background(
+            work, then=self._show_import_result, owner=self, failed=self._show_import_error
+        )
 
     def _show_import_progress(self, done: int, total: int) -> None:
         self._bar.setValue(min(1000, done * 1000 // max(1, total)))
@@ -190,13 +222,21 @@ class ImportConversationsDialog(widgets.TransientDialog):
         if not outcome.stopped:
             self.found.untick_all()
         self._close.setFocus()
-        words = [format_count(outcome.new_count, "{n} conversation was imported.", "{n} conversations were imported.")]
+        words = [
+            format_count(
+                outcome.new_count,
+                "{n} conversation was imported.",
+                "{n} conversations were imported.",
+            )
+        ]
         if outcome.workspaces:
             words.append(tr("Workspaces: {names}.", names=", ".join(outcome.workspaces)))
         if outcome.grown_count:
             words.append(
                 format_count(
-                    outcome.grown_count, "{n} conversation has new messages.", "{n} conversations have new messages."
+                    outcome.grown_count,
+                    "{n} conversation has new messages.",
+                    "{n} conversations have new messages.",
                 )
             )
         if outcome.unchanged_count:
@@ -211,10 +251,17 @@ class ImportConversationsDialog(widgets.TransientDialog):
             words.append(tr("Stopped. Conversations imported so far are kept. To add the rest, start the import again."))  # fmt: skip
         if outcome.masked_keys:
             keys = ", ".join(outcome.masked_keys[:5])
-            words.append(tr("The imported conversations contain text that looks like keys: {keys}", keys=keys))
+            words.append(
+                tr(
+                    "The imported conversations contain text that looks like keys: {keys}",
+                    keys=keys,
+                )
+            )
         self._message_label.setText(" ".join(words))
         self._undo.setVisible(bool(outcome.new_count or outcome.grown_count))
-        self._keys.setText(format_count(len(outcome.masked_keys), "Forget the key…", "Forget the {n} keys…"))
+        self._keys.setText(
+            format_count(len(outcome.masked_keys), "Forget the key…", "Forget the {n} keys…")
+        )
         self._keys.setVisible(bool(outcome.masked_keys))
         self._complaints = self.found.show_reasons_and_return_others(outcome.complaints)
         self._left_out.setVisible(bool(self._complaints))
@@ -222,12 +269,18 @@ class ImportConversationsDialog(widgets.TransientDialog):
 
     def _undo_import(self) -> None:
         self._undo.setEnabled(False)
-        self._doing.run_in_background(self._histories.undo_last_import(), then=self._show_import_undone, owner=self)
+        self._doing.run_in_background(
+            self._histories.undo_last_import(), then=self._show_import_undone, owner=self
+        )
 
     def _show_import_undone(self, stayed: Sequence[str]) -> None:
         self._undo.hide()
         self._undo.setEnabled(True)
-        words = [tr("The import was undone. The imported conversations are in the trash of their workspaces.")]
+        words = [
+            tr(
+                "The import was undone. The imported conversations are in the trash of their workspaces."
+            )
+        ]
         if stayed:
             words.append(
                 format_count(
@@ -250,7 +303,9 @@ class ImportConversationsDialog(widgets.TransientDialog):
 
     def _show_keys_forgotten(self, number: int) -> None:
         self._keys.hide()
-        self._message_label.setText(format_count(number, "{n} key was removed.", "{n} keys were removed."))
+        self._message_label.setText(
+            format_count(number, "{n} key was removed.", "{n} keys were removed.")
+        )
         self._on_conversations_changed()
 
     def _show_what_was_left_out(self) -> None:

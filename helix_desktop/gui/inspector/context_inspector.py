@@ -1,4 +1,6 @@
-"""The context inspector: how full the window is and with what, every block of it, at this step or any earlier one."""
+"""The context inspector: how full the window is and with what, every block of it, at
+this step or any earlier one.
+"""
 
 import asyncio
 import time
@@ -27,7 +29,11 @@ from helix_desktop.gui.common.past_moments import PastMomentLoader, describe_blo
 from helix_desktop.gui.common.policy_names import list_fold_thresholds
 from helix_desktop.gui.context_meter import context_kind_name, format_token_count
 from helix_desktop.gui.inspector import inspector_figures
-from helix_desktop.gui.inspector.inspector_boxes import FigureBox, build_context_boxes, build_savings_boxes
+from helix_desktop.gui.inspector.inspector_boxes import (
+    FigureBox,
+    build_context_boxes,
+    build_savings_boxes,
+)
 from helix_desktop.gui.inspector.inspector_figures import ListedBlock
 from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.sentence_translation import translate_sentences
@@ -59,9 +65,13 @@ class ContextInspector(QWidget):
     """How full the window is and with what. `intent_requested` carries values of `chat_actions`."""
 
     intent_requested = Signal(object)
-    moment_shown = Signal(object)  # Carries the number of the newest fact at the shown moment, or None for now.
+    moment_shown = Signal(
+        object
+    )  # Carries the number of the newest fact at the shown moment, or None for now.
 
-    def __init__(self, theme: Theme, doing: BackgroundRunner, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, theme: Theme, doing: BackgroundRunner, parent: QWidget | None = None
+    ) -> None:
         super().__init__(parent)
         self._theme = theme
         self._doing = doing
@@ -82,7 +92,9 @@ class ContextInspector(QWidget):
         self._step = widgets.build_plain_label("", "faint", self, wraps=False)
         self._now_button = widgets.build_push_button(tr("Now"), self, self._go_to_present, "chip")
         hint = tr("Hide the side panel")
-        self.close_button = widgets.build_push_button("✕", self, look="chip", name=hint, toolTip=hint)
+        self.close_button = widgets.build_push_button(
+            "✕", self, look="chip", name=hint, toolTip=hint
+        )
         self._lay_out_inspector()
         self._refresh_timer = QTimer(self, interval=REFRESH_DELAY_MS, singleShot=True)
         self._refresh_timer.timeout.connect(self._show_chosen_step)
@@ -111,7 +123,8 @@ class ContextInspector(QWidget):
     def update_inspector_from_events(self, events: Sequence[Event]) -> None:
         for event in events:
             if isinstance(event, FactAppended) and self._session is not None:
-                # While older facts are still being read in slices, a later slice will read this fact.
+                # While older facts are still being read in slices, a later slice will
+                # read this fact.
                 new = event.recorded.seq > self._last_read_seq and not self._read_timer.isActive()
                 if new and event.recorded.conversation == self._session.id:
                     self._add_step_from_fact(event.recorded)
@@ -120,7 +133,9 @@ class ContextInspector(QWidget):
                     self._folding.pop(event.kind, None)
                 else:
                     self._folding[event.kind] = event.why
-        told = any(isinstance(event, FactAppended | FoldProgress | MeterChanged) for event in events)
+        told = any(
+            isinstance(event, FactAppended | FoldProgress | MeterChanged) for event in events
+        )
         if told and self.isVisible() and not self._refresh_timer.isActive():
             self._refresh_timer.start()
 
@@ -133,7 +148,10 @@ class ContextInspector(QWidget):
         until = time.perf_counter() + READ_SLICE_SECONDS
         for number, recorded in enumerate(self._unread):
             self._add_step_from_fact(recorded)
-            if number % FACTS_BETWEEN_CLOCK_CHECKS == FACTS_BETWEEN_CLOCK_CHECKS - 1 and time.perf_counter() > until:
+            if (
+                number % FACTS_BETWEEN_CLOCK_CHECKS == FACTS_BETWEEN_CLOCK_CHECKS - 1
+                and time.perf_counter() > until
+            ):
                 return
         self._read_timer.stop()
         self._show_chosen_step()
@@ -160,7 +178,9 @@ class ContextInspector(QWidget):
         self.slider.setValue(self.slider.maximum())
 
     def _show_chosen_step(self) -> None:
-        """Shows the slider's step. The last one is the next request; any other is the request of an earlier reply."""
+        """Shows the slider's step. The last one is the next request; any other is the
+        request of an earlier reply.
+        """
         self._update_step_slider(at_end=self._is_at_present)
         self._now_button.setVisible(not self._is_at_present)
         if self._session is None:
@@ -171,7 +191,9 @@ class ContextInspector(QWidget):
         if self._is_at_present:
             self.moment_shown.emit(None)
             steps = len(self._steps)
-            self._step.setText(tr("Now, after step {n}", n=format_number(steps)) if steps else tr("Now"))
+            self._step.setText(
+                tr("Now, after step {n}", n=format_number(steps)) if steps else tr("Now")
+            )
             self._past.cancel_pending_question()
             self._show_moment(self._session.conversation.expected_state)
             return
@@ -184,18 +206,26 @@ class ContextInspector(QWidget):
         )
         self._step.setText(words)
         self.moment_shown.emit(newest_fact_seen_by(step))
-        self._past.compute_moment_at(self._session.conversation, newest_fact_seen_by(step), self._show_moment)
+        self._past.compute_moment_at(
+            self._session.conversation, newest_fact_seen_by(step), self._show_moment
+        )
 
     def _show_moment(self, state: Moment) -> None:
         chosen = context_policy.policy_from_fact(state.settings.policy)
         meter = context_usage.measure_window(state, chosen)
         self._parts = inspector_figures.list_view_blocks(state)
         self.view.show_boxes(
-            lambda ink, width: self._build_inspector_boxes(ink, width, state, meter, chosen), keep_place=True
+            lambda ink, width: self._build_inspector_boxes(ink, width, state, meter, chosen),
+            keep_place=True,
         )
 
     def _build_inspector_boxes(
-        self, ink: DrawingStyle, width: float, state: Moment, meter: context_usage.WindowMeter, chosen: Policy
+        self,
+        ink: DrawingStyle,
+        width: float,
+        state: Moment,
+        meter: context_usage.WindowMeter,
+        chosen: Policy,
     ) -> Iterator[LayoutBox]:
         thresholds = " · ".join(words for words, _, _ in list_fold_thresholds(chosen, meter))
         yield from build_context_boxes(ink, width, state, meter, thresholds)
@@ -208,12 +238,16 @@ class ContextInspector(QWidget):
         yield build_heading_box(ink, width, tr("This session"), gap=22)
         session = self._session if self._is_at_present else None
         paid = session.conversation.state if session is not None else state
-        yield from build_savings_boxes(ink, width, paid, session.context.cost_of_agents() if session else 0.0)
+        yield from build_savings_boxes(
+            ink, width, paid, session.context.cost_of_agents() if session else 0.0
+        )
         if self._is_at_present:
             yield from self._build_coming_up_boxes(ink, width)
         yield from self._build_block_list_boxes(ink, width, state)
 
-    def _build_tool_boxes(self, ink: DrawingStyle, width: float, state: Moment) -> Iterator[LayoutBox]:
+    def _build_tool_boxes(
+        self, ink: DrawingStyle, width: float, state: Moment
+    ) -> Iterator[LayoutBox]:
         tools = state.settings.tools
         sent = tr("Tools sent: {n}", n=format_number(len(tools.tools)))
         yield FigureBox(ink, width, sent, format_token_count(tools.tokens))
@@ -224,16 +258,26 @@ class ContextInspector(QWidget):
     def _build_coming_up_boxes(self, ink: DrawingStyle, width: float) -> Iterator[LayoutBox]:
         yield build_heading_box(ink, width, tr("Coming up"), gap=22)
         for kind, why in self._folding.items():
-            words = tr("Fold in progress: {kind}. {why}", kind=describe_fold_kind(kind), why=translate_sentences(why))
+            words = tr(
+                "Fold in progress: {kind}. {why}",
+                kind=describe_fold_kind(kind),
+                why=translate_sentences(why),
+            )
             yield build_note_box(ink, width, words, gap=6, colour="accent")
         if self._session is not None:
-            yield build_note_box(ink, width, translate_sentences(self._session.folding.describe_next_fold()), gap=6)
+            yield build_note_box(
+                ink, width, translate_sentences(self._session.folding.describe_next_fold()), gap=6
+            )
         yield ActionLineBox(ink, width, tr("Fold now…"), AskToFold(), gap=4)
 
-    def _build_block_list_boxes(self, ink: DrawingStyle, width: float, state: Moment) -> Iterator[LayoutBox]:
+    def _build_block_list_boxes(
+        self, ink: DrawingStyle, width: float, state: Moment
+    ) -> Iterator[LayoutBox]:
         opened = _BLOCKS in self._open
         yield ActionLineBox(ink, width, tr("Show the request"), ToggleSection(_REQUEST), gap=4)
-        words = format_count(len(self._parts), "{n} part of the request", "{n} parts of the request")
+        words = format_count(
+            len(self._parts), "{n} part of the request", "{n} parts of the request"
+        )
         yield ExpandableHeaderBox(ink, width, words, ToggleSection(_BLOCKS), opened=opened, gap=16)
         if not opened:
             return
@@ -245,12 +289,18 @@ class ContextInspector(QWidget):
             dot = ink.theme.fill_colour_of_kind(block.kind)
             ring = bool(block.fold) and isinstance(block.source, PartRef)
             figure, act = format_token_count(part.tokens), _toggle_for_block(part)
-            yield FigureBox(ink, width, name, figure, dot=dot, ring=ring, mono=code, act=act, more=cost)
+            yield FigureBox(
+                ink, width, name, figure, dot=dot, ring=ring, mono=code, act=act, more=cost
+            )
         if len(self._parts) > MAX_SHOWN_BLOCKS:
-            yield build_note_box(ink, width, tr("and {n} more", n=format_number(len(self._parts) - MAX_SHOWN_BLOCKS)))
+            yield build_note_box(
+                ink, width, tr("and {n} more", n=format_number(len(self._parts) - MAX_SHOWN_BLOCKS))
+            )
         for ref in state.branch.exclusions:
             name = tr("excluded: #{n}", n=ref.seq if isinstance(ref, PartRef) else ref.first)
-            yield FigureBox(ink, width, name, tr("Include"), accent=True, act=ToggleSection(("include", ref)))
+            yield FigureBox(
+                ink, width, name, tr("Include"), accent=True, act=ToggleSection(("include", ref))
+            )
 
     def _carry_out_box_action(self, act: object) -> None:
         if not isinstance(act, ToggleSection):
@@ -260,8 +310,14 @@ class ContextInspector(QWidget):
             self._show_chosen_step()
         elif act.key == _REQUEST:
             self.show_request_of_step()
-        elif act.key[0] == "include" and self._session is not None and isinstance(act.key[1], PartRef | Span):
-            self._doing.run_in_background(self._session.context.include_part(act.key[1]), owner=self)
+        elif (
+            act.key[0] == "include"
+            and self._session is not None
+            and isinstance(act.key[1], PartRef | Span)
+        ):
+            self._doing.run_in_background(
+                self._session.context.include_part(act.key[1]), owner=self
+            )
         elif act.key[0] == "block":
             port = self.view.viewport()
             place = QCursor.pos() if self.underMouse() else port.mapToGlobal(port.rect().center())
@@ -280,11 +336,17 @@ class ContextInspector(QWidget):
         block, ref = part.block, part.block.source
         self._add_block_description(menu, part)
         seq = ref.seq if isinstance(ref, PartRef) else ref.last
-        menu.addAction(tr("Show in chat"), lambda: self.intent_requested.emit(ShowInChat(session.id, seq)))
+        menu.addAction(
+            tr("Show in chat"), lambda: self.intent_requested.emit(ShowInChat(session.id, seq))
+        )
         for stored in block.cached[:1]:
-            menu.addAction(tr("Open the entry"), partial(self.intent_requested.emit, OpenEntry(stored.digest)))
+            menu.addAction(
+                tr("Open the entry"), partial(self.intent_requested.emit, OpenEntry(stored.digest))
+            )
         if block.fold:
-            menu.addAction(tr("Open the fold"), lambda: self.intent_requested.emit(OpenFold(block.fold)))
+            menu.addAction(
+                tr("Open the fold"), lambda: self.intent_requested.emit(OpenFold(block.fold))
+            )
             offer_change(tr("Restore the original"), lambda: session.folding.unfold(block.fold))
         if block.kind is not ContextKind.SYSTEM and isinstance(ref, PartRef):
             if block.pinned:
@@ -299,9 +361,15 @@ class ContextInspector(QWidget):
 
     def _add_block_description(self, menu: QMenu, part: ListedBlock) -> None:
         figure = format_count(part.tokens, "{n} token", "{n} tokens")
-        cost = " · " + tr("at least {money} per request", money=format_dollars(part.cost)) if part.cost else ""
+        cost = (
+            " · " + tr("at least {money} per request", money=format_dollars(part.cost))
+            if part.cost
+            else ""
+        )
         kind = context_kind_name(part.block.kind)
-        menu.addAction(f"{kind} · {describe_block_source(part.block)} · {figure}{cost}").setEnabled(False)
+        menu.addAction(f"{kind} · {describe_block_source(part.block)} · {figure}{cost}").setEnabled(
+            False
+        )
         menu.addSeparator()
 
     def show_request_of_step(self) -> None:
@@ -313,7 +381,9 @@ class ContextInspector(QWidget):
     def show_request_of_reply(self, seq: int) -> None:
         number = next((at for at, step in enumerate(self._steps, 1) if step.seq == seq), 0)
         if self._session is not None:
-            self._open_request_dialog(self._session, seq, tr("Step {n}", n=format_number(number)) if number else "")
+            self._open_request_dialog(
+                self._session, seq, tr("Step {n}", n=format_number(number)) if number else ""
+            )
 
     def _open_request_dialog(self, session: Session, step: int | None, title: str) -> None:
         from helix_desktop.gui.inspector.request_dialog import RequestDialog
@@ -322,19 +392,33 @@ class ContextInspector(QWidget):
             if self._session is session:
                 RequestDialog(self._theme, title, *found, self).open()
 
-        self._doing.run_in_background(self._fetch_request_forms(session, step), then=show_dialog_if_current, owner=self)
+        self._doing.run_in_background(
+            self._fetch_request_forms(session, step), then=show_dialog_if_current, owner=self
+        )
 
-    async def _fetch_request_forms(self, session: Session, step: int | None) -> tuple[str, dict[str, list[str]]]:
-        """Fetches a request's forms, and a sentence on its length and whether it is what was sent."""
+    async def _fetch_request_forms(
+        self, session: Session, step: int | None
+    ) -> tuple[str, dict[str, list[str]]]:
+        """Fetches a request's forms, and a sentence on its length and whether it is
+        what was sent.
+        """
         from helix_desktop.gui.inspector.request_dialog import build_request_forms, describe_request
 
         request, wire = await session.context.rebuild_request(step), None
         with suppress(HelixError):
-            wire = await self._bench.request_as_sent(session.id, step, request) if self._bench is not None else None
+            wire = (
+                await self._bench.request_as_sent(session.id, step, request)
+                if self._bench is not None
+                else None
+            )
         as_sent = (
-            await asyncio.to_thread(session.context.matches_sent_request, step, request) if step is not None else None
+            await asyncio.to_thread(session.context.matches_sent_request, step, request)
+            if step is not None
+            else None
         )
-        return describe_request(request, as_sent=as_sent), await asyncio.to_thread(build_request_forms, request, wire)
+        return describe_request(request, as_sent=as_sent), await asyncio.to_thread(
+            build_request_forms, request, wire
+        )
 
 
 def _toggle_for_block(part: ListedBlock) -> ToggleSection:

@@ -17,7 +17,12 @@ from helix_desktop.gui.context_meter import (
 )
 from helix_desktop.gui.inspector.inspector_figures import build_savings_rows, newest_handover_name
 from helix_desktop.gui.model_setup_port import lacks_price
-from helix_desktop.gui.transcript.basic_boxes import BoxAction, HotSpot, LayoutBox, build_heading_box
+from helix_desktop.gui.transcript.basic_boxes import (
+    BoxAction,
+    HotSpot,
+    LayoutBox,
+    build_heading_box,
+)
 from helix_desktop.gui.transcript.call_and_fold_boxes import draw_dashed_ring
 from helix_desktop.gui.transcript.chat_actions import ConversationAct
 from helix_desktop.gui.transcript.drawing_style import DrawingStyle, TextMarks
@@ -29,7 +34,9 @@ _MIDDLE = Qt.AlignmentFlag.AlignVCenter
 class MeterBox(LayoutBox):
     """A bar of the window's content by kind, with the thresholds below it."""
 
-    def __init__(self, ink: DrawingStyle, width: float, meter: WindowMeter, words: str, *, gap: float) -> None:
+    def __init__(
+        self, ink: DrawingStyle, width: float, meter: WindowMeter, words: str, *, gap: float
+    ) -> None:
         super().__init__(ink, width, gap=gap)
         self._parts, self._window, self._words = tuple(meter.parts.items()), meter.window, words
         self._share = describe_window_fill(self._parts, meter.window)
@@ -38,7 +45,13 @@ class MeterBox(LayoutBox):
 
     def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
         ink = self.ink
-        paint_meter_bar(painter, QRectF(0, 0, self.width, ink.scaled_pixels(12)), self._parts, self._window, ink.theme)
+        paint_meter_bar(
+            painter,
+            QRectF(0, 0, self.width, ink.scaled_pixels(12)),
+            self._parts,
+            self._window,
+            ink.theme,
+        )
         painter.setFont(ink.theme.build_font(11))
         painter.setPen(ink.token_colour("faint"))
         below = QRectF(0, ink.scaled_pixels(18), self.width, ink.scaled_pixels(17))
@@ -51,7 +64,9 @@ class MeterBox(LayoutBox):
 
 
 class FigureBox(LayoutBox):
-    """Words at the left, a figure at the right. `dot` is the kind's colour; `ring` draws it as a ring."""
+    """Words at the left, a figure at the right. `dot` is the kind's colour; `ring`
+    draws it as a ring.
+    """
 
     def __init__(  # noqa: PLR0913 - all but the text are keywords with defaults
         self,
@@ -82,7 +97,9 @@ class FigureBox(LayoutBox):
         ink = self.ink
         if near and self.hot_spots:
             painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-            ink.theme.fill_surface(painter, QRectF(-6, 0, self.width + 12, self.height), "selected", 6)
+            ink.theme.fill_surface(
+                painter, QRectF(-6, 0, self.width + 12, self.height), "selected", 6
+            )
         left = 0.0
         if self._dot is not None:
             left = ink.scaled_pixels(16)
@@ -97,11 +114,20 @@ class FigureBox(LayoutBox):
                 painter.drawEllipse(place)
         figure = f"{self._figure} · {self._more}" if near and self._more else self._figure
         whole, colour = QRectF(0, 0, self.width, self.height), "accent" if self._accent else "muted"
-        ink.draw_words(painter, whole, figure, ink.text, colour, _MIDDLE | Qt.AlignmentFlag.AlignRight)
-        room = self.width - left - QFontMetricsF(ink.text).horizontalAdvance(figure) - ink.scaled_pixels(10)
+        ink.draw_words(
+            painter, whole, figure, ink.text, colour, _MIDDLE | Qt.AlignmentFlag.AlignRight
+        )
+        room = (
+            self.width
+            - left
+            - QFontMetricsF(ink.text).horizontalAdvance(figure)
+            - ink.scaled_pixels(10)
+        )
         painter.setFont(ink.mono if self._mono else ink.text)
         painter.setPen(ink.token_colour("text"))
-        words = QFontMetricsF(painter.font()).elidedText(self._words, Qt.TextElideMode.ElideRight, room)
+        words = QFontMetricsF(painter.font()).elidedText(
+            self._words, Qt.TextElideMode.ElideRight, room
+        )
         painter.drawText(QRectF(left, 0, room + 2, self.height), _MIDDLE, words)
 
 
@@ -119,13 +145,19 @@ def build_context_boxes(
     gap = 12.0
     for kind in ContextKind:
         if figure := meter.parts.get(kind, 0):
-            name = newest_handover_name(state) if kind is ContextKind.HANDOVER else context_kind_name(kind)
+            name = (
+                newest_handover_name(state)
+                if kind is ContextKind.HANDOVER
+                else context_kind_name(kind)
+            )
             dot = ink.theme.fill_colour_of_kind(kind)
             yield FigureBox(ink, width, name, format_token_count(figure), dot=dot, gap=gap)
             gap = 0.0
     if held := state.count_recallable_tokens():
         dot = ink.theme.fill_colour_of_kind(ContextKind.OUTPUT)
-        yield FigureBox(ink, width, tr("Stored, can be recalled"), format_token_count(held), dot=dot, ring=True)
+        yield FigureBox(
+            ink, width, tr("Stored, can be recalled"), format_token_count(held), dot=dot, ring=True
+        )
 
 
 def build_savings_boxes(
@@ -136,7 +168,13 @@ def build_savings_boxes(
     for number, (words, figure, good) in enumerate(build_savings_rows(savings, agents_cost)):
         yield FigureBox(ink, width, words, figure, accent=good, gap=0 if number else 10)
     if lacks_price(state) and not savings.paid and not agents_cost:
-        # The composer already says that no price is known. Those words would leave no room for the figure's name here.
+        # The composer already says that no price is known. Those words would leave no
+        # room for the figure's name here.
         yield FigureBox(
-            ink, width, tr("Cost so far"), tr("Set the price…"), accent=True, act=ConversationAct.SET_MODEL_PRICE
+            ink,
+            width,
+            tr("Cost so far"),
+            tr("Set the price…"),
+            accent=True,
+            act=ConversationAct.SET_MODEL_PRICE,
         )

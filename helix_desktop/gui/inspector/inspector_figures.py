@@ -18,7 +18,9 @@ from helix_desktop.gui.transcript.tool_call_lines import format_call
 from helix_desktop.gui.translation import format_number, format_percent, tr
 
 PER_MILLION = 1_000_000
-_MARKDOWN_MARKS = re.compile(r"^#+ |`|\*\*|\$\$", re.MULTILINE)  # Markdown marks, which a plain label would show.
+_MARKDOWN_MARKS = re.compile(
+    r"^#+ |`|\*\*|\$\$", re.MULTILINE
+)  # Markdown marks, which a plain label would show.
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,10 @@ def list_view_blocks(state: Moment) -> list[ListedBlock]:
     price = relative_prices(chosen).read * chosen.price_input / PER_MILLION if chosen else 0.0
     name, blocks = partial(name_block, state=state), enumerate(state.get_view().blocks)
     price *= state.billed_per_counted_token()
-    return [ListedBlock(number, block, block.tokens, block.tokens * price, name) for number, block in blocks]
+    return [
+        ListedBlock(number, block, block.tokens, block.tokens * price, name)
+        for number, block in blocks
+    ]
 
 
 def name_block(block: Block, state: Moment) -> tuple[str, bool]:
@@ -55,7 +60,9 @@ def name_block(block: Block, state: Moment) -> tuple[str, bool]:
     seq = block.source.seq if isinstance(block.source, facts.PartRef) else block.source.last
     if block.kind is ContextKind.OUTPUT:
         answered = state.record.answered.get(seq)
-        return format_call(answered.call.name, answered.call.arguments) if answered else tr("output {n}", n=seq), True
+        return format_call(answered.call.name, answered.call.arguments) if answered else tr(
+            "output {n}", n=seq
+        ), True
     what = block.content
     if isinstance(what, facts.ToolCall):
         return format_call(what.name, what.arguments), True
@@ -68,7 +75,11 @@ def name_block(block: Block, state: Moment) -> tuple[str, bool]:
 
 
 def largest_blocks(all_parts: Sequence[ListedBlock]) -> list[ListedBlock]:
-    loose = [part for part in all_parts if part.block.kind in (ContextKind.CONVERSATION, ContextKind.OUTPUT)]
+    loose = [
+        part
+        for part in all_parts
+        if part.block.kind in (ContextKind.CONVERSATION, ContextKind.OUTPUT)
+    ]
     return sorted(loose, key=lambda part: -part.tokens)[:3]
 
 
@@ -86,9 +97,18 @@ def build_savings_rows(figures: Savings, agents_cost: float = 0.0) -> list[tuple
     """Returns rows of words, figure and whether to highlight the figure."""
     rows = [(tr("Sent"), format_token_count(figures.sent), False)]
     if figures.without != figures.sent:
-        rows.insert(0, (tr("If summarized only when full"), f"≈ {format_token_count(figures.without)}", False))
+        rows.insert(
+            0,
+            (tr("If summarized only when full"), f"≈ {format_token_count(figures.without)}", False),
+        )
     if figures.cache_read:
-        rows.append((tr("Read from the provider's cache"), _format_saved_share(figures.cache_read_share), False))
+        rows.append(
+            (
+                tr("Read from the provider's cache"),
+                _format_saved_share(figures.cache_read_share),
+                False,
+            )
+        )
     if round(figures.paid_before, 3):
         rows.append((tr("Cost before import or fork"), format_dollars(figures.paid_before), False))
     if figures.paid or figures.unpriced or round(agents_cost, 3):
@@ -96,13 +116,23 @@ def build_savings_rows(figures: Savings, agents_cost: float = 0.0) -> list[tuple
     if round(agents_cost, 3):
         rows.append((tr("Of this, sub-agents"), format_dollars(agents_cost), False))
     if figures.unpriced:
-        rows.append((tr("Not included: requests of unknown cost"), format_number(figures.unpriced), False))
+        rows.append(
+            (tr("Not included: requests of unknown cost"), format_number(figures.unpriced), False)
+        )
     if figures.paid > 0:
         if round(dollars := figures.paid_without - figures.paid, 6) > 0:
             share = _format_saved_share(dollars / figures.paid_without)
             rows.append((tr("Saved"), f"{share} · {format_dollars(dollars)}", True))
-    elif figures.sent and figures.saved_share > 0:  # `sent` is 0 for a stopped reply, which reports no tokens.
-        rows.append((tr("Saved"), tr("{share} of the tokens", share=_format_saved_share(figures.saved_share)), True))
+    elif (
+        figures.sent and figures.saved_share > 0
+    ):  # `sent` is 0 for a stopped reply, which reports no tokens.
+        rows.append(
+            (
+                tr("Saved"),
+                tr("{share} of the tokens", share=_format_saved_share(figures.saved_share)),
+                True,
+            )
+        )
     return rows
 
 

@@ -10,7 +10,11 @@ from helix_desktop.engine import context_policy
 from helix_desktop.gui import tab_order
 from helix_desktop.gui.common.policy_names import list_policy_choices
 from helix_desktop.gui.common.widgets import build_plain_label, build_push_button, set_surface_look
-from helix_desktop.gui.inspector.inspector_boxes import FigureBox, build_context_boxes, build_savings_boxes
+from helix_desktop.gui.inspector.inspector_boxes import (
+    FigureBox,
+    build_context_boxes,
+    build_savings_boxes,
+)
 from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.theme import Theme
@@ -44,13 +48,17 @@ class ContextPanel(QWidget):
         words = tr("What would other settings have cost here?")
         self.compare_link = self._build_panel_link(words)
         comparing = build_row(self.compare_link, 1)
-        self._column = build_column(self.figures, saving, self._meaning, self._coming, comparing, links, owner=self)
+        self._column = build_column(
+            self.figures, saving, self._meaning, self._coming, comparing, links, owner=self
+        )
         theme.keep_lengths_scaled(self, self._column.setContentsMargins, 18, 14, 18, 12)
         theme.keep_lengths_scaled(self, self._column.setSpacing, 8)
         self.hide()
 
     def _build_panel_link(self, words: str) -> QPushButton:
-        """Builds a link that closes the panel first. What it does then is connected by the window."""
+        """Builds a link that closes the panel first. What it does then is connected by
+        the window.
+        """
         return build_push_button(words, self, self._close_panel_and_focus_opener, "link")
 
     def open_or_close_panel(self, opener: QWidget) -> None:
@@ -75,8 +83,12 @@ class ContextPanel(QWidget):
 
         def build_panel_boxes(ink: DrawingStyle, width: float) -> Iterator[LayoutBox]:
             meter = session.context.next_request_meter()
-            yield from build_context_boxes(ink, width, session.conversation.expected_state, meter, "")
-            yield from build_savings_boxes(ink, width, session.conversation.state, session.context.cost_of_agents())
+            yield from build_context_boxes(
+                ink, width, session.conversation.expected_state, meter, ""
+            )
+            yield from build_savings_boxes(
+                ink, width, session.conversation.state, session.context.cost_of_agents()
+            )
             if next_price:
                 yield FigureBox(ink, width, next_price, "")
 
@@ -84,7 +96,9 @@ class ContextPanel(QWidget):
         self._place_panel()
 
     def _place_panel(self) -> None:
-        """Places the panel above the meter. If it would be too high, it is widened, and then it scrolls."""
+        """Places the panel above the meter. If it would be too high, it is widened, and
+        then it scrolls.
+        """
         window, px = self._window, self._theme.zoomed_pixels
         end = self._opener.mapTo(window, QPoint(self._opener.width(), 0))
         for width in (PANEL_WIDTH, WIDER_PANEL):
@@ -96,9 +110,15 @@ class ContextPanel(QWidget):
                 break
         if missing > 0:
             self.figures.setFixedHeight(max(self.figures.height() - missing, px(60)))
-        bar = Qt.ScrollBarPolicy.ScrollBarAsNeeded if missing > 0 else Qt.ScrollBarPolicy.ScrollBarAlwaysOff
+        bar = (
+            Qt.ScrollBarPolicy.ScrollBarAsNeeded
+            if missing > 0
+            else Qt.ScrollBarPolicy.ScrollBarAlwaysOff
+        )
         self.figures.setVerticalScrollBarPolicy(bar)
-        self.figures.setViewportMargins(0, 0, px(8) if missing > 0 else 0, 0)  # This makes room for the bar.
+        self.figures.setViewportMargins(
+            0, 0, px(8) if missing > 0 else 0, 0
+        )  # This makes room for the bar.
         high = self._column.totalHeightForWidth(wide)
         top = max(end.y() - px(10) - high, px(8))
         self.setGeometry(QRect(max(min(end.x() - wide, window.width() - wide), 0), top, wide, high))
@@ -119,11 +139,19 @@ class ContextPanel(QWidget):
             application.removeEventFilter(self)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Closes the panel on a press outside it, and on Esc, which then does not stop the agent."""
+        """Closes the panel on a press outside it, and on Esc, which then does not stop
+        the agent.
+        """
         if event.type() == QEvent.Type.MouseButtonPress and isinstance(event, QMouseEvent):
             place = event.globalPosition().toPoint()
-            over = [each.rect().contains(each.mapFromGlobal(place)) for each in (self, self._opener)]
-            if not any(over) and QApplication.activePopupWidget() is None and isinstance(watched, QWidget):
+            over = [
+                each.rect().contains(each.mapFromGlobal(place)) for each in (self, self._opener)
+            ]
+            if (
+                not any(over)
+                and QApplication.activePopupWidget() is None
+                and isinstance(watched, QWidget)
+            ):
                 self.hide()
         elif event.type() == QEvent.Type.Resize and watched is self._window:
             self._place_panel()

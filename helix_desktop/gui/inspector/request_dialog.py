@@ -16,14 +16,23 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.views.large_text_view import TextLineView
 
-ProviderBody = tuple[str, Mapping[str, Any]]  # A model's name, and the body of the request that its provider receives.
+ProviderBody = tuple[
+    str, Mapping[str, Any]
+]  # A model's name, and the body of the request that its provider receives.
 
 
 class RequestDialog(widgets.TransientDialog):
-    """Shows a request as text and as the provider got it, to read, search and copy. Its forms are built in a thread."""
+    """Shows a request as text and as the provider got it, to read, search and copy. Its
+    forms are built in a thread.
+    """
 
     def __init__(
-        self, theme: Theme, title: str, said: str, forms: Mapping[str, list[str]], parent: QWidget | None = None
+        self,
+        theme: Theme,
+        title: str,
+        said: str,
+        forms: Mapping[str, list[str]],
+        parent: QWidget | None = None,
     ) -> None:
         super().__init__(" · ".join(filter(None, (tr("Request"), title))), parent, 900, 640)
         self.view = TextLineView(theme, self)
@@ -45,7 +54,9 @@ class RequestDialog(widgets.TransientDialog):
 
 
 def describe_request(request: Request, *, as_sent: bool | None) -> str:
-    """Describes the request's length and whether it was sent so. `as_sent`: None without a digest."""
+    """Describes the request's length and whether it was sent so. `as_sent`: None
+    without a digest.
+    """
     words = [format_count(len(request.messages), "{n} message", "{n} messages")]
     if as_sent is not None:
         same = tr("verified: exactly what was sent")
@@ -59,7 +70,9 @@ def build_request_forms(request: Request, wire: ProviderBody | None) -> dict[str
     found = {tr("Readable"): format_request_as_text(request)}
     if wire is not None:
         model, body = wire
-        found[tr("As sent to {model}", model=model)] = json.dumps(body, indent=2, ensure_ascii=False).split("\n")
+        found[tr("As sent to {model}", model=model)] = json.dumps(
+            body, indent=2, ensure_ascii=False
+        ).split("\n")
     return found
 
 
@@ -85,7 +98,11 @@ def _format_message_part(part: MessagePart) -> str:
     if isinstance(part, ToolCall):
         return f"[{tr('call')} {part.id}] {part.name} {part.arguments}"
     if isinstance(part, ToolResult):
-        pictures = f" + {format_count(len(part.images), '{n} picture', '{n} pictures')}" if part.images else ""
+        pictures = (
+            f" + {format_count(len(part.images), '{n} picture', '{n} pictures')}"
+            if part.images
+            else ""
+        )
         return f"[{tr('result')} {part.call}{'' if part.ok else ', ' + tr('failed')}{pictures}]\n{part.text}"
     if isinstance(part, Image):
         return f"[{part.media_type}, {format_byte_size(len(part.data))}]"

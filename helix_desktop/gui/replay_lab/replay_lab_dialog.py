@@ -37,7 +37,11 @@ class ReplayLabDialog(TransientDialog):
         parent: QWidget,
     ) -> None:
         alone = len(conversations) == 1
-        title = tr("What would other settings have cost here?") if alone else tr("What each preset would have cost")
+        title = (
+            tr("What would other settings have cost here?")
+            if alone
+            else tr("What each preset would have cost")
+        )
         super().__init__(title, parent, 760, 320)
         self._bench, self._runner, self._count = bench, runner, len(conversations)
         self._paid, self._dollars_per_token = sum(row.cost for row in conversations), 0.0
@@ -53,7 +57,13 @@ class ReplayLabDialog(TransientDialog):
         column = (self.answer, self._bar, self._table, self._status_label, 1, close)
         build_column(*column, owner=self, margins=20, spacing=12)
         self._working: CancellableWork = runner.run_in_background(
-            play(bench, [one.id for one in conversations], list(self._names), self._window, self._show_replay_progress),
+            play(
+                bench,
+                [one.id for one in conversations],
+                list(self._names),
+                self._window,
+                self._show_replay_progress,
+            ),
             then=self._show_outcomes,
             owner=self,
             failed=self._show_replay_error,
@@ -73,14 +83,17 @@ class ReplayLabDialog(TransientDialog):
 
     def _show_outcomes(self, outcomes: Sequence[PolicyOutcome]) -> None:
         self._bar.hide()
-        # What was really paid is the cost of the preset in use. The meter and the timeline show the same amount.
+        # What was really paid is the cost of the preset in use. The meter and the
+        # timeline show the same amount.
         of_preset = {one.policy: one for one in outcomes}
         self._baseline = in_use = of_preset.get(self._bench.policy_name, outcomes[-1])
         is_paid = in_use.billed > 0 and self._bench.policy_name in of_preset
         self._dollars_per_token = self._paid / in_use.billed if is_paid else 0.0
         sendable = [one for one in outcomes if one.peak <= 1] or outcomes
         # Of presets with equal cost, the one in use comes first: a change would gain nothing.
-        cheapest = min(sendable, key=lambda one: (round(self._cost_share(one) * 100), one is not in_use))
+        cheapest = min(
+            sendable, key=lambda one: (round(self._cost_share(one) * 100), one is not in_use)
+        )
         self.answer.setText(self._describe_cheapest(cheapest))
         for column, head in enumerate((tr("Preset"), tr("Cost"), tr("Peak"), tr("In view"), "")):
             self._table.addWidget(build_plain_label(head, "faint", self, wraps=False), 0, column)
@@ -100,7 +113,10 @@ class ReplayLabDialog(TransientDialog):
             name, in_use = self._names[outcome.policy], self._names[self._baseline.policy]
             cost = format_percent(self._cost_share(outcome))
             shown = {"name": name, "in_use": in_use, "cost": cost}
-            alone = tr("{name} would have been the cheapest here, at {cost} of the cost of {in_use}.", **shown)
+            alone = tr(
+                "{name} would have been the cheapest here, at {cost} of the cost of {in_use}.",
+                **shown,
+            )
             several = tr("In your last {n} conversations, {name} would have been the cheapest, at {cost} of the cost of {in_use}.", n=self._count, **shown)  # fmt: skip
         return several if self._count > 1 else alone
 
@@ -111,8 +127,13 @@ class ReplayLabDialog(TransientDialog):
         dollars = outcome.billed * self._dollars_per_token
         cost = f"{format_dollars(dollars)} · {share}" if dollars else share
         words = (name, cost if outcome.peak <= 1 else tr("would not have fit"), *others)
-        act, spoken = partial(self._adopt_policy, outcome.policy), f"{tr('Use this preset')}: {name}"
-        adopt = self._adopting[outcome.policy] = build_push_button("", self, act, "link", name=spoken)
+        act, spoken = (
+            partial(self._adopt_policy, outcome.policy),
+            f"{tr('Use this preset')}: {name}",
+        )
+        adopt = self._adopting[outcome.policy] = build_push_button(
+            "", self, act, "link", name=spoken
+        )
         self._mark_policy_in_use()
         return (*(build_plain_label(each, "small", self, wraps=False) for each in words), adopt)
 
@@ -124,8 +145,12 @@ class ReplayLabDialog(TransientDialog):
     def _adopt_policy(self, policy: str) -> None:
         def report_adopted_policy(_done: None) -> None:
             self._mark_policy_in_use()
-            self._status_label.setText(tr("This workspace now uses: {policy}.", policy=self._names[policy]))
+            self._status_label.setText(
+                tr("This workspace now uses: {policy}.", policy=self._names[policy])
+            )
             self.policy_adopted.emit(policy)
 
         work = self._bench.choose_context_policy(policy)
-        self._runner.run_in_background(work, then=report_adopted_policy, owner=self, failed=self._show_replay_error)
+        self._runner.run_in_background(
+            work, then=report_adopted_policy, owner=self, failed=self._show_replay_error
+        )

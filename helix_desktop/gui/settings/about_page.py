@@ -22,23 +22,35 @@ class AboutPage(SettingsPage):
     def __init__(self, program: Installation, doing: BackgroundRunner) -> None:
         super().__init__(tr("About"))
         self.add_sentence(f"Helix Desktop {__version__}", "")
-        self.add_sentence(", ".join(f"{name} {version}" for name, version in program.library_versions()), "small")
-        self.add_page_button(tr("Licenses"), lambda: show_text_box(self, tr("Licenses"), program.licence_texts()))
+        self.add_sentence(
+            ", ".join(f"{name} {version}" for name, version in program.library_versions()), "small"
+        )
+        self.add_page_button(
+            tr("Licenses"), lambda: show_text_box(self, tr("Licenses"), program.licence_texts())
+        )
         self.add_heading(tr("Installation"))
         self._findings = QVBoxLayout()
         self.add_page_layout(self._findings)
-        self.add_page_button(tr("Copy results"), lambda: QGuiApplication.clipboard().setText(self._text))
+        self.add_page_button(
+            tr("Copy results"), lambda: QGuiApplication.clipboard().setText(self._text)
+        )
         self._text = ""
-        doing.run_in_background(program.examine_installation(), then=self._show_findings, owner=self)
+        doing.run_in_background(
+            program.examine_installation(), then=self._show_findings, owner=self
+        )
 
     def _show_findings(self, findings: Sequence[DoctorFinding]) -> None:
         lines = []
         for finding in findings:
             sign = FINDING_SIGNS.get(finding.state, "")
-            told = join_sentences(translate_sentences(finding.says), translate_sentences(finding.remedy))
+            told = join_sentences(
+                translate_sentences(finding.says), translate_sentences(finding.remedy)
+            )
             shown = tr("{what}: {says}", what=translate_sentences(finding.what), says=told)
             look = "danger" if finding.state == "bad" else "small"
-            self._findings.addWidget(build_plain_label(f"{sign} {shown}".strip(), look, self.page_content))
+            self._findings.addWidget(
+                build_plain_label(f"{sign} {shown}".strip(), look, self.page_content)
+            )
             # The copied report is in English, because others will read it.
             lines.append(f"{sign} {finding.what}: {finding.says} {finding.remedy}".strip())
         self._text = "\n".join(lines)

@@ -24,32 +24,61 @@ class EditModelDialog(FieldsDialog):
 
     def __init__(self, model: ModelChoice, parent: QWidget) -> None:
         assumed = tr("The size of this model's context window is not known. Enter the size here so that older parts of the conversation are folded in time.")  # fmt: skip
-        words = assumed if model.sure is WindowSizeSource.ASSUMED else translate_sentences(model.note)
+        words = (
+            assumed if model.sure is WindowSizeSource.ASSUMED else translate_sentences(model.note)
+        )
         above = build_plain_label(model.name, "title"), build_plain_label(words, "muted")
         self._known = _declare_model_fields(model)
-        super().__init__(tr("Edit model"), self._known, tr("Save"), self._save_corrections, parent, above)
-        self.reset = self.buttons.addButton(tr("Reset to the provider's values"), QDialogButtonBox.ButtonRole.ResetRole)
+        super().__init__(
+            tr("Edit model"), self._known, tr("Save"), self._save_corrections, parent, above
+        )
+        self.reset = self.buttons.addButton(
+            tr("Reset to the provider's values"), QDialogButtonBox.ButtonRole.ResetRole
+        )
         self.reset.setAutoDefault(False)
         self.reset.clicked.connect(self.accept)
 
     def _save_corrections(self, values: Mapping[str, Value]) -> None:
         if values["max_output"] > values["window"]:  # type: ignore[operator]  # two numbers
             raise InvalidInput(tr("The longest reply cannot be larger than the context window."))
-        if changes := {one.name: values[one.name] for one in self._known if values[one.name] != one.value}:
+        if changes := {
+            one.name: values[one.name] for one in self._known if values[one.name] != one.value
+        }:
             self.corrected.emit(changes)
 
 
 def _declare_model_fields(model: ModelChoice) -> list[FieldDeclaration]:
     dollars = tr("In dollars per million tokens.")
     unknown = "" if model.local else tr("unknown")
-    reply, sampling = tr("In tokens. 0 means the provider's default."), tr("This model supports temperature and top-p.")
-    unsure = tr("This model can read images. (The provider does not report this. If it is wrong, clear the box.)")
+    reply, sampling = (
+        tr("In tokens. 0 means the provider's default."),
+        tr("This model supports temperature and top-p."),
+    )
+    unsure = tr(
+        "This model can read images. (The provider does not report this. If it is wrong, clear the box.)"
+    )
     images = tr("This model can read images.") if model.are_images_known else unsure
     return [
-        FieldDeclaration("window", tr("Context window"), tr("In tokens."), model.window, least=1_000, most=MOST_TOKENS),
-        FieldDeclaration("max_output", tr("Longest reply"), reply, model.max_output, most=MOST_TOKENS),
+        FieldDeclaration(
+            "window",
+            tr("Context window"),
+            tr("In tokens."),
+            model.window,
+            least=1_000,
+            most=MOST_TOKENS,
+        ),
+        FieldDeclaration(
+            "max_output", tr("Longest reply"), reply, model.max_output, most=MOST_TOKENS
+        ),
         *(
-            FieldDeclaration(at, tr(title), dollars, getattr(model, f"price_{at}"), most=MOST_DOLLARS, unset=unknown)
+            FieldDeclaration(
+                at,
+                tr(title),
+                dollars,
+                getattr(model, f"price_{at}"),
+                most=MOST_DOLLARS,
+                unset=unknown,
+            )
             for at, title in read_shown_names()["price of a model"].items()
         ),
         FieldDeclaration("images", tr("Vision"), images, model.images),

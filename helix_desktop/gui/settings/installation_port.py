@@ -41,7 +41,9 @@ class Installation(Protocol):
     def library_versions(self) -> Sequence[tuple[str, str]]: ...
     def licence_texts(self) -> str: ...
     async def examine_installation(self) -> Sequence[workbench_types.DoctorFinding]: ...
-    async def measure_workspace_storage(self, bench: workbench_types.Workbench) -> tuple[CacheEntryFigures, float]:
+    async def measure_workspace_storage(
+        self, bench: workbench_types.Workbench
+    ) -> tuple[CacheEntryFigures, float]:
         """Returns the entries' figures and the time of the last backup, or 0 if there is none."""
 
     async def verify_workspace_entries(
@@ -51,7 +53,9 @@ class Installation(Protocol):
     async def free_up_space(self, bench: workbench_types.Workbench) -> str: ...
     async def back_up_workspace(self, bench: workbench_types.Workbench) -> str: ...
     def list_mcp_servers(self, bench: workbench_types.Workbench) -> Sequence[McpServerState]: ...
-    def parse_server_configuration(self, text: str, name: str) -> Sequence[workbench_types.ServerConfig]:
+    def parse_server_configuration(
+        self, text: str, name: str
+    ) -> Sequence[workbench_types.ServerConfig]:
         """The servers that a pasted text would add. Raises InvalidInput if it cannot be read."""
 
     async def sign_in_to_mcp_server(self, bench: workbench_types.Workbench, name: str) -> None:

@@ -1,13 +1,28 @@
-"""The card of one MCP server: its state, and when opened its tools, time limits and error output."""
+"""The card of one MCP server: its state, and when opened its tools, time limits and
+error output.
+"""
 
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
-from PySide6.QtWidgets import QCheckBox, QFrame, QHBoxLayout, QPlainTextEdit, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QCheckBox,
+    QFrame,
+    QHBoxLayout,
+    QPlainTextEdit,
+    QPushButton,
+    QVBoxLayout,
+    QWidget,
+)
 
 from helix_desktop.gui.common.setting_fields import FieldDeclaration, Value, build_field_row
-from helix_desktop.gui.common.widgets import build_plain_label, build_push_button, build_surface, set_surface_look
+from helix_desktop.gui.common.widgets import (
+    build_plain_label,
+    build_push_button,
+    build_surface,
+    set_surface_look,
+)
 from helix_desktop.gui.question_dialogs import ask_to_confirm
 from helix_desktop.gui.rows_and_columns import build_column, build_row, clear_layout
 from helix_desktop.gui.sentence_translation import translate_sentences
@@ -36,7 +51,9 @@ class McpServerCard(QWidget):
         self._build_server_work, self._run_work = acts, do
         self._server = server
         set_surface_look(self, "card")
-        self._name, self._words, self._state = (build_plain_label("", look, self) for look in ("", "mono", "small"))
+        self._name, self._words, self._state = (
+            build_plain_label("", look, self) for look in ("", "mono", "small")
+        )
         self._inside = build_surface(self, "plain")
         self._inside.hide()
         shown = (self._name, self._words, self._state, self._build_card_buttons(), self._inside)
@@ -45,7 +62,14 @@ class McpServerCard(QWidget):
         self._limits = QVBoxLayout()
         self._log = self._build_log_view()
         self._log_title = build_plain_label(tr("Error output"), "small", self)
-        build_column(self._tools, self._limits, self._log_title, self._log, owner=self._inside, margins=(0, 6, 8, 6))
+        build_column(
+            self._tools,
+            self._limits,
+            self._log_title,
+            self._log,
+            owner=self._inside,
+            margins=(0, 6, 8, 6),
+        )
         self.update_server_card(server, is_new=True)
 
     def update_server_card(self, server: McpServerState, *, is_new: bool = False) -> None:
@@ -63,7 +87,14 @@ class McpServerCard(QWidget):
         self._sign_in.setVisible(config.enabled and waits)
         for button in (self._switch, self._test, self._more):
             button.setVisible(not server.mistake)
-        for button in (self._sign_in, self._more, self._switch, self._test, self._restart, self._remove):
+        for button in (
+            self._sign_in,
+            self._more,
+            self._switch,
+            self._test,
+            self._restart,
+            self._remove,
+        ):
             button.setAccessibleName(f"{button.text()}: {config.name}")
         switches = {(each.off, each.reading) for each in (shown, config)}
         if is_new or len(switches) > 1 or server.tools != before.tools:
@@ -79,9 +110,12 @@ class McpServerCard(QWidget):
             return build_push_button(text, self, act, "link")
 
         self._sign_in = build_link(tr("Sign in"), lambda: self._run_server_action("sign_in"))
-        self._more = build_link(tr("Tools and log"), lambda: self._inside.setVisible(self._inside.isHidden()))
+        self._more = build_link(
+            tr("Tools and log"), lambda: self._inside.setVisible(self._inside.isHidden())
+        )
         self._switch = build_link(
-            tr("Turn off"), lambda: self._run_server_action("switch", on=not self._server.config.enabled)
+            tr("Turn off"),
+            lambda: self._run_server_action("switch", on=not self._server.config.enabled),
         )
         self._test = build_link(tr("Test"), lambda: self._run_server_action("test"))
         self._restart = build_link(tr("Restart"), lambda: self._run_server_action("restart"))
@@ -94,7 +128,13 @@ class McpServerCard(QWidget):
 
     def _confirm_and_remove_server(self) -> None:
         text = tr("Remove {name} and its settings?", name=self._server.config.name)
-        ask_to_confirm(self, tr("Remove MCP server"), text, tr("Remove"), lambda: self._run_server_action("remove"))
+        ask_to_confirm(
+            self,
+            tr("Remove MCP server"),
+            text,
+            tr("Remove"),
+            lambda: self._run_server_action("remove"),
+        )
 
     def _show_server_tools(self) -> None:
         clear_layout(self._tools)
@@ -126,13 +166,22 @@ class McpServerCard(QWidget):
 
     def _show_server_timeouts(self) -> None:
         clear_layout(self._limits)
-        starting = tr("If the server doesn't respond within this time, the attempt to start it fails.")
+        starting = tr(
+            "If the server doesn't respond within this time, the attempt to start it fails."
+        )
         calling = tr("Tool calls that take longer than this are cancelled.")
-        limits = {"start_seconds": (tr("Startup timeout"), starting), "call_seconds": (tr("Call timeout"), calling)}
+        limits = {
+            "start_seconds": (tr("Startup timeout"), starting),
+            "call_seconds": (tr("Call timeout"), calling),
+        }
         for name, (title, sentence) in limits.items():
             value = float(getattr(self._server.config, name))
-            declared = FieldDeclaration(name, title, sentence, value, least=1, most=86_400, unit="s")
-            self._limits.addWidget(build_field_row(declared, partial(self._change_server_timeout, name), self._inside))
+            declared = FieldDeclaration(
+                name, title, sentence, value, least=1, most=86_400, unit="s"
+            )
+            self._limits.addWidget(
+                build_field_row(declared, partial(self._change_server_timeout, name), self._inside)
+            )
 
     def _change_server_timeout(self, name: str, value: Value) -> None:
         self._run_server_action("limit", **{name: float(value)})
@@ -158,12 +207,20 @@ class McpServerCard(QWidget):
 
 def describe_server_state(server: McpServerState) -> str:
     if server.mistake:
-        return tr("The server's settings could not be read: {why}", why=translate_sentences(server.mistake))
+        return tr(
+            "The server's settings could not be read: {why}",
+            why=translate_sentences(server.mistake),
+        )
     if not server.config.enabled:
         return tr("off")
     if (status := server.status) is None:
         return ""
-    state = {"starting": tr("starting"), "ready": tr("ready"), "failed": tr("failed"), "off": tr("off")}
+    state = {
+        "starting": tr("starting"),
+        "ready": tr("ready"),
+        "failed": tr("failed"),
+        "off": tr("off"),
+    }
     if status.state == "sign in":
         return tr("Waiting for you to sign in.")
     tools = format_count(status.tools, "{n} tool", "{n} tools") if status.tools else ""

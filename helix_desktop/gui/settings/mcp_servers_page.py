@@ -20,7 +20,9 @@ from helix_desktop.gui.settings.settings_page import SettingsPage
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import ServerConfig, Workbench
 
-REFRESH_MS = 1_000  # The interval between updates of the page, because the state of servers changes by itself.
+# The interval between updates of the page, because the state of servers changes by
+# itself.
+REFRESH_MS = 1_000
 
 
 class McpServersPage(SettingsPage):
@@ -29,7 +31,9 @@ class McpServersPage(SettingsPage):
         self._bench, self._program, self._doing = bench, program, doing
         self._cards: dict[str, McpServerCard] = {}
         self.add_sentence(
-            tr("A server is third-party software that runs with your permissions. Add only servers you trust.")
+            tr(
+                "A server is third-party software that runs with your permissions. Add only servers you trust."
+            )
         )
         self._rows = build_column(margins=(0, 8, 0, 0), spacing=8)
         self.add_page_layout(self._rows)
@@ -37,7 +41,9 @@ class McpServersPage(SettingsPage):
         self.add_heading(tr("Add a server"))
         self._text = QPlainTextEdit(self.page_content, tabChangesFocus=True)
         self._text.setProperty("look", "mono")
-        self._text.setPlaceholderText(tr("A command, an address, or the JSON from the server's documentation"))
+        self._text.setPlaceholderText(
+            tr("A command, an address, or the JSON from the server's documentation")
+        )
         self._text.setAccessibleName(tr("Server configuration"))
         self._text.setFixedHeight(6 * self._text.fontMetrics().lineSpacing())
         self.add_page_widget(self._text)
@@ -77,7 +83,9 @@ class McpServersPage(SettingsPage):
             self._cards[server.config.name] = McpServerCard(server, acts, do, self.page_content)
             self._rows.addWidget(self._cards[server.config.name])
 
-    def _build_server_action(self, action: str, name: str, **given: Any) -> Coroutine[Any, Any, Any]:
+    def _build_server_action(
+        self, action: str, name: str, **given: Any
+    ) -> Coroutine[Any, Any, Any]:
         program, servers = self._program, self._bench.mcp_servers
         acts: dict[str, Callable[..., Coroutine[Any, Any, Any]]] = {
             "switch": servers.switch_server,
@@ -92,7 +100,9 @@ class McpServersPage(SettingsPage):
         self._status_label.setText(tr("Testing {name}…", name=name) if action == "test" else "")
         return acts[action](name, **given)
 
-    def _run_server_change(self, work: Coroutine[Any, Any, Any], then: Callable[[], object] = lambda: None) -> None:
+    def _run_server_change(
+        self, work: Coroutine[Any, Any, Any], then: Callable[[], object] = lambda: None
+    ) -> None:
         """Runs a change. Only a test returns something to show."""
         self._error_label.setText("")
 
@@ -105,7 +115,9 @@ class McpServersPage(SettingsPage):
             self._status_label.setText("")
             self._error_label.setText(translate_sentences(str(error)))
 
-        self._doing.run_in_background(work, then=show_server_change, owner=self, failed=show_server_error)
+        self._doing.run_in_background(
+            work, then=show_server_change, owner=self, failed=show_server_error
+        )
 
     def _confirm_and_add_typed_servers(self) -> None:
         """Shows exactly what will be started or contacted before it is added."""
@@ -117,15 +129,21 @@ class McpServersPage(SettingsPage):
             return
         self._error_label.setText("")
         words = _describe_new_servers(servers)
-        ask_to_confirm(self, tr("Add MCP server"), words, tr("Add"), partial(self._add_server, text, name))
+        ask_to_confirm(
+            self, tr("Add MCP server"), words, tr("Add"), partial(self._add_server, text, name)
+        )
 
     def _add_server(self, text: str, name: str) -> None:
         def clear_server_form() -> None:
-            if self._text.toPlainText() == text:  # Otherwise, the user has changed the text in the meantime.
+            if (
+                self._text.toPlainText() == text
+            ):  # Otherwise, the user has changed the text in the meantime.
                 self._text.clear()
                 self._name.clear()
 
-        self._run_server_change(self._bench.mcp_servers.add_pasted_servers(text, name), clear_server_form)
+        self._run_server_change(
+            self._bench.mcp_servers.add_pasted_servers(text, name), clear_server_form
+        )
 
 
 def _describe_new_servers(servers: Sequence[ServerConfig]) -> str:
@@ -135,5 +153,10 @@ def _describe_new_servers(servers: Sequence[ServerConfig]) -> str:
         far = words.startswith(("http://", "https://"))
         lines[far].append(words if server.name in words else f"{server.name}: {words}")
     started = tr("Add this server? The server will run with your permissions:\n\n{command}", command="\n".join(lines[False]))  # fmt: skip
-    asked = tr("Add this server? The agent's requests will be sent to:\n\n{address}", address="\n".join(lines[True]))
-    return "\n\n".join(text for text, there in ((started, lines[False]), (asked, lines[True])) if there)
+    asked = tr(
+        "Add this server? The agent's requests will be sent to:\n\n{address}",
+        address="\n".join(lines[True]),
+    )
+    return "\n\n".join(
+        text for text, there in ((started, lines[False]), (asked, lines[True])) if there
+    )

@@ -4,9 +4,17 @@ from collections.abc import Sequence
 
 from PySide6.QtWidgets import QWidget
 
-from helix_desktop.gui.common.setting_fields import FieldDeclaration, build_field_row, build_labelled_row
+from helix_desktop.gui.common.setting_fields import (
+    FieldDeclaration,
+    build_field_row,
+    build_labelled_row,
+)
 from helix_desktop.gui.common.widgets import build_push_button
-from helix_desktop.gui.frame.model_chooser import ModelChooser, format_model_price, format_model_window
+from helix_desktop.gui.frame.model_chooser import (
+    ModelChooser,
+    format_model_price,
+    format_model_window,
+)
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.model_setup_port import ModelChoice
 from helix_desktop.gui.rows_and_columns import build_row
@@ -15,7 +23,9 @@ from helix_desktop.gui.translation import read_shown_names, tr, translate_name
 from helix_desktop.gui.workbench_types import Workbench
 
 EFFORTS = ("", "low", "medium", "high")  # The values that the setting `ModelSet.effort` accepts.
-UNSET_STEP = 0.05  # The minimum of a field is below 0 by this amount. At its minimum, the field shows "Default".
+# The minimum of a field is below 0 by this amount. At its minimum, the field shows
+# "Default".
+UNSET_STEP = 0.05
 
 
 class ModelsPage(WorkspaceSettingsPage):
@@ -30,17 +40,24 @@ class ModelsPage(WorkspaceSettingsPage):
 
     def _rebuild_models_page(self) -> None:
         self.clear_page()
-        self.add_sentence(tr("If you don't choose a fast or long-context model, the main model is used instead."))
+        self.add_sentence(
+            tr("If you don't choose a fast or long-context model, the main model is used instead.")
+        )
         chosen = self._bench.workspace.settings
         for role, sentence in read_shown_names()["what a model is used for"].items():
             row = self._build_role_row(
-                role, translate_name("model of a role", role), tr(sentence), chosen.models.get(role, "")
+                role,
+                translate_name("model of a role", role),
+                tr(sentence),
+                chosen.models.get(role, ""),
             )
             self.add_page_widget(row)
         self.add_page_widget(self._build_thinking_row(chosen.effort))
         lacking = self._sampling_not_supported_hint(chosen.models.get("main", ""))
         about = f"{tr('Low values make answers more predictable, high values more varied.')} {lacking}".strip()
-        row = self._build_sampling_row("temperature", tr("Temperature"), about, chosen.temperature, 2)
+        row = self._build_sampling_row(
+            "temperature", tr("Temperature"), about, chosen.temperature, 2
+        )
         self.add_page_widget(row)
         about = tr("Only the most likely words, up to this combined probability, are considered. Change either this setting or the temperature, but not both.")  # fmt: skip
         self.add_page_widget(self._build_sampling_row("top_p", tr("Top-p"), about, chosen.top_p, 1))
@@ -50,12 +67,16 @@ class ModelsPage(WorkspaceSettingsPage):
     def _build_role_row(self, role: str, title: str, sentence: str, current: str) -> QWidget:
         side = QWidget(self.page_content)
         words = self._role_button_text(role, current)
-        button = build_push_button(words, side, lambda: self._open_role_chooser(role, button, current), wraps=True)
+        button = build_push_button(
+            words, side, lambda: self._open_role_chooser(role, button, current), wraps=True
+        )
         button.setObjectName(role)
         button.setAccessibleName(title)
         line = build_row(button, owner=side, margins=0, wraps=True)
         if current and role != "main":
-            clear = build_push_button(tr("Clear"), side, lambda: self._save_role_model(role, ""), "link")
+            clear = build_push_button(
+                tr("Clear"), side, lambda: self._save_role_model(role, ""), "link"
+            )
             clear.setAccessibleName(tr("Use the main model as the {role}", role=title))
             line.addWidget(clear)
         return build_labelled_row(title, sentence, side, self.page_content)
@@ -64,14 +85,20 @@ class ModelsPage(WorkspaceSettingsPage):
         if not name:
             return tr("Choose a model…") if role == "main" else tr("The main model")
         model = self._models.get(name)
-        parts = [name, format_model_window(model), format_model_price(model)] if model is not None else [name]
+        parts = (
+            [name, format_model_window(model), format_model_price(model)]
+            if model is not None
+            else [name]
+        )
         return " · ".join(filter(None, parts)).replace("&", "&&")
 
     def _open_role_chooser(self, role: str, anchor: QWidget, current: str) -> None:
         """Opens a new chooser each time: an old one would request a list that nobody sees."""
         if self._chooser is not None:
             self._chooser.deleteLater()
-        chooser = self._chooser = ModelChooser(self._window.theme, self._window.state_file, self.window())
+        chooser = self._chooser = ModelChooser(
+            self._window.theme, self._window.state_file, self.window()
+        )
         chooser.hide_connect_and_edit()
         chooser.chosen.connect(lambda name: self._save_role_model(role, name))
         chooser.open_below(anchor, current)
@@ -79,24 +106,36 @@ class ModelsPage(WorkspaceSettingsPage):
 
     def _save_role_model(self, role: str, name: str) -> None:
         work = self._bench.choose_model_for_role(name, role)
-        self._doing.run_in_background(work, then=lambda _done: self._rebuild_models_page(), owner=self)
+        self._doing.run_in_background(
+            work, then=lambda _done: self._rebuild_models_page(), owner=self
+        )
 
     def _build_thinking_row(self, current: str) -> QWidget:
         sentence = tr("How long the main model thinks before it answers. Longer thinking helps with hard problems, but takes more time and costs more.")  # fmt: skip
         words = [tr("Default"), tr("Short"), tr("Medium"), tr("Long")]
         declared = FieldDeclaration("effort", tr("Thinking"), sentence, current, EFFORTS, words)
-        return build_field_row(declared, lambda value: self.change_setting("effort", value or None), self.page_content)
+        return build_field_row(
+            declared, lambda value: self.change_setting("effort", value or None), self.page_content
+        )
 
-    def _build_sampling_row(self, name: str, title: str, sentence: str, current: float | None, most: float) -> QWidget:
+    def _build_sampling_row(
+        self, name: str, title: str, sentence: str, current: float | None, most: float
+    ) -> QWidget:
         value = -UNSET_STEP if current is None else current
-        declared = FieldDeclaration(name, title, sentence, value, least=-UNSET_STEP, most=most, unset=tr("Default"))
+        declared = FieldDeclaration(
+            name, title, sentence, value, least=-UNSET_STEP, most=most, unset=tr("Default")
+        )
 
         save = self.change_setting
-        change = lambda value: save(name, value if isinstance(value, float) and value >= 0 else None)  # noqa: E731
+        change = lambda value: save(  # noqa: E731
+            name, value if isinstance(value, float) and value >= 0 else None
+        )
         return build_field_row(declared, change, self.page_content)
 
     def _sampling_not_supported_hint(self, main: str) -> str:
         model = self._models.get(main)
         if model is None or model.temperature:
             return ""
-        return tr("{model} supports neither temperature nor top-p, so neither is sent.", model=model.id)
+        return tr(
+            "{model} supports neither temperature nor top-p, so neither is sent.", model=model.id
+        )

@@ -34,15 +34,23 @@ class PermissionsPage(WorkspaceSettingsPage):
         self._program = program
         modes = bench.describe_permission_modes()
         names, words = tuple(modes), [tr(each) for each in modes.values()]
-        about = tr("What the agent may do without asking. Reading files in the workspace never needs permission.")
-        declared = FieldDeclaration("mode", tr("Permission mode"), about, bench.permission_mode, names, words)
+        about = tr(
+            "What the agent may do without asking. Reading files in the workspace never needs permission."
+        )
+        declared = FieldDeclaration(
+            "mode", tr("Permission mode"), about, bench.permission_mode, names, words
+        )
         self.add_field(declared, lambda value: self._confirm_and_save_permission_mode(str(value)))
         self.add_heading(tr("Folders"))
         for root in bench.workspace.settings.roots:
             self.add_sentence(root, "mono")
-        self.add_page_button(tr("Choose another folder…"), partial(self.wanted.emit, "workspace-folder"))
+        self.add_page_button(
+            tr("Choose another folder…"), partial(self.wanted.emit, "workspace-folder")
+        )
         self.add_heading(tr("Rules"))
-        self.add_sentence(tr("Rules take precedence over the permission mode. “Always allow” adds a rule."))
+        self.add_sentence(
+            tr("Rules take precedence over the permission mode. “Always allow” adds a rule.")
+        )
         self._rules = QVBoxLayout()
         self.add_page_layout(self._rules)
         self.add_page_layout(self._build_new_rule_form())
@@ -71,11 +79,16 @@ class PermissionsPage(WorkspaceSettingsPage):
         self.add_field(readable, lambda text: self._save_path_lines("readable", str(text)))
 
     def _save_access_to_home_path(self, name: str, value: Value) -> None:
-        self._opened = [*(each for each in self._opened if each != name), *([name] if value else [])]
+        self._opened = [
+            *(each for each in self._opened if each != name),
+            *([name] if value else []),
+        ]
         self.change_setting("permissions.openings", self._opened)
 
     def _save_path_lines(self, name: str, text: str) -> None:
-        self.change_setting(f"permissions.{name}", [line.strip() for line in text.splitlines() if line.strip()])
+        self.change_setting(
+            f"permissions.{name}", [line.strip() for line in text.splitlines() if line.strip()]
+        )
 
     def _confirm_and_save_permission_mode(self, mode: str) -> None:
         def apply_permission_mode() -> None:
@@ -100,17 +113,28 @@ class PermissionsPage(WorkspaceSettingsPage):
         row_widget = widgets.build_surface(self.page_content, "card")
         label = widgets.build_plain_label(describe_permission_rule(rule), "mono", row_widget)
         line = build_row((label, 1), owner=row_widget, margins=(12, 4, 6, 4), wraps=True)
-        words = tr("Too broad: also allows other programs") if self._program.is_rule_too_broad(rule) else ""
-        if not self._fits_a_tool(str(rule.get("tool", "*")), runs_command=bool(rule.get("command"))):
+        words = (
+            tr("Too broad: also allows other programs")
+            if self._program.is_rule_too_broad(rule)
+            else ""
+        )
+        if not self._fits_a_tool(
+            str(rule.get("tool", "*")), runs_command=bool(rule.get("command"))
+        ):
             words = tr("Never applies: there is no such tool, or it does not run commands")
         if words:
             line.addWidget(widgets.build_plain_label(words, "danger", row_widget))
-        act, name = partial(self._remove_permission_rule, rule), tr("Remove the rule {rule}", rule=label.text())
+        act, name = (
+            partial(self._remove_permission_rule, rule),
+            tr("Remove the rule {rule}", rule=label.text()),
+        )
         line.addWidget(widgets.build_push_button(tr("Remove"), row_widget, act, "link", name=name))
         return row_widget
 
     def _fits_a_tool(self, pattern: str, *, runs_command: bool) -> bool:
-        """Whether a tool has this name. The tools of servers, which may not run now, have two underscores in it."""
+        """Whether a tool has this name. The tools of servers, which may not run now,
+        have two underscores in it.
+        """
         if runs_command:
             return fnmatchcase(ToolName.RUN_COMMAND, pattern)
         return "__" in pattern or any(fnmatchcase(name, pattern) for name in ToolName)
@@ -120,7 +144,9 @@ class PermissionsPage(WorkspaceSettingsPage):
         for name in read_shown_names()["rule decision"]:
             self._decision.addItem(translate_name("rule decision", name), name)
         self._tool = widgets.build_line_edit(tr("Tool"), tr("Tool"), self.page_content)
-        self._command = widgets.build_line_edit(tr("Command or path"), tr("Command or path"), self.page_content)
+        self._command = widgets.build_line_edit(
+            tr("Command or path"), tr("Command or path"), self.page_content
+        )
         add = widgets.build_push_button(tr("Add"), self.page_content, self._add_permission_rule)
         return build_row(self._decision, (self._tool, 1), (self._command, 1), add, wraps=True)
 
@@ -128,7 +154,10 @@ class PermissionsPage(WorkspaceSettingsPage):
         tool = self._tool.text().strip()
         about = "command" if self._fits_a_tool(tool or "*", runs_command=True) else "path"
         given = {"tool": tool, about: self._command.text().strip()}
-        rule = {"decision": str(self._decision.currentData()), **{name: text for name, text in given.items() if text}}
+        rule = {
+            "decision": str(self._decision.currentData()),
+            **{name: text for name, text in given.items() if text},
+        }
         if len(rule) > 1:
             self._tool.clear()
             self._command.clear()
@@ -143,4 +172,6 @@ class PermissionsPage(WorkspaceSettingsPage):
 
     def _save_permission_rules(self, rules: list[Mapping[str, Any]]) -> None:
         work = self._bench.change_settings({"permissions.rules": [dict(rule) for rule in rules]})
-        self._doing.run_in_background(work, then=lambda _done: self._show_permission_rules(), owner=self)
+        self._doing.run_in_background(
+            work, then=lambda _done: self._show_permission_rules(), owner=self
+        )

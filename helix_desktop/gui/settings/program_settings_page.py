@@ -14,7 +14,14 @@ from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.settings.settings_page import SettingsPage
 from helix_desktop.gui.translation import tr, translate_name
 from helix_desktop.histories.program_names import history_kinds_of_agents
-from helix_desktop.program_settings import ALL, ASK_ABOVE, LANGUAGES, SHORTCUTS, ProgramSetting, ProgramSettings
+from helix_desktop.program_settings import (
+    ALL,
+    ASK_ABOVE,
+    LANGUAGES,
+    SHORTCUTS,
+    ProgramSetting,
+    ProgramSettings,
+)
 
 
 class ProgramSettingsPage(SettingsPage):
@@ -43,7 +50,8 @@ class ProgramSettingsPage(SettingsPage):
             self._settings[setting],
             setting.choices,
             [
-                LANGUAGES.get(choice) or translate_name("choice of a setting", choice, otherwise=choice)
+                LANGUAGES.get(choice)
+                or translate_name("choice of a setting", choice, otherwise=choice)
                 for choice in setting.choices
             ],
             setting.least or 0,
@@ -53,7 +61,9 @@ class ProgramSettingsPage(SettingsPage):
             long=setting.long,
             font=setting.font,
         )
-        return build_field_row(declared, lambda value: self._change_setting(setting, value), self.page_content)
+        return build_field_row(
+            declared, lambda value: self._change_setting(setting, value), self.page_content
+        )
 
     def _change_setting(self, setting: ProgramSetting[Any], value: Value) -> None:
         self._error_label.hide()
@@ -63,7 +73,9 @@ class ProgramSettingsPage(SettingsPage):
         except HelixError as error:
             self._error_label.setText(translate_sentences(str(error)))
             self._error_label.show()
-            QTimer.singleShot(0, self, lambda: self.ensureWidgetVisible(self._error_label))  # Once it has its place.
+            QTimer.singleShot(
+                0, self, lambda: self.ensureWidgetVisible(self._error_label)
+            )  # Once it has its place.
 
 
 def _check_exclusions(setting: ProgramSetting[Any], lines: Sequence[str]) -> None:
@@ -72,4 +84,6 @@ def _check_exclusions(setting: ProgramSetting[Any], lines: Sequence[str]) -> Non
         history_kinds_of_agents([line.strip() for line in lines if line.strip()])
     for line in lines if setting is program_settings.RECORDER_WITHOUT_FOLDERS else ():
         if line.strip() and not Path(line.strip()).expanduser().is_absolute():
-            raise InvalidInput(tr("{path} is not a full path. Nothing was changed.", path=line.strip()))
+            raise InvalidInput(
+                tr("{path} is not a full path. Nothing was changed.", path=line.strip())
+            )

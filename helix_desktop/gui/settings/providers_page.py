@@ -21,7 +21,9 @@ from helix_desktop.gui.translation import format_count, tr
 
 
 class EditProviderDialog(widgets.TransientDialog):
-    """`saved(address, key, keep)`: an empty key keeps the present one. Stays open until accepted."""
+    """`saved(address, key, keep)`: an empty key keeps the present one. Stays open until
+    accepted.
+    """
 
     saved = Signal(str, str, str)
 
@@ -29,7 +31,9 @@ class EditProviderDialog(widgets.TransientDialog):
         super().__init__(tr("Edit provider"), parent, 520, 200)
         self.address = QLineEdit(provider.address, self)
         self.key = QLineEdit(self, echoMode=QLineEdit.EchoMode.Password)
-        self.key.setPlaceholderText(tr("Leave empty to keep the current key") if provider.key else tr("Paste the key"))
+        self.key.setPlaceholderText(
+            tr("Leave empty to keep the current key") if provider.key else tr("Paste the key")
+        )
         form = QFormLayout()
         for words, field in ((tr("Address"), self.address), (tr("Key"), self.key)):
             field.setAccessibleName(words)
@@ -40,7 +44,9 @@ class EditProviderDialog(widgets.TransientDialog):
         self._key_places.chosen.connect(self._request_provider_save)
         save = partial(self._request_provider_save, "keyring")
         buttons = widgets.build_confirm_buttons(self, tr("Save"), save)
-        build_column(title, form, self._error_label, self._key_places, 1, buttons, owner=self, margins=20)
+        build_column(
+            title, form, self._error_label, self._key_places, 1, buttons, owner=self, margins=20
+        )
 
     def _request_provider_save(self, keep: str) -> None:
         self.saved.emit(self.address.text().strip(), self.key.text().strip(), keep)
@@ -48,7 +54,9 @@ class EditProviderDialog(widgets.TransientDialog):
     def show_provider_error(self, error: HelixError) -> None:
         self._error_label.setText(translate_sentences(str(error)))
         self._key_places.setVisible(isinstance(error, NoUsableKeyring))
-        needed = self.heightForWidth(self.width())  # With less height, the fields would be squeezed.
+        needed = self.heightForWidth(
+            self.width()
+        )  # With less height, the fields would be squeezed.
         self.resize(self.width(), max(self.height(), needed))
 
 
@@ -60,7 +68,9 @@ class ProvidersPage(SettingsPage):
     def __init__(self, setup: ModelSetupPort, doing: BackgroundRunner) -> None:
         super().__init__(tr("Providers"))
         self._setup, self._doing = setup, doing
-        self.add_sentence(tr("Keys are stored in the system's keyring, or in a file if you allow this."))
+        self.add_sentence(
+            tr("Keys are stored in the system's keyring, or in a file if you allow this.")
+        )
         self._rows = build_column(spacing=4)
         self.add_page_layout(self._rows)
         self.add_heading(tr("Add a provider"))
@@ -72,12 +82,16 @@ class ProvidersPage(SettingsPage):
         self.refresh_providers()
 
     def refresh_providers(self) -> None:
-        self._doing.run_in_background(self._setup.list_configured_providers(), then=self._show_providers, owner=self)
+        self._doing.run_in_background(
+            self._setup.list_configured_providers(), then=self._show_providers, owner=self
+        )
 
     def _show_providers(self, providers: Sequence[ProviderChoice]) -> None:
         clear_layout(self._rows)
         if not providers:
-            label = widgets.build_plain_label(tr("No providers yet."), "muted", self.page_content, wraps=False)
+            label = widgets.build_plain_label(
+                tr("No providers yet."), "muted", self.page_content, wraps=False
+            )
             self._rows.addWidget(label)
         for provider in providers:
             self._rows.addWidget(self._build_provider_row(provider))
@@ -89,28 +103,44 @@ class ProvidersPage(SettingsPage):
         state.set_elided_text(self._describe_provider_key(provider))
         tested = widgets.build_plain_label("", "small", row, wraps=False)
         title = widgets.build_plain_label(provider.title, parent=row, wraps=False)
-        test = self._build_provider_button(tr("Test"), provider, lambda: self._test_and_show_result(provider, tested))
-        edit = self._build_provider_button(tr("Edit…"), provider, lambda: self._open_provider_editor(provider))
-        remove = self._build_provider_button(tr("Remove"), provider, lambda: self._confirm_and_remove(provider))
+        test = self._build_provider_button(
+            tr("Test"), provider, lambda: self._test_and_show_result(provider, tested)
+        )
+        edit = self._build_provider_button(
+            tr("Edit…"), provider, lambda: self._open_provider_editor(provider)
+        )
+        remove = self._build_provider_button(
+            tr("Remove"), provider, lambda: self._confirm_and_remove(provider)
+        )
         buttons = widgets.build_surface(row, "plain")
         build_row(test, edit, remove, owner=buttons, margins=0, wraps=True)
         build_row(title, (state, 1), tested, buttons, owner=row, margins=(12, 8, 8, 8), wraps=True)
         return row
 
-    def _build_provider_button(self, text: str, provider: ProviderChoice, act: Callable[[], object]) -> QPushButton:
-        return widgets.build_push_button(text, self.page_content, act, "link", name=f"{text}: {provider.title}")
+    def _build_provider_button(
+        self, text: str, provider: ProviderChoice, act: Callable[[], object]
+    ) -> QPushButton:
+        return widgets.build_push_button(
+            text, self.page_content, act, "link", name=f"{text}: {provider.title}"
+        )
 
     def _describe_provider_key(self, provider: ProviderChoice) -> str:
         if not provider.needs_key and not provider.key:
             return f"{provider.address} · {tr('no key needed')}"
-        key = tr("key: {where}", where=translate_sentences(provider.key)) if provider.key else tr("no key")
+        key = (
+            tr("key: {where}", where=translate_sentences(provider.key))
+            if provider.key
+            else tr("no key")
+        )
         return f"{provider.address} · {key}"
 
     def _test_and_show_result(self, provider: ProviderChoice, beside: QLabel) -> None:
         beside.setText(tr("Contacting…"))
         self._doing.run_in_background(
             self._setup.test_provider(provider, ""),
-            then=lambda tested: beside.setText(format_count(len(tested.models), "{n} model", "{n} models")),
+            then=lambda tested: beside.setText(
+                format_count(len(tested.models), "{n} model", "{n} models")
+            ),
             owner=beside,
             failed=lambda error: beside.setText(translate_sentences(error.what)),
         )
@@ -118,8 +148,13 @@ class ProvidersPage(SettingsPage):
     def _open_provider_editor(self, provider: ProviderChoice) -> None:
         def save_edited_provider(address: str, key: str, keep: str) -> None:
             changed = replace(provider, address=address)
-            work, failed = self._setup.add_provider_with_key(changed, key, keep), dialog.show_provider_error
-            self._doing.run_in_background(work, then=close_provider_dialog, owner=dialog, failed=failed)
+            work, failed = (
+                self._setup.add_provider_with_key(changed, key, keep),
+                dialog.show_provider_error,
+            )
+            self._doing.run_in_background(
+                work, then=close_provider_dialog, owner=dialog, failed=failed
+            )
 
         def close_provider_dialog(_done: None) -> None:
             dialog.accept()
@@ -137,6 +172,8 @@ class ProvidersPage(SettingsPage):
 
         def remove_provider() -> None:
             work = self._setup.remove_provider_and_key(provider.name)
-            self._doing.run_in_background(work, then=lambda _done: self.refresh_providers(), owner=self)
+            self._doing.run_in_background(
+                work, then=lambda _done: self.refresh_providers(), owner=self
+            )
 
         ask_to_confirm(self, tr("Remove provider"), text, tr("Remove"), remove_provider)

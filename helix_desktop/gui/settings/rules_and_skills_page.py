@@ -10,7 +10,12 @@ from PySide6.QtWidgets import QCheckBox, QLabel, QWidget
 from helix_desktop.engine.hidden_characters import mark_on_one_line, mark_text
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.chat.trust_dialog import TrustDialog
-from helix_desktop.gui.common.widgets import build_line_edit, build_plain_label, build_push_button, build_surface
+from helix_desktop.gui.common.widgets import (
+    build_line_edit,
+    build_plain_label,
+    build_push_button,
+    build_surface,
+)
 from helix_desktop.gui.rows_and_columns import build_column, build_row, clear_layout
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.settings.settings_page import SettingsPage
@@ -33,7 +38,9 @@ class RulesAndSkillsPage(SettingsPage):
             )
         )
         self._cards: list[tuple[QWidget, str]] = []
-        self._filter = self.add_page_widget(build_line_edit(tr("Filter"), tr("Filter"), self.page_content))
+        self._filter = self.add_page_widget(
+            build_line_edit(tr("Filter"), tr("Filter"), self.page_content)
+        )
         self._filter.setClearButtonEnabled(True)
         self._filter.textChanged.connect(self._filter_item_cards)
         self._items = build_column(spacing=6)
@@ -53,7 +60,9 @@ class RulesAndSkillsPage(SettingsPage):
         asking = [item for item in found if item.state_description.endswith("not trusted yet")]
         if len(asking) > 1:
             words = tr("Review all {n} new or changed items", n=format_number(len(asking)))
-            review = build_push_button(words, self.page_content, lambda: self._open_review_dialog(asking))
+            review = build_push_button(
+                words, self.page_content, lambda: self._open_review_dialog(asking)
+            )
             self._items.addWidget(review, 0, Qt.AlignmentFlag.AlignLeft)
         self._cards = []
         self._filter.setVisible(len(found) > MAX_ITEMS_WITHOUT_FILTER)
@@ -75,8 +84,12 @@ class RulesAndSkillsPage(SettingsPage):
         card = build_surface(self.page_content, "card")
         name = self._build_item_label(mark_on_one_line(item.name), "title")
         said = item.state_description
-        state = self._build_item_label(translate_name("state of an item", said, otherwise=said), "small")
-        read = build_push_button(tr("Read"), self.page_content, lambda: self._open_review_dialog([item]), "link")
+        state = self._build_item_label(
+            translate_name("state of an item", said, otherwise=said), "small"
+        )
+        read = build_push_button(
+            tr("Read"), self.page_content, lambda: self._open_review_dialog([item]), "link"
+        )
         read.setAccessibleName(f"{read.text()}: {item.name}")
         line = build_row((name, 1), state, read, self._build_use_checkbox(item), wraps=True)
         column = build_column(line, owner=card, margins=(12, 8, 10, 8), spacing=2)
@@ -90,15 +103,23 @@ class RulesAndSkillsPage(SettingsPage):
         box = QCheckBox(tr("Use"), self.page_content)
         box.setChecked(not item.off)
         box.setAccessibleName(tr("Use {name}", name=item.name))
-        box.toggled.connect(lambda on: self._run_item_change(self._bench.project.switch_item(item.settings_key, on=on)))
+        box.toggled.connect(
+            lambda on: self._run_item_change(
+                self._bench.project.switch_item(item.settings_key, on=on)
+            )
+        )
         return box
 
     def _open_review_dialog(self, items: Sequence[ProjectItem]) -> None:
         trust = self._bench.project.trust_items
-        TrustDialog(self._theme, items, lambda seen: self._run_item_change(trust(*seen)), self).open()
+        TrustDialog(
+            self._theme, items, lambda seen: self._run_item_change(trust(*seen)), self
+        ).open()
 
     def _run_item_change(self, work: Coroutine[Any, Any, Any]) -> None:
-        self._doing.run_in_background(work, then=lambda _done: self.refresh_project_items(), owner=self)
+        self._doing.run_in_background(
+            work, then=lambda _done: self.refresh_project_items(), owner=self
+        )
 
     def _build_item_label(self, text: str, look: str) -> QLabel:
         label = build_plain_label(text, look, self.page_content)
@@ -110,4 +131,6 @@ class RulesAndSkillsPage(SettingsPage):
 def _item_sort_key(item: ProjectItem) -> tuple[bool, list[tuple[int, str]]]:
     """Sorts items that need the user's decision first, then by name, with 2 before 10."""
     pieces = re.split(r"(\d+)", item.name.casefold())
-    return item.state_description == "in use", [(int(piece) if piece.isdecimal() else -1, piece) for piece in pieces]
+    return item.state_description == "in use", [
+        (int(piece) if piece.isdecimal() else -1, piece) for piece in pieces
+    ]

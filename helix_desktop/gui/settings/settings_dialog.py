@@ -23,8 +23,20 @@ from helix_desktop.gui.settings.shortcuts_page import ShortcutsPage
 from helix_desktop.gui.settings.storage_page import StoragePage
 from helix_desktop.gui.translation import tr, translate_name
 
-CHANGING_ACTIONS = ("compare-presets", "workspace-folder")  # These actions change what the pages show.
-GENERAL_SECTIONS = ("Instructions", "Chat", "Notifications", "Recorder", "Logs", "Tools", "Sharing", "Keys")
+CHANGING_ACTIONS = (
+    "compare-presets",
+    "workspace-folder",
+)  # These actions change what the pages show.
+GENERAL_SECTIONS = (
+    "Instructions",
+    "Chat",
+    "Notifications",
+    "Recorder",
+    "Logs",
+    "Tools",
+    "Sharing",
+    "Keys",
+)
 
 
 class SettingsDialog(widgets.TransientDialog):
@@ -53,15 +65,21 @@ class SettingsDialog(widgets.TransientDialog):
         self._make_page_list_wide_enough()
         window.theme.changed.connect(self._make_page_list_wide_enough)
         build_row((self._names, 1), (self._stack, 4), owner=self, margins=0, spacing=0)
-        window.background_runner.run_in_background(setup.list_known_models(), then=self._set_known_models, owner=self)
+        window.background_runner.run_in_background(
+            setup.list_known_models(), then=self._set_known_models, owner=self
+        )
 
     def _make_page_list_wide_enough(self) -> None:
         bar = self._names.verticalScrollBar().sizeHint().width()
-        wider = self._side.fontMetrics().averageCharWidth()  # The current page's name is bold and therefore wider.
+        wider = (
+            self._side.fontMetrics().averageCharWidth()
+        )  # The current page's name is bold and therefore wider.
         self._names.setMinimumWidth(self._side.sizeHint().width() + wider + bar)
 
     def show_settings_page(self, page: str) -> None:
-        """Shows a page by name. "workspace": the workspace's first page; "": the first page of all."""
+        """Shows a page by name. "workspace": the workspace's first page; "": the first
+        page of all.
+        """
         wanted = {"workspace": "models", "": "appearance"}.get(page, page)
         name = wanted if wanted in self._page_factories else "appearance"
         if name not in self._pages:
@@ -115,9 +133,13 @@ class SettingsDialog(widgets.TransientDialog):
 
     def _add_settings_page(self, name: str, make: Callable[[], SettingsPage]) -> None:
         self._page_factories[name], title = make, translate_name("page of the settings", name)
-        button = widgets.build_push_button(title, self, lambda: self.show_settings_page(name), "row")
+        button = widgets.build_push_button(
+            title, self, lambda: self.show_settings_page(name), "row"
+        )
         button.setCheckable(True)
-        button.setAutoExclusive(True)  # This makes screen readers announce a radio button instead of a check box.
+        button.setAutoExclusive(
+            True
+        )  # This makes screen readers announce a radio button instead of a check box.
         self._group.addButton(button)
         self._page_list.addWidget(button)
         self._buttons[name] = button

@@ -24,7 +24,9 @@ class ShortcutsPage(SettingsPage):
         super().__init__(tr("Shortcuts"))
         self._actions = actions
         self._edits: dict[str, QKeySequenceEdit] = {}
-        words = tr("To set a shortcut, click its field and press the keys. To remove a shortcut, clear its field.")
+        words = tr(
+            "To set a shortcut, click its field and press the keys. To remove a shortcut, clear its field."
+        )
         self._status_label = self.add_sentence(words)
         group = ""
         for each in actions:
@@ -45,16 +47,24 @@ class ShortcutsPage(SettingsPage):
             line_edit.setAccessibleName(edit.accessibleName())
         edit.editingFinished.connect(partial(self._save_or_reject_edited_shortcut, name))
         self._edits[name] = edit
-        self.add_page_layout(build_row((build_plain_label(title, parent=self.page_content), 1), edit, wraps=True))
+        self.add_page_layout(
+            build_row((build_plain_label(title, parent=self.page_content), 1), edit, wraps=True)
+        )
 
     def _save_or_reject_edited_shortcut(self, name: str) -> None:
         sequence = self._edits[name].keySequence()
         if not _SHORTCUT.fullmatch(sequence.toString(QKeySequence.SequenceFormat.PortableText)):
-            words = tr("This key is used to type or to move the cursor. Add Ctrl or Alt, or use a function key.")
+            words = tr(
+                "This key is used to type or to move the cursor. Add Ctrl or Alt, or use a function key."
+            )
             self._status_label.setText(words)
         elif sequence != self._actions[name].shortcut():
             robbed = self._actions.change_shortcut_and_return_robbed_title(name, sequence)
-            words = tr("“{action}” no longer has a shortcut.", action=robbed) if robbed else tr("Changed.")
+            words = (
+                tr("“{action}” no longer has a shortcut.", action=robbed)
+                if robbed
+                else tr("Changed.")
+            )
             self._status_label.setText(words)
         self._show_shortcuts()
 

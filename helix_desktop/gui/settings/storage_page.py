@@ -29,23 +29,38 @@ class StoragePage(SettingsPage):
         self._folder = self.add_sentence("", "mono")
         self._over_limit_label = self.add_sentence("", "danger")
         self._over_limit_label.hide()
-        limit, about = bench.workspace.settings.limit // MEGABYTE, tr("Maximum size of the cache. 0 means no limit.")
+        limit, about = (
+            bench.workspace.settings.limit // MEGABYTE,
+            tr("Maximum size of the cache. 0 means no limit."),
+        )
         most, unset = 2_000_000, tr("No limit")
-        declared = FieldDeclaration("limit", tr("Limit"), about, limit, most=most, unit="MB", unset=unset)
+        declared = FieldDeclaration(
+            "limit", tr("Limit"), about, limit, most=most, unit="MB", unset=unset
+        )
         self.add_field(declared, self._set_cache_limit)
         self.add_heading(tr("Maintenance"))
         about = tr("Saves a copy of the conversations to the workspace's own folder. To keep a copy elsewhere, export the workspace.")  # fmt: skip
-        self._add_maintenance_button(tr("Back up now"), about, partial(program.back_up_workspace, bench))
+        self._add_maintenance_button(
+            tr("Back up now"), about, partial(program.back_up_workspace, bench)
+        )
         about = tr("Reads all entries and compares their content with their hashes.")
         verify = partial(program.verify_workspace_entries, bench, self._show_maintenance_progress)
         self._add_maintenance_button(tr("Verify all entries"), about, verify, stoppable=True)
-        self._free_space_button = self.add_page_button(tr("Free up space…"), self._estimate_and_ask_to_free_space)
+        self._free_space_button = self.add_page_button(
+            tr("Free up space…"), self._estimate_and_ask_to_free_space
+        )
         about = tr("Removes content that no conversation uses, until the cache is within its limit. The descriptions of this content are kept.")  # fmt: skip
         self._add_button_explanation(about)
         self.add_page_button(tr("Export workspace…"), partial(self.wanted.emit, "export-workspace"))
-        self._add_button_explanation(tr("The file contains the workspace's history and cache, but never its keys."))
-        self.add_page_button(tr("Forget text everywhere…"), partial(self.wanted.emit, "forget-text"))
-        about = tr("Permanently removes a leaked key or password from conversations, the cache and backups.")
+        self._add_button_explanation(
+            tr("The file contains the workspace's history and cache, but never its keys.")
+        )
+        self.add_page_button(
+            tr("Forget text everywhere…"), partial(self.wanted.emit, "forget-text")
+        )
+        about = tr(
+            "Permanently removes a leaked key or password from conversations, the cache and backups."
+        )
         self._add_button_explanation(about)
         self._status_label = self.add_sentence("")
         self.refresh_storage()
@@ -58,19 +73,26 @@ class StoragePage(SettingsPage):
         kept, backup = measured
         entries = format_count(kept.entries, "{n} entry", "{n} entries")
         size, taken = format_byte_size(kept.size), format_byte_size(kept.kept)
-        figures = tr("{entries}, {size}, compressed to {taken}", entries=entries, size=size, taken=taken)
+        figures = tr(
+            "{entries}, {size}, compressed to {taken}", entries=entries, size=size, taken=taken
+        )
         last = format_date_and_time(backup) if backup else tr("none")
         self._figures.setText(f"{figures}\n{tr('Last backup: {when}', when=last)}")
         self._folder.setText(str(self._bench.workspace.folder))
         limit = self._bench.workspace.settings.limit
         over = kept.kept - limit if limit else 0
-        words = tr("{size} over the limit. Nothing is removed automatically.", size=format_byte_size(over))
+        words = tr(
+            "{size} over the limit. Nothing is removed automatically.", size=format_byte_size(over)
+        )
         self._over_limit_label.setText(words)
         self._over_limit_label.setVisible(over > 0)
 
     def _estimate_and_ask_to_free_space(self) -> None:
         work = self._program.estimate_space_to_free(self._bench)
-        show, failed = self._ask_to_free_space, lambda e: self._status_label.setText(translate_sentences(str(e)))
+        show, failed = (
+            self._ask_to_free_space,
+            lambda e: self._status_label.setText(translate_sentences(str(e))),
+        )
         self._doing.run_in_background(work, then=show, owner=self, failed=failed)
 
     def _ask_to_free_space(self, going: SpaceToFree) -> None:
@@ -92,24 +114,42 @@ class StoragePage(SettingsPage):
             ),
         ]
         if going.left:
-            words.append(tr("The cache would still be {size} over the limit.", size=format_byte_size(going.left)))
-        ask_to_confirm(self, tr("Free up space"), "\n\n".join(words), tr("Remove"), self._free_space)
+            words.append(
+                tr(
+                    "The cache would still be {size} over the limit.",
+                    size=format_byte_size(going.left),
+                )
+            )
+        ask_to_confirm(
+            self, tr("Free up space"), "\n\n".join(words), tr("Remove"), self._free_space
+        )
 
     def _free_space(self) -> None:
         self._run_maintenance(self._free_space_button, self._program.free_up_space(self._bench))
 
     def _add_maintenance_button(
-        self, text: str, sentence: str, work: Callable[[], Coroutine[Any, Any, str]], *, stoppable: bool = False
+        self,
+        text: str,
+        sentence: str,
+        work: Callable[[], Coroutine[Any, Any, str]],
+        *,
+        stoppable: bool = False,
     ) -> None:
-        button = self.add_page_button(text, lambda: self._run_maintenance(button, work(), stoppable=stoppable))
+        button = self.add_page_button(
+            text, lambda: self._run_maintenance(button, work(), stoppable=stoppable)
+        )
         self._add_button_explanation(sentence)
 
     def _add_button_explanation(self, text: str) -> None:
         """Explains the button above, with less space between them than to the next button."""
         self.add_sentence(text, "small").setContentsMargins(0, 0, 0, 10)
 
-    def _run_maintenance(self, button: QPushButton, work: Coroutine[Any, Any, str], *, stoppable: bool = False) -> None:
-        """Runs the work. `stoppable`: it stops when the page is closed, because nobody would see the result."""
+    def _run_maintenance(
+        self, button: QPushButton, work: Coroutine[Any, Any, str], *, stoppable: bool = False
+    ) -> None:
+        """Runs the work. `stoppable`: it stops when the page is closed, because nobody
+        would see the result.
+        """
 
         def show_maintenance_result(said: str) -> None:
             button.setEnabled(True)

@@ -19,7 +19,8 @@ from helix_desktop.resources import read_json_resource
 MEGABYTE = 1_000_000
 # The thresholds that people change most. The page "Advanced" shows all others.
 BASIC_THRESHOLDS = ("admission", "caching", "observation", "handover")
-# The limits that stop a turn (see engine/session_setup.py): name, title, description, default and maximum.
+# The limits that stop a turn (see engine/session_setup.py): name, title, description,
+# default and maximum.
 TURN_LIMITS: Sequence[tuple[str, str, str, Value, float]] = read_json_resource("turn_limits.json")
 
 
@@ -27,20 +28,32 @@ class InstructionsPage(WorkspaceSettingsPage):
     def __init__(self, bench: Workbench, doing: BackgroundRunner) -> None:
         super().__init__(tr("Instructions"), bench, doing)
         sentence = tr("These instructions are sent with the system prompt to every agent in this workspace, starting with the next message.")  # fmt: skip
-        declared = FieldDeclaration("instructions", "", sentence, bench.workspace.settings.instructions, long=True)
-        self.add_field(declared, lambda text: self.change_setting("instructions", str(text).strip() or None))
-        self.add_sentence(
-            tr("The system prompt is cached by the provider. The first message after a change costs a little more.")
+        declared = FieldDeclaration(
+            "instructions", "", sentence, bench.workspace.settings.instructions, long=True
         )
-        self.add_page_button(tr("Instructions for every workspace…"), partial(self.wanted.emit, "general"), "link")
+        self.add_field(
+            declared, lambda text: self.change_setting("instructions", str(text).strip() or None)
+        )
+        self.add_sentence(
+            tr(
+                "The system prompt is cached by the provider. The first message after a change costs a little more."
+            )
+        )
+        self.add_page_button(
+            tr("Instructions for every workspace…"), partial(self.wanted.emit, "general"), "link"
+        )
 
 
 class PolicyPage(WorkspaceSettingsPage):
-    """The preset. All other thresholds are on the page "Advanced", where the preset's values can be restored."""
+    """The preset. All other thresholds are on the page "Advanced", where the preset's
+    values can be restored.
+    """
 
     def __init__(self, bench: Workbench, doing: BackgroundRunner) -> None:
         super().__init__(tr("Policy"), bench, doing)
-        self._is_advanced_open = any(name not in BASIC_THRESHOLDS for name in bench.workspace.settings.policy)
+        self._is_advanced_open = any(
+            name not in BASIC_THRESHOLDS for name in bench.workspace.settings.policy
+        )
         self._rebuild_policy_page()
 
     def _rebuild_policy_page(self) -> None:
@@ -50,13 +63,21 @@ class PolicyPage(WorkspaceSettingsPage):
         self._values: dict[str, Any] = dict(chosen.policy)
         names, words = zip(*list_policy_choices(), strict=True)
         preset = FieldDeclaration(
-            "preset", tr("Preset"), tr(context_policy.PRESETS[self._preset]), self._preset, names, words
+            "preset",
+            tr("Preset"),
+            tr(context_policy.PRESETS[self._preset]),
+            self._preset,
+            names,
+            words,
         )
         self.add_field(preset, lambda value: self._save_policy(str(value), {}, rebuilds=True))
         question = tr("What would each preset have cost in my recent conversations?")
         self.add_page_button(question, partial(self.wanted.emit, "compare-presets"), "link")
         if self._values:
-            self.add_page_button(tr("Reset to the preset"), lambda: self._save_policy(self._preset, {}, rebuilds=True))
+            self.add_page_button(
+                tr("Reset to the preset"),
+                lambda: self._save_policy(self._preset, {}, rebuilds=True),
+            )
         declared = context_policy.declared_thresholds()
         for name in BASIC_THRESHOLDS:
             self._add_threshold_row(declared[name])
@@ -83,7 +104,9 @@ class PolicyPage(WorkspaceSettingsPage):
             about = f"{about} {tr('Preset: {value}.', value=describe_threshold_value(usual))}"
         words = [describe_threshold_value(choice) for choice in threshold.choices]
         scale = (threshold.low, threshold.high, tr(threshold.unit) if threshold.unit else "")
-        declared = FieldDeclaration(threshold.name, title, about, value, threshold.choices, words, *scale)
+        declared = FieldDeclaration(
+            threshold.name, title, about, value, threshold.choices, words, *scale
+        )
         self.add_field(declared, lambda found: self._save_threshold(threshold, found))
 
     def _save_threshold(self, threshold: context_policy.Threshold, value: Value) -> None:
@@ -93,7 +116,9 @@ class PolicyPage(WorkspaceSettingsPage):
         self._values = values
         self._save_policy(self._preset, values)
 
-    def _save_policy(self, preset: str, values: Mapping[str, Any], *, rebuilds: bool = False) -> None:
+    def _save_policy(
+        self, preset: str, values: Mapping[str, Any], *, rebuilds: bool = False
+    ) -> None:
         work = self._bench.choose_context_policy(preset, values)
         self._doing.run_in_background(
             work, then=lambda _done: self._rebuild_policy_page() if rebuilds else None, owner=self
@@ -103,7 +128,10 @@ class PolicyPage(WorkspaceSettingsPage):
 class CheckpointsPage(WorkspaceSettingsPage):
     def __init__(self, bench: Workbench, doing: BackgroundRunner) -> None:
         super().__init__(tr("Checkpoints"), bench, doing)
-        covered, days_to_keep = bench.file_changes.coverage_in_settings, bench.file_changes.days_to_keep
+        covered, days_to_keep = (
+            bench.file_changes.coverage_in_settings,
+            bench.file_changes.days_to_keep,
+        )
         self.add_sentence(
             tr(
                 "Helix Desktop saves the state of the folder before and after each step that may change files, so every change can be undone."
@@ -111,16 +139,27 @@ class CheckpointsPage(WorkspaceSettingsPage):
         )
         off = tr("If checkpoints are off, changes made by commands cannot be undone.")
         rules = tr("Write one rule per line, for example node_modules/ or *.iso. “target/ beside Cargo.toml” matches only a target folder next to a Cargo.toml file.")  # fmt: skip
-        beyond = tr("Checkpoints leave out new files beyond this limit (see the Changes page). 0 means no limit.")
+        beyond = tr(
+            "Checkpoints leave out new files beyond this limit (see the Changes page). 0 means no limit."
+        )
         older, unset = tr("Older checkpoints are removed when space is freed up."), tr("No limit")
-        files, size = tr("Maximum number of files per checkpoint"), tr("Maximum total size of files per checkpoint")
+        files, size = (
+            tr("Maximum number of files per checkpoint"),
+            tr("Maximum total size of files per checkpoint"),
+        )
         most, megabytes = 100_000_000, covered.most_bytes // MEGABYTE
         days, keep = tr("days"), tr("Keep checkpoints for")
         rows = (
             FieldDeclaration("off", tr("Checkpoints"), off, not covered.off),
-            FieldDeclaration("leave_out", tr("Not covered"), rules, "\n".join(covered.leave_out), long=True),
-            FieldDeclaration("most_files", files, beyond, covered.most_files, most=most, unset=unset),
-            FieldDeclaration("most_bytes", size, beyond, megabytes, most=most, unit="MB", unset=unset),
+            FieldDeclaration(
+                "leave_out", tr("Not covered"), rules, "\n".join(covered.leave_out), long=True
+            ),
+            FieldDeclaration(
+                "most_files", files, beyond, covered.most_files, most=most, unset=unset
+            ),
+            FieldDeclaration(
+                "most_bytes", size, beyond, megabytes, most=most, unit="MB", unset=unset
+            ),
             FieldDeclaration("keep_days", keep, older, days_to_keep, most=36_500, unit=days),
         )
         for declared in rows:
@@ -131,7 +170,9 @@ class CheckpointsPage(WorkspaceSettingsPage):
         doing.run_in_background(work, then=self._show_checkpoint_disk_use, owner=self)
 
     def _add_copies_section(self) -> None:
-        """Adds the settings for copies of the repository: who works in one, and what is run in a new one."""
+        """Adds the settings for copies of the repository: who works in one, and what is
+        run in a new one.
+        """
         chosen = self._bench.workspace.settings.copies
         self.add_heading(tr("Copies of the repository"))
         own = tr("Each new conversation and sub-agent works in its own copy. Changes reach your folders only when you bring them back.")  # fmt: skip
@@ -147,7 +188,9 @@ class CheckpointsPage(WorkspaceSettingsPage):
         self.change_setting(f"copies.{name}", value or None)
 
     def _show_checkpoint_disk_use(self, room: tuple[int, int]) -> None:
-        self._disk_use_label.setText(tr("Checkpoints currently take up {size}.", size=format_byte_size(room[1])))
+        self._disk_use_label.setText(
+            tr("Checkpoints currently take up {size}.", size=format_byte_size(room[1]))
+        )
 
     def _change_checkpoint_setting(self, name: str, value: Value) -> None:
         changed: object = value
@@ -167,7 +210,9 @@ class TurnLimitsPage(WorkspaceSettingsPage):
         for name, title, sentence, usual, most in TURN_LIMITS:
             value = type(usual)(chosen.get(name, usual))
             unset = "" if usual else tr("No limit")
-            declared = FieldDeclaration(name, tr(title), tr(sentence), value, least=0, most=most, unset=unset)
+            declared = FieldDeclaration(
+                name, tr(title), tr(sentence), value, least=0, most=most, unset=unset
+            )
             self.add_field(declared, partial(self.change_setting, f"limits.{name}"))
         unpriced = {one.model for one in bench.models.model_facts() if has_unknown_price(one)}
         for model in sorted(unpriced):

@@ -14,7 +14,9 @@ from helix_desktop.gui.workbench_types import Workbench, Workbenches
 
 
 class JoinWorkspaceDialog(SharingFormDialog):
-    """`name_for` returns a workspace's name for a folder. `joined` is called with the new workspace."""
+    """`name_for` returns a workspace's name for a folder. `joined` is called with the
+    new workspace.
+    """
 
     def __init__(
         self,
@@ -30,7 +32,9 @@ class JoinWorkspaceDialog(SharingFormDialog):
         self.key.setEchoMode(QLineEdit.EchoMode.Password)
         self.folder = build_line_edit(tr("Working folder on this computer"), "", self)
         self.choose = build_push_button(tr("Choose a folder…"), self, self._choose_join_folder)
-        self.join = build_push_button(tr("Join"), self, self._join_workspace, "primary", default=True)
+        self.join = build_push_button(
+            tr("Join"), self, self._join_workspace, "primary", default=True
+        )
         fields = (
             (tr("Address"), self.address),
             (tr("Key"), self.key),
@@ -38,7 +42,9 @@ class JoinWorkspaceDialog(SharingFormDialog):
         )
         named = [stack_widgets(build_plain_label(name), field, spacing=4) for name, field in fields]
         cancel = build_push_button(tr("Cancel"), self, self.reject)
-        self._lay_out_sharing_form((self._build_join_explanation(), *named), (), (self.join, cancel))
+        self._lay_out_sharing_form(
+            (self._build_join_explanation(), *named), (), (self.join, cancel)
+        )
         for line in (self.address, self.key, self.folder):
             line.textChanged.connect(lambda _text: self._update_enabled_buttons())
         self._update_enabled_buttons()
@@ -49,7 +55,9 @@ class JoinWorkspaceDialog(SharingFormDialog):
         return build_plain_label(text)
 
     def _update_enabled_buttons(self, *, idle: bool = True) -> None:
-        self.join.setEnabled(idle and all(line.text().strip() for line in (self.address, self.key, self.folder)))
+        self.join.setEnabled(
+            idle and all(line.text().strip() for line in (self.address, self.key, self.folder))
+        )
 
     def _choose_join_folder(self) -> None:
         title = tr("Folder on this computer")
@@ -57,7 +65,9 @@ class JoinWorkspaceDialog(SharingFormDialog):
 
     def _join_workspace(self) -> None:
         folder = Path(self.folder.text().strip()).expanduser()
-        work = self._desk.join_workspace(self.address.text().strip(), self.key.text(), self._name_for(folder), folder)
+        work = self._desk.join_workspace(
+            self.address.text().strip(), self.key.text(), self._name_for(folder), folder
+        )
         self._run_sharing_work(work, tr("Connecting…"), self._close_and_open_joined)
 
     def _close_and_open_joined(self, bench: Workbench) -> None:

@@ -1,4 +1,6 @@
-"""The dialog to share a workspace: address, test and upload size, or its state and the key to copy if it is shared."""
+"""The dialog to share a workspace: address, test and upload size, or its state and the
+key to copy if it is shared.
+"""
 
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QLabel, QWidget
@@ -28,7 +30,9 @@ class ShareWorkspaceDialog(SharingFormDialog):
         self.close_ = build_push_button(tr("Close"), self, self.reject)
         self.standing, self.amount = build_plain_label(), build_plain_label("", "muted")
         address = self._build_widget_row(self.address, self.test)
-        self._not_shared_panel = stack_widgets(self._build_sharing_explanation(), address, self.amount)
+        self._not_shared_panel = stack_widgets(
+            self._build_sharing_explanation(), address, self.amount
+        )
         self._shared_panel = stack_widgets(self.standing, *self._build_joining_instructions())
         panels = (self._not_shared_panel, self._shared_panel)
         self._lay_out_sharing_form(panels, (self.stop,), (self.close_, self.share))
@@ -38,7 +42,9 @@ class ShareWorkspaceDialog(SharingFormDialog):
         self.address.returnPressed.connect(self.test.click)
         self._show_sharing_state()
         self.address.setFocus()
-        doing.run_in_background(self._setup.measure_shared_amount(), then=self._show_upload_amount, owner=self)
+        doing.run_in_background(
+            self._setup.measure_shared_amount(), then=self._show_upload_amount, owner=self
+        )
 
     def _build_sharing_explanation(self) -> QLabel:
         text = tr(
@@ -94,7 +100,9 @@ class ShareWorkspaceDialog(SharingFormDialog):
     def _test_shared_store(self) -> None:
         work = self._setup.test_store_address(self.address.text().strip())
         show = self._show_sharing_status
-        self._run_sharing_work(work, tr("Testing…"), lambda about: show(tr("Connected to {store}.", store=about)))
+        self._run_sharing_work(
+            work, tr("Testing…"), lambda about: show(tr("Connected to {store}.", store=about))
+        )
 
     def _share_workspace(self) -> None:
         work = self._setup.start_sharing_at(self.address.text().strip())
@@ -109,13 +117,19 @@ class ShareWorkspaceDialog(SharingFormDialog):
 
     def _copy_store_address(self) -> None:
         QGuiApplication.clipboard().setText(self.line.text())
-        self._show_sharing_status(tr("The address was copied to the clipboard, without the password."))
+        self._show_sharing_status(
+            tr("The address was copied to the clipboard, without the password.")
+        )
 
     def _confirm_and_stop_sharing(self) -> None:
         text = tr("This computer stops sending and receiving changes. Everything it has sent stays in the shared store for the other computers. Nothing is removed from this computer.")  # fmt: skip
 
         def stop_sharing() -> None:
             show = self._show_sharing_status
-            self._run_sharing_work(self._sharing.stop_sharing(), "", lambda left: show(translate_sentences(left)))
+            self._run_sharing_work(
+                self._sharing.stop_sharing(), "", lambda left: show(translate_sentences(left))
+            )
 
-        ask_to_confirm(self, tr("Stop sharing this workspace?"), text, tr("Stop sharing"), stop_sharing)
+        ask_to_confirm(
+            self, tr("Stop sharing this workspace?"), text, tr("Stop sharing"), stop_sharing
+        )

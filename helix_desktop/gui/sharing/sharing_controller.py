@@ -30,10 +30,17 @@ class SharingController(QObject):
         parent: QObject,
     ) -> None:
         super().__init__(parent)
-        self._showing, self._doing, self._list_conversations, self._open_conversation = showing, doing, listed, opened
+        self._showing, self._doing, self._list_conversations, self._open_conversation = (
+            showing,
+            doing,
+            listed,
+            opened,
+        )
         self._sidebar, self._list_chats, self._notices = parts
         self._stop_watching_sharing: Callable[[], None] = lambda: None
-        self._announced_branches: set[str] = set()  # The branches that the user has been told about.
+        self._announced_branches: set[str] = (
+            set()
+        )  # The branches that the user has been told about.
         showing.workspace_changed.connect(self._watch_open_workspace)
         showing.conversation_changed.connect(self.show_writers_in_chats)
 
@@ -41,7 +48,9 @@ class SharingController(QObject):
         self._stop_watching_sharing()
         self._stop_watching_sharing = lambda: None
         if (bench := self._showing.bench) is not None:
-            self._stop_watching_sharing = bench.sharing.watch_sharing(self._show_sharing_and_list_conversations)
+            self._stop_watching_sharing = bench.sharing.watch_sharing(
+                self._show_sharing_and_list_conversations
+            )
         self._show_sharing_and_list_conversations()
 
     def _show_sharing_and_list_conversations(self) -> None:
@@ -61,8 +70,16 @@ class SharingController(QObject):
         bench = self._showing.bench
         for chat in self._list_chats():
             shown = chat.session if bench is not None else None
-            machine = bench.sharing.other_machine_writing(shown.id) if bench is not None and shown is not None else ""
-            row = bench.conversation_row(shown.id) if bench is not None and shown is not None else None
+            machine = (
+                bench.sharing.other_machine_writing(shown.id)
+                if bench is not None and shown is not None
+                else ""
+            )
+            row = (
+                bench.conversation_row(shown.id)
+                if bench is not None and shown is not None
+                else None
+            )
             chat.show_foreign_writer_or_composer(row.agent if row is not None else "", machine)
             chat.way_on.show_last_turn_end(shown)
 
@@ -75,7 +92,9 @@ class SharingController(QObject):
                 self._announced_branches.add(branch)
                 text = tr("Another computer also wrote to this conversation. Both versions are kept: yours is now “{title}”.", title=row.title)  # fmt: skip
                 act = partial(self._open_conversation, branch)
-                self._notices.show_notice(text, button=tr("Open"), act=act, shown_ms=BRANCH_NOTICE_MS)
+                self._notices.show_notice(
+                    text, button=tr("Open"), act=act, shown_ms=BRANCH_NOTICE_MS
+                )
 
     def take_over_shown_conversation(self) -> None:
         bench, session = self._showing.bench, self._showing.session
@@ -93,4 +112,6 @@ class SharingController(QObject):
                     chat.composer.text.setFocus()
 
         work = bench.sharing.take_over_conversation(session.id)
-        self._doing.run_in_background(work, then=focus_composer, failed=show_take_over_error, owner=self)
+        self._doing.run_in_background(
+            work, then=focus_composer, failed=show_take_over_error, owner=self
+        )

@@ -30,7 +30,15 @@ class SharingFormDialog(TransientDialog):
     ) -> None:
         """Lays out the form. `left` and `right` are buttons at the bottom."""
         buttons = build_row(*left, 1, *right)
-        build_column(*widgets, self.status_label, 1, buttons, owner=self, margins=(20, 20, 20, 16), spacing=12)
+        build_column(
+            *widgets,
+            self.status_label,
+            1,
+            buttons,
+            owner=self,
+            margins=(20, 20, 20, 16),
+            spacing=12,
+        )
 
     def _build_widget_row(self, *widgets: QWidget) -> QWidget:
         row = QWidget(self)
@@ -44,8 +52,12 @@ class SharingFormDialog(TransientDialog):
         self.status_label.setText(text)
         self.status_label.setVisible(bool(text))
 
-    def _run_sharing_work(self, work: Coroutine[Any, Any, Any], meanwhile: str, then: Callable[[Any], object]) -> None:
-        focused = self.focusWidget()  # Qt takes the focus away from a disabled button, so we restore it afterwards.
+    def _run_sharing_work(
+        self, work: Coroutine[Any, Any, Any], meanwhile: str, then: Callable[[Any], object]
+    ) -> None:
+        focused = (
+            self.focusWidget()
+        )  # Qt takes the focus away from a disabled button, so we restore it afterwards.
 
         def enable_and_restore_focus() -> None:
             self._update_enabled_buttons()
@@ -62,7 +74,9 @@ class SharingFormDialog(TransientDialog):
 
         self._show_sharing_status(meanwhile)
         self._update_enabled_buttons(idle=False)
-        self._doing.run_in_background(work, then=pass_on_result, failed=show_sharing_error, owner=self)
+        self._doing.run_in_background(
+            work, then=pass_on_result, failed=show_sharing_error, owner=self
+        )
 
 
 def stack_widgets(*widgets: QWidget, spacing: int = 12) -> QWidget:

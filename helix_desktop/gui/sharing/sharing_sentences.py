@@ -11,7 +11,9 @@ def describe_sharing_briefly(standing: SharingStatus) -> str:
     if standing.state == "away":
         return tr("Shared: offline since {time}", time=format_time_of_day(standing.since))
     if standing.state == "waiting":
-        return format_count(standing.waiting, "Shared: {n} change to send", "Shared: {n} changes to send")
+        return format_count(
+            standing.waiting, "Shared: {n} change to send", "Shared: {n} changes to send"
+        )
     return translate_name("sharing", standing.state)
 
 

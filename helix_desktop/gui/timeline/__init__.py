@@ -1,1 +1,3 @@
-"""The page of a conversation's folds: when and why they were made, what they replaced, and how to undo them."""
+"""The page of a conversation's folds: when and why they were made, what they replaced,
+and how to undo them.
+"""

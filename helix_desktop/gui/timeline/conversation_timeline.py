@@ -6,10 +6,10 @@ used; a change counts the view after it, multiplied by the model's factor. A bat
 event: one change of the prefix, one row of the list. If another program recorded what its requests
 took, only these are points: what we count lacks its tools, so it would lie far below.
 
-Savings between two events are credited to the folds in force then, in proportion to what each
-removes from the view, so the sum over all folds equals the savings in the context panel. The cost of
-writing a fold is charged to that fold, as is what it costs that the provider must cache the shorter
-view again.
+Savings between two events are credited to the folds in force then, in proportion to
+what each removes from the view, so the sum over all folds equals the savings in the
+context panel. The cost of writing a fold is charged to that fold, as is what it costs
+that the provider must cache the shorter view again.
 """
 
 from array import array
@@ -23,14 +23,20 @@ from helix_desktop.engine.agent_additions import is_added_by_agent
 from helix_desktop.engine.messages import ContextKind
 from helix_desktop.engine.state.token_ledger import NOT_FOR_FOLDS, newest_fact_seen_by
 from helix_desktop.engine.tool_names import ToolName
-from helix_desktop.engine.tool_result_reading import command_of_call, find_changed_paths, parse_call_arguments
+from helix_desktop.engine.tool_result_reading import (
+    command_of_call,
+    find_changed_paths,
+    parse_call_arguments,
+)
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.fast_dataclass import dataclass
 
 GROUPED = frozenset({facts.FoldKind.MARKER, facts.FoldKind.EXCERPT})
 _OWN_TOOLS = frozenset(ToolName)
 NO_MODEL = "<synthetic>"  # Claude Code calls its own words so, which it records as a model's reply.
-LONG_LIST = 30  # In a list of at least this length, adjacent folds of one kind in GROUPED share a row.
+LONG_LIST = (
+    30  # In a list of at least this length, adjacent folds of one kind in GROUPED share a row.
+)
 
 
 class TimelineLane(StrEnum):
@@ -106,9 +112,12 @@ class ConversationTimeline:
         self._event_of: dict[str, TimelineEvent] = {}
         self._event_of_batch: dict[str, TimelineEvent] = {}
         self._is_foreign = False  # True if an agent's own program writes the conversation now.
-        self._is_recorded = False  # True until we send a request, if another program recorded the conversation.
+        self._is_recorded = (
+            False  # True until we send a request, if another program recorded the conversation.
+        )
         self._replies_of_no_model = 0
-        # By kind: what undone folds changed here. The agent goes on with its compacted conversation.
+        # By kind: what undone folds changed here. The agent goes on with its compacted
+        # conversation.
         self._changed_only_here = [0] * len(ContextKind)
         self._failed_calls: dict[str, int] = {}  # By call: the number of its failed result.
 
@@ -142,7 +151,9 @@ class ConversationTimeline:
                 self.credit_savings_to_folds(recorded.seq)
                 self._add_point_of_changed_view(recorded)
             case facts.BroughtIn() as brought:
-                self._spread_imported_cost(brought.first, self.history.record.ledger.unstated.get(recorded.seq, 0.0))
+                self._spread_imported_cost(
+                    brought.first, self.history.record.ledger.unstated.get(recorded.seq, 0.0)
+                )
             case facts.ConversationStarted() as started:
                 self._is_foreign = bool(started.agent or started.origin.kind)
                 self._is_recorded = bool(started.origin.kind)
@@ -171,7 +182,9 @@ class ConversationTimeline:
             self._add_chart_point(recorded, self._billed_view_tokens(recorded.seq), recorded.seq)
         elif not isinstance(recorded.fact, facts.Rewound):
             kinds = self.history.record.ledger.view_tokens_by_kind
-            steps = zip(self._changed_only_here, kinds(recorded.seq), kinds(recorded.seq - 1), strict=True)
+            steps = zip(
+                self._changed_only_here, kinds(recorded.seq), kinds(recorded.seq - 1), strict=True
+            )
             self._changed_only_here = [changed + now - before for changed, now, before in steps]
 
     def _add_lane_mark(self, recorded: facts.Recorded) -> bool:
@@ -197,7 +210,9 @@ class ConversationTimeline:
         return True
 
     def _remove_error_mark(self, call: str) -> bool:
-        """Removes the error mark of a call that the user refused. The decision is recorded after the result."""
+        """Removes the error mark of a call that the user refused. The decision is
+        recorded after the result.
+        """
         points, seqs = self.marks[TimelineLane.ERRORS]
         if (seq := self._failed_calls.pop(call, 0)) not in seqs:
             return False
@@ -222,19 +237,24 @@ class ConversationTimeline:
             self.dollars[at] += cost * sent / max(1, sums[-1])
 
     def costs_at_point(self, point: int) -> tuple[float, float]:
-        """Returns the dollars paid here until a point, and those paid before an import or a fork."""
+        """Returns the dollars paid here until a point, and those paid before an import
+        or a fork.
+        """
         figures = self.history.record.ledger.savings_until(self.seqs[point])
         return figures.paid, max(figures.paid_before, self.dollars[point] - figures.paid)
 
     def credit_savings_to_folds(self, seq: int = 0) -> None:
-        """Credits the savings until the fact `seq` (0: until now) to the folds in force, or else to the last one:
-        after its undo, the provider's cache has to be written again.
+        """Credits the savings until the fact `seq` (0: until now) to the folds in
+        force, or else to the last one: after its undo, the provider's cache has to be
+        written again.
         """
         ledger, until = self.history.record.ledger, seq or self.history.seq
         old, new = map(ledger.savings_until, (self._settled_seq, until))
         tokens = new.without - new.sent - (old.without - old.sent)
         dollars = new.paid_without - new.paid - (old.paid_without - old.paid)
-        live = [event for event in self.folded_events if event.has_fold_in_force] or self.folded_events[-1:]
+        live = [
+            event for event in self.folded_events if event.has_fold_in_force
+        ] or self.folded_events[-1:]
         removed = [max(0, event.tokens_before_folds - event.tokens_after_folds) for event in live]
         for event, share in zip(live, removed if any(removed) else [1] * len(live), strict=True):
             event.saved_tokens += tokens * share / (sum(removed) or len(live))
@@ -244,12 +264,17 @@ class ConversationTimeline:
         self._settled_seq = until
 
     def _add_writing_cost_of_fold(self, recorded: facts.Recorded) -> None:
-        """Charges the cost of writing a fold to that fold, and to the one before it until, or unless, it is made."""
+        """Charges the cost of writing a fold to that fold, and to the one before it
+        until, or unless, it is made.
+        """
         spent = recorded.fact
         if isinstance(spent, facts.Spent) and spent.purpose not in NOT_FOR_FOLDS:
             self.credit_savings_to_folds(recorded.seq - 1)
             self._settled_seq = recorded.seq
-            tokens, cost = self._writing.input + spent.usage.input, self._writing.cost + spent.usage.cost
+            tokens, cost = (
+                self._writing.input + spent.usage.input,
+                self._writing.cost + spent.usage.cost,
+            )
             self._charge_last_fold(spent.usage)
             self._writing = facts.Usage(tokens, cost=cost)
 
@@ -262,11 +287,17 @@ class ConversationTimeline:
         return self._event_of.get(fold)
 
     def find_handover_before(self, event: TimelineEvent) -> TimelineEvent | None:
-        earlier = [each for each in self.events if each.fold_kind is facts.FoldKind.HANDOVER and each.seq < event.seq]
+        earlier = [
+            each
+            for each in self.events
+            if each.fold_kind is facts.FoldKind.HANDOVER and each.seq < event.seq
+        ]
         return earlier[-1] if earlier else None
 
     def _build_timeline_event(self, recorded: facts.Recorded, point: int) -> TimelineEvent:
-        return TimelineEvent(self.history, recorded.seq, recorded.time, point, [], recorded.conversation)
+        return TimelineEvent(
+            self.history, recorded.seq, recorded.time, point, [], recorded.conversation
+        )
 
     def _billed_view_tokens(self, seq: int) -> int:
         """Returns the view's tokens after this fact, corrected to the main model's bill."""
@@ -276,27 +307,37 @@ class ConversationTimeline:
 
     def _add_chart_point(self, recorded: facts.Recorded, tokens: int, newest_seq: int) -> None:
         """Adds a point. `newest_seq`: the newest fact of the view that has this many tokens."""
-        for layer, height in zip(self.layers, self._layer_heights(recorded, tokens, newest_seq), strict=True):
+        for layer, height in zip(
+            self.layers, self._layer_heights(recorded, tokens, newest_seq), strict=True
+        ):
             layer.append(height)
         ledger = self.history.record.ledger
         self.seqs.append(recorded.seq)
         self.times.append(recorded.time)
         self.steps.append(ledger.count_steps(recorded.seq) - self._replies_of_no_model)
-        self.dollars.append(ledger.dollars_until(recorded.seq) + ledger.unstated_dollars_until(recorded.seq))
+        self.dollars.append(
+            ledger.dollars_until(recorded.seq) + ledger.unstated_dollars_until(recorded.seq)
+        )
 
     def _layer_heights(self, recorded: facts.Recorded, tokens: int, newest_seq: int) -> list[int]:
         """Returns cumulative tokens by kind. The last value is the whole view."""
         ledger, reply = self.history.record.ledger, recorded.fact
         by_kind = ledger.view_tokens_by_kind(newest_seq)
         if self._is_recorded and isinstance(reply, facts.ModelReplied) and reply.usage.input > 0:
-            # No report is older than the first fact, so this is the factor that is usual for the model.
+            # No report is older than the first fact, so this is the factor that is
+            # usual for the model.
             billed = round(tokens / ledger.billing_factor(reply.model, 0))
             for at, changed in enumerate(self._changed_only_here):
                 by_kind[at] = max(0, by_kind[at] - changed)
-            by_kind[0] += max(0, billed - sum(by_kind))  # The request's tools and prompt, which nobody recorded.
+            by_kind[0] += max(
+                0, billed - sum(by_kind)
+            )  # The request's tools and prompt, which nobody recorded.
         heights = list(accumulate(by_kind))
         counted = heights[-1] or 1
-        return [*(max(0, min(height * tokens // counted, tokens)) for height in heights[:-1]), tokens]
+        return [
+            *(max(0, min(height * tokens // counted, tokens)) for height in heights[:-1]),
+            tokens,
+        ]
 
     def _add_fold_to_event(self, recorded: facts.Recorded, fact: facts.Folded) -> None:
         event = self._event_of_batch.get(fact.batch) if fact.batch else None
@@ -322,7 +363,9 @@ class ConversationTimeline:
             return
         tokens = self._billed_view_tokens(recorded.seq)
         if event.point < len(self.points):
-            for layer, height in zip(self.layers, self._layer_heights(recorded, tokens, recorded.seq), strict=True):
+            for layer, height in zip(
+                self.layers, self._layer_heights(recorded, tokens, recorded.seq), strict=True
+            ):
                 layer[event.point] = height
         else:
             self._add_chart_point(recorded, tokens, recorded.seq)
@@ -350,4 +393,6 @@ def group_timeline_events(events: Sequence[TimelineEvent]) -> list[TimelineEvent
 
 def merge_timeline_events(stories: Sequence[ConversationTimeline]) -> list[TimelineEvent]:
     """Merges the events of several conversations, the newest first."""
-    return sorted((event for story in stories for event in story.events), key=lambda event: -event.time)
+    return sorted(
+        (event for story in stories for event in story.events), key=lambda event: -event.time
+    )

@@ -43,37 +43,55 @@ class _FoldRowPainter(RowPainter):
             return
         theme, event = self._theme, model.items[index.row()]
         place = QRectF(option.rect)
-        # Even in right-to-left languages, each row shows the ring, the text and the time in this order.
+        # Even in right-to-left languages, each row shows the ring, the text and the
+        # time in this order.
         painter.setLayoutDirection(Qt.LayoutDirection.LeftToRight)
         if option.state & QStyle.StateFlag.State_Selected:
             inset = theme.zoomed_pixels(12)
-            theme.fill_surface(painter, place.adjusted(inset, 0, -inset, -theme.zoomed_pixels(2)), "selected", 8)
+            theme.fill_surface(
+                painter, place.adjusted(inset, 0, -inset, -theme.zoomed_pixels(2)), "selected", 8
+            )
         self._draw_kind_ring(painter, place, event)
         self._draw_fold_text(painter, place, event, model)
 
     def _draw_kind_ring(self, painter: QPainter, place: QRectF, event: TimelineEvent) -> None:
         pixels = self._theme.zoomed_pixels
-        kind = context_kind_of_fold(event.fold_kind) if event.fold_kind is not None else ContextKind.OUTPUT
+        kind = (
+            context_kind_of_fold(event.fold_kind)
+            if event.fold_kind is not None
+            else ContextKind.OUTPUT
+        )
         painter.setPen(QPen(self._theme.fill_colour_of_kind(kind), pixels(3)))
         painter.setBrush(self._theme.colour_of_token("panel"))
         middle = QPointF(place.left() + pixels(LEFT + 8), place.top() + pixels(18))
         painter.drawEllipse(middle, pixels(4), pixels(4))
 
-    def _draw_fold_text(self, painter: QPainter, place: QRectF, event: TimelineEvent, model: FoldRows) -> None:
+    def _draw_fold_text(
+        self, painter: QPainter, place: QRectF, event: TimelineEvent, model: FoldRows
+    ) -> None:
         theme = self._theme
-        left, right = place.left() + theme.zoomed_pixels(LEFT + 26), place.right() - theme.zoomed_pixels(26)
+        left, right = (
+            place.left() + theme.zoomed_pixels(LEFT + 26),
+            place.right() - theme.zoomed_pixels(26),
+        )
         undone = model.is_event_undone(event)
         bold = theme.build_font(weight=QFont.Weight.DemiBold)
         bold.setStrikeOut(undone)
         said = describe_event_time(event) + (" · " + tr("undone") if undone else "")
         aside = theme.zoomed_pixels(10) + QFontMetrics(theme.build_font()).horizontalAdvance(said)
         metrics = QFontMetrics(bold)
-        name = metrics.elidedText(describe_event_title(event), Qt.TextElideMode.ElideRight, int(right - left) - aside)
-        head = QRectF(left, place.top() + theme.zoomed_pixels(8), right - left, theme.zoomed_pixels(20))
+        name = metrics.elidedText(
+            describe_event_title(event), Qt.TextElideMode.ElideRight, int(right - left) - aside
+        )
+        head = QRectF(
+            left, place.top() + theme.zoomed_pixels(8), right - left, theme.zoomed_pixels(20)
+        )
         after = head.adjusted(metrics.horizontalAdvance(name) + theme.zoomed_pixels(10), 0, 0, 0)
         below = head.translated(0, theme.zoomed_pixels(19.5))
         plain, words = theme.build_font(), describe_event_briefly(event, model.window)
-        text = QFontMetrics(plain).elidedText(words, Qt.TextElideMode.ElideRight, int(below.width()))
+        text = QFontMetrics(plain).elidedText(
+            words, Qt.TextElideMode.ElideRight, int(below.width())
+        )
         for at, font, colour, drawn in (
             (head, bold, "muted" if undone else "text", name), (after, plain, "faint", said), (below, plain, "muted", text)
         ):  # fmt: skip
@@ -101,7 +119,9 @@ class FoldList(QListView):
         super().resizeEvent(event)
         self.scrollTo(self.currentIndex())
 
-    def show_fold_events(self, events: Sequence[TimelineEvent], window: int, *, keep: TimelineEvent | None) -> None:
+    def show_fold_events(
+        self, events: Sequence[TimelineEvent], window: int, *, keep: TimelineEvent | None
+    ) -> None:
         """Replaces the rows. The chosen event stays selected if it is among them."""
         place = self.verticalScrollBar().value()
         self.selectionModel().blockSignals(True)
@@ -113,7 +133,14 @@ class FoldList(QListView):
         self.viewport().update()
 
     def select_fold_event(self, event: TimelineEvent | None) -> None:
-        row = next((i for i, each in enumerate(self.rows.items) if event is not None and _shows_event(each, event)), -1)
+        row = next(
+            (
+                i
+                for i, each in enumerate(self.rows.items)
+                if event is not None and _shows_event(each, event)
+            ),
+            -1,
+        )
         if row >= 0:
             self.setCurrentIndex(self.rows.index(row))
 
@@ -124,7 +151,9 @@ class FoldList(QListView):
 
 def describe_event_time(event: TimelineEvent) -> str:
     now = time.time()
-    until = f"–{format_short_day_and_time(event.last_time, event.time, now)}" if event.last_time else ""
+    until = (
+        f"–{format_short_day_and_time(event.last_time, event.time, now)}" if event.last_time else ""
+    )
     return format_short_day_and_time(event.time, now, now) + until
 
 

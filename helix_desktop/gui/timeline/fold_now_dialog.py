@@ -16,7 +16,11 @@ from helix_desktop.gui.workbench_types import Session
 
 class FoldNowDialog(widgets.TransientDialog):
     def __init__(
-        self, session: Session, doing: BackgroundRunner, parent: QWidget, kind: FoldKind = FoldKind.HANDOVER
+        self,
+        session: Session,
+        doing: BackgroundRunner,
+        parent: QWidget,
+        kind: FoldKind = FoldKind.HANDOVER,
     ) -> None:
         super().__init__(tr("Fold now"), parent, 420)
         self._session = session
@@ -27,7 +31,9 @@ class FoldNowDialog(widgets.TransientDialog):
             self.kind.addItem(translate_name("fold on request", each), each)
         self.kind.setCurrentIndex(offered.index(kind))
         keep = widgets.build_plain_label(tr("Details to keep"), "muted", self)
-        self.wish = widgets.build_line_edit(keep.text(), tr("For example: the decisions about the API"), self)
+        self.wish = widgets.build_line_edit(
+            keep.text(), tr("For example: the decisions about the API"), self
+        )
         words = tr("You can keep working. Everything stays in the journal, and you can undo this.")
         said = widgets.build_plain_label(words, "small", self)
         self.cost = widgets.build_plain_label("", "small", self)
@@ -46,12 +52,16 @@ class FoldNowDialog(widgets.TransientDialog):
         elif cost == 0:
             words = translate_sentences(NOTHING_TO_FOLD)
         elif cost is None and lacks_price(self._session.conversation.state):
-            words = tr("A model writes this text, and its provider may charge for it. The price is not known.")
+            words = tr(
+                "A model writes this text, and its provider may charge for it. The price is not known."
+            )
         elif cost is None:
             words = tr("This costs nothing: the model runs on this computer.")
         self.cost.setText(words)
 
     def accept(self) -> None:
-        folding = self._session.fold_on_request(FoldKind(self.kind.currentData()), wish=self.wish.text().strip())
+        folding = self._session.fold_on_request(
+            FoldKind(self.kind.currentData()), wish=self.wish.text().strip()
+        )
         super().accept()
         self._doing.run_in_background(folding, owner=self.parentWidget())

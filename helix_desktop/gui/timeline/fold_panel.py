@@ -10,8 +10,17 @@ from helix_desktop.engine.facts import Folded, FoldKind, PartRef
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.common.chip_labels import ChipLabel
 from helix_desktop.gui.common.elided_label import ElidedLabel
-from helix_desktop.gui.common.fold_descriptions import count_covered_messages, describe_kept_details, has_poor_summary
-from helix_desktop.gui.common.widgets import build_plain_label, build_push_button, build_surface, set_surface_look
+from helix_desktop.gui.common.fold_descriptions import (
+    count_covered_messages,
+    describe_kept_details,
+    has_poor_summary,
+)
+from helix_desktop.gui.common.widgets import (
+    build_plain_label,
+    build_push_button,
+    build_surface,
+    set_surface_look,
+)
 from helix_desktop.gui.rows_and_columns import build_column, build_row, reserve_height_for_width
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.theme import Theme, set_widget_look
@@ -35,14 +44,18 @@ from helix_desktop.gui.transcript.tool_call_lines import CallStatus, ToolCallLin
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.views.boxes_view import BoxesView
 
-_DOCUMENT_KINDS = frozenset({FoldKind.HANDOVER, FoldKind.OBSERVATIONS, FoldKind.REFLECTION, FoldKind.TRUNCATION})
+_DOCUMENT_KINDS = frozenset(
+    {FoldKind.HANDOVER, FoldKind.OBSERVATIONS, FoldKind.REFLECTION, FoldKind.TRUNCATION}
+)
 CLAIMS = 50
 _BEFORE_AFTER: SectionKey = ("before and after",)
 
 
 @dataclass(frozen=True, slots=True)
 class ShownFold:
-    """What the panel shows of an event. `earlier`: older versions. `claims`: statements without a source."""
+    """What the panel shows of an event. `earlier`: older versions. `claims`: statements
+    without a source.
+    """
 
     event: TimelineEvent
     window: int
@@ -57,12 +70,20 @@ class ShownFold:
         return fold not in self.event.history.branch.live
 
     def folds_to_undo_or_redo(self) -> list[Folded]:
-        """Returns the event's folds that can be undone or redone. An output that was deleted cannot be restored."""
-        return [fold for fold in self.event.current_folds if not self.event.history.is_output_forgotten(fold)]
+        """Returns the event's folds that can be undone or redone. An output that was
+        deleted cannot be restored.
+        """
+        return [
+            fold
+            for fold in self.event.current_folds
+            if not self.event.history.is_output_forgotten(fold)
+        ]
 
 
 class FoldPanel(QWidget):
-    """`wanted` carries values of `chat_actions`. The other signals are commands on the shown fold."""
+    """`wanted` carries values of `chat_actions`. The other signals are commands on the
+    shown fold.
+    """
 
     wanted = Signal(object)
     undo_wanted = Signal(object)
@@ -118,7 +139,9 @@ class FoldPanel(QWidget):
         page = QWidget(self)
         cancel = build_push_button(tr("Cancel"), self, self._discard_document_edit)
         save = build_push_button(tr("Save my changes"), self, self._save_document_edit, "primary")
-        self._editor.textChanged.connect(lambda: save.setEnabled(bool(self._editor.toPlainText().strip())))
+        self._editor.textChanged.connect(
+            lambda: save.setEnabled(bool(self._editor.toPlainText().strip()))
+        )
         column = build_column((self._editor, 1), build_row(1, cancel, save), owner=page)
         self._theme.keep_lengths_scaled(self, column.setContentsMargins, 16, 0, 16, 14)
         return page
@@ -127,7 +150,13 @@ class FoldPanel(QWidget):
         self._save_open_draft()
         self._shown = None
         self._title.set_elided_text(tr("Folds"))
-        for widget in (self._kept_details_label, self._edit, self._compare, self.undo_button, self._figures):
+        for widget in (
+            self._kept_details_label,
+            self._edit,
+            self._compare,
+            self.undo_button,
+            self._figures,
+        ):
             widget.hide()
         empty = tr(
             "Everything that is folded is listed on this page. Select a fold to see what the model sees "
@@ -164,7 +193,9 @@ class FoldPanel(QWidget):
         self.undo_button.setText(tr("Undo") if shown.event.has_fold_in_force else tr("Redo"))
         self._compare.setVisible(bool(shown.earlier))
         self._compare.setText(shown.earlier)
-        self._edit.setVisible(fold is not None and fold.kind in _DOCUMENT_KINDS and shown.event.has_fold_in_force)
+        self._edit.setVisible(
+            fold is not None and fold.kind in _DOCUMENT_KINDS and shown.event.has_fold_in_force
+        )
         if fold is not None:
             words = fold_sentences.describe_fold_figures(event).replace(" ", "\u00a0")
             # Lines may break between figures, but not between a number and its unit.
@@ -174,12 +205,18 @@ class FoldPanel(QWidget):
             self._editor.setPlainText(draft or "")
             self._stack.setCurrentIndex(int(draft is not None and not self._edit.isHidden()))
         reserve_height_for_width(self)
-        self.document.show_boxes(lambda ink, width: self._build_fold_boxes(shown, ink, width), keep_place=same)
+        self.document.show_boxes(
+            lambda ink, width: self._build_fold_boxes(shown, ink, width), keep_place=same
+        )
 
-    def _build_fold_boxes(self, shown: ShownFold, ink: DrawingStyle, width: float) -> Iterator[LayoutBox]:
+    def _build_fold_boxes(
+        self, shown: ShownFold, ink: DrawingStyle, width: float
+    ) -> Iterator[LayoutBox]:
         event = shown.event
         if not event.current_folds:
-            yield build_note_box(ink, width, tr("The conversation starts here. Nothing has been folded yet."))
+            yield build_note_box(
+                ink, width, tr("The conversation starts here. Nothing has been folded yet.")
+            )
             return
         if event.fold_kind in _DOCUMENT_KINDS:
             yield from _build_document_boxes(shown.document_text, ink, width)
@@ -188,22 +225,32 @@ class FoldPanel(QWidget):
         yield from _build_replaced_boxes(shown, ink, width)
 
     def _carry_out_document_action(self, act: object) -> None:
-        if isinstance(act, LinkAddress) and act.address.startswith("helix-seq:") and self._shown is not None:
-            self.wanted.emit(ShowInChat(self._shown.event.conversation, int(act.address.partition(":")[2])))
+        if (
+            isinstance(act, LinkAddress)
+            and act.address.startswith("helix-seq:")
+            and self._shown is not None
+        ):
+            self.wanted.emit(
+                ShowInChat(self._shown.event.conversation, int(act.address.partition(":")[2]))
+            )
         elif not isinstance(act, ToggleSection):
             self.wanted.emit(act)
         elif act.key == _BEFORE_AFTER:
             self.before_after_wanted.emit()
         elif act.key[:1] == ("fold",) and self._shown is not None:
             name = str(act.key[1])
-            (self.redo_wanted if self._shown.is_fold_undone(name) else self.undo_wanted).emit([name])
+            (self.redo_wanted if self._shown.is_fold_undone(name) else self.undo_wanted).emit(
+                [name]
+            )
 
     def _undo_or_redo_fold(self) -> None:
         if self._shown is not None:
             self._save_open_draft()
             self._stack.setCurrentIndex(0)
             names = [fold.fold for fold in self._shown.folds_to_undo_or_redo()]
-            (self.undo_wanted if self._shown.event.has_fold_in_force else self.redo_wanted).emit(names)
+            (self.undo_wanted if self._shown.event.has_fold_in_force else self.redo_wanted).emit(
+                names
+            )
 
     def _start_document_edit(self) -> None:
         if self._shown is not None:
@@ -214,7 +261,11 @@ class FoldPanel(QWidget):
     def restore_unsaved_text(self, event: TimelineEvent, text: str) -> None:
         """Puts a text that could not be saved back into the editor of its fold."""
         self._drafts[event.conversation, event.first_fold_id] = text
-        if self._shown is not None and self._shown.event is event and self._stack.currentIndex() == 0:
+        if (
+            self._shown is not None
+            and self._shown.event is event
+            and self._stack.currentIndex() == 0
+        ):
             self._editor.setPlainText(text)
             self._stack.setCurrentIndex(1)
 
@@ -239,7 +290,9 @@ def _draft_key(shown: ShownFold) -> tuple[str, str]:
 
 
 def _build_document_boxes(text: str, ink: DrawingStyle, width: float) -> Iterator[LayoutBox]:
-    """Builds the sections of a document with links to their sources, without what is only for the model."""
+    """Builds the sections of a document with links to their sources, without what is
+    only for the model.
+    """
     found = fold_sentences.split_document_sections(text)
     named = any(name for name, _ in found)
     for name, written in found:
@@ -249,28 +302,47 @@ def _build_document_boxes(text: str, ink: DrawingStyle, width: float) -> Iterato
         body = written.partition("\n")[2].strip() if titled else written
         if name:
             yield build_heading_box(ink, width, name, gap=12)
-        yield from build_boxes_from_markdown(ink, width, fold_sentences.link_hashes_and_messages(body))
+        yield from build_boxes_from_markdown(
+            ink, width, fold_sentences.link_hashes_and_messages(body)
+        )
         if digests := fold_sentences.find_entries_named_in_document(body):
             yield ChipRowBox(ink, width, list(map(build_entry_chip, digests)), gap=4)
 
 
-def _build_covered_output_boxes(shown: ShownFold, ink: DrawingStyle, width: float) -> Iterator[LayoutBox]:
-    """Builds a box for each output that a batch of folds covers, with its entry. “Restore” undoes one fold."""
+def _build_covered_output_boxes(
+    shown: ShownFold, ink: DrawingStyle, width: float
+) -> Iterator[LayoutBox]:
+    """Builds a box for each output that a batch of folds covers, with its entry.
+    “Restore” undoes one fold.
+    """
     event = shown.event
     for number, fold in enumerate(event.current_folds[:200]):
         undone = shown.is_fold_undone(fold.fold)
-        about = fold_sentences.name_covered_part(event, fold.cover) if isinstance(fold.cover, PartRef) else ""
+        about = (
+            fold_sentences.name_covered_part(event, fold.cover)
+            if isinstance(fold.cover, PartRef)
+            else ""
+        )
         gone = event.history.is_output_forgotten(fold)
-        right = tr("permanently removed") if gone else tr("Cache again") if undone else tr("Restore")
-        status, chips = CallStatus.DONE if undone else CallStatus.CACHED, tuple(map(build_entry_chip, fold.entries[:1]))
+        right = (
+            tr("permanently removed") if gone else tr("Cache again") if undone else tr("Restore")
+        )
+        status, chips = (
+            CallStatus.DONE if undone else CallStatus.CACHED,
+            tuple(map(build_entry_chip, fold.entries[:1])),
+        )
         line = ToolCallLine(about or tr("output"), status, chips, right)
         open_it = OpenEntry(fold.entries[0]) if fold.entries else ToggleSection(_BEFORE_AFTER)
         back = ToggleSection(("fold", fold.fold))
-        yield ToolCallBox(ink, width, line, open_it, right=open_it if gone else back, gap=6 if number else 0)
+        yield ToolCallBox(
+            ink, width, line, open_it, right=open_it if gone else back, gap=6 if number else 0
+        )
     if event.fold_kind is FoldKind.EXCERPT:
         for fold in event.current_folds[:20]:
             yield build_heading_box(ink, width, tr("What the model sees"), gap=12)
-            yield build_note_box(ink, width, make_safe_text(fold.text), font=ink.mono, colour="text")
+            yield build_note_box(
+                ink, width, make_safe_text(fold.text), font=ink.mono, colour="text"
+            )
 
 
 def _build_replaced_boxes(shown: ShownFold, ink: DrawingStyle, width: float) -> Iterator[LayoutBox]:
@@ -279,7 +351,9 @@ def _build_replaced_boxes(shown: ShownFold, ink: DrawingStyle, width: float) -> 
     if shown.claims:
         unfounded = tr("In the handover document, but not in the messages that it replaces")
         yield build_heading_box(ink, width, unfounded, gap=12)
-        yield build_note_box(ink, width, "\n".join(f"• {claim}" for claim in shown.claims[:CLAIMS]), font=ink.text)
+        yield build_note_box(
+            ink, width, "\n".join(f"• {claim}" for claim in shown.claims[:CLAIMS]), font=ink.text
+        )
     if fold.why:
         yield build_heading_box(ink, width, tr("Why"), gap=12)
         yield build_note_box(ink, width, translate_sentences(fold.why)[:1_000], font=ink.text)
@@ -289,13 +363,25 @@ def _build_replaced_boxes(shown: ShownFold, ink: DrawingStyle, width: float) -> 
         if fold.entries:
             yield ChipRowBox(ink, width, [build_entry_chip(fold.entries[0])], gap=4)
     parts = [fold.cover for fold in event.current_folds if isinstance(fold.cover, PartRef)]
-    yield build_heading_box(ink, width, tr("Replaced outputs") if parts else tr("Replaced messages"), gap=12)
-    number = len(shown.folds_to_undo_or_redo()) if parts else count_covered_messages(fold, event.history.facts)
+    yield build_heading_box(
+        ink, width, tr("Replaced outputs") if parts else tr("Replaced messages"), gap=12
+    )
+    number = (
+        len(shown.folds_to_undo_or_redo())
+        if parts
+        else count_covered_messages(fold, event.history.facts)
+    )
     if gone := len(event.current_folds) - number if parts else 0:
-        removed = format_count(gone, "{n} output was permanently removed.", "{n} outputs were permanently removed.")
+        removed = format_count(
+            gone, "{n} output was permanently removed.", "{n} outputs were permanently removed."
+        )
         yield build_note_box(ink, width, removed, font=ink.text)
-    outputs = format_count(number, "{n} output, still in the cache.", "{n} outputs, all still in the cache.")
-    messages = format_count(number, "{n} message, still in the history.", "{n} messages, all still in the history.")
+    outputs = format_count(
+        number, "{n} output, still in the cache.", "{n} outputs, all still in the cache."
+    )
+    messages = format_count(
+        number, "{n} message, still in the history.", "{n} messages, all still in the history."
+    )
     if number:
         yield build_note_box(ink, width, outputs if parts else messages, font=ink.text)
     act = ToggleSection(_BEFORE_AFTER)

@@ -23,7 +23,10 @@ from helix_desktop.histories.program_names import SHOWN_BY_OTHER
 
 MAX_NAMED_CALLS = 2  # The maximum number of calls that a title names.
 LEAST_DOLLARS = 0.0005  # In dollars. Smaller amounts are not mentioned.
-LONGEST_LINE, MARK_LINES = 90, 3  # The maximum number of characters in a tooltip's line, and of lines in a tooltip.
+LONGEST_LINE, MARK_LINES = (
+    90,
+    3,
+)  # The maximum number of characters in a tooltip's line, and of lines in a tooltip.
 
 _HEADING = re.compile(r"^#{1,3}[ \t]+(.+?)[ \t]*#*$")
 _HASH = re.compile(r"\b[0-9a-f]{64}\b")
@@ -60,7 +63,9 @@ def _name_covered_calls(event: TimelineEvent) -> list[str]:
 
 
 def name_covered_part(event: TimelineEvent, ref: facts.PartRef) -> str:
-    """Names what a fold covers: a call by its line, an attachment by its name. Empty for anything else."""
+    """Names what a fold covers: a call by its line, an attachment by its name. Empty
+    for anything else.
+    """
     recorded_facts = event.history.facts
     fact = recorded_facts[ref.seq - 1].fact if 0 < ref.seq <= len(recorded_facts) else None
     if isinstance(fact, facts.UserSaid):
@@ -73,9 +78,13 @@ def name_covered_part(event: TimelineEvent, ref: facts.PartRef) -> str:
 def describe_event_briefly(event: TimelineEvent, window: int) -> str:
     """Returns the second line of the list."""
     if not event.current_folds:
-        begun = [one.fact for one in event.history.facts[:20] if isinstance(one.fact, facts.ModelSet)]
+        begun = [
+            one.fact for one in event.history.facts[:20] if isinstance(one.fact, facts.ModelSet)
+        ]
         then = (fact.window for fact in begun if fact.role is facts.ModelRole.MAIN)
-        window = window and next(filter(None, then), window)  # As it was when the conversation began.
+        window = window and next(
+            filter(None, then), window
+        )  # As it was when the conversation began.
         named = tr("{name} preset", name=event.words) if event.words else ""
         parts = [
             dict(list_policy_choices()).get(event.words, named),
@@ -85,13 +94,19 @@ def describe_event_briefly(event: TimelineEvent, window: int) -> str:
     fold = event.current_folds[0]
     parts = [_describe_change_of_event(event), describe_saving(event)]
     if fold.kind is facts.FoldKind.EXCERPT:
-        parts.append(tr("kept: “{words}”", words=fold.asked[:60]) if fold.asked else tr("excerpt kept"))
+        parts.append(
+            tr("kept: “{words}”", words=fold.asked[:60]) if fold.asked else tr("excerpt kept")
+        )
     elif fold.kind in (facts.FoldKind.OBSERVATIONS, facts.FoldKind.REFLECTION):
         notes, high = fold.text.count("\n- "), fold.text.count("!!!")
-        parts.append(format_count(notes, "{n} note", "{n} notes") + ", " + tr("{n} high priority", n=high))
+        parts.append(
+            format_count(notes, "{n} note", "{n} notes") + ", " + tr("{n} high priority", n=high)
+        )
     elif fold.kind is not facts.FoldKind.MARKER:
         parts += [
-            format_count(count_covered_messages(fold, event.history.facts), "{n} message", "{n} messages"),
+            format_count(
+                count_covered_messages(fold, event.history.facts), "{n} message", "{n} messages"
+            ),
             fold_descriptions.describe_kept_details(fold),
         ]
     return " · ".join(part for part in parts if part)
@@ -99,7 +114,9 @@ def describe_event_briefly(event: TimelineEvent, window: int) -> str:
 
 def _describe_change_of_event(event: TimelineEvent) -> str:
     before, after = event.tokens_before_folds, event.tokens_after_folds
-    return describe_token_change(event.current_folds[0], event.history.facts, event.seq, before, after)
+    return describe_token_change(
+        event.current_folds[0], event.history.facts, event.seq, before, after
+    )
 
 
 def describe_saving(event: TimelineEvent) -> str:
@@ -153,7 +170,11 @@ def describe_marked_fact(history: ConversationState, seq: int) -> str:
             names = (part.name for part in parts if isinstance(part, facts.Attachment))
             words = " ".join(filter(None, [split_off_agent_additions(parts)[0], *names]))
         case facts.FilesChanged(names=names, files=files):
-            rest = format_count(files - len(names), "and {n} more", "and {n} more") if files > len(names) else ""
+            rest = (
+                format_count(files - len(names), "and {n} more", "and {n} more")
+                if files > len(names)
+                else ""
+            )
             words = " ".join(filter(None, [", ".join(names), rest]))
         case facts.ToolReturned(ok=True, changes=(_, *_) as changes):
             words = ", ".join(change.path for change in changes)
@@ -164,25 +185,38 @@ def describe_marked_fact(history: ConversationState, seq: int) -> str:
             words = translate_sentences(why)
         case _:
             return ""
-    return make_safe_text("\n".join(line[:LONGEST_LINE] for line in words.strip().splitlines()[:MARK_LINES]))
+    return make_safe_text(
+        "\n".join(line[:LONGEST_LINE] for line in words.strip().splitlines()[:MARK_LINES])
+    )
 
 
 def describe_fold_figures(event: TimelineEvent) -> str:
     fold = event.current_folds[0]
     parts = [_describe_change_of_event(event)]
     if fold.kind not in (facts.FoldKind.MARKER, facts.FoldKind.EXCERPT):
-        parts.append(format_count(count_covered_messages(fold, event.history.facts), "{n} message", "{n} messages"))
+        parts.append(
+            format_count(
+                count_covered_messages(fold, event.history.facts), "{n} message", "{n} messages"
+            )
+        )
     if fold.seconds:
         parts.append(format_duration(fold.seconds))
     agent, trigger = fold_descriptions.split_agent_compaction(fold)
     if agent:
-        parts.append({"manual": tr("requested by the user"), "auto": tr("automatic")}.get(trigger, trigger))
+        parts.append(
+            {"manual": tr("requested by the user"), "auto": tr("automatic")}.get(trigger, trigger)
+        )
         if fold.fold in event.history.branch.barred.values():
-            undone = tr("undone only here; choose “Continue in {agent}…” to go on with all messages in it", agent=agent)
+            undone = tr(
+                "undone only here; choose “Continue in {agent}…” to go on with all messages in it",
+                agent=agent,
+            )
             parts.append(undone)
     elif not _agent_that_shortened_output(event):
         parts.append(fold.model or tr("no model"))
-        parts.append(tr("because the request would not fit") if fold.panic else tr("in the background"))
+        parts.append(
+            tr("because the request would not fit") if fold.panic else tr("in the background")
+        )
     return " · ".join(filter(None, parts))
 
 
@@ -200,7 +234,9 @@ def describe_fold_details(event: TimelineEvent) -> str:
 
 
 def split_document_sections(text: str) -> list[tuple[str, str]]:
-    """Splits a document into headings and bodies. Text before the first heading has an empty one."""
+    """Splits a document into headings and bodies. Text before the first heading has an
+    empty one.
+    """
     found: list[tuple[str, list[str]]] = [("", [])]
     for each in text.splitlines():
         if heading := _HEADING.match(each):
@@ -222,13 +258,20 @@ def link_hashes_and_messages(text: str) -> str:
     return _SOURCE.sub(lambda match: f"[{match.group(1)}](helix-seq:{match.group(1)})", text)
 
 
-def align_document_sections(older: Sequence[tuple[str, str]], newer: Sequence[tuple[str, str]]) -> tuple[str, str]:
+def align_document_sections(
+    older: Sequence[tuple[str, str]], newer: Sequence[tuple[str, str]]
+) -> tuple[str, str]:
     """Puts the sections of two documents in the same order, for a comparison."""
     old, new = dict(older), dict(newer)
     names = [*new, *(name for name in old if name not in new)]
     texts = []
     for document in (old, new):
-        # Each sentence is put on its own line, so that a comparison marks sentences instead of paragraphs.
-        bodies = {name: re.sub(r"(?<=[.;!?]) +(?=\S)", "\n", document.get(name, "")) for name in names}
-        texts.append("\n\n".join(f"## {name}\n{body}" if name else body for name, body in bodies.items()))
+        # Each sentence is put on its own line, so that a comparison marks sentences
+        # instead of paragraphs.
+        bodies = {
+            name: re.sub(r"(?<=[.;!?]) +(?=\S)", "\n", document.get(name, "")) for name in names
+        }
+        texts.append(
+            "\n\n".join(f"## {name}\n{body}" if name else body for name, body in bodies.items())
+        )
     return texts[0], texts[1]

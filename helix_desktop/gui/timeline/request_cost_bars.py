@@ -17,8 +17,15 @@ from helix_desktop.gui.translation import tr
 
 HEIGHT = 0.3  # The bar of the most expensive request is this fraction of the plot's height.
 WIDEST = 24  # The maximum width of a bar in pixels, however far apart the bars are.
-NARROW = 8  # Bars wider than this many pixels get an edge, as the areas behind have the same colours.
-COLOURS = ("faint", "conversation", "danger", "output")  # The colours of a bar's four parts, from the bottom up.
+NARROW = (
+    8  # Bars wider than this many pixels get an edge, as the areas behind have the same colours.
+)
+COLOURS = (
+    "faint",
+    "conversation",
+    "danger",
+    "output",
+)  # The colours of a bar's four parts, from the bottom up.
 READ, NEW, AGAIN, REPLY = range(4)
 
 
@@ -60,9 +67,16 @@ class RequestCostBars:
         first, last = bisect_left(self._points, point), bisect_right(self._points, point)
         if not (requests := [one for _, one in self._requests[first:last]]):
             return ""
-        lines = [tr("{cost} for this request", cost=format_dollars(sum(one.cost for one in requests)))]
+        lines = [
+            tr("{cost} for this request", cost=format_dollars(sum(one.cost for one in requests)))
+        ]
         for group, (name, _) in enumerate(self.names_and_colours_of_parts()):
-            causes = [one for request in requests for one in request.causes if _bar_part_of_cause(one) == group]
+            causes = [
+                one
+                for request in requests
+                for one in request.causes
+                if _bar_part_of_cause(one) == group
+            ]
             if causes:
                 tokens, dollars = sum(one.tokens for one in causes), sum(one.cost for one in causes)
                 words = f"{name}: {format_dollars(dollars)}"

@@ -14,13 +14,30 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from helix_desktop.engine.messages import ContextKind
 from helix_desktop.engine.request_costs import RequestCost
-from helix_desktop.gui.common.figure_formats import format_date_and_time, format_dollars, format_short_day_and_time
+from helix_desktop.gui.common.figure_formats import (
+    format_date_and_time,
+    format_dollars,
+    format_short_day_and_time,
+)
 from helix_desktop.gui.common.policy_names import FoldThreshold
-from helix_desktop.gui.common.step_plot import MinMaxPyramid, PlotScale, StepPlot, compute_axis_ticks
-from helix_desktop.gui.context_meter import context_kind_name, describe_token_count, format_token_count
+from helix_desktop.gui.common.step_plot import (
+    MinMaxPyramid,
+    PlotScale,
+    StepPlot,
+    compute_axis_ticks,
+)
+from helix_desktop.gui.context_meter import (
+    context_kind_name,
+    describe_token_count,
+    format_token_count,
+)
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.timeline import fold_sentences
-from helix_desktop.gui.timeline.conversation_timeline import ConversationTimeline, TimelineEvent, TimelineLane
+from helix_desktop.gui.timeline.conversation_timeline import (
+    ConversationTimeline,
+    TimelineEvent,
+    TimelineLane,
+)
 from helix_desktop.gui.timeline.request_cost_bars import RequestCostBars
 from helix_desktop.gui.timeline.timeline_marks import CHOSEN_RING, LANE, REACH, TimelineMarks
 from helix_desktop.gui.translation import format_count, format_number, tr
@@ -31,7 +48,9 @@ SMALL = 11
 
 
 class TimelineChart(StepPlot):
-    """`chosen` carries the clicked event, `step_chosen` the seq of a step or of a mark below the plot."""
+    """`chosen` carries the clicked event, `step_chosen` the seq of a step or of a mark
+    below the plot.
+    """
 
     chosen = Signal(object)
     step_chosen = Signal(int)
@@ -56,7 +75,9 @@ class TimelineChart(StepPlot):
         self._bars = RequestCostBars()
         self._marks = TimelineMarks(story, self._theme)
 
-    def plot_timeline(self, story: ConversationTimeline, thresholds: Sequence[FoldThreshold]) -> None:
+    def plot_timeline(
+        self, story: ConversationTimeline, thresholds: Sequence[FoldThreshold]
+    ) -> None:
         self._set_story_to_plot(story)
         self._thresholds, self._drawn = thresholds, None
         self._hover, self._whole = -1, True
@@ -68,7 +89,9 @@ class TimelineChart(StepPlot):
         self._update_grown_plot()
 
     def show_request_costs(self, requests: Sequence[RequestCost]) -> None:
-        """Shows a bar for each request's cost until another conversation is shown. An empty list removes them."""
+        """Shows a bar for each request's cost until another conversation is shown. An
+        empty list removes them.
+        """
         self._bars, self._drawn = RequestCostBars(requests, self._story.seqs), None
         self.update()
 
@@ -98,7 +121,9 @@ class TimelineChart(StepPlot):
 
     @property
     def _top_tokens(self) -> float:
-        """The window if a good part of it is filled, or else a little more than the highest point."""
+        """The window if a good part of it is filled, or else a little more than the
+        highest point.
+        """
         sampled = self._layers[-1].sample_lows_and_highs(0, self._point_count, 64)
         highest = max((high for _, _, high in sampled), default=0)
         window = self._story.model_window
@@ -112,14 +137,22 @@ class TimelineChart(StepPlot):
     def _plot_area(self) -> QRectF:
         pixels = self._theme.zoomed_pixels
         right = pixels(RIGHT if self._top_dollars else 16)
-        below, rows = pixels(LANE * len(TimelineLane) + DATES), 2 if self._bars.names_and_colours_of_parts() else 1
+        below, rows = (
+            pixels(LANE * len(TimelineLane) + DATES),
+            2 if self._bars.names_and_colours_of_parts() else 1,
+        )
         return QRectF(self.rect()).adjusted(pixels(LEFT), pixels(LEGEND) * rows, -right, -below)
 
     # --- Drawing the chart
 
     def _plot_cache_key(self) -> object:
         points, marks = self._story.points, self._story.marks
-        return len(points), points[-1], len(self._story.events), [len(seqs) for _, seqs in marks.values()]
+        return (
+            len(points),
+            points[-1],
+            len(self._story.events),
+            [len(seqs) for _, seqs in marks.values()],
+        )
 
     def _draw_without_pointer(self, painter: QPainter, scale: PlotScale) -> None:
         painter.setFont(self._theme.build_font(SMALL))
@@ -139,21 +172,32 @@ class TimelineChart(StepPlot):
             painter.drawPolygon(QPolygonF([ends[0], *edge, ends[1]]))
         for words, kind, share in self._thresholds:
             if 0 < share * self._story.model_window <= scale.top:
-                colours = self._theme.fill_colour_of_kind(kind), self._theme.text_colour_of_kind(kind)
-                self._draw_labelled_token_line(painter, share * self._story.model_window, scale, colours, words)
+                colours = (
+                    self._theme.fill_colour_of_kind(kind),
+                    self._theme.text_colour_of_kind(kind),
+                )
+                self._draw_labelled_token_line(
+                    painter, share * self._story.model_window, scale, colours, words
+                )
         if self._top_dollars:
             painter.setPen(QPen(self._theme.colour_of_token("text"), 1.5, Qt.PenStyle.DashLine))
             painter.setBrush(Qt.BrushStyle.NoBrush)
-            painter.drawPolyline(self._highest_points(self._costs, replace(scale, top=self._top_dollars)))
+            painter.drawPolyline(
+                self._highest_points(self._costs, replace(scale, top=self._top_dollars))
+            )
         self._bars.draw_cost_bars(painter, self._theme, scale)
-        painter.setClipRect(QRectF(area.left() - CHOSEN_RING, 0, area.width() + 2 * CHOSEN_RING, self.height()))
+        painter.setClipRect(
+            QRectF(area.left() - CHOSEN_RING, 0, area.width() + 2 * CHOSEN_RING, self.height())
+        )
         self._marks.draw_fold_marks(painter, scale, self.width())
         self._marks.draw_lane_marks(painter, scale, self.width())
 
     def _highest_points(self, pyramid: MinMaxPyramid, scale: PlotScale) -> list[QPointF]:
         """Returns the highest values in the plot, from left to right."""
         sampled = pyramid.sample_lows_and_highs(scale.first - 1, scale.last + 1, self.width())
-        return [QPointF(scale.x_of_point(place), scale.y_of_tokens(high)) for place, _, high in sampled]
+        return [
+            QPointF(scale.x_of_point(place), scale.y_of_tokens(high)) for place, _, high in sampled
+        ]
 
     def _draw_axes(self, painter: QPainter, scale: PlotScale) -> None:
         area, faint = scale.area, self._theme.colour_of_token("faint")
@@ -171,8 +215,14 @@ class TimelineChart(StepPlot):
         for hundredths in (0, *cents) if cents else ():
             y = replace(scale, top=self._top_dollars).y_of_tokens(hundredths / 10_000)
             place = QRectF(area.right() + 8, y - high / 2, self.width() - area.right() - 8, high)
-            painter.drawText(place, Qt.AlignmentFlag.AlignVCenter, format_dollars(hundredths / 10_000))
-        names = {TimelineLane.YOU: tr("You"), TimelineLane.FILES: tr("Files"), TimelineLane.ERRORS: tr("Errors")}
+            painter.drawText(
+                place, Qt.AlignmentFlag.AlignVCenter, format_dollars(hundredths / 10_000)
+            )
+        names = {
+            TimelineLane.YOU: tr("You"),
+            TimelineLane.FILES: tr("Files"),
+            TimelineLane.ERRORS: tr("Errors"),
+        }
         for lane, name in names.items():
             place = self._marks.left_edge_of_lane(lane, area).adjusted(-area.left(), 0, -8, 0)
             painter.drawText(place, right_words, name)
@@ -181,10 +231,15 @@ class TimelineChart(StepPlot):
         """Draws the legend of the kinds, and below it that of the bars."""
         layers = self._story.layers
         shown = [
-            kind for at, kind in enumerate(ContextKind) if (layers[at] != layers[at - 1] if at else any(layers[0]))
+            kind
+            for at, kind in enumerate(ContextKind)
+            if (layers[at] != layers[at - 1] if at else any(layers[0]))
         ]
         kinds = [(context_kind_name(kind), self._theme.fill_colour_of_kind(kind)) for kind in shown]
-        bars = [(name, self._theme.colour_of_token(colour)) for name, colour in self._bars.names_and_colours_of_parts()]
+        bars = [
+            (name, self._theme.colour_of_token(colour))
+            for name, colour in self._bars.names_and_colours_of_parts()
+        ]
         cost = tr("cost without sub-agents") if self._story.has_subagents else tr("cost")
         self._draw_legend(painter, kinds, 0.5, f"- - -  {cost}" if self._top_dollars else "")
         self._draw_legend(painter, bars, 1.5)
@@ -208,8 +263,12 @@ class TimelineChart(StepPlot):
             x += width
         painter.drawText(QPointF(x, y + 4), last)
 
-    def _visible_dates_with_positions(self, metrics: QFontMetrics, scale: PlotScale) -> Iterator[tuple[float, str]]:
-        """Yields dates and their places below the lanes. Each minute appears once, as a short conversation has few."""
+    def _visible_dates_with_positions(
+        self, metrics: QFontMetrics, scale: PlotScale
+    ) -> Iterator[tuple[float, str]]:
+        """Yields dates and their places below the lanes. Each minute appears once, as a
+        short conversation has few.
+        """
         area, last, before, now = scale.area, -1.0, 0.0, time.time()
         for share in (0, 0.25, 0.5, 0.75, 1):
             point = self._nearest_point(area.left() + share * area.width())
@@ -223,7 +282,11 @@ class TimelineChart(StepPlot):
 
     def _draw_choice_and_pointer(self, painter: QPainter, scale: PlotScale) -> None:
         chosen = self._selected
-        if chosen is not None and chosen.current_folds and self._first <= chosen.point <= self._last:
+        if (
+            chosen is not None
+            and chosen.current_folds
+            and self._first <= chosen.point <= self._last
+        ):
             self._marks.draw_fold_mark(painter, chosen, scale, CHOSEN_RING)
         if not 0 <= self._hover < self._point_count:
             return
@@ -232,15 +295,25 @@ class TimelineChart(StepPlot):
             words = fold_sentences.describe_marked_fact(self._story.history, mark[1])
             self._draw_label(painter, scale.x_of_point(mark[0]), f"{words}\n")
             return
-        dot = (self._story.points[self._hover], self._theme.fill_colour_of_kind(ContextKind.CONVERSATION))
+        dot = (
+            self._story.points[self._hover],
+            self._theme.fill_colour_of_kind(ContextKind.CONVERSATION),
+        )
         self._draw_pointer(painter, scale, [dot], self.describe_point(self._hover))
 
     def describe_point(self, point: int) -> str:
         story = self._story
         if (near := self._marks.find_fold_mark(point)) is not None:
             story.credit_savings_to_folds()
-            title = f"{fold_sentences.describe_event_title(near)} · {format_date_and_time(near.time)}"
-            return "\n".join([title, *fold_sentences.describe_event_briefly(near, story.model_window).split(" · ")])
+            title = (
+                f"{fold_sentences.describe_event_title(near)} · {format_date_and_time(near.time)}"
+            )
+            return "\n".join(
+                [
+                    title,
+                    *fold_sentences.describe_event_briefly(near, story.model_window).split(" · "),
+                ]
+            )
         words = tr(
             "step {n} · {tokens} tokens · {when}",
             n=format_number(story.steps[point]),
@@ -261,7 +334,9 @@ class TimelineChart(StepPlot):
         scale, x = self.scale, event.position().x()
         self._hover, self._pointer_y = self._nearest_point(x), event.position().y()
         mark = self._marks.find_lane_mark(self._hover, self._pointer_y, scale)
-        near = self._marks.find_fold_mark(scale.point_at(x), max(0.5, REACH / scale.pixels_per_point))
+        near = self._marks.find_fold_mark(
+            scale.point_at(x), max(0.5, REACH / scale.pixels_per_point)
+        )
         if mark is not None:
             self.step_chosen.emit(mark[1])
         elif near is not None:

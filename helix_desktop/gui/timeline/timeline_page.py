@@ -1,4 +1,6 @@
-"""The timeline page: the chart of a conversation, its folds or those of the workspace, and what each of them did."""
+"""The timeline page: the chart of a conversation, its folds or those of the workspace,
+and what each of them did.
+"""
 
 import asyncio
 import time
@@ -20,9 +22,18 @@ from helix_desktop.engine.view import build_state
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.common.elided_label import ElidedLabel
-from helix_desktop.gui.common.past_moments import PastMomentLoader, facts_shown_whole, format_view_as_text
+from helix_desktop.gui.common.past_moments import (
+    PastMomentLoader,
+    facts_shown_whole,
+    format_view_as_text,
+)
 from helix_desktop.gui.common.policy_names import list_fold_thresholds
-from helix_desktop.gui.common.widgets import add_menu_choice, build_push_button, build_scroll_area, set_surface_look
+from helix_desktop.gui.common.widgets import (
+    add_menu_choice,
+    build_push_button,
+    build_scroll_area,
+    set_surface_look,
+)
 from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.model_setup_port import lacks_price
 from helix_desktop.gui.rows_and_columns import build_column, build_row
@@ -55,7 +66,9 @@ class TimelinePage(QWidget):
 
     intent_wanted = Signal(object)
 
-    def __init__(self, theme: Theme, doing: BackgroundRunner, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, theme: Theme, doing: BackgroundRunner, parent: QWidget | None = None
+    ) -> None:
         super().__init__(parent)
         self._theme = theme
         self._doing = doing
@@ -64,7 +77,10 @@ class TimelinePage(QWidget):
         self.timeline = ConversationTimeline()
         self._other_timelines: list[ConversationTimeline] = []
         self._shows_whole_workspace = self._has_undrawn_growth = False
-        self._listed: tuple[int, int] = (0, 0)  # `change_count` and `model_window` of the listed timeline.
+        self._listed: tuple[int, int] = (
+            0,
+            0,
+        )  # `change_count` and `model_window` of the listed timeline.
         self._last_read_seq = 0
         self._kinds: frozenset[FoldKind] = frozenset()
         self._chosen: TimelineEvent | None = None
@@ -109,7 +125,9 @@ class TimelinePage(QWidget):
         self._theme.keep_lengths_scaled(self, inside.setMinimumWidth, 260)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Moves the chosen fold below the list if the page is narrow, but not if the list would then show hardly a row."""
+        """Moves the chosen fold below the list if the page is narrow, but not if the
+        list would then show hardly a row.
+        """
         super().resizeEvent(event)
         pixels = self._theme.zoomed_pixels
         narrow = self.width() < max(min(pixels(NARROW), self.height()), pixels(TOO_NARROW))
@@ -127,10 +145,16 @@ class TimelinePage(QWidget):
         self.panel.edited.connect(self._save_edited_document)
 
     def show_timeline_of(self, session: Session | None, bench: Workbench | None = None) -> None:
-        """Shows a conversation. `bench` supplies the other conversations when the user asks for them."""
+        """Shows a conversation. `bench` supplies the other conversations when the user
+        asks for them.
+        """
         self._session, self._bench = session, bench
         history = session.conversation.state if session is not None else None
-        self.timeline, self._other_timelines, self._shows_whole_workspace = ConversationTimeline(history), [], False
+        self.timeline, self._other_timelines, self._shows_whole_workspace = (
+            ConversationTimeline(history),
+            [],
+            False,
+        )
         self._scope_actions[0].setChecked(True)
         self._costs_action.setChecked(False)
         self._chosen, self._last_read_seq = None, 0
@@ -167,7 +191,9 @@ class TimelinePage(QWidget):
     def _update_heading_and_price_link(self) -> None:
         agents = self._session.context.cost_of_agents() if self._session is not None else 0.0
         self._heading.set_elided_text(fold_sentences.describe_timeline(self.timeline, agents))
-        self._price_link.setVisible(lacks_price(self.timeline.history) and not any(self.timeline.dollars[-1:]))
+        self._price_link.setVisible(
+            lacks_price(self.timeline.history) and not any(self.timeline.dollars[-1:])
+        )
 
     def choose_fold(self, fold: str) -> None:
         """Chooses a fold, now or once it has been read."""
@@ -188,13 +214,21 @@ class TimelinePage(QWidget):
         self._read_timer.stop()
 
     def _read_and_show_in_steps(self) -> Iterator[None]:
-        """Reads and shows the facts, in steps short enough for a slice. Facts appended in the meantime are read last."""
+        """Reads and shows the facts, in steps short enough for a slice. Facts appended
+        in the meantime are read last.
+        """
         facts = self.timeline.history.facts
         while self._last_read_seq < len(facts):
-            self._add_facts_to_timeline(facts[self._last_read_seq : self._last_read_seq + FACTS_PER_STEP])
+            self._add_facts_to_timeline(
+                facts[self._last_read_seq : self._last_read_seq + FACTS_PER_STEP]
+            )
             yield
         conversation = self._session.conversation if self._session else None
-        thresholds = list_fold_thresholds(conversation.policy, conversation.current_meter()) if conversation else ()
+        thresholds = (
+            list_fold_thresholds(conversation.policy, conversation.current_meter())
+            if conversation
+            else ()
+        )
         self.chart.plot_timeline(self.timeline, thresholds)
         self._update_heading_and_price_link()
         yield
@@ -203,7 +237,9 @@ class TimelinePage(QWidget):
         yield
         if self._wanted_fold:
             self.choose_fold(self._wanted_fold)
-        newest = next((event for event in reversed(self.timeline.events) if event.current_folds), None)
+        newest = next(
+            (event for event in reversed(self.timeline.events) if event.current_folds), None
+        )
         if self._chosen is None and newest is not None:
             self._chosen = newest
             self.list.select_fold_event(newest)
@@ -239,15 +275,23 @@ class TimelinePage(QWidget):
 
     def _show_chosen_event(self) -> None:
         event = self._chosen
-        self.chart.mark_selected_event(event if event is not None and event.history is self.timeline.history else None)
+        self.chart.mark_selected_event(
+            event if event is not None and event.history is self.timeline.history else None
+        )
         self._show_chosen_in_panel()
 
     def _show_chosen_in_panel(self) -> None:
         if (event := self._chosen) is None:
             return
         story = self._timeline_of_event(event)
-        earlier = story.find_handover_before(event) if event.fold_kind is FoldKind.HANDOVER else None
-        name = tr("Compare with document {n}", n=earlier.current_folds[0].number) if earlier is not None else ""
+        earlier = (
+            story.find_handover_before(event) if event.fold_kind is FoldKind.HANDOVER else None
+        )
+        name = (
+            tr("Compare with document {n}", n=earlier.current_folds[0].number)
+            if earlier is not None
+            else ""
+        )
         fold = event.current_folds[0] if event.made_folds else None
         claims = self._claims.get(fold.text) if fold is not None else ()
         self.panel.show_fold_document(ShownFold(event, story.model_window, name, claims or ()))
@@ -267,7 +311,10 @@ class TimelinePage(QWidget):
         self._doing.run_in_background(work, then=show_claims, owner=self)
 
     def _timeline_of_event(self, event: TimelineEvent) -> ConversationTimeline:
-        return next((story for story in self._other_timelines if event.history is story.history), self.timeline)
+        return next(
+            (story for story in self._other_timelines if event.history is story.history),
+            self.timeline,
+        )
 
     def _show_step_in_chat(self, seq: int) -> None:
         if self._session is not None:
@@ -278,7 +325,9 @@ class TimelinePage(QWidget):
     def _undo_or_redo_folds(self, change: str, folds: list[str]) -> None:
         async def change_each(session: Session) -> None:
             for fold in folds:
-                await (session.folding.unfold if change == "undo_fold" else session.folding.refold)(fold)
+                await (session.folding.unfold if change == "undo_fold" else session.folding.refold)(
+                    fold
+                )
 
         self._run_fold_command(change_each)
 
@@ -290,10 +339,14 @@ class TimelinePage(QWidget):
                 self.panel.restore_unsaved_text(event, text)
             self._doing.failed.emit(error)
 
-        self._run_fold_command(lambda session: session.context.edit_fold_text(fold, text), return_unsaved_text)
+        self._run_fold_command(
+            lambda session: session.context.edit_fold_text(fold, text), return_unsaved_text
+        )
 
     def _run_fold_command(
-        self, act: Callable[[Session], Awaitable[None]], failed: Callable[[HelixError], None] | None = None
+        self,
+        act: Callable[[Session], Awaitable[None]],
+        failed: Callable[[HelixError], None] | None = None,
     ) -> None:
         """Runs a command on the shown fold, in the conversation it belongs to."""
         session, bench, event = self._session, self._bench, self._chosen
@@ -302,27 +355,48 @@ class TimelinePage(QWidget):
         other = self._timeline_of_event(event) is not self.timeline and bench is not None
 
         async def run_in_conversation() -> None:
-            await act(await bench.open_session(event.conversation) if other and bench is not None else session)
+            await act(
+                await bench.open_session(event.conversation)
+                if other and bench is not None
+                else session
+            )
 
         def refresh_other_timelines(_: None) -> None:
             if other:
                 self._fetch_other_timelines()
 
-        self._doing.run_in_background(run_in_conversation(), then=refresh_other_timelines, owner=self, failed=failed)
+        self._doing.run_in_background(
+            run_in_conversation(), then=refresh_other_timelines, owner=self, failed=failed
+        )
 
     def compare_handovers(self) -> None:
         """Compares the chosen handover with the one before it, section by section."""
         event = self._chosen
-        earlier = self._timeline_of_event(event).find_handover_before(event) if event is not None else None
+        earlier = (
+            self._timeline_of_event(event).find_handover_before(event)
+            if event is not None
+            else None
+        )
         if event is not None and earlier is not None:
-            old, new = (fold_sentences.split_document_sections(each.current_folds[0].text) for each in (earlier, event))
-            titles = (fold_sentences.describe_event_title(earlier), fold_sentences.describe_event_title(event))
+            old, new = (
+                fold_sentences.split_document_sections(each.current_folds[0].text)
+                for each in (earlier, event)
+            )
+            titles = (
+                fold_sentences.describe_event_title(earlier),
+                fold_sentences.describe_event_title(event),
+            )
             texts = fold_sentences.align_document_sections(old, new)
             TextComparisonDialog(self._doing, self._theme, titles, texts, self).open()
 
     def compare_views_around_fold(self) -> None:
         event, session, bench = self._chosen, self._session, self._bench
-        if event is None or session is None or bench is None or event.history is not self.timeline.history:
+        if (
+            event is None
+            or session is None
+            or bench is None
+            or event.history is not self.timeline.history
+        ):
             return
         conversation, name = session.conversation, fold_sentences.describe_event_title(event)
         facts = conversation.state.facts
@@ -347,7 +421,9 @@ class TimelinePage(QWidget):
         self._past.compute_moment_at(
             conversation,
             event.seq - 1,
-            lambda before: self._past.compute_moment_at(conversation, last, lambda after: show_both(before, after)),
+            lambda before: self._past.compute_moment_at(
+                conversation, last, lambda after: show_both(before, after)
+            ),
         )
 
     # --- Choosing what the timeline shows
@@ -361,12 +437,18 @@ class TimelinePage(QWidget):
             (tr("Cached outputs"), frozenset({FoldKind.MARKER})),
             (tr("Excerpts"), frozenset({FoldKind.EXCERPT})),
         )
-        _add_exclusive_choices(menu, [(name, partial(self._show_fold_kinds, name, chosen)) for name, chosen in kinds])
+        _add_exclusive_choices(
+            menu, [(name, partial(self._show_fold_kinds, name, chosen)) for name, chosen in kinds]
+        )
         scopes = ((tr("This conversation"), False), (tr("Whole workspace"), True))
         acts = [(name, partial(self._show_timeline_scope, everywhere=on)) for name, on in scopes]
         self._scope_actions = _add_exclusive_choices(menu, acts)
-        self._fold_now_action = menu.addAction(tr("Fold now…"), lambda: self.intent_wanted.emit(AskToFold()))
-        self._costs_action = add_menu_choice(menu, tr("What each request cost"), self._show_request_costs, chosen=False)
+        self._fold_now_action = menu.addAction(
+            tr("Fold now…"), lambda: self.intent_wanted.emit(AskToFold())
+        )
+        self._costs_action = add_menu_choice(
+            menu, tr("What each request cost"), self._show_request_costs, chosen=False
+        )
         self.menu_button.setMenu(menu)
         self.menu_button.setText(f"{kinds[0][0]} ▾")
 
@@ -382,7 +464,9 @@ class TimelinePage(QWidget):
                 self.chart.show_request_costs(requests)
 
         read = self._bench.read_conversation_facts if self._bench is not None else None
-        work = read_original_and_explain_requests(list(session.conversation.state.facts), lambda _: None, read)
+        work = read_original_and_explain_requests(
+            list(session.conversation.state.facts), lambda _: None, read
+        )
         self._doing.run_in_background(work, then=show_bars, owner=self)
 
     def _show_fold_kinds(self, name: str, kinds: frozenset[FoldKind]) -> None:
@@ -410,7 +494,9 @@ class TimelinePage(QWidget):
             self._doing.run_in_background(work, then=show_other_timelines, owner=self)
 
 
-def _add_exclusive_choices(menu: QMenu, choices: Sequence[tuple[str, Callable[[], None]]]) -> list[QAction]:
+def _add_exclusive_choices(
+    menu: QMenu, choices: Sequence[tuple[str, Callable[[], None]]]
+) -> list[QAction]:
     """Adds choices of which one is chosen, at first the first one."""
     group = QActionGroup(menu)
     for number, (name, act) in enumerate(choices):

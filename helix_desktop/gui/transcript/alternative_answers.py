@@ -9,7 +9,9 @@ from helix_desktop.fast_dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class AnswerChoice:
-    """The number of the shown answer, from 1, and the newest fact of each answer. A single answer is no choice."""
+    """The number of the shown answer, from 1, and the newest fact of each answer. A
+    single answer is no choice.
+    """
 
     number: int = 0
     answer_ends: tuple[int, ...] = ()
@@ -24,19 +26,35 @@ class AnswerChoice:
 class AlternativeAnswers:
     """Keeps, for each message answered again, where each answer begins and ends."""
 
-    _answer_begins: dict[int, list[int]] = field(default_factory=dict)  # By message: each answer's first fact.
-    _answer_ends: dict[int, int] = field(default_factory=dict)  # By first fact: the last before it was left.
+    _answer_begins: dict[int, list[int]] = field(
+        default_factory=dict
+    )  # By message: each answer's first fact.
+    _answer_ends: dict[int, int] = field(
+        default_factory=dict
+    )  # By first fact: the last before it was left.
 
     def add_answer_of_rewind(self, seq: int, fact: Rewound, record: FactTree) -> None:
         """Records for a rewind at `seq` where the answers on its branch end."""
-        if fact.again and 0 < fact.to < seq - 1 and isinstance(record.facts[fact.to - 1].fact, UserSaid):
+        if (
+            fact.again
+            and 0 < fact.to < seq - 1
+            and isinstance(record.facts[fact.to - 1].fact, UserSaid)
+        ):
             if fact.to not in self._answer_begins:
-                self._answer_begins[fact.to] = self._record_end_of_first_answer_and_return_start(fact.to, seq, record)
+                self._answer_begins[fact.to] = self._record_end_of_first_answer_and_return_start(
+                    fact.to, seq, record
+                )
             self._answer_begins[fact.to].append(seq)
-        self._set_left_answer_ends(seq, [begin for begins in self._answer_begins.values() for begin in begins], record)
+        self._set_left_answer_ends(
+            seq, [begin for begins in self._answer_begins.values() for begin in begins], record
+        )
 
-    def _record_end_of_first_answer_and_return_start(self, message: int, seq: int, record: FactTree) -> list[int]:
-        """Finds where the first answer begins if what follows the message belongs to it, and records where it ended."""
+    def _record_end_of_first_answer_and_return_start(
+        self, message: int, seq: int, record: FactTree
+    ) -> list[int]:
+        """Finds where the first answer begins if what follows the message belongs to
+        it, and records where it ended.
+        """
         begin = message + 1
         if not is_fact_on_path(record.runs_leading_to(begin), message):
             return []
@@ -57,11 +75,17 @@ class AlternativeAnswers:
         if len(begins) < 2:
             return AnswerChoice()
         way = record.runs_leading_to(newest_seq)
-        shown = next((number for number, begin in enumerate(begins, 1) if is_fact_on_path(way, begin)), 0)
+        shown = next(
+            (number for number, begin in enumerate(begins, 1) if is_fact_on_path(way, begin)), 0
+        )
         if not shown:
             return AnswerChoice()
         return AnswerChoice(
-            shown, tuple(newest_seq if at == shown else self._answer_ends[begin] for at, begin in enumerate(begins, 1))
+            shown,
+            tuple(
+                newest_seq if at == shown else self._answer_ends[begin]
+                for at, begin in enumerate(begins, 1)
+            ),
         )
 
 

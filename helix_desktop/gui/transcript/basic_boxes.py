@@ -1,8 +1,8 @@
 """The basic boxes of which an item of the chat consists: text, rule, picture, and a line to click.
 
-A box knows its text, so that it can be selected, searched and copied, and its hot spots, which can
-be clicked, reached with the keyboard and read out. Coordinates are relative to the box. Code, tables
-and lines have separate modules.
+A box knows its text, so that it can be selected, searched and copied, and its hot
+spots, which can be clicked, reached with the keyboard and read out. Coordinates are
+relative to the box. Code, tables and lines have separate modules.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -45,7 +45,9 @@ class FormulaPicture:
     depth: float
 
 
-FormulaLookup = Callable[[str, bool], FormulaPicture | None]  # Gets LaTeX, and whether it has a line of its own.
+FormulaLookup = Callable[
+    [str, bool], FormulaPicture | None
+]  # Gets LaTeX, and whether it has a line of its own.
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,9 @@ BoxAction = ChatIntent | ToggleSection | CopyText | LinkAddress
 
 @dataclass(frozen=True, slots=True)
 class HotSpot:
-    """A place that reacts to clicks. `only_when_near`: it is drawn only while the box has the pointer or the focus."""
+    """A place that reacts to clicks. `only_when_near`: it is drawn only while the box
+    has the pointer or the focus.
+    """
 
     place: QRectF
     act: BoxAction
@@ -82,17 +86,23 @@ class HotSpot:
 
 
 class LayoutBox:
-    """One part of an item. `gap`: the space above it; `left`: its distance from the column's left edge."""
+    """One part of an item. `gap`: the space above it; `left`: its distance from the
+    column's left edge.
+    """
 
     text: str = ""
-    copied_prefix: str = ""  # Text that is put before the copied text, such as the bullet of a list item.
+    copied_prefix: str = (
+        ""  # Text that is put before the copied text, such as the bullet of a list item.
+    )
     chunk_start = -1  # Where the part of the Markdown source that this box shows begins.
     chunk_end = -1  # Where that part of the source ends.
     is_table_continuation = False  # True if another piece of the same table comes before this one.
     is_from_subagent = False  # True if a sub-agent wrote the text.
     is_waiting_for_drawing = False  # True while a formula in this box is being drawn.
 
-    def __init__(self, ink: DrawingStyle, width: float, *, left: float = 0.0, gap: float = 0.0) -> None:
+    def __init__(
+        self, ink: DrawingStyle, width: float, *, left: float = 0.0, gap: float = 0.0
+    ) -> None:
         self.ink = ink
         self.width = width
         self.left = left
@@ -137,7 +147,9 @@ def break_into_lines(layout: QTextLayout, width: float, line_height: float) -> f
 
 
 def x_of_character(line: QTextLine, offset: int) -> float:
-    """Returns the x position of a character. Qt returns both the position and the offset it used."""
+    """Returns the x position of a character. Qt returns both the position and the
+    offset it used.
+    """
     found: Any = line.cursorToX(offset)
     return float(found[0]) if isinstance(found, tuple) else float(found)
 
@@ -164,15 +176,30 @@ class TextBox(LayoutBox):
         spans = self._replace_drawn_formulas_with_placeholders(paragraph.spans, drawn)
         self.text = markdown_blocks.join_span_texts(spans).replace("\n", _LINE_END)
         self.copied_prefix = f"{paragraph.marker} " if paragraph.marker else ""
-        self._font = font or (ink.heading_font(paragraph.heading) if paragraph.heading else ink.text)
-        self._line = QFontMetricsF(self._font).height() * 1.25 if paragraph.heading or font else ink.text_line_height
-        self._line = max([self._line, *(formula.height + ink.scaled_pixels(4) for _, formula, _ in self._formulas)])
+        self._font = font or (
+            ink.heading_font(paragraph.heading) if paragraph.heading else ink.text
+        )
+        self._line = (
+            QFontMetricsF(self._font).height() * 1.25
+            if paragraph.heading or font
+            else ink.text_line_height
+        )
+        self._line = max(
+            [
+                self._line,
+                *(formula.height + ink.scaled_pixels(4) for _, formula, _ in self._formulas),
+            ]
+        )
         self._layout = QTextLayout(self.text, self._font)
         self._layout.setTextOption(build_wrap_option(self.text))
-        self._layout.setFormats([*build_span_formats(ink, spans), *self._formats_widening_formula_placeholders()])
+        self._layout.setFormats(
+            [*build_span_formats(ink, spans), *self._formats_widening_formula_placeholders()]
+        )
         self.height = break_into_lines(self._layout, self.width, self._line)
         links = [(start, span) for start, span in _spans_with_starts(spans) if span.link][:200]
-        self.hot_spots = [hot for start, span in links for hot in self._hot_spots_of_link(start, span)]
+        self.hot_spots = [
+            hot for start, span in links for hot in self._hot_spots_of_link(start, span)
+        ]
 
     def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
         painter.setPen(self.ink.token_colour(self._colour))
@@ -201,7 +228,9 @@ class TextBox(LayoutBox):
     def _replace_drawn_formulas_with_placeholders(
         self, spans: Sequence[StyledSpan], drawn: FormulaLookup | None
     ) -> tuple[StyledSpan, ...]:
-        """Replaces each drawn formula with a placeholder as wide as its picture. Others stay as they were written."""
+        """Replaces each drawn formula with a placeholder as wide as its picture. Others
+        stay as they were written.
+        """
         if not any(span.style & TextStyle.MATH for span in spans):
             return tuple(spans)
         found: list[StyledSpan] = []
@@ -210,8 +239,14 @@ class TextBox(LayoutBox):
             shown = span
             if span.style & TextStyle.MATH:
                 formula = drawn(span.text, False) if drawn is not None else None
-                self.is_waiting_for_drawing = self.is_waiting_for_drawing or (drawn is not None and formula is None)
-                shown = StyledSpan(f"${span.text}$", TextStyle.CODE) if formula is None else StyledSpan(_ROOM)
+                self.is_waiting_for_drawing = self.is_waiting_for_drawing or (
+                    drawn is not None and formula is None
+                )
+                shown = (
+                    StyledSpan(f"${span.text}$", TextStyle.CODE)
+                    if formula is None
+                    else StyledSpan(_ROOM)
+                )
                 if formula is not None:
                     self._formulas.append((at, formula, span.text))
             found.append(shown)
@@ -221,14 +256,17 @@ class TextBox(LayoutBox):
     def _formats_widening_formula_placeholders(self) -> list[QTextLayout.FormatRange]:
         space = QFontMetricsF(self._font).horizontalAdvance(_ROOM)
         return [
-            build_format_range(at, 1, build_spacing_format(formula.width - space)) for at, formula, _ in self._formulas
+            build_format_range(at, 1, build_spacing_format(formula.width - space))
+            for at, formula, _ in self._formulas
         ]
 
     def _formula_rect(self, at: int, formula: FormulaPicture) -> QRectF:
         """Returns the rectangle of a formula, on the baseline of the text."""
         caret, metrics = self.caret_rect(at), QFontMetricsF(self._font)
         base = caret.y() + (self._line - metrics.height()) / 2 + metrics.ascent()
-        return QRectF(caret.x(), base - formula.height + formula.depth, formula.width, formula.height)
+        return QRectF(
+            caret.x(), base - formula.height + formula.depth, formula.width, formula.height
+        )
 
     def copyable_text(self, first: int, last: int) -> str:
         found, end = "", first
@@ -264,16 +302,22 @@ class TextBox(LayoutBox):
         return found
 
 
-def build_span_formats(ink: DrawingStyle, spans: Sequence[StyledSpan]) -> list[QTextLayout.FormatRange]:
+def build_span_formats(
+    ink: DrawingStyle, spans: Sequence[StyledSpan]
+) -> list[QTextLayout.FormatRange]:
     return [
-        build_format_range(start, utf16_length(span.text), ink.span_format(span.style, link=bool(span.link)))
+        build_format_range(
+            start, utf16_length(span.text), ink.span_format(span.style, link=bool(span.link))
+        )
         for start, span in _spans_with_starts(spans)
         if span.style or span.link
     ]
 
 
 def _spans_with_starts(spans: Sequence[StyledSpan]) -> Iterable[tuple[int, StyledSpan]]:
-    return zip(accumulate((utf16_length(span.text) for span in spans), initial=0), spans, strict=False)
+    return zip(
+        accumulate((utf16_length(span.text) for span in spans), initial=0), spans, strict=False
+    )
 
 
 def utf16_length(text: str) -> int:
@@ -288,9 +332,22 @@ def utf16_slice(text: str, first: int, last: int) -> str:
 
 
 def build_note_box(
-    ink: DrawingStyle, width: float, text: str, *, gap: float = 0.0, colour: str = "muted", font: QFont | None = None
+    ink: DrawingStyle,
+    width: float,
+    text: str,
+    *,
+    gap: float = 0.0,
+    colour: str = "muted",
+    font: QFont | None = None,
 ) -> TextBox:
-    return TextBox(ink, width, ParagraphBlock((StyledSpan(text),)), gap=gap, font=font or ink.small, colour=colour)
+    return TextBox(
+        ink,
+        width,
+        ParagraphBlock((StyledSpan(text),)),
+        gap=gap,
+        font=font or ink.small,
+        colour=colour,
+    )
 
 
 def build_heading_box(ink: DrawingStyle, width: float, text: str, *, gap: float = 0.0) -> TextBox:
@@ -300,7 +357,9 @@ def build_heading_box(ink: DrawingStyle, width: float, text: str, *, gap: float 
 class RuleBox(LayoutBox):
     text = "———"
 
-    def __init__(self, ink: DrawingStyle, width: float, rule: markdown_blocks.RuleBlock, *, gap: float = 0.0) -> None:
+    def __init__(
+        self, ink: DrawingStyle, width: float, rule: markdown_blocks.RuleBlock, *, gap: float = 0.0
+    ) -> None:
         left = ink.left_edge_of(rule)
         super().__init__(ink, width - left, left=left, gap=gap)
         self.height = ink.scaled_pixels(9)
@@ -343,7 +402,9 @@ class PictureBox(LayoutBox):
 class ActionLineBox(LayoutBox):
     """A line to click, which shows more, opens or closes something."""
 
-    def __init__(self, ink: DrawingStyle, width: float, words: str, act: BoxAction, *, gap: float) -> None:
+    def __init__(
+        self, ink: DrawingStyle, width: float, words: str, act: BoxAction, *, gap: float
+    ) -> None:
         super().__init__(ink, width, gap=gap)
         self.height = ink.scaled_pixels(22)
         metrics = QFontMetricsF(ink.small)

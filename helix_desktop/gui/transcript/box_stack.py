@@ -69,16 +69,26 @@ class BoxStack:
             box = self.boxes[number]
             painter.save()
             painter.translate(box.left, self._tops[number])
-            inner = marks if marks is NO_MARKS else marks.marks_within(self._starts[number], utf16_length(box.text))
+            inner = (
+                marks
+                if marks is NO_MARKS
+                else marks.marks_within(self._starts[number], utf16_length(box.text))
+            )
             if box.is_from_subagent:
-                line = QRectF(-box.left + box.ink.scaled_pixels(6), -box.gap, 2, box.height + box.gap)
+                line = QRectF(
+                    -box.left + box.ink.scaled_pixels(6), -box.gap, 2, box.height + box.gap
+                )
                 painter.fillRect(line, box.ink.token_colour("line"))
             box.draw_box(painter, inner, near=box is near)
             painter.restore()
         painter.translate(-self._pad[0], -self._pad[1])
 
-    def pieces_with_top_and_height(self, top: float, bottom: float) -> Iterator[tuple[object, float, float]]:
-        """Yields each drawn piece between `top` and `bottom` with its top and height, including the space above it."""
+    def pieces_with_top_and_height(
+        self, top: float, bottom: float
+    ) -> Iterator[tuple[object, float, float]]:
+        """Yields each drawn piece between `top` and `bottom` with its top and height,
+        including the space above it.
+        """
         for number in self._box_numbers_between(top, bottom):
             box = self.boxes[number]
             yield box, self._tops[number] + self._pad[1] - box.gap, box.gap + box.height
@@ -111,23 +121,33 @@ class BoxStack:
         if number < 0:
             return QRectF(0, 0, 1, 16)
         inner = self.boxes[number].caret_rect(offset - self._starts[number])
-        return inner.translated(self.boxes[number].left + self._pad[0], self._tops[number] + self._pad[1])
+        return inner.translated(
+            self.boxes[number].left + self._pad[0], self._tops[number] + self._pad[1]
+        )
 
     def word_or_paragraph_at(self, offset: int, *, paragraph: bool) -> tuple[int, int]:
         number = self.box_index_of_offset(offset)
         if number < 0:
             return offset, offset
         box, start = self.boxes[number], self._starts[number]
-        first, last = (0, utf16_length(box.text)) if paragraph else box.word_range_at(offset - start)
+        first, last = (
+            (0, utf16_length(box.text)) if paragraph else box.word_range_at(offset - start)
+        )
         return start + first, start + last
 
     def list_hot_spots(self) -> list[HotSpotIndex]:
-        return [HotSpotIndex(b, h) for b, box in enumerate(self.boxes) for h in range(len(box.hot_spots))]
+        return [
+            HotSpotIndex(b, h)
+            for b, box in enumerate(self.boxes)
+            for h in range(len(box.hot_spots))
+        ]
 
     def hot_spot_and_rect(self, spot: HotSpotIndex) -> tuple[HotSpot, QRectF]:
         box = self.boxes[spot.box]
         hot = box.hot_spots[spot.hot]
-        return hot, hot.place.translated(box.left + self._pad[0], self._tops[spot.box] + self._pad[1])
+        return hot, hot.place.translated(
+            box.left + self._pad[0], self._tops[spot.box] + self._pad[1]
+        )
 
     def find_starts_and_lengths(self, lowercase_needle: str) -> tuple[tuple[int, int], ...]:
         """Finds all places of a lower-case text in this item."""

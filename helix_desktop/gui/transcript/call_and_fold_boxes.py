@@ -54,7 +54,9 @@ class ToolCallBox(LayoutBox):
     def _outcome_colour_name(self) -> str:
         if self._act is not None:
             return "accent"
-        return {CallStatus.FAILED: "danger", CallStatus.WAITING: "handover_text"}.get(self.line.status, "muted")
+        return {CallStatus.FAILED: "danger", CallStatus.WAITING: "handover_text"}.get(
+            self.line.status, "muted"
+        )
 
     def _draw_call_words(self, painter: QPainter, marks: TextMarks) -> None:
         painter.setFont(self.ink.mono)
@@ -70,7 +72,9 @@ class ToolCallBox(LayoutBox):
         painter.drawText(self._words, _MIDDLE, shown)
 
     def _place_words_chips_and_hot_spots(self, toggle: BoxAction) -> None:
-        """Places chips and words. Chips keep their width, words are shortened, the figure is always complete."""
+        """Places chips and words. Chips keep their width, words are shortened, the
+        figure is always complete.
+        """
         ink, line = self.ink, self.line
         pad, between = ink.scaled_pixels(13), ink.scaled_pixels(10)
         least = ink.scaled_pixels(96) if line.status is CallStatus.RUNNING else 0
@@ -90,17 +94,34 @@ class ToolCallBox(LayoutBox):
                 break
             self._chips.append((chip, QRectF(x, (self.height - height) / 2, fits, height)))
             x += fits + between
-        self.hot_spots = [HotSpot(place, chip.want, chip.text) for chip, place in self._chips if chip.want is not None]
+        self.hot_spots = [
+            HotSpot(place, chip.want, chip.text)
+            for chip, place in self._chips
+            if chip.want is not None
+        ]
         if self._act is not None:
-            self.hot_spots.append(HotSpot(self._right.adjusted(-4, 6, 4, -6), self._act, line.outcome))
-        self.hot_spots.append(HotSpot(QRectF(0, 0, self.width, self.height), toggle, line.spoken_line))
+            self.hot_spots.append(
+                HotSpot(self._right.adjusted(-4, 6, 4, -6), self._act, line.outcome)
+            )
+        self.hot_spots.append(
+            HotSpot(QRectF(0, 0, self.width, self.height), toggle, line.spoken_line)
+        )
 
 
 class FoldLineBox(LayoutBox):
-    """A line across the chat that says what a fold or a turn did, with a `link` to it. `undone`: it was undone."""
+    """A line across the chat that says what a fold or a turn did, with a `link` to it.
+    `undone`: it was undone.
+    """
 
     def __init__(
-        self, ink: DrawingStyle, width: float, words: str, link: str, act: BoxAction, *, undone: bool = False
+        self,
+        ink: DrawingStyle,
+        width: float,
+        words: str,
+        link: str,
+        act: BoxAction,
+        *,
+        undone: bool = False,
     ) -> None:
         super().__init__(ink, width)
         self._words, self._end = words, " · " + tr("undone") if undone else ""
@@ -118,7 +139,9 @@ class FoldLineBox(LayoutBox):
     def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
         ink, middle = self.ink, round(self.height / 2)
         between = ink.scaled_pixels(12)
-        painter.fillRect(QRectF(0, middle, self._place.left() - between, 1), ink.token_colour("line"))
+        painter.fillRect(
+            QRectF(0, middle, self._place.left() - between, 1), ink.token_colour("line")
+        )
         after = QRectF(self._place.right() + between, middle, self.width, 1)
         painter.fillRect(after & QRectF(0, 0, self.width, self.height), ink.token_colour("line"))
         if marks.found:
@@ -129,21 +152,33 @@ class FoldLineBox(LayoutBox):
         marked = bool(marks.found) or marks.selected[1] > marks.selected[0]
         painter.setPen(ink.token_colour("text" if marked else "muted"))
         said = self._place.adjusted(0, 0, -self._link_width, 0)
-        metrics, left = QFontMetricsF(self._font), Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft
+        metrics, left = (
+            QFontMetricsF(self._font),
+            Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft,
+        )
         room = said.width() + 1 - metrics.horizontalAdvance(self._end)
         words = metrics.elidedText(self._words, Qt.TextElideMode.ElideRight, room)
         painter.drawText(said, left, words)
         painter.setFont(ink.small)
         painter.drawText(said.adjusted(metrics.horizontalAdvance(words), 0, 0, 0), left, self._end)
         painter.setPen(ink.token_colour("accent"))
-        painter.drawText(self._place, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignRight, self._link)
+        painter.drawText(
+            self._place, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignRight, self._link
+        )
 
 
 class ExpandableHeaderBox(LayoutBox):
     """A line with an arrow that opens a section: reasoning, a plan, rewound items."""
 
     def __init__(
-        self, ink: DrawingStyle, width: float, words: str, act: BoxAction, *, opened: bool, gap: float = 0.0
+        self,
+        ink: DrawingStyle,
+        width: float,
+        words: str,
+        act: BoxAction,
+        *,
+        opened: bool,
+        gap: float = 0.0,
     ) -> None:
         super().__init__(ink, width, gap=gap)
         self.text = words
@@ -158,14 +193,18 @@ class ExpandableHeaderBox(LayoutBox):
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setPen(QPen(self.ink.token_colour("muted"), 1.4))
         middle, step = self.height / 2, self.ink.scaled_pixels(3)
-        points = [(1, -0.5), (2, 0.5), (3, -0.5)] if self._opened else [(1.5, -1), (2.5, 0), (1.5, 1)]
+        points = (
+            [(1, -0.5), (2, 0.5), (3, -0.5)] if self._opened else [(1.5, -1), (2.5, 0), (1.5, 1)]
+        )
         painter.drawPolyline([QPointF(x * step, middle + y * step) for x, y in points])
         place, colour = QRectF(self._left, 0, self.width, self.height), "text" if near else "muted"
         self.ink.draw_words(painter, place, self._words, self.ink.small, colour, _MIDDLE)
 
 
 class ChipRowBox(LayoutBox):
-    def __init__(self, ink: DrawingStyle, width: float, chips: list[LineChip], *, gap: float = 0.0) -> None:
+    def __init__(
+        self, ink: DrawingStyle, width: float, chips: list[LineChip], *, gap: float = 0.0
+    ) -> None:
         super().__init__(ink, width, gap=gap)
         self.text = "  ".join(chip.text for chip in chips)
         self._chips: list[tuple[LineChip, QRectF]] = []
@@ -178,7 +217,11 @@ class ChipRowBox(LayoutBox):
             self._chips.append((chip, QRectF(x, y, reach, height)))
             x += reach + between
         self.height = max((place.bottom() for _, place in self._chips), default=0.0)
-        self.hot_spots = [HotSpot(place, chip.want, chip.text) for chip, place in self._chips if chip.want is not None]
+        self.hot_spots = [
+            HotSpot(place, chip.want, chip.text)
+            for chip, place in self._chips
+            if chip.want is not None
+        ]
 
     def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
@@ -188,7 +231,9 @@ class ChipRowBox(LayoutBox):
 
 def measure_chip(chip: LineChip, ink: DrawingStyle) -> tuple[float, float]:
     metrics = QFontMetricsF(ink.chip_mono if chip.is_monospaced else ink.chip)
-    return round(metrics.horizontalAdvance(chip.text) + ink.scaled_pixels(16)), ink.scaled_pixels(20)
+    return round(metrics.horizontalAdvance(chip.text) + ink.scaled_pixels(16)), ink.scaled_pixels(
+        20
+    )
 
 
 def draw_chip(painter: QPainter, place: QRectF, chip: LineChip, ink: DrawingStyle) -> None:
@@ -200,12 +245,16 @@ def draw_chip(painter: QPainter, place: QRectF, chip: LineChip, ink: DrawingStyl
     painter.setFont(font)
     painter.setPen(ink.token_colour("accent" if chip.strong else "muted"))
     inner = place.adjusted(ink.scaled_pixels(7), 0, -ink.scaled_pixels(7), 0)
-    words = QFontMetricsF(font).elidedText(chip.text, Qt.TextElideMode.ElideRight, inner.width() + 1.5)
+    words = QFontMetricsF(font).elidedText(
+        chip.text, Qt.TextElideMode.ElideRight, inner.width() + 1.5
+    )
     painter.drawText(place, Qt.AlignmentFlag.AlignCenter, words)
 
 
 def draw_status_dot(painter: QPainter, place: QRectF, look: CallStatus, ink: DrawingStyle) -> None:
-    """Draws a dot. Filled: done. Dashed ring: cached. Amber: waits for the user. Words beside it say the same."""
+    """Draws a dot. Filled: done. Dashed ring: cached. Amber: waits for the user. Words
+    beside it say the same.
+    """
     colours: dict[CallStatus, QColor] = {
         CallStatus.FAILED: ink.token_colour("danger"),
         CallStatus.REFUSED: ink.token_colour("faint"),

@@ -9,7 +9,9 @@ from helix_desktop.fast_dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class RecallEntry:
-    """Recall an entry, or its lines from the first to the last of `lines`, into the next message."""
+    """Recall an entry, or its lines from the first to the last of `lines`, into the
+    next message.
+    """
 
     digest: Digest
     lines: tuple[int, int] | None = None

@@ -49,11 +49,16 @@ class CodeBox(basic_boxes.LayoutBox):
         self._whole = whole
         shown = whole.split("\n", lines)
         cut = len(shown) > lines
-        self._lines = [line if len(line) <= LONGEST_LINE else line[:LONGEST_LINE] + "…" for line in shown[:lines]]
+        self._lines = [
+            line if len(line) <= LONGEST_LINE else line[:LONGEST_LINE] + "…"
+            for line in shown[:lines]
+        ]
         self.text = _LINE_END.join(self._lines)
         self.scrolled = 0.0
         self._language = language if language not in _DIFFS else ""
-        self._diff = language in _DIFFS or (whole.startswith(("diff --git ", "--- ")) and "\n@@" in whole[:4000])
+        self._diff = language in _DIFFS or (
+            whole.startswith(("diff --git ", "--- ")) and "\n@@" in whole[:4000]
+        )
         self._layout = QTextLayout(self.text, ink.mono)
         self._layout.setTextOption(ink.build_code_option(QTextOption.WrapMode.NoWrap))
         self._runs: Iterator[Run] | None = (
@@ -99,7 +104,9 @@ class CodeBox(basic_boxes.LayoutBox):
                     ground = QRectF(0, top, self.width, self.ink.code_line_height)
                     painter.fillRect(ground, self.ink.token_colour(name))
         if self._label:
-            line = QRectF(self._side, self.ink.scaled_pixels(7), self.width / 2, self.ink.scaled_pixels(22))
+            line = QRectF(
+                self._side, self.ink.scaled_pixels(7), self.width / 2, self.ink.scaled_pixels(22)
+            )
             self.ink.draw_words(painter, line, self._label, self.ink.chip, "muted")
         painter.setPen(self.ink.token_colour("text"))
         overlays = [] if marks is drawing_style.NO_MARKS else self.ink.overlay_formats(marks)
@@ -134,7 +141,10 @@ class CodeBox(basic_boxes.LayoutBox):
     def nearest_offset(self, place: QPointF) -> int:
         if not self._layout.lineCount():
             return 0
-        number = min(max(int((place.y() - self._top) / self.ink.code_line_height), 0), self._layout.lineCount() - 1)
+        number = min(
+            max(int((place.y() - self._top) / self.ink.code_line_height), 0),
+            self._layout.lineCount() - 1,
+        )
         return int(self._layout.lineAt(number).xToCursor(place.x() - self._side + self.scrolled))
 
     def caret_rect(self, offset: int) -> QRectF:
@@ -152,7 +162,9 @@ class CodeBox(basic_boxes.LayoutBox):
 
             starts = list(accumulate((len(line) + 1 for line in self._lines), initial=0))
             ranges += [
-                drawing_style.build_format_range(starts[number] + at, length, self.ink.changed_word_format(sign))
+                drawing_style.build_format_range(
+                    starts[number] + at, length, self.ink.changed_word_format(sign)
+                )
                 for number, sign, (at, length) in find_changed_words(self._lines)
             ]
         self._layout.setFormats(ranges)
@@ -162,7 +174,9 @@ class CodeBox(basic_boxes.LayoutBox):
         if rest and more:
             px, act = self.ink.scaled_pixels, basic_boxes.ToggleSection(more, MORE_LINES)
             place = QRectF(self._side, self.height - px(30), px(240), px(22))
-            words = tr("Show more ({rest})", rest=format_count(rest, "{n} more line", "{n} more lines"))
+            words = tr(
+                "Show more ({rest})", rest=format_count(rest, "{n} more line", "{n} more lines")
+            )
             self.hot_spots.append(basic_boxes.HotSpot(place, act, words))
 
     def _add_copy_button(self) -> None:

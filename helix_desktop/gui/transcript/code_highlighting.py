@@ -24,9 +24,15 @@ _PLAIN = frozenset({"", "text", "plain", "plaintext", "txt", "console", "output"
 
 
 def highlight_code(text: str, language: str) -> Iterator[Run]:
-    """Yields the coloured runs of `text`, in order. `language` is the name after a fence, or a file's name."""
+    """Yields the coloured runs of `text`, in order. `language` is the name after a
+    fence, or a file's name.
+    """
     found = find_lexer(language)
-    if found is None or len(text) > MOST or any(len(line) > LONGEST_LINE for line in text.split("\n")):
+    if (
+        found is None
+        or len(text) > MOST
+        or any(len(line) > LONGEST_LINE for line in text.split("\n"))
+    ):
         return
     for start, token, value in found.get_tokens_unprocessed(text):
         colour = _colour_of_token(token)

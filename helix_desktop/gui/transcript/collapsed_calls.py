@@ -14,7 +14,9 @@ SMALLEST = 3  # Finished calls are collapsed into one line if there are at least
 
 @dataclass(slots=True)
 class CallGroup:
-    """The calls from `first` to `last`, with the reasoning between them, or an agent's additions."""
+    """The calls from `first` to `last`, with the reasoning between them, or an agent's
+    additions.
+    """
 
     first: int
     last: int
@@ -51,7 +53,9 @@ class CallGroups:
 
     def group_headed_by(self, index: int) -> CallGroup | None:
         group = self.group_of_item(index)
-        return group if group is not None and group.first == index and group.is_collapsible else None
+        return (
+            group if group is not None and group.first == index and group.is_collapsible else None
+        )
 
     def add_addition(self, index: int, name: str) -> int:
         """Adds what an agent added to a group. Returns the group's first item."""
@@ -72,7 +76,9 @@ class CallGroups:
         if collapsible:
             group.collapsible_items.add(index)
 
-    def add_result_and_list_items_to_redraw(self, index: int, tool: str, result: ToolReturned) -> Iterable[int]:
+    def add_result_and_list_items_to_redraw(
+        self, index: int, tool: str, result: ToolReturned
+    ) -> Iterable[int]:
         if (group := self.group_of_item(index)) is None:
             return ()
         before = group.is_collapsible
@@ -83,7 +89,11 @@ class CallGroups:
             group.collapsible_items.add(index)
         else:
             group.failed += 1
-        return range(group.first, group.last + 1) if group.is_collapsible and not before else (group.first,)
+        return (
+            range(group.first, group.last + 1)
+            if group.is_collapsible and not before
+            else (group.first,)
+        )
 
     def is_in_collapsed_group(self, index: int) -> bool:
         group = self.group_of_item(index)
@@ -92,4 +102,6 @@ class CallGroups:
     def collapsed_items_from(self, start: int) -> Iterator[int]:
         at = max(bisect_right(self._firsts, start) - 1, 0)
         for group in self.all[at:]:
-            yield from (index for index in group.collapsed_items if index >= start and index != group.first)
+            yield from (
+                index for index in group.collapsed_items if index >= start and index != group.first
+            )

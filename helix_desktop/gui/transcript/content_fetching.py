@@ -44,7 +44,12 @@ class FetchedTranscriptContent(QObject):
     content_arrived = Signal()
     formulas_drawn = Signal()
 
-    def __init__(self, source: TranscriptContentSource, doing: BackgroundRunner, parent: QObject | None = None) -> None:
+    def __init__(
+        self,
+        source: TranscriptContentSource,
+        doing: BackgroundRunner,
+        parent: QObject | None = None,
+    ) -> None:
         super().__init__(parent)
         self._source = source
         self._doing = doing
@@ -70,13 +75,19 @@ class FetchedTranscriptContent(QObject):
             self._kept.move_to_end(key)
             return found
         if stored.size > LARGEST_PICTURE:
-            self._trouble[stored.digest] = tr("This image is too large to show here. Open it on the Cache page.")
+            self._trouble[stored.digest] = tr(
+                "This image is too large to show here. Open it on the Cache page."
+            )
         elif stored.digest not in self._trouble:
             self._start_fetch_unless_running(key, self._read_entry_image(stored))
         return None
 
-    def get_or_draw_formula(self, latex: str, *, display: bool, size: float, colour: str) -> FormulaPicture | None:
-        """Returns a formula as a picture. Missing ones are drawn together, off the window's thread."""
+    def get_or_draw_formula(
+        self, latex: str, *, display: bool, size: float, colour: str
+    ) -> FormulaPicture | None:
+        """Returns a formula as a picture. Missing ones are drawn together, off the
+        window's thread.
+        """
         from helix_desktop.gui.transcript.formula_pictures import FormulaRequest
 
         ratio = QGuiApplication.instance().devicePixelRatio()  # type: ignore[union-attr]
@@ -103,7 +114,9 @@ class FetchedTranscriptContent(QObject):
             if self._undrawn:
                 self._draw_missing_formulas()
 
-        self._doing.run_in_background(draw_formulas(wanted), then=remember_drawn_formulas, owner=self)
+        self._doing.run_in_background(
+            draw_formulas(wanted), then=remember_drawn_formulas, owner=self
+        )
 
     def get_or_fetch_subagent_items(self, conversation: str) -> TranscriptItems | None:
         found = self._kept.get(conversation)
@@ -146,18 +159,26 @@ class FetchedTranscriptContent(QObject):
                 self._trouble[digest] = translate_sentences(str(error))
             self.content_arrived.emit()
 
-        self._doing.run_in_background(work, then=remember_fetched, owner=self, failed=remember_fetch_failure)
+        self._doing.run_in_background(
+            work, then=remember_fetched, owner=self, failed=remember_fetch_failure
+        )
 
     async def _read_entry_text(self, stored: Stored) -> str:
         content = await self._source.read(stored.digest, 0, min(stored.size, FIRST))
         if b"\0" in content[:4096]:
-            return tr("[{n} bytes of {kind}, not text]", n=format_number(stored.size), kind=stored.media_type)
+            return tr(
+                "[{n} bytes of {kind}, not text]",
+                n=format_number(stored.size),
+                kind=stored.media_type,
+            )
         return content.decode("utf-8", "replace")
 
     async def _read_entry_image(self, stored: Stored) -> QImage:
         content = await self._source.read(stored.digest, 0, stored.size)
         if (image := await asyncio.to_thread(read_picture, content, WIDEST)) is None:
-            raise HelixError(tr("This image cannot be shown: it is damaged, too large, or in an unknown format."))
+            raise HelixError(
+                tr("This image cannot be shown: it is damaged, too large, or in an unknown format.")
+            )
         return image
 
     async def _read_subagent_items(self, conversation: str) -> TranscriptItems:

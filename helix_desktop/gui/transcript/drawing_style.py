@@ -4,7 +4,15 @@ from collections.abc import Iterable
 from functools import cache, cached_property
 
 from PySide6.QtCore import QRectF, Qt
-from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter, QTextCharFormat, QTextLayout, QTextOption
+from PySide6.QtGui import (
+    QColor,
+    QFont,
+    QFontMetricsF,
+    QPainter,
+    QTextCharFormat,
+    QTextLayout,
+    QTextOption,
+)
 
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.theme import Theme
@@ -20,7 +28,9 @@ CODE_LINE = 1.55
 
 @dataclass(frozen=True, slots=True)
 class TextMarks:
-    """The marks over one box's text: the selected characters and the search hits, one of which is the current one."""
+    """The marks over one box's text: the selected characters and the search hits, one
+    of which is the current one.
+    """
 
     selected: tuple[int, int] = (0, 0)
     found: tuple[tuple[int, int], ...] = ()
@@ -30,7 +40,9 @@ class TextMarks:
         """Returns the marks with offsets relative to a piece of the text."""
         first, last = self.selected
         inside = (min(max(first - start, 0), length), min(max(last - start, 0), length))
-        pieces = tuple((at - start, size) for at, size in self.found if start <= at < start + length)
+        pieces = tuple(
+            (at - start, size) for at, size in self.found if start <= at < start + length
+        )
         skipped = sum(1 for at, _ in self.found if at < start)
         return TextMarks(inside, pieces, self.current - skipped if self.current >= 0 else -1)
 
@@ -71,7 +83,10 @@ class DrawingStyle:
         return made
 
     def highlight_ranges(self, runs: Iterable[Run]) -> list[QTextLayout.FormatRange]:
-        return [build_format_range(start, length, self._highlight_format(name)) for start, length, name in runs]
+        return [
+            build_format_range(start, length, self._highlight_format(name))
+            for start, length, name in runs
+        ]
 
     def _highlight_format(self, name: str) -> QTextCharFormat:
         made = self._colours.get(name)
@@ -126,7 +141,9 @@ class DrawingStyle:
         return made
 
     def left_edge_of(self, block: Block) -> float:
-        return float(self.scaled_pixels(INDENT) * block.indent + self.scaled_pixels(QUOTE) * block.quote)
+        return float(
+            self.scaled_pixels(INDENT) * block.indent + self.scaled_pixels(QUOTE) * block.quote
+        )
 
     def build_code_option(self, mode: QTextOption.WrapMode) -> QTextOption:
         option = QTextOption(Qt.AlignmentFlag.AlignLeft)
@@ -135,7 +152,9 @@ class DrawingStyle:
         option.setWrapMode(mode)
         return option
 
-    def draw_frame(self, painter: QPainter, place: QRectF, ground: str, radius: float, *, edge: str = "line") -> None:
+    def draw_frame(
+        self, painter: QPainter, place: QRectF, ground: str, radius: float, *, edge: str = "line"
+    ) -> None:
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setPen(self.token_colour(edge))
         painter.setBrush(self.token_colour(ground) if ground else Qt.BrushStyle.NoBrush)
@@ -162,7 +181,9 @@ def build_spacing_format(by: float) -> QTextCharFormat:
     return made
 
 
-def build_wrap_option(text: str, align: Qt.AlignmentFlag = Qt.AlignmentFlag.AlignLeft) -> QTextOption:
+def build_wrap_option(
+    text: str, align: Qt.AlignmentFlag = Qt.AlignmentFlag.AlignLeft
+) -> QTextOption:
     """Returns how lines wrap. Arabic and Hebrew are aligned to the right automatically."""
     option = QTextOption(Qt.AlignmentFlag.AlignRight if is_right_to_left(text) else align)
     option.setTextDirection(Qt.LayoutDirection.LayoutDirectionAuto)

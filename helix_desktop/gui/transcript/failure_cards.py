@@ -1,4 +1,6 @@
-"""Failures as cards: what happened, why, and buttons that help. Also shows the pause before a retry."""
+"""Failures as cards: what happened, why, and buttons that help. Also shows the pause
+before a retry.
+"""
 
 from collections.abc import Sequence
 
@@ -19,7 +21,9 @@ def failure_title_and_actions(cause: str) -> tuple[str, tuple[Way, ...]]:
     other: Way = (tr("Choose another model…"), ConversationAct.OPEN_MODEL_CHOOSER)
     key: Way = (tr("Set the key…"), ConversationAct.OPEN_KEY_SETTINGS)
     ways = {"key": (key, again), **dict.fromkeys(("credit", "model", "window"), (other, again))}
-    return translate_name("failure", cause, otherwise=tr("Something went wrong")), ways.get(cause, (again,))
+    return translate_name("failure", cause, otherwise=tr("Something went wrong")), ways.get(
+        cause, (again,)
+    )
 
 
 def describe_retry_pause(seconds: float) -> str:
@@ -31,7 +35,14 @@ class FailureCardBox(LayoutBox):
     """A title, a text, and buttons at the right."""
 
     def __init__(
-        self, ink: DrawingStyle, width: float, title: str, words: str, ways: Sequence[Way], *, failed: bool
+        self,
+        ink: DrawingStyle,
+        width: float,
+        title: str,
+        words: str,
+        ways: Sequence[Way],
+        *,
+        failed: bool,
     ) -> None:
         super().__init__(ink, width)
         self._title, self._failed = title, failed
@@ -39,11 +50,15 @@ class FailureCardBox(LayoutBox):
         right = width - self._pad
         for name, act in reversed(ways):
             wide = QFontMetricsF(ink.text).horizontalAdvance(name) + ink.scaled_pixels(28)
-            self.hot_spots.insert(0, HotSpot(QRectF(right - wide, self._pad, wide, ink.scaled_pixels(30)), act, name))
+            self.hot_spots.insert(
+                0, HotSpot(QRectF(right - wide, self._pad, wide, ink.scaled_pixels(30)), act, name)
+            )
             right -= wide + ink.scaled_pixels(8)
         room = right - self._pad - (ink.scaled_pixels(8) if ways else 0)
         self._line = QFontMetricsF(ink.name).height() * 1.3
-        self._body = TextBox(ink, room, ParagraphBlock(backticks_to_code_spans(words))) if words else None
+        self._body = (
+            TextBox(ink, room, ParagraphBlock(backticks_to_code_spans(words))) if words else None
+        )
         self.text = f"{title}. {words}" if words else title
         inner = self._line + (self._body.height + ink.scaled_pixels(2) if self._body else 0)
         self.height = 2 * self._pad + max(inner, ink.scaled_pixels(30) if ways else 0)
@@ -60,7 +75,9 @@ class FailureCardBox(LayoutBox):
         if marks.selected[1] > marks.selected[0] or marks.found:
             painter.setPen(Qt.PenStyle.NoPen)
             painter.setBrush(ink.selection_colour)
-            painter.drawRoundedRect(QRectF(0, 0, self.width, self.height), ink.scaled_pixels(8), ink.scaled_pixels(8))
+            painter.drawRoundedRect(
+                QRectF(0, 0, self.width, self.height), ink.scaled_pixels(8), ink.scaled_pixels(8)
+            )
         title = QRectF(self._pad, self._pad, self.width - 2 * self._pad, self._line)
         ink.draw_words(painter, title, self._title, ink.name, "danger" if self._failed else "text")
         if self._body is not None:

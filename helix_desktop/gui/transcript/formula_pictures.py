@@ -1,4 +1,6 @@
-"""Draws formulas with ziamath, in a process with limits. What cannot be drawn is shown as its source."""
+"""Draws formulas with ziamath, in a process with limits. What cannot be drawn is shown
+as its source.
+"""
 
 import asyncio
 import importlib.util
@@ -22,7 +24,10 @@ from helix_desktop.processes import starter
 LONGEST = 400  # A formula of more characters is shown as its source.
 LONGEST_SVG = 4 << 20
 MOST_BYTES = 1 << 30  # The maximum address space of the process that draws formulas.
-START_SECONDS, WAIT_SECONDS = 20.0, 5.0  # Enough for a busy machine. The process limits its own processor time.
+START_SECONDS, WAIT_SECONDS = (
+    20.0,
+    5.0,
+)  # Enough for a busy machine. The process limits its own processor time.
 WIDEST = 8_000  # A formula's picture may not be wider or higher than this many pixels.
 MOST_PIXELS = 16_000_000
 _LIBRARIES = ("ziamath", "ziafont", "latex2mathml")
@@ -30,7 +35,9 @@ _LIBRARIES = ("ziamath", "ziafont", "latex2mathml")
 
 @dataclass(frozen=True, slots=True)
 class FormulaRequest:
-    """A formula and its look. `size`: the size of letters in pixels; `ratio`: device pixels per pixel."""
+    """A formula and its look. `size`: the size of letters in pixels; `ratio`: device
+    pixels per pixel.
+    """
 
     latex: str
     display: bool
@@ -50,7 +57,9 @@ async def draw_formulas(wanted: Sequence[FormulaRequest]) -> Sequence[FormulaPic
                 continue
             is_new = process is None
             process = process or await _start_formula_process()
-            answer = await _ask_formula_process(process, each, START_SECONDS if is_new else WAIT_SECONDS)
+            answer = await _ask_formula_process(
+                process, each, START_SECONDS if is_new else WAIT_SECONDS
+            )
             if answer is None:
                 await starter.end_process(process)
                 process = None
@@ -63,19 +72,34 @@ async def draw_formulas(wanted: Sequence[FormulaRequest]) -> Sequence[FormulaPic
 
 async def _start_formula_process() -> starter.Process:
     folders = {
-        Path(spec.origin).parents[1] for name in _LIBRARIES if (spec := importlib.util.find_spec(name)) and spec.origin
+        Path(spec.origin).parents[1]
+        for name in _LIBRARIES
+        if (spec := importlib.util.find_spec(name)) and spec.origin
     }
-    argv = starter.isolated_python_command("-S", formula_worker.__file__, os.pathsep.join(map(str, folders)))
-    kept = {name: os.environ[name] for name in ("SYSTEMROOT", "LD_LIBRARY_PATH") if name in os.environ}
-    launch = starter.ProcessLaunch(starter.CommandAuthor.PROGRAM, argv, environment=kept, memory_bytes=MOST_BYTES)
-    return await starter.start_process(launch, stdin=starter.PIPE, stderr=starter.DEVNULL, line_limit=LONGEST_SVG)
+    argv = starter.isolated_python_command(
+        "-S", formula_worker.__file__, os.pathsep.join(map(str, folders))
+    )
+    kept = {
+        name: os.environ[name] for name in ("SYSTEMROOT", "LD_LIBRARY_PATH") if name in os.environ
+    }
+    launch = starter.ProcessLaunch(
+        starter.CommandAuthor.PROGRAM, argv, environment=kept, memory_bytes=MOST_BYTES
+    )
+    return await starter.start_process(
+        launch, stdin=starter.PIPE, stderr=starter.DEVNULL, line_limit=LONGEST_SVG
+    )
 
 
 async def _ask_formula_process(
     process: starter.Process, wanted: FormulaRequest, seconds: float
 ) -> dict[str, Any] | None:
     """Returns what the process answered, or None if it ended or did not answer in time."""
-    asked = {"latex": wanted.latex, "size": wanted.size, "colour": wanted.colour, "display": wanted.display}
+    asked = {
+        "latex": wanted.latex,
+        "size": wanted.size,
+        "colour": wanted.colour,
+        "display": wanted.display,
+    }
     if process.stdin is None or process.stdout is None:
         return None
     try:
@@ -94,7 +118,12 @@ def _picture_from_answer(answer: Mapping[str, Any], ratio: float) -> FormulaPict
     renderer = QSvgRenderer(QByteArray(answer["svg"].encode()))
     box = renderer.viewBoxF()
     wide, high = box.width() * ratio, box.height() * ratio
-    if not renderer.isValid() or box.isEmpty() or max(wide, high) > WIDEST or wide * high > MOST_PIXELS:
+    if (
+        not renderer.isValid()
+        or box.isEmpty()
+        or max(wide, high) > WIDEST
+        or wide * high > MOST_PIXELS
+    ):
         return None
     image = QImage(QSize(round(wide), round(high)), QImage.Format.Format_ARGB32_Premultiplied)
     image.fill(Qt.GlobalColor.transparent)
@@ -108,14 +137,22 @@ def _picture_from_answer(answer: Mapping[str, Any], ratio: float) -> FormulaPict
 
 class FormulaBox(LayoutBox):
     def __init__(
-        self, ink: DrawingStyle, width: float, block: MathBlock, drawn: FormulaPicture, *, gap: float = 0.0
+        self,
+        ink: DrawingStyle,
+        width: float,
+        block: MathBlock,
+        drawn: FormulaPicture,
+        *,
+        gap: float = 0.0,
     ) -> None:
         left = ink.left_edge_of(block)
         super().__init__(ink, max(width - left, 40.0), left=left, gap=gap)
         self._drawn = drawn
         scale = min(1.0, self.width / max(drawn.width, 1.0))
         wide = drawn.width * scale
-        self._place = QRectF((self.width - wide) / 2, ink.scaled_pixels(4), wide, drawn.height * scale)
+        self._place = QRectF(
+            (self.width - wide) / 2, ink.scaled_pixels(4), wide, drawn.height * scale
+        )
         self.height = self._place.height() + ink.scaled_pixels(8)
         self.text = f"$${block.text}$$"
 

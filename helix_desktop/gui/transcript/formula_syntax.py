@@ -1,8 +1,8 @@
 """Formulas in Markdown, between dollars or backslashed brackets, removed before the parser
 interprets their backslashes.
 
-A single dollar sign is money or a variable far more often than a formula, so the text between two of
-them must look like a formula.
+A single dollar sign is money or a variable far more often than a formula, so the text
+between two of them must look like a formula.
 """
 
 import re
@@ -21,13 +21,18 @@ def add_formula_syntax(parser: MarkdownIt) -> MarkdownIt:
     """Adds the tokens `math_inline` and `math_block` to a parser."""
     parser.inline.ruler.before("escape", "math", _parse_inline_formula)
     parser.block.ruler.before(
-        "fence", "math", _parse_formula_block, {"alt": ["paragraph", "reference", "blockquote", "list"]}
+        "fence",
+        "math",
+        _parse_formula_block,
+        {"alt": ["paragraph", "reference", "blockquote", "list"]},
     )
     return parser
 
 
 def _parse_inline_formula(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - the parser's signature
-    found = _find_bracketed_formula(state.src, state.pos) or _find_single_dollar_formula(state.src, state.pos)
+    found = _find_bracketed_formula(state.src, state.pos) or _find_single_dollar_formula(
+        state.src, state.pos
+    )
     if found is None:
         return False
     latex, end = found
@@ -56,14 +61,18 @@ def _find_single_dollar_formula(text: str, at: int) -> tuple[str, int] | None:
 def _parse_formula_block(state: StateBlock, first: int, last: int, silent: bool) -> bool:  # noqa: FBT001 - the parser's signature
     """Parses a formula of several lines. None of its lines may begin a list or a heading."""
     start = state.bMarks[first] + state.tShift[first]
-    opening, closing = next((pair for pair in _PAIRS[:2] if state.src.startswith(pair[0], start)), ("", ""))
+    opening, closing = next(
+        (pair for pair in _PAIRS[:2] if state.src.startswith(pair[0], start)), ("", "")
+    )
     if not opening or state.is_code_block(first):
         return False
     limit = state.eMarks[last - 1]
     end = state.src.find(closing, start + len(opening), min(limit, start + _FARTHEST))
     if end < 0:
         return False
-    line = next(number for number in range(first, last) if state.eMarks[number] >= end + len(closing))
+    line = next(
+        number for number in range(first, last) if state.eMarks[number] >= end + len(closing)
+    )
     latex = " ".join(state.src[start + len(opening) : end].split())
     if not latex or state.src[end + len(closing) : state.eMarks[line]].strip(" .,;"):
         return False

@@ -2,9 +2,10 @@
 
     formula_worker.py FOLDERS      folders with the libraries, if any are needed
 
-Standard input has a line of JSON for each formula (`latex`, `size`, `colour`, `display`); standard
-output has a line of JSON with `svg` and `depth`, or `{}` for an invalid formula. Each level of
-nesting doubles the work of the library, which cannot be interrupted, so the system ends the process.
+Standard input has a line of JSON for each formula (`latex`, `size`, `colour`,
+`display`); standard output has a line of JSON with `svg` and `depth`, or `{}` for an
+invalid formula. Each level of nesting doubles the work of the library, which cannot be
+interrupted, so the system ends the process.
 """
 
 import json
@@ -20,7 +21,9 @@ def serve_formula_requests() -> None:
     from ziafont.config import config
     from ziamath.zmath import Latex
 
-    config.svg2 = False  # Without this, symbols would be defined once and used elsewhere, which Qt cannot draw.
+    # Without this, symbols would be defined once and used elsewhere, which Qt cannot
+    # draw.
+    config.svg2 = False
     for line in sys.stdin.buffer:
         wanted = json.loads(line)
         _limit_cpu_seconds(SECONDS)
@@ -36,7 +39,9 @@ def serve_formula_requests() -> None:
 
 
 def _limit_cpu_seconds(seconds: float) -> None:
-    if sys.platform != "win32":  # Windows has no such timer. There, the parent process ends this process.
+    if (
+        sys.platform != "win32"
+    ):  # Windows has no such timer. There, the parent process ends this process.
         signal.setitimer(signal.ITIMER_PROF, seconds)
 
 

@@ -10,16 +10,34 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.common.figure_formats import format_byte_size, format_duration
 from helix_desktop.gui.common.fold_descriptions import describe_fold, describe_token_change
 from helix_desktop.gui.context_meter import describe_token_count, format_token_count
-from helix_desktop.gui.transcript import basic_boxes, chat_actions, content_fetching, tool_call_lines
+from helix_desktop.gui.transcript import (
+    basic_boxes,
+    chat_actions,
+    content_fetching,
+    tool_call_lines,
+)
 from helix_desktop.gui.transcript.basic_boxes import LayoutBox, ToggleSection, build_note_box
-from helix_desktop.gui.transcript.call_and_fold_boxes import ChipRowBox, ExpandableHeaderBox, FoldLineBox, ToolCallBox
+from helix_desktop.gui.transcript.call_and_fold_boxes import (
+    ChipRowBox,
+    ExpandableHeaderBox,
+    FoldLineBox,
+    ToolCallBox,
+)
 from helix_desktop.gui.transcript.chat_actions import AskToFold, OpenChanges, OpenEntry
 from helix_desktop.gui.transcript.code_box import AT_ONCE, FIRST_LINES, CodeBox
 from helix_desktop.gui.transcript.code_highlighting import highlight_language_of
 from helix_desktop.gui.transcript.collapsed_calls import CallGroup
-from helix_desktop.gui.transcript.failure_cards import FailureCardBox, describe_retry_pause, failure_title_and_actions
+from helix_desktop.gui.transcript.failure_cards import (
+    FailureCardBox,
+    describe_retry_pause,
+    failure_title_and_actions,
+)
 from helix_desktop.gui.transcript.layout_context import LayoutContext
-from helix_desktop.gui.transcript.markdown_blocks import ParagraphBlock, StyledSpan, backticks_to_code_spans
+from helix_desktop.gui.transcript.markdown_blocks import (
+    ParagraphBlock,
+    StyledSpan,
+    backticks_to_code_spans,
+)
 from helix_desktop.gui.transcript.markdown_boxes import build_boxes_from_markdown
 from helix_desktop.gui.transcript.message_bar import AnswerNameAndChoiceBox
 from helix_desktop.gui.transcript.safe_text import make_safe_text, terminal_output_text
@@ -36,7 +54,9 @@ LIMIT = 48_000
 USER_LIMIT = 4_000
 MORE = 48_000
 NESTED = 40
-BELOW_HEADER = 20  # The space between the line that closes what a rewind removed and the first item, in pixels.
+# The space between the line that closes what a rewind removed and the first item, in
+# pixels.
+BELOW_HEADER = 20
 LONGEST_ARGUMENTS = 20_000
 
 
@@ -103,7 +123,9 @@ def _build_user_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
         yield from _build_show_more_box(page, item, len(text), limit)
     for number, part in enumerate(fact.parts):
         if isinstance(part, facts.Attachment):
-            fold = page.items.history.branch.fold_shown_for_part(facts.PartRef(item.fact_seq, number))
+            fold = page.items.history.branch.fold_shown_for_part(
+                facts.PartRef(item.fact_seq, number)
+            )
             yield from _build_attachment_boxes(page, part, fold)
 
 
@@ -125,20 +147,35 @@ def _build_addition_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
 def _build_attachment_boxes(
     page: LayoutContext, part: facts.Attachment, fold: facts.Folded | None
 ) -> Iterator[LayoutBox]:
-    """Builds boxes for an attachment. If it is folded, the tokens sent precede the original count."""
-    figures = describe_token_count(part.tokens) if part.tokens else format_byte_size(part.stored.size)
+    """Builds boxes for an attachment. If it is folded, the tokens sent precede the
+    original count.
+    """
+    figures = (
+        describe_token_count(part.tokens) if part.tokens else format_byte_size(part.stored.size)
+    )
     if fold is not None:
-        figures = tr("{n} of {all} tokens", n=format_token_count(fold.tokens), all=format_token_count(part.tokens))
+        figures = tr(
+            "{n} of {all} tokens",
+            n=format_token_count(fold.tokens),
+            all=format_token_count(part.tokens),
+        )
     chip = LineChip(f"{make_safe_text(part.name)} · {figures}", want=OpenEntry(part.stored.digest))
     if part.stored.media_type.startswith("image/"):
         yield from _build_picture_boxes(page, part.stored, part.name)
     yield ChipRowBox(page.ink, page.width, [chip], gap=8)
 
 
-def _build_picture_boxes(page: LayoutContext, stored: facts.Stored, name: str) -> Iterator[LayoutBox]:
+def _build_picture_boxes(
+    page: LayoutContext, stored: facts.Stored, name: str
+) -> Iterator[LayoutBox]:
     if (image := page.contents.get_or_fetch_entry_image(stored)) is not None:
         yield basic_boxes.PictureBox(
-            page.ink, page.width, image, make_safe_text(name), gap=8, act=chat_actions.OpenPicture(stored, name)
+            page.ink,
+            page.width,
+            image,
+            make_safe_text(name),
+            gap=8,
+            act=chat_actions.OpenPicture(stored, name),
         )
     elif trouble := page.contents.explain_missing_entry(stored.digest):
         yield build_note_box(page.ink, page.width, trouble, gap=8, colour="danger")
@@ -148,7 +185,9 @@ def _build_reply_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
     page, item, start = at.page, at.item, at.start
     if item.is_first_of_answer and start == 0:
         choice = page.items.answer_choice_of(at.index)
-        yield AnswerNameAndChoiceBox(page.ink, page.width, page.items.writer_of_answer(at.index), choice)
+        yield AnswerNameAndChoiceBox(
+            page.ink, page.width, page.items.writer_of_answer(at.index), choice
+        )
     text = item_source_text(item)
     limit = LIMIT + page.section_amounts.get(page.section_key("limit", item.fact_seq, item.part), 0)
     first = start == 0
@@ -160,7 +199,9 @@ def _build_reply_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
     yield from _build_show_more_box(page, item, len(text), limit)
 
 
-def _build_show_more_box(page: LayoutContext, item: TranscriptItem, length: int, limit: int) -> Iterator[LayoutBox]:
+def _build_show_more_box(
+    page: LayoutContext, item: TranscriptItem, length: int, limit: int
+) -> Iterator[LayoutBox]:
     if length > limit:
         words = tr("Show more ({rest} characters)", rest=format_number(length - limit))
         act = ToggleSection(page.section_key("limit", item.fact_seq, item.part), MORE)
@@ -173,7 +214,9 @@ def _build_grouped_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
         act = ToggleSection(at.page.section_key("group", at.index))
         words = describe_call_group(group)
         if group.has_additions:
-            words = tr("{agent} added: {what}", agent=at.page.items.writer_of_answer(at.index), what=words)
+            words = tr(
+                "{agent} added: {what}", agent=at.page.items.writer_of_answer(at.index), what=words
+            )
         yield ExpandableHeaderBox(at.page.ink, at.page.width, words, act, opened=group.opened)
         if at.index in group.collapsed_items:
             return
@@ -183,7 +226,10 @@ def _build_grouped_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
 
 
 def describe_call_group(group: CallGroup) -> str:
-    tools = [f"{make_safe_text(tool)} ×{n}" if n > 1 else make_safe_text(tool) for tool, n in group.tools.most_common()]
+    tools = [
+        f"{make_safe_text(tool)} ×{n}" if n > 1 else make_safe_text(tool)
+        for tool, n in group.tools.most_common()
+    ]
     words = [", ".join(tools)]
     if len(tools) > 1 and not group.has_additions:
         words.append(format_count(group.done + group.failed, "{n} tool call", "{n} tool calls"))
@@ -231,7 +277,9 @@ def _build_call_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
         yield from _build_call_detail_boxes(page, item, state)
 
 
-def _build_call_detail_boxes(page: LayoutContext, item: TranscriptItem, state: ToolCallState) -> Iterator[LayoutBox]:
+def _build_call_detail_boxes(
+    page: LayoutContext, item: TranscriptItem, state: ToolCallState
+) -> Iterator[LayoutBox]:
     if arguments := _mark_up_long_arguments(state.call.arguments):
         more = page.section_key("arguments", item.fact_seq, item.part)
         lines = 12 + page.section_amounts.get(more, 0)
@@ -243,7 +291,9 @@ def _build_call_detail_boxes(page: LayoutContext, item: TranscriptItem, state: T
         yield build_note_box(page.ink, page.width, make_safe_text(state.decided.why[:1000]), gap=6)
     if state.returned is None:
         if state.printed_text:
-            last = "\n".join(terminal_output_text(state.printed_text[-16_000:]).rstrip("\n").split("\n")[-24:])
+            last = "\n".join(
+                terminal_output_text(state.printed_text[-16_000:]).rstrip("\n").split("\n")[-24:]
+            )
             yield CodeBox(page.ink, page.width, last, gap=6)
         return
     yield from _build_output_boxes(page, item, state, state.returned)
@@ -260,12 +310,16 @@ def _build_output_boxes(
     if text is None:
         trouble = page.contents.explain_missing_entry(stored.digest)
         colour = "danger" if trouble else "muted"
-        yield build_note_box(page.ink, page.width, trouble or tr("Loading output…"), gap=6, colour=colour)
+        yield build_note_box(
+            page.ink, page.width, trouble or tr("Loading output…"), gap=6, colour=colour
+        )
         return
     if text.strip():
         more = page.section_key("lines", item.fact_seq, item.part)
         shown_lines = 40 + page.section_amounts.get(more, 0)
-        language = highlight_language_of(tool_call_lines.call_subject(state.call.arguments), stored.media_type)
+        language = highlight_language_of(
+            tool_call_lines.call_subject(state.call.arguments), stored.media_type
+        )
         shown = terminal_output_text(text.rstrip("\n"))
         yield CodeBox(page.ink, page.width, shown, language, gap=6, more=more, lines=shown_lines)
     elif not returned.images:
@@ -280,15 +334,21 @@ def _build_output_boxes(
 def _build_subagent_boxes(page: LayoutContext, conversation: str) -> Iterator[LayoutBox]:
     items = page.contents.get_or_fetch_subagent_items(conversation)
     if items is None:
-        yield build_note_box(page.ink, page.width, tr("Loading the sub-agent's conversation…"), gap=6)
+        yield build_note_box(
+            page.ink, page.width, tr("Loading the sub-agent's conversation…"), gap=6
+        )
         return
     by = page.ink.scaled_pixels(18)
     inner = page.nested_context(items, by, (*page.key_prefix, conversation))
     first = max(0, len(items.all) - NESTED)
     words = format_count(
-        len(items.all), "Open the sub-agent's conversation ({n} item)", "Open the sub-agent's conversation ({n} items)"
+        len(items.all),
+        "Open the sub-agent's conversation ({n} item)",
+        "Open the sub-agent's conversation ({n} items)",
     )
-    yield basic_boxes.ActionLineBox(page.ink, page.width, words, chat_actions.OpenConversation(conversation), gap=6)
+    yield basic_boxes.ActionLineBox(
+        page.ink, page.width, words, chat_actions.OpenConversation(conversation), gap=6
+    )
     for index in range(first, len(items.all)):
         for number, box in enumerate(build_item_boxes(inner, index)):
             box.left += by
@@ -304,7 +364,9 @@ def _mark_up_long_arguments(text: str) -> str:
     if len(text) > LONGEST_ARGUMENTS:
         return mark_text(text[:LONGEST_ARGUMENTS]) + "…"
     try:
-        return mark_text(json.dumps(json.loads(text), indent=2, ensure_ascii=False).replace("\\n", "\n"))
+        return mark_text(
+            json.dumps(json.loads(text), indent=2, ensure_ascii=False).replace("\\n", "\n")
+        )
     except (ValueError, RecursionError):
         return mark_text(text)
 
@@ -324,11 +386,15 @@ def _build_fold_box(at: BoxBuildRequest) -> Iterator[LayoutBox]:
     if not isinstance(fact, facts.Folded):
         return
     before, after = sum(each.tokens_before for each in folds), sum(each.tokens for each in folds)
-    own = [each.fold for each in folds if each.kind is fact.kind]  # Markers folded with a document may stay in force.
+    own = [
+        each.fold for each in folds if each.kind is fact.kind
+    ]  # Markers folded with a document may stay in force.
     undone = page.items.history.branch.live.keys().isdisjoint(own)
     change = describe_token_change(fact, page.items.history.facts, item.fact_seq, before, after)
     words = describe_fold(fact, len(folds), change)
-    yield FoldLineBox(page.ink, page.width, words, tr("Show"), chat_actions.OpenFold(fact.fold), undone=undone)
+    yield FoldLineBox(
+        page.ink, page.width, words, tr("Show"), chat_actions.OpenFold(fact.fold), undone=undone
+    )
 
 
 def _build_file_changes_box(at: BoxBuildRequest) -> Iterator[LayoutBox]:
@@ -340,11 +406,17 @@ def _build_file_changes_box(at: BoxBuildRequest) -> Iterator[LayoutBox]:
 def _build_note_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
     page, item = at.page, at.item
     if isinstance(item.source_fact, facts.FoldFailed):
-        again = ((tr("Try again"), AskToFold(item.source_fact.kind)),) if at.index == page.items.failed_fold else ()
+        again = (
+            ((tr("Try again"), AskToFold(item.source_fact.kind)),)
+            if at.index == page.items.failed_fold
+            else ()
+        )
         title = tr("No summary was written; all messages stay here")
         if item.source_fact.kind in (facts.FoldKind.MARKER, facts.FoldKind.EXCERPT):
             title = tr("Nothing was folded, and nothing is lost")
-        yield FailureCardBox(page.ink, page.width, title, make_safe_text(item.text[:4_000]), again, failed=False)
+        yield FailureCardBox(
+            page.ink, page.width, title, make_safe_text(item.text[:4_000]), again, failed=False
+        )
         return
     paragraph = ParagraphBlock(backticks_to_code_spans(make_safe_text(item.text[:4_000])))
     yield basic_boxes.TextBox(page.ink, page.width, paragraph, font=page.ink.small, colour="muted")
@@ -355,7 +427,9 @@ def _build_failure_card(at: BoxBuildRequest) -> Iterator[LayoutBox]:
     cause = item.source_fact.cause if isinstance(item.source_fact, facts.TurnEnded) else ""
     title, ways = failure_title_and_actions(cause)
     ways = ways if page.items.can_continue_after(at.index) else ()
-    yield FailureCardBox(page.ink, page.width, title, make_safe_text(item.text[:4_000]), ways, failed=True)
+    yield FailureCardBox(
+        page.ink, page.width, title, make_safe_text(item.text[:4_000]), ways, failed=True
+    )
 
 
 def _build_plan_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
@@ -368,7 +442,9 @@ def _build_plan_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
     yield ExpandableHeaderBox(page.ink, page.width, words, act, opened=opened)
     signs = {"done": "☑", "doing": "◐", "open": "☐"}
     for text, state in item.source_fact.items[:100] if opened else ():
-        paragraph = ParagraphBlock((StyledSpan(make_safe_text(text[:1000])),), indent=1, marker=signs.get(state, "☐"))
+        paragraph = ParagraphBlock(
+            (StyledSpan(make_safe_text(text[:1000])),), indent=1, marker=signs.get(state, "☐")
+        )
         colour = "muted" if state == "done" else "text"
         yield basic_boxes.TextBox(page.ink, page.width, paragraph, gap=3, colour=colour)
 
@@ -376,7 +452,11 @@ def _build_plan_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
 def _build_rewound_header(at: BoxBuildRequest) -> Iterator[LayoutBox]:
     page, index = at.page, at.index
     first, last, opened = page.items.rewound_range_of(index)
-    what = format_count(last - first + 1, "{n} earlier item that was replaced", "{n} earlier items that were replaced")
+    what = format_count(
+        last - first + 1,
+        "{n} earlier item that was replaced",
+        "{n} earlier items that were replaced",
+    )
     act = ToggleSection(page.section_key("rewound", index))
     yield ExpandableHeaderBox(page.ink, page.width, what, act, opened=opened)
 
@@ -385,7 +465,9 @@ def _build_retry_card(at: BoxBuildRequest) -> Iterator[LayoutBox]:
     page, item = at.page, at.item
     title = describe_retry_pause(page.items.retry_at - page.now())
     again = ((tr("Try now"), chat_actions.ConversationAct.RETRY_MODEL_NOW),)
-    yield FailureCardBox(page.ink, page.width, title, make_safe_text(item.text[:1000]), again, failed=False)
+    yield FailureCardBox(
+        page.ink, page.width, title, make_safe_text(item.text[:1000]), again, failed=False
+    )
 
 
 _MAKERS: dict[TranscriptItemKind, Callable[[BoxBuildRequest], Iterator[LayoutBox]]] = {

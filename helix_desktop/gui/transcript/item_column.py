@@ -15,7 +15,11 @@ from helix_desktop.gui.transcript.drawing_style import DrawingStyle
 from helix_desktop.gui.transcript.item_heights import ItemHeights
 from helix_desktop.gui.transcript.item_layout import ItemLayout
 from helix_desktop.gui.transcript.layout_context import LayoutContext
-from helix_desktop.gui.transcript.transcript_item import ItemChanges, TranscriptItem, TranscriptItemKind
+from helix_desktop.gui.transcript.transcript_item import (
+    ItemChanges,
+    TranscriptItem,
+    TranscriptItemKind,
+)
 
 KEPT = 160
 TOP = 18
@@ -38,18 +42,25 @@ _CONSTANT = {
 }  # fmt: skip
 
 
-# For each drawn piece, the top of its item in the view, its own offset from that top, and its height.
+# For each drawn piece, the top of its item in the view, its own offset from that top,
+# and its height.
 DrawnPlaces = dict[object, tuple[int, float, float]]
 
 
-def compute_scroll_and_redraw(before: DrawnPlaces, now: DrawnPlaces) -> tuple[int, list[tuple[float, float]]] | None:
-    """Returns how far most drawn pieces moved and what to redraw, or None if everything must be redrawn."""
+def compute_scroll_and_redraw(
+    before: DrawnPlaces, now: DrawnPlaces
+) -> tuple[int, list[tuple[float, float]]] | None:
+    """Returns how far most drawn pieces moved and what to redraw, or None if everything
+    must be redrawn.
+    """
     shifts = Counter(now[what][0] - top for what, (top, _, _) in before.items() if what in now)
     if not shifts:
         return None
     by = max(shifts, key=shifts.__getitem__)
     there = {what: (top + by, below, high) for what, (top, below, high) in before.items()}
-    return by, [(top + below, top + below + high) for _, (top, below, high) in now.items() ^ there.items()]
+    return by, [
+        (top + below, top + below + high) for _, (top, below, high) in now.items() ^ there.items()
+    ]
 
 
 class ItemColumn:
@@ -86,8 +97,12 @@ class ItemColumn:
     def reveal_found_item(self, index: int) -> None:
         """Shows an item in which something was found, and opens it if it is what an agent added."""
         change = self.page.items.reveal_hidden_item(index)
-        if (group := self.page.items.groups.group_headed_by(index)) is not None and not group.opened:
-            change = self.page.items.toggle_call_group(index)  # The group's line stands for its first item, too.
+        if (
+            group := self.page.items.groups.group_headed_by(index)
+        ) is not None and not group.opened:
+            change = self.page.items.toggle_call_group(
+                index
+            )  # The group's line stands for its first item, too.
         if change is not None:
             self.apply_item_changes(change)
         if self.page.items.all[index].kind is TranscriptItemKind.ADDITION:
@@ -97,12 +112,16 @@ class ItemColumn:
     def toggle_section(self, act: ToggleSection) -> None:
         items, opened = self.page.items, self.page.section_amounts
         if act.key[-2:-1] in (("rewound",), ("group",)):
-            change = items.toggle_rewound_items if act.key[-2] == "rewound" else items.toggle_call_group
+            change = (
+                items.toggle_rewound_items if act.key[-2] == "rewound" else items.toggle_call_group
+            )
             self.apply_item_changes(change(int(str(act.key[-1]))))
             return
         seq = act.key[1] if len(act.key) > 1 else 0
         index = items.item_of_fact(seq) if isinstance(seq, int) else -1
-        default = act.key[0] == "live" or (index >= 0 and items.all[index].kind is TranscriptItemKind.PLAN)
+        default = act.key[0] == "live" or (
+            index >= 0 and items.all[index].kind is TranscriptItemKind.PLAN
+        )
         more = opened.get(act.key, 0) + act.extra_lines
         opened[act.key] = more if act.extra_lines else int(not opened.get(act.key, default))
         self.discard_layouts(lambda _laid: True)
@@ -115,7 +134,9 @@ class ItemColumn:
         return self.heights.total_height_before(index) + self.gap_above(index)
 
     def scroll_value_of_fact(self, seq: int, below: int) -> int | None:
-        """Returns the scroll value `below` pixels under the top of a fact, or None if the chat does not show it."""
+        """Returns the scroll value `below` pixels under the top of a fact, or None if
+        the chat does not show it.
+        """
         index = self.page.items.item_of_fact(seq)
         return self.heights.total_height_before(index) + below if seq and index >= 0 else None
 
@@ -145,7 +166,9 @@ class ItemColumn:
         found: DrawnPlaces = {}
         for index in self.visible_items(y, height):
             laid, top = self.existing_layout(index), self.content_top(index) - y
-            for what, below, high in laid.pieces_with_top_and_height(-top, height - top) if laid is not None else ():
+            for what, below, high in (
+                laid.pieces_with_top_and_height(-top, height - top) if laid is not None else ()
+            ):
                 found[what] = (top, below, high)
         return found
 
@@ -157,7 +180,9 @@ class ItemColumn:
         self._record_item_height(index, laid)
         return laid
 
-    def lay_out_visible(self, y: int, height: int, deadline: float, *, anchor: int = -1) -> tuple[int, bool]:
+    def lay_out_visible(
+        self, y: int, height: int, deadline: float, *, anchor: int = -1
+    ) -> tuple[int, bool]:
         """Lays out the visible items. Returns the new scroll position, and whether everything
         visible is laid out.
 
@@ -181,12 +206,16 @@ class ItemColumn:
                         bottom = y + height
             index += 1
             if time.perf_counter() > deadline:
-                complete = complete and all(self.is_laid_out(each) for each in self.visible_items(y, height))
+                complete = complete and all(
+                    self.is_laid_out(each) for each in self.visible_items(y, height)
+                )
                 break
         return y, complete
 
     def lay_out_end(self, height: int, deadline: float) -> tuple[int, bool]:
-        """Lays out from the last item upwards, so that the end is right at once. See `lay_out_visible`."""
+        """Lays out from the last item upwards, so that the end is right at once. See
+        `lay_out_visible`.
+        """
         for _ in range(8):
             before = self.total_height
             _, complete = self.lay_out_visible(max(0, before - height), height, deadline)
@@ -195,7 +224,9 @@ class ItemColumn:
         return max(0, self.total_height - height), complete
 
     def lay_out_nearby(self, y: int, height: int, deadline: float) -> tuple[int, bool]:
-        """Lays out one more screen below and above. Returns the scroll position, and whether all is done."""
+        """Lays out one more screen below and above. Returns the scroll position, and
+        whether all is done.
+        """
         anchor = self._find_anchor_item(y, height)
         above = y - self.heights.total_height_before(anchor) if anchor >= 0 else 0
         for index in (
@@ -220,7 +251,9 @@ class ItemColumn:
         first = -1
         for index in self.visible_items(y, height):
             first = index if first < 0 else first
-            if self.is_laid_out(index) and (self.heights.total_height_before(index) >= y or index == first):
+            if self.is_laid_out(index) and (
+                self.heights.total_height_before(index) >= y or index == first
+            ):
                 return index
         return first
 
@@ -245,7 +278,9 @@ class ItemColumn:
         hidden = self.page.items.is_item_hidden(index)
         if hidden is not (self.heights[index] == 0):
             self._laid.pop(index, None)
-            self.heights.set_item_height(index, 0 if hidden else self._estimate_item_height(self.page.items.all[index]))
+            self.heights.set_item_height(
+                index, 0 if hidden else self._estimate_item_height(self.page.items.all[index])
+            )
             return
         laid = self._laid.get(index)
         if laid is not None and laid.item.kind is TranscriptItemKind.LIVE_REPLY:
@@ -254,7 +289,9 @@ class ItemColumn:
             self._laid[index] = ItemLayout(self.page, index, laid.current_height)
 
     def _replace_last_items(self, first_replaced: int) -> None:
-        """Replaces live items by those of their facts. An answer with the same words keeps its layout."""
+        """Replaces live items by those of their facts. An answer with the same words
+        keeps its layout.
+        """
         old = [self._laid.pop(index) for index in sorted(self._laid) if index >= first_replaced]
         self.heights.truncate_items(first_replaced)
         for height in self._estimate_heights(first_replaced):

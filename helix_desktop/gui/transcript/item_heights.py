@@ -42,12 +42,16 @@ class ItemHeights:
         self._sums.truncate_numbers(length)
 
     def item_covering(self, y: int) -> int:
-        """Returns the item that covers `y`, or the first or last one if `y` is outside. -1 without items."""
+        """Returns the item that covers `y`, or the first or last one if `y` is outside.
+        -1 without items.
+        """
         place = self._sums.last_position_within(max(0, y))
         return self._last_visible_item() if place >= len(self._heights) else place
 
     def visible_items(self, y: int, bottom: int) -> Iterator[int]:
-        """Yields each item that is not hidden, from the one that covers `y` to the last above `bottom`."""
+        """Yields each item that is not hidden, from the one that covers `y` to the last
+        above `bottom`.
+        """
         heights, index = self._heights, self.item_covering(y)
         top = self.total_height_before(index)
         while 0 <= index < len(heights) and top < bottom:

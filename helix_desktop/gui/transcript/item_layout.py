@@ -11,7 +11,11 @@ from helix_desktop.gui.transcript.box_stack import BoxStack
 from helix_desktop.gui.transcript.drawing_style import TextMarks
 from helix_desktop.gui.transcript.item_boxes import build_item_boxes
 from helix_desktop.gui.transcript.layout_context import LayoutContext
-from helix_desktop.gui.transcript.transcript_item import TranscriptItem, TranscriptItemKind, item_source_text
+from helix_desktop.gui.transcript.transcript_item import (
+    TranscriptItem,
+    TranscriptItemKind,
+    item_source_text,
+)
 
 LONGER = 0.006  # A slice of work may take this many more seconds if it lays out visible items.
 BESIDE_REPLACED = 14  # How far the ground of what a rewind removed goes beyond the text, in pixels.
@@ -24,7 +28,9 @@ class ItemLayout(BoxStack):
     def __init__(self, page: LayoutContext, index: int, guess: int) -> None:
         self.item: TranscriptItem = page.items.all[index]
         user = self.item.kind is TranscriptItemKind.USER
-        super().__init__((page.ink.scaled_pixels(14), page.ink.scaled_pixels(10)) if user else (0.0, 0.0))
+        super().__init__(
+            (page.ink.scaled_pixels(14), page.ink.scaled_pixels(10)) if user else (0.0, 0.0)
+        )
         self.done = False
         self._guess = guess
         self._page = page
@@ -53,7 +59,9 @@ class ItemLayout(BoxStack):
     def extend_answer_layout(self, index: int) -> None:
         """Lays out the end of an answer that has grown. All but its last chunk stays as it is."""
         self.item = self._page.items.all[index]
-        start = max((box.chunk_start for box in self.boxes if not box.is_table_continuation), default=-1)
+        start = max(
+            (box.chunk_start for box in self.boxes if not box.is_table_continuation), default=-1
+        )
         while (
             self.boxes
             and (self.boxes[-1].chunk_start < 0 or self.boxes[-1].chunk_start >= start)
@@ -69,12 +77,21 @@ class ItemLayout(BoxStack):
         self._more = build_item_boxes(self._inner, index, start)
 
     def take_over_continued_answer(self, index: int) -> bool:
-        """Takes over the item at `index`, with its layout, if it is this one, finished or longer."""
+        """Takes over the item at `index`, with its layout, if it is this one, finished
+        or longer.
+        """
         item = self._page.items.all[index]
-        same = {item.kind, self.item.kind} <= _GROWING and item.is_first_of_answer == self.item.is_first_of_answer
+        same = {
+            item.kind,
+            self.item.kind,
+        } <= _GROWING and item.is_first_of_answer == self.item.is_first_of_answer
         if not same or not item_source_text(item).startswith(item_source_text(self.item)):
             return False
-        if item.is_first_of_answer and self.boxes and self.boxes[0].text != self._page.items.writer_of_answer(index):
+        if (
+            item.is_first_of_answer
+            and self.boxes
+            and self.boxes[0].text != self._page.items.writer_of_answer(index)
+        ):
             return False  # The provider named a different model from the one that was chosen.
         if item_source_text(item) == item_source_text(self.item) and self.done:
             self.item = item
@@ -89,14 +106,20 @@ class ItemLayout(BoxStack):
         if self._is_replaced:
             edge = ink.scaled_pixels(BESIDE_REPLACED)
             painter.fillRect(QRectF(-edge, 0, width + 2 * edge, height), ink.token_colour("window"))
-            painter.fillRect(QRectF(-edge, 0, ink.scaled_pixels(2), height), ink.token_colour("faint"))
+            painter.fillRect(
+                QRectF(-edge, 0, ink.scaled_pixels(2), height), ink.token_colour("faint")
+            )
         if self.item.kind is TranscriptItemKind.USER:
             painter.setRenderHint(QPainter.RenderHint.Antialiasing)
             above = self._tops[1] if self._has_rewound_header and len(self.boxes) > 1 else 0
-            ink.theme.fill_surface(painter, QRectF(0, above, width, height - above), "code", ink.scaled_pixels(10))
+            ink.theme.fill_surface(
+                painter, QRectF(0, above, width, height - above), "code", ink.scaled_pixels(10)
+            )
         super().draw_boxes(painter, top, bottom, marks, near)
 
-    def pieces_with_top_and_height(self, top: float, bottom: float) -> Iterator[tuple[object, float, float]]:
+    def pieces_with_top_and_height(
+        self, top: float, bottom: float
+    ) -> Iterator[tuple[object, float, float]]:
         if self.item.kind is TranscriptItemKind.USER or self._is_replaced:
             yield self, 0.0, float(self.current_height)
         yield from super().pieces_with_top_and_height(top, bottom)
@@ -111,14 +134,22 @@ class ItemLayout(BoxStack):
             if b <= first or a >= last:
                 continue
             whole = chunk >= 0 and a >= first and b <= last
-            between = "\n" if chunk == before else "\n\n"  # Either the list goes on, or a new block begins.
+            between = (
+                "\n" if chunk == before else "\n\n"
+            )  # Either the list goes on, or a new block begins.
             chosen += between if chosen else ""
-            chosen += source[chunk:end].strip("\n") if whole else self.text_between_offsets(max(a, first), min(b, last))
+            chosen += (
+                source[chunk:end].strip("\n")
+                if whole
+                else self.text_between_offsets(max(a, first), min(b, last))
+            )
             before = end
         return chosen
 
     def _laid_out_chunks(self) -> list[tuple[int, int, int, int]]:
-        """Returns for each chunk its start in the source, its first and last offset, and its end in the source."""
+        """Returns for each chunk its start in the source, its first and last offset,
+        and its end in the source.
+        """
         found: list[tuple[int, int, int, int]] = []
         for start, box in zip(self._starts, self.boxes, strict=True):
             end = start + utf16_length(box.text)

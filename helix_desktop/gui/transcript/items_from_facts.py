@@ -14,25 +14,45 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import field, fields
 
 from helix_desktop.engine import facts, session_events
-from helix_desktop.engine.agent_additions import is_added_by_agent, name_of_agent_addition, split_off_agent_additions
+from helix_desktop.engine.agent_additions import (
+    is_added_by_agent,
+    name_of_agent_addition,
+    split_off_agent_additions,
+)
 from helix_desktop.engine.messages import CallDelta, Delta, ReasoningDelta, RetryDelay, TextDelta
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.answer_author import name_over_answer
 from helix_desktop.gui.sentence_translation import translate_sentences
-from helix_desktop.gui.transcript.alternative_answers import AlternativeAnswers, AnswerChoice, is_fact_on_path
+from helix_desktop.gui.transcript.alternative_answers import (
+    AlternativeAnswers,
+    AnswerChoice,
+    is_fact_on_path,
+)
 from helix_desktop.gui.transcript.collapsed_calls import CallGroups
 from helix_desktop.gui.transcript.safe_text import make_safe_text
-from helix_desktop.gui.transcript.status_lines import describe_changed_files, describe_fact_if_needed
+from helix_desktop.gui.transcript.status_lines import (
+    describe_changed_files,
+    describe_fact_if_needed,
+)
 from helix_desktop.gui.transcript.tool_call_records import ToolCallRecords
-from helix_desktop.gui.transcript.transcript_item import ItemChanges, ToolCallState, TranscriptItem, TranscriptItemKind
+from helix_desktop.gui.transcript.transcript_item import (
+    ItemChanges,
+    ToolCallState,
+    TranscriptItem,
+    TranscriptItemKind,
+)
 
 _GROUPED = frozenset({TranscriptItemKind.CALL, TranscriptItemKind.REASONING})
-_BUSY = frozenset({ConversationActivity.TOOLS, ConversationActivity.ASKING, ConversationActivity.THINKING})
+_BUSY = frozenset(
+    {ConversationActivity.TOOLS, ConversationActivity.ASKING, ConversationActivity.THINKING}
+)
 PIECE = 500
 FARTHEST = 2_000  # The search for the end of an answer covers at most this many items.
-_NOT_YET = 1 << 60  # Stands for the fact number of an unfinished item. It is larger than any real number.
+_NOT_YET = (
+    1 << 60
+)  # Stands for the fact number of an unfinished item. It is larger than any real number.
 
 
 @dataclass(slots=True)
@@ -50,10 +70,14 @@ class TranscriptItems:
     _is_foreign: bool = False  # True if an agent's own program writes the conversation now.
     _last_cut: int = 0  # The fact number of the last reply if its stream broke, otherwise 0.
     _broken_reply_seq: int = 0  # The fact number of a broken reply that is being repeated, or 0.
-    _replaced: list[tuple[int, int]] = field(default_factory=list)  # Fact numbers of broken replies and replacements.
+    _replaced: list[tuple[int, int]] = field(
+        default_factory=list
+    )  # Fact numbers of broken replies and replacements.
     retry_at: float = 0.0  # The time at which the model is asked again after a failed request.
     _error: int = -1  # The index of the last failure's item if nothing follows it, otherwise -1.
-    failed_fold: int = -1  # The index of the last failed fold's item if no fold follows it, otherwise -1.
+    failed_fold: int = (
+        -1
+    )  # The index of the last failed fold's item if no fold follows it, otherwise -1.
     _seqs: "array[int]" = field(default_factory=lambda: array("q"))
     _live_from: int = -1
     _live: dict[int, list[str]] = field(default_factory=dict)
@@ -63,16 +87,24 @@ class TranscriptItems:
     _fold_items: dict[str, int] = field(default_factory=dict)
     _batches: dict[str, list[facts.Folded]] = field(default_factory=dict)
     newest_seq: int = 0  # The number of the newest fact.
-    _opened: set[int] = field(default_factory=set)  # The fact numbers of rewinds whose items are shown.
+    _opened: set[int] = field(
+        default_factory=set
+    )  # The fact numbers of rewinds whose items are shown.
     # The ranges of hidden items, or None if they must be computed again.
     _hidden_ranges: list[tuple[int, int]] | None = field(default_factory=list)
     _has_answer_name: bool = False
-    _changes: dict[int, facts.FilesChanged] = field(default_factory=dict)  # The turn's changes until now.
-    _changes_of_line: dict[int, tuple[int, ...]] = field(default_factory=dict)  # Keyed by the turn's last fact.
+    _changes: dict[int, facts.FilesChanged] = field(
+        default_factory=dict
+    )  # The turn's changes until now.
+    _changes_of_line: dict[int, tuple[int, ...]] = field(
+        default_factory=dict
+    )  # Keyed by the turn's last fact.
     _undone_changes: set[int] = field(default_factory=set)
 
     def add_many_facts(self, recorded_facts: Iterable[facts.Recorded]) -> None:
-        """Adds many facts, as at opening, without garbage collection: nothing created is garbage."""
+        """Adds many facts, as at opening, without garbage collection: nothing created
+        is garbage.
+        """
         collecting = gc.isenabled()
         gc.disable()
         try:
@@ -86,7 +118,9 @@ class TranscriptItems:
 
     def clear_in_slices(self) -> Iterator[None]:
         """Empties the object in slices: to free a long conversation at once would block."""
-        for held in (getattr(owner, each.name) for owner in (self, self.calls) for each in fields(owner)):
+        for held in (
+            getattr(owner, each.name) for owner in (self, self.calls) for each in fields(owner)
+        ):
             while isinstance(held, list | dict) and held:
                 take = held.pop if isinstance(held, list) else held.popitem
                 for _ in range(min(PIECE, len(held))):
@@ -108,7 +142,9 @@ class TranscriptItems:
             case session_events.ActivityChanged(_, running):
                 change = self.set_run_state(running)
             case session_events.QuestionAsked(_, number, question):
-                change = self.build_changes(self.calls.set_call_of_question(number, question.call.id))
+                change = self.build_changes(
+                    self.calls.set_call_of_question(number, question.call.id)
+                )
             case session_events.QuestionAnswered(_, number):
                 change = self.build_changes(self.calls.mark_call_running_after_answer(number, now))
         return change
@@ -159,7 +195,11 @@ class TranscriptItems:
     def reveal_hidden_item(self, index: int) -> ItemChanges | None:
         rewinds = frozenset[int]()
         if self.is_hidden_as_replaced(index):
-            later = (at for at in range(index + 1, len(self.all)) if self.all[at].kind is TranscriptItemKind.REWOUND)
+            later = (
+                at
+                for at in range(index + 1, len(self.all))
+                if self.all[at].kind is TranscriptItemKind.REWOUND
+            )
             rewinds = frozenset(at for at in later if self.rewound_range_of(at)[0] <= index)
             self._opened.update(self.all[at].fact_seq for at in rewinds)
             self._hidden_ranges = None
@@ -177,15 +217,21 @@ class TranscriptItems:
         for at in range(index, max(-1, index - FARTHEST), -1):
             item = self.all[at]
             if item.kind is TranscriptItemKind.USER and not self.is_hidden_as_replaced(at):
-                return self._answers.find_answer_choice(item.fact_seq, self.history.record, self.newest_seq)
+                return self._answers.find_answer_choice(
+                    item.fact_seq, self.history.record, self.newest_seq
+                )
         return AnswerChoice()
 
     def writer_of_answer(self, index: int) -> str:
-        """Returns who wrote the answer at `index`: a connected agent, another program, or a model."""
+        """Returns who wrote the answer at `index`: a connected agent, another program,
+        or a model.
+        """
         item = self.all[index]
         at = bisect_right(self._starts, item.fact_seq or _NOT_YET, key=lambda start: start.seq)
         started = self._starts[at - 1].fact if at else None
-        main = self.history.record.settings_at(item.fact_seq or _NOT_YET).model_for_role(facts.ModelRole.MAIN)
+        main = self.history.record.settings_at(item.fact_seq or _NOT_YET).model_for_role(
+            facts.ModelRole.MAIN
+        )
         named = started if isinstance(started, facts.ConversationStarted) else None
         return make_safe_text(name_over_answer(named, item.source_fact, main.model if main else ""))
 
@@ -196,21 +242,33 @@ class TranscriptItems:
 
     def is_shown_though_replaced(self, index: int) -> bool:
         """Whether an item is shown only because the user opened what a rewind removed."""
-        if not self._opened or not (seq := self.all[index].fact_seq) or self.is_hidden_as_replaced(index):
+        if (
+            not self._opened
+            or not (seq := self.all[index].fact_seq)
+            or self.is_hidden_as_replaced(index)
+        ):
             return False
         return not is_fact_on_path(self.history.record.runs_leading_to(self.newest_seq), seq)
 
     def rewind_opened_above(self, index: int) -> int:
         """Returns the newest rewind whose opened items begin at `index`, or -1."""
-        for seq in sorted(self._opened, reverse=True) if self.is_shown_though_replaced(index) else ():
+        for seq in (
+            sorted(self._opened, reverse=True) if self.is_shown_though_replaced(index) else ()
+        ):
             rewind = bisect_left(self._seqs, seq)
-            shown = (at for at in range(self.rewound_range_of(rewind)[0], rewind) if not self.is_hidden_as_replaced(at))
+            shown = (
+                at
+                for at in range(self.rewound_range_of(rewind)[0], rewind)
+                if not self.is_hidden_as_replaced(at)
+            )
             if next(shown, -1) == index and not self.is_hidden_as_replaced(rewind):
                 return rewind
         return -1
 
     def rewound_range_of(self, index: int) -> tuple[int, int, bool]:
-        """Returns the first and last item that the rewind at `index` removed, and whether they are shown."""
+        """Returns the first and last item that the rewind at `index` removed, and
+        whether they are shown.
+        """
         item = self.all[index]
         to = item.source_fact.to if isinstance(item.source_fact, facts.Rewound) else item.fact_seq
         return bisect_right(self._seqs, to), index - 1, item.fact_seq in self._opened
@@ -218,14 +276,23 @@ class TranscriptItems:
     def hidden_item_ranges(self) -> list[tuple[int, int]]:
         if self._hidden_ranges is None:
             runs = self._abandoned_fact_ranges(self.newest_seq)
-            places = ((bisect_left(self._seqs, first), bisect_right(self._seqs, last) - 1) for first, last in runs)
+            places = (
+                (bisect_left(self._seqs, first), bisect_right(self._seqs, last) - 1)
+                for first, last in runs
+            )
             self._hidden_ranges = _merge_ranges(
-                [(first, last) for first, last in (*places, *self._item_ranges_of_replaced_replies()) if first <= last]
+                [
+                    (first, last)
+                    for first, last in (*places, *self._item_ranges_of_replaced_replies())
+                    if first <= last
+                ]
             )
         return self._hidden_ranges
 
     def _abandoned_fact_ranges(self, current_seq: int, after: int = 0) -> Iterator[tuple[int, int]]:
-        """Yields ranges of facts after `after` that are neither on the path to `current_seq` nor opened."""
+        """Yields ranges of facts after `after` that are neither on the path to
+        `current_seq` nor opened.
+        """
         end = 0
         for first, last in self.history.record.runs_leading_to(current_seq):
             begin = max(end, after) + 1
@@ -236,10 +303,16 @@ class TranscriptItems:
             end = last
 
     def _item_ranges_of_replaced_replies(self) -> Iterator[tuple[int, int]]:
-        """Yields the items of replaced replies, unless a rewind leads back to a fact between the two."""
+        """Yields the items of replaced replies, unless a rewind leads back to a fact
+        between the two.
+        """
         way = self.history.record.runs_leading_to(self.newest_seq)
         for seq, other in self._replaced:
-            if other > self.newest_seq or is_fact_on_path(way, other) or not is_fact_on_path(way, seq):
+            if (
+                other > self.newest_seq
+                or is_fact_on_path(way, other)
+                or not is_fact_on_path(way, seq)
+            ):
                 yield bisect_left(self._seqs, seq), bisect_right(self._seqs, seq) - 1
 
     def item_of_fact(self, seq: int) -> int:
@@ -256,7 +329,11 @@ class TranscriptItems:
         if fold in self._fold_items:
             return self._fold_items[fold]
         folded = self._folds.get(fold)
-        return self.item_of_fact(folded.cover.seq) if folded and isinstance(folded.cover, facts.PartRef) else -1
+        return (
+            self.item_of_fact(folded.cover.seq)
+            if folded and isinstance(folded.cover, facts.PartRef)
+            else -1
+        )
 
     def tool_call_state(self, index: int) -> ToolCallState:
         item = self.all[index]
@@ -286,14 +363,20 @@ class TranscriptItems:
         )
 
     def part_ref_of(self, index: int) -> facts.PartRef | None:
-        """Returns what is folded or pinned of an item: a message, a part of a reply, or a call's result."""
+        """Returns what is folded or pinned of an item: a message, a part of a reply, or
+        a call's result.
+        """
         item = self.all[index]
         if item.kind is TranscriptItemKind.CALL:
             state = self.tool_call_state(index)
             return facts.PartRef(state.returned_seq) if state.returned is not None else None
         if isinstance(item.source_fact, facts.UserSaid):
             return facts.PartRef(item.fact_seq, 0)
-        return facts.PartRef(item.fact_seq, item.part) if isinstance(item.source_fact, facts.ModelReplied) else None
+        return (
+            facts.PartRef(item.fact_seq, item.part)
+            if isinstance(item.source_fact, facts.ModelReplied)
+            else None
+        )
 
     def is_item_pinned(self, index: int) -> bool:
         return (pins := self.history.branch.pins) != {} and self.part_ref_of(index) in pins
@@ -312,7 +395,11 @@ class TranscriptItems:
     @property
     def retry_wait_item(self) -> int:
         """Returns the line with the time until the retry, or -1 if none is pending."""
-        return len(self.all) - 1 if self.all and self.all[-1].kind is TranscriptItemKind.WAITING else -1
+        return (
+            len(self.all) - 1
+            if self.all and self.all[-1].kind is TranscriptItemKind.WAITING
+            else -1
+        )
 
     def can_continue_after(self, index: int) -> bool:
         """Whether the failure at `index` is the last event, and nothing is running."""
@@ -343,7 +430,9 @@ class TranscriptItems:
         self._broken_reply_seq, self._last_cut = 0, 0
         return (*changed, *self._clear_latest_failure())
 
-    def _remember_conversation_start(self, recorded: facts.Recorded, fact: facts.ConversationStarted) -> Iterable[int]:
+    def _remember_conversation_start(
+        self, recorded: facts.Recorded, fact: facts.ConversationStarted
+    ) -> Iterable[int]:
         self._starts.append(recorded)
         self._is_foreign = bool(fact.agent or fact.origin.kind)
         return ()
@@ -357,7 +446,13 @@ class TranscriptItems:
             if type(part) is facts.Text:
                 if part.text.strip():
                     self._append_item(
-                        TranscriptItem(TranscriptItemKind.REPLY, recorded, number, "", not self._has_answer_name)
+                        TranscriptItem(
+                            TranscriptItemKind.REPLY,
+                            recorded,
+                            number,
+                            "",
+                            not self._has_answer_name,
+                        )
                     )
                     self._has_answer_name = True
             elif type(part) is facts.ToolCall:
@@ -368,14 +463,19 @@ class TranscriptItems:
         self._add_fact_note(recorded, fact)
         return self._clear_latest_failure()
 
-    def _show_tool_result(self, recorded: facts.Recorded, fact: facts.ToolReturned) -> Iterable[int]:
+    def _show_tool_result(
+        self, recorded: facts.Recorded, fact: facts.ToolReturned
+    ) -> Iterable[int]:
         if (answered := self.history.record.answered.get(recorded.seq)) is None:
             return ()
         index = bisect_left(self._seqs, answered.ref.seq)
         while self.all[index].part != answered.ref.part:
             index += 1
         self.calls.add_result(fact.call, index, recorded)
-        return (index, *self.groups.add_result_and_list_items_to_redraw(index, answered.call.name, fact))
+        return (
+            index,
+            *self.groups.add_result_and_list_items_to_redraw(index, answered.call.name, fact),
+        )
 
     def _show_fold_of_parts(self, recorded: facts.Recorded, fact: facts.Folded) -> Iterable[int]:
         self._folds[fact.fold] = fact
@@ -408,14 +508,20 @@ class TranscriptItems:
             else changed
         )
 
-    def _item_of_edited_document(self, recorded: facts.Recorded, fact: facts.DocumentEdited) -> Iterable[int]:
+    def _item_of_edited_document(
+        self, recorded: facts.Recorded, fact: facts.DocumentEdited
+    ) -> Iterable[int]:
         index = self.item_of_fold(fact.fold)
         return (index,) if index >= 0 else ()
 
-    def _items_of_pinned_part(self, recorded: facts.Recorded, fact: facts.Pinned | facts.Unpinned) -> Iterable[int]:
+    def _items_of_pinned_part(
+        self, recorded: facts.Recorded, fact: facts.Pinned | facts.Unpinned
+    ) -> Iterable[int]:
         of_message = range(0)
         if isinstance(fact.ref, facts.PartRef):
-            of_message = range(bisect_left(self._seqs, fact.ref.seq), bisect_right(self._seqs, fact.ref.seq))
+            of_message = range(
+                bisect_left(self._seqs, fact.ref.seq), bisect_right(self._seqs, fact.ref.seq)
+            )
         return of_message or self._indexes_of_covered_items(fact.ref)
 
     def _add_fact_note(self, recorded: facts.Recorded, fact: facts.Fact) -> Iterable[int]:
@@ -442,7 +548,9 @@ class TranscriptItems:
         stopped += self._clear_latest_failure()
         if fact.reason is facts.TurnEnd.FAILED:
             self._error = len(self.all)
-            self._append_item(TranscriptItem(TranscriptItemKind.ERROR, recorded, 0, translate_sentences(fact.why)))
+            self._append_item(
+                TranscriptItem(TranscriptItemKind.ERROR, recorded, 0, translate_sentences(fact.why))
+            )
         else:
             self._add_fact_note(recorded, fact)
         if words := describe_changed_files([*self._changes.values()]):
@@ -451,13 +559,19 @@ class TranscriptItems:
         self._changes = {}
         return stopped
 
-    def _record_file_changes_or_undo(self, recorded: facts.Recorded, fact: facts.FilesChanged) -> Iterable[int]:
+    def _record_file_changes_or_undo(
+        self, recorded: facts.Recorded, fact: facts.FilesChanged
+    ) -> Iterable[int]:
         if fact.by != "undo":
             self._changes[recorded.seq] = fact
             return ()
         about = set(fact.undoes)
-        self._undone_changes = self._undone_changes | about if fact.is_whole else self._undone_changes - about
-        ends = [end for end, changes in self._changes_of_line.items() if about.intersection(changes)]
+        self._undone_changes = (
+            self._undone_changes | about if fact.is_whole else self._undone_changes - about
+        )
+        ends = [
+            end for end, changes in self._changes_of_line.items() if about.intersection(changes)
+        ]
         return [bisect_right(self._seqs, end) - 1 for end in ends]
 
     def is_changes_line_undone(self, item: TranscriptItem) -> bool:
@@ -467,20 +581,29 @@ class TranscriptItems:
         self.calls.mark_running_calls_ended()
         self.groups.is_last_closed = True
         self._error = -1
-        self._has_answer_name, self._hidden_ranges, self._broken_reply_seq, self._last_cut = False, None, 0, 0
+        self._has_answer_name, self._hidden_ranges, self._broken_reply_seq, self._last_cut = (
+            False,
+            None,
+            0,
+            0,
+        )
         self._answers.add_answer_of_rewind(recorded.seq, fact, self.history.record)
         if not fact.again and bisect_right(self._seqs, fact.to) < len(self.all):
             self._append_item(TranscriptItem(TranscriptItemKind.REWOUND, recorded))
         return range(len(self.all))
 
-    def _remember_excluded_broken_reply(self, recorded: facts.Recorded, fact: facts.Excluded) -> Iterable[int]:
+    def _remember_excluded_broken_reply(
+        self, recorded: facts.Recorded, fact: facts.Excluded
+    ) -> Iterable[int]:
         """Remembers a reply that broke off: it leaves the view before it is requested again."""
         if fact.ref == facts.Span(self._last_cut, self._last_cut):
             self._broken_reply_seq = self._last_cut
         return ()
 
     def _hide_broken_reply_replaced_by(self, replacement_seq: int) -> None:
-        """Hides the reply that broke off once its replacement arrives, so that only one answer is shown."""
+        """Hides the reply that broke off once its replacement arrives, so that only one
+        answer is shown.
+        """
         seq, self._broken_reply_seq = self._broken_reply_seq, 0
         first, last = bisect_left(self._seqs, seq), bisect_right(self._seqs, seq) - 1
         if seq and first <= last:
@@ -497,7 +620,9 @@ class TranscriptItems:
 
     def _append_item(self, item: TranscriptItem) -> None:
         if self.grouping and item[0] in _GROUPED:
-            self.groups.add_item_to_last_group(len(self.all), collapsible=item[0] is TranscriptItemKind.REASONING)
+            self.groups.add_item_to_last_group(
+                len(self.all), collapsible=item[0] is TranscriptItemKind.REASONING
+            )
         self.all.append(item)
         self._seqs.append(item[1].seq if item[1] is not None else _NOT_YET)
 
@@ -539,7 +664,9 @@ class TranscriptItems:
         name, arguments = self._live[index]
         return name, arguments
 
-    def _add_live_item(self, kind: TranscriptItemKind, text: str, *, is_first_of_answer: bool = False) -> ItemChanges:
+    def _add_live_item(
+        self, kind: TranscriptItemKind, text: str, *, is_first_of_answer: bool = False
+    ) -> ItemChanges:
         if self._live_from < 0:
             self._live_from = len(self.all)
         tail = len(self.all)
@@ -563,7 +690,9 @@ class TranscriptItems:
         self._live_calls.clear()
 
     def _detach_live_items(self) -> list[TranscriptItem]:
-        """Removes the live items temporarily, so that a fact other than their reply is inserted before them."""
+        """Removes the live items temporarily, so that a fact other than their reply is
+        inserted before them.
+        """
         lifted = self.all[self._live_from :]
         self._truncate_item_list(self._live_from)
         return lifted

@@ -30,5 +30,15 @@ class LayoutContext:
     def section_key(self, *parts: object) -> SectionKey:
         return (*self.key_prefix, *parts)
 
-    def nested_context(self, items: TranscriptItems, inset: float, prefix: SectionKey) -> "LayoutContext":
-        return LayoutContext(self.ink, self.width - inset, items, self.contents, self.now, self.section_amounts, prefix)
+    def nested_context(
+        self, items: TranscriptItems, inset: float, prefix: SectionKey
+    ) -> "LayoutContext":
+        return LayoutContext(
+            self.ink,
+            self.width - inset,
+            items,
+            self.contents,
+            self.now,
+            self.section_amounts,
+            prefix,
+        )

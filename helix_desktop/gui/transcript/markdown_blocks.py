@@ -1,8 +1,9 @@
 """Parses Markdown to blocks: CommonMark with tables, task lists and strikethrough, as plain values
 without Qt.
 
-HTML in the text is shown literally. A picture becomes a link, because nothing is loaded just because
-a text names it. Text that is too long to parse in a frame is shown as its source.
+HTML in the text is shown literally. A picture becomes a link, because nothing is loaded
+just because a text names it. Text that is too long to parse in a frame is shown as its
+source.
 """
 
 import re
@@ -39,7 +40,9 @@ class StyledSpan:
 
 @dataclass(frozen=True, slots=True)
 class ParagraphBlock:
-    """`marker` precedes a list item's first line. `quote`: the number of quotations that contain the paragraph."""
+    """`marker` precedes a list item's first line. `quote`: the number of quotations
+    that contain the paragraph.
+    """
 
     spans: tuple[StyledSpan, ...]
     heading: int = 0
@@ -58,7 +61,9 @@ class CodeBlock:
 
 @dataclass(frozen=True, slots=True)
 class TableBlock:
-    """`aligned` has "left", "right" or "center" for each column. `continues`: it continues the last table."""
+    """`aligned` has "left", "right" or "center" for each column. `continues`: it
+    continues the last table.
+    """
 
     rows: tuple[tuple[tuple[StyledSpan, ...], ...], ...]
     aligned: tuple[str, ...]
@@ -96,7 +101,9 @@ _STYLES = {"strong": TextStyle.BOLD, "em": TextStyle.ITALIC, "s": TextStyle.STRU
 
 @cache
 def _build_markdown_parser(*, typed: bool) -> "MarkdownIt":
-    """Imports the parser on first use. `typed`: a person wrote the text, so `# comment` or `a * b` stays as it is."""
+    """Imports the parser on first use. `typed`: a person wrote the text, so `# comment`
+    or `a * b` stays as it is.
+    """
     from markdown_it import MarkdownIt
 
     from helix_desktop.gui.transcript.formula_syntax import add_formula_syntax
@@ -109,14 +116,19 @@ def find_link_reference_lines(text: str) -> str:
     """The lines that define link references, parsed along with every chunk that may use them."""
     if "]:" not in text:
         return ""
-    found = (match.group() for match, _ in zip(_DEFINITION.finditer(text), range(_MOST_DEFINITIONS), strict=False))
+    found = (
+        match.group()
+        for match, _ in zip(_DEFINITION.finditer(text), range(_MOST_DEFINITIONS), strict=False)
+    )
     return "\n".join(found)
 
 
 def parse_markdown_blocks(
     text: str, chunk: MarkdownChunk, link_references: str = "", *, breaks: bool = False
 ) -> tuple[Block, ...]:
-    """Returns the blocks of one chunk. `breaks`: a person typed it, so line ends stay and formulas are text."""
+    """Returns the blocks of one chunk. `breaks`: a person typed it, so line ends stay
+    and formulas are text.
+    """
     source = text[chunk.start : chunk.end]
     if chunk.is_fence:
         return (_parse_fence(source),)
@@ -128,7 +140,9 @@ def parse_markdown_blocks(
     parsed = _MarkdownBlockBuilder(tokens, "\n" if breaks else " ").blocks
     if chunk.is_table_continuation:
         return tuple(
-            replace(each, rows=each.rows[1:], continues=True) for each in parsed if isinstance(each, TableBlock)
+            replace(each, rows=each.rows[1:], continues=True)
+            for each in parsed
+            if isinstance(each, TableBlock)
         )
     return tuple(parsed)
 
@@ -142,14 +156,18 @@ def block_as_plain_text(block: Block) -> str:
         return f"$${block.text}$$"
     if isinstance(block, RuleBlock):
         return "———"
-    before = f"{'  ' * max(0, block.indent - 1)}{block.marker} " if block.marker else "  " * block.indent
+    before = (
+        f"{'  ' * max(0, block.indent - 1)}{block.marker} " if block.marker else "  " * block.indent
+    )
     return before + join_span_texts(block.spans)
 
 
 def backticks_to_code_spans(text: str) -> tuple[StyledSpan, ...]:
     pieces = _QUOTED.split(text)
     styles = (TextStyle.PLAIN, TextStyle.CODE)
-    return tuple(StyledSpan(piece, styles[number % 2]) for number, piece in enumerate(pieces) if piece)
+    return tuple(
+        StyledSpan(piece, styles[number % 2]) for number, piece in enumerate(pieces) if piece
+    )
 
 
 def join_span_texts(spans: tuple[StyledSpan, ...]) -> str:
@@ -204,7 +222,9 @@ class _MarkdownBlockBuilder:
             elif kind in {"th_open", "td_open"}:
                 in_cell = True
                 if kind == "th_open":
-                    self.aligned.append(str(token.attrs.get("style", "")).partition(":")[2] or "left")
+                    self.aligned.append(
+                        str(token.attrs.get("style", "")).partition(":")[2] or "left"
+                    )
             elif kind in {"th_close", "td_close"}:
                 in_cell = False
             else:
@@ -223,7 +243,9 @@ class _MarkdownBlockBuilder:
             self.quote += token.nesting
         elif kind in {"fence", "code_block"}:
             language = token.info.split()[0][:40].lower() if token.info.split() else ""
-            self.blocks.append(CodeBlock(token.content.rstrip("\n"), language, len(self.lists), self.quote))
+            self.blocks.append(
+                CodeBlock(token.content.rstrip("\n"), language, len(self.lists), self.quote)
+            )
         elif kind == "math_block":
             self.blocks.append(MathBlock(token.content, len(self.lists), self.quote))
         elif kind == "hr":
@@ -238,7 +260,9 @@ class _MarkdownBlockBuilder:
             self.rows.append([])
         elif kind == "table_close":
             rows = tuple(tuple(row) for row in self.rows)
-            self.blocks.append(TableBlock(rows, tuple(self.aligned), indent=len(self.lists), quote=self.quote))
+            self.blocks.append(
+                TableBlock(rows, tuple(self.aligned), indent=len(self.lists), quote=self.quote)
+            )
 
     def _next_list_marker(self) -> str:
         current = self.lists[-1]

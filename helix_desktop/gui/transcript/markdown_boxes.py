@@ -3,7 +3,13 @@
 from collections.abc import Callable, Iterator
 
 from helix_desktop.gui.transcript import markdown_blocks
-from helix_desktop.gui.transcript.basic_boxes import FormulaLookup, LayoutBox, RuleBox, SectionKey, TextBox
+from helix_desktop.gui.transcript.basic_boxes import (
+    FormulaLookup,
+    LayoutBox,
+    RuleBox,
+    SectionKey,
+    TextBox,
+)
 from helix_desktop.gui.transcript.code_box import AT_ONCE, FIRST_LINES, CodeBox
 from helix_desktop.gui.transcript.drawing_style import DrawingStyle
 from helix_desktop.gui.transcript.markdown_chunks import split_markdown_chunks
@@ -76,7 +82,11 @@ def build_boxes_from_markdown(  # noqa: PLR0913 - all but the text are keywords 
 
 
 def _build_formula_box(
-    ink: DrawingStyle, width: float, block: markdown_blocks.MathBlock, gap: float, drawn: FormulaLookup | None
+    ink: DrawingStyle,
+    width: float,
+    block: markdown_blocks.MathBlock,
+    gap: float,
+    drawn: FormulaLookup | None,
 ) -> LayoutBox:
     """Returns the picture of a formula, or its source until that is drawn."""
     formula = drawn(block.text, True) if drawn is not None else None
@@ -85,7 +95,10 @@ def _build_formula_box(
 
         return FormulaBox(ink, width, block, formula, gap=gap)
     source = markdown_blocks.ParagraphBlock(
-        (markdown_blocks.StyledSpan(f"$${block.text}$$", markdown_blocks.TextStyle.CODE),), 0, block.indent, block.quote
+        (markdown_blocks.StyledSpan(f"$${block.text}$$", markdown_blocks.TextStyle.CODE),),
+        0,
+        block.indent,
+        block.quote,
     )
     box = TextBox(ink, width, source, gap=gap)
     box.is_waiting_for_drawing = drawn is not None
@@ -96,4 +109,8 @@ def _gap_before_block(before: markdown_blocks.Block | None, block: markdown_bloc
     if isinstance(block, markdown_blocks.ParagraphBlock) and block.heading:
         return 14 if before else 3
     both = (before, block)
-    return 3 if all(isinstance(each, markdown_blocks.ParagraphBlock) and each.indent for each in both) else 7
+    return (
+        3
+        if all(isinstance(each, markdown_blocks.ParagraphBlock) and each.indent for each in both)
+        else 7
+    )

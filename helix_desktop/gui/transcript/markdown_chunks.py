@@ -1,8 +1,10 @@
-"""Cuts a Markdown text into chunks that can be parsed separately: paragraphs, lists, tables, fences.
+"""Cuts a Markdown text into chunks that can be parsed separately: paragraphs, lists,
+tables, fences.
 
-So a long text is parsed and laid out in slices of a few milliseconds, and while one is being written
-only its last chunk is parsed again. A chunk is never cut inside a fence. A bulleted list is cut
-between two items; anything longer than `LONGEST` ends at the next line end.
+So a long text is parsed and laid out in slices of a few milliseconds, and while one is
+being written only its last chunk is parsed again. A chunk is never cut inside a fence.
+A bulleted list is cut between two items; anything longer than `LONGEST` ends at the
+next line end.
 """
 
 import re
@@ -24,7 +26,9 @@ _DELIMITERS = re.compile(r"[ \t]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\
 
 @dataclass(frozen=True, slots=True)
 class MarkdownChunk:
-    """The characters from `start` to `end`. `is_table_continuation`: the table's header is in an earlier chunk."""
+    """The characters from `start` to `end`. `is_table_continuation`: the table's header
+    is in an earlier chunk.
+    """
 
     start: int
     end: int
@@ -37,7 +41,9 @@ class MarkdownChunk:
 
 
 def split_markdown_chunks(text: str, start: int = 0) -> Iterator[MarkdownChunk]:
-    """Yields the chunks from `start`, which must be 0 or the start of a chunk, without blank lines between them."""
+    """Yields the chunks from `start`, which must be 0 or the start of a chunk, without
+    blank lines between them.
+    """
     position = start
     while position < len(text):
         line_end = _find_line_end(text, position)
@@ -65,7 +71,9 @@ def _find_line_end(text: str, position: int) -> int:
 
 
 def _find_fence_end(text: str, position: int, mark: str) -> int:
-    closing = re.compile(rf"^[ \t]{{0,3}}{re.escape(mark[0])}{{{len(mark)},}}[ \t]*(?:\n|\Z)", re.MULTILINE)
+    closing = re.compile(
+        rf"^[ \t]{{0,3}}{re.escape(mark[0])}{{{len(mark)},}}[ \t]*(?:\n|\Z)", re.MULTILINE
+    )
     found = closing.search(text, position)
     return found.end() if found else len(text)
 
@@ -78,7 +86,9 @@ def _is_table_start(text: str, position: int, line_end: int) -> bool:
 
 
 def _split_table_chunks(text: str, position: int, line_end: int) -> Iterator[MarkdownChunk]:
-    """Yields up to `TABLE_PIECE` rows at a time. Later chunks repeat the header, to be parsed separately."""
+    """Yields up to `TABLE_PIECE` rows at a time. Later chunks repeat the header, to be
+    parsed separately.
+    """
     body = _find_line_end(text, line_end)
     head = text[position:body]
     start, end, rows = position, body, 0
@@ -96,7 +106,9 @@ def _split_table_chunks(text: str, position: int, line_end: int) -> Iterator[Mar
 
 
 def _find_plain_block_end(text: str, position: int, line_end: int) -> int:
-    """Finds the end of a paragraph, heading or list. Indented text after blank lines continues a list."""
+    """Finds the end of a paragraph, heading or list. Indented text after blank lines
+    continues a list.
+    """
     first = text[position : min(line_end, position + 200)]
     if _HEADING.match(first):
         return line_end

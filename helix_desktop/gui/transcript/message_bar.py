@@ -1,5 +1,5 @@
-"""A small bar above a message with its time and with buttons: copy, edit, regenerate, other answers,
-fork.
+"""A small bar above a message with its time and with buttons: copy, edit, regenerate,
+other answers, fork.
 
 It is drawn in the gap above the message and takes no extra room. It is shown while the message has
 the pointer or the focus.
@@ -11,14 +11,22 @@ from PySide6.QtCore import QPointF, QRect, QRectF, Qt
 from PySide6.QtGui import QFontMetricsF, QPainter
 
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.gui.common.figure_formats import format_date_and_time, format_time_of_day, is_today
+from helix_desktop.gui.common.figure_formats import (
+    format_date_and_time,
+    format_time_of_day,
+    is_today,
+)
 from helix_desktop.gui.theme_icons import build_icon
 from helix_desktop.gui.transcript.alternative_answers import AnswerChoice
 from helix_desktop.gui.transcript.basic_boxes import BoxAction, CopyText, HotSpot, LayoutBox
 from helix_desktop.gui.transcript.chat_actions import ActOnMessage, ChatIntent, MessageAct
 from helix_desktop.gui.transcript.drawing_style import DrawingStyle, TextMarks
 from helix_desktop.gui.transcript.items_from_facts import TranscriptItems
-from helix_desktop.gui.transcript.transcript_item import TranscriptItem, TranscriptItemKind, item_source_text
+from helix_desktop.gui.transcript.transcript_item import (
+    TranscriptItem,
+    TranscriptItemKind,
+    item_source_text,
+)
 from helix_desktop.gui.translation import tr
 
 HEIGHT, SIDE = 22, 26
@@ -45,9 +53,15 @@ def has_hover_bar(item: TranscriptItem) -> bool:
 def list_hover_bar_buttons(
     items: TranscriptItems, index: int, intents: Sequence[tuple[str, ChatIntent]]
 ) -> list[HoverBarButton]:
-    """Returns the buttons: other answers, copy, and what in the message's menu (`intents`) has an icon."""
+    """Returns the buttons: other answers, copy, and what in the message's menu
+    (`intents`) has an icon.
+    """
     copy = HoverBarButton(tr("Copy message"), CopyText(item_source_text(items.all[index])), "copy")
-    wanted = ((words, act) for words, act in intents if isinstance(act, ActOnMessage) and act.act in _ICONS)
+    wanted = (
+        (words, act)
+        for words, act in intents
+        if isinstance(act, ActOnMessage) and act.act in _ICONS
+    )
     acts = (HoverBarButton(words, act, _ICONS[act.act]) for words, act in wanted)
     return [*_answer_choice_buttons(items.answer_choice_of(index)), copy, *acts]
 
@@ -57,9 +71,15 @@ def _answer_choice_buttons(choice: AnswerChoice) -> list[HoverBarButton]:
         return []
     before, after = choice.neighbouring_answer_end(-1), choice.neighbouring_answer_end(1)
     return [
-        HoverBarButton(tr("Previous answer"), ActOnMessage(MessageAct.CHOOSE, before) if before else None, symbol="‹"),
+        HoverBarButton(
+            tr("Previous answer"),
+            ActOnMessage(MessageAct.CHOOSE, before) if before else None,
+            symbol="‹",
+        ),
         HoverBarButton("", None, symbol=f"{choice.number}/{len(choice.answer_ends)}"),
-        HoverBarButton(tr("Next answer"), ActOnMessage(MessageAct.CHOOSE, after) if after else None, symbol="›"),
+        HoverBarButton(
+            tr("Next answer"), ActOnMessage(MessageAct.CHOOSE, after) if after else None, symbol="›"
+        ),
     ]
 
 
@@ -73,7 +93,9 @@ def _place_buttons_and_add_hot_spots(
     """Places buttons in a row from `x`. `padding`: the room around a symbol, in pixels."""
     signs: list[tuple[HoverBarButton, QRectF]] = []
     for button in buttons:
-        drawn = QFontMetricsF(box.ink.chip).horizontalAdvance(button.symbol) + box.ink.scaled_pixels(padding)
+        drawn = QFontMetricsF(box.ink.chip).horizontalAdvance(
+            button.symbol
+        ) + box.ink.scaled_pixels(padding)
         place = QRectF(x, 0, drawn if button.symbol else box.ink.scaled_pixels(SIDE), box.height)
         signs.append((button, place))
         if button.act is not None:
@@ -98,13 +120,17 @@ class HoverBar(LayoutBox):
         self.draw_hover_bar(painter, None, "selected")
 
     def draw_hover_bar(self, painter: QPainter, pointed: HotSpot | None, edge: str) -> None:
-        """Draws the bar, with a background and an `edge` for the button under the pointer or with the focus."""
+        """Draws the bar, with a background and an `edge` for the button under the
+        pointer or with the focus.
+        """
         ink = self.ink
         ink.draw_frame(painter, QRectF(0.5, 0.5, self.width - 1, self.height - 1), "panel", 6)
         ink.draw_words(painter, self._words, self.text, ink.chip, "muted")
         for button, place in self._signs:
             if is_pointed := pointed is not None and pointed.place == place:
-                ink.draw_frame(painter, place.adjusted(1.5, 2.5, -1.5, -2.5), "selected", 4, edge=edge)
+                ink.draw_frame(
+                    painter, place.adjusted(1.5, 2.5, -1.5, -2.5), "selected", 4, edge=edge
+                )
             self._draw_hover_bar_button(painter, button, place, pointed=is_pointed)
 
     def _draw_hover_bar_button(
@@ -113,12 +139,16 @@ class HoverBar(LayoutBox):
         ink = self.ink
         if button.symbol:
             colour = "faint" if button.act is None and button.name else "text"
-            ink.draw_words(painter, place, button.symbol, ink.chip, colour, Qt.AlignmentFlag.AlignCenter)
+            ink.draw_words(
+                painter, place, button.symbol, ink.chip, colour, Qt.AlignmentFlag.AlignCenter
+            )
             return
         size = ink.scaled_pixels(14)
         middle = place.center()
         where = QRect(round(middle.x() - size / 2), round(middle.y() - size / 2), size, size)
-        build_icon(button.icon, ink.token_colour("text" if pointed else "muted")).paint(painter, where)
+        build_icon(button.icon, ink.token_colour("text" if pointed else "muted")).paint(
+            painter, where
+        )
 
 
 def position_of_hover_bar(bar: HoverBar, message: QRectF) -> QPointF:
@@ -142,10 +172,13 @@ class AnswerNameAndChoiceBox(LayoutBox):
         painter.setFont(ink.name)
         if marks.selected[1] > marks.selected[0]:
             painter.fillRect(
-                QRectF(0, 0, QFontMetricsF(ink.name).horizontalAdvance(self.text), self.height), ink.selection_colour
+                QRectF(0, 0, QFontMetricsF(ink.name).horizontalAdvance(self.text), self.height),
+                ink.selection_colour,
             )
         painter.setPen(ink.token_colour("text"))
-        painter.drawText(QRectF(0, 0, self.width, self.height), Qt.AlignmentFlag.AlignVCenter, self.text)
+        painter.drawText(
+            QRectF(0, 0, self.width, self.height), Qt.AlignmentFlag.AlignVCenter, self.text
+        )
         painter.setFont(ink.chip)
         for button, place in self._signs:
             colour = "accent" if button.act is not None else "faint" if button.name else "muted"

@@ -13,7 +13,8 @@ import unicodedata
 WIDEST_TOOLTIP = 90  # Longer lines of a tooltip are wrapped after this many characters.
 _ESCAPES = re.compile(
     r"\x1b\[[0-?]{0,64}[ -/]{0,8}[@-~]"  # CSI sequences, which set colours and move the cursor.
-    r"|\x1b[\]P^_X][^\x07\x1b\n]{0,4096}(?:\x07|\x1b\\)"  # OSC, DCS and similar sequences, which set titles, links and the clipboard.
+    # OSC, DCS and similar sequences, which set titles, links and the clipboard.
+    r"|\x1b[\]P^_X][^\x07\x1b\n]{0,4096}(?:\x07|\x1b\\)"
     r"|\x1b[@-Z\\-_a-z0-9=>()#%]"
 )
 _SUSPECT = re.compile(
@@ -34,7 +35,9 @@ def make_safe_text(text: str) -> str:
 
 
 def terminal_output_text(text: str) -> str:
-    """Returns an output as a terminal would show it: what a carriage return overwrote is removed."""
+    """Returns an output as a terminal would show it: what a carriage return overwrote
+    is removed.
+    """
     if "\r" in text:
         text = "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
     return make_safe_text(text)
@@ -43,7 +46,10 @@ def terminal_output_text(text: str) -> str:
 def safe_tooltip(text: str) -> str:
     """Returns a safe tooltip: Qt would interpret markup in it, and does not wrap it."""
     lines = make_safe_text(text).split("\n")
-    text = "\n".join(textwrap.fill(line, WIDEST_TOOLTIP) if len(line) > WIDEST_TOOLTIP else line for line in lines)
+    text = "\n".join(
+        textwrap.fill(line, WIDEST_TOOLTIP) if len(line) > WIDEST_TOOLTIP else line
+        for line in lines
+    )
     if "<" not in text and "&lt;" not in text:
         return text
     from html import escape  # Its 2,000 entities would delay the start.
@@ -64,10 +70,14 @@ def _visible_replacement(match: re.Match[str]) -> str:
 
 
 def _is_needed_joiner(match: re.Match[str]) -> bool:
-    """Whether a joiner is between characters of scripts or emoji that need it. Elsewhere, it only hides text."""
+    """Whether a joiner is between characters of scripts or emoji that need it.
+    Elsewhere, it only hides text.
+    """
     text, at = match.string, match.start()
     around = text[max(0, at - 1) : at] + text[at + 1 : at + 2]
-    return len(around) == 2 and all(ord(each) > 0x2FF and not 0x2000 <= ord(each) <= 0x206F for each in around)
+    return len(around) == 2 and all(
+        ord(each) > 0x2FF and not 0x2000 <= ord(each) <= 0x206F for each in around
+    )
 
 
 def without_backticks(text: str) -> str:

@@ -77,8 +77,13 @@ class TextSurface(QAbstractScrollArea):
 
     def focusInEvent(self, event: QtGui.QFocusEvent) -> None:
         super().focusInEvent(event)
-        if event.reason() is not Qt.FocusReason.ActiveWindowFocusReason:  # Then the frame stays as it was.
-            self._reached_by_tab = event.reason() in (Qt.FocusReason.TabFocusReason, Qt.FocusReason.BacktabFocusReason)
+        if (
+            event.reason() is not Qt.FocusReason.ActiveWindowFocusReason
+        ):  # Then the frame stays as it was.
+            self._reached_by_tab = event.reason() in (
+                Qt.FocusReason.TabFocusReason,
+                Qt.FocusReason.BacktabFocusReason,
+            )
 
     def focusOutEvent(self, event: QtGui.QFocusEvent) -> None:
         super().focusOutEvent(event)
@@ -97,8 +102,12 @@ class TextSurface(QAbstractScrollArea):
 
     def mousePressEvent(self, event: QtGui.QMouseEvent) -> None:
         if event.button() == Qt.MouseButton.LeftButton:
-            near = (event.position().toPoint() - self._press_at).manhattanLength() < QApplication.startDragDistance()
-            self._begin_or_extend_selection(event, clicks=3 if self._again.isActive() and near else 1)
+            near = (
+                event.position().toPoint() - self._press_at
+            ).manhattanLength() < QApplication.startDragDistance()
+            self._begin_or_extend_selection(
+                event, clicks=3 if self._again.isActive() and near else 1
+            )
 
     def mouseDoubleClickEvent(self, event: QtGui.QMouseEvent) -> None:
         if event.button() == Qt.MouseButton.LeftButton:
@@ -113,7 +122,9 @@ class TextSurface(QAbstractScrollArea):
             self.selection.caret = place
         elif clicks > 1 and place.number >= 0:
             first, last = self.word_or_paragraph_at(place, paragraph=clicks > 2)
-            self.selection.set_both_ends(TextPosition(place.number, first), TextPosition(place.number, last))
+            self.selection.set_both_ends(
+                TextPosition(place.number, first), TextPosition(place.number, last)
+            )
         else:
             self.selection.set_both_ends(place)
         self.show_selection()
@@ -187,7 +198,9 @@ class TextSurface(QAbstractScrollArea):
 
 
 class BoxSurface(TextSurface):
-    """A surface with hot spots for the pointer and for Tab. `intent_requested` carries a hot spot's action."""
+    """A surface with hot spots for the pointer and for Tab. `intent_requested` carries
+    a hot spot's action.
+    """
 
     intent_requested = Signal(object)
 
@@ -231,7 +244,11 @@ class BoxSurface(TextSurface):
             self.perform_box_action(pressed.act)
 
     def update_hover(self, point: QPoint) -> None:
-        shape = Qt.CursorShape.PointingHandCursor if self.hot_spot_at_point(point) else Qt.CursorShape.IBeamCursor
+        shape = (
+            Qt.CursorShape.PointingHandCursor
+            if self.hot_spot_at_point(point)
+            else Qt.CursorShape.IBeamCursor
+        )
         if self.viewport().cursor().shape() != shape:
             self.viewport().setCursor(shape)
         if (near := self.nearest_box_at_point(point)) is not self._near:
@@ -260,7 +277,9 @@ class BoxSurface(TextSurface):
             self.focusNextPrevChild(event.reason() is Qt.FocusReason.TabFocusReason)
 
     def focusNextPrevChild(self, forward: bool) -> bool:  # noqa: FBT001 - Qt's signature
-        """Moves through the hot spots with Tab, then leaves. From a button in the text, it leaves at once."""
+        """Moves through the hot spots with Tab, then leaves. From a button in the text,
+        it leaves at once.
+        """
         if not self.hasFocus():
             return super().focusNextPrevChild(forward)
         spots = self.visible_hot_spots()
@@ -299,7 +318,9 @@ class BoxSurface(TextSurface):
             painter.setRenderHint(QtGui.QPainter.RenderHint.Antialiasing)
             painter.setPen(QtGui.QPen(self.theme.colour_of_token("accent"), 2))
             painter.setBrush(Qt.BrushStyle.NoBrush)
-            painter.drawRoundedRect(stack.hot_spot_and_rect(self._spot[1])[1].adjusted(-1, -1, 1, 1), 6, 6)
+            painter.drawRoundedRect(
+                stack.hot_spot_and_rect(self._spot[1])[1].adjusted(-1, -1, 1, 1), 6, 6
+            )
 
     def perform_box_action(self, act: BoxAction) -> None:
         if isinstance(act, CopyText):

@@ -19,7 +19,9 @@ def describe_fact_if_needed(fact: facts.Fact) -> str:
         case facts.TurnEnded():
             return _describe_end_of_turn(fact)
         case facts.FoldFailed(kind=kind, why=why):
-            first = why.partition("; ")[0].rstrip(".")  # Each attempt adds a reason. Only the first reason is shown.
+            first = why.partition("; ")[0].rstrip(
+                "."
+            )  # Each attempt adds a reason. Only the first reason is shown.
             why = translate_sentences(f"{first}.")
             return tr("{kind}: {why}", kind=describe_fold_kind(kind).capitalize(), why=why)
         case facts.Forgotten(entries=entries, facts=recorded_facts):
@@ -33,7 +35,9 @@ def describe_fact_if_needed(fact: facts.Fact) -> str:
 
 def _describe_automatic_message(fact: facts.UserSaid) -> str:
     kind, _, name = make_safe_text(fact.by).partition(":")
-    ended = any(isinstance(part, facts.Text) and part.text == facts.NO_LONGER for part in fact.parts)
+    ended = any(
+        isinstance(part, facts.Text) and part.text == facts.NO_LONGER for part in fact.parts
+    )
     table = "message of the program that ends something" if ended else "message of the program"
     key = kind if name or kind != "agent" else "agent above"
     words = translate_name(table, key, otherwise=fact.by, name=name)
@@ -48,7 +52,10 @@ def describe_changed_files(recorded_facts: Sequence[facts.FilesChanged]) -> str:
         return ""
     named = {name for fact in recorded_facts for name in fact.names}
     files = len(named) + sum(max(0, fact.files - len(fact.names)) for fact in recorded_facts)
-    added, removed = sum(fact.added for fact in recorded_facts), sum(fact.removed for fact in recorded_facts)
+    added, removed = (
+        sum(fact.added for fact in recorded_facts),
+        sum(fact.removed for fact in recorded_facts),
+    )
     words = format_count(files, "{n} file changed", "{n} files changed")
     words += f" +{format_number(added)} −{format_number(removed)}"
     left = sorted({name for fact in recorded_facts for name in fact.left_out})

@@ -5,7 +5,12 @@ from PySide6.QtGui import QFont, QFontMetricsF, QPainter, QTextLayout
 
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.transcript.basic_boxes import LayoutBox, break_into_lines, build_span_formats
-from helix_desktop.gui.transcript.drawing_style import NO_MARKS, DrawingStyle, TextMarks, build_wrap_option
+from helix_desktop.gui.transcript.drawing_style import (
+    NO_MARKS,
+    DrawingStyle,
+    TextMarks,
+    build_wrap_option,
+)
 from helix_desktop.gui.transcript.markdown_blocks import StyledSpan, TableBlock, join_span_texts
 
 MOST_COLUMNS = 16
@@ -29,21 +34,33 @@ class TableBox(LayoutBox):
     """`like` is the previous part of the same table, whose column widths are reused."""
 
     def __init__(
-        self, ink: DrawingStyle, width: float, table: TableBlock, *, gap: float = 0.0, like: "TableBox | None" = None
+        self,
+        ink: DrawingStyle,
+        width: float,
+        table: TableBlock,
+        *,
+        gap: float = 0.0,
+        like: "TableBox | None" = None,
     ) -> None:
         left = ink.left_edge_of(table)
         super().__init__(ink, width - left, left=left, gap=gap)
         self._pad = ink.scaled_pixels(8)
         columns = min(max((len(row) for row in table.rows), default=0), MOST_COLUMNS)
         rows = [tuple(_shorten_cell(cell) for cell in row[:columns]) for row in table.rows]
-        self.columns: list[float] = like.columns if like is not None else self._compute_column_widths(rows, columns)
+        self.columns: list[float] = (
+            like.columns if like is not None else self._compute_column_widths(rows, columns)
+        )
         self._header = not table.continues
         self._cells: list[_Cell] = []
         self._rules: list[float] = []
         text: list[str] = []
         start = 0
         for number, row in enumerate(rows):
-            font = ink.theme.build_font(weight=QFont.Weight.DemiBold) if number == 0 and self._header else ink.text
+            font = (
+                ink.theme.build_font(weight=QFont.Weight.DemiBold)
+                if number == 0 and self._header
+                else ink.text
+            )
             self._lay_out_table_row(row, table.aligned, font, start)
             text.append("\t".join(join_span_texts(cell) for cell in row))
             start += len(text[-1]) + 1
@@ -52,20 +69,32 @@ class TableBox(LayoutBox):
     def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
         painter.setPen(self.ink.token_colour("text"))
         for cell in self._cells:
-            inner = marks if marks is NO_MARKS else marks.marks_within(cell.start, len(cell.layout.text()))
+            inner = (
+                marks
+                if marks is NO_MARKS
+                else marks.marks_within(cell.start, len(cell.layout.text()))
+            )
             overlays = [] if inner is NO_MARKS else self.ink.overlay_formats(inner)
             cell.layout.draw(painter, cell.place.topLeft(), overlays)
         reach = sum(self.columns)
         for number, y in enumerate(self._rules):
             strong = number == 0 and self._header
-            painter.fillRect(QRectF(0, y, reach, 1), self.ink.token_colour("faint" if strong else "line"))
+            painter.fillRect(
+                QRectF(0, y, reach, 1), self.ink.token_colour("faint" if strong else "line")
+            )
 
     def nearest_offset(self, place: QPointF) -> int:
         if not self._cells:
             return 0
-        row = [cell for cell in self._cells if cell.place.top() <= place.y() < cell.place.bottom() + self._pad]
+        row = [
+            cell
+            for cell in self._cells
+            if cell.place.top() <= place.y() < cell.place.bottom() + self._pad
+        ]
         row = row or [self._cells[0] if place.y() < 0 else self._cells[-1]]
-        cell = next((each for each in reversed(row) if each.place.left() - self._pad <= place.x()), row[0])
+        cell = next(
+            (each for each in reversed(row) if each.place.left() - self._pad <= place.x()), row[0]
+        )
         if not cell.layout.lineCount():
             return cell.start
         number = max(int((place.y() - cell.place.top()) / self.ink.text_line_height), 0)
@@ -73,18 +102,26 @@ class TableBox(LayoutBox):
         return cell.start + int(line.xToCursor(place.x() - cell.place.left()))
 
     def caret_rect(self, offset: int) -> QRectF:
-        place = next((each.place for each in reversed(self._cells) if each.start <= offset), QRectF())
+        place = next(
+            (each.place for each in reversed(self._cells) if each.start <= offset), QRectF()
+        )
         return QRectF(place.left(), place.top(), 1, self.ink.text_line_height)
 
     def _lay_out_table_row(
-        self, row: tuple[tuple[StyledSpan, ...], ...], aligned: tuple[str, ...], font: QFont, start: int
+        self,
+        row: tuple[tuple[StyledSpan, ...], ...],
+        aligned: tuple[str, ...],
+        font: QFont,
+        start: int,
     ) -> None:
         top = self.height + self._pad * 0.6
         x, tallest = 0.0, self.ink.text_line_height
         for number, cell in enumerate(row):
             width = self.columns[number] - 2 * self._pad if number < len(self.columns) else 40.0
             layout = QTextLayout(join_span_texts(cell), font)
-            align = _ALIGNED[aligned[number] if number < len(aligned) and aligned[number] in _ALIGNED else "left"]
+            align = _ALIGNED[
+                aligned[number] if number < len(aligned) and aligned[number] in _ALIGNED else "left"
+            ]
             layout.setTextOption(build_wrap_option(layout.text(), align))
             layout.setFormats(build_span_formats(self.ink, cell))
             height = break_into_lines(layout, max(width, 20.0), self.ink.text_line_height)
@@ -95,8 +132,12 @@ class TableBox(LayoutBox):
         self.height = top + tallest + self._pad * 0.6 + 1
         self._rules.append(self.height - 1)
 
-    def _compute_column_widths(self, rows: list[tuple[tuple[StyledSpan, ...], ...]], columns: int) -> list[float]:
-        """Returns the preferred widths of the columns. If they do not fit, the widest shrink first."""
+    def _compute_column_widths(
+        self, rows: list[tuple[tuple[StyledSpan, ...], ...]], columns: int
+    ) -> list[float]:
+        """Returns the preferred widths of the columns. If they do not fit, the widest
+        shrink first.
+        """
         metrics = QFontMetricsF(self.ink.theme.build_font(weight=QFont.Weight.DemiBold))
         wanted = [self._pad * 2 + 24.0] * columns
         for row in rows:

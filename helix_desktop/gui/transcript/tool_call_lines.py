@@ -1,7 +1,7 @@
 """Describes a tool call in one line: its name, its subject, chips for folds, and its outcome.
 
-It only builds values; `call_and_fold_boxes` draws them. Arguments may have a megabyte, so only their
-beginning is read.
+It only builds values; `call_and_fold_boxes` draws them. Arguments may have a megabyte,
+so only their beginning is read.
 """
 
 import re
@@ -21,7 +21,11 @@ from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.transcript import chat_actions
 from helix_desktop.gui.transcript.chat_actions import ChatIntent, OpenChanges, OpenEntry, OpenFold
 from helix_desktop.gui.transcript.safe_text import make_safe_text
-from helix_desktop.gui.transcript.transcript_item import ToolCallState, TranscriptItem, TranscriptItemKind
+from helix_desktop.gui.transcript.transcript_item import (
+    ToolCallState,
+    TranscriptItem,
+    TranscriptItemKind,
+)
 from helix_desktop.gui.translation import tr, translate_name
 
 _LONGEST = 300
@@ -76,10 +80,16 @@ def build_call_line(state: ToolCallState, now: float) -> ToolCallLine:
     chips = [*_build_chips_of_folds(state), *_build_result_chips(state, returned)]
     if state.fold is not None and state.fold.kind is FoldKind.MARKER:
         return ToolCallLine(
-            words, CallStatus.CACHED, tuple(chips), tr("Recall"), chat_actions.RecallEntry(returned.output.digest)
+            words,
+            CallStatus.CACHED,
+            tuple(chips),
+            tr("Recall"),
+            chat_actions.RecallEntry(returned.output.digest),
         )
     if state.decided is not None and not state.decided.allowed:
-        if said := shorten_to_line(make_safe_text(returned.head.partition(USER_WORDS)[2][:120]), 60):
+        if said := shorten_to_line(
+            make_safe_text(returned.head.partition(USER_WORDS)[2][:120]), 60
+        ):
             chips.append(LineChip(f"“{said}”"))
         return ToolCallLine(words, CallStatus.REFUSED, tuple(chips), tr("denied"))
     if returned.stopped or (returned.head in (UNREAD, NOT_BEGUN) and not returned.ok):
@@ -107,8 +117,12 @@ def call_as_one_line(item: TranscriptItem) -> str:
 
 
 def call_subject(arguments: str) -> str:
-    """Returns what a call is about: its path and lines, its command, its query, or else its first text."""
-    named = (make_safe_text(text[: _LONGEST * 2]) for text in find_call_subject_and_place(arguments))
+    """Returns what a call is about: its path and lines, its command, its query, or else
+    its first text.
+    """
+    named = (
+        make_safe_text(text[: _LONGEST * 2]) for text in find_call_subject_and_place(arguments)
+    )
     what, where = (shorten_to_line(text, _LONGEST) for text in named)
     lines = dict(_LINES.findall(arguments[: _LONGEST * 2]))
     if lines and not where:
@@ -117,12 +131,18 @@ def call_subject(arguments: str) -> str:
 
 
 def build_fold_chips(fold: Folded, digest_chip: LineChip | None) -> list[LineChip]:
-    """Builds chips for a fold: a hash and figures for a marker; for an excerpt, what the agent asked to keep."""
+    """Builds chips for a fold: a hash and figures for a marker; for an excerpt, what
+    the agent asked to keep.
+    """
     if fold.kind is FoldKind.MARKER:
-        figures = LineChip(format_token_change(fold.tokens_before, fold.tokens), want=OpenFold(fold.fold))
+        figures = LineChip(
+            format_token_change(fold.tokens_before, fold.tokens), want=OpenFold(fold.fold)
+        )
         return [digest_chip, figures] if digest_chip else [figures]
     words = shorten_to_line(make_safe_text(fold.asked[:160]), 80)
-    kept = tr("kept: the agent asked for “{words}”", words=words) if fold.asked else tr("excerpt kept")
+    kept = (
+        tr("kept: the agent asked for “{words}”", words=words) if fold.asked else tr("excerpt kept")
+    )
     shrunk = f"{format_token_count(fold.tokens_before)} → {format_token_count(fold.tokens)}"
     return [LineChip(kept, want=OpenFold(fold.fold)), LineChip(shrunk, want=OpenFold(fold.fold))]
 
@@ -155,14 +175,18 @@ def _build_chips_of_folds(state: ToolCallState) -> list[LineChip]:
         chips += build_fold_chips(state.fold, build_entry_chip(state.returned.output.digest))
     if state.argument_fold is not None:
         entries = state.argument_fold.entries
-        chips += build_fold_chips(state.argument_fold, build_entry_chip(entries[0]) if entries else None)
+        chips += build_fold_chips(
+            state.argument_fold, build_entry_chip(entries[0]) if entries else None
+        )
     return chips
 
 
 def _build_result_chips(state: ToolCallState, returned: ToolReturned) -> list[LineChip]:
     chips: list[LineChip] = []
     if returned.changes and (lines := format_diff_counts(returned.head)):
-        chips.append(LineChip(lines, want=OpenChanges(state.returned_seq, returned.changes[0].path)))
+        chips.append(
+            LineChip(lines, want=OpenChanges(state.returned_seq, returned.changes[0].path))
+        )
     if returned.repeat_of:
         chips.append(LineChip(tr("unchanged, from cache")))
     if returned.child:

@@ -11,7 +11,9 @@ SHOWN_LIVE = 64 * 1024
 
 @dataclass(slots=True)
 class ToolCallRecord:
-    """`results`: one for each branch. `began`: when it started, after it waited for the user or for earlier calls."""
+    """`results`: one for each branch. `began`: when it started, after it waited for the
+    user or for earlier calls.
+    """
 
     results: tuple[Recorded, ...] = ()
     decided: Decided | None = None
@@ -25,7 +27,9 @@ class ToolCallRecords:
     """Finds calls by id only in the last reply, because models reuse ids."""
 
     _by_item: dict[int, ToolCallRecord] = field(default_factory=dict)
-    _open: dict[str, int] = field(default_factory=dict)  # The item of each running call, by the call's id.
+    _open: dict[str, int] = field(
+        default_factory=dict
+    )  # The item of each running call, by the call's id.
     # The item of each call of the last reply that has returned, by the call's id.
     _returned: dict[str, int] = field(default_factory=dict)
     _by_question: dict[int, str] = field(default_factory=dict)  # The call id of each open question.

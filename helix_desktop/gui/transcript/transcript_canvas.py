@@ -23,7 +23,11 @@ from helix_desktop.gui.transcript.call_and_fold_boxes import ToolCallBox
 from helix_desktop.gui.transcript.content_fetching import FetchedTranscriptContent
 from helix_desktop.gui.transcript.drawing_style import NO_MARKS, DrawingStyle, TextMarks
 from helix_desktop.gui.transcript.failure_cards import FailureCardBox, describe_retry_pause
-from helix_desktop.gui.transcript.item_column import DrawnPlaces, ItemColumn, compute_scroll_and_redraw
+from helix_desktop.gui.transcript.item_column import (
+    DrawnPlaces,
+    ItemColumn,
+    compute_scroll_and_redraw,
+)
 from helix_desktop.gui.transcript.item_layout import ItemLayout
 from helix_desktop.gui.transcript.items_from_facts import TranscriptItems
 from helix_desktop.gui.transcript.layout_context import LayoutContext
@@ -50,7 +54,9 @@ class TranscriptCanvas(BoxSurface):
 
     reply_finished = Signal(str)
 
-    def __init__(self, theme: Theme, content: FetchedTranscriptContent, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, theme: Theme, content: FetchedTranscriptContent, parent: QWidget | None = None
+    ) -> None:
         super().__init__(theme, parent)
         self.items = TranscriptItems()
         self.finding: TranscriptSearch | None = None
@@ -58,9 +64,13 @@ class TranscriptCanvas(BoxSurface):
         self.over: QWidget | None = None  # A button that covers part of the canvas at the bottom.
         self._drawn: DrawnPlaces = {}
         self._floated = QRect()  # The area that was drawn on top of the items.
-        self.column = ItemColumn(LayoutContext(DrawingStyle(theme), float(COLUMN), self.items, content, time.time))
+        self.column = ItemColumn(
+            LayoutContext(DrawingStyle(theme), float(COLUMN), self.items, content, time.time)
+        )
         self._ready: ItemColumn | None = None
-        self._left: Iterator[None] = iter(())  # Each step frees a part of the conversations that were closed.
+        self._left: Iterator[None] = iter(
+            ()
+        )  # Each step frees a part of the conversations that were closed.
         self._letting_go = QTimer(self, interval=0)
         self._letting_go.timeout.connect(self._clear_closed_conversations)
         self._later = QTimer(self, interval=0, singleShot=True)
@@ -79,7 +89,11 @@ class TranscriptCanvas(BoxSurface):
 
     def show_history(self, history: ConversationState) -> None:
         ready, self._ready = self._ready, None
-        if ready is None or ready.page.items.history is not history or ready.page.ink is not self.column.page.ink:
+        if (
+            ready is None
+            or ready.page.items.history is not history
+            or ready.page.ink is not self.column.page.ink
+        ):
             ready = _build_item_column(history, self.column.page)
         self._left = chain(self._left, self.items.clear_in_slices())
         self._letting_go.start()
@@ -115,10 +129,19 @@ class TranscriptCanvas(BoxSurface):
         else:
             self._clock.stop()
         if self.isVisible() or not self.scrolling.is_following_end:
-            self._lay_out_and_draw(None if follow else self.column.scroll_value_of_fact(seq, below), anew=False)
-        appended = (event.recorded.fact for event in events if isinstance(event, session_events.FactAppended))
+            self._lay_out_and_draw(
+                None if follow else self.column.scroll_value_of_fact(seq, below), anew=False
+            )
+        appended = (
+            event.recorded.fact
+            for event in events
+            if isinstance(event, session_events.FactAppended)
+        )
         replies = (fact.parts for fact in appended if isinstance(fact, ModelReplied))
-        for said in filter(None, ("\n".join(one.text for one in parts if isinstance(one, Text)) for parts in replies)):
+        for said in filter(
+            None,
+            ("\n".join(one.text for one in parts if isinstance(one, Text)) for parts in replies),
+        ):
             self.reply_finished.emit(said)
 
     def showEvent(self, event: QShowEvent) -> None:
@@ -131,7 +154,9 @@ class TranscriptCanvas(BoxSurface):
         self._lay_out_and_draw()
 
     def reading_position(self) -> tuple[int, int, bool]:
-        """Returns the reader's place: a fact, the distance below its top, and whether the end is followed."""
+        """Returns the reader's place: a fact, the distance below its top, and whether
+        the end is followed.
+        """
         y = self.verticalScrollBar().value()
         index = self.column.heights.item_covering(y)
         if index < 0 or self.scrolling.is_following_end:
@@ -153,7 +178,9 @@ class TranscriptCanvas(BoxSurface):
         self._lay_out_and_draw(self.column.heights.total_height_before(index) + below, anchor=index)
 
     def scroll_to_item(self, index: int, offset: int = 0) -> None:
-        """Scrolls to an item or a place in it, one third below the top of the view, and marks the item."""
+        """Scrolls to an item or a place in it, one third below the top of the view, and
+        marks the item.
+        """
         if not 0 <= index < len(self.items.all):
             return
         if (change := self.items.reveal_hidden_item(index)) is not None:
@@ -164,8 +191,12 @@ class TranscriptCanvas(BoxSurface):
         wanted = int(self.column.content_top(index) + inner - self.viewport().height() / 3)
         self._lay_out_and_draw(max(0, wanted), anchor=index)
 
-    def _lay_out_and_draw(self, y: int | None = None, *, anchor: int = -1, anew: bool = True) -> None:
-        """Lays out visible items for a moment, corrects the scroll position, and draws all or only differences."""
+    def _lay_out_and_draw(
+        self, y: int | None = None, *, anchor: int = -1, anew: bool = True
+    ) -> None:
+        """Lays out visible items for a moment, corrects the scroll position, and draws
+        all or only differences.
+        """
         complete = True
         height = self.viewport().height()
         if len(self.column.heights):
@@ -186,17 +217,27 @@ class TranscriptCanvas(BoxSurface):
         """Scrolls what has only moved, instead of drawing it again."""
         viewport = self.viewport()
         before, self._drawn = self._drawn, self._currently_drawn_places()
-        marked = not self.selection.is_empty_selection or self.finding is not None or self.has_focus_frame
+        marked = (
+            not self.selection.is_empty_selection
+            or self.finding is not None
+            or self.has_focus_frame
+        )
         # With a fractional screen scale, scrolling would move the content by fractions of a pixel.
         whole = self.devicePixelRatioF().is_integer()
-        found = compute_scroll_and_redraw(before, self._drawn) if whole and not (anew or marked) else None
+        found = (
+            compute_scroll_and_redraw(before, self._drawn)
+            if whole and not (anew or marked)
+            else None
+        )
         if found is None:
             viewport.update()
             return
         by, places = found
         free = viewport.rect()
         if self.over is not None and self.over.isVisible():
-            free.setBottom(self.over.y() - 1)  # Qt cannot scroll an area that another widget covers.
+            free.setBottom(
+                self.over.y() - 1
+            )  # Qt cannot scroll an area that another widget covers.
         if by:
             viewport.scroll(0, by, free)
             viewport.update(0, free.bottom() + 1, viewport.width(), viewport.height())
@@ -217,15 +258,23 @@ class TranscriptCanvas(BoxSurface):
     def _describe_visible_items_to_screen_reader(self) -> None:
         if QAccessible.isActive():
             y, height = self.verticalScrollBar().value(), self.viewport().height()
-            laid = [self.column.existing_layout(index) for index in self.column.visible_items(y, height)]
-            texts = [each.text_between_offsets(0, each.text_length) for each in laid if each is not None]
+            laid = [
+                self.column.existing_layout(index) for index in self.column.visible_items(y, height)
+            ]
+            texts = [
+                each.text_between_offsets(0, each.text_length) for each in laid if each is not None
+            ]
             self.setAccessibleDescription("\n".join(texts)[:DESCRIBED])
 
     def _continue_idle_work(self) -> None:
-        """Runs a slice of idle work: first the rest of the visible items, then colours, then the next screen."""
+        """Runs a slice of idle work: first the rest of the visible items, then colours,
+        then the next screen.
+        """
         y, height = self.verticalScrollBar().value(), self.viewport().height()
         until = time.perf_counter() + SLICE
-        visible = [self.column.existing_layout(index) for index in self.column.visible_items(y, height)]
+        visible = [
+            self.column.existing_layout(index) for index in self.column.visible_items(y, height)
+        ]
         if not all(laid is not None and laid.done for laid in visible):
             self._lay_out_and_draw(anew=False)
             return
@@ -268,7 +317,9 @@ class TranscriptCanvas(BoxSurface):
         self._lay_out_and_draw()
 
     def _lay_out_boxes_with_drawn_formulas(self) -> None:
-        self.column.discard_layouts(lambda laid: any(box.is_waiting_for_drawing for box in laid.boxes))
+        self.column.discard_layouts(
+            lambda laid: any(box.is_waiting_for_drawing for box in laid.boxes)
+        )
         self._lay_out_and_draw()
 
     def _update_elapsed_times(self) -> None:
@@ -276,10 +327,14 @@ class TranscriptCanvas(BoxSurface):
             laid = self.column.existing_layout(index)
             for box in laid.boxes[:2] if laid is not None else ():
                 if isinstance(box, ToolCallBox):
-                    box.line = build_call_line(self.items.tool_call_state(index), self.column.page.now())
+                    box.line = build_call_line(
+                        self.items.tool_call_state(index), self.column.page.now()
+                    )
         laid = self.column.existing_layout(self.items.retry_wait_item)
         if laid is not None and laid.boxes and isinstance(laid.boxes[0], FailureCardBox):
-            laid.boxes[0].update_card_title(describe_retry_pause(self.items.retry_at - self.column.page.now()))
+            laid.boxes[0].update_card_title(
+                describe_retry_pause(self.items.retry_at - self.column.page.now())
+            )
         self.viewport().update()
 
     # --- Drawing the visible items
@@ -294,12 +349,18 @@ class TranscriptCanvas(BoxSurface):
             painter.setClipRect(place)
             self._draw_visible_items(painter, place)
             if place == self.viewport().rect():
-                self._drawn = self._currently_drawn_places()  # Drawing may have laid out more items.
+                self._drawn = (
+                    self._currently_drawn_places()
+                )  # Drawing may have laid out more items.
         painter.end()
 
     def _draw_visible_items(self, painter: QPainter, place: QRect) -> None:
         painter.fillRect(place, self.theme.colour_of_token("panel"))
-        y, first, height = self.verticalScrollBar().value(), place.top() - EDGE, place.height() + 2 * EDGE
+        y, first, height = (
+            self.verticalScrollBar().value(),
+            place.top() - EDGE,
+            place.height() + 2 * EDGE,
+        )
         for index in self.column.visible_items(y + first, height):
             laid = self.column.existing_layout(index)
             if laid is None or not laid.boxes:
@@ -311,14 +372,24 @@ class TranscriptCanvas(BoxSurface):
             laid.draw_boxes(painter, first - top, first + height - top, marks, near)
             if index == self._marked_item:
                 px = self.theme.zoomed_pixels
-                painter.fillRect(QRectF(-px(14), 0, px(3), laid.bottom_edge), self.theme.colour_of_token("accent"))
+                painter.fillRect(
+                    QRectF(-px(14), 0, px(3), laid.bottom_edge),
+                    self.theme.colour_of_token("accent"),
+                )
             self.draw_keyboard_focus(painter, index, laid)
             painter.restore()
 
     def _active_box_of(self, index: int, laid: ItemLayout) -> LayoutBox | None:
-        """Returns the box with the focus, or else the one under the pointer, which shows its actions."""
+        """Returns the box with the focus, or else the one under the pointer, which
+        shows its actions.
+        """
         spot = self._spot
-        if spot is not None and spot[0] == index and self.hasFocus() and 0 <= spot[1].box < len(laid.boxes):
+        if (
+            spot is not None
+            and spot[0] == index
+            and self.hasFocus()
+            and 0 <= spot[1].box < len(laid.boxes)
+        ):
             return laid.boxes[spot[1].box]
         return self._near
 
@@ -328,7 +399,9 @@ class TranscriptCanvas(BoxSurface):
             return TextMarks(selected) if selected[1] > selected[0] else NO_MARKS
         found = laid.find_starts_and_lengths(self.finding.needle)
         current = self.finding.current_hit_in_item(index, len(found))
-        return TextMarks(selected, found, current) if found or selected[1] > selected[0] else NO_MARKS
+        return (
+            TextMarks(selected, found, current) if found or selected[1] > selected[0] else NO_MARKS
+        )
 
     def item_and_point_under(self, point: QPointF | QPoint) -> tuple[int, QPointF]:
         y = int(point.y()) + self.verticalScrollBar().value()
@@ -338,11 +411,15 @@ class TranscriptCanvas(BoxSurface):
         return index, QPointF(point.x() - self.column_left, y - self.column.content_top(index))
 
     def rect_in_viewport(self, index: int, inner: QRectF) -> QRectF:
-        return inner.translated(self.column_left, self.column.content_top(index) - self.verticalScrollBar().value())
+        return inner.translated(
+            self.column_left, self.column.content_top(index) - self.verticalScrollBar().value()
+        )
 
 
 def _build_item_column(history: ConversationState, page: LayoutContext) -> ItemColumn:
-    """What was opened stays open if another process, such as the recorder, went on with the shown conversation."""
+    """What was opened stays open if another process, such as the recorder, went on with
+    the shown conversation.
+    """
     items = TranscriptItems(history)
     items.add_many_facts(history.facts[:])
     opened = page.section_amounts if page.items.history.facts[:1] == history.facts[:1] else {}

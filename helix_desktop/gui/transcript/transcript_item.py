@@ -27,7 +27,9 @@ class TranscriptItemKind(IntEnum):
 
 
 class TranscriptItem(NamedTuple):
-    """One thing in the chat. `is_first_of_answer`: the model's first words after the user's, which show its name."""
+    """One thing in the chat. `is_first_of_answer`: the model's first words after the
+    user's, which show its name.
+    """
 
     kind: TranscriptItemKind
     recorded: facts.Recorded | None
@@ -74,7 +76,10 @@ def item_source_text(item: TranscriptItem) -> str:
     fact = item.source_fact
     if isinstance(fact, facts.UserSaid) and item.kind is TranscriptItemKind.USER:
         return item.text or "\n\n".join(p.text for p in fact.parts if isinstance(p, facts.Text))
-    if isinstance(fact, facts.ModelReplied) and item.kind in {TranscriptItemKind.REPLY, TranscriptItemKind.REASONING}:
+    if isinstance(fact, facts.ModelReplied) and item.kind in {
+        TranscriptItemKind.REPLY,
+        TranscriptItemKind.REASONING,
+    }:
         part = fact.parts[item.part]
         return part.text if isinstance(part, facts.Text | facts.Reasoning) else ""
     return item.text

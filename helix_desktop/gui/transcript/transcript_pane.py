@@ -9,7 +9,10 @@ from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.common.widgets import build_line_edit, build_plain_label, build_tool_button
 from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.transcript.content_fetching import FetchedTranscriptContent, TranscriptContentSource
+from helix_desktop.gui.transcript.content_fetching import (
+    FetchedTranscriptContent,
+    TranscriptContentSource,
+)
 from helix_desktop.gui.transcript.transcript_search import TranscriptSearch, searchable_text
 from helix_desktop.gui.transcript.transcript_view import TranscriptView
 from helix_desktop.gui.translation import format_number, tr
@@ -18,7 +21,9 @@ ScrollPlace = tuple[int, int, bool]
 
 
 class FindBar(QWidget):
-    """A search field with the number of hits, and buttons to the next and previous hit. `changed` carries the text."""
+    """A search field with the number of hits, and buttons to the next and previous hit.
+    `changed` carries the text.
+    """
 
     changed = Signal(str)
     stepped = Signal(int)
@@ -26,7 +31,9 @@ class FindBar(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.field = build_line_edit(tr("Find in this conversation"), tr("Find in this conversation"), self)
+        self.field = build_line_edit(
+            tr("Find in this conversation"), tr("Find in this conversation"), self
+        )
         self.field.setClearButtonEnabled(True)
         self.counts = build_plain_label("", "muted", self, wraps=False)
         row = build_row((self.field, 1), self.counts, owner=self, margins=(20, 8, 20, 8))
@@ -71,7 +78,11 @@ class TranscriptPane(QWidget):
     intent_requested = Signal(object)
 
     def __init__(
-        self, theme: Theme, doing: BackgroundRunner, source: TranscriptContentSource, parent: QWidget | None = None
+        self,
+        theme: Theme,
+        doing: BackgroundRunner,
+        source: TranscriptContentSource,
+        parent: QWidget | None = None,
     ) -> None:
         super().__init__(parent)
         self.content = FetchedTranscriptContent(source, doing, self)
@@ -79,10 +90,14 @@ class TranscriptPane(QWidget):
         self.bar = FindBar(self)
         self.bar.hide()
         self._theme = theme
-        self._end = self.view.over = build_tool_button(tr("Jump to the end"), self.view, "↓", "pill")
+        self._end = self.view.over = build_tool_button(
+            tr("Jump to the end"), self.view, "↓", "pill"
+        )
         self._end.hide()
         build_column(self.bar, (self.view, 1), owner=self, margins=0, spacing=0)
-        self._search_from = -1  # The item with which the next search begins, or -1 for the first visible one.
+        self._search_from = (
+            -1
+        )  # The item with which the next search begins, or -1 for the first visible one.
         self._slices = QTimer(self, interval=0)
         self._slices.timeout.connect(self._continue_search)
         self._connect_transcript_signals()
@@ -90,7 +105,9 @@ class TranscriptPane(QWidget):
     def _connect_transcript_signals(self) -> None:
         self._end.clicked.connect(self.view.jump_to_end)
         self.view.scrolling.following_changed.connect(lambda _following: self._update_end_button())
-        self.view.verticalScrollBar().rangeChanged.connect(lambda _least, _most: self._update_end_button())
+        self.view.verticalScrollBar().rangeChanged.connect(
+            lambda _least, _most: self._update_end_button()
+        )
         self.view.verticalScrollBar().valueChanged.connect(lambda _value: self._update_end_button())
         self.view.intent_requested.connect(self.intent_requested)
         self.view.find_wanted.connect(self.open_find_bar)
@@ -110,8 +127,17 @@ class TranscriptPane(QWidget):
         items, first = self.view.items, self.view.items.item_of_fact(seq)
         self.view.scroll_to_item(first)
         parts = list(filter(None, [words.strip(), *sorted(words.split(), key=len, reverse=True)]))
-        there = [at for at in range(max(first, 0), len(items.all)) if items.all[at].fact_seq == seq] if parts else []
-        found = ((at, part) for at in there for part in parts if part.lower() in searchable_text(items.all[at]).lower())
+        there = (
+            [at for at in range(max(first, 0), len(items.all)) if items.all[at].fact_seq == seq]
+            if parts
+            else []
+        )
+        found = (
+            (at, part)
+            for at in there
+            for part in parts
+            if part.lower() in searchable_text(items.all[at]).lower()
+        )
         self._search_from, needle = next(found, (-1, ""))
         if needle:
             self.bar.field.setText(needle)
@@ -176,7 +202,9 @@ class TranscriptPane(QWidget):
 
     def _update_end_button(self) -> None:
         bar = self.view.verticalScrollBar()
-        self._end.setVisible(not self.view.scrolling.is_following_end and bar.value() < bar.maximum())
+        self._end.setVisible(
+            not self.view.scrolling.is_following_end and bar.value() < bar.maximum()
+        )
         self._place_end_button()
 
     def _place_end_button(self) -> None:

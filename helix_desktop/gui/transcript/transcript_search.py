@@ -7,7 +7,11 @@ from collections.abc import Iterator
 
 from helix_desktop.gui.transcript.items_from_facts import TranscriptItems
 from helix_desktop.gui.transcript.tool_call_lines import call_as_one_line
-from helix_desktop.gui.transcript.transcript_item import TranscriptItem, TranscriptItemKind, item_source_text
+from helix_desktop.gui.transcript.transcript_item import (
+    TranscriptItem,
+    TranscriptItemKind,
+    item_source_text,
+)
 
 SLICE = 0.004
 
@@ -39,7 +43,9 @@ class TranscriptSearch:
         return next((number for number, item in enumerate(self.places) if item >= index), 0)
 
     def current_hit_in_item(self, index: int, count: int) -> int:
-        """Returns which of the `count` hits in an item is the current one, or -1 if that is in another item."""
+        """Returns which of the `count` hits in an item is the current one, or -1 if
+        that is in another item.
+        """
         is_here = 0 <= self.current < len(self.places) and self.places[self.current] == index
         return min(self.current - bisect_left(self.places, index), count - 1) if is_here else -1
 

@@ -8,14 +8,24 @@ from helix_desktop.gui.transcript.item_layout import ItemLayout
 from helix_desktop.gui.transcript.items_from_facts import TranscriptItems
 from helix_desktop.gui.transcript.markdown_chunks import split_markdown_chunks
 from helix_desktop.gui.transcript.tool_call_lines import call_as_one_line
-from helix_desktop.gui.transcript.transcript_item import TranscriptItem, TranscriptItemKind, item_source_text
+from helix_desktop.gui.transcript.transcript_item import (
+    TranscriptItem,
+    TranscriptItemKind,
+    item_source_text,
+)
 
 MOST_COPIED = 64 << 20
-MOST_PARSED = 200_000  # Text of more characters is copied as its source, because parsing it would take too long.
+# Text of more characters is copied as its source, because parsing it would take too
+# long.
+MOST_PARSED = 200_000
 
 
 def build_selected_text(
-    selection: TextSelection, items: TranscriptItems, laid: Callable[[int], ItemLayout], *, markdown: bool
+    selection: TextSelection,
+    items: TranscriptItems,
+    laid: Callable[[int], ItemLayout],
+    *,
+    markdown: bool,
 ) -> str:
     """Returns the selected text. Only the first and the last item are laid out for it."""
     if selection.is_empty_selection:
@@ -32,7 +42,11 @@ def build_selected_text(
             part = edge.copyable_markdown(a, b) if markdown else edge.text_between_offsets(a, b)
         else:
             whole = items.all[index]
-            part = item_as_markdown(whole) if markdown else item_as_plain_text(whole, parsed=size < MOST_PARSED)
+            part = (
+                item_as_markdown(whole)
+                if markdown
+                else item_as_plain_text(whole, parsed=size < MOST_PARSED)
+            )
         if part:
             parts.append(part)
             size += len(part)

@@ -1,4 +1,6 @@
-"""What the user can do in the chat: select, copy, click, use the keyboard, open a menu, follow a link."""
+"""What the user can do in the chat: select, copy, click, use the keyboard, open a menu,
+follow a link.
+"""
 
 from functools import partial
 
@@ -13,7 +15,14 @@ from helix_desktop.gui.common.widgets import build_popup_menu
 from helix_desktop.gui.question_dialogs import ask_to_choose_one
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript import chat_actions, message_bar
-from helix_desktop.gui.transcript.basic_boxes import BoxAction, CopyText, HotSpot, LayoutBox, LinkAddress, ToggleSection
+from helix_desktop.gui.transcript.basic_boxes import (
+    BoxAction,
+    CopyText,
+    HotSpot,
+    LayoutBox,
+    LinkAddress,
+    ToggleSection,
+)
 from helix_desktop.gui.transcript.box_stack import HotSpotIndex
 from helix_desktop.gui.transcript.chat_actions import ActOnMessage, MessageAct
 from helix_desktop.gui.transcript.code_box import CodeBox
@@ -35,7 +44,9 @@ class TranscriptView(TranscriptCanvas):
 
     find_wanted = Signal()
 
-    def __init__(self, theme: Theme, content: FetchedTranscriptContent, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, theme: Theme, content: FetchedTranscriptContent, parent: QWidget | None = None
+    ) -> None:
         super().__init__(theme, content, parent)
         self._pointed: HotSpot | None = None
         self.reply_finished.connect(self.speak_to_screen_reader)
@@ -47,10 +58,16 @@ class TranscriptView(TranscriptCanvas):
         super().show_history(history)
 
     def hot_spot_rect_of(self, want: chat_actions.ChatIntent) -> QRect:
-        """The rectangle in the viewport whose click requests this intent; empty if there is none."""
+        """The rectangle in the viewport whose click requests this intent; empty if
+        there is none.
+        """
         for index, spot in self.visible_hot_spots():
             laid = self.column.existing_layout(index)
-            if laid is not None and spot.box != message_bar.BAR and laid.hot_spot_and_rect(spot)[0].act == want:
+            if (
+                laid is not None
+                and spot.box != message_bar.BAR
+                and laid.hot_spot_and_rect(spot)[0].act == want
+            ):
                 return self.rect_in_viewport(index, laid.hot_spot_and_rect(spot)[1]).toRect()
         return QRect()
 
@@ -72,11 +89,15 @@ class TranscriptView(TranscriptCanvas):
         laid = self.column.existing_layout(index)
         height = float(laid.current_height) if laid is not None else 0.0
         message = self.rect_in_viewport(index, QRectF(0, 0, self.column.page.width, height))
-        return QRectF(message_bar.position_of_hover_bar(bar, message), QSizeF(bar.width, bar.height))
+        return QRectF(
+            message_bar.position_of_hover_bar(bar, message), QSizeF(bar.width, bar.height)
+        )
 
     @property
     def _item_with_hover_bar(self) -> int:
-        """Returns the item whose bar is shown: the one with the focus, or else under the pointer."""
+        """Returns the item whose bar is shown: the one with the focus, or else under
+        the pointer.
+        """
         if self._spot is not None and self.hasFocus() and self._spot[1].box == message_bar.BAR:
             return self._spot[0]
         return self._over
@@ -98,7 +119,11 @@ class TranscriptView(TranscriptCanvas):
 
     def _overlay_rect(self) -> QRect:
         bar = self.hover_bar_of(self._item_with_hover_bar)
-        return self.hover_bar_rect(self._item_with_hover_bar, bar).toAlignedRect() if bar is not None else QRect()
+        return (
+            self.hover_bar_rect(self._item_with_hover_bar, bar).toAlignedRect()
+            if bar is not None
+            else QRect()
+        )
 
     # --- Selecting and copying text
 
@@ -109,11 +134,15 @@ class TranscriptView(TranscriptCanvas):
             self.viewport().update()
 
     def copy_selected_as_markdown(self) -> None:
-        if text := build_selected_text(self.selection, self.items, self.column.lay_out_fully, markdown=True):
+        if text := build_selected_text(
+            self.selection, self.items, self.column.lay_out_fully, markdown=True
+        ):
             QtGui.QGuiApplication.clipboard().setText(text)
 
     def selected_text(self) -> str:
-        return build_selected_text(self.selection, self.items, self.column.lay_out_fully, markdown=False)
+        return build_selected_text(
+            self.selection, self.items, self.column.lay_out_fully, markdown=False
+        )
 
     def text_position_at(self, point: QPoint) -> TextPosition:
         index, inner = self.item_and_point_under(point)
@@ -122,7 +151,9 @@ class TranscriptView(TranscriptCanvas):
         return TextPosition(index, self.column.lay_out_fully(index).text_offset_at(inner))
 
     def word_or_paragraph_at(self, place: TextPosition, *, paragraph: bool) -> tuple[int, int]:
-        return self.column.lay_out_fully(place.number).word_or_paragraph_at(place.offset, paragraph=paragraph)
+        return self.column.lay_out_fully(place.number).word_or_paragraph_at(
+            place.offset, paragraph=paragraph
+        )
 
     def wheelEvent(self, event: QtGui.QWheelEvent) -> None:
         by = event.pixelDelta().x() or event.angleDelta().x() // 2
@@ -171,11 +202,17 @@ class TranscriptView(TranscriptCanvas):
     def nearest_box_at_point(self, point: QPoint) -> LayoutBox | None:
         index, inner = self.item_and_point_under(point)
         laid = self.column.existing_layout(index) if index >= 0 else None
-        return laid.boxes[laid.nearest_box_and_inner_place(inner)[0]] if laid is not None and laid.boxes else None
+        return (
+            laid.boxes[laid.nearest_box_and_inner_place(inner)[0]]
+            if laid is not None and laid.boxes
+            else None
+        )
 
     def update_following_for_scroll(self, wanted: int) -> None:
         bar = self.verticalScrollBar()
-        self.scrolling.set_following_end(following=wanted >= bar.maximum() and wanted >= bar.value())
+        self.scrolling.set_following_end(
+            following=wanted >= bar.maximum() and wanted >= bar.value()
+        )
 
     def keyPressEvent(self, event: QtGui.QKeyEvent) -> None:
         if event.matches(QtGui.QKeySequence.StandardKey.Find):
@@ -189,17 +226,26 @@ class TranscriptView(TranscriptCanvas):
             super().keyPressEvent(event)
 
     def _move_along_hover_bar(self, key: Qt.Key) -> bool:
-        if self._spot is None or self._spot[1].box != message_bar.BAR or key not in (Qt.Key.Key_Left, Qt.Key.Key_Right):
+        if (
+            self._spot is None
+            or self._spot[1].box != message_bar.BAR
+            or key not in (Qt.Key.Key_Left, Qt.Key.Key_Right)
+        ):
             return False
         if (bar := self.hover_bar_of(self._spot[0])) is not None:
             by = 1 if key == Qt.Key.Key_Right else -1
-            self._spot = (self._spot[0], HotSpotIndex(message_bar.BAR, (self._spot[1].hot + by) % len(bar.hot_spots)))
+            self._spot = (
+                self._spot[0],
+                HotSpotIndex(message_bar.BAR, (self._spot[1].hot + by) % len(bar.hot_spots)),
+            )
             self._scroll_to_and_announce_focused_hot_spot()
             self.viewport().update()
         return True
 
     def move_selection_end(self, key: Qt.Key, *, whole: bool) -> bool:
-        """Moves the end of the selection by a character or line, or to the start or end of an item or of the chat."""
+        """Moves the end of the selection by a character or line, or to the start or end
+        of an item or of the chat.
+        """
         if key not in CARET_KEYS:
             return False
         if self.selection.anchor.number < 0:
@@ -214,7 +260,9 @@ class TranscriptView(TranscriptCanvas):
 
     def _scroll_to_caret(self) -> None:
         caret = self.selection.caret
-        place = self.rect_in_viewport(caret.number, self.column.lay_out_fully(caret.number).caret_rect_at(caret.offset))
+        place = self.rect_in_viewport(
+            caret.number, self.column.lay_out_fully(caret.number).caret_rect_at(caret.offset)
+        )
         bar = self.verticalScrollBar()
         if place.top() < 0:
             self.scrolling.set_following_end(following=False)
@@ -225,16 +273,26 @@ class TranscriptView(TranscriptCanvas):
 
     def tab_stop_of(self, spot: HotSpotPlace | None) -> HotSpotPlace | None:
         """The bar of a message is one stop, in which the arrow keys move."""
-        return (spot[0], HotSpotIndex(message_bar.BAR, 0)) if spot and spot[1].box == message_bar.BAR else spot
+        return (
+            (spot[0], HotSpotIndex(message_bar.BAR, 0))
+            if spot and spot[1].box == message_bar.BAR
+            else spot
+        )
 
     def visible_hot_spots(self) -> list[HotSpotPlace]:
         return [
             (index, spot)
-            for index in self.column.visible_items(self.verticalScrollBar().value(), self.viewport().height())
+            for index in self.column.visible_items(
+                self.verticalScrollBar().value(), self.viewport().height()
+            )
             if (laid := self.column.existing_layout(index)) is not None
             for spot in (
                 *laid.list_hot_spots(),
-                *([HotSpotIndex(message_bar.BAR, 0)] if message_bar.has_hover_bar(self.items.all[index]) else ()),
+                *(
+                    [HotSpotIndex(message_bar.BAR, 0)]
+                    if message_bar.has_hover_bar(self.items.all[index])
+                    else ()
+                ),
             )
         ]
 
@@ -242,7 +300,11 @@ class TranscriptView(TranscriptCanvas):
         index, inner = spot
         if inner.box == message_bar.BAR:  # The bar is always visible, so its place is not needed.
             bar = self.hover_bar_of(index)
-            return (bar.hot_spots[min(inner.hot, len(bar.hot_spots) - 1)], QRectF()) if bar is not None else None
+            return (
+                (bar.hot_spots[min(inner.hot, len(bar.hot_spots) - 1)], QRectF())
+                if bar is not None
+                else None
+            )
         laid = self.column.existing_layout(index)
         if laid is None or inner not in laid.list_hot_spots():
             return None
@@ -265,7 +327,11 @@ class TranscriptView(TranscriptCanvas):
         shown = hidden_characters.mark_on_one_line(address)
         if not address.lower().startswith(_OPENED):
             QtGui.QGuiApplication.clipboard().setText(address)
-            QToolTip.showText(self.cursor().pos(), safe_tooltip(tr("Copied: {address}", address=shown[:200])), self)
+            QToolTip.showText(
+                self.cursor().pos(),
+                safe_tooltip(tr("Copied: {address}", address=shown[:200])),
+                self,
+            )
             return
         text = "\n\n".join([tr("Open this link in your browser?"), shown])
         ways = [
@@ -291,7 +357,9 @@ class TranscriptView(TranscriptCanvas):
         menu.popup(event.globalPos())
 
 
-def list_item_intents(items: TranscriptItems, index: int) -> list[tuple[str, chat_actions.ChatIntent]]:
+def list_item_intents(
+    items: TranscriptItems, index: int
+) -> list[tuple[str, chat_actions.ChatIntent]]:
     item = items.all[index]
     if item.recorded is None:
         return []
@@ -300,7 +368,9 @@ def list_item_intents(items: TranscriptItems, index: int) -> list[tuple[str, cha
         found.append((tr("Edit and resend…"), ActOnMessage(MessageAct.EDIT, item.fact_seq)))
     if item.kind is TranscriptItemKind.REPLY:
         found.append((tr("Regenerate"), ActOnMessage(MessageAct.REGENERATE, item.fact_seq)))
-        found.append((tr("What the model saw"), ActOnMessage(MessageAct.SHOW_REQUEST, item.fact_seq)))
+        found.append(
+            (tr("What the model saw"), ActOnMessage(MessageAct.SHOW_REQUEST, item.fact_seq))
+        )
     found.append((tr("Fork from here"), ActOnMessage(MessageAct.FORK, item.fact_seq)))
     found.append((tr("Rewind to here…"), ActOnMessage(MessageAct.REWIND, item.fact_seq)))
     ref = items.part_ref_of(index)
@@ -311,19 +381,30 @@ def list_item_intents(items: TranscriptItems, index: int) -> list[tuple[str, cha
     return found
 
 
-_STEPS = {Qt.Key.Key_Left: (0, -1), Qt.Key.Key_Right: (0, 1), Qt.Key.Key_Up: (-1, 0), Qt.Key.Key_Down: (1, 0)}
+_STEPS = {
+    Qt.Key.Key_Left: (0, -1),
+    Qt.Key.Key_Right: (0, 1),
+    Qt.Key.Key_Up: (-1, 0),
+    Qt.Key.Key_Down: (1, 0),
+}
 CARET_KEYS = frozenset({*_STEPS, Qt.Key.Key_Home, Qt.Key.Key_End})
 
 
-def move_caret(column: ItemColumn, caret: TextPosition, key: Qt.Key, *, whole: bool) -> TextPosition:
-    """Moves by a character or line, or to the start or end of the item, or of the conversation with `whole`."""
+def move_caret(
+    column: ItemColumn, caret: TextPosition, key: Qt.Key, *, whole: bool
+) -> TextPosition:
+    """Moves by a character or line, or to the start or end of the item, or of the
+    conversation with `whole`.
+    """
     if key == Qt.Key.Key_Home:
         return TextPosition(0 if whole else caret.number, 0)
     if key == Qt.Key.Key_End:
         last = len(column.page.items.all) - 1 if whole else caret.number
         return TextPosition(last, column.lay_out_fully(last).end_offset)
     lines, letters = _STEPS[key]
-    return _move_by_line(column, caret, lines) if lines else _move_by_character(column, caret, letters)
+    return (
+        _move_by_line(column, caret, lines) if lines else _move_by_character(column, caret, letters)
+    )
 
 
 def _move_by_character(column: ItemColumn, caret: TextPosition, steps: int) -> TextPosition:

@@ -1,4 +1,6 @@
-"""A page of boxes that scrolls: a document with hot spots and text that can be selected, usable by keyboard too."""
+"""A page of boxes that scrolls: a document with hot spots and text that can be
+selected, usable by keyboard too.
+"""
 
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -19,10 +21,17 @@ SLICE = 0.006
 
 
 class BoxesView(BoxSurface):
-    """A page of boxes, which are one item with the number 0. `surface` names the background colour."""
+    """A page of boxes, which are one item with the number 0. `surface` names the
+    background colour.
+    """
 
     def __init__(
-        self, theme: Theme, parent: QWidget | None = None, *, surface: str = "panel", pad: tuple[int, int] = (16, 12)
+        self,
+        theme: Theme,
+        parent: QWidget | None = None,
+        *,
+        surface: str = "panel",
+        pad: tuple[int, int] = (16, 12),
     ) -> None:
         super().__init__(theme, parent)
         self._surface = surface
@@ -41,7 +50,9 @@ class BoxesView(BoxSurface):
         theme.changed.connect(self._restyle_boxes)
 
     def show_boxes(self, make: Make, *, keep_place: bool = False) -> None:
-        """Shows boxes. `make` builds them for a width, and is called again when width or theme change."""
+        """Shows boxes. `make` builds them for a width, and is called again when width
+        or theme change.
+        """
         self._wanted = self.verticalScrollBar().value() if keep_place else 0
         self._make = make
         self.selection.clear_selection()
@@ -68,7 +79,9 @@ class BoxesView(BoxSurface):
 
     def _start_box_layout(self) -> None:
         self._laid_width = self._width_of_boxes()
-        self._stack = BoxStack((self._ink.scaled_pixels(self._padding[0]), self._ink.scaled_pixels(self._padding[1])))
+        self._stack = BoxStack(
+            (self._ink.scaled_pixels(self._padding[0]), self._ink.scaled_pixels(self._padding[1]))
+        )
         self._rest = iter(self._make(self._ink, max(self._laid_width, 60.0)))
         self._near = None
         self._continue_box_layout()
@@ -106,9 +119,13 @@ class BoxesView(BoxSurface):
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         if self._width_of_boxes() != self._laid_width:
-            self._slices.start()  # We wait, because the width of a page that is being shown changes several times.
+            # We wait, because the width of a page that is being shown changes several
+            # times.
+            self._slices.start()
         else:
-            self.verticalScrollBar().setRange(0, max(0, round(self._stack.bottom_edge) - self.viewport().height()))
+            self.verticalScrollBar().setRange(
+                0, max(0, round(self._stack.bottom_edge) - self.viewport().height())
+            )
 
     # --- Drawing the boxes
 

@@ -29,7 +29,9 @@ class ChoicePill(QPushButton):
         self.current = current
         words = words or current or self._hint
         half = MAX_CHOICE_LENGTH // 2
-        self._words = words if len(words) <= MAX_CHOICE_LENGTH else f"{words[:half]}…{words[1 - half :]}"
+        self._words = (
+            words if len(words) <= MAX_CHOICE_LENGTH else f"{words[:half]}…{words[1 - half :]}"
+        )
         self._set_pill_text(self._words)
         self.setAccessibleName(f"{self._hint}: {words}")
         self.setToolTip(safe_tooltip(f"{self._hint}: {words}"))
@@ -61,7 +63,9 @@ class PolicyChoicePill(ChoicePill):
     def open_choices(self) -> None:
         menu = build_popup_menu(self)
         for name, words in list_policy_choices():
-            add_menu_choice(menu, words, partial(self.chosen.emit, name), chosen=name == self.current)
+            add_menu_choice(
+                menu, words, partial(self.chosen.emit, name), chosen=name == self.current
+            )
         menu.addSeparator()
         menu.addAction(tr("Thresholds…")).triggered.connect(self.more_wanted)
         menu.popup(self.mapToGlobal(QPoint(0, self.height() + 4)))

@@ -43,7 +43,9 @@ class CommentBox(QFrame):
         self.words.sent.connect(self._send_comment)
         self.words.left.connect(self.cancelled)
         send = build_push_button(tr("Send to agent"), self, self._send_comment, "primary")
-        buttons = build_row(send, build_push_button(tr("Cancel"), self, self.cancelled.emit, "pill"), 1)
+        buttons = build_row(
+            send, build_push_button(tr("Cancel"), self, self.cancelled.emit, "pill"), 1
+        )
         column = build_column(self._title, (self.words, 1), buttons, owner=self, spacing=4)
         theme.keep_lengths_scaled(self, column.setContentsMargins, 12, 8, 12, 8)
 

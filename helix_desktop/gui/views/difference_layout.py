@@ -20,16 +20,25 @@ LONGEST = 5_000  # Longer lines are cut to this many characters.
 LAID = 400
 COLOURING = 0.004  # Colouring may take at most this many seconds of each frame.
 GUTTER, BOX = 44, 128
-HEADING, LOW_HEADING = (34, 14), (19, 0)  # The height of a heading, with and without buttons, and the gap above it.
+HEADING, LOW_HEADING = (
+    (34, 14),
+    (19, 0),
+)  # The height of a heading, with and without buttons, and the gap above it.
 
 
 class DifferenceLines:
-    """The lines of a file in a view of this width, in one column or two. `is_exact`: no line is cut."""
+    """The lines of a file in a view of this width, in one column or two. `is_exact`: no
+    line is cut.
+    """
 
-    def __init__(self, ink: DrawingStyle, width: int, language: str, *, two_columns: bool, is_exact: bool) -> None:
+    def __init__(
+        self, ink: DrawingStyle, width: int, language: str, *, two_columns: bool, is_exact: bool
+    ) -> None:
         self.ink, self.width, self.has_two_columns = ink, width, two_columns
         self._language, self._is_exact = language, is_exact
-        self.heading, self.heading_gap = map(ink.scaled_pixels, LOW_HEADING if is_exact else HEADING)
+        self.heading, self.heading_gap = map(
+            ink.scaled_pixels, LOW_HEADING if is_exact else HEADING
+        )
         metrics = QFontMetricsF(ink.mono)
         # The distance from the top of a line to its baseline.
         self._base = (ink.code_line_height - metrics.height()) / 2 + metrics.ascent()
@@ -38,7 +47,9 @@ class DifferenceLines:
         # Lines that are shown without colours and still have to be coloured, oldest first.
         self.plain: dict[tuple[int, bool], DifferenceLine] = {}
         end = width // 2 if two_columns else width
-        self.text_width = max(end - self.left_edge(right=False) - ink.scaled_pixels(6), 8 * ink.code_letter_width)
+        self.text_width = max(
+            end - self.left_edge(right=False) - ink.scaled_pixels(6), 8 * ink.code_letter_width
+        )
 
     def left_edge(self, *, right: bool) -> int:
         gutter, sign = self.ink.scaled_pixels(GUTTER), round(2 * self.ink.code_letter_width)
@@ -49,9 +60,13 @@ class DifferenceLines:
     def count_wrapped_lines_of_row(self, number: int, row: DifferenceRow) -> int:
         sides = [(row.left, False)] if self.has_two_columns and row.left is not None else []
         sides += [(row.right, True)] if row.right is not None else []
-        return max(self.lay_out_line(number, line, right=right).lineCount() for line, right in sides)
+        return max(
+            self.lay_out_line(number, line, right=right).lineCount() for line, right in sides
+        )
 
-    def lay_out_line(self, number: int, line: DifferenceLine, *, right: bool, coloured: bool = False) -> QTextLayout:
+    def lay_out_line(
+        self, number: int, line: DifferenceLine, *, right: bool, coloured: bool = False
+    ) -> QTextLayout:
         key = (number, right)
         laid = self._laid.get(key)
         if laid is not None and not coloured:
@@ -66,7 +81,12 @@ class DifferenceLines:
         if coloured:
             formats = self.ink.highlight_ranges(highlight_code(text, self._language))
             changed = self.ink.changed_word_format(line.mark)
-            laid.setFormats([*formats, *(build_format_range(at, size, changed) for at, size in line.changed_spans)])
+            laid.setFormats(
+                [
+                    *formats,
+                    *(build_format_range(at, size, changed) for at, size in line.changed_spans),
+                ]
+            )
         else:
             self.plain[key] = line
         laid.beginLayout()
@@ -81,7 +101,9 @@ class DifferenceLines:
         return laid
 
     def colour_visible_lines_briefly(self, visible: range) -> Iterator[int]:
-        """Colours visible lines for a moment, and yields their rows. Invisible lines are dropped."""
+        """Colours visible lines for a moment, and yields their rows. Invisible lines
+        are dropped.
+        """
         until = time.perf_counter() + COLOURING
         while self.plain:
             number, right = key = next(iter(self.plain))
@@ -105,7 +127,9 @@ class DifferenceLines:
         right: bool,
     ) -> None:
         """Draws one line. `selection` is None if nothing is selected in this column."""
-        tone = "free" if line is None else {"-": "danger_soft", "+": "added_soft"}.get(line.mark, "")
+        tone = (
+            "free" if line is None else {"-": "danger_soft", "+": "added_soft"}.get(line.mark, "")
+        )
         if tone:
             painter.fillRect(place, self.ink.token_colour(tone))
         if line is None:
@@ -121,19 +145,31 @@ class DifferenceLines:
         painter.drawText(QPointF(start, place.top() + self._base), text)
         layout = self.lay_out_line(number, line, right=right)
         painter.setPen(self.ink.token_colour("text"))
-        chosen = selection.selected_offsets_of(number, len(layout.text())) if selection is not None else (0, 0)
+        chosen = (
+            selection.selected_offsets_of(number, len(layout.text()))
+            if selection is not None
+            else (0, 0)
+        )
         marks = self.ink.overlay_formats(TextMarks(chosen)) if selection is not None else []
         layout.draw(painter, QPointF(left, place.top()), marks)
 
 
 class DifferenceRowHeights:
-    """The place of each row. A wrapped row's height is estimated until it is visible, to save seconds."""
+    """The place of each row. A wrapped row's height is estimated until it is visible,
+    to save seconds.
+    """
 
-    def __init__(self, sheet: DifferenceSheet, lines: DifferenceLines, commented_row: int = -1) -> None:
+    def __init__(
+        self, sheet: DifferenceSheet, lines: DifferenceLines, commented_row: int = -1
+    ) -> None:
         self._sheet, self._lines = sheet, lines
-        self._letters = letters = lines.text_width / lines.ink.code_letter_width  # As many fit on a line.
+        self._letters = letters = (
+            lines.text_width / lines.ink.code_letter_width
+        )  # As many fit on a line.
         line = lines.ink.code_line_height
-        self._heights = [line if length <= letters else line * ceil(length / letters) for length in sheet.lengths]
+        self._heights = [
+            line if length <= letters else line * ceil(length / letters) for length in sheet.lengths
+        ]
         for number in sheet.heads:
             self._heights[number] = lines.heading + (lines.heading_gap if number else 0)
         self._measured: set[int] = set()

@@ -6,7 +6,15 @@ from math import ceil
 from typing import cast
 
 from PySide6.QtCore import QPoint, QRect, QRectF, Qt, QTimer, Signal
-from PySide6.QtGui import QFontMetrics, QKeyEvent, QKeySequence, QMouseEvent, QPainter, QPaintEvent, QResizeEvent
+from PySide6.QtGui import (
+    QFontMetrics,
+    QKeyEvent,
+    QKeySequence,
+    QMouseEvent,
+    QPainter,
+    QPaintEvent,
+    QResizeEvent,
+)
 from PySide6.QtWidgets import QWidget
 
 from helix_desktop.engine.changes.diff_hunks import Hunk
@@ -30,12 +38,16 @@ class HunkButtons(QWidget):
         super().__init__(parent)
         self.hunk = -1
         self.setCursor(Qt.CursorShape.ArrowCursor)
-        self.back, self.keep = (build_push_button(words, self, look="pill") for words in (tr("Undo"), tr("Keep")))
+        self.back, self.keep = (
+            build_push_button(words, self, look="pill") for words in (tr("Undo"), tr("Keep"))
+        )
         build_row(self.back, self.keep, owner=self, margins=0, spacing=8)
 
 
 class DifferenceView(TextSurface):
-    """`hunk_undo_requested` and `hunk_keep_requested` carry a hunk's id, `commented` a line and the comment."""
+    """`hunk_undo_requested` and `hunk_keep_requested` carry a hunk's id, `commented` a
+    line and the comment.
+    """
 
     hunk_undo_requested = Signal(str)
     hunk_keep_requested = Signal(str)
@@ -53,7 +65,9 @@ class DifferenceView(TextSurface):
         self._heights = DifferenceRowHeights(NO_ROWS, self._lines)
         self.has_two_columns = False
         self.tail = TAIL  # The room below the last row, in pixels.
-        self._announced_height = 0  # The height of the content that the outer layout was last told about.
+        self._announced_height = (
+            0  # The height of the content that the outer layout was last told about.
+        )
         self._colouring = QTimer(self, interval=0, singleShot=True)
         self._colouring.timeout.connect(self._colour_visible_lines)
         self._buttons: list[HunkButtons] = []
@@ -76,16 +90,22 @@ class DifferenceView(TextSurface):
         made: difference_rows.DifferenceSheet | None = None,
         actions: bool = True,
     ) -> None:
-        """Shows another file from its top. `made`: rows built in a thread. Without `actions`, it is read-only."""
+        """Shows another file from its top. `made`: rows built in a thread. Without
+        `actions`, it is read-only.
+        """
         self._hunks, self._language, self._kept, self._actions = hunks, language, kept, actions
         self._patch = ""
         self._close_comment()
-        self._heights = DifferenceRowHeights(NO_ROWS, self._lines)  # Otherwise, the old rows would be laid out.
+        self._heights = DifferenceRowHeights(
+            NO_ROWS, self._lines
+        )  # Otherwise, the old rows would be laid out.
         self.verticalScrollBar().setValue(0)
         self._build_difference_rows(made)
 
     def show_patch(self, text: str, *, language: str = "") -> bool:
-        """Shows every line of a unified difference exactly, read-only. Returns False for any other text."""
+        """Shows every line of a unified difference exactly, read-only. Returns False
+        for any other text.
+        """
         self._patch, self._language, self._actions = text, language, False
         self._build_difference_rows()
         return bool(self._sheet.rows)
@@ -128,7 +148,9 @@ class DifferenceView(TextSurface):
 
     def _lay_out_rows(self) -> None:
         width, two, is_exact = self.viewport().width(), self.has_two_columns, bool(self._patch)
-        self._lines = DifferenceLines(self._ink, width, self._language, two_columns=two, is_exact=is_exact)
+        self._lines = DifferenceLines(
+            self._ink, width, self._language, two_columns=two, is_exact=is_exact
+        )
         self._heights = DifferenceRowHeights(self._sheet, self._lines, self._heights.commented_row)
         if is_exact:
             self._heights.measure_wrapped_rows(range(len(self._sheet.rows)))
@@ -150,12 +172,21 @@ class DifferenceView(TextSurface):
 
     def _place_hunk_buttons(self) -> None:
         """Places the buttons and the comment box if they are visible."""
-        heads = [number for number in self._visible_rows() if self._sheet.rows[number].head] if self._actions else []
+        heads = (
+            [number for number in self._visible_rows() if self._sheet.rows[number].head]
+            if self._actions
+            else []
+        )
         while len(self._buttons) < len(heads):
             buttons = HunkButtons(self.viewport())
-            wanted = ((buttons.back, self.hunk_undo_requested), (buttons.keep, self.hunk_keep_requested))
+            wanted = (
+                (buttons.back, self.hunk_undo_requested),
+                (buttons.keep, self.hunk_keep_requested),
+            )
             for button, want in wanted:
-                button.clicked.connect(lambda _=False, b=buttons, w=want: w.emit(self._hunks[b.hunk].stable_id))
+                button.clicked.connect(
+                    lambda _=False, b=buttons, w=want: w.emit(self._hunks[b.hunk].stable_id)
+                )
             self._buttons.append(buttons)
         for buttons, number in zip(self._buttons, heads, strict=False):
             buttons.hunk = self._sheet.rows[number].hunk
@@ -164,12 +195,17 @@ class DifferenceView(TextSurface):
             buttons.keep.setEnabled(not kept)
             size = buttons.sizeHint()
             top = self._top_of_hunk_head(number) + (self._lines.heading - size.height()) / 2
-            buttons.setGeometry(self.viewport().width() - size.width() - 10, round(top), size.width(), size.height())
+            buttons.setGeometry(
+                self.viewport().width() - size.width() - 10, round(top), size.width(), size.height()
+            )
             buttons.show()
         for buttons in self._buttons[len(heads) :]:
             buttons.hide()
         if self._heights.commented_row >= 0:
-            bottom = self._heights.tops[self._heights.commented_row + 1] - self.verticalScrollBar().value()
+            bottom = (
+                self._heights.tops[self._heights.commented_row + 1]
+                - self.verticalScrollBar().value()
+            )
             left, px = self._lines.left_edge(right=self.has_two_columns), self._ink.scaled_pixels
             wide = self.viewport().width() - left - px(16)
             self._comment.setGeometry(left, round(bottom - px(BOX - 6)), wide, px(BOX - 12))
@@ -187,9 +223,16 @@ class DifferenceView(TextSurface):
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self.viewport())
         painter.fillRect(event.rect(), self._ink.token_colour("panel"))
-        parts = (self._visible_rows(part.top(), part.bottom()) for part in cast("Iterable[QRect]", event.region()))
+        parts = (
+            self._visible_rows(part.top(), part.bottom())
+            for part in cast("Iterable[QRect]", event.region())
+        )
         numbers = sorted(set(chain.from_iterable(parts)))
-        tops, offset, width = self._heights.tops, self.verticalScrollBar().value(), self.viewport().width()
+        tops, offset, width = (
+            self._heights.tops,
+            self.verticalScrollBar().value(),
+            self.viewport().width(),
+        )
         left = width // 2 if self.has_two_columns else 0
         chosen = None if self.selection.is_empty_selection else self.selection
         for number in numbers:
@@ -201,9 +244,13 @@ class DifferenceView(TextSurface):
                 continue
             if self.has_two_columns:
                 place = QRectF(0, y, left - 1, high)
-                self._lines.draw_line(painter, number, row.left, place, None if self._right else chosen, right=False)
+                self._lines.draw_line(
+                    painter, number, row.left, place, None if self._right else chosen, right=False
+                )
             place = QRectF(left, y, left or width, high)
-            self._lines.draw_line(painter, number, row.right, place, chosen if self._right else None, right=True)
+            self._lines.draw_line(
+                painter, number, row.right, place, chosen if self._right else None, right=True
+            )
         for number in {self._sheet.rows[at].hunk for at in numbers} - {-1}:
             self._draw_hunk_frame(painter, number)
         painter.end()
@@ -212,12 +259,21 @@ class DifferenceView(TextSurface):
 
     def _draw_hunk_frame(self, painter: QPainter, hunk: int) -> None:
         head = self._sheet.heads[hunk]
-        end = self._sheet.heads[hunk + 1] if hunk + 1 < len(self._sheet.heads) else len(self._sheet.rows)
-        top, bottom = self._top_of_hunk_head(head), self._heights.tops[end] - self.verticalScrollBar().value()
+        end = (
+            self._sheet.heads[hunk + 1]
+            if hunk + 1 < len(self._sheet.heads)
+            else len(self._sheet.rows)
+        )
+        top, bottom = (
+            self._top_of_hunk_head(head),
+            self._heights.tops[end] - self.verticalScrollBar().value(),
+        )
         place = QRectF(0.5, top + 0.5, self.viewport().width() - 1, bottom - top - 1)
         self._ink.draw_frame(painter, place, "", 8)
 
-    def _draw_hunk_head(self, painter: QPainter, number: int, row: difference_rows.DifferenceRow) -> None:
+    def _draw_hunk_head(
+        self, painter: QPainter, number: int, row: difference_rows.DifferenceRow
+    ) -> None:
         top = self._top_of_hunk_head(number)
         place = QRectF(0, top, self.viewport().width(), self._lines.heading)
         painter.fillRect(place, self._ink.token_colour("code"))
@@ -233,7 +289,9 @@ class DifferenceView(TextSurface):
         tops, offset = self._heights.tops, self.verticalScrollBar().value()
         for number in self._lines.colour_visible_lines_briefly(self._visible_rows()):
             high = tops[number + 1] - tops[number]
-            self.viewport().update(0, int(tops[number] - offset), self.viewport().width(), ceil(high) + 1)
+            self.viewport().update(
+                0, int(tops[number] - offset), self.viewport().width(), ceil(high) + 1
+            )
         if self._lines.plain:
             self._colouring.start()
 
@@ -246,7 +304,10 @@ class DifferenceView(TextSurface):
         if (line := self._line_of_row(number)) is None:
             return TextPosition(number, 0)
         laid = self._lines.lay_out_line(number, line, right=self._right)
-        at = min(max(int((y - self._heights.tops[number]) / self._ink.code_line_height), 0), laid.lineCount() - 1)
+        at = min(
+            max(int((y - self._heights.tops[number]) / self._ink.code_line_height), 0),
+            laid.lineCount() - 1,
+        )
         x = point.x() - self._lines.left_edge(right=self._right)
         return TextPosition(number, int(laid.lineAt(at).xToCursor(x)))
 
@@ -261,12 +322,16 @@ class DifferenceView(TextSurface):
     def select_all_text(self) -> None:
         if self._sheet.rows:
             last = len(self._sheet.rows) - 1
-            self.selection.set_both_ends(TextPosition(0, 0), TextPosition(last, len(self.line_text(last) or "")))
+            self.selection.set_both_ends(
+                TextPosition(0, 0), TextPosition(last, len(self.line_text(last) or ""))
+            )
             self.viewport().update()
 
     def _begin_or_extend_selection(self, event: QMouseEvent, *, clicks: int) -> None:
         """Starts or extends a selection, which stays in the column where it began."""
-        self._right = not self.has_two_columns or event.position().x() >= self.viewport().width() // 2
+        self._right = (
+            not self.has_two_columns or event.position().x() >= self.viewport().width() // 2
+        )
         super()._begin_or_extend_selection(event, clicks=clicks)
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:

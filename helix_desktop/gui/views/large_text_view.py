@@ -69,7 +69,9 @@ class TextLineView(TextSurface):
         tone: Callable[[int], str] | None = None,
         labels: Callable[[int], str] | None = None,
     ) -> None:
-        """Shows another text from its top. `tone(i)` names a line's background; `labels` replace line numbers."""
+        """Shows another text from its top. `tone(i)` names a line's background;
+        `labels` replace line numbers.
+        """
         self.viewed_lines, self._first_number = lines, first_number
         self._tone, self._labels = tone, labels
         self._laid.clear()
@@ -95,10 +97,14 @@ class TextLineView(TextSurface):
 
     def selected_line_range(self) -> tuple[int, int] | None:
         """Returns the first and the last selected line, counted from 0, or None."""
-        if self.selection.anchor.number < 0 or (self.selection.is_empty_selection and not self._by_line):
+        if self.selection.anchor.number < 0 or (
+            self.selection.is_empty_selection and not self._by_line
+        ):
             return None
         first, last = self.selection.ordered_ends
-        end = last.number - int(last.offset == 0 and last.number > first.number and not self._by_line)
+        end = last.number - int(
+            last.offset == 0 and last.number > first.number and not self._by_line
+        )
         return first.number, end
 
     def selected_text(self) -> str:
@@ -114,7 +120,9 @@ class TextLineView(TextSurface):
     def select_all_text(self) -> None:
         if len(self.viewed_lines):
             last = len(self.viewed_lines) - 1
-            self.selection.set_both_ends(TextPosition(0, 0), TextPosition(last, len(self.viewed_lines[last])))
+            self.selection.set_both_ends(
+                TextPosition(0, 0), TextPosition(last, len(self.viewed_lines[last]))
+            )
             self._by_line = False
             self.show_selection()
 
@@ -136,7 +144,9 @@ class TextLineView(TextSurface):
     def _update_scroll_ranges(self) -> None:
         view, top = self.viewport(), 2 * self._ink.scaled_pixels(10)
         bar = self.verticalScrollBar()
-        bar.setRange(0, max(0, round(len(self.viewed_lines) * self._line_height) + top - view.height()))
+        bar.setRange(
+            0, max(0, round(len(self.viewed_lines) * self._line_height) + top - view.height())
+        )
         bar.setPageStep(view.height())
         bar.setSingleStep(round(self._line_height))
         across = self.horizontalScrollBar()
@@ -164,10 +174,14 @@ class TextLineView(TextSurface):
         painter = QPainter(self.viewport())
         painter.fillRect(event.rect(), self._ink.token_colour("panel"))
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        self._ink.theme.fill_surface(painter, self.viewport().rect(), "code", self._ink.scaled_pixels(8))
+        self._ink.theme.fill_surface(
+            painter, self.viewport().rect(), "code", self._ink.scaled_pixels(8)
+        )
         top = self._ink.scaled_pixels(10) - self.verticalScrollBar().value()
         first = max(0, int(-top / self._line_height))
-        last = min(len(self.viewed_lines), first + int(self.viewport().height() / self._line_height) + 2)
+        last = min(
+            len(self.viewed_lines), first + int(self.viewport().height() / self._line_height) + 2
+        )
         for number in range(first, last):
             self._draw_text_line(painter, number, top + number * self._line_height)
         painter.end()
@@ -178,21 +192,30 @@ class TextLineView(TextSurface):
     def _draw_text_line(self, painter: QPainter, number: int, y: float) -> None:
         layout = self._layout_text_line(number)
         if self._tone is not None and (name := self._tone(number)):
-            painter.fillRect(QRectF(0, y, self.viewport().width(), self._line_height), self._ink.token_colour(name))
+            painter.fillRect(
+                QRectF(0, y, self.viewport().width(), self._line_height),
+                self._ink.token_colour(name),
+            )
         selected = self._selected_columns(number, len(layout.text()))
         if self._by_line and selected != (0, 0):
-            painter.fillRect(QRectF(0, y, self.viewport().width(), self._line_height), self._ink.selection_colour)
+            painter.fillRect(
+                QRectF(0, y, self.viewport().width(), self._line_height), self._ink.selection_colour
+            )
             selected = (0, 0)
         painter.setPen(self._ink.token_colour("text"))
         x = self._gutter_width - self.horizontalScrollBar().value()
         painter.save()
-        painter.setClipRect(QRectF(self._gutter_width - 2, 0, self.viewport().width(), self.viewport().height()))
+        painter.setClipRect(
+            QRectF(self._gutter_width - 2, 0, self.viewport().width(), self.viewport().height())
+        )
         marks = TextMarks(selected, find_needle_spans(self._needles, layout.text()))
         layout.draw(painter, QPointF(x, y), self._ink.overlay_formats(marks))
         painter.restore()
         painter.setFont(self._ink.mono)
         painter.setPen(self._ink.token_colour("faint"))
-        words = self._labels(number) if self._labels is not None else str(self._first_number + number)
+        words = (
+            self._labels(number) if self._labels is not None else str(self._first_number + number)
+        )
         place = QRectF(0, y, self._gutter_width - self._ink.scaled_pixels(PAD), self._line_height)
         painter.drawText(place, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter, words)
 
@@ -250,11 +273,18 @@ class TextLineView(TextSurface):
 
     def move_selection_end(self, key: Qt.Key, *, whole: bool) -> bool:
         page = max(1, int(self.viewport().height() / self._line_height) - 1)
-        steps = {Qt.Key.Key_Up: -1, Qt.Key.Key_Down: 1, Qt.Key.Key_PageUp: -page, Qt.Key.Key_PageDown: page}
+        steps = {
+            Qt.Key.Key_Up: -1,
+            Qt.Key.Key_Down: 1,
+            Qt.Key.Key_PageUp: -page,
+            Qt.Key.Key_PageDown: page,
+        }
         if key not in steps or not len(self.viewed_lines):
             return False
         if self.selection.anchor.number < 0:
-            self.selection.set_both_ends(TextPosition(int(self.verticalScrollBar().value() / self._line_height), 0))
+            self.selection.set_both_ends(
+                TextPosition(int(self.verticalScrollBar().value() / self._line_height), 0)
+            )
         self._by_line = True
         wanted = min(max(self.selection.caret.number + steps[key], 0), len(self.viewed_lines) - 1)
         self.selection.caret = TextPosition(wanted, 0)
@@ -268,11 +298,17 @@ class TextLineView(TextSurface):
         if y < bar.value():
             bar.setValue(y)
         elif y + 2 * self._line_height > bar.value() + self.viewport().height():
-            bar.setValue(round(y + 2 * self._line_height) - self.viewport().height() + self._ink.scaled_pixels(10))
+            bar.setValue(
+                round(y + 2 * self._line_height)
+                - self.viewport().height()
+                + self._ink.scaled_pixels(10)
+            )
 
 
 def split_runs_by_line(runs: Iterator[Run], lines: Sequence[str]) -> Iterator[tuple[int, Run]]:
-    """Splits the runs of a text into runs of its lines. A run over several lines becomes one for each."""
+    """Splits the runs of a text into runs of its lines. A run over several lines
+    becomes one for each.
+    """
     number, start = 0, 0
     for at, length, name in runs:
         while number < len(lines) and at > start + len(lines[number]):

@@ -7,7 +7,11 @@ from PySide6.QtWidgets import QWidget
 
 from helix_desktop.engine.changes.diff_hunks import Hunk, find_hunks
 from helix_desktop.gui.background_runner import BackgroundRunner
-from helix_desktop.gui.common.difference_rows import DifferenceSheet, build_difference_sheet, build_hunk_rows
+from helix_desktop.gui.common.difference_rows import (
+    DifferenceSheet,
+    build_difference_sheet,
+    build_hunk_rows,
+)
 from helix_desktop.gui.common.widgets import TransientDialog, build_plain_label
 from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.theme import Theme
@@ -17,7 +21,12 @@ from helix_desktop.gui.views.difference_view import DifferenceView
 
 class TextComparisonDialog(TransientDialog):
     def __init__(
-        self, doing: BackgroundRunner, theme: Theme, titles: Sequence[str], texts: Sequence[str], parent: QWidget
+        self,
+        doing: BackgroundRunner,
+        theme: Theme,
+        titles: Sequence[str],
+        texts: Sequence[str],
+        parent: QWidget,
     ) -> None:
         super().__init__(tr("Compare"), parent, 1100, 640)
         self.view = DifferenceView(theme, self)
@@ -27,14 +36,20 @@ class TextComparisonDialog(TransientDialog):
         heads = build_row(*((label, 1) for label in self.titles))
         build_column(heads, (self.view, 1), self._said, owner=self)
         doing.run_in_background(
-            asyncio.to_thread(_find_differences, *texts), then=lambda found: self._show_differences(*found), owner=self
+            asyncio.to_thread(_find_differences, *texts),
+            then=lambda found: self._show_differences(*found),
+            owner=self,
         )
 
     def _show_differences(self, hunks: Sequence[Hunk], sheet: DifferenceSheet) -> None:
         self.view.show_hunks(hunks, made=sheet, actions=False)
         signs = [sign for hunk in hunks for sign, _ in hunk.rows]
-        removed = format_count(signs.count("-"), "{n} line is only on the left", "{n} lines are only on the left")
-        added = format_count(signs.count("+"), "{n} line is only on the right", "{n} lines are only on the right")
+        removed = format_count(
+            signs.count("-"), "{n} line is only on the left", "{n} lines are only on the left"
+        )
+        added = format_count(
+            signs.count("+"), "{n} line is only on the right", "{n} lines are only on the right"
+        )
         self._said.setText(f"{removed} · {added}" if hunks else tr("No differences."))
 
 

@@ -1,8 +1,9 @@
 """Speaks Anthropic's Messages protocol.
 
-Up to four marks ask for prompt caching: after tools and system prompt, where the last request had one, after the
-last message that a fold changed, and after the last message, since the cache looks back only 20 blocks from a
-mark. Thinking is sent back word for word with its signature, and only to the provider that signed it.
+Up to four marks ask for prompt caching: after tools and system prompt, where the last
+request had one, after the last message that a fold changed, and after the last message,
+since the cache looks back only 20 blocks from a mark. Thinking is sent back word for
+word with its signature, and only to the provider that signed it.
 """
 
 import re
@@ -10,7 +11,16 @@ from collections.abc import Mapping
 
 from helix_desktop import json_values
 from helix_desktop.engine.facts import Reasoning, Stop, Text, ToolCall
-from helix_desktop.engine.messages import Delta, Image, Message, MessagePart, Reply, Request, Role, ToolResult
+from helix_desktop.engine.messages import (
+    Delta,
+    Image,
+    Message,
+    MessagePart,
+    Reply,
+    Request,
+    Role,
+    ToolResult,
+)
 from helix_desktop.errors import ModelFailed
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import Json, Object, checked_text_at, list_at, object_at, text_at
@@ -19,7 +29,12 @@ from helix_desktop.protocols.anthropic import anthropic_gateway
 from helix_desktop.protocols.event_stream import ServerSentEvent
 from helix_desktop.protocols.protocol_dialect import SAMPLING, ModelAbilities, OutgoingRequest
 from helix_desktop.protocols.reply_reader import ReplyReaderBase
-from helix_desktop.protocols.request_parts import arguments_as_object, base64_text, legal_ids, text_for_omitted_image
+from helix_desktop.protocols.request_parts import (
+    arguments_as_object,
+    base64_text,
+    legal_ids,
+    text_for_omitted_image,
+)
 
 KIND = "anthropic"
 VERSION = "2023-06-01"
@@ -55,16 +70,29 @@ class AnthropicMessages(protocol_dialect.ProtocolDialect):
             body["tools"] = [*tools]
         if request.system.strip():
             body["system"] = [{"type": "text", "text": request.system, "cache_control": MARK}]
-        writer = _AnthropicMessageWriter(self.reasoning_owner, legal_ids(request.messages, _ID, 40), abilities)
+        writer = _AnthropicMessageWriter(
+            self.reasoning_owner, legal_ids(request.messages, _ID, 40), abilities
+        )
         written = [writer.write_message(message) for message in request.messages]
         # Cache marks are set after these numbers of messages.
-        for place in (one - 1 for one in {request.stable, request.settled, len(written)} if 0 < one <= len(written)):
-            blocks = [block for block in list_at(written[place], "content") if isinstance(block, dict)]
-            markable = [block for block in blocks if block.get("type") not in anthropic_gateway.THINKING]
+        for place in (
+            one - 1
+            for one in {request.stable, request.settled, len(written)}
+            if 0 < one <= len(written)
+        ):
+            blocks = [
+                block for block in list_at(written[place], "content") if isinstance(block, dict)
+            ]
+            markable = [
+                block for block in blocks if block.get("type") not in anthropic_gateway.THINKING
+            ]
             if markable:
                 markable[-1]["cache_control"] = MARK
         body["messages"] = [message for message in written if message is not None]
-        body.update(_thinking_options(request, abilities, limit, written) or _anthropic_sampling(request, abilities))
+        body.update(
+            _thinking_options(request, abilities, limit, written)
+            or _anthropic_sampling(request, abilities)
+        )
         path = "/messages" if self.base_url.rstrip("/").endswith("/v1") else "/v1/messages"
         return OutgoingRequest(path, body, {"anthropic-version": VERSION})
 
@@ -73,17 +101,25 @@ class AnthropicMessages(protocol_dialect.ProtocolDialect):
 
     def relax_request(self, body: Object, failure: ModelFailed) -> Object | None:
         """Remove thinking that this provider cannot read any more, or an unknown effort."""
-        if "signature" in failure.what or "`thinking`" in failure.what or "redacted_thinking" in failure.what:
+        if (
+            "signature" in failure.what
+            or "`thinking`" in failure.what
+            or "redacted_thinking" in failure.what
+        ):
             messages: list[Json] = []
             for message in list_at(body, "messages"):
                 blocks = list_at(message, "content")
                 if kept := [
-                    block for block in blocks if json_values.value_at(block, "type") not in anthropic_gateway.THINKING
+                    block
+                    for block in blocks
+                    if json_values.value_at(block, "type") not in anthropic_gateway.THINKING
                 ]:
                     messages.append({**object_at(message), "content": kept})
             changed = json_values.without_fields(body, "thinking") | {"messages": messages}
             return None if changed == body else changed
-        return protocol_dialect.without_refused_option(body, failure, ("output_config", "thinking", *SAMPLING))
+        return protocol_dialect.without_refused_option(
+            body, failure, ("output_config", "thinking", *SAMPLING)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +142,26 @@ class _AnthropicMessageWriter:
         if isinstance(part, Text):
             return {"type": "text", "text": part.text} if part.text.strip() else None
         if isinstance(part, Reasoning):
-            return json_values.parse_object(part.opaque) if part.provider == self.tag and part.opaque else None
+            return (
+                json_values.parse_object(part.opaque)
+                if part.provider == self.tag and part.opaque
+                else None
+            )
         if isinstance(part, ToolCall):
-            return {"type": "tool_use", "id": self.ids[part.id], "name": part.name, "input": arguments_as_object(part)}
+            return {
+                "type": "tool_use",
+                "id": self.ids[part.id],
+                "name": part.name,
+                "input": arguments_as_object(part),
+            }
         if isinstance(part, ToolResult):
             text: list[Json] = [{"type": "text", "text": part.text}] if part.text.strip() else []
             content = [*text, *(self._image_block(image) for image in part.images)]
-            written: Object = {"type": "tool_result", "tool_use_id": self.ids[part.call], "content": content}
+            written: Object = {
+                "type": "tool_result",
+                "tool_use_id": self.ids[part.call],
+                "content": content,
+            }
             return written if part.ok else {**written, "is_error": True}
         return self._image_block(part)
 
@@ -121,11 +170,17 @@ class _AnthropicMessageWriter:
             return {"type": "text", "text": text_for_omitted_image(image)}
         return {
             "type": "image",
-            "source": {"type": "base64", "media_type": image.media_type, "data": base64_text(image)},
+            "source": {
+                "type": "base64",
+                "media_type": image.media_type,
+                "data": base64_text(image),
+            },
         }
 
 
-def _thinking_options(request: Request, abilities: ModelAbilities, limit: int, written: list[Object | None]) -> Object:
+def _thinking_options(
+    request: Request, abilities: ModelAbilities, limit: int, written: list[Object | None]
+) -> Object:
     """Return the options that ask for thinking. A budget is only sent where it is allowed."""
     if not request.reasoning:
         return {}
@@ -156,7 +211,12 @@ def _may_think(written: list[Object | None]) -> bool:
     ):
         return True
     last = next(
-        (message for message in reversed(written) if json_values.value_at(message, "role") == "assistant"), None
+        (
+            message
+            for message in reversed(written)
+            if json_values.value_at(message, "role") == "assistant"
+        ),
+        None,
     )
     return json_values.value_at(last, "content", 0, "type") in anthropic_gateway.THINKING
 
@@ -168,7 +228,9 @@ class AnthropicReplyReader(ReplyReaderBase):
         super().__init__(tag, where, model)
         self._stop = ""
         self._figures: Object = {}
-        self._thinking: dict[int, tuple[list[str], list[str]]] = {}  # The pieces of each block and its signature.
+        self._thinking: dict[
+            int, tuple[list[str], list[str]]
+        ] = {}  # The pieces of each block and its signature.
 
     @property
     def is_reply_complete(self) -> bool:
@@ -178,13 +240,19 @@ class AnthropicReplyReader(ReplyReaderBase):
         value = json_values.require_object(json_values.parse_json(event.data))
         match text_at(value, "type"):
             case "error":
-                raise self._failure_in_stream(_STATUS_OF.get(text_at(value, "error", "type"), 500), value)
+                raise self._failure_in_stream(
+                    _STATUS_OF.get(text_at(value, "error", "type"), 500), value
+                )
             case "message_start":
                 self._begin_message(object_at(value, "message"))
             case "content_block_start":
-                return self._start_block(json_values.number_at(value, "index"), object_at(value, "content_block"))
+                return self._start_block(
+                    json_values.number_at(value, "index"), object_at(value, "content_block")
+                )
             case "content_block_delta":
-                return self._read_block_delta(json_values.number_at(value, "index"), object_at(value, "delta"))
+                return self._read_block_delta(
+                    json_values.number_at(value, "index"), object_at(value, "delta")
+                )
             case "message_delta":
                 self._stop = text_at(value, "delta", "stop_reason") or self._stop
                 self._add_usage(object_at(value, "usage"))
@@ -208,15 +276,22 @@ class AnthropicReplyReader(ReplyReaderBase):
             case "text":
                 return self._draft.add_text(index, checked_text_at(block, "text"))
             case "thinking":
-                self._store_signed_thinking(index, text_at(block, "thinking"), text_at(block, "signature"))
+                self._store_signed_thinking(
+                    index, text_at(block, "thinking"), text_at(block, "signature")
+                )
                 return self._draft.add_reasoning(index, text_at(block, "thinking"))
             case "redacted_thinking":
-                self._draft.seal_reasoning(index, type="redacted_thinking", data=text_at(block, "data"))
+                self._draft.seal_reasoning(
+                    index, type="redacted_thinking", data=text_at(block, "data")
+                )
             case "tool_use":
                 given = object_at(block, "input")
                 arguments = json_values.dump_json(given).decode() if given else ""
                 return self._draft.add_call_piece(
-                    index, call_id=text_at(block, "id"), name=checked_text_at(block, "name"), arguments=arguments
+                    index,
+                    call_id=text_at(block, "id"),
+                    name=checked_text_at(block, "name"),
+                    arguments=arguments,
                 )
         return []
 
@@ -225,7 +300,9 @@ class AnthropicReplyReader(ReplyReaderBase):
             case "text_delta":
                 return self._draft.add_text(index, checked_text_at(delta, "text"))
             case "input_json_delta":
-                return self._draft.add_call_piece(index, arguments=checked_text_at(delta, "partial_json"))
+                return self._draft.add_call_piece(
+                    index, arguments=checked_text_at(delta, "partial_json")
+                )
             case "thinking_delta":
                 self._store_signed_thinking(index, text_at(delta, "thinking"), "")
                 return self._draft.add_reasoning(index, checked_text_at(delta, "thinking"))
@@ -239,10 +316,14 @@ class AnthropicReplyReader(ReplyReaderBase):
         signatures.append(signature)
 
     def reply_so_far(self, cut: str = "") -> Reply:
-        """Return the reply with its blocks of thinking as they must be sent back, which needs a signature."""
+        """Return the reply with its blocks of thinking as they must be sent back, which
+        needs a signature.
+        """
         for index, (texts, signatures) in self._thinking.items():
             if signature := "".join(signatures):
-                self._draft.seal_reasoning(index, type="thinking", thinking="".join(texts), signature=signature)
+                self._draft.seal_reasoning(
+                    index, type="thinking", thinking="".join(texts), signature=signature
+                )
         return super().reply_so_far(cut)
 
     def _read_whole_message(self, message: Object) -> list[Delta]:
@@ -254,6 +335,8 @@ class AnthropicReplyReader(ReplyReaderBase):
 
     def _ending_so_far(self, cut: str) -> tuple[Stop, str]:
         if cut or not self.is_reply_complete:
-            return Stop.CUT, cut or self._describe_abrupt_end(f"with {self._stop!r}" if self._stop else "")
+            return Stop.CUT, cut or self._describe_abrupt_end(
+                f"with {self._stop!r}" if self._stop else ""
+            )
         stop = anthropic_gateway.STOPS.get(self._stop, Stop.END)
         return stop, f"{self._where} declined to answer this." if stop is Stop.FILTERED else ""

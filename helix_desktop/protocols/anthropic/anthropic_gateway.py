@@ -1,14 +1,35 @@
-"""Reads and writes Anthropic's Messages as the gateway's agents do: content blocks, with results in user messages."""
+"""Reads and writes Anthropic's Messages as the gateway's agents do: content blocks,
+with results in user messages.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
 
 from helix_desktop.engine.facts import Stop, ToolSpec, Usage
-from helix_desktop.json_values import format_json_value, list_at, number_at, object_at, text_at, value_at
+from helix_desktop.json_values import (
+    format_json_value,
+    list_at,
+    number_at,
+    object_at,
+    text_at,
+    value_at,
+)
 from helix_desktop.protocols import gateway_message
 from helix_desktop.protocols.event_stream import encode_event
-from helix_desktop.protocols.gateway_message import Json, Piece, PieceKind, RequestHead, Speaker, Wired
-from helix_desktop.protocols.hidden_calls import HIDDEN_TOOLS, NumberedCallFilter, add_earlier_output, sum_output
+from helix_desktop.protocols.gateway_message import (
+    Json,
+    Piece,
+    PieceKind,
+    RequestHead,
+    Speaker,
+    Wired,
+)
+from helix_desktop.protocols.hidden_calls import (
+    HIDDEN_TOOLS,
+    NumberedCallFilter,
+    add_earlier_output,
+    sum_output,
+)
 from helix_desktop.protocols.request_parts import schema_of_tool
 
 NAME = "anthropic"
@@ -27,13 +48,17 @@ _CHANGING = "x-anthropic-billing-header"
 
 def parse_head(body: Mapping[str, Json]) -> RequestHead:
     system = body.get("system", "")
-    parts = [system] if isinstance(system, str) else [text_at(part, "text") for part in list_at(system)]
+    parts = (
+        [system] if isinstance(system, str) else [text_at(part, "text") for part in list_at(system)]
+    )
     tools = [object_at(tool) for tool in list_at(body, "tools")]
     return RequestHead(
         text_at(body, "model"),
         "\n\n".join(part for part in parts if part and not part.startswith(_CHANGING)),
         tuple(gateway_message.parse_tool(tool, tool.get("input_schema", {})) for tool in tools),
-        gateway_message.format_effort_settings(body.get("thinking"), text_at(body, "output_config", "effort")),
+        gateway_message.format_effort_settings(
+            body.get("thinking"), text_at(body, "output_config", "effort")
+        ),
     )
 
 
@@ -44,14 +69,23 @@ def parse_messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> li
 def parse_message(unit: Json) -> Wired:
     value = object_at(unit)
     role = text_at(value, "role")
-    speaker = Speaker.ASSISTANT if role == "assistant" else Speaker.SYSTEM if role == "system" else Speaker.USER
+    speaker = (
+        Speaker.ASSISTANT
+        if role == "assistant"
+        else Speaker.SYSTEM
+        if role == "system"
+        else Speaker.USER
+    )
     content = value.get("content")
     if isinstance(content, str):
         return Wired(speaker, (unit,), (Piece(PieceKind.TEXT, content, (0, "content")),))
     return Wired(
         speaker,
         (unit,),
-        tuple(_piece_of_block(object_at(block), (0, "content", at)) for at, block in enumerate(list_at(content))),
+        tuple(
+            _piece_of_block(object_at(block), (0, "content", at))
+            for at, block in enumerate(list_at(content))
+        ),
     )
 
 
@@ -68,11 +102,20 @@ def _piece_of_block(block: Mapping[str, Json], path: tuple[int | str, ...]) -> P
             content = block.get("content", "")
             ok = not block.get("is_error")
             return Piece(
-                PieceKind.RESULT, gateway_message.text_of_content(content), path, text_at(block, "tool_use_id"), ok=ok
+                PieceKind.RESULT,
+                gateway_message.text_of_content(content),
+                path,
+                text_at(block, "tool_use_id"),
+                ok=ok,
             )
         case "image" if object_at(block, "source").get("type") == "base64":
             source = object_at(block, "source")
-            return Piece(PieceKind.IMAGE, text_at(source, "data"), path, media_type=text_at(source, "media_type"))
+            return Piece(
+                PieceKind.IMAGE,
+                text_at(source, "data"),
+                path,
+                media_type=text_at(source, "media_type"),
+            )
     return gateway_message.unknown_piece(block, path)
 
 
@@ -81,14 +124,18 @@ def apply_edits(wired: Wired, edits: Sequence[gateway_message.PieceEdit]) -> lis
     return gateway_message.edit_pieces(wired, edits, _path_and_value_of_edit)
 
 
-def _path_and_value_of_edit(units: Json, piece: Piece, text: str) -> tuple[gateway_message.Path, Json]:
+def _path_and_value_of_edit(
+    units: Json, piece: Piece, text: str
+) -> tuple[gateway_message.Path, Json]:
     if piece.kind is PieceKind.CALL:
         return ("input",), json.loads(text)
     if piece.kind is PieceKind.RESULT:
         return ("content",), gateway_message.replace_text_in_content(
             value_at(units, *piece.path, "content"), text, "text"
         )
-    return (() if len(piece.path) == 2 else ("text",)), text  # A path of two parts leads to plain text.
+    return (
+        () if len(piece.path) == 2 else ("text",)
+    ), text  # A path of two parts leads to plain text.
 
 
 def user_message(text: str) -> Json:
@@ -110,7 +157,9 @@ def merge_added_messages(units: Sequence[tuple[Json, bool]]) -> list[Json]:
 
 def _content_blocks(unit: Mapping[str, Json]) -> list[Json]:
     content = unit.get("content")
-    return [{"type": "text", "text": content}] if isinstance(content, str) else list(list_at(content))
+    return (
+        [{"type": "text", "text": content}] if isinstance(content, str) else list(list_at(content))
+    )
 
 
 def with_added_tools(body: Mapping[str, Json], tools: Sequence[ToolSpec]) -> dict[str, Json]:
@@ -118,7 +167,10 @@ def with_added_tools(body: Mapping[str, Json], tools: Sequence[ToolSpec]) -> dic
 
 
 def tools_as_json(tools: Sequence[ToolSpec]) -> list[dict[str, Json]]:
-    return [{"name": t.name, "description": t.description, "input_schema": schema_of_tool(t)} for t in tools]
+    return [
+        {"name": t.name, "description": t.description, "input_schema": schema_of_tool(t)}
+        for t in tools
+    ]
 
 
 # --- Finding and removing marks for the provider's cache
@@ -130,12 +182,18 @@ LOOK_BACK = 20  # The number of blocks that the provider looks back from a mark.
 def count_cache_marks(value: Json) -> int:
     """Return the number of `cache_control` marks in a request or a part of it."""
     if isinstance(value, Mapping):
-        return int(isinstance(value.get("cache_control"), Mapping)) + sum(map(count_cache_marks, value.values()))
+        return int(isinstance(value.get("cache_control"), Mapping)) + sum(
+            map(count_cache_marks, value.values())
+        )
     return sum(map(count_cache_marks, value)) if isinstance(value, list) else 0
 
 
 def last_cache_mark(unit: Json) -> Json | None:
-    found = [block["cache_control"] for block in list_at(unit, "content") if object_at(block).get("cache_control")]
+    found = [
+        block["cache_control"]
+        for block in list_at(unit, "content")
+        if object_at(block).get("cache_control")
+    ]
     return found[-1] if found else None
 
 
@@ -146,9 +204,14 @@ def count_content_blocks(unit: Json) -> int:
 
 def without_cache_marks(unit: Json) -> Json:
     content = object_at(unit).get("content")
-    if not isinstance(content, list) or not any("cache_control" in object_at(block) for block in content):
+    if not isinstance(content, list) or not any(
+        "cache_control" in object_at(block) for block in content
+    ):
         return unit
-    return {**unit, "content": [{k: v for k, v in block.items() if k != "cache_control"} for block in content]}
+    return {
+        **unit,
+        "content": [{k: v for k, v in block.items() if k != "cache_control"} for block in content],
+    }
 
 
 def with_cache_mark(unit: Json, mark: Json) -> Json:
@@ -174,8 +237,14 @@ def parse_reply(value: Mapping[str, Json]) -> gateway_message.WireReply:
 
 def parse_usage(value: Mapping[str, Json]) -> Usage:
     """Return the usage as the engine counts it: input includes its cached parts."""
-    read, write = number_at(value, "cache_read_input_tokens"), number_at(value, "cache_creation_input_tokens")
-    sent, output = number_at(value, "input_tokens") + read + write, number_at(value, "output_tokens")
+    read, write = (
+        number_at(value, "cache_read_input_tokens"),
+        number_at(value, "cache_creation_input_tokens"),
+    )
+    sent, output = (
+        number_at(value, "input_tokens") + read + write,
+        number_at(value, "output_tokens"),
+    )
     hour = min(write, number_at(value, "cache_creation", "ephemeral_1h_input_tokens"))
     return Usage(sent, read, write, output, cache_write_hour=hour)
 
@@ -250,11 +319,19 @@ class AnthropicCallFilter(NumberedCallFilter):
         if kind == "content_block_start":
             block = object_at(event, "content_block")
             call = text_at(block, "name") if block.get("type") == "tool_use" else None
-            out = self.begin_reply_part(index, thinks=block.get("type") in THINKING, called_tool=call)
+            out = self.begin_reply_part(
+                index, thinks=block.get("type") in THINKING, called_tool=call
+            )
         return out + self.hold_or_show_event(raw, event, index)
 
-    def renumber_event(self, raw: bytes, event: Mapping[str, Json], index: int, shown: int) -> bytes:
-        return raw if shown == index else encode_event({**event, "index": shown}, text_at(event, "type"))
+    def renumber_event(
+        self, raw: bytes, event: Mapping[str, Json], index: int, shown: int
+    ) -> bytes:
+        return (
+            raw
+            if shown == index
+            else encode_event({**event, "index": shown}, text_at(event, "type"))
+        )
 
     def _finish_message(self, raw: bytes, event: Mapping[str, Json]) -> bytes:
         if self.has_only_hidden_calls:
@@ -262,7 +339,9 @@ class AnthropicCallFilter(NumberedCallFilter):
         out = self.release_held_events()
         if not self.any_hidden:
             return out + raw
-        told = add_earlier_output(object_at(event, "usage"), self.output_tokens_before, "output_tokens")
+        told = add_earlier_output(
+            object_at(event, "usage"), self.output_tokens_before, "output_tokens"
+        )
         return out + encode_event({**event, "usage": told}, "message_delta")
 
     def merge_whole_replies(self, values: Sequence[Mapping[str, Json]]) -> Json:
@@ -275,4 +354,9 @@ class AnthropicCallFilter(NumberedCallFilter):
                 if not ours and not stale:
                     content.append(block)
         usage = sum_output(values, "output_tokens")
-        return {**last, "id": values[0].get("id", last.get("id")), "content": content, "usage": usage}
+        return {
+            **last,
+            "id": values[0].get("id", last.get("id")),
+            "content": content,
+            "usage": usage,
+        }

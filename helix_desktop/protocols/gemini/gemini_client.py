@@ -11,7 +11,15 @@ from urllib.parse import quote, urlsplit
 
 from helix_desktop import json_values
 from helix_desktop.engine.facts import Reasoning, Stop, Text, ToolCall
-from helix_desktop.engine.messages import Delta, Image, Message, MessagePart, Request, Role, ToolResult
+from helix_desktop.engine.messages import (
+    Delta,
+    Image,
+    Message,
+    MessagePart,
+    Request,
+    Role,
+    ToolResult,
+)
 from helix_desktop.errors import ModelFailed
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import Json, Object, checked_text_at, list_at, object_at, text_at
@@ -40,17 +48,24 @@ class GeminiProtocol(protocol_dialect.ProtocolDialect):
         parts = (part for message in request.messages for part in message.parts)
         names = {part.id: part.name for part in parts if isinstance(part, ToolCall)}
         writer = _GeminiContentWriter(self.reasoning_owner, names, abilities)
-        contents = [writer.write_content(message, in_loop=at >= loop) for at, message in enumerate(request.messages)]
+        contents = [
+            writer.write_content(message, in_loop=at >= loop)
+            for at, message in enumerate(request.messages)
+        ]
         body: Object = {"contents": [content for content in contents if content is not None]}
         if request.system:
             body["systemInstruction"] = {"parts": [{"text": request.system}]}
         if request.tools and abilities.tools:
-            body["tools"] = [{"functionDeclarations": [*gemini_gateway.tools_as_json(request.tools)]}]
+            body["tools"] = [
+                {"functionDeclarations": [*gemini_gateway.tools_as_json(request.tools)]}
+            ]
         if settings := _generation_config(request, abilities):
             body["generationConfig"] = settings
         model = quote(request.model.removeprefix("models/"), safe="-._~")
         version = "" if "/v1" in urlsplit(self.base_url).path else "/v1beta"
-        return protocol_dialect.OutgoingRequest(f"{version}/models/{model}:streamGenerateContent?alt=sse", body)
+        return protocol_dialect.OutgoingRequest(
+            f"{version}/models/{model}:streamGenerateContent?alt=sse", body
+        )
 
     def build_reply_reader(self, request: Request) -> "GeminiReplyReader":
         return GeminiReplyReader(self.reasoning_owner, self.where, request.model)
@@ -62,7 +77,9 @@ class GeminiProtocol(protocol_dialect.ProtocolDialect):
         if "thinking" in said and json_values.value_at(body, "generationConfig", "thinkingConfig"):
             return {
                 **body,
-                "generationConfig": json_values.without_fields(object_at(body, "generationConfig"), "thinkingConfig"),
+                "generationConfig": json_values.without_fields(
+                    object_at(body, "generationConfig"), "thinkingConfig"
+                ),
             }
         return None
 
@@ -103,34 +120,48 @@ class _GeminiContentWriter:
         for part in message.parts:
             if isinstance(part, Reasoning):
                 if part.provider == self.tag and part.opaque:
-                    signature = text_at(json_values.parse_object(part.opaque), "signature") or signature
+                    signature = (
+                        text_at(json_values.parse_object(part.opaque), "signature") or signature
+                    )
                 continue
             if (piece := self._write_part(part)) is not None:
                 written.append({**piece, "thoughtSignature": signature} if signature else piece)
                 signature = ""
         if signature:
             written.append({"text": "", "thoughtSignature": signature})
-        return _sign_first_call(written) if in_loop and self.abilities.reasoning == "level" else written
+        return (
+            _sign_first_call(written)
+            if in_loop and self.abilities.reasoning == "level"
+            else written
+        )
 
     def _write_part(self, part: MessagePart) -> Object | None:
         if isinstance(part, Text):
             return {"text": part.text} if part.text else None
         if isinstance(part, ToolCall):
-            return {"functionCall": {"name": part.name, "args": request_parts.arguments_as_object(part)}}
+            return {
+                "functionCall": {"name": part.name, "args": request_parts.arguments_as_object(part)}
+            }
         return self._inline_image(part) if isinstance(part, Image) else None
 
     def _function_response(self, result: ToolResult) -> Object:
         told: Object = {"output" if result.ok else "error": result.text}
-        return {"functionResponse": {"name": self.names.get(result.call, "unknown"), "response": told}}
+        return {
+            "functionResponse": {"name": self.names.get(result.call, "unknown"), "response": told}
+        }
 
     def _inline_image(self, image: Image) -> Object:
         if not self.abilities.images or image.media_type not in IMAGE_TYPES:
             return {"text": request_parts.text_for_omitted_image(image)}
-        return {"inlineData": {"mimeType": image.media_type, "data": request_parts.base64_text(image)}}
+        return {
+            "inlineData": {"mimeType": image.media_type, "data": request_parts.base64_text(image)}
+        }
 
 
 def _sign_first_call(parts: list[Object]) -> list[Object]:
-    """Sign the first call of a reply in the open tool loop, as required even for another model's calls."""
+    """Sign the first call of a reply in the open tool loop, as required even for
+    another model's calls.
+    """
     if (first := next((part for part in parts if "functionCall" in part), None)) is not None:
         first.setdefault("thoughtSignature", FOREIGN)
     return parts
@@ -140,14 +171,19 @@ def _with_foreign_signatures(body: Object) -> Object | None:
     """Replace signatures that this model can no longer read by the placeholder."""
     contents: list[Json] = []
     for content in list_at(body, "contents"):
-        parts = [json_values.without_fields(object_at(part), "thoughtSignature") for part in list_at(content, "parts")]
+        parts = [
+            json_values.without_fields(object_at(part), "thoughtSignature")
+            for part in list_at(content, "parts")
+        ]
         kept = [part for part in parts if part != {"text": ""}]
         contents.append({**object_at(content), "parts": [*_sign_first_call(kept)]})
     return None if contents == body["contents"] else {**body, "contents": contents}
 
 
 class GeminiReplyReader(ReplyReaderBase):
-    """Reads a stream of responses, each a piece of the reply, to its end, as usage may come last."""
+    """Reads a stream of responses, each a piece of the reply, to its end, as usage may
+    come last.
+    """
 
     def __init__(self, tag: str, where: str, model: str) -> None:
         super().__init__(tag, where, model)
@@ -158,7 +194,11 @@ class GeminiReplyReader(ReplyReaderBase):
 
     @property
     def is_reply_complete(self) -> bool:
-        return bool(self._blocked) or self._finish in gemini_gateway.STOPS or self._finish in gemini_gateway.FILTERS
+        return (
+            bool(self._blocked)
+            or self._finish in gemini_gateway.STOPS
+            or self._finish in gemini_gateway.FILTERS
+        )
 
     def feed_event(self, event: ServerSentEvent) -> list[Delta]:
         value = json_values.parse_json(event.data)
@@ -168,7 +208,9 @@ class GeminiReplyReader(ReplyReaderBase):
 
     def _read_response(self, value: Object) -> list[Delta]:
         if protocol_dialect.find_error_in(value):
-            raise self._failure_in_stream(json_values.number_at(value, "error", "code") or 500, value)
+            raise self._failure_in_stream(
+                json_values.number_at(value, "error", "code") or 500, value
+            )
         self._model = text_at(value, "modelVersion") or self._model
         self._blocked = text_at(value, "promptFeedback", "blockReason") or self._blocked
         if object_at(value, "usageMetadata"):
@@ -192,7 +234,10 @@ class GeminiReplyReader(ReplyReaderBase):
             arguments = json_values.dump_json(object_at(call, "args")).decode()
             key = self._key_for_part("call", fresh=True)
             return self._draft.add_call_piece(
-                key, call_id=text_at(call, "id"), name=checked_text_at(call, "name"), arguments=arguments
+                key,
+                call_id=text_at(call, "id"),
+                name=checked_text_at(call, "name"),
+                arguments=arguments,
             )
         words = checked_text_at(part, "text")
         return self._draft.add_text(self._key_for_part("text"), words) if words else []
@@ -207,7 +252,12 @@ class GeminiReplyReader(ReplyReaderBase):
 
     def _ending_so_far(self, cut: str) -> tuple[Stop, str]:
         if self._blocked or self._finish in gemini_gateway.FILTERS:
-            return Stop.FILTERED, f"{self._where} held the reply back ({self._blocked or self._finish})."
+            return (
+                Stop.FILTERED,
+                f"{self._where} held the reply back ({self._blocked or self._finish}).",
+            )
         if cut or self._finish not in gemini_gateway.STOPS:
-            return Stop.CUT, cut or self._describe_abrupt_end(f"with {self._finish}" if self._finish else "")
+            return Stop.CUT, cut or self._describe_abrupt_end(
+                f"with {self._finish}" if self._finish else ""
+            )
         return gemini_gateway.STOPS[self._finish], ""

@@ -1,10 +1,20 @@
-"""Reads and writes generateContent as the gateway's agents do. Calls have no ids, so they are numbered."""
+"""Reads and writes generateContent as the gateway's agents do. Calls have no ids, so
+they are numbered.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
 
 from helix_desktop.engine.facts import Stop, ToolSpec, Usage
-from helix_desktop.json_values import Object, format_json_value, list_at, number_at, object_at, text_at, value_at
+from helix_desktop.json_values import (
+    Object,
+    format_json_value,
+    list_at,
+    number_at,
+    object_at,
+    text_at,
+    value_at,
+)
 from helix_desktop.protocols import gateway_message
 from helix_desktop.protocols.event_stream import encode_event
 from helix_desktop.protocols.gateway_message import CallNumbering, Json, Piece, PieceKind, Wired
@@ -14,13 +24,21 @@ from helix_desktop.protocols.request_parts import schema_of_tool
 _KEPT = frozenset({
     "description", "title", "nullable", "minimum", "maximum", "minItems", "maxItems", "minLength", "maxLength", "pattern",
 })  # fmt: skip
-_FORMATS = {"string": {"enum", "date-time"}, "number": {"float", "double"}, "integer": {"int32", "int64"}}
+_FORMATS = {
+    "string": {"enum", "date-time"},
+    "number": {"float", "double"},
+    "integer": {"int32", "int64"},
+}
 _DEEPEST = 24
 
 
 def gemini_parameters(schema: Object) -> Object:
-    """Return `{"parameters": …}` for a function's declaration, or nothing for one without arguments."""
-    written = _convert_schema(schema, object_at(schema, "$defs") | object_at(schema, "definitions"), 0)
+    """Return `{"parameters": …}` for a function's declaration, or nothing for one
+    without arguments.
+    """
+    written = _convert_schema(
+        schema, object_at(schema, "$defs") | object_at(schema, "definitions"), 0
+    )
     return {"parameters": written} if written.get("properties") else {}
 
 
@@ -34,7 +52,10 @@ def _convert_schema(schema: Json, definitions: Object, depth: int) -> Object:
     parts = map(object_at, list_at(schema, "allOf"))
     schema = {**{name: value for part in parts for name, value in part.items()}, **schema}
     kind, nullable = _single_type(schema)
-    written: Object = {"type": kind, **{name: value for name, value in schema.items() if name in _KEPT}}
+    written: Object = {
+        "type": kind,
+        **{name: value for name, value in schema.items() if name in _KEPT},
+    }
     if nullable:
         written["nullable"] = True
     written.update(_schema_details(kind, schema, definitions, depth))
@@ -49,13 +70,19 @@ def _resolve_reference(schema: Object, definitions: Object) -> Object:
     return {**object_at(definitions, name), **beside}
 
 
-def _convert_alternatives(schema: Object, alternatives: list[Json], definitions: Object, depth: int) -> Object:
+def _convert_alternatives(
+    schema: Object, alternatives: list[Json], definitions: Object, depth: int
+) -> Object:
     real = [one for one in alternatives if value_at(one, "type") != "null"]
     nullable = len(real) < len(alternatives)
     options: list[Json] = [_convert_schema(one, definitions, depth + 1) for one in real]
-    described: Object = {"description": schema["description"]} if text_at(schema, "description") else {}
+    described: Object = (
+        {"description": schema["description"]} if text_at(schema, "description") else {}
+    )
     single = options[0] if len(options) == 1 else None
-    written = {**single, **described} if isinstance(single, dict) else {**described, "anyOf": options}
+    written = (
+        {**single, **described} if isinstance(single, dict) else {**described, "anyOf": options}
+    )
     return {**written, "nullable": True} if nullable else written
 
 
@@ -76,7 +103,11 @@ def _schema_details(kind: str, schema: Object, definitions: Object, depth: int) 
     if kind == "object":
         return _object_schema(schema, definitions, depth)
     if kind == "array":
-        return {"items": _convert_schema(value_at(schema, "items") or {"type": "string"}, definitions, depth + 1)}
+        return {
+            "items": _convert_schema(
+                value_at(schema, "items") or {"type": "string"}, definitions, depth + 1
+            )
+        }
     details: Object = {}
     allowed = list_at(schema, "enum") or ([schema["const"]] if "const" in schema else [])
     if kind == "string" and allowed:
@@ -88,7 +119,8 @@ def _schema_details(kind: str, schema: Object, definitions: Object, depth: int) 
 
 def _object_schema(schema: Object, definitions: Object, depth: int) -> Object:
     properties = {
-        name: _convert_schema(one, definitions, depth + 1) for name, one in object_at(schema, "properties").items()
+        name: _convert_schema(one, definitions, depth + 1)
+        for name, one in object_at(schema, "properties").items()
     }
     if not properties:
         return {}
@@ -100,7 +132,12 @@ def _object_schema(schema: Object, definitions: Object, depth: int) -> Object:
 
 
 NAME = "gemini"
-STOPS = {"STOP": Stop.END, "MAX_TOKENS": Stop.LENGTH, "FUNCTION_CALL": Stop.CALLS, "TOOL_CALLS": Stop.CALLS}
+STOPS = {
+    "STOP": Stop.END,
+    "MAX_TOKENS": Stop.LENGTH,
+    "FUNCTION_CALL": Stop.CALLS,
+    "TOOL_CALLS": Stop.CALLS,
+}
 FILTERS = frozenset({
     "SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY", "MODEL_ARMOR",
 })  # fmt: skip
@@ -117,11 +154,17 @@ def parse_head(body: Mapping[str, Json]) -> gateway_message.RequestHead:
         for each in list_at(tool.get("functionDeclarations") or tool.get("function_declarations"))
     ]
     tools = (
-        gateway_message.parse_tool(tool, tool.get("parameters") or tool.get("parametersJsonSchema") or {})
+        gateway_message.parse_tool(
+            tool, tool.get("parameters") or tool.get("parametersJsonSchema") or {}
+        )
         for tool in declared
     )
-    effort = gateway_message.format_effort_settings(object_at(body, "generationConfig", "thinkingConfig"))
-    return gateway_message.RequestHead("", gateway_message.text_of_content(system.get("parts")), tuple(tools), effort)
+    effort = gateway_message.format_effort_settings(
+        object_at(body, "generationConfig", "thinkingConfig")
+    )
+    return gateway_message.RequestHead(
+        "", gateway_message.text_of_content(system.get("parts")), tuple(tools), effort
+    )
 
 
 def parse_messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> list[Wired]:
@@ -131,19 +174,32 @@ def parse_messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> li
             tally.assign_call_number(piece.name)
         elif piece.kind is PieceKind.RESULT:
             tally.pop_oldest_open_call(piece.name)
-    return [*before, *(parse_message(unit, tally) for unit in list_at(body, "contents")[len(before) :])]
+    return [
+        *before,
+        *(parse_message(unit, tally) for unit in list_at(body, "contents")[len(before) :]),
+    ]
 
 
 def parse_message(unit: Json, tally: CallNumbering | None = None) -> Wired:
     value, tally = object_at(unit), tally or CallNumbering()
-    speaker = gateway_message.Speaker.ASSISTANT if text_at(value, "role") == "model" else gateway_message.Speaker.USER
+    speaker = (
+        gateway_message.Speaker.ASSISTANT
+        if text_at(value, "role") == "model"
+        else gateway_message.Speaker.USER
+    )
     parts = enumerate(list_at(value, "parts"))
     return Wired(
-        speaker, (unit,), tuple(_piece_of_gemini_part(object_at(part), (0, "parts", at), tally) for at, part in parts)
+        speaker,
+        (unit,),
+        tuple(
+            _piece_of_gemini_part(object_at(part), (0, "parts", at), tally) for at, part in parts
+        ),
     )
 
 
-def _piece_of_gemini_part(part: Mapping[str, Json], path: tuple[int | str, ...], tally: CallNumbering) -> Piece:
+def _piece_of_gemini_part(
+    part: Mapping[str, Json], path: tuple[int | str, ...], tally: CallNumbering
+) -> Piece:
     if isinstance(part.get("functionCall"), Mapping):
         call = part["functionCall"]
         name = text_at(call, "name")
@@ -155,10 +211,20 @@ def _piece_of_gemini_part(part: Mapping[str, Json], path: tuple[int | str, ...],
         field, text = _text_of_response(response)
         failed = field == "error"
         return Piece(
-            PieceKind.RESULT, text, path, tally.pop_oldest_open_call(name), name, ok=not failed, media_type=field
+            PieceKind.RESULT,
+            text,
+            path,
+            tally.pop_oldest_open_call(name),
+            name,
+            ok=not failed,
+            media_type=field,
         )
     if isinstance(part.get("text"), str):
-        return Piece(PieceKind.REASONING if part.get("thought") else PieceKind.TEXT, text_at(part, "text"), path)
+        return Piece(
+            PieceKind.REASONING if part.get("thought") else PieceKind.TEXT,
+            text_at(part, "text"),
+            path,
+        )
     data = object_at(part.get("inlineData") or part.get("inline_data"))
     media = text_at(data, "mimeType") or text_at(data, "mime_type")
     if media.startswith("image/"):
@@ -167,7 +233,9 @@ def _piece_of_gemini_part(part: Mapping[str, Json], path: tuple[int | str, ...],
 
 
 def _text_of_response(response: Mapping[str, Json]) -> tuple[str, str]:
-    """Return the name of a result's text field, and the text, or "" and the whole result as JSON."""
+    """Return the name of a result's text field, and the text, or "" and the whole
+    result as JSON.
+    """
     value = object_at(response, "response")
     for field in _TEXT_FIELDS:
         if isinstance(value.get(field), str) and len(value) == 1:
@@ -180,7 +248,9 @@ def apply_edits(wired: Wired, edits: Sequence[gateway_message.PieceEdit]) -> lis
     return gateway_message.edit_pieces(wired, edits, _path_and_value_of_edit)
 
 
-def _path_and_value_of_edit(_units: Json, piece: Piece, text: str) -> tuple[gateway_message.Path, Json]:
+def _path_and_value_of_edit(
+    _units: Json, piece: Piece, text: str
+) -> tuple[gateway_message.Path, Json]:
     if piece.kind is PieceKind.CALL:
         return ("functionCall", "args"), json.loads(text)
     if piece.kind is PieceKind.RESULT:
@@ -196,14 +266,19 @@ def result_message(call: str, name: str, text: str, *, ok: bool = True) -> Json:
     del call
     return {
         "role": "user",
-        "parts": [{"functionResponse": {"name": name, "response": {"output" if ok else "error": text}}}],
+        "parts": [
+            {"functionResponse": {"name": name, "response": {"output" if ok else "error": text}}}
+        ],
     }
 
 
 def merge_added_messages(units: Sequence[tuple[Json, bool]]) -> list[Json]:
     """Merge contents of one role if one of them was added here. Results come first."""
     return gateway_message.join_added_messages(
-        units, "parts", lambda unit: list_at(unit, "parts"), lambda part: "functionResponse" in object_at(part)
+        units,
+        "parts",
+        lambda unit: list_at(unit, "parts"),
+        lambda part: "functionResponse" in object_at(part),
     )
 
 
@@ -219,7 +294,10 @@ def with_added_tools(body: Mapping[str, Json], tools: Sequence[ToolSpec]) -> dic
 
 
 def tools_as_json(tools: Sequence[ToolSpec]) -> list[dict[str, Json]]:
-    return [{"name": t.name, "description": t.description, **gemini_parameters(schema_of_tool(t))} for t in tools]
+    return [
+        {"name": t.name, "description": t.description, **gemini_parameters(schema_of_tool(t))}
+        for t in tools
+    ]
 
 
 # --- Reading replies, whole or from a stream
@@ -300,7 +378,11 @@ class GeminiCallFilter(HiddenCallFilter):
             return raw
         candidate = object_at(event, "candidates", 0)
         parts = list(list_at(candidate, "content", "parts"))
-        kept = [seen for part in parts if (seen := self._filter_gemini_part(object_at(part))) is not None]
+        kept = [
+            seen
+            for part in parts
+            if (seen := self._filter_gemini_part(object_at(part))) is not None
+        ]
         if self.holds_reasoning and self.has_only_hidden_calls:
             kept = [part for part in kept if not part.get("thought")]
         finish = candidate.get("finishReason")
@@ -358,4 +440,6 @@ class GeminiCallFilter(HiddenCallFilter):
         before = sum(parse_usage(object_at(value, "usageMetadata")).output for value in values[:-1])
         candidate = object_at(last, "candidates", 0)
         content = {**object_at(candidate, "content"), "role": "model", "parts": parts}
-        return self._with_earlier_output({**last, "candidates": [{**candidate, "content": content}]}, before)
+        return self._with_earlier_output(
+            {**last, "candidates": [{**candidate, "content": content}]}, before
+        )

@@ -13,7 +13,15 @@ from helix_desktop.engine.facts import Reasoning, Text, ToolCall
 from helix_desktop.engine.messages import Image, Message, MessagePart, Request, Role, ToolResult
 from helix_desktop.errors import ModelFailed
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.json_values import Json, Object, list_at, parse_object, text_at, value_at, without_fields
+from helix_desktop.json_values import (
+    Json,
+    Object,
+    list_at,
+    parse_object,
+    text_at,
+    value_at,
+    without_fields,
+)
 from helix_desktop.protocols import protocol_dialect, request_parts
 from helix_desktop.protocols.openai_chat import chat_gateway
 from helix_desktop.protocols.openai_chat.chat_reply_reader import ChatReplyReader
@@ -33,7 +41,11 @@ class OpenAIChat(protocol_dialect.ProtocolDialect):
     def compile_request(
         self, request: Request, abilities: protocol_dialect.ModelAbilities
     ) -> protocol_dialect.OutgoingRequest:
-        body: Object = {"model": request.model, "messages": self._write_messages(request, abilities), "stream": True}
+        body: Object = {
+            "model": request.model,
+            "messages": self._write_messages(request, abilities),
+            "stream": True,
+        }
         body["stream_options"] = {"include_usage": True}
         if request.tools and abilities.tools:
             body["tools"] = [*chat_gateway.tools_as_json(request.tools)]
@@ -62,14 +74,23 @@ class OpenAIChat(protocol_dialect.ProtocolDialect):
 
     # --- Writing a request's messages
 
-    def _write_messages(self, request: Request, abilities: protocol_dialect.ModelAbilities) -> list[Json]:
+    def _write_messages(
+        self, request: Request, abilities: protocol_dialect.ModelAbilities
+    ) -> list[Json]:
         strict = self.host.endswith("mistral.ai")
-        ids = request_parts.legal_ids(request.messages, _MISTRAL_ID if strict else _ID, 9 if strict else 40)
+        ids = request_parts.legal_ids(
+            request.messages, _MISTRAL_ID if strict else _ID, 9 if strict else 40
+        )
         writer = _ChatMessageWriter(
-            self.reasoning_owner, ids, abilities, reasoning_needed=self.host.endswith("deepseek.com")
+            self.reasoning_owner,
+            ids,
+            abilities,
+            reasoning_needed=self.host.endswith("deepseek.com"),
         )
         loop = request_parts.start_of_open_tool_loop(request.messages)
-        written: list[Json] = [{"role": "system", "content": request.system}] if request.system else []
+        written: list[Json] = (
+            [{"role": "system", "content": request.system}] if request.system else []
+        )
         for position, message in enumerate(request.messages):
             if message.role is Role.ASSISTANT:
                 written += writer.write_assistant_message(message, in_loop=position >= loop)
@@ -88,12 +109,15 @@ class _ChatMessageWriter:
     reasoning_needed: bool
 
     def write_user_message(self, message: Message) -> list[Json]:
-        """Write the results, each as a message, and then what the user says, with the results' images."""
+        """Write the results, each as a message, and then what the user says, with the
+        results' images.
+        """
         results = [part for part in message.parts if isinstance(part, ToolResult)]
         rest: list[MessagePart] = [image for result in results for image in result.images]
         rest += [part for part in message.parts if not isinstance(part, ToolResult)]
         written: list[Json] = [
-            {"role": "tool", "tool_call_id": self.ids[one.call], "content": one.text} for one in results
+            {"role": "tool", "tool_call_id": self.ids[one.call], "content": one.text}
+            for one in results
         ]
         content = self._chat_content(rest)
         if content or not results:
@@ -104,7 +128,9 @@ class _ChatMessageWriter:
         pieces = [piece for part in parts if (piece := self._chat_piece(part)) is not None]
         if all(isinstance(piece, str) for piece in pieces):
             return "\n\n".join(str(piece) for piece in pieces)
-        return [{"type": "text", "text": piece} if isinstance(piece, str) else piece for piece in pieces]
+        return [
+            {"type": "text", "text": piece} if isinstance(piece, str) else piece for piece in pieces
+        ]
 
     def _chat_piece(self, part: MessagePart) -> str | Object | None:
         if isinstance(part, Text):
@@ -137,9 +163,17 @@ class _ChatMessageWriter:
 
     def _reasoning_fields(self, message: Message) -> Object:
         """Return the server's own reasoning under the name that it used. Others' is left out."""
-        own = [part for part in message.parts if isinstance(part, Reasoning) and part.provider == self.tag]
+        own = [
+            part
+            for part in message.parts
+            if isinstance(part, Reasoning) and part.provider == self.tag
+        ]
         if not own:
-            return {"reasoning_content": " "} if self.reasoning_needed and self.abilities.reasoning else {}
+            return (
+                {"reasoning_content": " "}
+                if self.reasoning_needed and self.abilities.reasoning
+                else {}
+            )
         kept = parse_object(own[-1].opaque) or {}
         if details := list_at(kept, "details"):
             return {"reasoning_details": details}
@@ -147,7 +181,9 @@ class _ChatMessageWriter:
 
 
 def _change_reasoning(body: Object, *, needed: bool) -> Object | None:
-    """Remove reasoning from the messages, or add a blank one if required. Return None if nothing changes."""
+    """Remove reasoning from the messages, or add a blank one if required. Return None
+    if nothing changes.
+    """
     names = ("reasoning_content", "reasoning_details", "reasoning")
     changed: list[Json] = []
     for message in list_at(body, "messages"):
@@ -165,4 +201,6 @@ def _mark_for_caching(written: list[Json]) -> None:
     for message in (written[0], written[-1]):
         content = value_at(message, "content")
         if isinstance(message, dict) and isinstance(content, str) and content:
-            message["content"] = [{"type": "text", "text": content, "cache_control": {"type": "ephemeral"}}]
+            message["content"] = [
+                {"type": "text", "text": content, "cache_control": {"type": "ephemeral"}}
+            ]

@@ -1,4 +1,6 @@
-"""Reads and writes Chat Completions as the gateway's agents do: calls beside text, each result a message."""
+"""Reads and writes Chat Completions as the gateway's agents do: calls beside text, each
+result a message.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,8 +9,20 @@ from helix_desktop.engine.facts import Stop, ToolSpec, Usage
 from helix_desktop.json_values import list_at, number_at, object_at, text_at, value_at
 from helix_desktop.protocols import gateway_message
 from helix_desktop.protocols.event_stream import encode_event
-from helix_desktop.protocols.gateway_message import Json, Piece, PieceKind, RequestHead, Speaker, Wired
-from helix_desktop.protocols.hidden_calls import HIDDEN_TOOLS, HiddenCallFilter, add_earlier_output, sum_output
+from helix_desktop.protocols.gateway_message import (
+    Json,
+    Piece,
+    PieceKind,
+    RequestHead,
+    Speaker,
+    Wired,
+)
+from helix_desktop.protocols.hidden_calls import (
+    HIDDEN_TOOLS,
+    HiddenCallFilter,
+    add_earlier_output,
+    sum_output,
+)
 from helix_desktop.protocols.request_parts import function_of_tool
 
 NAME = "openai-chat"
@@ -22,13 +36,19 @@ _SPEAKERS = {"system": Speaker.SYSTEM, "developer": Speaker.SYSTEM, "assistant":
 
 
 def parse_head(body: Mapping[str, Json]) -> RequestHead:
-    said = [m for m in map(object_at, list_at(body, "messages")) if text_at(m, "role") in ("system", "developer")]
+    said = [
+        m
+        for m in map(object_at, list_at(body, "messages"))
+        if text_at(m, "role") in ("system", "developer")
+    ]
     tools = [object_at(tool, "function") for tool in list_at(body, "tools")]
     return RequestHead(
         text_at(body, "model"),
         "\n\n".join(gateway_message.text_of_content(m.get("content")) for m in said),
         tuple(gateway_message.parse_tool(tool, tool.get("parameters", {})) for tool in tools),
-        gateway_message.format_effort_settings(body.get("reasoning_effort"), text_at(body, "reasoning", "effort")),
+        gateway_message.format_effort_settings(
+            body.get("reasoning_effort"), text_at(body, "reasoning", "effort")
+        ),
     )
 
 
@@ -44,10 +64,21 @@ def parse_message(unit: Json) -> Wired:
         return Wired(
             Speaker.USER,
             (unit,),
-            (Piece(PieceKind.RESULT, gateway_message.text_of_content(value.get("content")), (0,), name),),
+            (
+                Piece(
+                    PieceKind.RESULT,
+                    gateway_message.text_of_content(value.get("content")),
+                    (0,),
+                    name,
+                ),
+            ),
         )
     speaker = _SPEAKERS.get(role, Speaker.USER)
-    pieces = [Piece(PieceKind.REASONING, text_at(value, name), (0, name)) for name in REASONING if text_at(value, name)]
+    pieces = [
+        Piece(PieceKind.REASONING, text_at(value, name), (0, name))
+        for name in REASONING
+        if text_at(value, name)
+    ]
     content = value.get("content")
     if isinstance(content, str):
         pieces.append(Piece(PieceKind.TEXT, content, (0, "content")))
@@ -64,14 +95,22 @@ def parse_message(unit: Json) -> Wired:
 
 def _piece_of_chat_call(call: Mapping[str, Json], path: tuple[int | str, ...]) -> Piece:
     function = object_at(call, "function")
-    return Piece(PieceKind.CALL, text_at(function, "arguments"), path, text_at(call, "id"), text_at(function, "name"))
+    return Piece(
+        PieceKind.CALL,
+        text_at(function, "arguments"),
+        path,
+        text_at(call, "id"),
+        text_at(function, "name"),
+    )
 
 
 def apply_edits(wired: Wired, edits: Sequence[gateway_message.PieceEdit]) -> list[Json]:
     return gateway_message.edit_pieces(wired, edits, _path_and_value_of_edit)
 
 
-def _path_and_value_of_edit(_units: Json, piece: Piece, text: str) -> tuple[gateway_message.Path, Json]:
+def _path_and_value_of_edit(
+    _units: Json, piece: Piece, text: str
+) -> tuple[gateway_message.Path, Json]:
     fields = {PieceKind.CALL: ("function", "arguments"), PieceKind.RESULT: ("content",)}
     return fields.get(piece.kind, () if len(piece.path) == 2 else ("text",)), text
 
@@ -104,10 +143,14 @@ def tools_as_json(tools: Sequence[ToolSpec]) -> list[dict[str, Json]]:
 def parse_reply(value: Mapping[str, Json]) -> gateway_message.WireReply:
     """Return a whole reply, the first choice."""
     choice = object_at(value, "choices", 0)
-    unit = {k: v for k, v in object_at(choice, "message").items() if v is not None or k == "content"}
+    unit = {
+        k: v for k, v in object_at(choice, "message").items() if v is not None or k == "content"
+    }
     stop = STOPS.get(text_at(choice, "finish_reason"), Stop.CUT)
     wired = parse_message({"role": "assistant", **unit})
-    return gateway_message.WireReply(wired, stop, parse_usage(object_at(value, "usage")), text_at(value, "model"))
+    return gateway_message.WireReply(
+        wired, stop, parse_usage(object_at(value, "usage")), text_at(value, "model")
+    )
 
 
 def parse_usage(value: Mapping[str, Json]) -> Usage:
@@ -140,7 +183,9 @@ class ReplyAssembler:
         return self._finish is not None
 
     def add_reply_event(self, event: Mapping[str, Json]) -> None:
-        self.whole.update({k: v for k, v in event.items() if k not in ("choices", "object") and v is not None})
+        self.whole.update(
+            {k: v for k, v in event.items() if k not in ("choices", "object") and v is not None}
+        )
         for choice in map(object_at, list_at(event, "choices")):
             if number_at(choice, "index"):
                 continue
@@ -158,7 +203,8 @@ class ReplyAssembler:
 
     def _add_call_piece_to_reply(self, piece: Mapping[str, Json]) -> None:
         call = self._calls.setdefault(
-            number_at(piece, "index"), {"id": "", "type": "function", "function": {"name": "", "arguments": ""}}
+            number_at(piece, "index"),
+            {"id": "", "type": "function", "function": {"name": "", "arguments": ""}},
         )
         for name, value in piece.items():
             if name == "function":
@@ -171,7 +217,10 @@ class ReplyAssembler:
         message = dict(self._message)
         if self._calls:
             message["tool_calls"] = [call for _, call in sorted(self._calls.items())]
-        return {**self.whole, "choices": [{"index": 0, "message": message, "finish_reason": self._finish}]}
+        return {
+            **self.whole,
+            "choices": [{"index": 0, "message": message, "finish_reason": self._finish}],
+        }
 
 
 # --- Hiding calls to this program's own tools from the agent
@@ -199,24 +248,38 @@ class ChatCallFilter(HiddenCallFilter):
             return self._add_earlier_usage(raw, value)
         choice = object_at(choices[0])
         delta = object_at(choice, "delta")
-        if _is_only_reasoning(delta) and (self.holds_reasoning or (self.replies_before and self.shown_count)):
+        if _is_only_reasoning(delta) and (
+            self.holds_reasoning or (self.replies_before and self.shown_count)
+        ):
             self._held_events += [] if self.replies_before and self.shown_count else [(raw, event)]
             return b""
         kept, changed = self._filter_delta(delta)
         finish = choice.get("finish_reason")
-        shows = delta.get("content") or self.visible_count or (finish and not self.has_only_hidden_calls)
+        shows = (
+            delta.get("content")
+            or self.visible_count
+            or (finish and not self.has_only_hidden_calls)
+        )
         out = b""
         if shows:
             out, self._held_events = b"".join(raw for raw, _ in self._held_events), []
         self.shown_count += bool(delta.get("content") or kept.get("tool_calls"))
-        goes_on = self.has_only_hidden_calls  # The next reply continues this one, which thus has no end and no usage.
+        goes_on = (
+            self.has_only_hidden_calls
+        )  # The next reply continues this one, which thus has no end and no usage.
         if not (kept if not finish else kept.get("content") or not goes_on):
             return out
         if goes_on and (finish or "usage" in value):
-            value, choice, changed = {**value, "usage": None}, {**choice, "finish_reason": None}, True
+            value, choice, changed = (
+                {**value, "usage": None},
+                {**choice, "finish_reason": None},
+                True,
+            )
         if not changed and not self.replies_before:
             return out + self._add_earlier_usage(raw, value)
-        return out + self._add_earlier_usage(b"", {**value, "id": self._id, "choices": [{**choice, "delta": kept}]})
+        return out + self._add_earlier_usage(
+            b"", {**value, "id": self._id, "choices": [{**choice, "delta": kept}]}
+        )
 
     def _filter_delta(self, delta: Mapping[str, Json]) -> tuple[dict[str, Json], bool]:
         """Return the delta without hidden pieces, and whether that changed it."""
@@ -225,7 +288,11 @@ class ChatCallFilter(HiddenCallFilter):
             del kept["role"]
         if not (calls := list_at(delta, "tool_calls")):
             return kept, False
-        seen = [piece for call in calls if (piece := self._filter_call_piece(object_at(call))) is not None]
+        seen = [
+            piece
+            for call in calls
+            if (piece := self._filter_call_piece(object_at(call))) is not None
+        ]
         kept["tool_calls"] = seen
         if not seen:
             kept = {k: v for k, v in kept.items() if v or k not in ("content", "tool_calls")}
@@ -249,7 +316,9 @@ class ChatCallFilter(HiddenCallFilter):
             return b""
         if not self.any_hidden:
             return raw or encode_event(value)
-        told = add_earlier_output(usage, self.output_tokens_before, "completion_tokens", "prompt_tokens")
+        told = add_earlier_output(
+            usage, self.output_tokens_before, "completion_tokens", "prompt_tokens"
+        )
         return encode_event({**value, "id": self._id, "usage": told})
 
     def merge_whole_replies(self, values: Sequence[Mapping[str, Json]]) -> Json:
@@ -259,7 +328,9 @@ class ChatCallFilter(HiddenCallFilter):
         said = "".join(text_at(each, "content") for each in messages)
         message["content"] = said or message.get("content")
         calls = [
-            call for call in list_at(message, "tool_calls") if text_at(call, "function", "name") not in HIDDEN_TOOLS
+            call
+            for call in list_at(message, "tool_calls")
+            if text_at(call, "function", "name") not in HIDDEN_TOOLS
         ]
         message.pop("tool_calls", None)
         if calls:

@@ -11,7 +11,16 @@ from helix_desktop.protocols.protocol_dialect import find_error_in
 from helix_desktop.protocols.reply_reader import ReplyReaderBase
 
 _FAILED = frozenset(
-    {"error", "abort", "aborted", "cancelled", "canceled", "timeout", "network_error", "insufficient_system_resource"}
+    {
+        "error",
+        "abort",
+        "aborted",
+        "cancelled",
+        "canceled",
+        "timeout",
+        "network_error",
+        "insufficient_system_resource",
+    }
 )
 
 
@@ -28,7 +37,9 @@ class ChatReplyReader(ReplyReaderBase):
 
     @property
     def is_reply_complete(self) -> bool:
-        """Whether the reply ended. A properly ended stream suffices, unless the server reports a failure."""
+        """Whether the reply ended. A properly ended stream suffices, unless the server
+        reports a failure.
+        """
         if self._finish:
             return self._finish not in _FAILED
         return self.is_stream_over and self._draft.has_begun
@@ -50,20 +61,27 @@ class ChatReplyReader(ReplyReaderBase):
     def _read_choice(self, choice: json_values.Object) -> list[Delta]:
         whole = self._fields_not_streamed(_object_or_empty(choice, "message"))
         delta = whole or _object_or_empty(choice, "delta")
-        deltas = [*self._read_reasoning(delta), *self._read_content(json_values.value_at(delta, "content"))]
+        deltas = [
+            *self._read_reasoning(delta),
+            *self._read_content(json_values.value_at(delta, "content")),
+        ]
         deltas += self._add_to_part("text", json_values.text_at(delta, "refusal"))
         calls = json_values.value_at(delta, "tool_calls")
         if calls is not None and not isinstance(calls, list):
             raise ValueError("tool_calls is no list")
         for position, call in enumerate(calls or []):
-            deltas += self._read_call(json_values.require_object(call), position, is_only=bool(whole))
+            deltas += self._read_call(
+                json_values.require_object(call), position, is_only=bool(whole)
+            )
         if legacy := json_values.object_at(delta, "function_call"):
             deltas += self._read_call({"index": 0, "function": legacy}, 0, is_only=bool(whole))
         self._finish = json_values.checked_text_at(choice, "finish_reason").lower() or self._finish
         return deltas
 
     def _fields_not_streamed(self, message: json_values.Object) -> json_values.Object:
-        """Return what a final whole message adds to its pieces, since a call that came twice would run twice."""
+        """Return what a final whole message adds to its pieces, since a call that came
+        twice would run twice.
+        """
         if not self._draft.has_begun:
             return message
         there = {"reasoning_content", "reasoning", "reasoning_details", "refusal"}
@@ -72,9 +90,13 @@ class ChatReplyReader(ReplyReaderBase):
         return {name: value for name, value in message.items() if name not in there}
 
     def _read_content(self, content: json_values.Json) -> list[Delta]:
-        """Read content, which is a string or, for some servers, a list of pieces, including thinking."""
+        """Read content, which is a string or, for some servers, a list of pieces,
+        including thinking.
+        """
         if not isinstance(content, list):
-            return self._add_to_part("text", json_values.checked_text_at({"content": content}, "content"))
+            return self._add_to_part(
+                "text", json_values.checked_text_at({"content": content}, "content")
+            )
         deltas: list[Delta] = []
         for piece in content:
             thinking = "".join(
@@ -88,11 +110,22 @@ class ChatReplyReader(ReplyReaderBase):
         return deltas
 
     def _read_reasoning(self, delta: json_values.Object) -> list[Delta]:
-        field = next((name for name in ("reasoning_content", "reasoning") if json_values.text_at(delta, name)), "")
+        field = next(
+            (
+                name
+                for name in ("reasoning_content", "reasoning")
+                if json_values.text_at(delta, name)
+            ),
+            "",
+        )
         self._field = field or self._field
         self._details += json_values.list_at(delta, "reasoning_details")
         deltas = self._add_to_part("reasoning", json_values.text_at(delta, field)) if field else []
-        if json_values.list_at(delta, "reasoning_details") and not field and not self._current_key_of("reasoning"):
+        if (
+            json_values.list_at(delta, "reasoning_details")
+            and not field
+            and not self._current_key_of("reasoning")
+        ):
             self._draft.add_reasoning(self._next_key("reasoning"), "")
         return deltas
 
@@ -100,7 +133,11 @@ class ChatReplyReader(ReplyReaderBase):
         if not piece:
             return []
         key = self._current_key_of(kind) or self._next_key(kind)
-        return self._draft.add_text(key, piece) if kind == "text" else self._draft.add_reasoning(key, piece)
+        return (
+            self._draft.add_text(key, piece)
+            if kind == "text"
+            else self._draft.add_reasoning(key, piece)
+        )
 
     def _current_key_of(self, kind: str) -> Hashable:
         """Return the key of the current part if it is of this kind."""
@@ -112,17 +149,24 @@ class ChatReplyReader(ReplyReaderBase):
         return (kind, self._turn)
 
     def _read_call(self, call: json_values.Json, position: int, *, is_only: bool) -> list[Delta]:
-        """Read a piece of a call. Without an index, a new id, or a name when the last call has one, begins a new call."""
+        """Read a piece of a call. Without an index, a new id, or a name when the last
+        call has one, begins a new call.
+        """
         arguments = json_values.value_at(call, "function", "arguments")
         if isinstance(arguments, dict | list):
             arguments = json_values.dump_json(arguments).decode()
         piece = json_values.checked_text_at({"arguments": arguments}, "arguments")
         _object_or_empty(call, "function")
-        call_id, name = json_values.text_at(call, "id"), json_values.checked_text_at(call, "function", "name")
+        call_id, name = (
+            json_values.text_at(call, "id"),
+            json_values.checked_text_at(call, "function", "name"),
+        )
         key = self._call_key(call, position if is_only else None, call_id, name)
         return self._draft.add_call_piece(key, call_id=call_id, name=name, arguments=piece)
 
-    def _call_key(self, call: json_values.Json, position: int | None, call_id: str, name: str) -> Hashable:
+    def _call_key(
+        self, call: json_values.Json, position: int | None, call_id: str, name: str
+    ) -> Hashable:
         index = json_values.value_at(call, "index")
         if position is None and isinstance(index, int) and not isinstance(index, bool):
             return self._key_of_indexed_call(index, call_id, name)
@@ -136,7 +180,9 @@ class ChatReplyReader(ReplyReaderBase):
         return last
 
     def _key_of_indexed_call(self, index: int, call_id: str, name: str) -> Hashable:
-        """Return a call's key. Some servers give all whole calls index 0, so another id and name mean another call."""
+        """Return a call's key. Some servers give all whole calls index 0, so another id
+        and name mean another call.
+        """
         known = self._ids.setdefault(index, call_id)
         if call_id and name and known != call_id:
             self._ids[index] = known = call_id
@@ -158,11 +204,15 @@ class ChatReplyReader(ReplyReaderBase):
 
     def _ending_so_far(self, cut: str) -> tuple[Stop, str]:
         if cut or not self.is_reply_complete:
-            return Stop.CUT, cut or self._describe_abrupt_end(f"with {self._finish!r}" if self._finish else "")
+            return Stop.CUT, cut or self._describe_abrupt_end(
+                f"with {self._finish!r}" if self._finish else ""
+            )
         stop = chat_gateway.STOPS.get(self._finish, Stop.END)
         if stop is Stop.FILTERED:
             return stop, f"{self._where} held back the rest of the reply (content filter)."
-        return (Stop.END if stop is Stop.CALLS else stop), ""  # The draft knows whether there are calls.
+        return (
+            Stop.END if stop is Stop.CALLS else stop
+        ), ""  # The draft knows whether there are calls.
 
     def _seal_reasoning(self) -> None:
         """Set what to send back with the reasoning: its name here, or its details word for word."""
@@ -189,12 +239,21 @@ def merge_reasoning_details(details: list[json_values.Json]) -> list[json_values
             for name in ("text", "summary", "data"):
                 if isinstance(piece.get(name), str):
                     last[name] = json_values.text_at(last, name) + json_values.text_at(piece, name)
-            last.update({name: value for name, value in piece.items() if name in {"signature", "id"} and value})
+            last.update(
+                {
+                    name: value
+                    for name, value in piece.items()
+                    if name in {"signature", "id"} and value
+                }
+            )
         else:
             whole.append(dict(piece) if isinstance(piece, dict) else piece)
     return whole
 
 
 def _continues_detail(last: json_values.Object, piece: json_values.Object) -> bool:
-    same_type, same_index = last.get("type") == piece.get("type"), last.get("index") == piece.get("index")
+    same_type, same_index = (
+        last.get("type") == piece.get("type"),
+        last.get("index") == piece.get("index"),
+    )
     return same_type and same_index and piece.get("type") != "reasoning.encrypted"

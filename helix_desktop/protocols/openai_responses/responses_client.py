@@ -1,4 +1,5 @@
-"""OpenAI's Responses protocol without the provider's memory: `store` is false, and every item is sent again.
+"""OpenAI's Responses protocol without the provider's memory: `store` is false, and
+every item is sent again.
 
 Reasoning comes as encrypted items, which are sent back word for
 word, before what they led to, and only to the same provider.
@@ -9,7 +10,15 @@ from collections.abc import Mapping
 
 from helix_desktop import json_values
 from helix_desktop.engine.facts import Reasoning, Stop, Text, ToolCall
-from helix_desktop.engine.messages import Delta, Image, Message, MessagePart, Request, Role, ToolResult
+from helix_desktop.engine.messages import (
+    Delta,
+    Image,
+    Message,
+    MessagePart,
+    Request,
+    Role,
+    ToolResult,
+)
 from helix_desktop.errors import ModelFailed
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import Json, Object, list_at, object_at, text_at, value_at
@@ -21,7 +30,14 @@ from helix_desktop.protocols.reply_reader import ReplyReaderBase
 
 KIND = "openai-responses"
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_OPTIONAL = ("reasoning.summary", "reasoning", "include", "parallel_tool_calls", "max_output_tokens", *SAMPLING)
+_OPTIONAL = (
+    "reasoning.summary",
+    "reasoning",
+    "include",
+    "parallel_tool_calls",
+    "max_output_tokens",
+    *SAMPLING,
+)
 _STATUS_OF = {
     "rate_limit_exceeded": 429,
     "insufficient_quota": 429,
@@ -57,12 +73,19 @@ class OpenAIResponses(protocol_dialect.ProtocolDialect):
         return ResponsesReplyReader(self.reasoning_owner, self.where, request.model)
 
     def relax_request(self, body: Object, failure: ModelFailed) -> Object | None:
-        """Remove reasoning this organisation can't decrypt, summaries it may not see, or options."""
+        """Remove reasoning this organisation can't decrypt, summaries it may not see,
+        or options.
+        """
         if "encrypted" in failure.what or "reasoning' was provided without" in failure.what:
-            kept = [item for item in list_at(body, "input") if value_at(item, "type") != "reasoning"]
+            kept = [
+                item for item in list_at(body, "input") if value_at(item, "type") != "reasoning"
+            ]
             return None if kept == body["input"] else {**body, "input": kept}
         if "reasoning.summary" in failure.what and value_at(body, "reasoning", "summary"):
-            return {**body, "reasoning": json_values.without_fields(object_at(body, "reasoning"), "summary")}
+            return {
+                **body,
+                "reasoning": json_values.without_fields(object_at(body, "reasoning"), "summary"),
+            }
         return protocol_dialect.without_refused_option(body, failure, _OPTIONAL)
 
 
@@ -78,7 +101,11 @@ class _ResponsesItemWriter:
         results = [part for part in message.parts if isinstance(part, ToolResult)]
         rest = [piece for part in message.parts if (piece := self._input_piece(part)) is not None]
         outputs: list[Object] = [
-            {"type": "function_call_output", "call_id": self.ids[one.call], "output": self._output_of_result(one)}
+            {
+                "type": "function_call_output",
+                "call_id": self.ids[one.call],
+                "output": self._output_of_result(one),
+            }
             for one in results
         ]
         if not rest and results:
@@ -91,7 +118,11 @@ class _ResponsesItemWriter:
             item = json_values.parse_object(part.opaque) if part.provider == self.tag else None
             return item if item is not None and item.get("type") == "reasoning" else None
         if isinstance(part, ToolCall):
-            call: Object = {"type": "function_call", "call_id": self.ids[part.id], "name": part.name}
+            call: Object = {
+                "type": "function_call",
+                "call_id": self.ids[part.id],
+                "name": part.name,
+            }
             return {**call, "arguments": request_parts.arguments_as_json(part)}
         if isinstance(part, Text) and part.text:
             return {"type": "message", "role": "assistant", "content": part.text}
@@ -100,7 +131,10 @@ class _ResponsesItemWriter:
     def _output_of_result(self, result: ToolResult) -> str | list[Json]:
         if not result.images:
             return result.text
-        return [{"type": "input_text", "text": result.text}, *(self._input_image(image) for image in result.images)]
+        return [
+            {"type": "input_text", "text": result.text},
+            *(self._input_image(image) for image in result.images),
+        ]
 
     def _input_piece(self, part: MessagePart) -> Object | None:
         if isinstance(part, Text) and part.text:
@@ -132,15 +166,21 @@ class ResponsesReplyReader(ReplyReaderBase):
             return self._read_whole_response(value)
         match text_at(value, "type"):
             case "error":
-                raise self._failure_of_body(value if protocol_dialect.find_error_in(value) else {"error": value})
+                raise self._failure_of_body(
+                    value if protocol_dialect.find_error_in(value) else {"error": value}
+                )
             case "response.failed":
                 raise self._failure_of_body(object_at(value, "response"))
             case "response.completed" | "response.incomplete" as kind:
-                self._end_with_response({"status": kind.rpartition(".")[2], **object_at(value, "response")})
+                self._end_with_response(
+                    {"status": kind.rpartition(".")[2], **object_at(value, "response")}
+                )
                 return []
             case "response.output_item.added" | "response.output_item.done" as kind:
                 return self._read_item(
-                    json_values.number_at(value, "output_index"), object_at(value, "item"), done=kind.endswith("done")
+                    json_values.number_at(value, "output_index"),
+                    object_at(value, "item"),
+                    done=kind.endswith("done"),
                 )
         if protocol_dialect.find_error_in(value):
             raise self._failure_of_body(value)
@@ -152,13 +192,19 @@ class ResponsesReplyReader(ReplyReaderBase):
 
     def _read_event(self, value: Object) -> list[Delta]:
         index = json_values.number_at(value, "output_index")
-        delta = json_values.checked_text_at(value, "delta") if text_at(value, "type").endswith(".delta") else ""
+        delta = (
+            json_values.checked_text_at(value, "delta")
+            if text_at(value, "type").endswith(".delta")
+            else ""
+        )
         match text_at(value, "type"):
             case "response.output_text.delta" | "response.refusal.delta":
                 return self._draft.add_text(index, delta)
             case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
                 return self._draft.add_reasoning(index, delta)
-            case "response.reasoning_summary_part.added" if json_values.number_at(value, "summary_index"):
+            case "response.reasoning_summary_part.added" if json_values.number_at(
+                value, "summary_index"
+            ):
                 return self._draft.add_reasoning(index, "\n\n")
             case "response.function_call_arguments.delta":
                 return self._draft.add_call_piece(index, arguments=delta)
@@ -172,22 +218,36 @@ class ResponsesReplyReader(ReplyReaderBase):
                 return self._read_reasoning_item(index, item)
             case "message" if done and not self._draft.kind_of_part(index):
                 pieces = list_at(item, "content")
-                text = "".join(text_at(piece, "text") or text_at(piece, "refusal") for piece in pieces)
+                text = "".join(
+                    text_at(piece, "text") or text_at(piece, "refusal") for piece in pieces
+                )
                 return self._draft.add_text(index, text)
         return []
 
     def _read_call_item(self, index: int, item: Object, *, done: bool) -> list[Delta]:
         call_id = text_at(item, "call_id") or text_at(item, "id")
-        deltas = self._draft.add_call_piece(index, call_id=call_id, name=json_values.checked_text_at(item, "name"))
-        return [*deltas, *self._draft.set_whole_arguments(index, text_at(item, "arguments"))] if done else deltas
+        deltas = self._draft.add_call_piece(
+            index, call_id=call_id, name=json_values.checked_text_at(item, "name")
+        )
+        return (
+            [*deltas, *self._draft.set_whole_arguments(index, text_at(item, "arguments"))]
+            if done
+            else deltas
+        )
 
     def _read_reasoning_item(self, index: int, item: Object) -> list[Delta]:
-        """Keep the item to send it back as it came, which needs encrypted content without the provider's memory."""
+        """Keep the item to send it back as it came, which needs encrypted content
+        without the provider's memory.
+        """
         summary = "\n\n".join(text_at(piece, "text") for piece in list_at(item, "summary"))
-        deltas = self._draft.add_reasoning(index, "" if self._draft.kind_of_part(index) else summary)
+        deltas = self._draft.add_reasoning(
+            index, "" if self._draft.kind_of_part(index) else summary
+        )
         if text_at(item, "encrypted_content"):
             kept = json_values.without_fields(item, "status", "content")
-            self._draft.seal_reasoning(index, **{name: value for name, value in kept.items() if value is not None})
+            self._draft.seal_reasoning(
+                index, **{name: value for name, value in kept.items() if value is not None}
+            )
         return deltas
 
     def _read_whole_response(self, response: Object) -> list[Delta]:
@@ -200,7 +260,11 @@ class ResponsesReplyReader(ReplyReaderBase):
         return deltas
 
     def _end_with_response(self, response: Object) -> None:
-        self._response, self._model, self.is_stream_over = response, text_at(response, "model"), True
+        self._response, self._model, self.is_stream_over = (
+            response,
+            text_at(response, "model"),
+            True,
+        )
         self._usage = responses_gateway.parse_usage(object_at(response, "usage"))
 
     def _ending_so_far(self, cut: str) -> tuple[Stop, str]:
@@ -213,5 +277,7 @@ class ResponsesReplyReader(ReplyReaderBase):
         if reason == "max_output_tokens":
             return Stop.LENGTH, ""
         if status != "completed":
-            return Stop.CUT, self._describe_abrupt_end(f"as {status or 'unknown'}{f' ({reason})' if reason else ''}")
+            return Stop.CUT, self._describe_abrupt_end(
+                f"as {status or 'unknown'}{f' ({reason})' if reason else ''}"
+            )
         return Stop.END, ""

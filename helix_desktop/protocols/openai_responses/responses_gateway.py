@@ -1,23 +1,56 @@
-"""Reads and writes the items of Responses as agents do. Those between two of the user's are one reply."""
+"""Reads and writes the items of Responses as agents do. Those between two of the user's
+are one reply.
+"""
 
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
 
 from helix_desktop.engine.facts import Stop, ToolSpec, Usage
-from helix_desktop.json_values import format_json_value, list_at, number_at, object_at, text_at, value_at
+from helix_desktop.json_values import (
+    format_json_value,
+    list_at,
+    number_at,
+    object_at,
+    text_at,
+    value_at,
+)
 from helix_desktop.protocols import gateway_message
 from helix_desktop.protocols.event_stream import encode_event
-from helix_desktop.protocols.gateway_message import Json, Piece, PieceKind, RequestHead, Speaker, Wired
-from helix_desktop.protocols.hidden_calls import HIDDEN_TOOLS, NumberedCallFilter, add_earlier_output, sum_output
+from helix_desktop.protocols.gateway_message import (
+    Json,
+    Piece,
+    PieceKind,
+    RequestHead,
+    Speaker,
+    Wired,
+)
+from helix_desktop.protocols.hidden_calls import (
+    HIDDEN_TOOLS,
+    NumberedCallFilter,
+    add_earlier_output,
+    sum_output,
+)
 from helix_desktop.protocols.request_parts import function_of_tool
 
 NAME = "openai-responses"
 _CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
 _RESULTS = frozenset(
-    {"function_call_output", "custom_tool_call_output", "local_shell_call_output", "computer_call_output"}
+    {
+        "function_call_output",
+        "custom_tool_call_output",
+        "local_shell_call_output",
+        "computer_call_output",
+    }
 )
 _SERVER = frozenset(
-    {"local_shell_call", "web_search_call", "file_search_call", "computer_call", "code_interpreter_call", "mcp_call"}
+    {
+        "local_shell_call",
+        "web_search_call",
+        "file_search_call",
+        "computer_call",
+        "code_interpreter_call",
+        "mcp_call",
+    }
 )
 
 
@@ -25,11 +58,22 @@ def parse_head(body: Mapping[str, Json]) -> RequestHead:
     # Codex also sends tools in the input.
     in_input = [tool for item in list_at(body, "input") for tool in list_at(item, "tools")]
     tools = [object_at(tool) for tool in (*list_at(body, "tools"), *in_input)]
-    named = (gateway_message.parse_tool(tool, tool.get("parameters", {}), text_at(tool, "type")) for tool in tools)
-    items = takewhile(lambda item: item.get("role") in ("developer", "system"), map(object_at, list_at(body, "input")))
-    said = (text_at(body, "instructions"), *(gateway_message.text_of_content(item.get("content")) for item in items))
+    named = (
+        gateway_message.parse_tool(tool, tool.get("parameters", {}), text_at(tool, "type"))
+        for tool in tools
+    )
+    items = takewhile(
+        lambda item: item.get("role") in ("developer", "system"),
+        map(object_at, list_at(body, "input")),
+    )
+    said = (
+        text_at(body, "instructions"),
+        *(gateway_message.text_of_content(item.get("content")) for item in items),
+    )
     effort = gateway_message.format_effort_settings(text_at(body, "reasoning", "effort"))
-    return RequestHead(text_at(body, "model"), "\n\n".join(filter(None, said)), tuple(named), effort)
+    return RequestHead(
+        text_at(body, "model"), "\n\n".join(filter(None, said)), tuple(named), effort
+    )
 
 
 def parse_messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> list[Wired]:
@@ -52,7 +96,12 @@ def parse_messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> li
 
 def _belongs_to_reply(item: Mapping[str, Json]) -> bool:
     kind = text_at(item, "type")
-    return kind in _CALLS or kind in _SERVER or kind == "reasoning" or text_at(item, "role") == "assistant"
+    return (
+        kind in _CALLS
+        or kind in _SERVER
+        or kind == "reasoning"
+        or text_at(item, "role") == "assistant"
+    )
 
 
 def parse_message(items: Sequence[Json]) -> Wired:
@@ -60,7 +109,9 @@ def parse_message(items: Sequence[Json]) -> Wired:
     speaker = Speaker.ASSISTANT if not items or _belongs_to_reply(first) else Speaker.USER
     if text_at(first, "role") in ("system", "developer"):
         speaker = Speaker.SYSTEM
-    pieces = tuple(piece for at, item in enumerate(items) for piece in _pieces_of_item(object_at(item), at))
+    pieces = tuple(
+        piece for at, item in enumerate(items) for piece in _pieces_of_item(object_at(item), at)
+    )
     return Wired(speaker, tuple(items), pieces)
 
 
@@ -74,24 +125,35 @@ def _pieces_of_item(item: Mapping[str, Json], at: int) -> list[Piece]:
         text = output if isinstance(output, str) else gateway_message.text_of_content(output)
         return [Piece(PieceKind.RESULT, text, (at,), text_at(item, "call_id"))]
     if kind == "reasoning":
-        return [Piece(PieceKind.REASONING, gateway_message.text_of_content(item.get("summary")), (at,))]
+        return [
+            Piece(PieceKind.REASONING, gateway_message.text_of_content(item.get("summary")), (at,))
+        ]
     if kind in ("", "message"):
         content = item.get("content")
         if isinstance(content, str):
             return [Piece(PieceKind.TEXT, content, (at, "content"))]
         parts = enumerate(map(object_at, list_at(content)))
         paths = ((part, (at, "content", place)) for place, part in parts)
-        return [gateway_message.piece_of_part(part, text_at(part, "image_url"), path) for part, path in paths]
+        return [
+            gateway_message.piece_of_part(part, text_at(part, "image_url"), path)
+            for part, path in paths
+        ]
     return [Piece(PieceKind.OTHER, format_json_value(item), (at,))]
 
 
 def apply_edits(wired: Wired, edits: Sequence[gateway_message.PieceEdit]) -> list[Json]:
     """Return the items with some pieces changed. A message with nothing left is dropped."""
     units = gateway_message.edit_pieces(wired, edits, _path_and_value_of_edit)
-    return [u for u in units if isinstance(u, str) or u.get("content") or text_at(u, "type") not in ("", "message")]
+    return [
+        u
+        for u in units
+        if isinstance(u, str) or u.get("content") or text_at(u, "type") not in ("", "message")
+    ]
 
 
-def _path_and_value_of_edit(units: Json, piece: Piece, text: str) -> tuple[gateway_message.Path, Json]:
+def _path_and_value_of_edit(
+    units: Json, piece: Piece, text: str
+) -> tuple[gateway_message.Path, Json]:
     if piece.kind is PieceKind.CALL:
         return (piece.media_type,), text
     if piece.kind is PieceKind.RESULT:
@@ -132,7 +194,9 @@ def tools_as_json(tools: Sequence[ToolSpec]) -> list[dict[str, Json]]:
 
 
 def parse_reply(value: Mapping[str, Json]) -> gateway_message.WireReply:
-    """Return a whole reply. Its items get no `status`, because clients send them back without it."""
+    """Return a whole reply. Its items get no `status`, because clients send them back
+    without it.
+    """
     items = [dict(object_at(item)) for item in list_at(value, "output")]
     for item in items:
         item.pop("status", None)
@@ -144,7 +208,9 @@ def parse_reply(value: Mapping[str, Json]) -> gateway_message.WireReply:
         stop = Stop.CALLS if wired.pieces_of_kind(PieceKind.CALL) else Stop.END
     elif status == "incomplete":
         stop = Stop.FILTERED if why == "content_filter" else Stop.LENGTH
-    return gateway_message.WireReply(wired, stop, parse_usage(object_at(value, "usage")), text_at(value, "model"))
+    return gateway_message.WireReply(
+        wired, stop, parse_usage(object_at(value, "usage")), text_at(value, "model")
+    )
 
 
 def parse_usage(value: Mapping[str, Json]) -> Usage:
@@ -164,7 +230,9 @@ class ReplyAssembler:
         self.is_done = False
 
     def add_reply_event(self, event: Mapping[str, Json]) -> None:
-        """Add an event. Items are complete once done. The last event has them all, except from some servers."""
+        """Add an event. Items are complete once done. The last event has them all,
+        except from some servers.
+        """
         kind = text_at(event, "type")
         if kind == "response.output_item.done":
             self._items[number_at(event, "output_index")] = event.get("item")
@@ -176,7 +244,10 @@ class ReplyAssembler:
 
     def whole_reply(self) -> dict[str, Json]:
         given = list_at(self.whole, "output")
-        return {**self.whole, "output": list(given) or [item for _, item in sorted(self._items.items())]}
+        return {
+            **self.whole,
+            "output": list(given) or [item for _, item in sorted(self._items.items())],
+        }
 
 
 # --- Hiding calls to this program's own tools from the agent
@@ -202,7 +273,11 @@ class ResponsesCallFilter(NumberedCallFilter):
             self._first = self._first or object_at(event, "response")
             return self._number_sent_event(raw, event) if self.replies_before == 0 else b""
         if kind in ("response.completed", "response.incomplete"):
-            return b"" if self.has_only_hidden_calls else self.release_held_events() + self._finish_response(raw, event)
+            return (
+                b""
+                if self.has_only_hidden_calls
+                else self.release_held_events() + self._finish_response(raw, event)
+            )
         if "output_index" not in event:
             return self._number_sent_event(raw, event)
         index = number_at(event, "output_index")
@@ -218,14 +293,20 @@ class ResponsesCallFilter(NumberedCallFilter):
         call = text_at(item, "name") if kind == "function_call" else None
         return self.begin_reply_part(index, thinks=kind == "reasoning", called_tool=call)
 
-    def renumber_event(self, raw: bytes, event: Mapping[str, Json], index: int, shown: int) -> bytes:
+    def renumber_event(
+        self, raw: bytes, event: Mapping[str, Json], index: int, shown: int
+    ) -> bytes:
         if event.get("type") == "response.output_item.done":
             self._items.append(event.get("item"))
         return self._number_sent_event(
-            raw, event if shown == index else {**event, "output_index": shown}, changed=shown != index
+            raw,
+            event if shown == index else {**event, "output_index": shown},
+            changed=shown != index,
         )
 
-    def _number_sent_event(self, raw: bytes, event: Mapping[str, Json], *, changed: bool = False) -> bytes:
+    def _number_sent_event(
+        self, raw: bytes, event: Mapping[str, Json], *, changed: bool = False
+    ) -> bytes:
         """Number an event as the client sees it."""
         given = event.get("sequence_number")
         self._rewriting |= changed or (given is not None and given != self._sent)
@@ -242,8 +323,15 @@ class ResponsesCallFilter(NumberedCallFilter):
             return self._number_sent_event(raw, event)
         response = object_at(event, "response")
         usage = object_at(response, "usage")
-        usage = add_earlier_output(usage, self.output_tokens_before, "output_tokens", "input_tokens")
-        whole = {**response, "id": self._first.get("id", response.get("id")), "output": self._items, "usage": usage}
+        usage = add_earlier_output(
+            usage, self.output_tokens_before, "output_tokens", "input_tokens"
+        )
+        whole = {
+            **response,
+            "id": self._first.get("id", response.get("id")),
+            "output": self._items,
+            "usage": usage,
+        }
         return self._number_sent_event(raw, {**event, "response": whole}, changed=True)
 
     def merge_whole_replies(self, values: Sequence[Mapping[str, Json]]) -> Json:

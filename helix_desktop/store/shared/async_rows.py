@@ -9,7 +9,13 @@ from typing import ParamSpec, TypeVar
 
 from helix_desktop import concurrency
 from helix_desktop.errors import SharedStoreUnreachable
-from helix_desktop.store.shared.row_store import MOST_BYTES_IN_CALL, MOST_ROWS_IN_CALL, RowStore, RowUsage, Tombstone
+from helix_desktop.store.shared.row_store import (
+    MOST_BYTES_IN_CALL,
+    MOST_ROWS_IN_CALL,
+    RowStore,
+    RowUsage,
+    Tombstone,
+)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -26,7 +32,9 @@ class _ServerThreads:
 
 
 class AsyncRowStore:
-    """A row store with coroutines. Calls that have begun are finished, even if nobody waits any more."""
+    """A row store with coroutines. Calls that have begun are finished, even if nobody
+    waits any more.
+    """
 
     def __init__(self, engine: RowStore) -> None:
         self.engine = engine
@@ -37,7 +45,9 @@ class AsyncRowStore:
     async def run_in_thread(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run any blocking call on one of the store's threads."""
         if self._is_closed:
-            raise SharedStoreUnreachable("The shared store is disconnected.", remedy="Open the workspace again.")
+            raise SharedStoreUnreachable(
+                "The shared store is disconnected.", remedy="Open the workspace again."
+            )
         return await asyncio.wrap_future(self._shared.pool.submit(work, *args, **kwargs))
 
     async def store_in_batches(self, rows: Mapping[bytes, bytes]) -> None:
@@ -52,7 +62,10 @@ class AsyncRowStore:
 
     async def find_missing_in_batches(self, names: Collection[bytes]) -> frozenset[bytes]:
         return frozenset().union(
-            *[await self.run_in_thread(self.engine.find_missing_rows, some) for some in _batches_of_names(names)]
+            *[
+                await self.run_in_thread(self.engine.find_missing_rows, some)
+                for some in _batches_of_names(names)
+            ]
         )
 
     async def remove_in_batches(self, names: Collection[bytes]) -> None:

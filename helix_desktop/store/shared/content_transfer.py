@@ -1,8 +1,9 @@
 """Sends and fetches entries between this machine's cache and the shared store.
 
-There is no queue besides the cache: its numbers are the queue. Each entry gets the next number when it
-becomes known, in the same synced batch, so the entries after the last number sent are waiting. This
-survives any crash, needs no second write, and is limited by the cache itself. Sending twice is harmless.
+There is no queue besides the cache: its numbers are the queue. Each entry gets the next
+number when it becomes known, in the same synced batch, so the entries after the last
+number sent are waiting. This survives any crash, needs no second write, and is limited
+by the cache itself. Sending twice is harmless.
 """
 
 import contextlib
@@ -15,7 +16,13 @@ from helix_desktop.decompression import decompress_zstd_frame
 from helix_desktop.engine.fact_encoding import require_valid_time
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.engine.sha256_digest import Digest
-from helix_desktop.errors import CacheCorrupt, HelixError, NotFound, StoreFailed, WrittenByNewerVersion
+from helix_desktop.errors import (
+    CacheCorrupt,
+    HelixError,
+    NotFound,
+    StoreFailed,
+    WrittenByNewerVersion,
+)
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store.cache_folder import CHECKPOINT, CacheFolder
 from helix_desktop.store.cache_records import CHUNK, CacheRecord, EntryState
@@ -42,9 +49,14 @@ def entry_row_name(cipher: RowCipher, digest: Digest) -> bytes:
 
 
 def list_row_names_of_entry(cipher: RowCipher, digest: Digest, chunk_count: int) -> list[bytes]:
-    """Return the names of all rows of an entry, the first row last, since it is put after the others."""
+    """Return the names of all rows of an entry, the first row last, since it is put
+    after the others.
+    """
     chunks = range(chunk_count) if chunk_count > 1 else ()
-    return [*(_chunk_name(cipher, digest, chunk) for chunk in chunks), entry_row_name(cipher, digest)]
+    return [
+        *(_chunk_name(cipher, digest, chunk) for chunk in chunks),
+        entry_row_name(cipher, digest),
+    ]
 
 
 def _chunk_name(cipher: RowCipher, digest: Digest, chunk: int) -> bytes:
@@ -52,10 +64,21 @@ def _chunk_name(cipher: RowCipher, digest: Digest, chunk: int) -> bytes:
 
 
 def build_first_row(record: CacheRecord, content: bytes) -> bytes:
-    head = {"entry": VERSION, "size": record.size, "count": record.count_chunks, "time": record.time}
+    head = {
+        "entry": VERSION,
+        "size": record.size,
+        "count": record.count_chunks,
+        "time": record.time,
+    }
     head |= {name: getattr(record.about, name) for name in ("tool", "source", "media_type")}
-    text = json.dumps(head, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
-    return len(text).to_bytes(4, "big") + text + (compress_content(content) if record.count_chunks == 1 else b"")
+    text = json.dumps(head, ensure_ascii=False, separators=(",", ":")).encode(
+        "utf-8", "surrogatepass"
+    )
+    return (
+        len(text).to_bytes(4, "big")
+        + text
+        + (compress_content(content) if record.count_chunks == 1 else b"")
+    )
 
 
 def compress_content(content: bytes) -> bytes:
@@ -63,17 +86,28 @@ def compress_content(content: bytes) -> bytes:
 
 
 def parse_first_row(digest: Digest, content: bytes) -> DescribedEntry:
-    """Parse a first row and check its content's hash. Raises CacheCorrupt or WrittenByNewerVersion."""
+    """Parse a first row and check its content's hash. Raises CacheCorrupt or
+    WrittenByNewerVersion.
+    """
     try:
         end = 4 + int.from_bytes(content[:4], "big")
         head = json.loads(content[4:end].decode("utf-8", "surrogatepass"))
         if head["entry"] > VERSION:
-            raise WrittenByNewerVersion("This entry was shared by a newer version of Helix Desktop.")
+            raise WrittenByNewerVersion(
+                "This entry was shared by a newer version of Helix Desktop."
+            )
         about = EntryOrigin(str(head["tool"]), str(head["source"]), str(head["media_type"]))
         count, size = int(head["count"]), int(head["size"])
         whole = decompress_zstd_frame(content[end:], CHUNK) if count == 1 else b""
         described = DescribedEntry(count, require_valid_time(head["time"]), about, whole)
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError, zstandard.ZstdError) as error:
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        OverflowError,
+        RecursionError,
+        zstandard.ZstdError,
+    ) as error:
         raise corrupt_entry_error(digest) from error
     is_possible = count == max(1, -(-size // CHUNK)) and count <= MOST_CHUNKS
     if not is_possible or (count == 1 and Digest.of_content(whole) != digest):
@@ -99,16 +133,22 @@ def corrupt_entry_error(digest: Digest) -> CacheCorrupt:
     )
 
 
-MOST_CHUNKS = 1 << 18  # An entry may have no more chunks, because each is a row, and even forgetting names every row.
+MOST_CHUNKS = (
+    1 << 18
+)  # An entry may have no more chunks, because each is a row, and even forgetting names every row.
 ENTRIES_IN_BATCH = 200  # At most this many entries are sent together.
-_ASK_FROM = 32 << 10  # Bytes. Before sending more, we ask the store which of these entries it lacks.
+_ASK_FROM = (
+    32 << 10
+)  # Bytes. Before sending more, we ask the store which of these entries it lacks.
 _CHUNKS_IN_CALL = MOST_BYTES_IN_CALL // CHUNK  # So many whole chunks fit in one call to the store.
 
 
 class ContentTransfer:
     """Sends and fetches entries. The cache is only used on its own thread."""
 
-    def __init__(self, folder: CacheFolder, thread: StoreThread, remote: AsyncRowStore, seal: RowCipher) -> None:
+    def __init__(
+        self, folder: CacheFolder, thread: StoreThread, remote: AsyncRowStore, seal: RowCipher
+    ) -> None:
         self._folder = folder
         self._thread = thread
         self._remote = remote
@@ -117,15 +157,21 @@ class ContentTransfer:
     # --- Sending content to the shared store
 
     async def send_next_entries(self, after: int) -> int:
-        """Send the next entries. Return the number up to which all are sent; `after` if none waits."""
+        """Send the next entries. Return the number up to which all are sent; `after` if
+        none waits.
+        """
         small, large, last = await self._thread.run_work(self._next_batch, after)
         await self._send_small_entries(small)
         for record in large:
             await self._send_large_entry(record)
         return last
 
-    def _next_batch(self, after: int) -> tuple[list[tuple[CacheRecord, bytes]], list[CacheRecord], int]:
-        """Return small entries with their content, larger entries, and the number up to which none is left out."""
+    def _next_batch(
+        self, after: int
+    ) -> tuple[list[tuple[CacheRecord, bytes]], list[CacheRecord], int]:
+        """Return small entries with their content, larger entries, and the number up to
+        which none is left out.
+        """
         small: list[tuple[CacheRecord, bytes]] = []
         large: list[CacheRecord] = []
         size, last = 0, after
@@ -148,11 +194,17 @@ class ContentTransfer:
             lacking = await self._remote.find_missing_in_batches(
                 [entry_row_name(self._seal, record.digest) for record, _ in entries]
             )
-            entries = [each for each in entries if entry_row_name(self._seal, each[0].digest) in lacking]
+            entries = [
+                each for each in entries if entry_row_name(self._seal, each[0].digest) in lacking
+            ]
         if entries:
-            await self._remote.store_in_batches(await self._remote.run_in_thread(self._encrypt_entries, entries))
+            await self._remote.store_in_batches(
+                await self._remote.run_in_thread(self._encrypt_entries, entries)
+            )
 
-    def _encrypt_entries(self, entries: Sequence[tuple[CacheRecord, bytes]]) -> Mapping[bytes, bytes]:
+    def _encrypt_entries(
+        self, entries: Sequence[tuple[CacheRecord, bytes]]
+    ) -> Mapping[bytes, bytes]:
         rows = {}
         for record, content in entries:
             name = entry_row_name(self._seal, record.digest)
@@ -166,8 +218,12 @@ class ContentTransfer:
         with contextlib.suppress(NotFound, CacheCorrupt):
             for at in range(0, len(wanted), _CHUNKS_IN_CALL):
                 some = wanted[at : at + _CHUNKS_IN_CALL]
-                found = await self._thread.run_work(self._read_chunks, record, [chunk for chunk, _ in some])
-                rows = await self._remote.run_in_thread(self._encrypt_chunks, [name for _, name in some], found)
+                found = await self._thread.run_work(
+                    self._read_chunks, record, [chunk for chunk, _ in some]
+                )
+                rows = await self._remote.run_in_thread(
+                    self._encrypt_chunks, [name for _, name in some], found
+                )
                 await self._remote.store_in_batches(rows)
             if first in lacking:
                 sealed = self._seal.encrypt_row(first, build_first_row(record, b""))
@@ -176,13 +232,23 @@ class ContentTransfer:
     def _read_chunks(self, record: CacheRecord, chunks: Sequence[int]) -> list[bytes]:
         return [self._folder.reader.read_chunk(record, chunk) for chunk in chunks]
 
-    def _encrypt_chunks(self, names: Sequence[bytes], contents: Sequence[bytes]) -> Mapping[bytes, bytes]:
+    def _encrypt_chunks(
+        self, names: Sequence[bytes], contents: Sequence[bytes]
+    ) -> Mapping[bytes, bytes]:
         rows = zip(names, contents, strict=True)
-        return {name: self._seal.encrypt_row(name, compress_content(content)) for name, content in rows}
+        return {
+            name: self._seal.encrypt_row(name, compress_content(content)) for name, content in rows
+        }
 
     async def fetch_entries(self, digests: Collection[Digest]) -> frozenset[Digest]:
-        """Fetch the entries that the store has, checked. Raises CacheCorrupt only for a single entry."""
-        wanted = {entry_row_name(self._seal, one): one for one in digests if not self._folder.reader.was_forgotten(one)}
+        """Fetch the entries that the store has, checked. Raises CacheCorrupt only for a
+        single entry.
+        """
+        wanted = {
+            entry_row_name(self._seal, one): one
+            for one in digests
+            if not self._folder.reader.was_forgotten(one)
+        }
         rows = await self._remote.fetch_in_batches(list(wanted))
         brought = set()
         for name, sealed in rows.items():
@@ -200,7 +266,9 @@ class ContentTransfer:
         described = await self._remote.run_in_thread(
             lambda: parse_first_row(digest, self._seal.decrypt_row(name, encrypted))
         )
-        incoming = await self._thread.run_work(self._folder.begin_incoming, described.about, time=described.time)
+        incoming = await self._thread.run_work(
+            self._folder.begin_incoming, described.about, time=described.time
+        )
         try:
             if described.count == 1:
                 await self._thread.run_work(incoming.write_piece, described.content)
@@ -219,11 +287,16 @@ class ContentTransfer:
 
     async def _fetch_chunks(self, digest: Digest, count: int) -> AsyncIterator[bytes]:
         for at in range(0, count, _CHUNKS_IN_CALL):
-            some = [_chunk_name(self._seal, digest, chunk) for chunk in range(at, min(count, at + _CHUNKS_IN_CALL))]
+            some = [
+                _chunk_name(self._seal, digest, chunk)
+                for chunk in range(at, min(count, at + _CHUNKS_IN_CALL))
+            ]
             rows = await self._remote.fetch_in_batches(some)
             if len(rows) < len(some):
                 raise NotFound(f"Part of the entry {digest} is missing from the shared store.")
-            for chunk in await self._remote.run_in_thread(list, decrypt_chunk_rows(self._seal, digest, some, rows)):
+            for chunk in await self._remote.run_in_thread(
+                list, decrypt_chunk_rows(self._seal, digest, some, rows)
+            ):
                 yield chunk
 
     async def send_entries_again(self, digests: Collection[Digest]) -> None:
@@ -240,9 +313,13 @@ class ContentTransfer:
         return [names[name] for name in await self._remote.find_missing_in_batches(list(names))]
 
     async def repair_all_entries(self) -> tuple[int, int, int]:
-        """Return how many entries exist, were missing, or were damaged. The latter two are sent again."""
+        """Return how many entries exist, were missing, or were damaged. The latter two
+        are sent again.
+        """
         seen = missing = damaged = after = 0
-        while records := await self._thread.run_work(self._folder.reader.records_after, after, ENTRIES_IN_BATCH):
+        while records := await self._thread.run_work(
+            self._folder.reader.records_after, after, ENTRIES_IN_BATCH
+        ):
             after = records[-1].number
             for record in records:
                 if record.state is not EntryState.LIVE or record.about.tool == CHECKPOINT:
@@ -255,7 +332,9 @@ class ContentTransfer:
                     await self._send_entry_again(record)
         return seen, missing, damaged
 
-    async def _compare_rows_of_entry(self, record: CacheRecord) -> tuple[frozenset[bytes], list[bytes]]:
+    async def _compare_rows_of_entry(
+        self, record: CacheRecord
+    ) -> tuple[frozenset[bytes], list[bytes]]:
         names = list_row_names_of_entry(self._seal, record.digest, record.count_chunks)
         lacking = await self._remote.find_missing_in_batches(names)
         wrong = []
@@ -283,14 +362,18 @@ class ContentTransfer:
 
     async def replace_descriptions(self, digests: Collection[Digest]) -> None:
         """Replace these entries' descriptions in the store by those here."""
-        await self._remote.remove_in_batches([entry_row_name(self._seal, digest) for digest in digests])
+        await self._remote.remove_in_batches(
+            [entry_row_name(self._seal, digest) for digest in digests]
+        )
         await self.send_entries_again(digests)
 
     async def forget_entries_remotely(self, chunk_counts: Mapping[Digest, int]) -> None:
         """Destroy these entries in the store, and tell the other machines."""
         tombs: list[Tombstone] = []
         for digest, count in chunk_counts.items():
-            *chunks, first = list_row_names_of_entry(self._seal, digest, count or await self._fetch_chunk_count(digest))
+            *chunks, first = list_row_names_of_entry(
+                self._seal, digest, count or await self._fetch_chunk_count(digest)
+            )
             tombs.append(Tombstone(first, self._seal.encrypt_row(first, digest.raw)))
             tombs += [Tombstone(name, b"") for name in chunks]
         await self._remote.forget_in_batches(tombs)
@@ -310,7 +393,9 @@ class ContentTransfer:
                     yield Digest(self._seal.decrypt_row(tomb.name, tomb.sealed_digest))
 
     async def row_names_of_entries(self, digests: Collection[Digest]) -> list[bytes]:
-        """Return the names of all rows of these entries, if this machine knows how many chunks they have."""
+        """Return the names of all rows of these entries, if this machine knows how many
+        chunks they have.
+        """
         found = await self._thread.run_work(count_chunks_of_entries, self._folder, digests)
         return [
             name
@@ -324,13 +409,19 @@ def measure_waiting_entries(folder: CacheFolder, after: int) -> tuple[int, int]:
     count = size = 0
     while records := folder.reader.records_after(after):
         after = records[-1].number
-        sizes = [one.size for one in records if one.state is EntryState.LIVE and one.about.tool != CHECKPOINT]
+        sizes = [
+            one.size
+            for one in records
+            if one.state is EntryState.LIVE and one.about.tool != CHECKPOINT
+        ]
         count += len(sizes)
         size += sum(sizes)
     return count, size
 
 
-def count_chunks_of_entries(folder: CacheFolder, digests: Collection[Digest]) -> Mapping[Digest, int]:
+def count_chunks_of_entries(
+    folder: CacheFolder, digests: Collection[Digest]
+) -> Mapping[Digest, int]:
     """Return each entry's number of chunks, or 0 if nothing is known of it here."""
     return {digest: _count_known_chunks(folder, digest) for digest in digests}
 

@@ -1,7 +1,9 @@
-"""The heads of shared conversations: rows changed by compare-and-set, with one writer at a time by a lease.
+"""The heads of shared conversations: rows changed by compare-and-set, with one writer
+at a time by a lease.
 
-Only the engine's clock measures leases: machines merely learn how many seconds are left. Contents are
-encrypted. The engine sees a row's name (a keyed digest), a random name of its writer, and a time.
+Only the engine's clock measures leases: machines merely learn how many seconds are
+left. Contents are encrypted. The engine sees a row's name (a keyed digest), a random
+name of its writer, and a time.
 """
 
 from collections.abc import Collection, Sequence
@@ -12,7 +14,9 @@ from helix_desktop.fast_dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ConversationHead:
-    """A head's row. `version` grows with each change. Only `writer` may change it for `lease_seconds_left`."""
+    """A head's row. `version` grows with each change. Only `writer` may change it for
+    `lease_seconds_left`.
+    """
 
     name: bytes
     version: int
@@ -23,8 +27,9 @@ class ConversationHead:
 
 @dataclass(frozen=True, slots=True)
 class HeadUpdate:
-    """A change to a row last seen at `version` (0: none yet). `sealed`: new contents, or None to keep
-    them. `lease_seconds`: how long nobody else may write. `force`: even during another machine's lease.
+    """A change to a row last seen at `version` (0: none yet). `sealed`: new contents,
+    or None to keep them. `lease_seconds`: how long nobody else may write. `force`: even
+    during another machine's lease.
     """
 
     name: bytes
@@ -40,13 +45,19 @@ HeadMark = tuple[str, int]
 
 
 class ConversationHeads(Protocol):
-    """Compare-and-set for named rows of one workspace. All calls block, and can be repeated after errors."""
+    """Compare-and-set for named rows of one workspace. All calls block, and can be
+    repeated after errors.
+    """
 
-    def update_heads(self, moves: Sequence[HeadUpdate]) -> list[tuple[bool, ConversationHead | None]]:
+    def update_heads(
+        self, moves: Sequence[HeadUpdate]
+    ) -> list[tuple[bool, ConversationHead | None]]:
         """Return for each move whether it was made, and the current row, or None without one."""
 
     def fetch_changed_heads(self, since: int) -> tuple[Sequence[ConversationHead], HeadMark]:
-        """Return rows changed after a mark (0: all), each at least once, and the mark for the next call."""
+        """Return rows changed after a mark (0: all), each at least once, and the mark
+        for the next call.
+        """
 
     def fetch_heads(self, names: Collection[bytes]) -> Sequence[ConversationHead]:
         """Return the heads that exist."""

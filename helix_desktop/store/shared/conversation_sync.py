@@ -1,9 +1,11 @@
-"""Keeps conversations of several machines in step: sends what is new here, and fetches what is new there.
+"""Keeps conversations of several machines in step: sends what is new here, and fetches
+what is new there.
 
-Facts are always written here first. Content is sent before the segment that refers to it, the segment
-before the head that names it, and the head changes by compare-and-set. If another machine changed it, its
-facts are fetched and compared: a continuation is appended, but if both wrote, what was written here becomes
-a branch. Leases by the engine's clock allow one writer at a time. A late writer loses only the head.
+Facts are always written here first. Content is sent before the segment that refers to
+it, the segment before the head that names it, and the head changes by compare-and-set.
+If another machine changed it, its facts are fetched and compared: a continuation is
+appended, but if both wrote, what was written here becomes a branch. Leases by the
+engine's clock allow one writer at a time. A late writer loses only the head.
 """
 
 import asyncio
@@ -15,13 +17,24 @@ from dataclasses import field, replace
 from helix_desktop.engine import fact_encoding
 from helix_desktop.engine.facts import ConversationStarted
 from helix_desktop.engine.sha256_digest import Digest
-from helix_desktop.errors import ActionRefused, CacheCorrupt, JournalCorrupt, NotFound, WrittenByNewerVersion
+from helix_desktop.errors import (
+    ActionRefused,
+    CacheCorrupt,
+    JournalCorrupt,
+    NotFound,
+    WrittenByNewerVersion,
+)
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store.index_file import entries_used_by
 from helix_desktop.store.journal_file import JournalFile, StoredFact
 from helix_desktop.store.shared import fact_segments
 from helix_desktop.store.shared.async_rows import AsyncRowStore
-from helix_desktop.store.shared.conversation_heads import ConversationHead, ConversationHeads, HeadMark, HeadUpdate
+from helix_desktop.store.shared.conversation_heads import (
+    ConversationHead,
+    ConversationHeads,
+    HeadMark,
+    HeadUpdate,
+)
 from helix_desktop.store.shared.fact_segments import FactSegment, HeadContents
 from helix_desktop.store.shared.known_leases import KnownLeases, seconds_since_start_of_computer
 from helix_desktop.store.shared.row_encryption import RowCipher
@@ -36,9 +49,13 @@ _NEW = 400  # Content named in this many of the newest received facts is fetched
 
 
 class OpenConversations:
-    """Knows who has conversations open, and tells them of changed facts. This base class knows nobody."""
+    """Knows who has conversations open, and tells them of changed facts. This base
+    class knows nobody.
+    """
 
-    async def append_facts_of_others(self, conversation: str, work: Callable[[], Awaitable[None]]) -> None:
+    async def append_facts_of_others(
+        self, conversation: str, work: Callable[[], Awaitable[None]]
+    ) -> None:
         """Run `work`, which appends facts, while nobody else does."""
         await work()
 
@@ -48,7 +65,9 @@ class OpenConversations:
         yield
 
     def on_local_facts_moved(self, conversation: str, new_conversation: str) -> None:
-        """Note that what was written here is now in `new_conversation`, or in place if facts were forgotten elsewhere."""
+        """Note that what was written here is now in `new_conversation`, or in place if
+        facts were forgotten elsewhere.
+        """
 
 
 async def send_nothing(*_entries: Collection[Digest]) -> None:
@@ -57,7 +76,9 @@ async def send_nothing(*_entries: Collection[Digest]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _OutgoingSegment:
-    """The facts of a segment to send. `again`: those already there, in segments that this one replaces."""
+    """The facts of a segment to send. `again`: those already there, in segments that
+    this one replaces.
+    """
 
     known: SharedProgress
     again: Sequence[StoredFact]
@@ -74,14 +95,17 @@ class _OutgoingSegment:
         segment = FactSegment(name, lines[0].seq, lines[-1].seq)
         kept = before[: len(before) - len(self.replaced)]
         chain = fact_segments.compute_chain(known.chain, self.fresh)
-        return HeadContents(known.conversation, machine, segment.last, chain, (*kept, segment), known.generation)
+        return HeadContents(
+            known.conversation, machine, segment.last, chain, (*kept, segment), known.generation
+        )
 
 
 @dataclass(slots=True)
 class ConversationSync:
-    """One machine's part. `send_content` returns once others can read these entries; `send_last_again`
-    sends the last ones again; `learn_forgotten` tells `sync_state` what others forgot. `on_new_entries`
-    is called with entries of others' new facts. `now` only measures how long ago the engine was asked.
+    """One machine's part. `send_content` returns once others can read these entries;
+    `send_last_again` sends the last ones again; `learn_forgotten` tells `sync_state`
+    what others forgot. `on_new_entries` is called with entries of others' new facts.
+    `now` only measures how long ago the engine was asked.
     """
 
     journal: JournalFile
@@ -127,7 +151,9 @@ class ConversationSync:
             await self._fetch_and_merge_heads()
 
     async def acquire_turn_lease(self, conversation: str, *, takes_over: bool = False) -> None:
-        """Fetch what others wrote, and become the only writer. Raises ActionRefused if another machine is."""
+        """Fetch what others wrote, and become the only writer. Raises ActionRefused if
+        another machine is.
+        """
         if self.leases.holds_lease(conversation, self.lease / 2):
             return
         name = self._head_row_name(conversation)
@@ -142,8 +168,13 @@ class ConversationSync:
                 self._refuse_if_used_elsewhere(conversation, name)
                 while await self._send_next_segments([conversation]):
                     pass
-                known = await self.thread.run_work(self.sync_state.read_shared_progress, conversation)
-                contents, is_held = known.contents, self.leases.holds_lease(conversation, self.lease / 2)
+                known = await self.thread.run_work(
+                    self.sync_state.read_shared_progress, conversation
+                )
+                contents, is_held = (
+                    known.contents,
+                    self.leases.holds_lease(conversation, self.lease / 2),
+                )
                 if not contents or contents.is_removed or is_held:
                     return
                 if await self._update_heads([(known, replace(contents, machine=self.machine))]):
@@ -153,7 +184,9 @@ class ConversationSync:
 
     def _refuse_if_used_elsewhere(self, conversation: str, name: bytes) -> None:
         if complaint := self.complaints.get(name.hex()):
-            raise JournalCorrupt(complaint, remedy="To work here anyway, continue in a copy of the conversation.")
+            raise JournalCorrupt(
+                complaint, remedy="To work here anyway, continue in a copy of the conversation."
+            )
         if machine := self.leases.find_machine_writing(conversation):
             raise _busy_elsewhere_error(machine)
 
@@ -180,12 +213,16 @@ class ConversationSync:
                 await self._update_heads(own, force=False, seconds=0.0)
 
     async def take_over_lease(self, conversation: str) -> None:
-        """Make this machine the writer, even if another one still writes. What that has not sent becomes a branch."""
+        """Make this machine the writer, even if another one still writes. What that has
+        not sent becomes a branch.
+        """
         self.leases.taken_over.add(conversation)  # Recorded even if the server cannot be reached.
         await self.acquire_turn_lease(conversation, takes_over=True)
 
     async def _resend_missing_heads(self) -> None:
-        """Send heads again that are missing or older than known, after the store was emptied or restored."""
+        """Send heads again that are missing or older than known, after the store was
+        emptied or restored.
+        """
         known = {
             self._head_row_name(one.conversation): one
             for one in await self.thread.run_work(self.sync_state.list_progress)
@@ -195,14 +232,20 @@ class ConversationSync:
         there = {head.name: head.version for head in heads}
         for name, one in known.items():
             if there.get(name, 0) < one.version:
-                await self.thread.run_work(self.sync_state.save_progress, SharedProgress(one.conversation))
+                await self.thread.run_work(
+                    self.sync_state.save_progress, SharedProgress(one.conversation)
+                )
 
     async def _fetch_and_merge_heads(self) -> None:
         for head in list(self._waiting.values()):
             await self._merge_head_if_new(head)
         if self._unread - self._waiting.keys():
             await self._merge_heads_named(self._unread - self._waiting.keys())
-        mark = self._mark if self._mark is not None else await self.thread.run_work(self.sync_state.read_mark)
+        mark = (
+            self._mark
+            if self._mark is not None
+            else await self.thread.run_work(self.sync_state.read_mark)
+        )
         heads, reached = await self.remote.run_in_thread(self.heads.fetch_changed_heads, mark[1])
         is_other = mark[1] > 0 and (reached[0] != mark[0] or reached[1] < mark[1])
         if is_other or self._mark is None:
@@ -250,13 +293,17 @@ class ConversationSync:
 
     async def _merge_head(self, head: ConversationHead, contents: HeadContents) -> None:
         conversation = contents.conversation
-        known = await self.thread.run_work(self.sync_state.read_progress_unless_removed, conversation)
+        known = await self.thread.run_work(
+            self.sync_state.read_progress_unless_removed, conversation
+        )
         if head.version < known.version:
             return
         is_released = self.sync_state.released.is_released
         if head.version == known.version and await self.thread.run_work(is_released, conversation):
             return
-        seen = SharedProgress(conversation, contents.last, contents.chain, head.version, head.writer, contents)
+        seen = SharedProgress(
+            conversation, contents.last, contents.chain, head.version, head.writer, contents
+        )
         self.leases.set_lease_end(conversation, head.lease_seconds_left)
         if contents.is_removed or (contents.last, contents.chain) == (known.seq, known.chain):
             if seen != known:
@@ -269,7 +316,9 @@ class ConversationSync:
         else:
             goes_on = seen.seq > known.seq and contents.generation == known.generation
             try:
-                await self._append_fetched_facts(seen, known if goes_on else SharedProgress(conversation))
+                await self._append_fetched_facts(
+                    seen, known if goes_on else SharedProgress(conversation)
+                )
             except _ChainDiffers:
                 await self._append_fetched_facts(seen, SharedProgress(conversation))
         self.leases.set_writer_from_head(seen)
@@ -288,9 +337,13 @@ class ConversationSync:
 
         async def append_or_note_conflict() -> None:
             nonlocal together
-            together = await self.thread.run_work(self._append_if_compatible, seen, taken, after, anew=anew)
+            together = await self.thread.run_work(
+                self._append_if_compatible, seen, taken, after, anew=anew
+            )
 
-        await self.open_conversations.append_facts_of_others(seen.conversation, append_or_note_conflict)
+        await self.open_conversations.append_facts_of_others(
+            seen.conversation, append_or_note_conflict
+        )
         self.on_new_entries(await asyncio.to_thread(_entries_named_by_facts, taken[-_NEW:]))
         if together:
             return
@@ -308,7 +361,9 @@ class ConversationSync:
         async with self.open_conversations.hold_for_change(seen.conversation):
             at = await self.thread.run_work(self.sync_state.merge_changed_facts, known, lines, seen)
             if at is not None:
-                branch = await self.thread.run_work(self._branch_if_both_wrote, seen, lines[at:], at)
+                branch = await self.thread.run_work(
+                    self._branch_if_both_wrote, seen, lines[at:], at
+                )
         self.leases.set_writer_from_head(seen)
         self.open_conversations.on_local_facts_moved(seen.conversation, branch or seen.conversation)
 
@@ -322,7 +377,9 @@ class ConversationSync:
         self.sync_state.append_facts_of_others(lines[len(here) :], seen, anew=anew)
         return True
 
-    def _branch_if_both_wrote(self, seen: SharedProgress, lines: list[StoredFact], after: int) -> str:
+    def _branch_if_both_wrote(
+        self, seen: SharedProgress, lines: list[StoredFact], after: int
+    ) -> str:
         if self._append_if_compatible(seen, lines, after):
             return ""
         here = self.journal.read_stored_facts(seen.conversation, after)
@@ -334,44 +391,67 @@ class ConversationSync:
         ).hexdigest()[:20]
         at = after + common
         started = ConversationStarted(
-            f"{row.title or row.begins} ({self.machine})", forked_from=seen.conversation, forked_at=at
+            f"{row.title or row.begins} ({self.machine})",
+            forked_from=seen.conversation,
+            forked_at=at,
         )
-        self.sync_state.move_own_facts_to_branch(seen.conversation, at, branch, started, lines[common:], seen)
+        self.sync_state.move_own_facts_to_branch(
+            seen.conversation, at, branch, started, lines[common:], seen
+        )
         return branch
 
     async def _fetch_facts(self, seen: SharedProgress, known: SharedProgress) -> list[StoredFact]:
         """Return the facts after the known ones, according to the head."""
-        wanted = [one for one in seen.contents.segments if one.last > known.seq] if seen.contents else []
+        wanted = (
+            [one for one in seen.contents.segments if one.last > known.seq] if seen.contents else []
+        )
         found = await self.remote.fetch_in_batches([one.name for one in wanted])
         return await asyncio.to_thread(_decrypt_facts, self.seal, seen, known, wanted, found)
 
     async def send_new_facts(self) -> None:
-        """Send new facts in batches, to block the agents' event loop only briefly. Turns may begin in between."""
+        """Send new facts in batches, to block the agents' event loop only briefly.
+        Turns may begin in between.
+        """
         async with self._busy:
             left = list(await self.thread.run_work(self.sync_state.count_facts_to_send))
         while left:
             async with self._busy:
-                left = [*await self._send_next_segments(left[:CONVERSATIONS_IN_BATCH]), *left[CONVERSATIONS_IN_BATCH:]]
+                left = [
+                    *await self._send_next_segments(left[:CONVERSATIONS_IN_BATCH]),
+                    *left[CONVERSATIONS_IN_BATCH:],
+                ]
         async with self._busy:
-            for conversation in await self.thread.run_work(self.sync_state.list_removed_conversations):
+            for conversation in await self.thread.run_work(
+                self.sync_state.list_removed_conversations
+            ):
                 await self._publish_removal(conversation)
 
     async def _send_next_segments(self, conversations: Sequence[str]) -> list[str]:
-        """Send one segment of each conversation, unless another machine writes there. Return those with more."""
-        segments, stale, left = await self.thread.run_work(self._build_outgoing_batch, conversations)
+        """Send one segment of each conversation, unless another machine writes there.
+        Return those with more.
+        """
+        segments, stale, left = await self.thread.run_work(
+            self._build_outgoing_batch, conversations
+        )
         for known in stale:
             await self._send_whole_conversation(known)
         if segments:
             rows, contents = await _send_segments(self, segments)
-            won = await self._update_heads(list(zip([each.known for each in segments], contents, strict=True)))
+            won = await self._update_heads(
+                list(zip([each.known for each in segments], contents, strict=True))
+            )
             sent = [each for each in segments if each.known.conversation in won]
-            await self.remote.remove_in_batches({one.name for each in sent for one in each.replaced} - rows)
+            await self.remote.remove_in_batches(
+                {one.name for each in sent for one in each.replaced} - rows
+            )
         return left
 
     def _build_outgoing_batch(
         self, conversations: Sequence[str]
     ) -> tuple[list[_OutgoingSegment], list[SharedProgress], list[str]]:
-        """On the stores' thread: return the next segments, conversations to resend, and those with more facts."""
+        """On the stores' thread: return the next segments, conversations to resend, and
+        those with more facts.
+        """
         made, stale, more, size = list[_OutgoingSegment](), list[SharedProgress](), list[str](), 0
         for at, conversation in enumerate(conversations):
             if size > _BYTES:
@@ -402,16 +482,24 @@ class ConversationSync:
             behind = replace(known, chain=contents.chain, contents=contents)
             _, (contents,) = await _send_segments(self, [_OutgoingSegment(behind, (), some, ())])
         if await self._update_heads([(known, contents)]):
-            await self.remote.remove_in_batches({one.name for one in old} - {one.name for one in contents.segments})
+            await self.remote.remove_in_batches(
+                {one.name for one in old} - {one.name for one in contents.segments}
+            )
 
     def _build_next_segment(self, known: SharedProgress) -> tuple[_OutgoingSegment, bool]:
         """Return the next segment, and whether it is the last one waiting."""
-        there = self.journal.read_stored_facts(known.conversation, known.seq, fact_segments.MOST_FACTS_IN_SEGMENT)
+        there = self.journal.read_stored_facts(
+            known.conversation, known.seq, fact_segments.MOST_FACTS_IN_SEGMENT
+        )
         fresh = _select_facts_that_fit(there)
         before = known.contents.segments if known.contents else ()
         old = before[len(before) - fact_segments.count_segments_to_merge(before, len(fresh)) :]
         first = old[0].first if old else known.seq
-        again = self.journal.read_stored_facts(known.conversation, first - 1, known.seq - first + 1) if old else []
+        again = (
+            self.journal.read_stored_facts(known.conversation, first - 1, known.seq - first + 1)
+            if old
+            else []
+        )
         while old and len(_select_facts_that_fit([*again, *fresh])) < len(again) + len(fresh):
             again, old = again[old[0].fact_count :], old[1:]
         is_whole = len(fresh) == len(there) < fact_segments.MOST_FACTS_IN_SEGMENT
@@ -428,15 +516,22 @@ class ConversationSync:
         machines' heads are looked at. `force`: by default, for conversations that were taken over.
         """
         seconds = self.lease if seconds is None else seconds
-        wanted = sorted(wanted, key=lambda one: one[0].conversation)  # No two machines wait for each other.
-        forced = [known.conversation in self.leases.taken_over if force is None else force for known, _ in wanted]
+        wanted = sorted(
+            wanted, key=lambda one: one[0].conversation
+        )  # No two machines wait for each other.
+        forced = [
+            known.conversation in self.leases.taken_over if force is None else force
+            for known, _ in wanted
+        ]
         asked = self.now()
         answers = await self.remote.run_in_thread(self._update_heads_now, wanted, forced, seconds)
         won, unknown = list[SharedProgress](), list[SharedProgress]()
         for (known, contents), (is_won, head) in zip(wanted, answers, strict=True):
             if is_won and head is not None:
                 won.append(replace(known, seq=contents.last, chain=contents.chain, version=head.version, writer=head.writer, contents=contents))  # fmt: skip
-            elif head is None or head.version < known.version:  # The server was emptied or restored.
+            elif (
+                head is None or head.version < known.version
+            ):  # The server was emptied or restored.
                 unknown.append(SharedProgress(known.conversation))
         if won or unknown:
             await self.thread.run_work(self.sync_state.save_progress_together, [*won, *unknown])
@@ -453,21 +548,30 @@ class ConversationSync:
         return frozenset(one.conversation for one in won)
 
     def _update_heads_now(
-        self, wanted: Sequence[tuple[SharedProgress, HeadContents]], forced: Sequence[bool], seconds: float
+        self,
+        wanted: Sequence[tuple[SharedProgress, HeadContents]],
+        forced: Sequence[bool],
+        seconds: float,
     ) -> list[tuple[bool, ConversationHead | None]]:
         moves = []
         for (known, contents), force in zip(wanted, forced, strict=True):
             name = self._head_row_name(known.conversation)
             sealed = self.seal.encrypt_row(name, fact_segments.encode_head(contents))
-            moves.append(HeadUpdate(name, known.version, self.sync_state.machine, sealed, seconds, force))
+            moves.append(
+                HeadUpdate(name, known.version, self.sync_state.machine, sealed, seconds, force)
+            )
         return self.heads.update_heads(moves)
 
     async def _publish_removal(self, conversation: str) -> None:
-        """Publish that it was removed for good here. Others keep what they have, without sharing it."""
+        """Publish that it was removed for good here. Others keep what they have,
+        without sharing it.
+        """
         known = await self.thread.run_work(self.sync_state.read_shared_progress, conversation)
         if known.contents is None or known.contents.is_removed:
             return
-        gone = HeadContents(conversation, self.machine, generation=known.contents.generation, is_removed=True)
+        gone = HeadContents(
+            conversation, self.machine, generation=known.contents.generation, is_removed=True
+        )
         if await self._update_heads([(known, gone)], force=False):
             await self.remote.remove_in_batches([one.name for one in known.contents.segments])
 
@@ -481,7 +585,11 @@ async def list_completely_stored(sync: ConversationSync, ids: Collection[str]) -
     known = {sync.seal.keyed_row_name("head", one.conversation.encode()): one for one in sent}
     heads = await sync.remote.run_in_thread(sync.heads.fetch_heads, known.keys())
     there = [known[head.name] for head in heads if head.version == known[head.name].version]
-    parts = {one.conversation: {each.name for each in one.contents.segments} for one in there if one.contents}
+    parts = {
+        one.conversation: {each.name for each in one.contents.segments}
+        for one in there
+        if one.contents
+    }
     missing = await sync.remote.find_missing_in_batches(frozenset[bytes]().union(*parts.values()))
     return [conversation for conversation, names in parts.items() if missing.isdisjoint(names)]
 
@@ -528,7 +636,9 @@ async def _send_segments(
     sync: ConversationSync, segments: Sequence[_OutgoingSegment]
 ) -> tuple[frozenset[bytes], list[HeadContents]]:
     """Send segments. Return the names of their rows, and the heads' new contents."""
-    entries, rows, contents = await asyncio.to_thread(_encrypt_segments, sync.seal, sync.machine, segments)
+    entries, rows, contents = await asyncio.to_thread(
+        _encrypt_segments, sync.seal, sync.machine, segments
+    )
     await sync.send_content(entries)
     await sync.remote.store_in_batches(rows)
     return frozenset(rows), contents
@@ -559,4 +669,8 @@ class _ChainDiffers(Exception):
 
 
 def _entries_named_by_facts(lines: Sequence[StoredFact]) -> frozenset[Digest]:
-    return frozenset(digest for line in lines for _, digest in entries_used_by(fact_encoding.decode_fact(line.fact)))
+    return frozenset(
+        digest
+        for line in lines
+        for _, digest in entries_used_by(fact_encoding.decode_fact(line.fact))
+    )

@@ -1,4 +1,5 @@
-"""Facts on their way to other machines: a segment is a run of them as bytes, and a head lists segments.
+"""Facts on their way to other machines: a segment is a run of them as bytes, and a head
+lists segments.
 
 A chain runs through a conversation's facts: each link is the digest of the previous link and of
 the fact's time and text. Machines with the same link at a number have the same facts up to it.
@@ -11,7 +12,12 @@ from collections.abc import Iterable, Sequence
 import zstandard
 
 from helix_desktop.decompression import decompress_zstd_frame
-from helix_desktop.engine.fact_encoding import CONVERSATION_ID, decode_fact, require_storable_amount, require_valid_time
+from helix_desktop.engine.fact_encoding import (
+    CONVERSATION_ID,
+    decode_fact,
+    require_storable_amount,
+    require_valid_time,
+)
 from helix_desktop.errors import JournalCorrupt, WrittenByNewerVersion
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store.journal_file import StoredFact, checksum_of_fact
@@ -20,7 +26,13 @@ VERSION = 1
 NOTHING = bytes(32)  # Stands for "no fact before" in a conversation's chain of hashes.
 MOST_FACTS_IN_SEGMENT = 4_096  # A segment with this many facts is never rewritten.
 MOST_SEGMENT_BYTES = 64 << 20  # Bytes. Another machine's row must not decompress to more.
-_NOT_OURS = (ValueError, KeyError, TypeError, OverflowError, RecursionError)  # What an unknown row may raise.
+_NOT_OURS = (
+    ValueError,
+    KeyError,
+    TypeError,
+    OverflowError,
+    RecursionError,
+)  # What an unknown row may raise.
 _LEAST = 32  # A segment with fewer facts is rewritten together with the next facts.
 
 
@@ -74,7 +86,9 @@ def count_common_facts(here: Sequence[StoredFact], there: Sequence[StoredFact]) 
 
 
 def pack_segment(lines: Sequence[StoredFact]) -> bytes:
-    """Return a segment's bytes. They contain its conversation, so that no two conversations share one."""
+    """Return a segment's bytes. They contain its conversation, so that no two
+    conversations share one.
+    """
     first = lines[0]
     head = json.dumps({"segment": VERSION, "conversation": first.conversation, "first": first.seq})
     text = "\n".join([head, *(f"{line.time!r}\t{line.fact}" for line in lines)])
@@ -92,15 +106,28 @@ def unpack_segment(content: bytes) -> tuple[StoredFact, ...]:
         conversation, first = _check_conversation_id(about["conversation"]), int(about["first"])
         return tuple(_fact_from_row(conversation, first + at, row) for at, row in enumerate(rows))
     except (zstandard.ZstdError, *_NOT_OURS) as error:
-        raise JournalCorrupt("Part of a shared conversation cannot be read.", remedy=_REMEDY) from error
+        raise JournalCorrupt(
+            "Part of a shared conversation cannot be read.", remedy=_REMEDY
+        ) from error
 
 
-def check_fetched_facts(lines: Sequence[StoredFact], conversation: str, after: int, last: int) -> None:
-    """Raise JournalCorrupt if these are not the conversation's facts from `after` to `last`, or one is invalid."""
-    wrong = (seq for seq, line in enumerate(lines, after + 1) if not _is_valid_fact_at(line, conversation, seq))
+def check_fetched_facts(
+    lines: Sequence[StoredFact], conversation: str, after: int, last: int
+) -> None:
+    """Raise JournalCorrupt if these are not the conversation's facts from `after` to
+    `last`, or one is invalid.
+    """
+    wrong = (
+        seq
+        for seq, line in enumerate(lines, after + 1)
+        if not _is_valid_fact_at(line, conversation, seq)
+    )
     behind = after + len(lines)
     if seq := next(wrong, 0 if behind == last else behind + 1):
-        raise JournalCorrupt(f"Record {seq} of the shared conversation {conversation} cannot be read.", remedy=_REMEDY)
+        raise JournalCorrupt(
+            f"Record {seq} of the shared conversation {conversation} cannot be read.",
+            remedy=_REMEDY,
+        )
 
 
 def _is_valid_fact_at(line: StoredFact, conversation: str, seq: int) -> bool:
@@ -120,7 +147,9 @@ def _check_conversation_id(text: str) -> str:
 def _fact_from_row(conversation: str, seq: int, row: str) -> StoredFact:
     written, fact = row.split("\t", 1)
     time = require_valid_time(written)
-    return StoredFact(0, conversation, seq, time, fact, checksum_of_fact(conversation, seq, time, fact))
+    return StoredFact(
+        0, conversation, seq, time, fact, checksum_of_fact(conversation, seq, time, fact)
+    )
 
 
 def encode_head(contents: HeadContents) -> bytes:
@@ -137,22 +166,33 @@ def decode_head(content: bytes) -> HeadContents:
         if body["head"] > VERSION:
             raise _newer_version_error()
         segments = tuple(
-            FactSegment(bytes.fromhex(name), require_storable_amount(first), require_storable_amount(last))
+            FactSegment(
+                bytes.fromhex(name), require_storable_amount(first), require_storable_amount(last)
+            )
             for name, first, last in body["segments"]
         )
         names = _check_conversation_id(body["conversation"]), str(body["machine"])[:200]
         chain = bytes.fromhex(body["chain"])
         generation, is_removed = require_storable_amount(body["generation"]), bool(body["gone"])
-        return HeadContents(*names, require_storable_amount(body["last"]), chain, segments, generation, is_removed)
+        return HeadContents(
+            *names, require_storable_amount(body["last"]), chain, segments, generation, is_removed
+        )
     except _NOT_OURS as error:
-        raise JournalCorrupt("The shared data of a conversation cannot be read.", remedy=_REMEDY) from error
+        raise JournalCorrupt(
+            "The shared data of a conversation cannot be read.", remedy=_REMEDY
+        ) from error
 
 
 def count_segments_to_merge(segments: Sequence[FactSegment], fresh: int) -> int:
-    """Return how many segments to merge, so that few remain and each fact is sent again only a few times."""
+    """Return how many segments to merge, so that few remain and each fact is sent again
+    only a few times.
+    """
     renewed = 0
     for segment in reversed(segments):
-        if segment.fact_count > max(fresh, _LEAST) or fresh + segment.fact_count > MOST_FACTS_IN_SEGMENT:
+        if (
+            segment.fact_count > max(fresh, _LEAST)
+            or fresh + segment.fact_count > MOST_FACTS_IN_SEGMENT
+        ):
             break
         fresh += segment.fact_count
         renewed += 1
@@ -163,4 +203,6 @@ _REMEDY = "Your own copy is intact. Run `workspace sync --check` on the computer
 
 
 def _newer_version_error() -> WrittenByNewerVersion:
-    return WrittenByNewerVersion("This conversation was shared by a newer version of Helix Desktop.")
+    return WrittenByNewerVersion(
+        "This conversation was shared by a newer version of Helix Desktop."
+    )

@@ -11,7 +11,9 @@ def seconds_since_start_of_computer() -> float:
     """Return seconds that also count sleep, unlike Python's monotonic clock on Linux and macOS."""
     if sys.platform == "win32":
         return time.monotonic()
-    return time.clock_gettime(time.CLOCK_BOOTTIME if sys.platform == "linux" else time.CLOCK_MONOTONIC)
+    return time.clock_gettime(
+        time.CLOCK_BOOTTIME if sys.platform == "linux" else time.CLOCK_MONOTONIC
+    )
 
 
 class KnownLeases:
@@ -33,7 +35,9 @@ class KnownLeases:
         """Return conversations to which other machines write now, and which machines."""
         now = self._now()
         self._ends = {name: until for name, until in self._ends.items() if until > now}
-        return {name: machine for name in self._ends if (machine := self.find_machine_writing(name))}
+        return {
+            name: machine for name in self._ends if (machine := self.find_machine_writing(name))
+        }
 
     def list_held(self) -> list[str]:
         """Return conversations with a current lease, whoever has it."""
@@ -57,4 +61,7 @@ class KnownLeases:
         self._ends[conversation] = (self._now() if asked is None else asked) + seconds
 
     def set_writer_from_head(self, known: SharedProgress) -> None:
-        self._writers[known.conversation] = (known.writer, known.contents.machine if known.contents else "")
+        self._writers[known.conversation] = (
+            known.writer,
+            known.contents.machine if known.contents else "",
+        )

@@ -1,5 +1,6 @@
-"""The notes of a machine on its shared store: what was sent, which tombstones were obeyed, and what must
-still be forgotten there. One small file in the workspace. Without it, everything is compared again.
+"""The notes of a machine on its shared store: what was sent, which tombstones were
+obeyed, and what must still be forgotten there. One small file in the workspace. Without
+it, everything is compared again.
 """
 
 import hashlib
@@ -16,14 +17,17 @@ from helix_desktop.fast_dataclass import dataclass
 
 PROGRESS_FILE = "shared.json"
 VERSION = 1
-COMPUTER = Path("/etc/machine-id")  # What Linux calls this computer; missing elsewhere and in many containers.
+COMPUTER = Path(
+    "/etc/machine-id"
+)  # What Linux calls this computer; missing elsewhere and in many containers.
 
 
 @dataclass(frozen=True, slots=True)
 class LinkProgress:
-    """`sent`: entries up to this number are in the store or need not be. `obeyed`: the mark of the last
-    tombstones applied. `published`: when used rows were last announced. `burying`: entries to forget there,
-    and their chunks (0: unknown). `renewing`: entries to describe anew. `space`: workspace and store.
+    """`sent`: entries up to this number are in the store or need not be. `obeyed`: the
+    mark of the last tombstones applied. `published`: when used rows were last
+    announced. `burying`: entries to forget there, and their chunks (0: unknown).
+    `renewing`: entries to describe anew. `space`: workspace and store.
     """
 
     space: str = ""
@@ -55,8 +59,9 @@ def read_link_progress(folder: Path) -> LinkProgress:
 
 
 def build_machine_name(folder: Path, known: str = "") -> str:
-    """Build a name of 16 bytes (hex): half is random, and half is made from that and from the folder's place. So a copy
-    of the folder gets another name: with the same one, each would remove rows that only the other uses.
+    """Build a name of 16 bytes (hex): half is random, and half is made from that and
+    from the folder's place. So a copy of the folder gets another name: with the same
+    one, each would remove rows that only the other uses.
     """
     place = ""
     with suppress(OSError):
@@ -70,4 +75,6 @@ def build_machine_name(folder: Path, known: str = "") -> str:
 
 def write_link_progress(folder: Path, noted: LinkProgress) -> None:
     """Write the notes. They are on disk when this returns."""
-    write_file_atomically(folder / PROGRESS_FILE, json.dumps({"version": VERSION, **asdict(noted)}), private=True)
+    write_file_atomically(
+        folder / PROGRESS_FILE, json.dumps({"version": VERSION, **asdict(noted)}), private=True
+    )

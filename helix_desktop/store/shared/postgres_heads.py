@@ -1,11 +1,18 @@
-"""Heads in PostgreSQL, beside the rows. Compare-and-set is an UPDATE; the server's clock measures leases."""
+"""Heads in PostgreSQL, beside the rows. Compare-and-set is an UPDATE; the server's
+clock measures leases.
+"""
 
 # ruff: noqa: S608 -- what is put together here are columns
 
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from helix_desktop.store.shared.conversation_heads import ConversationHead, ConversationHeads, HeadMark, HeadUpdate
+from helix_desktop.store.shared.conversation_heads import (
+    ConversationHead,
+    ConversationHeads,
+    HeadMark,
+    HeadUpdate,
+)
 from helix_desktop.store.shared.postgres_pool import TIMELINE
 from helix_desktop.store.shared.postgres_rows import PostgresRowStore
 from helix_desktop.store.shared.shared_store_link import SharedStoreConnection
@@ -36,11 +43,20 @@ class PostgresHeads:
         self._engine = engine
         self._space = space
 
-    def update_heads(self, moves: Sequence[HeadUpdate]) -> list[tuple[bool, ConversationHead | None]]:
-        asked = [each for one in moves for each in (self._update_statement(one), (_GET, (self._space, [one.name])))]
+    def update_heads(
+        self, moves: Sequence[HeadUpdate]
+    ) -> list[tuple[bool, ConversationHead | None]]:
+        asked = [
+            each
+            for one in moves
+            for each in (self._update_statement(one), (_GET, (self._space, [one.name])))
+        ]
         rows = self._engine.run_transaction(*asked)
         pairs = zip(rows[::2], rows[1::2], strict=True)
-        return [(bool(moved), next((ConversationHead(*row) for row in moved or there), None)) for moved, there in pairs]
+        return [
+            (bool(moved), next((ConversationHead(*row) for row in moved or there), None))
+            for moved, there in pairs
+        ]
 
     def _update_statement(self, move: HeadUpdate) -> tuple[str, Sequence[Any]]:
         if move.version == 0:
@@ -62,4 +78,8 @@ class PostgresHeads:
 def heads_of_connection(connected: SharedStoreConnection) -> ConversationHeads | None:
     """Return the heads of a store, or None if it can't have any."""
     engine = connected.remote.engine
-    return PostgresHeads(engine, connected.seal.space) if isinstance(engine, PostgresRowStore) else None
+    return (
+        PostgresHeads(engine, connected.seal.space)
+        if isinstance(engine, PostgresRowStore)
+        else None
+    )

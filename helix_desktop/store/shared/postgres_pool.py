@@ -1,7 +1,8 @@
 """Connections to PostgreSQL: one pool for each database, however many workspaces use it.
 
-A pooler such as PgBouncer may give each transaction another connection to the server. So connections
-keep no state: no prepared statements, and settings last one transaction. A transaction is one pipeline.
+A pooler such as PgBouncer may give each transaction another connection to the server.
+So connections keep no state: no prepared statements, and settings last one transaction.
+A transaction is one pipeline.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ def prepare_tables(connection: Connection) -> None:
     """Create the tables or upgrade them. Raises WrittenByNewerVersion if a newer program did."""
     version = _version_of_tables(connection)
     if version > VERSION:
-        raise WrittenByNewerVersion(f"The shared store has tables from a newer version of Helix Desktop ({version}).")
+        raise WrittenByNewerVersion(
+            f"The shared store has tables from a newer version of Helix Desktop ({version})."
+        )
     if version < VERSION:
         _upgrade_tables(connection)
     create_month_partitions(connection)
@@ -78,7 +81,10 @@ logging.getLogger("psycopg").setLevel(logging.ERROR)
 
 Statement = tuple[str, Sequence[Any]]
 Rows = list[tuple[Any, ...]]
-_ANOTHER_MONTH, _NOT_HERE = "23514", "25006"  # SQLSTATE: the month has no partition; this server is now a standby.
+_ANOTHER_MONTH, _NOT_HERE = (
+    "23514",
+    "25006",
+)  # SQLSTATE: the month has no partition; this server is now a standby.
 _pools: dict[str, PostgresPool] = {}
 _pools_lock = threading.Lock()
 
@@ -96,11 +102,15 @@ class PostgresPool:
         self._free: list[Connection] = []
         self._lock = threading.Lock()
         self._is_prepared = False
-        self._unconfirmed: set[int] = set()  # Connections whose last commit no standby has confirmed.
+        self._unconfirmed: set[int] = (
+            set()
+        )  # Connections whose last commit no standby has confirmed.
         self.users = 0
 
     def run_in_transaction(self, statements: Sequence[Statement]) -> list[Rows]:
-        """Run statements in one transaction, and return each one's rows. Retries once after a lost connection."""
+        """Run statements in one transaction, and return each one's rows. Retries once
+        after a lost connection.
+        """
         while (connection := self._pop_free_connection()) is not None:
             try:
                 return self._run_statements(connection, statements)
@@ -113,13 +123,18 @@ class PostgresPool:
         with self._lock:
             return self._free.pop() if self._free else None
 
-    def _run_statements(self, connection: Connection, statements: Sequence[Statement]) -> list[Rows]:
+    def _run_statements(
+        self, connection: Connection, statements: Sequence[Statement]
+    ) -> list[Rows]:
         self._unconfirmed.discard(id(connection))
         try:
             with connection.pipeline():
                 connection.execute("BEGIN")
                 connection.execute(_SQL["settings"].encode())
-                cursors = [connection.execute(text.encode(), values, binary=True) for text, values in statements]
+                cursors = [
+                    connection.execute(text.encode(), values, binary=True)
+                    for text, values in statements
+                ]
                 connection.execute("COMMIT")
             found = [cursor.fetchall() if cursor.description else [] for cursor in cursors]
         except BaseException:
@@ -140,7 +155,9 @@ class PostgresPool:
 
     def _is_connection_lost(self, error: Any) -> bool:
         """Whether the connection failed, rather than the statement."""
-        return isinstance(error, self._psycopg.OperationalError) and (error.sqlstate or "57P").startswith(("08", "57P"))
+        return isinstance(error, self._psycopg.OperationalError) and (
+            error.sqlstate or "57P"
+        ).startswith(("08", "57P"))
 
     def _must_prepare_again(self, error: Any) -> bool:
         """Whether a new month has begun, or a standby was promoted instead of this server."""
@@ -150,8 +167,12 @@ class PostgresPool:
         return False
 
     def _open_postgres_connection(self) -> Connection:
-        connection: Connection = self._psycopg.connect(**self._arguments, autocommit=True, prepare_threshold=None)
-        connection.add_notice_handler(lambda notice: self._mark_connection_unconfirmed(connection, notice))
+        connection: Connection = self._psycopg.connect(
+            **self._arguments, autocommit=True, prepare_threshold=None
+        )
+        connection.add_notice_handler(
+            lambda notice: self._mark_connection_unconfirmed(connection, notice)
+        )
         try:
             with self._lock:
                 if not self._is_prepared:
@@ -163,8 +184,13 @@ class PostgresPool:
         return connection
 
     def _mark_connection_unconfirmed(self, connection: Connection, notice: Any) -> None:
-        """Note a server's warning that it did not wait for its standby, after which it still reports success."""
-        if "synchronous replication" in (notice.message_primary or "") or notice.sqlstate == "01000":
+        """Note a server's warning that it did not wait for its standby, after which it
+        still reports success.
+        """
+        if (
+            "synchronous replication" in (notice.message_primary or "")
+            or notice.sqlstate == "01000"
+        ):
             self._unconfirmed.add(id(connection))
 
     def close(self) -> None:

@@ -1,7 +1,9 @@
-"""PostgreSQL as a row store. Put-if-absent is `ON CONFLICT DO NOTHING`, durability is `synchronous_commit`.
+"""PostgreSQL as a row store. Put-if-absent is `ON CONFLICT DO NOTHING`, durability is
+`synchronous_commit`.
 
-Failures become a few sentences: unreachable (a retry may help), or what a person must do. If a
-connection has died meanwhile, the call is made once more on a new one, as all calls can be repeated.
+Failures become a few sentences: unreachable (a retry may help), or what a person must
+do. If a connection has died meanwhile, the call is made once more on a new one, as all
+calls can be repeated.
 """
 
 import hashlib
@@ -15,7 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 import certifi
 
-from helix_desktop.errors import HelixError, InvalidInput, NotFound, SharedStoreUnreachable, StoreFailed, StoreFull
+from helix_desktop.errors import (
+    HelixError,
+    InvalidInput,
+    NotFound,
+    SharedStoreUnreachable,
+    StoreFailed,
+    StoreFull,
+)
 from helix_desktop.resources import read_sql_statements, read_table
 from helix_desktop.store.shared import postgres_pool, row_store
 from helix_desktop.store.shared.row_encryption import INSTALL
@@ -48,13 +57,16 @@ class PostgresRowStore:
             import psycopg
         except ImportError as error:
             raise NotFound(
-                "Sharing over PostgreSQL requires the Python package psycopg, which is not installed.", remedy=INSTALL
+                "Sharing over PostgreSQL requires the Python package psycopg, which is not installed.",
+                remedy=INSTALL,
             ) from error
         self._psycopg = psycopg
         self._space = space
         arguments = _connection_arguments(psycopg, url, password)
         self.server = hashlib.sha256(repr(sorted(arguments.items())).encode()).hexdigest()
-        self._pool = postgres_pool.acquire_pool(self.server, lambda: postgres_pool.PostgresPool(psycopg, arguments))
+        self._pool = postgres_pool.acquire_pool(
+            self.server, lambda: postgres_pool.PostgresPool(psycopg, arguments)
+        )
         self._is_closed = False
         self._left = 0  # How many more writes there are before the quota is read again.
 
@@ -71,7 +83,9 @@ class PostgresRowStore:
             used = self.fetch_row_usage()
             if used.quota and used.bytes + added_bytes > used.quota:
                 raise row_store.quota_reached_error(used.quota)
-            near = used.quota and used.bytes + _LOOKED_AGAIN * max(added_bytes, 1 << 20) > used.quota
+            near = (
+                used.quota and used.bytes + _LOOKED_AGAIN * max(added_bytes, 1 << 20) > used.quota
+            )
             self._left = 0 if near else _LOOKED_AGAIN
 
     def fetch_rows(self, names: Collection[bytes]) -> Mapping[bytes, bytes]:
@@ -110,7 +124,9 @@ class PostgresRowStore:
         # Marks may appear late and out of order, so the last 1,000 are always read again.
         asked = "SELECT name, word, mark FROM helix.forgotten WHERE space = %b AND mark > %s ORDER BY mark"
         found = self._query_rows(asked, self._space, max(0, after - 1_000))
-        return [Tombstone(name, word) for name, word, _ in found], max((mark for *_, mark in found), default=0)
+        return [Tombstone(name, word) for name, word, _ in found], max(
+            (mark for *_, mark in found), default=0
+        )
 
     def publish_used_rows(self, machine: bytes, encrypted: bytes) -> None:
         if encrypted:
@@ -123,13 +139,21 @@ class PostgresRowStore:
             )
         else:
             self._query_rows(
-                "DELETE FROM helix.machines WHERE space = %b AND machine = %b RETURNING 1", self._space, machine
+                "DELETE FROM helix.machines WHERE space = %b AND machine = %b RETURNING 1",
+                self._space,
+                machine,
             )
 
     def fetch_published_uses(self) -> Mapping[bytes, bytes]:
-        return dict(self._query_rows("SELECT machine, sealed FROM helix.machines WHERE space = %b", self._space))
+        return dict(
+            self._query_rows(
+                "SELECT machine, sealed FROM helix.machines WHERE space = %b", self._space
+            )
+        )
 
-    def list_old_rows(self, older: float, after: bytes = b"", limit: int = 10_000) -> Sequence[bytes]:
+    def list_old_rows(
+        self, older: float, after: bytes = b"", limit: int = 10_000
+    ) -> Sequence[bytes]:
         return [name for (name,) in self._query_rows(_SQL["old"], self._space, after, older, limit)]
 
     def fetch_row_usage(self) -> RowUsage:
@@ -152,7 +176,13 @@ class PostgresRowStore:
         version, standbys = self._query_rows(
             "SELECT current_setting('server_version'), count(*) FROM pg_stat_replication"
         )[0]
-        beside = f", {standbys} standby servers" if standbys > 1 else ", 1 standby server" if standbys else ""
+        beside = (
+            f", {standbys} standby servers"
+            if standbys > 1
+            else ", 1 standby server"
+            if standbys
+            else ""
+        )
         return f"PostgreSQL {version.split()[0]}{beside}"
 
     def describe_remaining_copies(self) -> Sequence[str]:
@@ -174,7 +204,8 @@ class PostgresRowStore:
             raise convert_postgres_error(error) from error
         except postgres_pool.UnconfirmedCommit as error:
             raise SharedStoreUnreachable(
-                "The shared store's standby server did not confirm that it received the content.", remedy=_SAFE
+                "The shared store's standby server did not confirm that it received the content.",
+                remedy=_SAFE,
             ) from error
 
     def _query_rows(self, statement: str, *values: Any) -> "Rows":
@@ -186,7 +217,8 @@ def _connection_arguments(psycopg: Any, url: str, password: str) -> dict[str, An
         given: dict[str, Any] = psycopg.conninfo.conninfo_to_dict(url, client_encoding="utf8")
     except psycopg.Error as error:
         raise InvalidInput(
-            "This is not the address of a PostgreSQL database.",  # libpq's own message may contain the password.
+            # libpq's own message may contain the password.
+            "This is not the address of a PostgreSQL database.",
             remedy="For example: postgresql://user@host/database.",
         ) from error
     if password and not given.get("password"):
@@ -195,11 +227,18 @@ def _connection_arguments(psycopg: Any, url: str, password: str) -> dict[str, An
         given |= {"sslmode": "verify-full", "sslrootcert": "system"}
     if given.get("sslrootcert") == "system":
         given["sslrootcert"] = _sslrootcert_option()
-    return {"target_session_attrs": "read-write", "application_name": "helix-desktop", **_TIMES, **given}
+    return {
+        "target_session_attrs": "read-write",
+        "application_name": "helix-desktop",
+        **_TIMES,
+        **given,
+    }
 
 
 def _sslrootcert_option() -> str:
-    """Return the system's certificates, for which the libpq of a wheel or installer looks in the wrong place."""
+    """Return the system's certificates, for which the libpq of a wheel or installer
+    looks in the wrong place.
+    """
     if os.environ.get("SSL_CERT_FILE") or os.environ.get("SSL_CERT_DIR"):
         return "system"  # libpq understands this value.
     return ssl.get_default_verify_paths().cafile or certifi.where()
@@ -211,7 +250,10 @@ def _are_all_hosts_private(given: Mapping[str, Any]) -> bool:
         return False
     hosts = str(given.get("host") or os.environ.get("PGHOST") or "").split(",")
     addresses = str(given.get("hostaddr") or os.environ.get("PGHOSTADDR") or "").split(",")
-    return all(is_private_host(address or host) for host, address in zip_longest(hosts, addresses, fillvalue=""))
+    return all(
+        is_private_host(address or host)
+        for host, address in zip_longest(hosts, addresses, fillvalue="")
+    )
 
 
 def convert_postgres_error(error: "psycopg.Error") -> HelixError:
@@ -228,16 +270,22 @@ def convert_postgres_error(error: "psycopg.Error") -> HelixError:
             "The shared store's server does not encrypt its connections.",
             remedy="Nothing was sent. Turn on TLS on the server or, on a network you trust, add sslmode=disable to the address.",
         )
-    if "certificate" in told or ("ssl" in told and not code and not any(words in told for words in _CUT)):
+    if "certificate" in told or (
+        "ssl" in told and not code and not any(words in told for words in _CUT)
+    ):
         return StoreFailed(
             f"The shared store's certificate was rejected: {text}",
             remedy="Nothing was sent, and nothing was lost. Use the correct host name, or specify the certificate with sslrootcert=FILE.",
         )
     if code in _FULL:
-        return StoreFull("The shared store is full.", remedy=f"{_SAFE} Free up space on the database server's disk.")
+        return StoreFull(
+            "The shared store is full.",
+            remedy=f"{_SAFE} Free up space on the database server's disk.",
+        )
     if code == "3D000" or ('database "' in told and "does not exist" in told):
         return NotFound(
-            "The database of the shared store does not exist.", remedy="Create the database on the server first."
+            "The database of the shared store does not exist.",
+            remedy="Create the database on the server first.",
         )
     return _convert_state_code(code, text)
 

@@ -26,7 +26,11 @@ class ReleasedConversations:
     def release_from_disk(self, conversations: Iterable[str]) -> None:
         for conversation in conversations:
             lines = self._journal.read_stored_facts(conversation)
-            used = {digest.raw for line in lines for _, digest in entries_used_by(fact_encoding.decode_fact(line.fact))}
+            used = {
+                digest.raw
+                for line in lines
+                for _, digest in entries_used_by(fact_encoding.decode_fact(line.fact))
+            }
             with self._journal.in_one_transaction():
                 rows = [(conversation, raw) for raw in (b"", *used)]
                 execute_with_rows(self._journal.connection, "INSERT OR IGNORE INTO released", rows)
@@ -37,10 +41,14 @@ class ReleasedConversations:
         return bool(select_journal_rows(self._journal, asked, conversation))
 
     def list_released_entries(self) -> frozenset[Digest]:
-        rows = select_journal_rows(self._journal, "SELECT DISTINCT digest FROM released WHERE digest != x''")
+        rows = select_journal_rows(
+            self._journal, "SELECT DISTINCT digest FROM released WHERE digest != x''"
+        )
         return frozenset(Digest(raw) for (raw,) in rows)
 
     def remove_release_marks(self, conversation: str) -> None:
         """Remove the marks, because the conversation is back, or nowhere."""
         with self._journal.in_one_transaction():
-            self._journal.connection.execute("DELETE FROM released WHERE conversation = ?", (conversation,))
+            self._journal.connection.execute(
+                "DELETE FROM released WHERE conversation = ?", (conversation,)
+            )

@@ -1,9 +1,11 @@
 """Encrypts rows and their names, so that whoever runs the engine learns nothing.
 
-All keys are derived from the workspace's one key, by HMAC-SHA256 with different labels. A name is a keyed digest, so equal contents
-of two workspaces have different names. A row begins with `ROW_KEY_BYTES` random bytes. Its key is derived from them and from the
-workspace's key, so destroying them destroys it. AES-256-GCM uses each key once, with the name as associated data: a row under
-another name cannot be decrypted. Contents are padded to a power of two, at least 512 bytes, above 256 KiB to a multiple of that.
+All keys are derived from the workspace's one key, by HMAC-SHA256 with different labels.
+A name is a keyed digest, so equal contents of two workspaces have different names. A
+row begins with `ROW_KEY_BYTES` random bytes. Its key is derived from them and from the
+workspace's key, so destroying them destroys it. AES-256-GCM uses each key once, with
+the name as associated data: a row under another name cannot be decrypted. Contents are
+padded to a power of two, at least 512 bytes, above 256 KiB to a multiple of that.
 """
 
 import base64
@@ -18,7 +20,9 @@ SMALLEST, STEP = 512, 256 << 10
 _MARK = "helix1-"
 _NONCE = bytes(12)  # A constant, which is safe because each key encrypts only one row.
 _TAG, _LENGTH = 16, 8
-INSTALL = "Install the program again from its source folder, with: pipx install --force '.[shared]'."
+INSTALL = (
+    "Install the program again from its source folder, with: pipx install --force '.[shared]'."
+)
 
 
 def new_workspace_key() -> bytes:
@@ -39,7 +43,11 @@ def parse_key_line(text: str) -> bytes:
         key = base64.b32decode(body[:-4].upper() + "=" * (-len(body[:-4]) % 8))
     except ValueError:
         key = b""
-    if not text.startswith(_MARK) or len(key) != 32 or hashlib.sha256(key).hexdigest()[:4] != text[-4:]:
+    if (
+        not text.startswith(_MARK)
+        or len(key) != 32
+        or hashlib.sha256(key).hexdigest()[:4] != text[-4:]
+    ):
         raise InvalidInput(
             "This is not the key of a shared workspace, or part of the key is missing.",
             remedy="On a computer that shares the workspace, copy the whole key again.",
@@ -48,14 +56,17 @@ def parse_key_line(text: str) -> bytes:
 
 
 class RowCipher:
-    """The secrets that a workspace's machines share. `space`: the workspace's name in the engine."""
+    """The secrets that a workspace's machines share. `space`: the workspace's name in
+    the engine.
+    """
 
     def __init__(self, key: bytes) -> None:
         try:
             from cryptography.hazmat.primitives.ciphers import aead
         except ImportError as error:
             raise NotFound(
-                "Sharing requires the Python package cryptography, which is not installed.", remedy=INSTALL
+                "Sharing requires the Python package cryptography, which is not installed.",
+                remedy=INSTALL,
             ) from error
         self._cipher = aead.AESGCM
         self._names = hmac.digest(key, b"helix names 1", "sha256")
@@ -73,7 +84,9 @@ class RowCipher:
         return salt + self._cipher(self._derive_row_key(name, salt)).encrypt(_NONCE, filled, name)
 
     def decrypt_row(self, name: bytes, encrypted: bytes) -> bytes:
-        """Decrypt a row. Raises CacheCorrupt if any byte differs from what was encrypted under this name."""
+        """Decrypt a row. Raises CacheCorrupt if any byte differs from what was
+        encrypted under this name.
+        """
         from cryptography.exceptions import InvalidTag
 
         salt, body = encrypted[:ROW_KEY_BYTES], encrypted[ROW_KEY_BYTES:]

@@ -1,8 +1,11 @@
-"""The interface of an engine that machines share: it stores opaque rows by name, and cannot read them.
+"""The interface of an engine that machines share: it stores opaque rows by name, and
+cannot read them.
 
-A row is encrypted (`row_encryption`): `ROW_KEY_BYTES` bytes, from which its key is derived with the workspace's, and then padded
-ciphertext. An engine may store the two apart, and destroys both to forget a row. All calls block, may come from any thread, and
-may be repeated after an error. After `SharedStoreUnreachable`, a later call may succeed; any other StoreFailed needs a person.
+A row is encrypted (`row_encryption`): `ROW_KEY_BYTES` bytes, from which its key is
+derived with the workspace's, and then padded ciphertext. An engine may store the two
+apart, and destroys both to forget a row. All calls block, may come from any thread, and
+may be repeated after an error. After `SharedStoreUnreachable`, a later call may
+succeed; any other StoreFailed needs a person.
 """
 
 import ipaddress
@@ -52,19 +55,29 @@ class RowStore(Protocol):
         """Remove rows to free space. They may be stored again."""
 
     def forget_rows(self, tombs: Sequence[Tombstone]) -> None:
-        """Destroy keys and rows for good. Afterwards, no machine can read them there or store them again."""
+        """Destroy keys and rows for good. Afterwards, no machine can read them there or
+        store them again.
+        """
 
     def fetch_tombstones(self, after: int) -> tuple[Sequence[Tombstone], int]:
-        """Return tombstones after a mark (0: all), each at least once, and the mark for the next call."""
+        """Return tombstones after a mark (0: all), each at least once, and the mark for
+        the next call.
+        """
 
     def publish_used_rows(self, machine: bytes, encrypted: bytes) -> None:
-        """Publish, encrypted, which rows this machine uses, or that it no longer takes part (empty)."""
+        """Publish, encrypted, which rows this machine uses, or that it no longer takes
+        part (empty).
+        """
 
     def fetch_published_uses(self) -> Mapping[bytes, bytes]:
         """Return, by machine, what it published."""
 
-    def list_old_rows(self, older: float, after: bytes = b"", limit: int = 10_000) -> Sequence[bytes]:
-        """Return rows stored more than `older` seconds ago by the engine's clock, by name, for removal."""
+    def list_old_rows(
+        self, older: float, after: bytes = b"", limit: int = 10_000
+    ) -> Sequence[bytes]:
+        """Return rows stored more than `older` seconds ago by the engine's clock, by
+        name, for removal.
+        """
 
     def fetch_row_usage(self) -> RowUsage: ...
 

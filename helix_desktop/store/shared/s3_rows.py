@@ -1,4 +1,5 @@
-"""An S3-compatible store as an engine. Objects are only ever created and deleted, never changed, so no two machines disturb each other.
+"""An S3-compatible store as an engine. Objects are only ever created and deleted, never
+changed, so no two machines disturb each other.
 
     SPACE/index/ID   the names of the rows of one put, with the keys of small ones
     SPACE/pack/ID    the bodies of its small rows, one after the other
@@ -6,8 +7,9 @@
     SPACE/gone/NAME  a tombstone
     SPACE/uses/ID    what a machine uses; SPACE/quota; SPACE/clock/ID: what time it is there
 
-IDs begin with the store's time, never a machine's own, so a listing from the last known ID on has everything that is new.
-To forget a small row, its pack is written again without it. The index is in memory: about 200 bytes for a row.
+IDs begin with the store's time, never a machine's own, so a listing from the last known
+ID on has everything that is new. To forget a small row, its pack is written again
+without it. The index is in memory: about 200 bytes for a row.
 """
 
 import hashlib
@@ -65,7 +67,8 @@ class S3RowStore:
         self._known: dict[str, frozenset[bytes]] = {}  # By pack: the names of its rows.
         self._gone: frozenset[bytes] = frozenset()
         self._looked = ""
-        # How many milliseconds the store's clock is ahead, and how far the clocks here were apart then.
+        # How many milliseconds the store's clock is ahead, and how far the clocks here
+        # were apart then.
         self._ahead, self._apart = 0.0, math.inf
 
     def store_rows(self, rows: Mapping[bytes, bytes]) -> None:
@@ -74,7 +77,11 @@ class S3RowStore:
         with self._lock:
             self._fetch_new_packs()
             self._fetch_forgotten_names()
-            new = {name: row for name, row in rows.items() if name not in self._places and name not in self._gone}
+            new = {
+                name: row
+                for name, row in rows.items()
+                if name not in self._places and name not in self._gone
+            }
             if not new:
                 return
             used = self.fetch_row_usage()
@@ -82,7 +89,9 @@ class S3RowStore:
                 raise row_store.quota_reached_error(used.quota)
             pack = self._create_pack(new)
             self._fetch_forgotten_names()
-            if self._gone.intersection(new):  # Meanwhile, another machine has forgotten rows of this pack.
+            if self._gone.intersection(
+                new
+            ):  # Meanwhile, another machine has forgotten rows of this pack.
                 self._rewrite_pack(pack, self._gone)
 
     def _create_pack(self, rows: Mapping[bytes, bytes]) -> str:
@@ -112,12 +121,20 @@ class S3RowStore:
                 self._fetch_new_packs()
             if names:
                 self._fetch_forgotten_names()
-            wanted = {name: self._places[name] for name in names if name in self._places and name not in self._gone}
+            wanted = {
+                name: self._places[name]
+                for name in names
+                if name in self._places and name not in self._gone
+            }
         found = self._fetch_rows_at(wanted)
         if len(found) < len(wanted):  # A pack was rewritten during the read.
             with self._lock:
                 self._fetch_new_packs(anew=True)
-                left = {name: self._places[name] for name in wanted if name in self._places and name not in found}
+                left = {
+                    name: self._places[name]
+                    for name in wanted
+                    if name in self._places and name not in found
+                }
             found |= self._fetch_rows_at(left)
         return found
 
@@ -131,7 +148,10 @@ class S3RowStore:
             else:
                 by_pack.setdefault(place.pack, []).append(name)
         for pack, some in by_pack.items():
-            starts, lengths = [wanted[one].start for one in some], [wanted[one].length for one in some]
+            starts, lengths = (
+                [wanted[one].start for one in some],
+                [wanted[one].length for one in some],
+            )
             parts = self._call_or_none("get_ranges", f"pack/{pack}", starts=starts, lengths=lengths)
             for name, part in zip(some, parts or (), strict=False):
                 found[name] = wanted[name].key + bytes(part)
@@ -153,7 +173,9 @@ class S3RowStore:
     def forget_rows(self, tombs: Sequence[Tombstone]) -> None:
         with self._lock:
             for tomb in tombs:
-                self._call_object_store("put", f"gone/{tomb.name.hex()}", tomb.sealed_digest or b"-", mode="create")
+                self._call_object_store(
+                    "put", f"gone/{tomb.name.hex()}", tomb.sealed_digest or b"-", mode="create"
+                )
             names = frozenset(tomb.name for tomb in tombs)
             for _ in range(5):  # Another machine may write one of these rows again meanwhile.
                 self._fetch_new_packs(anew=True)
@@ -166,16 +188,22 @@ class S3RowStore:
             self._rewrite_pack(pack, names)
 
     def _rewrite_pack(self, pack: str, without: frozenset[bytes]) -> None:
-        """Write the new pack before removing the old one, so that remaining rows are always readable."""
+        """Write the new pack before removing the old one, so that remaining rows are
+        always readable.
+        """
         held = self._known.get(pack, frozenset())
         own = [name for name in held & without if self._places[name].start == _OWN]
         stays = {name: self._places[name] for name in held - without}
         made: list[str] = []
-        if rows := self._fetch_rows_at({name: place for name, place in stays.items() if place.start != _OWN}):
+        if rows := self._fetch_rows_at(
+            {name: place for name, place in stays.items() if place.start != _OWN}
+        ):
             made.append(self._create_pack(rows))
         if kept := [name for name, place in stays.items() if place.start == _OWN]:
             lengths = ((name, self._places[name].length) for name in kept)
-            places = [_PLACE.pack(name, _OWN, length, bytes(ROW_KEY_BYTES)) for name, length in lengths]
+            places = [
+                _PLACE.pack(name, _OWN, length, bytes(ROW_KEY_BYTES)) for name, length in lengths
+            ]
             made.append(self._new_pack_id())
             self._create_index(made[-1], b"".join(places))
         for path in (f"index/{pack}", f"pack/{pack}", *(f"row/{name.hex()}" for name in own)):
@@ -192,7 +220,9 @@ class S3RowStore:
             self._fetch_forgotten_names()
             names = [name.hex() for name in sorted(self._gone)]
         words = self._get_objects("gone", names if len(names) != after else ())
-        return [Tombstone(name, b"" if word == b"-" else word) for name, word in words.items()], len(names)
+        return [
+            Tombstone(name, b"" if word == b"-" else word) for name, word in words.items()
+        ], len(names)
 
     def publish_used_rows(self, machine: bytes, encrypted: bytes) -> None:
         if encrypted:
@@ -208,19 +238,30 @@ class S3RowStore:
         found = ((name, self._call_or_none("get", f"{folder}/{name}")) for name in names)
         return {bytes.fromhex(name): bytes(one.bytes()) for name, one in found if one is not None}
 
-    def list_old_rows(self, older: float, after: bytes = b"", limit: int = 10_000) -> Sequence[bytes]:
+    def list_old_rows(
+        self, older: float, after: bytes = b"", limit: int = 10_000
+    ) -> Sequence[bytes]:
         with self._lock:
             self._fetch_new_packs()
             until = int(self._store_time_ms() - older * 1000)
-            old = (name for name, place in self._places.items() if name > after and int(place.pack[:12], 16) < until)
+            old = (
+                name
+                for name, place in self._places.items()
+                if name > after and int(place.pack[:12], 16) < until
+            )
             return sorted(old)[:limit]
 
     def fetch_row_usage(self) -> RowUsage:
         with self._lock:
             self._fetch_new_packs()
-            size = sum(place.length + (0 if place.start == _OWN else ROW_KEY_BYTES) for place in self._places.values())
+            size = sum(
+                place.length + (0 if place.start == _OWN else ROW_KEY_BYTES)
+                for place in self._places.values()
+            )
             quota = self._call_or_none("get", "quota")
-            return RowUsage(len(self._places), size, int(bytes(quota.bytes())) if quota is not None else 0)
+            return RowUsage(
+                len(self._places), size, int(bytes(quota.bytes())) if quota is not None else 0
+            )
 
     def set_quota(self, quota: int) -> None:
         self._call_object_store("put", "quota", str(quota).encode())
@@ -264,7 +305,10 @@ class S3RowStore:
                 "The shared store contains data from a newer version of Helix Desktop.",
                 remedy=f"Update Helix Desktop. {_SAFE} Nothing was changed.",
             )
-        places = {name: RowPlace(pack, start, length, key) for name, start, length, key in _PLACE.iter_unpack(rows)}
+        places = {
+            name: RowPlace(pack, start, length, key)
+            for name, start, length, key in _PLACE.iter_unpack(rows)
+        }
         self._known[pack] = frozenset(places)
         self._places |= places
 
@@ -280,7 +324,9 @@ class S3RowStore:
         return f"{int(self._store_time_ms()):012x}{secrets.token_hex(10)}"
 
     def _store_time_ms(self) -> float:
-        """Return the store's time in milliseconds, by a monotonic clock, and asked again after clock jumps here."""
+        """Return the store's time in milliseconds, by a monotonic clock, and asked
+        again after clock jumps here.
+        """
         apart = clock.time() - seconds_since_start_of_computer()
         if abs(apart - self._apart) > _CLOCKS_APART_SECONDS:
             path = f"clock/{secrets.token_hex(8)}"
@@ -296,7 +342,9 @@ class S3RowStore:
 
         prefix = f"{self._base}/{folder}/"
         try:
-            pages = obstore.list(self._store, prefix, offset=f"{prefix}{after}" if after else None, chunk_size=1000)
+            pages = obstore.list(
+                self._store, prefix, offset=f"{prefix}{after}" if after else None, chunk_size=1000
+            )
             return [one["path"].rpartition("/")[2] for page in pages for one in page]
         except (BaseError, OSError) as error:
             raise convert_s3_error(error) from error
@@ -330,7 +378,8 @@ def _open_bucket(url: str, login: str) -> "tuple[str, S3Store]":
         from obstore.store import S3Store
     except ImportError as error:
         raise errors.NotFound(
-            "Sharing over S3 requires the Python package obstore, which is not installed.", remedy=INSTALL
+            "Sharing over S3 requires the Python package obstore, which is not installed.",
+            remedy=INSTALL,
         ) from error
     parts = urlsplit(url)
     options = dict(parse_qsl(parts.query))
@@ -372,8 +421,13 @@ def convert_s3_error(error: Exception) -> errors.HelixError:
             "The shared store rejected the key or the secret.",
             remedy="Nothing was lost. Check the user name and password in the address, then share or join the workspace again.",
         )
-    if any(word in text for word in ("code: 507", "QuotaExceeded", "XMinioStorageFull", "InsufficientStorage")):
-        return errors.StoreFull("The shared store is full.", remedy=f"{_SAFE} Free up space in the shared store.")
+    if any(
+        word in text
+        for word in ("code: 507", "QuotaExceeded", "XMinioStorageFull", "InsufficientStorage")
+    ):
+        return errors.StoreFull(
+            "The shared store is full.", remedy=f"{_SAFE} Free up space in the shared store."
+        )
     if "InvalidCertificate" in text or "invalid peer certificate" in text:
         return errors.StoreFailed(
             "The shared store's certificate was rejected.",

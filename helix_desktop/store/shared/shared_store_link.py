@@ -1,8 +1,10 @@
-"""Links an open workspace to its shared store: sends new content automatically, and fetches what is needed.
+"""Links an open workspace to its shared store: sends new content automatically, and
+fetches what is needed.
 
-Work never waits for it, unless the setting is `shared`: then a put returns once the store has it. While
-the store is unreachable or refuses, work goes on here, and what waits is counted. What is forgotten is
-first noted on disk, so that it is forgotten there as well, whenever the store answers again.
+Work never waits for it, unless the setting is `shared`: then a put returns once the
+store has it. While the store is unreachable or refuses, work goes on here, and what
+waits is counted. What is forgotten is first noted on disk, so that it is forgotten
+there as well, whenever the store answers again.
 """
 
 import asyncio
@@ -35,7 +37,9 @@ CALL_TIMEOUT_SECONDS = 20.0  # In seconds. A caller waits at most this long for 
 SENT_AGAIN = 5_000  # The number of recent entries that we send again to a standby that took over.
 _DAY = 86_400.0
 _SHORT = 12  # In bytes. A machine publishes this much of a row's name to say that it uses the row.
-_NOTED_EVERY = 1.0  # In seconds. How often we save what was sent. After a crash, some is sent again.
+_NOTED_EVERY = (
+    1.0  # In seconds. How often we save what was sent. After a crash, some is sent again.
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +54,9 @@ class SharedStoreConnection:
 
 @dataclass(frozen=True, slots=True)
 class LinkStatus:
-    """The link's state. `away`: since when the store has not answered, or 0. `trouble`: why, for the user."""
+    """The link's state. `away`: since when the store has not answered, or 0. `trouble`:
+    why, for the user.
+    """
 
     url: str
     acknowledge: str
@@ -64,8 +70,9 @@ class LinkStatus:
 
 @dataclass(frozen=True, slots=True)
 class LinkedStores:
-    """What the link needs from the workspace. `forget_here` forgets what other machines forgot, or
-    raises ActionRefused while something works. `list_used_entries`: entries this machine needs there.
+    """What the link needs from the workspace. `forget_here` forgets what other machines
+    forgot, or raises ActionRefused while something works. `list_used_entries`: entries
+    this machine needs there.
     """
 
     folder: Path
@@ -76,7 +83,9 @@ class LinkedStores:
 
 
 class SharedStoreLink:
-    """Created with the workspace, started once, closed before it. `connect` returns key and engine; it is retried."""
+    """Created with the workspace, started once, closed before it. `connect` returns key
+    and engine; it is retried.
+    """
 
     def __init__(
         self,
@@ -105,7 +114,11 @@ class SharedStoreLink:
         # Digests forgotten by other machines, which need not be told to forget them.
         self._obeying: frozenset[Digest] = frozenset()
         self._purging = False  # True until changed descriptions are written here.
-        self._connecting, self._sending, self._burying = asyncio.Lock(), asyncio.Lock(), asyncio.Lock()
+        self._connecting, self._sending, self._burying = (
+            asyncio.Lock(),
+            asyncio.Lock(),
+            asyncio.Lock(),
+        )
         self._woken = asyncio.Event()
         self._tasks = concurrency.OwnedTasks("shared store")
 
@@ -130,19 +143,25 @@ class SharedStoreLink:
         async with self._connecting:
             if self._connected is None:
                 connected = await self._connect()
-                self._progress = self._progress.progress_if_same_space(connected.join_space_and_address(self.url))
+                self._progress = self._progress.progress_if_same_space(
+                    connected.join_space_and_address(self.url)
+                )
                 self._connected = connected
             return self._connected
 
     async def _ensure_transfer(self) -> ContentTransfer:
         connected = await self.ensure_connected()
-        return ContentTransfer(self._stores.cache, self._stores.thread, connected.remote, connected.seal)
+        return ContentTransfer(
+            self._stores.cache, self._stores.thread, connected.remote, connected.seal
+        )
 
     def notify_new_content(self) -> None:
         self._woken.set()
 
     async def wait_until_acknowledged(self) -> None:
-        """Wait until the store has everything, if the user wants that. SharedStoreUnreachable if that takes too long."""
+        """Wait until the store has everything, if the user wants that.
+        SharedStoreUnreachable if that takes too long.
+        """
         if self.acknowledge != SHARED:
             return
         try:
@@ -154,10 +173,14 @@ class SharedStoreLink:
             ) from error
 
     async def fetch_content(self, digests: Collection[Digest]) -> frozenset[Digest]:
-        """Fetch entries into the cache. Return those that arrived. Raises if the store is unreachable."""
+        """Fetch entries into the cache. Return those that arrived. Raises if the store
+        is unreachable.
+        """
         carrying = await self._ensure_transfer()
         try:
-            return await concurrency.wait_with_limit(carrying.fetch_entries(digests), CALL_TIMEOUT_SECONDS * 3)
+            return await concurrency.wait_with_limit(
+                carrying.fetch_entries(digests), CALL_TIMEOUT_SECONDS * 3
+            )
         except TimeoutError as error:
             raise SharedStoreUnreachable(
                 "The shared store is taking too long to respond.", remedy="Try again later."
@@ -167,8 +190,12 @@ class SharedStoreLink:
         """Send waiting entries. `resend_count`: also send so many of the last ones again."""
         carrying = await self._ensure_transfer()
         async with self._sending:
-            self._progress = replace(self._progress, sent=max(0, self._progress.sent - resend_count))
-            while (reached := await carrying.send_next_entries(self._progress.sent)) != self._progress.sent:
+            self._progress = replace(
+                self._progress, sent=max(0, self._progress.sent - resend_count)
+            )
+            while (
+                reached := await carrying.send_next_entries(self._progress.sent)
+            ) != self._progress.sent:
                 self._progress = replace(self._progress, sent=reached)
                 await self._write_progress()
         self.waiting = 0
@@ -191,16 +218,25 @@ class SharedStoreLink:
             return
         carrying = await self._ensure_transfer()
         async with self._burying:
-            burying, renewing = dict(self._progress.burying), () if self._purging else self._progress.renewing
-            await carrying.forget_entries_remotely({Digest.from_hex(one): count for one, count in burying.items()})
+            burying, renewing = (
+                dict(self._progress.burying),
+                () if self._purging else self._progress.renewing,
+            )
+            await carrying.forget_entries_remotely(
+                {Digest.from_hex(one): count for one, count in burying.items()}
+            )
             await carrying.replace_descriptions([Digest.from_hex(one) for one in renewing])
-            waiting = {one: count for one, count in self._progress.burying.items() if one not in burying}
+            waiting = {
+                one: count for one, count in self._progress.burying.items() if one not in burying
+            }
             left = [one for one in self._progress.renewing if one not in renewing]
             self._progress = replace(self._progress, burying=waiting, renewing=left)
             await self._write_progress(at_once=True)
 
     async def learn_what_others_forgot(self) -> None:
-        """Learn what others have forgotten, before taking over anything of theirs. It is forgotten here soon after."""
+        """Learn what others have forgotten, before taking over anything of theirs. It
+        is forgotten here soon after.
+        """
         gone, *_ = await self._fetch_new_tombstones(await self._ensure_transfer())
         if gone:
             self._obeying |= frozenset(gone)
@@ -211,14 +247,22 @@ class SharedStoreLink:
         """Whether it was forgotten here or, as far as is known, on another machine."""
         return digest in self._obeying or self._stores.cache.reader.was_forgotten(digest)
 
-    async def _fetch_new_tombstones(self, carrying: ContentTransfer) -> tuple[list[Digest], set[bytes], int]:
+    async def _fetch_new_tombstones(
+        self, carrying: ContentTransfer
+    ) -> tuple[list[Digest], set[bytes], int]:
         """Return entries to forget here, the names of new tombstones, and the mark after them."""
         remote = (await self.ensure_connected()).remote
-        tombs, mark = await remote.run_in_thread(remote.engine.fetch_tombstones, self._progress.obeyed)
+        tombs, mark = await remote.run_in_thread(
+            remote.engine.fetch_tombstones, self._progress.obeyed
+        )
         if mark < self._progress.obeyed:  # The store was reset to an older state.
             tombs, mark = await remote.run_in_thread(remote.engine.fetch_tombstones, 0)
         new = [tomb for tomb in tombs if tomb.name not in self._heard]
-        gone = [one for one in carrying.entries_of_tombstones(new) if not self._stores.cache.reader.was_forgotten(one)]
+        gone = [
+            one
+            for one in carrying.entries_of_tombstones(new)
+            if not self._stores.cache.reader.was_forgotten(one)
+        ]
         return gone, {tomb.name for tomb in new}, mark
 
     async def sync_content_now(self) -> None:
@@ -274,15 +318,26 @@ class SharedStoreLink:
     async def _write_progress(self, *, at_once: bool = False) -> None:
         if at_once or clock.monotonic() - self._written > _NOTED_EVERY:
             self._written = clock.monotonic()
-            await asyncio.to_thread(link_progress.write_link_progress, self._stores.folder, self._progress)
+            await asyncio.to_thread(
+                link_progress.write_link_progress, self._stores.folder, self._progress
+            )
 
     async def link_status(self) -> LinkStatus:
         """Return the status without asking the store."""
         cache, thread = self._stores.cache, self._stores.thread
-        self.waiting, size = await thread.run_work(content_transfer.measure_waiting_entries, cache, self._progress.sent)
+        self.waiting, size = await thread.run_work(
+            content_transfer.measure_waiting_entries, cache, self._progress.sent
+        )
         held = self._progress
         return LinkStatus(
-            self.url, self.acknowledge, self.waiting, size, len(held.burying), held.contact, self.away, self.trouble
+            self.url,
+            self.acknowledge,
+            self.waiting,
+            size,
+            len(held.burying),
+            held.contact,
+            self.away,
+            self.trouble,
         )
 
     async def test_connection(self) -> tuple[str, RowUsage]:
@@ -297,8 +352,12 @@ class SharedStoreLink:
 
     # --- Forgetting, here and on other machines
 
-    async def save_entries_to_forget(self, digests: Collection[Digest], named: Collection[Digest] = ()) -> None:
-        """Note entries on disk before removing them here. `named`: entries that stay and are described anew."""
+    async def save_entries_to_forget(
+        self, digests: Collection[Digest], named: Collection[Digest] = ()
+    ) -> None:
+        """Note entries on disk before removing them here. `named`: entries that stay
+        and are described anew.
+        """
         digests = set(digests) - self._obeying
         if not digests and not named:
             return
@@ -309,12 +368,17 @@ class SharedStoreLink:
             content_transfer.count_chunks_of_entries, self._stores.cache, digests
         )
         renewing = sorted({*self._progress.renewing, *(digest.hex for digest in named)})
-        burying = {**self._progress.burying, **{digest.hex: count for digest, count in counts.items()}}
+        burying = {
+            **self._progress.burying,
+            **{digest.hex: count for digest, count in counts.items()},
+        }
         self._progress = replace(self._progress, burying=burying, renewing=renewing)
         await self._write_progress(at_once=True)
 
     async def forget_saved_entries_in_store(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Forget what was noted. Return sentences on what failed, and on what may still hold ciphertext."""
+        """Forget what was noted. Return sentences on what failed, and on what may still
+        hold ciphertext.
+        """
         self._purging = False
         if not self._progress.burying and not self._progress.renewing:
             return (), ()
@@ -324,33 +388,51 @@ class SharedStoreLink:
             waits = "It will be forgotten there as soon as the store answers. It can no longer be read from here."
             return (f"Not yet forgotten in the shared store: {error.what} {waits}",), ()
         connected = await self.ensure_connected()
-        return (), tuple(await connected.remote.run_in_thread(connected.remote.engine.describe_remaining_copies))
+        return (), tuple(
+            await connected.remote.run_in_thread(connected.remote.engine.describe_remaining_copies)
+        )
 
     async def announce_used_rows(self) -> frozenset[bytes]:
-        """Announce the rows that this machine uses, to protect them. Return the beginnings of their names."""
+        """Announce the rows that this machine uses, to protect them. Return the
+        beginnings of their names.
+        """
         carrying, connected = await self._ensure_transfer(), await self.ensure_connected()
         machine = bytes.fromhex(self._progress.machine)
         used, more = await self._stores.list_used_entries(), await self.list_other_used_rows()
-        own = frozenset(name[:_SHORT] for name in (*await carrying.row_names_of_entries(used), *more))
-        sealed = connected.seal.encrypt_row(connected.seal.keyed_row_name("uses", machine), b"".join(sorted(own)))
-        await connected.remote.run_in_thread(connected.remote.engine.publish_used_rows, machine, sealed)
+        own = frozenset(
+            name[:_SHORT] for name in (*await carrying.row_names_of_entries(used), *more)
+        )
+        sealed = connected.seal.encrypt_row(
+            connected.seal.keyed_row_name("uses", machine), b"".join(sorted(own))
+        )
+        await connected.remote.run_in_thread(
+            connected.remote.engine.publish_used_rows, machine, sealed
+        )
         return own
 
     async def announce_and_send_missing(self) -> frozenset[bytes]:
         """Announce used rows, and send again those that are missing there."""
         own, carrying = await self.announce_used_rows(), await self._ensure_transfer()
-        await carrying.send_entries_again(await carrying.find_missing_entries(await self._stores.list_used_entries()))
+        await carrying.send_entries_again(
+            await carrying.find_missing_entries(await self._stores.list_used_entries())
+        )
         self._progress = replace(self._progress, published=clock.time())
         await self._write_progress(at_once=True)
         return own
 
     async def remove_unused_rows(self, grace: float) -> int:
-        """Remove rows that no machine uses and that are older than `grace` seconds. Return their number."""
+        """Remove rows that no machine uses and that are older than `grace` seconds.
+        Return their number.
+        """
         live = set(await self.announce_and_send_missing())
         connected = await self.ensure_connected()
         remote = connected.remote
-        for machine, sealed in (await remote.run_in_thread(remote.engine.fetch_published_uses)).items():
-            names = connected.seal.decrypt_row(connected.seal.keyed_row_name("uses", machine), sealed)
+        for machine, sealed in (
+            await remote.run_in_thread(remote.engine.fetch_published_uses)
+        ).items():
+            names = connected.seal.decrypt_row(
+                connected.seal.keyed_row_name("uses", machine), sealed
+            )
             live.update(names[at : at + _SHORT] for at in range(0, len(names), _SHORT))
         removed, after = 0, b""
         while there := await remote.run_in_thread(remote.engine.list_old_rows, grace, after):
@@ -364,7 +446,9 @@ class SharedStoreLink:
         """Announce that this machine no longer takes part. What it sent stays for others."""
         connected = await self.ensure_connected()
         machine = bytes.fromhex(self._progress.machine)
-        await connected.remote.run_in_thread(connected.remote.engine.publish_used_rows, machine, b"")
+        await connected.remote.run_in_thread(
+            connected.remote.engine.publish_used_rows, machine, b""
+        )
 
 
 async def _no_other_rows() -> Collection[bytes]:

@@ -52,7 +52,9 @@ def parse_store_address(text: str) -> StoreAddress:
         login = f"{unquote(user)}:{unquote(password)}" if user else ""
         return StoreAddress(urlunsplit(("s3", host, parts.path, urlencode(options), "")), login)
     netloc = f"{user}{at}{host}" if user else host
-    return StoreAddress(urlunsplit((parts.scheme, netloc, parts.path, parts.query, "")), unquote(password))
+    return StoreAddress(
+        urlunsplit((parts.scheme, netloc, parts.path, parts.query, "")), unquote(password)
+    )
 
 
 def _not_an_address_error() -> InvalidInput:

@@ -18,7 +18,12 @@ from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.resources import read_sql_statements
 from helix_desktop.store import content_forgetting, sqlite_database
-from helix_desktop.store.journal_file import JournalFile, StoredFact, checksum_of_fact, select_journal_rows
+from helix_desktop.store.journal_file import (
+    JournalFile,
+    StoredFact,
+    checksum_of_fact,
+    select_journal_rows,
+)
 from helix_desktop.store.shared import fact_segments
 from helix_desktop.store.shared.conversation_heads import HeadMark
 from helix_desktop.store.shared.fact_segments import HeadContents
@@ -26,14 +31,20 @@ from helix_desktop.store.shared.link_progress import build_machine_name
 from helix_desktop.store.shared.released_conversations import ReleasedConversations
 from helix_desktop.store.shared.row_encryption import RowCipher
 
-_SAVE = sqlite_database.build_upsert("in_step", ["conversation", "seq", "chain", "version", "writer", "head"])
+_SAVE = sqlite_database.build_upsert(
+    "in_step", ["conversation", "seq", "chain", "version", "writer", "head"]
+)
 _PROGRESS = "SELECT conversation, seq, chain, version, writer, head FROM in_step"
 _SHARING = "CREATE TABLE IF NOT EXISTS sharing(name TEXT PRIMARY KEY, value TEXT NOT NULL)"
 _BLANKED = "CREATE TABLE IF NOT EXISTS blanked(name BLOB PRIMARY KEY, conversation TEXT NOT NULL, seq INTEGER NOT NULL)"
 _SQL = read_sql_statements("sync_statements")
 _HEX = re.compile("[0-9a-f]{64}")
-_NOTE = "DELETE FROM pending WHERE conversation = {0}; INSERT INTO pending SELECT {0} WHERE " + _SQL["is_pending"]
-# Conversations to send, or removed here, are noted at once, since searching 10,000 took 17 ms each time.
+_NOTE = (
+    "DELETE FROM pending WHERE conversation = {0}; INSERT INTO pending SELECT {0} WHERE "
+    + _SQL["is_pending"]
+)
+# Conversations to send, or removed here, are noted at once, since searching 10,000 took
+# 17 ms each time.
 _PENDING = (
     "CREATE TEMP TABLE IF NOT EXISTS pending(conversation TEXT PRIMARY KEY) WITHOUT ROWID",
     "INSERT OR IGNORE INTO pending SELECT one FROM (SELECT id AS one FROM conversations UNION SELECT conversation"
@@ -55,7 +66,9 @@ _REMOVED = "SELECT conversation FROM pending WHERE NOT EXISTS (SELECT 1 FROM con
 
 @dataclass(frozen=True, slots=True)
 class SharedProgress:
-    """Others have the facts up to `seq`, where the chain's link is `chain`. The rest is from the head."""
+    """Others have the facts up to `seq`, where the chain's link is `chain`. The rest is
+    from the head.
+    """
 
     conversation: str
     seq: int = 0
@@ -71,14 +84,19 @@ class SharedProgress:
     @property
     def must_be_sent_again(self) -> bool:
         """Whether it must be sent anew, because facts that are there were changed in place here."""
-        return self.contents is not None and bool(self.contents.segments) and self.contents.last == 0
+        return (
+            self.contents is not None and bool(self.contents.segments) and self.contents.last == 0
+        )
 
 
 class SyncState:
     """The table in an open journal. Used from the journal's thread."""
 
     def __init__(
-        self, journal: JournalFile, seal_: RowCipher | None = None, forgotten: Callable[[Digest], bool] | None = None
+        self,
+        journal: JournalFile,
+        seal_: RowCipher | None = None,
+        forgotten: Callable[[Digest], bool] | None = None,
     ) -> None:
         self._journal, self._seal, self._forgotten = journal, seal_, forgotten
         self.released = ReleasedConversations(journal)
@@ -107,12 +125,16 @@ class SyncState:
         self._write_value("unread", " ".join(sorted(name.hex() for name in names)))
 
     def read_shared_progress(self, conversation: str) -> SharedProgress:
-        rows = select_journal_rows(self._journal, f"{_PROGRESS} WHERE conversation = ?", conversation)
+        rows = select_journal_rows(
+            self._journal, f"{_PROGRESS} WHERE conversation = ?", conversation
+        )
         return _progress_from_row(rows[0]) if rows else SharedProgress(conversation)
 
     def read_progress_unless_removed(self, conversation: str) -> SharedProgress:
         """Return the progress, without any facts if the conversation was removed here."""
-        there = select_journal_rows(self._journal, "SELECT 1 FROM conversations WHERE id = ?", conversation)
+        there = select_journal_rows(
+            self._journal, "SELECT 1 FROM conversations WHERE id = ?", conversation
+        )
         known = self.read_shared_progress(conversation)
         return known if there else replace(known, seq=0, chain=fact_segments.NOTHING)
 
@@ -121,10 +143,17 @@ class SyncState:
 
     def needed_segment_names(self) -> tuple[bytes, ...]:
         """Return the rows that this machine needs for its conversations."""
-        return tuple(one.name for known in self.list_progress() if known.contents for one in known.contents.segments)
+        return tuple(
+            one.name
+            for known in self.list_progress()
+            if known.contents
+            for one in known.contents.segments
+        )
 
     def mark_conversations_for_resending(self, conversations: Iterable[str]) -> None:
-        """Mark conversations with facts changed in place, by forgetting, to be sent anew as the next generation."""
+        """Mark conversations with facts changed in place, by forgetting, to be sent
+        anew as the next generation.
+        """
         for conversation in conversations:
             known = self.read_shared_progress(conversation)
             if known.contents is None or not known.seq:
@@ -138,7 +167,9 @@ class SyncState:
     def merge_changed_facts(
         self, known: SharedProgress, lines: Sequence[StoredFact], seen: SharedProgress
     ) -> int | None:
-        """Merge facts changed in place, here or there; the changed text wins. Return the number after which both wrote."""
+        """Merge facts changed in place, here or there; the changed text wins. Return
+        the number after which both wrote.
+        """
         here = self._journal.read_stored_facts(known.conversation)
         agreed = min(known.seq, len(lines))
         ahead = known.generation > seen.generation
@@ -159,7 +190,9 @@ class SyncState:
                 return agreed + common
             if apart:
                 self._journal.delete_facts_after(known.conversation, agreed + common)
-            self._journal.insert_stored_facts(theirs[common:] if apart else theirs[len(mine) :], trusted=True)
+            self._journal.insert_stored_facts(
+                theirs[common:] if apart else theirs[len(mine) :], trusted=True
+            )
             self.save_progress(seen)
             self._plan_resend_if_different(seen, marks)
         return None
@@ -190,7 +223,10 @@ class SyncState:
 
     def count_facts_to_send(self) -> dict[str, int]:
         """Return how many facts of each conversation others lack, the one waiting longest first."""
-        return {str(name): int(count) for name, count in select_journal_rows(self._journal, _SQL["unsent"])}
+        return {
+            str(name): int(count)
+            for name, count in select_journal_rows(self._journal, _SQL["unsent"])
+        }
 
     def list_removed_conversations(self) -> tuple[str, ...]:
         return tuple(str(name) for (name,) in select_journal_rows(self._journal, _REMOVED))
@@ -201,7 +237,9 @@ class SyncState:
         known = [self.read_shared_progress(one) for one in conversations if one not in waiting]
         return [one for one in known if one.seq and one.contents and one.contents.last == one.seq]
 
-    def list_current_own_heads(self, conversations: Sequence[str]) -> list[tuple[SharedProgress, HeadContents]]:
+    def list_current_own_heads(
+        self, conversations: Sequence[str]
+    ) -> list[tuple[SharedProgress, HeadContents]]:
         """Return the conversations whose head is this machine's and current."""
         known = [self.read_shared_progress(conversation) for conversation in conversations]
         own = [one for one in known if one.writer == self.machine and not one.must_be_sent_again]
@@ -209,8 +247,12 @@ class SyncState:
 
     # --- Changing facts together with what is known of other machines' facts
 
-    def append_facts_of_others(self, lines: Sequence[StoredFact], known: SharedProgress, *, anew: bool = False) -> None:
-        """Append another machine's facts. `anew`: they were changed on arrival, so they are sent again."""
+    def append_facts_of_others(
+        self, lines: Sequence[StoredFact], known: SharedProgress, *, anew: bool = False
+    ) -> None:
+        """Append another machine's facts. `anew`: they were changed on arrival, so they
+        are sent again.
+        """
         with self._journal.in_one_transaction():
             self._journal.insert_stored_facts(lines, trusted=True)
             self.released.remove_release_marks(known.conversation)
@@ -227,8 +269,9 @@ class SyncState:
         lines: Sequence[StoredFact],
         known: SharedProgress,
     ) -> None:
-        """Move what was written here after `last_common_seq` to a branch, since another machine wrote there, too. The branch
-        has all facts with their numbers, and the other's take their place here, in one transaction, so none is ever missing.
+        """Move what was written here after `last_common_seq` to a branch, since another
+        machine wrote there, too. The branch has all facts with their numbers, and the
+        other's take their place here, in one transaction, so none is ever missing.
         """
         here = self._journal.read_stored_facts(conversation)
         with self._journal.in_one_transaction():
@@ -244,18 +287,28 @@ class SyncState:
     def blank_forgotten_facts(self, lines: Sequence[StoredFact]) -> list[StoredFact]:
         """Return another machine's facts without what was forgotten here."""
         known = dict(select_journal_rows(self._journal, "SELECT name, rowid FROM blanked"))
-        return [self._blank_if_forgotten(line, known) for line in lines] if known or self._forgotten else list(lines)
+        return (
+            [self._blank_if_forgotten(line, known) for line in lines]
+            if known or self._forgotten
+            else list(lines)
+        )
 
     def _blank_if_forgotten(self, line: StoredFact, blanked: dict[bytes, int]) -> StoredFact:
         if blanked and (row := blanked.get(self._keyed_digest_of_fact(line))):
             return _with_fact_text(line, self._text_of_blanked_fact(line, row))
         found = {Digest.from_hex(one) for one in _HEX.findall(line.fact)} if self._forgotten else ()
         gone = [one for one in found if self._forgotten and self._forgotten(one)]
-        fact = content_forgetting.blank_fact(line, content_forgetting.ForgetRequest("", gone)) if gone else None
+        fact = (
+            content_forgetting.blank_fact(line, content_forgetting.ForgetRequest("", gone))
+            if gone
+            else None
+        )
         return line if fact is None else _with_fact_text(line, fact_encoding.encode_fact(fact))
 
     def _text_of_blanked_fact(self, line: StoredFact, row: int) -> str:
-        """Return the text here of a fact that was blanked, or only a mark if it no longer exists."""
+        """Return the text here of a fact that was blanked, or only a mark if it no
+        longer exists.
+        """
         asked = "SELECT conversation, seq FROM blanked WHERE rowid = ?"
         conversation, seq = self._journal.connection.execute(asked, (row,)).fetchone()
         there = next(iter(self._journal.read_stored_facts(conversation, seq - 1, 1)), None)
@@ -264,7 +317,9 @@ class SyncState:
         return there.fact
 
     def _remember_changed_fact(self, line: StoredFact) -> None:
-        """Remember a fact changed in place by a keyed digest, which reveals nothing without the key."""
+        """Remember a fact changed in place by a keyed digest, which reveals nothing
+        without the key.
+        """
         self._journal.connection.execute(
             "INSERT OR IGNORE INTO blanked VALUES(?, ?, ?)",
             (self._keyed_digest_of_fact(line), line.conversation, line.seq),
@@ -275,12 +330,19 @@ class SyncState:
         return self._seal.keyed_row_name("fact", fact_segments.next_chain_link(b"", line))
 
     def _merge_blanked_facts(self, ours: StoredFact, other: StoredFact) -> Fact:
-        """Merge a fact that both machines changed in place: whatever differs was forgotten by one of them."""
+        """Merge a fact that both machines changed in place: whatever differs was
+        forgotten by one of them.
+        """
         asked = "SELECT 1 FROM blanked WHERE conversation = ? AND seq = ?"
-        if self._journal.connection.execute(asked, (ours.conversation, ours.seq)).fetchone() is None:
+        if (
+            self._journal.connection.execute(asked, (ours.conversation, ours.seq)).fetchone()
+            is None
+        ):
             return other.decode_recorded().fact
         return fact_encoding.decode_fact(
-            json.dumps(_merge_versions_blanking_differences(json.loads(ours.fact), json.loads(other.fact)))
+            json.dumps(
+                _merge_versions_blanking_differences(json.loads(ours.fact), json.loads(other.fact))
+            )
         )
 
     def _plan_resend_if_different(self, known: SharedProgress, marks: Sequence[Fact] = ()) -> None:
@@ -289,7 +351,9 @@ class SyncState:
         if fact_segments.compute_chain(fact_segments.NOTHING, lines[: known.seq]) == known.chain:
             return
         if len(lines) == known.seq:
-            self._journal.append_all_or_nothing(known.conversation, marks or [Forgotten((), 1, content_forgetting.WHY)])
+            self._journal.append_all_or_nothing(
+                known.conversation, marks or [Forgotten((), 1, content_forgetting.WHY)]
+            )
         self.mark_conversations_for_resending([known.conversation])
 
     def _read_value(self, name: str) -> str:
@@ -298,7 +362,9 @@ class SyncState:
 
     def _write_value(self, name: str, value: str) -> str:
         with self._journal.in_one_transaction():
-            self._journal.connection.execute("INSERT OR REPLACE INTO sharing VALUES(?, ?)", (name, value))
+            self._journal.connection.execute(
+                "INSERT OR REPLACE INTO sharing VALUES(?, ?)", (name, value)
+            )
         return value
 
 
@@ -308,7 +374,9 @@ def _fact_in_branch(line: StoredFact, conversation: str) -> StoredFact:
 
 
 def _with_fact_text(line: StoredFact, fact: str) -> StoredFact:
-    return replace(line, fact=fact, digest=checksum_of_fact(line.conversation, line.seq, line.time, fact))
+    return replace(
+        line, fact=fact, digest=checksum_of_fact(line.conversation, line.seq, line.time, fact)
+    )
 
 
 def _merge_versions_blanking_differences(ours: Any, other: Any) -> Any:
@@ -320,7 +388,10 @@ def _merge_versions_blanking_differences(ours: Any, other: Any) -> Any:
                 for name in ours.keys() & other.keys()
             }
         case list(), list() if len(ours) == len(other):
-            return [_merge_versions_blanking_differences(*each) for each in zip(ours, other, strict=True)]
+            return [
+                _merge_versions_blanking_differences(*each)
+                for each in zip(ours, other, strict=True)
+            ]
         case str(), str() if ours != other:
             return content_forgetting.BLANK
     return other
@@ -328,4 +399,6 @@ def _merge_versions_blanking_differences(ours: Any, other: Any) -> Any:
 
 def _progress_from_row(row: tuple[str, int, bytes, int, bytes, bytes]) -> SharedProgress:
     conversation, seq, chain, version, writer, head = row
-    return SharedProgress(conversation, seq, chain, version, writer, fact_segments.decode_head(head) if head else None)
+    return SharedProgress(
+        conversation, seq, chain, version, writer, fact_segments.decode_head(head) if head else None
+    )

@@ -1,1 +1,3 @@
-"""Takes checkpoints of the workspace's folders in the content store, and restores files from them."""
+"""Takes checkpoints of the workspace's folders in the content store, and restores files
+from them.
+"""

@@ -1,7 +1,8 @@
 """Replaces an entry of a folder without ever losing what somebody else put there meanwhile.
 
-New content is complete and synced before it has a name. It is exchanged with the existing entry (renameat2),
-and only then is the old entry examined: if it is not what was expected, the two are exchanged back.
+New content is complete and synced before it has a name. It is exchanged with the
+existing entry (renameat2), and only then is the old entry examined: if it is not what
+was expected, the two are exchanged back.
 """
 
 import ctypes
@@ -37,7 +38,9 @@ def temporary_name() -> str:
 
 
 def create_unnamed_file(folder: int) -> tuple[int, str]:
-    """Create a file to write to, nameless if the file system allows that, or else with a temporary name."""
+    """Create a file to write to, nameless if the file system allows that, or else with
+    a temporary name.
+    """
     if _NAMED_LATER:
         with suppress(OSError):
             return os.open(".", _NAMED_LATER | os.O_RDWR | os.O_CLOEXEC, 0o600, dir_fd=folder), ""
@@ -54,8 +57,12 @@ def ensure_file_has_name(folder: int, handle: int, name: str) -> str:
     return name
 
 
-def swap_into_place(folder: int, name: str, new: str, expected: TreeItem | None, digest: bytes) -> None:
-    """Put `new`, a file beside it, in the place of `name`. `digest`: the SHA-256 of the expected file."""
+def swap_into_place(
+    folder: int, name: str, new: str, expected: TreeItem | None, digest: bytes
+) -> None:
+    """Put `new`, a file beside it, in the place of `name`. `digest`: the SHA-256 of the
+    expected file.
+    """
     try:
         if expected is None:
             _rename_with_flags(folder, new, name, _NOREPLACE)
@@ -119,7 +126,9 @@ def is_as_expected(folder: int, name: str, expected: TreeItem, digest: bytes) ->
 
 
 def _matches_stamp(st: os.stat_result, stamp: bytes) -> bool:
-    """Compare an unread file with its stamp, except the time of its inode, which moving it has changed."""
+    """Compare an unread file with its stamp, except the time of its inode, which moving
+    it has changed.
+    """
     inode, changed, _, mode, size = STAMP.unpack(stamp)
     return bool((st.st_ino, st.st_mtime_ns, st.st_mode, st.st_size) == (inode, changed, mode, size))
 
@@ -143,7 +152,11 @@ def hash_open_file(handle: int) -> bytes:
 
 
 def kind_of_entry(st: os.stat_result) -> PathKind:
-    kinds = {stat.S_IFREG: PathKind.FILE, stat.S_IFDIR: PathKind.FOLDER, stat.S_IFLNK: PathKind.LINK}
+    kinds = {
+        stat.S_IFREG: PathKind.FILE,
+        stat.S_IFDIR: PathKind.FOLDER,
+        stat.S_IFLNK: PathKind.LINK,
+    }
     return kinds.get(stat.S_IFMT(st.st_mode), PathKind.OTHER)
 
 

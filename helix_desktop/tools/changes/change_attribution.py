@@ -24,14 +24,18 @@ class OpenStep:
     since_check: int  # The number of the last check of all files before this step.
     checkpoint: Digest
     left_out: frozenset[str] = frozenset()  # Paths that were not covered even before the step.
-    only: Sequence[str] | None = None  # What a file tool will change, as shown. None: all that changes is the step's.
+    only: Sequence[str] | None = (
+        None  # What a file tool will change, as shown. None: all that changes is the step's.
+    )
     begun: int = field(default_factory=time.time_ns)  # In nanoseconds since 1970.
     met: set[str] = field(default_factory=set)  # Folders in which something has changed since then.
     goes_on: bool = False  # Even after the call.
     is_between_turns: bool = False  # Begun outside a turn, so its changes look like the user's.
     held_space: IO[bytes] | None = None  # Space on the disk for its record.
     claimed: Sequence[PathChange] = ()  # Its changes until its record is made.
-    ending: asyncio.Lock = field(default_factory=asyncio.Lock)  # A command may end as its call does.
+    ending: asyncio.Lock = field(
+        default_factory=asyncio.Lock
+    )  # A command may end as its call does.
 
     def release_space(self) -> None:
         if self.held_space is not None:
@@ -45,7 +49,9 @@ class OpenSteps:
         self.checks = 0
         self.unclaimed: dict[int, dict[str, PathChange]] = {}  # Changes by check and path.
         self.open: list[OpenStep] = []
-        self.unrecorded: list[tuple[OpenStep, FilesChanged]] = []  # The journals of their conversations lack them yet.
+        self.unrecorded: list[
+            tuple[OpenStep, FilesChanged]
+        ] = []  # The journals of their conversations lack them yet.
 
     def record_check(self, folders: Iterable[str], changes: Collection[PathChange]) -> None:
         """Record the changes of another check. `folders`: those that differ."""
@@ -55,14 +61,22 @@ class OpenSteps:
         if changes and self.open:
             self.unclaimed[self.checks] = {change.path: change for change in changes}
 
-    def claim_unowned_changes(self, since: int, paths: set[str] | None, until: int = maxsize) -> tuple[PathChange, ...]:
-        """Return changes found since a check that no step has claimed, and claim them for this step."""
+    def claim_unowned_changes(
+        self, since: int, paths: set[str] | None, until: int = maxsize
+    ) -> tuple[PathChange, ...]:
+        """Return changes found since a check that no step has claimed, and claim them
+        for this step.
+        """
         found: list[PathChange] = []
-        for changes in [changes for check, changes in self.unclaimed.items() if since < check <= until]:
+        for changes in [
+            changes for check, changes in self.unclaimed.items() if since < check <= until
+        ]:
             mine = [
                 path
                 for path in changes
-                if paths is None or path in paths or any(each.startswith(f"{path}/") for each in paths)
+                if paths is None
+                or path in paths
+                or any(each.startswith(f"{path}/") for each in paths)
             ]
             found += map(changes.pop, mine)
         return folder_state.merge_changes_and_find_paths_changed_by_others(found)[0]
@@ -85,8 +99,13 @@ class OpenSteps:
                 step.since_check, step.is_between_turns = self.checks + 1, False
 
     def first_check_of_calls(self) -> int:
-        """Return the first check whose changes belong to a running call, not to a background command."""
-        return min((each.since_check for each in self.open if each.changed_by == "command"), default=maxsize)
+        """Return the first check whose changes belong to a running call, not to a
+        background command.
+        """
+        return min(
+            (each.since_check for each in self.open if each.changed_by == "command"),
+            default=maxsize,
+        )
 
     def close_open_step(self, window: OpenStep) -> None:
         window.release_space()

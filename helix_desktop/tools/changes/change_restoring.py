@@ -1,4 +1,5 @@
-"""Undoes changes: finds what can be restored and what others have changed meanwhile, then restores it.
+"""Undoes changes: finds what can be restored and what others have changed meanwhile,
+then restores it.
 
 What is already right is left alone, so an undo that was interrupted can simply be run again.
 """
@@ -39,7 +40,9 @@ class RestoreStep:
 
 @dataclass(slots=True)
 class RestoreResult:
-    """The outcome: paths that are now as wanted, those left alone and why, and the fact that records it."""
+    """The outcome: paths that are now as wanted, those left alone and why, and the fact
+    that records it.
+    """
 
     restored: list[str] = field(default_factory=list)
     paths_left_alone: list[tuple[str, str]] = field(default_factory=list)
@@ -47,17 +50,27 @@ class RestoreResult:
 
 
 async def plan_undo_of_changes(
-    checkpoints: Checkpoints, changes: Iterable[PathChange], changed_between: frozenset[str] = frozenset()
+    checkpoints: Checkpoints,
+    changes: Iterable[PathChange],
+    changed_between: frozenset[str] = frozenset(),
 ) -> tuple[PlannedUndo, ...]:
-    """Plan to undo these changes, one per path. `changed_between`: paths that others changed in between."""
+    """Plan to undo these changes, one per path. `changed_between`: paths that others
+    changed in between.
+    """
     await checkpoints.check_for_changes()
     return tuple(
-        _plan_undo_of_path(change, checkpoints.folders.last_item_at(change.path), change.path in changed_between)
+        _plan_undo_of_path(
+            change, checkpoints.folders.last_item_at(change.path), change.path in changed_between
+        )
         for change in changes
     )
 
 
-def _plan_undo_of_path(change: PathChange, now: TreeItem | None, changed_between: bool) -> PlannedUndo:  # noqa: FBT001 -- one of three facts
+def _plan_undo_of_path(
+    change: PathChange,
+    now: TreeItem | None,
+    changed_between: bool,  # noqa: FBT001 -- one of three facts
+) -> PlannedUndo:
     how = UndoOutlook.CONFLICT
     if now == change.before:
         how = UndoOutlook.ALREADY
@@ -66,21 +79,34 @@ def _plan_undo_of_path(change: PathChange, now: TreeItem | None, changed_between
     return PlannedUndo(change.path, change.before, change.after, now, how)
 
 
-async def merge_with_other_changes(checkpoints: Checkpoints, planned: PlannedUndo) -> TreeItem | None:
-    """Return the current file without the agent's change, or None if others changed the same lines."""
+async def merge_with_other_changes(
+    checkpoints: Checkpoints, planned: PlannedUndo
+) -> TreeItem | None:
+    """Return the current file without the agent's change, or None if others changed the
+    same lines.
+    """
     before, after, now = planned.before, planned.after, planned.now
-    if any(item is None or item.kind is not PathKind.FILE for item in (before, after, now)) or now is None:
+    if (
+        any(item is None or item.kind is not PathKind.FILE for item in (before, after, now))
+        or now is None
+    ):
         return None
-    first, second, current = [await checkpoints.read_item_content(item) for item in (before, after, now)]
+    first, second, current = [
+        await checkpoints.read_item_content(item) for item in (before, after, now)
+    ]
     if diff_hunks.is_binary(first, second, current):
         return None
     with suppress(ActionRefused):
-        found = diff_hunks.revert_hunks(first, second, current, diff_hunks.find_hunks(first, second))
+        found = diff_hunks.revert_hunks(
+            first, second, current, diff_hunks.find_hunks(first, second)
+        )
         return await store_merged_version(checkpoints, found, now)
     return None
 
 
-async def store_merged_version(checkpoints: Checkpoints, content: bytes, like: TreeItem) -> TreeItem:
+async def store_merged_version(
+    checkpoints: Checkpoints, content: bytes, like: TreeItem
+) -> TreeItem:
     """Store a version of a file that is in no folder yet, and return its item."""
     (stored,) = await checkpoints.contents.store_many([(content, ABOUT)])
     return TreeItem(PathKind.FILE, like.mode, stored.size, stored.digest.raw)
@@ -89,13 +115,17 @@ async def store_merged_version(checkpoints: Checkpoints, content: bytes, like: T
 def plan_restore_steps(
     planned: Sequence[PlannedUndo], chosen: Mapping[str, TreeItem | None] = {}
 ) -> tuple[RestoreStep, ...]:
-    """Return what to restore: everything that can be, and for conflicts the user's `chosen` versions."""
+    """Return what to restore: everything that can be, and for conflicts the user's
+    `chosen` versions.
+    """
     found = [
         RestoreStep(one.path, one.now, one.before)
         for one in planned
         if one.how is UndoOutlook.RESTORE and one.path not in chosen
     ]
-    found += [RestoreStep(one.path, one.now, chosen[one.path]) for one in planned if one.path in chosen]
+    found += [
+        RestoreStep(one.path, one.now, chosen[one.path]) for one in planned if one.path in chosen
+    ]
     return tuple(step for step in found if step.now != step.target)
 
 
@@ -115,11 +145,18 @@ async def restore_paths(
         await checkpoints.check_for_changes()
         paths = {step.path for step in steps}
         checkpoints.steps.claim_unowned_changes(window.since_check, paths)
-        changes = [PathChange(step.path, step.now, checkpoints.folders.last_item_at(step.path)) for step in steps]
-        changes += [PathChange(one.path, one.after, one.before) for one in already if one.path not in paths]
+        changes = [
+            PathChange(step.path, step.now, checkpoints.folders.last_item_at(step.path))
+            for step in steps
+        ]
+        changes += [
+            PathChange(one.path, one.after, one.before) for one in already if one.path not in paths
+        ]
         changes = sorted(change for change in changes if change.before != change.after)
         if (now := checkpoints.latest_checkpoint) is not None and changes:
-            done.fact = await checkpoints.build_change_fact(changes, window.checkpoint, now, call="", by="undo")
+            done.fact = await checkpoints.build_change_fact(
+                changes, window.checkpoint, now, call="", by="undo"
+            )
     finally:
         checkpoints.steps.close_open_step(window)
         await checkpoints.save_open_steps()
@@ -127,11 +164,20 @@ async def restore_paths(
 
 
 async def remove_undo_leftovers(checkpoints: Checkpoints, steps: Sequence[RestoreStep]) -> None:
-    """Remove what an interrupted undo left, if its content is stored. Other files may be somebody's."""
+    """Remove what an interrupted undo left, if its content is stored. Other files may
+    be somebody's.
+    """
     if not checkpoints.leftovers:
         return
-    items = [*checkpoints.folders.known_items().values(), *(item for step in steps for item in (step.now, step.target))]
-    links = {os.fsdecode(item.content) for item in items if item is not None and item.kind is PathKind.LINK}
+    items = [
+        *checkpoints.folders.known_items().values(),
+        *(item for step in steps for item in (step.now, step.target)),
+    ]
+    links = {
+        os.fsdecode(item.content)
+        for item in items
+        if item is not None and item.kind is PathKind.LINK
+    }
     while checkpoints.leftovers:
         above, _, name = checkpoints.leftovers.pop().rpartition("/")
         with suppress(OSError, HelixError), checkpoints.reader.open_folder(above) as folder:
@@ -152,7 +198,9 @@ class _PathRestorer:
         self._opened: dict[str, int] = {}
 
     async def restore_all_steps(self, steps: Sequence[RestoreStep]) -> None:
-        """Remove entries, deepest first, then create folders, files and hard links, and set folder modes last."""
+        """Remove entries, deepest first, then create folders, files and hard links, and
+        set folder modes last.
+        """
         self._wanted = {step.path for step in steps}
         self._checkpoints.folders.restore_permissions_of_roots()
         away = [step for step in steps if step.now is not None and not can_swap_in_place(step)]
@@ -160,9 +208,17 @@ class _PathRestorer:
         for step in sorted(away, key=lambda step: -step.path.count("/")):
             if not await self._try_restore_step(step, self._remove_current_entry):
                 failed.add(step.path)
-        self._done.restored += [step.path for step in away if step.target is None and step.path not in failed]
-        there = [replace(step, now=None) if step in away else step for step in steps if step.path not in failed]
-        await self._create_targets(sorted(there, key=lambda step: (step.path.count("/"), step.path)))
+        self._done.restored += [
+            step.path for step in away if step.target is None and step.path not in failed
+        ]
+        there = [
+            replace(step, now=None) if step in away else step
+            for step in steps
+            if step.path not in failed
+        ]
+        await self._create_targets(
+            sorted(there, key=lambda step: (step.path.count("/"), step.path))
+        )
         for path, mode in sorted(self._opened.items(), reverse=True):
             with suppress(OSError, ChangedMeanwhile, HelixError):
                 async with self._open_writable_parent(path) as (folder, name):
@@ -189,7 +245,9 @@ class _PathRestorer:
                 if kind is PathKind.FOLDER:
                     self._opened[step.path] = step.target.mode
 
-    async def _try_restore_step(self, step: RestoreStep, act: Callable[[RestoreStep], Awaitable[None]]) -> bool:
+    async def _try_restore_step(
+        self, step: RestoreStep, act: Callable[[RestoreStep], Awaitable[None]]
+    ) -> bool:
         """Restore one path. A failure is reported, and the others are still restored."""
         why = ""
         try:
@@ -215,7 +273,11 @@ class _PathRestorer:
             async with self._open_writable_parent(step.path) as (folder, name):
                 try:
                     await asyncio.to_thread(
-                        atomic_swap.remove_if_expected, folder, name, step.now, self._digest_of_current(step.now)
+                        atomic_swap.remove_if_expected,
+                        folder,
+                        name,
+                        step.now,
+                        self._digest_of_current(step.now),
                     )
                 except OSError as error:
                     if error.errno != errno.ENOTEMPTY or step.target is None:
@@ -258,16 +320,23 @@ class _PathRestorer:
             await self._swap_and_sync(folder, name, beside, now)
         for twin in self._hard_links_to_renew(step.path):
             with suppress(ChangedMeanwhile):
-                await self._link_to_leader(twin, step.path, self._checkpoints.folders.last_item_at(twin), target.mode)
+                await self._link_to_leader(
+                    twin, step.path, self._checkpoints.folders.last_item_at(twin), target.mode
+                )
 
     def _hard_links_to_renew(self, leader: str) -> list[str]:
         """Return other names of a file that stay, and so must become names of the new file."""
         raw = leader.encode("utf-8", "surrogateescape")
-        found = [twin for twin in self._checkpoints.folders.other_names_of_file(leader) if twin not in self._wanted]
+        found = [
+            twin
+            for twin in self._checkpoints.folders.other_names_of_file(leader)
+            if twin not in self._wanted
+        ]
         return [
             twin
             for twin in found
-            if (item := self._checkpoints.folders.last_item_at(twin)) is not None and item.content == raw
+            if (item := self._checkpoints.folders.last_item_at(twin)) is not None
+            and item.content == raw
         ]
 
     async def _write_target_content(self, handle: int, target: TreeItem) -> None:
@@ -293,7 +362,9 @@ class _PathRestorer:
             leader = step.target.content.decode("utf-8", "surrogateescape")
             await self._link_to_leader(step.path, leader, step.now, step.target.mode)
 
-    async def _link_to_leader(self, path: str, leader: str, now: TreeItem | None, mode: int) -> None:
+    async def _link_to_leader(
+        self, path: str, leader: str, now: TreeItem | None, mode: int
+    ) -> None:
         """Make `path` another name of `leader`. Only the leader's old content may be replaced."""
         async with (
             self._open_writable_parent(path) as (folder, name),
@@ -308,7 +379,9 @@ class _PathRestorer:
             os.link(first, beside, src_dir_fd=other, dst_dir_fd=folder, follow_symlinks=False)
             await self._swap_and_sync(folder, name, beside, now)
 
-    async def _swap_and_sync(self, folder: int, name: str, beside: str, now: TreeItem | None) -> None:
+    async def _swap_and_sync(
+        self, folder: int, name: str, beside: str, now: TreeItem | None
+    ) -> None:
         digest = self._digest_of_current(now)
         await asyncio.to_thread(atomic_swap.swap_into_place, folder, name, beside, now, digest)
         os.fsync(folder)
@@ -317,13 +390,17 @@ class _PathRestorer:
         if item is None:
             return b""
         if item.kind is PathKind.TWIN:
-            leader = self._checkpoints.folders.last_item_at(item.content.decode("utf-8", "surrogateescape"))
+            leader = self._checkpoints.folders.last_item_at(
+                item.content.decode("utf-8", "surrogateescape")
+            )
             return leader.content if leader is not None else b""
         return item.content
 
     @asynccontextmanager
     async def _open_writable_parent(self, path: str) -> AsyncIterator[tuple[int, str]]:
-        """Yield the parent folder and the name in it. Create a missing folder, and open one whose mode forbids writing."""
+        """Yield the parent folder and the name in it. Create a missing folder, and open
+        one whose mode forbids writing.
+        """
         above, _, name = path.rpartition("/")
         try:
             folder = self._open_folder_granting_access(above)

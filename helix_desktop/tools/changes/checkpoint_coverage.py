@@ -25,7 +25,9 @@ MOST_FILE_BYTES = 2_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class _LeaveOutRule:
-    """`name/` fits folders of this name. `beside` and `with` require another name next to it or in it."""
+    """`name/` fits folders of this name. `beside` and `with` require another name next
+    to it or in it.
+    """
 
     text: str
     name: str
@@ -40,8 +42,9 @@ class _LeaveOutRule:
 
 @dataclass(frozen=True)
 class CheckpointCoverage:
-    """`leave_out`: rules such as `node_modules/`, `*.iso`, `target/ beside Cargo.toml`. `most_files` and `most_bytes`:
-    what is new beyond them is left out, by name; 0: no limit. `most_file_bytes`: a larger file is left out in any case.
+    """`leave_out`: rules such as `node_modules/`, `*.iso`, `target/ beside Cargo.toml`.
+    `most_files` and `most_bytes`: what is new beyond them is left out, by name; 0: no
+    limit. `most_file_bytes`: a larger file is left out in any case.
     """
 
     leave_out: tuple[str, ...] = DEFAULT
@@ -63,11 +66,18 @@ class CheckpointCoverage:
         return tuple(_parse_leave_out_rule(text) for text in self.leave_out if text.strip())
 
     def find_rule_leaving_out(
-        self, name: str, beside: Callable[[str], bool], within: Callable[[str], bool], *, folder: bool
+        self,
+        name: str,
+        beside: Callable[[str], bool],
+        within: Callable[[str], bool],
+        *,
+        folder: bool,
     ) -> str:
         wild = (rule for rule in self._rules_with_wildcards if fnmatch.fnmatchcase(name, rule.name))
         for rule in (*self._wildcard_free_rules_by_name.get(name, ()), *wild):
-            fits = (not rule.beside or beside(rule.beside)) and (not rule.within or within(rule.within))
+            fits = (not rule.beside or beside(rule.beside)) and (
+                not rule.within or within(rule.within)
+            )
             if fits and (folder or not rule.folder):
                 return str(rule.text)
         return CACHE_TAG_FILE if folder and within(CACHE_TAG_FILE) else ""
@@ -90,6 +100,8 @@ class CheckpointCoverage:
 def _parse_leave_out_rule(text: str) -> _LeaveOutRule:
     text = text.strip()
     found = _CONDITION.fullmatch(text)
-    pattern, how, other = (found["pattern"], found["how"], found["other"]) if found else (text, "", "")
+    pattern, how, other = (
+        (found["pattern"], found["how"], found["other"]) if found else (text, "", "")
+    )
     beside, within = (other if how == each else "" for each in ("beside", "with"))
     return _LeaveOutRule(text, pattern.rstrip("/"), pattern.endswith("/"), beside, within)

@@ -1,7 +1,8 @@
 """Takes checkpoints of a workspace's folders before and after each step that may change files.
 
-Contents are stored and synced before a difference refers to them, and the difference before a fact does. So
-a crash leaves at most unused contents, which are found again by hash. Stamps are derived and may be lost.
+Contents are stored and synced before a difference refers to them, and the difference
+before a fact does. So a crash leaves at most unused contents, which are found again by
+hash. Stamps are derived and may be lost.
 """
 
 import asyncio
@@ -29,11 +30,17 @@ from helix_desktop.tools.changes.folder_walk import STAMP, WalkResult
 from helix_desktop.tools.changes.known_folders import KnownFolders
 
 COUNTED = 16 << 20  # The changed lines of a step with more bytes than this are not counted.
-HELD_SPACE = 4 << 20  # So many bytes on the stores' disk are held while a step runs, to record it with.
-ROOM = 2  # A new full list is stored once the differences take more than this many times the space of the last one.
+HELD_SPACE = (
+    4 << 20
+)  # So many bytes on the stores' disk are held while a step runs, to record it with.
+# A new full list is stored once the differences take more than this many times the
+# space of the last one.
+ROOM = 2
 MOST_NAMES = 5
 DEFAULT_COVERAGE = CheckpointCoverage()
-SHORT = 0.25  # If checking all files takes fewer seconds than this, all are checked after every command.
+# If checking all files takes fewer seconds than this, all are checked after every
+# command.
+SHORT = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +54,9 @@ class CheckpointProgress:
 
 
 class Checkpoints:
-    """Created and closed with the workspace. `file`: where the stamps are kept between two starts. `stores`: the folder
-    on whose disk the contents are. `steps_file`: says whose changes are if the program is killed.
+    """Created and closed with the workspace. `file`: where the stamps are kept between
+    two starts. `stores`: the folder on whose disk the contents are. `steps_file`: says
+    whose changes are if the program is killed.
     """
 
     def __init__(
@@ -70,17 +78,23 @@ class Checkpoints:
         self.listeners: list[Callable[[CheckpointProgress], object]] = []
         self._file, self._stores, self._steps_file = file, stores, steps_file
         self.latest_checkpoint: Digest | None = None  # The state of the files at the last check.
-        # The bytes of the last full list, the bytes of the differences since then, and the number of differences.
+        # The bytes of the last full list, the bytes of the differences since then, and
+        # the number of differences.
         self._chain = 0, 0, 0
         self.steps = OpenSteps()
         self._lock = asyncio.Lock()
         self._saved: Digest | None = None
         self._saving_steps, self._recording = asyncio.Lock(), asyncio.Lock()
         self._beat: asyncio.TimerHandle | None = None
-        self._interrupted: list[tuple[OpenStep, FilesChanged]] | None = None  # None until the file of steps was read.
-        # Appends what a command in the background, or a killed program, has changed, unless the conversation has it.
+        self._interrupted: list[tuple[OpenStep, FilesChanged]] | None = (
+            None  # None until the file of steps was read.
+        )
+        # Appends what a command in the background, or a killed program, has changed,
+        # unless the conversation has it.
         self.record_changes: Callable[[str, FilesChanged], Awaitable[object]] | None = None
-        self.leftovers: list[str] = []  # Files that an interrupted undo left behind. The first check finds them.
+        self.leftovers: list[
+            str
+        ] = []  # Files that an interrupted undo left behind. The first check finds them.
 
     @property
     def is_ready(self) -> bool:
@@ -91,12 +105,16 @@ class Checkpoints:
         return bool(self.roots) and self.progress.state != "off"
 
     def displayed_path(self, path: str) -> str:
-        """Return a path as users know it: relative to the first root, or in full for other roots."""
+        """Return a path as users know it: relative to the first root, or in full for
+        other roots.
+        """
         number, _, inside = path.partition("/")
         return inside or "." if number == "0" else f"{self.roots[int(number)]}/{inside}"
 
     def checkpoint_path(self, place: str | Path) -> str:
-        """Convert a displayed path back to a checkpoint path. A path outside all roots is returned unchanged."""
+        """Convert a displayed path back to a checkpoint path. A path outside all roots
+        is returned unchanged.
+        """
         for number, root in enumerate(self.roots):
             if Path(place).is_absolute() and Path(place).is_relative_to(root):
                 inside = Path(place).relative_to(root).as_posix()
@@ -104,7 +122,9 @@ class Checkpoints:
         return f"0/{place}"
 
     async def ensure_first_check(self) -> None:
-        """Check all files for the first time. Afterwards, `progress` says why if that was not possible."""
+        """Check all files for the first time. Afterwards, `progress` says why if that
+        was not possible.
+        """
         if not self.is_ready:
             await self.check_for_changes(thorough=True)
         with suppress(HelixError):  # On a full disk, it is tried again before the next step.
@@ -118,8 +138,12 @@ class Checkpoints:
                 self.steps.forget_recorded_change(self._interrupted.pop(0)[1])
                 await self.save_open_steps()
 
-    async def check_for_changes(self, *, thorough: bool = False, ended: OpenStep | None = None) -> None:
-        """Check for changes. `thorough`: check every file. `ended`: a step whose files are read again."""
+    async def check_for_changes(
+        self, *, thorough: bool = False, ended: OpenStep | None = None
+    ) -> None:
+        """Check for changes. `thorough`: check every file. `ended`: a step whose files
+        are read again.
+        """
         if not self.is_undo_available:
             return
         async with self._lock:
@@ -140,10 +164,15 @@ class Checkpoints:
         await self.ensure_first_check()
 
     async def begin_step(
-        self, call: str, conversation: str, by: str, size: int = 0, only: Sequence[str] | None = None
+        self,
+        call: str,
+        conversation: str,
+        by: str,
+        size: int = 0,
+        only: Sequence[str] | None = None,
     ) -> OpenStep | None:
-        """Begin a step. Changes made before it are not credited to it. `size`: how many bytes it will write, if known.
-        `only`: the paths that it will change, if known.
+        """Begin a step. Changes made before it are not credited to it. `size`: how many
+        bytes it will write, if known. `only`: the paths that it will change, if known.
         """
         await self.ensure_first_check()
         await self.check_for_changes()
@@ -158,14 +187,18 @@ class Checkpoints:
         if self._stores is not None:
             held = await asyncio.to_thread(hold_disk_space, self._stores, HELD_SPACE + size)
         left_out = self.folders.paths_uncovered_by_limits()
-        step = OpenStep(call, conversation, by, self.steps.checks, self.latest_checkpoint, left_out, only)
+        step = OpenStep(
+            call, conversation, by, self.steps.checks, self.latest_checkpoint, left_out, only
+        )
         step.held_space = held
         self.steps.open.append(step)
         await self.save_open_steps()
         return step
 
     async def end_step(self, window: OpenStep, *, thorough: bool = False) -> FilesChanged | None:
-        """Return the step's changes so far as a fact, if any. If this fails, the step stays open, with its changes."""
+        """Return the step's changes so far as a fact, if any. If this fails, the step
+        stays open, with its changes.
+        """
         async with window.ending:
             return await self._end_step(window, thorough=thorough)
 
@@ -174,8 +207,12 @@ class Checkpoints:
         try:
             window.release_space()
             self.folders.restore_permissions_of_roots()
-            thorough = thorough or (window.changed_by != "tool" and self.folders.full_walk_seconds < SHORT)
-            await self.check_for_changes(thorough=thorough, ended=None if window.goes_on else window)
+            thorough = thorough or (
+                window.changed_by != "tool" and self.folders.full_walk_seconds < SHORT
+            )
+            await self.check_for_changes(
+                thorough=thorough, ended=None if window.goes_on else window
+            )
             if self.progress.state == "failed":
                 return None
             if not self.is_ready or self.latest_checkpoint is None:
@@ -185,7 +222,12 @@ class Checkpoints:
             uncovered, after = self.folders.paths_uncovered_by_limits(), self.latest_checkpoint
             left = () if window.only is not None else sorted(uncovered - window.left_out)
             fact = await self.build_change_fact(
-                changes, window.checkpoint, after, call=window.call, by=window.changed_by, left_out=left
+                changes,
+                window.checkpoint,
+                after,
+                call=window.call,
+                by=window.changed_by,
+                left_out=left,
             )
             if fact is not None:
                 self.steps.unrecorded.append((replace(window, only=()), fact))
@@ -221,15 +263,23 @@ class Checkpoints:
             self._show_that_steps_run()
 
     def _show_that_steps_run(self) -> None:
-        """Set the time of the file while a step runs, so that what users do after a kill is not taken for the step's."""
+        """Set the time of the file while a step runs, so that what users do after a
+        kill is not taken for the step's.
+        """
         self._beat = None
-        if self._steps_file is not None and any(not step.is_between_turns for step in self.steps.open):
+        if self._steps_file is not None and any(
+            not step.is_between_turns for step in self.steps.open
+        ):
             with suppress(OSError):
                 os.utime(self._steps_file)
-            self._beat = asyncio.get_running_loop().call_later(interrupted_steps.BEAT, self._show_that_steps_run)
+            self._beat = asyncio.get_running_loop().call_later(
+                interrupted_steps.BEAT, self._show_that_steps_run
+            )
 
     async def record_end_of_step(self, step: OpenStep) -> None:
-        """Record what a command in the background changed, which may have ended between two turns."""
+        """Record what a command in the background changed, which may have ended between
+        two turns.
+        """
         if (fact := await self.end_step(step)) is not None and self.record_changes is not None:
             with suppress(HelixError):  # Otherwise, the next start records it.
                 await self.record_changes(step.conversation, fact)
@@ -245,16 +295,31 @@ class Checkpoints:
         by: str = "command",
         left_out: Sequence[str] = (),
     ) -> FilesChanged | None:
-        """Return the fact of these changes, with all contents stored, or None if nothing changed or is newly left out."""
-        counted = [change for change in changes if not folder_state.is_change_of_folder(change)]  # People count files.
+        """Return the fact of these changes, with all contents stored, or None if
+        nothing changed or is newly left out.
+        """
+        counted = [
+            change for change in changes if not folder_state.is_change_of_folder(change)
+        ]  # People count files.
         if not changes and not left_out:
             return None
         added, removed = await self._count_added_and_removed(counted)
-        (difference,) = await self.contents.store_many([(folder_state.encode_difference(changes, before), ABOUT)])
+        (difference,) = await self.contents.store_many(
+            [(folder_state.encode_difference(changes, before), ABOUT)]
+        )
         names = tuple(self.displayed_path(change.path) for change in counted[:MOST_NAMES])
         left = tuple(map(self.displayed_path, left_out[:MOST_NAMES]))
         return FilesChanged(
-            difference, before, after, len(counted), added, removed, call, by, names=names, left_out=left
+            difference,
+            before,
+            after,
+            len(counted),
+            added,
+            removed,
+            call,
+            by,
+            names=names,
+            left_out=left,
         )
 
     async def aclose(self) -> None:
@@ -291,21 +356,36 @@ class Checkpoints:
     async def _find_interrupted_changes(self) -> list[tuple[OpenStep, FilesChanged]]:
         """Return what a killed program has changed and not recorded."""
         file, read = self._steps_file, interrupted_steps.read_interrupted_steps
-        left = None if file is None else await asyncio.to_thread(read, file, f"{self.roots} {self.folders.coverage}")
+        left = (
+            None
+            if file is None
+            else await asyncio.to_thread(read, file, f"{self.roots} {self.folders.coverage}")
+        )
         if left is None or self.latest_checkpoint is None:
             return []
         (steps, latest, alive), found = left, list[tuple[OpenStep, FilesChanged]]()
-        with suppress(HelixError):  # Contents may have been removed, after another program had the workspace.
+        with suppress(
+            HelixError
+        ):  # Contents may have been removed, after another program had the workspace.
             before, now = await self.read_checkpoint_state(latest), self.folders.known_items()
-            changes = interrupted_steps.changes_before_kill(folder_state.compare_trees(before, now), self.roots, alive)
+            changes = interrupted_steps.changes_before_kill(
+                folder_state.compare_trees(before, now), self.roots, alive
+            )
             steps.record_check((), await asyncio.to_thread(list, changes))
-            for step in sorted(steps.open, key=lambda each: each.only is None):  # Those that know their paths first.
+            for step in sorted(
+                steps.open, key=lambda each: each.only is None
+            ):  # Those that know their paths first.
                 claimed, after = self._claim_changes(steps, step), self.latest_checkpoint
-                fact = await self.build_change_fact(claimed, step.checkpoint, after, call=step.call, by=step.changed_by)
+                fact = await self.build_change_fact(
+                    claimed, step.checkpoint, after, call=step.call, by=step.changed_by
+                )
                 found += [(step, fact)] if fact is not None else []
                 for path in map(self.checkpoint_path, step.only or ()):
                     for beside in interrupted_steps.find_half_written_files(path, before, now):
-                        with suppress(OSError), self.reader.open_folder(beside.rpartition("/")[0]) as folder:
+                        with (
+                            suppress(OSError),
+                            self.reader.open_folder(beside.rpartition("/")[0]) as folder,
+                        ):
                             os.unlink(beside.rpartition("/")[2], dir_fd=folder)
         return found
 
@@ -328,7 +408,10 @@ class Checkpoints:
             return
         for names in kept.known.values():
             for name, record in names.items():
-                if folder_walk.is_record_of_kind(record, PathKind.FILE) and Digest(record[-32:]) in lacking:
+                if (
+                    folder_walk.is_record_of_kind(record, PathKind.FILE)
+                    and Digest(record[-32:]) in lacking
+                ):
                     names[name] = folder_walk.UNRELIABLE_STAMP + record[STAMP.size :]
         self.folders.adopt_saved_records(kept.known)
         self.latest_checkpoint, self._chain = kept.checkpoint, kept.chain_sizes
@@ -336,7 +419,9 @@ class Checkpoints:
     async def _store_wanted_contents(self, found: WalkResult) -> None:
         done = 0
         wanted = {one.path: one for one in found.wanted}
-        async for batch in content_storing.store_wanted_files(self.contents, self.reader, found.wanted):
+        async for batch in content_storing.store_wanted_files(
+            self.contents, self.reader, found.wanted
+        ):
             for got in batch:
                 folder, _, name = got.path.rpartition("/")
                 if (names := found.folders[folder]) is None:
@@ -344,23 +429,37 @@ class Checkpoints:
                 if got.record:
                     names[name] = got.record
                 elif got.reason_unread:
-                    folder_walk.leave_out_file(found, self.folders.records, wanted[got.path], names, got.reason_unread)
+                    folder_walk.leave_out_file(
+                        found, self.folders.records, wanted[got.path], names, got.reason_unread
+                    )
                 else:
                     names.pop(name, None)
                 if got.keeps_changing:
-                    found.uncovered.setdefault(folder, []).append(UncoveredPath(got.path, "changed while it was read"))
+                    found.uncovered.setdefault(folder, []).append(
+                        UncoveredPath(got.path, "changed while it was read")
+                    )
             done += len(batch)
             if not self.is_ready:
                 self._notify_progress(CheckpointProgress("reading", done, len(found.wanted)))
 
     async def _store_checkpoint(self, changes: Sequence[PathChange]) -> None:
-        """Store the state as a difference, or as a manifest if there is none yet or the chain is long."""
+        """Store the state as a difference, or as a manifest if there is none yet or the
+        chain is long.
+        """
         if self.latest_checkpoint is not None and not changes:
             return
         manifest, room, length = self._chain
-        if self.latest_checkpoint is None or length >= folder_state.LONGEST_CHAIN or room > ROOM * manifest:
+        if (
+            self.latest_checkpoint is None
+            or length >= folder_state.LONGEST_CHAIN
+            or room > ROOM * manifest
+        ):
             content = await asyncio.to_thread(
-                lambda: b"".join(folder_state.encode_manifest(folder_walk.iterate_packed_items(self.folders.records)))
+                lambda: b"".join(
+                    folder_state.encode_manifest(
+                        folder_walk.iterate_packed_items(self.folders.records)
+                    )
+                )
             )
             self.latest_checkpoint = (await self.contents.store_content(content, ABOUT)).digest
             self._chain = (max(len(content), 1 << 16), 0, 0)
@@ -387,8 +486,16 @@ class Checkpoints:
         if item.kind is PathKind.TWIN:
             path = item.content.decode("utf-8", "surrogateescape")
             leader = self.folders.last_item_at(path)
-            return await self.read_item_content(leader) if leader is not None and leader.kind is PathKind.FILE else b""
-        return await self.contents.read_content(Digest(item.content)) if item.kind is PathKind.FILE else b""
+            return (
+                await self.read_item_content(leader)
+                if leader is not None and leader.kind is PathKind.FILE
+                else b""
+            )
+        return (
+            await self.contents.read_content(Digest(item.content))
+            if item.kind is PathKind.FILE
+            else b""
+        )
 
     async def _count_added_and_removed(self, changes: Sequence[PathChange]) -> tuple[int, int]:
         """Count the lines that were added and removed, unless that is too much work."""
@@ -398,8 +505,13 @@ class Checkpoints:
         added = removed = 0
         for change in changes:
             with suppress(HelixError):
-                before, after = await self.read_item_content(change.before), await self.read_item_content(change.after)
-                came, went = await asyncio.to_thread(diff_hunks.count_added_and_removed_lines, before, after)
+                before, after = (
+                    await self.read_item_content(change.before),
+                    await self.read_item_content(change.after),
+                )
+                came, went = await asyncio.to_thread(
+                    diff_hunks.count_added_and_removed_lines, before, after
+                )
                 added, removed = added + came, removed + went
         return added, removed
 
@@ -409,10 +521,18 @@ class Checkpoints:
             listener(progress)
 
     async def _save_known_state(self) -> None:
-        if self._file is None or self.latest_checkpoint is None or self._saved == self.latest_checkpoint:
+        if (
+            self._file is None
+            or self.latest_checkpoint is None
+            or self._saved == self.latest_checkpoint
+        ):
             return
         with suppress(StoreFailed):
-            kept = kept_known.KnownFolderState(self.folders.records, self.latest_checkpoint, self._chain)
+            kept = kept_known.KnownFolderState(
+                self.folders.records, self.latest_checkpoint, self._chain
+            )
             roots = tuple(map(str, self.roots))
-            await asyncio.to_thread(kept_known.write_known_state, self._file, kept, roots, self.folders.coverage)
+            await asyncio.to_thread(
+                kept_known.write_known_state, self._file, kept, roots, self.folders.coverage
+            )
             self._saved = self.latest_checkpoint

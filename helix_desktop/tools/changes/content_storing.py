@@ -1,4 +1,6 @@
-"""Stores the contents of files in the cache in batches, reading one batch while another is stored."""
+"""Stores the contents of files in the cache in batches, reading one batch while another
+is stored.
+"""
 
 import asyncio
 import os
@@ -13,10 +15,18 @@ from helix_desktop.engine.changes.folder_state import PathKind, TreeItem, pack_i
 from helix_desktop.engine.facts import Stored
 from helix_desktop.engine.ports import ContentCache, EntryOrigin
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.tools.changes.folder_walk import GONE, STAMP, UNREADABLE, UNRELIABLE_STAMP, WantedFile
+from helix_desktop.tools.changes.folder_walk import (
+    GONE,
+    STAMP,
+    UNREADABLE,
+    UNRELIABLE_STAMP,
+    WantedFile,
+)
 from helix_desktop.tools.safe_path_opening import DIRECTORY, closing_handle, open_without_links
 
-ABOUT = EntryOrigin("checkpoint", "", "")  # This origin is short, because very many entries have it.
+ABOUT = EntryOrigin(
+    "checkpoint", "", ""
+)  # This origin is short, because very many entries have it.
 LARGE = 4 << 20  # Files with more bytes are stored in pieces.
 BATCH, MOST = 8 << 20, 2_000  # The maximum numbers of bytes and of files that are stored together.
 _PIECE = 1 << 20
@@ -26,7 +36,9 @@ _FOLDER = DIRECTORY | getattr(os, "O_CLOEXEC", 0)
 
 
 class BatchContentCache(ContentCache, Protocol):
-    async def store_many(self, contents: Sequence[tuple[bytes, EntryOrigin]]) -> Sequence[Stored]: ...
+    async def store_many(
+        self, contents: Sequence[tuple[bytes, EntryOrigin]]
+    ) -> Sequence[Stored]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +53,9 @@ class WantedFileRecord:
 
 @dataclass(frozen=True, slots=True)
 class _ReadFile:
-    """A small file. Without `content`, it was removed, or `reason_unread` says why it was not read."""
+    """A small file. Without `content`, it was removed, or `reason_unread` says why it
+    was not read.
+    """
 
     wanted: WantedFile
     content: bytes | None
@@ -74,7 +88,9 @@ async def store_wanted_files(
     for number in range(len(batches)):
         held, reading = reading, []
         if number + 1 < len(batches):
-            following = asyncio.get_running_loop().run_in_executor(None, _read_batch, reader, batches[number + 1])
+            following = asyncio.get_running_loop().run_in_executor(
+                None, _read_batch, reader, batches[number + 1]
+            )
             yield await _store_batch(contents, held)
             reading = await following
         else:
@@ -101,7 +117,9 @@ def _read_batch(reader: RootFileOpener, wanted: Sequence[WantedFile]) -> list[_R
 
 
 def _read_small_file(reader: RootFileOpener, wanted: WantedFile) -> _ReadFile:
-    """Read a file between two looks at its stamp. Content is None if it was removed or is unreadable."""
+    """Read a file between two looks at its stamp. Content is None if it was removed or
+    is unreadable.
+    """
     content, same = b"", False
     try:
         for _ in range(_TRIES):
@@ -115,7 +133,12 @@ def _read_small_file(reader: RootFileOpener, wanted: WantedFile) -> _ReadFile:
                 same = pack_stat_stamp(before) == pack_stat_stamp(os.fstat(handle))
             sure = same and wanted.stamp == pack_stat_stamp(before)
             mode = before.st_mode & 0o7777
-            wanted = replace(wanted, stamp=wanted.stamp if sure else UNRELIABLE_STAMP, mode=mode, size=len(content))
+            wanted = replace(
+                wanted,
+                stamp=wanted.stamp if sure else UNRELIABLE_STAMP,
+                mode=mode,
+                size=len(content),
+            )
             if same:
                 break
     except OSError as error:
@@ -141,19 +164,29 @@ def _read_until_size(handle: int, size: int) -> bytes:
     return b"".join(pieces)
 
 
-async def _store_batch(contents: BatchContentCache, files: Sequence[_ReadFile]) -> list[WantedFileRecord]:
+async def _store_batch(
+    contents: BatchContentCache, files: Sequence[_ReadFile]
+) -> list[WantedFileRecord]:
     there = [(one, one.content) for one in files if one.content is not None]
     stored = await contents.store_many([(content, ABOUT) for _, content in there])
     got = [
-        WantedFileRecord(one.wanted.path, b"", reason_unread=one.reason_unread) for one in files if one.content is None
+        WantedFileRecord(one.wanted.path, b"", reason_unread=one.reason_unread)
+        for one in files
+        if one.content is None
     ]
     for (one, _), entry in zip(there, stored, strict=True):
-        got.append(WantedFileRecord(one.wanted.path, _build_file_record(one.wanted, entry), one.keeps_changing))
+        got.append(
+            WantedFileRecord(
+                one.wanted.path, _build_file_record(one.wanted, entry), one.keeps_changing
+            )
+        )
     return got
 
 
 def _build_file_record(wanted: WantedFile, entry: Stored) -> bytes:
-    return wanted.stamp + pack_item(TreeItem(PathKind.FILE, wanted.mode, entry.size, entry.digest.raw))
+    return wanted.stamp + pack_item(
+        TreeItem(PathKind.FILE, wanted.mode, entry.size, entry.digest.raw)
+    )
 
 
 async def _store_large_file(
@@ -176,7 +209,9 @@ async def _store_large_file(
     finally:
         os.close(handle)
     sure = same and pack_stat_stamp(before) == wanted.stamp
-    wanted = replace(wanted, stamp=wanted.stamp if sure else UNRELIABLE_STAMP, mode=before.st_mode & 0o7777)
+    wanted = replace(
+        wanted, stamp=wanted.stamp if sure else UNRELIABLE_STAMP, mode=before.st_mode & 0o7777
+    )
     return WantedFileRecord(wanted.path, _build_file_record(wanted, entry), not same)
 
 

@@ -1,4 +1,6 @@
-"""Leaves out files beyond the limits of checkpoints: new ones, the largest first. Covered ones stay."""
+"""Leaves out files beyond the limits of checkpoints: new ones, the largest first.
+Covered ones stay.
+"""
 
 from collections.abc import Iterable
 
@@ -31,11 +33,15 @@ class CoveredAmount:
 
 
 def leave_out_beyond_limits(
-    found: folder_walk.WalkResult, known: folder_walk.KnownRecords, coverage: CheckpointCoverage, covered: CoveredAmount
+    found: folder_walk.WalkResult,
+    known: folder_walk.KnownRecords,
+    coverage: CheckpointCoverage,
+    covered: CoveredAmount,
 ) -> None:
     """Remove from `found` what exceeds the limits. `covered`: the amount of everything known."""
     amount = CoveredAmount(
-        covered.files + len(found.wanted), covered.size_bytes + sum(one.size for one in found.wanted)
+        covered.files + len(found.wanted),
+        covered.size_bytes + sum(one.size for one in found.wanted),
     )
     if amount.is_within_limits(coverage):
         return
@@ -44,15 +50,21 @@ def leave_out_beyond_limits(
         amount.add_records((names or {}).values())
     out: set[str] = set()
     if coverage.most_bytes and amount.size_bytes > coverage.most_bytes:
-        out |= _new_then_largest_to_leave_out(found.wanted, known, amount.size_bytes - coverage.most_bytes)
+        out |= _new_then_largest_to_leave_out(
+            found.wanted, known, amount.size_bytes - coverage.most_bytes
+        )
     if coverage.most_files and amount.files - len(out) > coverage.most_files:
-        out |= _most_numerous_to_leave_out(found.wanted, known, out, amount.files - len(out) - coverage.most_files)
+        out |= _most_numerous_to_leave_out(
+            found.wanted, known, out, amount.files - len(out) - coverage.most_files
+        )
     if not out:
         return
     for one in found.wanted:
         if one.path in out:
             folder = one.path.rpartition("/")[0]
-            folder_walk.leave_out_file(found, known, one, found.folders[folder] or {}, folder_walk.OVER)
+            folder_walk.leave_out_file(
+                found, known, one, found.folders[folder] or {}, folder_walk.OVER
+            )
     found.wanted = [one for one in found.wanted if one.path not in out]
     for folder, left in found.uncovered.items():
         found.uncovered[folder] = _shorten_uncovered_list(folder, left)
@@ -76,9 +88,14 @@ def _new_then_largest_to_leave_out(
 
 
 def _most_numerous_to_leave_out(
-    wanted: list[folder_walk.WantedFile], known: folder_walk.KnownRecords, without: set[str], excess: int
+    wanted: list[folder_walk.WantedFile],
+    known: folder_walk.KnownRecords,
+    without: set[str],
+    excess: int,
 ) -> set[str]:
-    """Choose new files from the folders with the most of them. Covered files do not count as new."""
+    """Choose new files from the folders with the most of them. Covered files do not
+    count as new.
+    """
     by_folder: dict[str, list[str]] = {}
     for one in wanted:
         if one.path not in without and _is_new_file(one, known):

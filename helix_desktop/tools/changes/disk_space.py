@@ -1,4 +1,6 @@
-"""Holds space on the disk, so that what a step changes can be recorded even if the disk is full by then."""
+"""Holds space on the disk, so that what a step changes can be recorded even if the disk
+is full by then.
+"""
 
 import errno
 import os
@@ -11,12 +13,16 @@ from helix_desktop.errors import StoreFull
 
 
 def hold_disk_space(folder: Path, size: int) -> IO[bytes] | None:
-    """Return an unnamed file that takes so many bytes until it is closed, or None if it can't. Raises StoreFull."""
+    """Return an unnamed file that takes so many bytes until it is closed, or None if it
+    can't. Raises StoreFull.
+    """
     try:
         with ExitStack() as closing:
             held = closing.enter_context(TemporaryFile(dir=folder))
             # Where there is no such call, the length allocates them, or nothing does.
-            getattr(os, "posix_fallocate", lambda handle, _, size: os.truncate(handle, size))(held.fileno(), 0, size)
+            getattr(os, "posix_fallocate", lambda handle, _, size: os.truncate(handle, size))(
+                held.fileno(), 0, size
+            )
             closing.pop_all()
             return held
     except OSError as error:

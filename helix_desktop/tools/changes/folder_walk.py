@@ -1,4 +1,5 @@
-"""Walks through folders for changes, without reading files whose inode, size, mode and times are known.
+"""Walks through folders for changes, without reading files whose inode, size, mode and
+times are known.
 
 Everything is opened by handles, from each folder to its entries, and no link is followed. A file
 that changed too shortly before the walk for its times to be trusted is read again in the next one.
@@ -24,7 +25,9 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools.changes.checkpoint_coverage import NEVER, UNDO_LEFTOVER, CheckpointCoverage
 from helix_desktop.tools.safe_path_opening import DIRECTORY, closing_handle, open_without_links
 
-STAMP = struct.Struct("<QqqIQ")  # Inode number, modification time, inode change time, mode and size.
+STAMP = struct.Struct(
+    "<QqqIQ"
+)  # Inode number, modification time, inode change time, mode and size.
 UNRELIABLE_STAMP = bytes(STAMP.size)
 # The precision of file times in nanoseconds: usual, and on file systems with whole seconds.
 FINE, COARSE = 20_000_000, 2_000_000_000
@@ -33,11 +36,17 @@ _stat_fields = attrgetter("st_ino", "st_mtime_ns", "st_ctime_ns", "st_mode", "st
 _TOLD = struct.Struct("<QqqIQI")
 _FOLDER = DIRECTORY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 _PATH = getattr(os, "O_PATH", 0)
-GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # These errors mean that an entry was just removed or replaced.
+GONE = (
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.ELOOP,
+)  # These errors mean that an entry was just removed or replaced.
 _DEEPEST = 200  # Folders nested more deeply than this are not covered.
 _LONGEST = 60_000  # Files whose paths have more bytes are not covered.
 
-KnownRecords = dict[str, dict[str, bytes]]  # By folder and name: the stamp of the entry, and the packed item.
+KnownRecords = dict[
+    str, dict[str, bytes]
+]  # By folder and name: the stamp of the entry, and the packed item.
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +76,11 @@ class WalkResult:
 
     folders: dict[str, dict[str, bytes] | None] = field(default_factory=dict)
     wanted: list[WantedFile] = field(default_factory=list)
-    uncovered: dict[str, list[UncoveredPath]] = field(default_factory=dict)  # By folder: entries that are not covered.
-    # For each file with several hard links, by device and inode: its paths, and the number of links.
+    uncovered: dict[str, list[UncoveredPath]] = field(
+        default_factory=dict
+    )  # By folder: entries that are not covered.
+    # For each file with several hard links, by device and inode: its paths, and the
+    # number of links.
     linked: dict[tuple[int, int], list[tuple[str, int]]] = field(default_factory=dict)
     leftovers: list[str] = field(default_factory=list)
     # Folders that this walk made readable, each with the mode to restore.
@@ -85,7 +97,8 @@ class FolderWalk:
         known: KnownRecords,
         coverage: CheckpointCoverage,
         closed: frozenset[tuple[int, int]],
-        enter: Callable[[str, int, bool], object] | None = None,  # Gets each folder before its entries.
+        enter: Callable[[str, int, bool], object]
+        | None = None,  # Gets each folder before its entries.
         seen: dict[str, UnchangedFolder] | None = None,
     ) -> None:
         self._roots = roots
@@ -99,7 +112,9 @@ class FolderWalk:
         self.found = WalkResult()
 
     def walk_all_roots(self) -> WalkResult:
-        """Walk all folders of all roots. Known entries not found are removed, unless their whole root is missing."""
+        """Walk all folders of all roots. Known entries not found are removed, unless
+        their whole root is missing.
+        """
         met: set[str] = set()
         for number, root in enumerate(self._roots):
             try:
@@ -125,7 +140,9 @@ class FolderWalk:
             try:
                 handle = open_without_links(start, inside or ".", DIRECTORY)
             except OSError as error:
-                if error.errno not in GONE:  # The folder exists, so a walk from the top folders opens it.
+                if (
+                    error.errno not in GONE
+                ):  # The folder exists, so a walk from the top folders opens it.
                     self.found = WalkResult(opened=self.found.opened)
                     return self.walk_all_roots()
                 self._mark_tree_gone(path)
@@ -136,7 +153,9 @@ class FolderWalk:
         return self.found
 
     def _walk_tree(self, handle: int, path: str, met: set[str]) -> None:
-        """Walk a folder and everything in it, and close the handle. Deep trees need no recursion."""
+        """Walk a folder and everything in it, and close the handle. Deep trees need no
+        recursion.
+        """
         stack: list[tuple[int, str, list[str], bool]] = []
         met.add(path)
         stack.append((handle, path, *self._compare_if_changed(handle, path)))
@@ -155,9 +174,15 @@ class FolderWalk:
                 try:
                     opened = self._open_covered_folder(name, handle, below)
                 except OSError as error:
-                    if error.errno not in GONE:  # The folder exists, so keep what is known about it.
+                    if (
+                        error.errno not in GONE
+                    ):  # The folder exists, so keep what is known about it.
                         self._add_uncovered_entry(path, below, UNREADABLE, is_beyond_limits=True)
-                        met.update(known for known in self._known if known == below or known.startswith(f"{below}/"))
+                        met.update(
+                            known
+                            for known in self._known
+                            if known == below or known.startswith(f"{below}/")
+                        )
                     continue
                 met.add(below)
                 stack.append((opened, below, *self._compare_if_changed(opened, below, same=same)))
@@ -171,14 +196,22 @@ class FolderWalk:
         """Walk a single folder, and new folders in it."""
         with closing_handle(handle):
             known = self._known.get(path, {})
-            below = [name for name in self._compare_if_changed(handle, path)[0] if f"{path}/{name}" not in self._known]
+            below = [
+                name
+                for name in self._compare_if_changed(handle, path)[0]
+                if f"{path}/{name}" not in self._known
+            ]
             now = self.found.folders.get(path) or known
             for name in known.keys() - now.keys() if path in self.found.folders else ():
                 if f"{path}/{name}" in self._known:
                     self._mark_tree_gone(f"{path}/{name}")
             for name in below:
                 with suppress(OSError):
-                    self._walk_tree(self._open_covered_folder(name, handle, f"{path}/{name}"), f"{path}/{name}", set())
+                    self._walk_tree(
+                        self._open_covered_folder(name, handle, f"{path}/{name}"),
+                        f"{path}/{name}",
+                        set(),
+                    )
 
     def _open_root(self, root: Path) -> int:
         try:
@@ -187,7 +220,9 @@ class FolderWalk:
             return self._open_with_owner_access(os.open(root, DIRECTORY | _PATH))
 
     def _open_covered_folder(self, name: str, folder: int, path: str) -> int:
-        """Open a folder. A covered folder that was closed since is made accessible until the walk ends."""
+        """Open a folder. A covered folder that was closed since is made accessible
+        until the walk ends.
+        """
         try:
             return os.open(name, _FOLDER, dir_fd=folder)
         except PermissionError:
@@ -207,8 +242,12 @@ class FolderWalk:
             if known == path or known.startswith(above):
                 self.found.folders[known] = None
 
-    def _compare_if_changed(self, handle: int, path: str, *, same: bool = False) -> tuple[list[str], bool]:
-        """Return the folders in it, and whether nothing is new. `same`: it is the last walk's folder."""
+    def _compare_if_changed(
+        self, handle: int, path: str, *, same: bool = False
+    ) -> tuple[list[str], bool]:
+        """Return the folders in it, and whether nothing is new. `same`: it is the last
+        walk's folder.
+        """
         if self._enter is not None:
             self._enter(path, handle, same)
         with os.scandir(handle) as listed:
@@ -267,7 +306,9 @@ class FolderWalk:
             if record is not None and record.startswith(stamp):
                 now[name] = record
             elif not (
-                record is None and may_leave_out(name) and self._leave_out_if_uncovered(handle, path, name, st, now)
+                record is None
+                and may_leave_out(name)
+                and self._leave_out_if_uncovered(handle, path, name, st, now)
             ) and not (name.startswith(".helix-undo-") and self._add_if_undo_leftover(path, name)):
                 fresh += 1
                 self._add_new_entry(handle, path, name, st, stamp, now)
@@ -280,7 +321,9 @@ class FolderWalk:
             now[name] = record
         seen = UnchangedFolder(told, tuple(inner), files, tuple(linked))
         self._count_unchanged_folder(path, seen)
-        found.uncovered.setdefault(path, [])  # Replaces what was left out at the last walk and is gone now.
+        found.uncovered.setdefault(
+            path, []
+        )  # Replaces what was left out at the last walk and is gone now.
         if fresh or len(now) != len(known) or path not in self._known:
             found.folders[path] = now
             self._seen.pop(path, None)
@@ -289,7 +332,13 @@ class FolderWalk:
         return inner
 
     def _add_new_entry(
-        self, handle: int, path: str, name: str, st: os.stat_result, stamp: bytes, now: dict[str, bytes]
+        self,
+        handle: int,
+        path: str,
+        name: str,
+        st: os.stat_result,
+        stamp: bytes,
+        now: dict[str, bytes],
     ) -> None:
         whole = f"{path}/{name}"
         match stat.S_IFMT(st.st_mode):
@@ -334,16 +383,25 @@ class FolderWalk:
             self._add_uncovered_entry(path, f"{path}/{name}", "belongs to Helix Desktop")
             return True
         if folder and is_record_of_kind(self._known.get(path, {}).get(name, b""), PathKind.FOLDER):
-            return False  # A folder that is covered stays covered, whatever is created inside it or beside it.
+            # A folder that is covered stays covered, whatever is created inside it or
+            # beside it.
+            return False
         rule = self._coverage.find_rule_leaving_out(
-            name, beside.__contains__, lambda wanted: _entry_exists(handle, f"{name}/{wanted}"), folder=folder
+            name,
+            beside.__contains__,
+            lambda wanted: _entry_exists(handle, f"{name}/{wanted}"),
+            folder=folder,
         )
         if rule:
             self._add_uncovered_entry(path, f"{path}/{name}", rule)
         return bool(rule)
 
-    def _add_uncovered_entry(self, folder: str, path: str, why: str, *, is_beyond_limits: bool = False) -> None:
-        self.found.uncovered.setdefault(folder, []).append(UncoveredPath(path, why, is_beyond_limits))
+    def _add_uncovered_entry(
+        self, folder: str, path: str, why: str, *, is_beyond_limits: bool = False
+    ) -> None:
+        self.found.uncovered.setdefault(folder, []).append(
+            UncoveredPath(path, why, is_beyond_limits)
+        )
 
 
 @functools.cache
@@ -354,17 +412,25 @@ def _folder_record(mode: int) -> bytes:
 LARGE, OVER, UNREADABLE = "larger than the limit for one file", "over the limit", "not readable"
 
 
-def leave_out_file(found: WalkResult, known: KnownRecords, wanted: WantedFile, now: dict[str, bytes], why: str) -> None:
+def leave_out_file(
+    found: WalkResult, known: KnownRecords, wanted: WantedFile, now: dict[str, bytes], why: str
+) -> None:
     """Leave a file unread. If it replaces something covered, it still counts as changed."""
     folder, _, name = wanted.path.rpartition("/")
     if known.get(folder, {}).get(name):
-        now[name] = wanted.stamp + pack_item(TreeItem(PathKind.OTHER, wanted.mode, wanted.size, wanted.stamp_met))
+        now[name] = wanted.stamp + pack_item(
+            TreeItem(PathKind.OTHER, wanted.mode, wanted.size, wanted.stamp_met)
+        )
     else:
         now.pop(name, None)
-    found.uncovered.setdefault(folder, []).append(UncoveredPath(wanted.path, why, is_beyond_limits=True))
+    found.uncovered.setdefault(folder, []).append(
+        UncoveredPath(wanted.path, why, is_beyond_limits=True)
+    )
 
 
-def grant_access_to_path(root: str, inside: str, access: int, opened: list[tuple[int, int]]) -> None:
+def grant_access_to_path(
+    root: str, inside: str, access: int, opened: list[tuple[int, int]]
+) -> None:
     """Give us this access to an entry and the folders above it, if they are ours but closed."""
     place = os.open(root, _PATH | DIRECTORY)
     try:
@@ -419,7 +485,9 @@ def iterate_packed_items(known: KnownRecords) -> Iterator[tuple[str, bytes]]:
 def measure_top_folders(
     roots: tuple[Path, ...], coverage: CheckpointCoverage, closed: frozenset[tuple[int, int]]
 ) -> list[tuple[str, int, int]]:
-    """Return each folder directly in the roots, largest first: name, files, bytes. No name: files in none."""
+    """Return each folder directly in the roots, largest first: name, files, bytes. No
+    name: files in none.
+    """
     found = FolderWalk(roots, {}, coverage, closed).walk_all_roots()
     held: dict[str, list[int]] = {}
     for one in found.wanted:

@@ -1,7 +1,9 @@
-"""Learns from the kernel (inotify) which folders may have changed. In doubt, all folders are walked.
+"""Learns from the kernel (inotify) which folders may have changed. In doubt, all
+folders are walked.
 
-The kernel queues a change before the call that made it returns, so the queue has every earlier change,
-or says that it overflowed. Only a walk finds writes through mapped memory or another hard link.
+The kernel queues a change before the call that made it returns, so the queue has every
+earlier change, or says that it overflowed. Only a walk finds writes through mapped
+memory or another hard link.
 """
 
 import ctypes
@@ -53,7 +55,9 @@ class FolderWatch:
             self._watched.add(path)
 
     def wait_for_change(self, until: int) -> None:
-        """Sleep until a watched folder changes, or `until` can be read or is closed at its other end."""
+        """Sleep until a watched folder changes, or `until` can be read or is closed at
+        its other end.
+        """
         poll = select.poll()
         for handle in (self._handle, until):
             poll.register(handle, select.POLLIN)
@@ -81,7 +85,9 @@ class FolderWatch:
             self._watched.discard(self._folders.pop(number, ""))
         elif number in self._folders:
             found.add(self._folders[number])
-            if mask & _MOVED or (mask & _FROM and mask & _FOLDER):  # Everything in a moved folder has a new path.
+            if mask & _MOVED or (
+                mask & _FROM and mask & _FOLDER
+            ):  # Everything in a moved folder has a new path.
                 self._mark_changes_missed()
 
     def _mark_changes_missed(self) -> None:
@@ -95,4 +101,6 @@ class FolderWatch:
                 os.close(self._handle)
             self._handle = -1
 
-    __del__ = close  # Closes it if opening is interrupted: by default, Linux allows each user only 128 of these.
+    # Closes it if opening is interrupted: by default, Linux allows each user only 128
+    # of these.
+    __del__ = close

@@ -1,7 +1,9 @@
-"""Keeps in a file which steps are open, so that the next start records what a killed program has changed.
+"""Keeps in a file which steps are open, so that the next start records what a killed
+program has changed.
 
-A step stands in the file from before its first change until the journal has its record. The file is not synced, so
-that a step takes no longer: after a kill it is whole, and only a power failure may lose it.
+A step stands in the file from before its first change until the journal has its record.
+The file is not synced, so that a step takes no longer: after a kill it is whole, and
+only a power failure may lose it.
 """
 
 import json
@@ -10,32 +12,54 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from helix_desktop.engine.changes.folder_state import PathChange, Tree, decode_difference, encode_difference
+from helix_desktop.engine.changes.folder_state import (
+    PathChange,
+    Tree,
+    decode_difference,
+    encode_difference,
+)
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.tools.changes.change_attribution import OpenStep, OpenSteps
 
 NAME = "steps.json"
 BEAT = 5.0  # So often, in seconds, the time of the file is set while a step is open.
-_SURE = int(1.2 * BEAT * 1e9)  # What changes this long after that, in nanoseconds, is changed after the kill.
+_SURE = int(
+    1.2 * BEAT * 1e9
+)  # What changes this long after that, in nanoseconds, is changed after the kill.
 
 
 def encode_steps(steps: OpenSteps, latest: Digest, made_for: str) -> bytes:
-    """Return what the next start has to know. `latest`: the state at the last check. `made_for`: the folders and rules.
+    """Return what the next start has to know. `latest`: the state at the last check.
+    `made_for`: the folders and rules.
 
-    What changes between two turns may be the user's, so a command in the background is left out then. So is an undo,
-    which the user can do again.
+    What changes between two turns may be the user's, so a command in the background is
+    left out then. So is an undo, which the user can do again.
     """
 
     def encode(changes: Iterable[PathChange]) -> str:
         return encode_difference(changes, latest).hex()
 
     open_steps = [
-        (one.call, one.conversation, one.changed_by, one.since_check, one.checkpoint.hex, one.only, encode(one.claimed))
+        (
+            one.call,
+            one.conversation,
+            one.changed_by,
+            one.since_check,
+            one.checkpoint.hex,
+            one.only,
+            encode(one.claimed),
+        )
         for one in (*steps.open, *(step for step, _ in steps.unrecorded))
         if one.conversation and not one.is_between_turns
     ]
     found = {check: encode(each.values()) for check, each in steps.unclaimed.items() if each}
-    said = {"latest": latest.hex, "checks": steps.checks, "open": open_steps, "found": found, "made_for": made_for}
+    said = {
+        "latest": latest.hex,
+        "checks": steps.checks,
+        "open": open_steps,
+        "found": found,
+        "made_for": made_for,
+    }
     return json.dumps(said).encode() if open_steps else b""
 
 
@@ -51,7 +75,8 @@ def write_steps_file(file: Path, content: bytes) -> None:
 
 
 def read_interrupted_steps(file: Path, made_for: str) -> tuple[OpenSteps, Digest, int] | None:
-    """Return what a killed program has left: its steps, the last state it knew, and when it was alive, in nanoseconds.
+    """Return what a killed program has left: its steps, the last state it knew, and
+    when it was alive, in nanoseconds.
 
     What cannot be read is nothing, because it only says whose changes are.
     """
@@ -61,7 +86,9 @@ def read_interrupted_steps(file: Path, made_for: str) -> tuple[OpenSteps, Digest
             return None
         steps.checks = said["checks"]
         for check, found in said["found"].items():
-            steps.unclaimed[int(check)] = {one.path: one for one in decode_difference(bytes.fromhex(found))}
+            steps.unclaimed[int(check)] = {
+                one.path: one for one in decode_difference(bytes.fromhex(found))
+            }
         for call, conversation, by, since, checkpoint, only, claimed in said["open"]:
             step = OpenStep(call, conversation, by, since, Digest.from_hex(checkpoint), only=only)
             step.claimed = decode_difference(bytes.fromhex(claimed))
@@ -70,14 +97,18 @@ def read_interrupted_steps(file: Path, made_for: str) -> tuple[OpenSteps, Digest
     return None
 
 
-def changes_before_kill(changes: Iterable[PathChange], roots: Sequence[Path], alive: int) -> Iterator[PathChange]:
+def changes_before_kill(
+    changes: Iterable[PathChange], roots: Sequence[Path], alive: int
+) -> Iterator[PathChange]:
     """Leave out what has certainly been changed since, because that was not the agent."""
     for change in changes:
         number, _, inside = change.path.partition("/")
         place = roots[int(number)] / inside
         with suppress(OSError):
             if change.after is None:
-                changed = next(above for above in place.parents if above.is_dir()).stat().st_mtime_ns
+                changed = (
+                    next(above for above in place.parents if above.is_dir()).stat().st_mtime_ns
+                )
             else:
                 changed = place.lstat().st_ctime_ns
             if changed > alive + _SURE:
@@ -86,11 +117,16 @@ def changes_before_kill(changes: Iterable[PathChange], roots: Sequence[Path], al
 
 
 def find_half_written_files(path: str, before: Tree, now: Tree) -> Iterator[str]:
-    """Yield what writing a file has left beside it: the new version, or after the two were exchanged, the old one."""
+    """Yield what writing a file has left beside it: the new version, or after the two
+    were exchanged, the old one.
+    """
     folder, _, name = path.rpartition("/")
     beside = re.compile(rf"{re.escape(f'{folder}/.{name[:60]}.')}[0-9a-f]{{12}}\.helix")
     old = before.get(path)
     for each, item in now.items():
-        # If it is another version, somebody has changed the file in that very moment, and it is all there is of it.
-        if beside.fullmatch(each) and (now.get(path) == old or (old is not None and item.content == old.content)):
+        # If it is another version, somebody has changed the file in that very moment,
+        # and it is all there is of it.
+        if beside.fullmatch(each) and (
+            now.get(path) == old or (old is not None and item.content == old.content)
+        ):
             yield each

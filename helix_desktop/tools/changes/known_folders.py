@@ -1,4 +1,6 @@
-"""Remembers a workspace's folders at the last walk: stamps and items of files, and what is not covered."""
+"""Remembers a workspace's folders at the last walk: stamps and items of files, and what
+is not covered.
+"""
 
 import os
 import time
@@ -22,7 +24,9 @@ FEW_CHANGES = 200  # If at most this many folders may have changed, only these a
 class KnownFolders:
     """`walk_folders` searches in a thread. `adopt_walk_result` updates what is known."""
 
-    def __init__(self, roots: tuple[Path, ...], coverage: CheckpointCoverage, closed: Sequence[Path]) -> None:
+    def __init__(
+        self, roots: tuple[Path, ...], coverage: CheckpointCoverage, closed: Sequence[Path]
+    ) -> None:
         self.coverage = coverage
         self.records: folder_walk.KnownRecords = {}
         self.watch = FolderWatch()
@@ -33,9 +37,14 @@ class KnownFolders:
         self._seen: dict[str, folder_walk.UnchangedFolder] = {}
         self._left: dict[str, list[UncoveredPath]] = {}
         self._linked: dict[tuple[int, int], list[tuple[str, int]]] = {}
-        self._unsure: set[str] = set()  # Folders with files changed so recently that the files' times prove nothing.
-        self._modes: dict[Path, int] = {}  # The permission modes of the workspace's folders at the first check.
-        # The device and inode of each workspace folder at the last check, or None if it was missing.
+        self._unsure: set[str] = (
+            set()
+        )  # Folders with files changed so recently that the files' times prove nothing.
+        self._modes: dict[
+            Path, int
+        ] = {}  # The permission modes of the workspace's folders at the first check.
+        # The device and inode of each workspace folder at the last check, or None if it
+        # was missing.
         self._standing: tuple[tuple[int, int] | None, ...] = ()
 
     @property
@@ -66,10 +75,14 @@ class KnownFolders:
                     root.chmod(mode)
 
     def largest_top_folders(self) -> list[tuple[str, int, int]]:
-        """Return folders directly in the roots, as the rules leave them: name, files, bytes. No name: files in none."""
+        """Return folders directly in the roots, as the rules leave them: name, files,
+        bytes. No name: files in none.
+        """
         closed = frozenset(filter(None, map(_device_and_inode, self._closed)))
         return folder_walk.measure_top_folders(
-            self._roots, replace(self.coverage, most_files=0, most_bytes=0, most_file_bytes=1 << 63), closed
+            self._roots,
+            replace(self.coverage, most_files=0, most_bytes=0, most_file_bytes=1 << 63),
+            closed,
         )
 
     def uncovered_entries(self) -> tuple[UncoveredPath, ...]:
@@ -80,8 +93,12 @@ class KnownFolders:
         return tuple(sorted(found, key=lambda left: left.path))
 
     def paths_uncovered_by_limits(self) -> frozenset[str]:
-        """Return paths that are uncovered for their size or because they are unreadable, not by a rule."""
-        return frozenset(left.path for lefts in self._left.values() for left in lefts if left.is_beyond_limits)
+        """Return paths that are uncovered for their size or because they are
+        unreadable, not by a rule.
+        """
+        return frozenset(
+            left.path for lefts in self._left.values() for left in lefts if left.is_beyond_limits
+        )
 
     def last_item_at(self, path: str) -> TreeItem | None:
         folder, _, name = path.rpartition("/")
@@ -105,7 +122,12 @@ class KnownFolders:
     def walk_folders(self, thorough: bool) -> WalkResult:  # noqa: FBT001 -- for to_thread
         closed = frozenset(filter(None, map(_device_and_inode, self._closed)))
         looking = folder_walk.FolderWalk(
-            self._roots, self.records, self.coverage, closed, self.watch.watch_listed_folder, self._seen
+            self._roots,
+            self.records,
+            self.coverage,
+            closed,
+            self.watch.watch_listed_folder,
+            self._seen,
         )
         before, self._standing = self._standing, tuple(map(_device_and_inode, self._roots))
         # A workspace folder was moved, mounted or unmounted, which the watch does not report.
@@ -127,11 +149,16 @@ class KnownFolders:
         return looking.found
 
     def distrust_times(self, folders: Iterable[str], begun: int) -> None:
-        """Distrust files changed since `begun`, since mapped memory can change them without changing their times."""
+        """Distrust files changed since `begun`, since mapped memory can change them
+        without changing their times.
+        """
         since = begun - folder_walk.COARSE
         for folder in self.records.keys() & folders:
             for name, record in self.records[folder].items():
-                if folder_walk.is_record_of_kind(record, PathKind.FILE) and STAMP.unpack_from(record)[2] > since:
+                if (
+                    folder_walk.is_record_of_kind(record, PathKind.FILE)
+                    and STAMP.unpack_from(record)[2] > since
+                ):
                     self.records[folder][name] = UNRELIABLE_STAMP + record[STAMP.size :]
                     self._unsure.add(folder)
                     self._seen.pop(folder, None)
@@ -167,11 +194,15 @@ class KnownFolders:
         for group in found.linked.values():
             paths = sorted(path for path, _ in group)
             items = (self._item_after_walk(found, path) for path in paths)
-            file = next((item for item in items if item is not None and item.kind is PathKind.FILE), None)
+            file = next(
+                (item for item in items if item is not None and item.kind is PathKind.FILE), None
+            )
             if file is None:
                 continue
             self._replace_found_item(found, paths[0], file)
-            twin = TreeItem(PathKind.TWIN, file.mode, file.size, paths[0].encode("utf-8", "surrogateescape"))
+            twin = TreeItem(
+                PathKind.TWIN, file.mode, file.size, paths[0].encode("utf-8", "surrogateescape")
+            )
             for path in paths[1:]:
                 self._replace_found_item(found, path, twin)
 

@@ -11,7 +11,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from helix_desktop import atomic_files
-from helix_desktop.engine.changes.folder_state import decode_path, encode_path, prefix_with_length, split_length_fields
+from helix_desktop.engine.changes.folder_state import (
+    decode_path,
+    encode_path,
+    prefix_with_length,
+    split_length_fields,
+)
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools.changes.checkpoint_coverage import CheckpointCoverage
@@ -24,15 +29,22 @@ _SIZE = struct.Struct("<I")
 
 @dataclass(frozen=True, slots=True)
 class KnownFolderState:
-    """`chain_sizes`: bytes of the checkpoint's manifest, bytes of the differences after it, and their number."""
+    """`chain_sizes`: bytes of the checkpoint's manifest, bytes of the differences after
+    it, and their number.
+    """
 
     known: KnownRecords
     checkpoint: Digest
     chain_sizes: tuple[int, int, int]
 
 
-def write_known_state(path: Path, kept: KnownFolderState, roots: tuple[str, ...], coverage: CheckpointCoverage) -> None:
-    fields = [_describe_roots_and_rules(roots, coverage), json.dumps([kept.checkpoint.hex, *kept.chain_sizes]).encode()]
+def write_known_state(
+    path: Path, kept: KnownFolderState, roots: tuple[str, ...], coverage: CheckpointCoverage
+) -> None:
+    fields = [
+        _describe_roots_and_rules(roots, coverage),
+        json.dumps([kept.checkpoint.hex, *kept.chain_sizes]).encode(),
+    ]
     for folder, names in kept.known.items():
         parts = (part for name, record in names.items() for part in (encode_path(name), record))
         fields += [encode_path(folder), _join_fields(parts)]
@@ -40,12 +52,17 @@ def write_known_state(path: Path, kept: KnownFolderState, roots: tuple[str, ...]
     atomic_files.write_file_atomically(path, _HEAD + hashlib.sha256(body).digest() + body)
 
 
-def read_known_state(path: Path, roots: tuple[str, ...], coverage: CheckpointCoverage) -> KnownFolderState | None:
+def read_known_state(
+    path: Path, roots: tuple[str, ...], coverage: CheckpointCoverage
+) -> KnownFolderState | None:
     """Read the state. None if it is missing, damaged, or made for other folders or rules."""
     with suppress(OSError, ValueError, struct.error, KeyError):
         content = path.read_bytes()
         body = memoryview(content)[len(_HEAD) + 32 :]
-        if not content.startswith(_HEAD) or hashlib.sha256(body).digest() != content[len(_HEAD) : len(_HEAD) + 32]:
+        if (
+            not content.startswith(_HEAD)
+            or hashlib.sha256(body).digest() != content[len(_HEAD) : len(_HEAD) + 32]
+        ):
             return None
         made_for, state, *folders = split_length_fields(body, _SIZE)
         if made_for != _describe_roots_and_rules(roots, coverage):
@@ -54,7 +71,9 @@ def read_known_state(path: Path, roots: tuple[str, ...], coverage: CheckpointCov
         known = {}
         for folder, names in zip(folders[::2], folders[1::2], strict=True):
             parts = split_length_fields(memoryview(names), _SIZE)
-            known[decode_path(folder)] = {decode_path(name): record for name, record in zip(parts, parts, strict=True)}
+            known[decode_path(folder)] = {
+                decode_path(name): record for name, record in zip(parts, parts, strict=True)
+            }
         return KnownFolderState(known, Digest.from_hex(checkpoint), (chain[0], chain[1], chain[2]))
     return None
 

@@ -1,4 +1,6 @@
-"""Finds the programs that a command line would start, also through wrappers, shells, xargs and find."""
+"""Finds the programs that a command line would start, also through wrappers, shells,
+xargs and find.
+"""
 
 import re
 import shlex
@@ -10,7 +12,12 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools.command_lines import program_finder, program_tables
 from helix_desktop.tools.command_lines.program_finder import ProgramFinder, StartedProgram
 from helix_desktop.tools.command_lines.program_tables import WrapperProgram
-from helix_desktop.tools.command_lines.shell_parser import ANY, MANY, UnreadableCommand, is_certain_word
+from helix_desktop.tools.command_lines.shell_parser import (
+    ANY,
+    MANY,
+    UnreadableCommand,
+    is_certain_word,
+)
 
 
 def started_by_git(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
@@ -35,7 +42,11 @@ def started_by_git(finder: ProgramFinder, rest: list[str]) -> list[StartedProgra
         finder.doubts.append("the shell fills in what git does")
     elif words[0] not in program_tables.GIT_COMMANDS:
         finder.doubts.append(f"git {words[0]} may stand for something else")
-    return [*([StartedProgram(("git", *words))] if at else []), *found, *_started_by_git_subcommand(finder, words)]
+    return [
+        *([StartedProgram(("git", *words))] if at else []),
+        *found,
+        *_started_by_git_subcommand(finder, words),
+    ]
 
 
 def _doubt_git_setting(finder: ProgramFinder, option: str, value: str) -> None:
@@ -49,23 +60,42 @@ def _doubt_git_setting(finder: ProgramFinder, option: str, value: str) -> None:
 def _started_by_git_subcommand(finder: ProgramFinder, words: list[str]) -> list[StartedProgram]:
     name, rest = words[0], words[1:]
     if name == "submodule" and "foreach" in rest:
-        behind = [word for word in rest[rest.index("foreach") + 1 :] if word not in ("--recursive", "-q", "--quiet")]
+        behind = [
+            word
+            for word in rest[rest.index("foreach") + 1 :]
+            if word not in ("--recursive", "-q", "--quiet")
+        ]
         return finder.find_in_text(" ".join(behind), bash=False)
     if name == "bisect" and rest[:1] == ["run"]:
         return finder.find_in_words(tuple(rest[1:]), sure=True)
     if name == "config" and any(word.casefold().startswith("alias.") for word in rest):
         finder.doubts.append("git is given another name for a command")
-    if name in ("filter-branch", "for-each-repo", "hook", "difftool", "mergetool", "instaweb", "send-email"):
+    if name in (
+        "filter-branch",
+        "for-each-repo",
+        "hook",
+        "difftool",
+        "mergetool",
+        "instaweb",
+        "send-email",
+    ):
         finder.doubts.append(f"git {name} runs other programs")
     short = "-s" if name in ("merge", "pull", "rebase") else "--stra"
-    if any(word.startswith((short, "--stra")) and not word.startswith("--strategy-") for word in rest):
+    if any(
+        word.startswith((short, "--stra")) and not word.startswith("--strategy-") for word in rest
+    ):
         finder.doubts.append("git is told which program merges")
-    found = program_finder.option_values(rest, tuple(program_tables.GIT_COMMAND_OPTIONS - {"-u", "-x"}))
+    found = program_finder.option_values(
+        rest, tuple(program_tables.GIT_COMMAND_OPTIONS - {"-u", "-x"})
+    )
     if name == "rebase":
         found += program_finder.option_values(rest, ("-x",), clusters=True)
     if name in ("clone", "fetch", "ls-remote", "pull") and any("::" in word for word in rest):
         finder.doubts.append("git is given an address that runs a program")
-    if any(re.match(r"-O.|-O$|-u$|-c$|--config", word) for word in rest) and name in ("grep", "clone"):
+    if any(re.match(r"-O.|-O$|-u$|-c$|--config", word) for word in rest) and name in (
+        "grep",
+        "clone",
+    ):
         finder.doubts.append(f"git {name} is given a program or a setting")
     return [one for value in found for one in finder.find_in_text(value, bash=False)]
 
@@ -74,7 +104,9 @@ _REPLACED = re.compile(r"\{[\d#%./+-]*\}")
 
 
 def started_by_shell(finder: ProgramFinder, words: list[str]) -> list[StartedProgram]:
-    """Find programs in `sh -c text` or a script. Refuses commands that a shell reads from its input."""
+    """Find programs in `sh -c text` or a script. Refuses commands that a shell reads
+    from its input.
+    """
     name, *rest = words
     if any(word in ("--version", "--help") for word in rest[:1]):
         return []
@@ -82,12 +114,16 @@ def started_by_shell(finder: ProgramFinder, words: list[str]) -> list[StartedPro
     while at < len(rest) and rest[at][:1] in ("-", "+") and rest[at] not in ("-", "--"):
         word = rest[at]
         if not is_certain_word(word) or word in ("--rcfile", "--init-file"):
-            raise UnreadableCommand("a second shell would run commands produced by a shell expansion")
+            raise UnreadableCommand(
+                "a second shell would run commands produced by a shell expansion"
+            )
         at += 1
         if not word.startswith("--"):
             runs |= "c" in word[1:] and word[0] == "-"
             if "s" in word[1:] or "i" in word[1:]:
-                raise UnreadableCommand("another shell reads commands that are not part of this command")
+                raise UnreadableCommand(
+                    "another shell reads commands that are not part of this command"
+                )
             at += word[-1] in "oO"
     at += rest[at : at + 1] in (["-"], ["--"])
     if at >= len(rest) or MANY in rest[at]:
@@ -121,7 +157,9 @@ def started_by_command(finder: ProgramFinder, rest: list[str]) -> list[StartedPr
 
 
 def refuse_renaming(_: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
-    """Refuse `alias`, `hash -p`, `enable -f` and `bind`, which change which program a name means."""
+    """Refuse `alias`, `hash -p`, `enable -f` and `bind`, which change which program a
+    name means.
+    """
     if rest and rest not in (["-p"], ["-r"], ["-a"]):
         raise UnreadableCommand("it can change which program a command name runs")
     return []
@@ -139,7 +177,11 @@ def refuse_risky_variables(finder: ProgramFinder, rest: list[str]) -> list[Start
     """Refuse `read A`, `printf -v A` and `getopts` for risky variables, since they can set any."""
     finder.has_arithmetic |= any("[" in word for word in rest)
     for word in rest:
-        if word == "PATH" or word in program_tables.LOADING_VARIABLES or word in program_tables.COMMAND_VARIABLES:
+        if (
+            word == "PATH"
+            or word in program_tables.LOADING_VARIABLES
+            or word in program_tables.COMMAND_VARIABLES
+        ):
             raise UnreadableCommand(f"it sets {word}, which can make programs run other programs")
     return []
 
@@ -168,7 +210,11 @@ def started_by_env(finder: ProgramFinder, rest: list[str]) -> list[StartedProgra
         elif re.match(r"-[vi]*S|--split-string", word):
             value = word.partition("=")[2] if word.startswith("--") else word[word.index("S") + 1 :]
             value = value or (rest.pop(0) if rest else "")
-            return [*found, *started_by_env(finder, _split_env_text(value) + rest), *finder.guess_programs([value])]
+            return [
+                *found,
+                *started_by_env(finder, _split_env_text(value) + rest),
+                *finder.guess_programs([value]),
+            ]
         elif word.startswith(("--unset=", "--chdir=", "-u", "-C")) and is_certain_word(word):
             continue
         elif word.startswith("-"):
@@ -194,7 +240,11 @@ def started_by_xargs(finder: ProgramFinder, rest: list[str]) -> list[StartedProg
         program_tables.word_set("arg-file delimiter max-lines max-args max-procs max-chars eof replace process-slot-var"),
     )  # fmt: skip
     rest = ["-I{}" if word in ("-i", "--replace") else word for word in rest]
-    rest = [f"-I{word[2:]}" if re.match(r"-i.", word) else word for word in rest if not re.fullmatch(r"-l\d*", word)]
+    rest = [
+        f"-I{word[2:]}" if re.match(r"-i.", word) else word
+        for word in rest
+        if not re.fullmatch(r"-l\d*", word)
+    ]
     if (at := program_finder.find_end_of_options(prefix, rest)) is None:
         return finder.guess_programs(rest)
     words = rest[at:]
@@ -211,17 +261,22 @@ def started_by_find(finder: ProgramFinder, rest: list[str]) -> list[StartedProgr
         if word in ("-exec", "-execdir", "-ok", "-okdir"):
             ends = [n for n in range(at + 1, len(rest)) if rest[n] in (";", "+")]
             words = rest[at + 1 : min(ends, default=len(rest))]
-            found += finder.find_in_words(tuple(each.replace("{}", MANY) for each in words), sure=True)
+            found += finder.find_in_words(
+                tuple(each.replace("{}", MANY) for each in words), sure=True
+            )
     return found
 
 
 def started_by_parallel(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
-    """Find programs in GNU parallel's command, which is text for a shell. Refuses to guess without one."""
+    """Find programs in GNU parallel's command, which is text for a shell. Refuses to
+    guess without one.
+    """
     ends = [n for n, word in enumerate(rest) if re.fullmatch(r":::[:+]*", word)]
     words = rest[: min(ends, default=len(rest))]
     while words and words[0].startswith("-"):
         takes = re.fullmatch(
-            r"-[jnNPILSaCdEsl]|--(?:jobs|max-args|max-procs|colsep|arg-file|delay|timeout|joblog|results)", words[0]
+            r"-[jnNPILSaCdEsl]|--(?:jobs|max-args|max-procs|colsep|arg-file|delay|timeout|joblog|results)",
+            words[0],
         )
         flag = re.fullmatch(
             r"-[jnNPL]\d+|-[kmqutX0]+|--(?:keep-order|quote|verbose|dry-run|bar|eta|null|xargs|no-notice|line-buffer|tag|ungroup)",
@@ -240,7 +295,9 @@ def started_by_parallel(finder: ProgramFinder, rest: list[str]) -> list[StartedP
 
 def started_by_flock(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
     bare = program_tables.word_set("shared exclusive nonblock nb unlock close no-fork verbose")
-    prefix = WrapperProgram("sexnuFo", "wE", bare, program_tables.word_set("timeout wait conflict-exit-code"))
+    prefix = WrapperProgram(
+        "sexnuFo", "wE", bare, program_tables.word_set("timeout wait conflict-exit-code")
+    )
     if (at := program_finder.find_end_of_options(prefix, rest)) is None:
         return finder.guess_programs(rest)
     behind = rest[at + 1 :]
@@ -250,8 +307,12 @@ def started_by_flock(finder: ProgramFinder, rest: list[str]) -> list[StartedProg
 
 
 def started_by_su_or_script(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
-    """Find programs in `script -c text` and `su -c text`. Without that, a shell reads what to run."""
-    found = program_finder.option_values(rest, ("-c", "--command", "--session-command"), clusters=True)
+    """Find programs in `script -c text` and `su -c text`. Without that, a shell reads
+    what to run.
+    """
+    found = program_finder.option_values(
+        rest, ("-c", "--command", "--session-command"), clusters=True
+    )
     if "--" in rest:
         return finder.guess_programs(rest)
     if not found and not any(word in ("--version", "--help", "-V", "-h") for word in rest):
@@ -266,17 +327,24 @@ def started_by_runuser(finder: ProgramFinder, rest: list[str]) -> list[StartedPr
 
 
 def started_by_watch(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
-    bare = program_tables.word_set("beep color errexit chgexit no-title exec precise no-wrap differences")
+    bare = program_tables.word_set(
+        "beep color errexit chgexit no-title exec precise no-wrap differences"
+    )
     prefix = WrapperProgram("bcCdegprtwx", "nq", bare, program_tables.word_set("interval"))
     if (at := program_finder.find_end_of_options(prefix, rest)) is None:
         return finder.guess_programs(rest)
-    return [*finder.find_in_text(" ".join(rest[at:])), *finder.find_in_words(tuple(rest[at:]), sure=False)]
+    return [
+        *finder.find_in_text(" ".join(rest[at:])),
+        *finder.find_in_words(tuple(rest[at:]), sure=False),
+    ]
 
 
 def started_by_fd(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
     for at, word in enumerate(rest):
         if word in ("-x", "-X", "--exec", "--exec-batch"):
-            return finder.find_in_words(tuple(re.sub(r"\{[./]*\}", MANY, each) for each in rest[at + 1 :]), sure=True)
+            return finder.find_in_words(
+                tuple(re.sub(r"\{[./]*\}", MANY, each) for each in rest[at + 1 :]), sure=True
+            )
     return finder.find_in_options("fd", rest)
 
 
@@ -284,7 +352,8 @@ def started_by_make(finder: ProgramFinder, rest: list[str]) -> list[StartedProgr
     if any(re.match(r"--eval|SHELL=|MAKEFLAGS=|\.SHELLFLAGS", word) for word in rest):
         finder.doubts.append("make gets a recipe on the command line")
     if "-" in rest or any(
-        word.startswith(("-f-", "-f/dev", "--file=-", "--file=/dev")) or ANY in word for word in rest
+        word.startswith(("-f-", "-f/dev", "--file=-", "--file=/dev")) or ANY in word
+        for word in rest
     ):
         raise UnreadableCommand("make runs commands from a makefile that is not shown here")
     return []
@@ -327,7 +396,9 @@ class KnownPrograms:
     def all_programs(self) -> tuple[StartedProgram, ...]:
         """Return all programs that would be started, each before those it starts itself."""
         return tuple(
-            one for command in self.commands for one in (StartedProgram(command.words), *command.started_programs)
+            one
+            for command in self.commands
+            for one in (StartedProgram(command.words), *command.started_programs)
         )
 
 
@@ -370,15 +441,23 @@ def is_safe_prefix(words: Sequence[str]) -> bool:
 
 
 def suggest_rule_commands(command: program_finder.WrittenCommand) -> list[str]:
-    """Return what a rule could allow: `git log *`, `git log -3 *` or `git log -3`. If other arguments
+    """Return what a rule could allow: `git log *`, `git log -3 *` or `git log -3`. If
+    other arguments
 
-    could start a program, only the last. One click allows the first: the whole command if it changes files.
+    could start a program, only the last. One click allows the first: the whole command
+    if it changes files.
     """
     whole = _quote_words(command.words)
     first = 1 if command.words[0] in program_tables.SAFE_PROGRAMS else 2
     if command.started_programs or command.has_own_code or not is_safe_prefix(command.words):
         return [whole]
-    rules = [*(f"{_quote_words(command.words[:count])} *" for count in range(first, len(command.words) + 1)), whole]
+    rules = [
+        *(
+            f"{_quote_words(command.words[:count])} *"
+            for count in range(first, len(command.words) + 1)
+        ),
+        whole,
+    ]
     return rules if program_tables.CHANGING_WORDS.isdisjoint(command.words[:2]) else rules[::-1]
 
 

@@ -13,10 +13,12 @@ from helix_desktop.tools.command_lines.program_tables import WrapperProgram
 from helix_desktop.tools.command_lines.shell_parser import MANY, UnreadableCommand, is_certain_word
 
 _VERSION = re.compile(r"[\d.]+$")
-# No two parts match the same characters, so even very long words from a model cannot make this slow.
+# No two parts match the same characters, so even very long words from a model cannot
+# make this slow.
 _SED_RUNS = re.compile(
     r"(?:^\s*|[;{}\n$!/\d][^\S\n]*)e(?:\s|$)|(?:^\s*|[;{}\n][^\S\n]*)(?:\d+|\$|/[^/\n]*/)"
-    r"(?:,\s*(?:[+~]?\d+|\$|/[^/\n]*/))?\s*(?:!\s*)?e"  # In `1egit push`, nothing separates command and text.
+    # In `1egit push`, nothing separates command and text.
+    r"(?:,\s*(?:[+~]?\d+|\$|/[^/\n]*/))?\s*(?:!\s*)?e"
     r"|^\s*e\S+\s"
 )
 _SED_SIGN, _SED_FLAG = re.compile(r"[^\w\s\\]"), re.compile(r"[gpiImM0-9]*e")
@@ -46,16 +48,22 @@ def is_interpreter_given_code(words: Sequence[str]) -> bool:
 
 
 def has_loading_option(words: Sequence[str]) -> bool:
-    """Whether an option names code to load, settings, or a file to write. Long ones may be cut short."""
+    """Whether an option names code to load, settings, or a file to write. Long ones may
+    be cut short.
+    """
     letters, text = program_tables.LOADING_OPTIONS.get(name_without_version(words[0]), ("", ""))
     options = text.replace("-", "").casefold().split()
     for word in words[1:]:
         name = re.split("[=:]", word.lstrip("-"))[0].replace("-", "").casefold()
         if word.startswith("--"):
             is_cut = name not in ("", *program_tables.UNLIKE_LOADING_OPTIONS)
-            found = name in options or (is_cut and any(option.startswith(name) for option in options))
+            found = name in options or (
+                is_cut and any(option.startswith(name) for option in options)
+            )
         elif word.startswith("-"):
-            found = name in options or bool(letters and re.match(f"-[A-Za-z]{{0,3}}[{letters}]", word))
+            found = name in options or bool(
+                letters and re.match(f"-[A-Za-z]{{0,3}}[{letters}]", word)
+            )
         else:
             found = word.startswith("@") and "@" in letters
         if found:
@@ -106,18 +114,24 @@ WrapperReader = Callable[["ProgramFinder", list[str]], list[StartedProgram]]
 
 @dataclass(slots=True)
 class ProgramFinder:
-    """Collects what a line starts. `readers_by_program`: for programs that start others, how to read their words."""
+    """Collects what a line starts. `readers_by_program`: for programs that start
+    others, how to read their words.
+    """
 
     readers_by_program: Mapping[str, WrapperReader]
     doubts: list[str] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     written_files: list[str] = field(default_factory=list)
     scripts: list[str] = field(default_factory=list)  # Files that this command runs as scripts.
-    placed_files: list[str] = field(default_factory=list)  # The arguments of commands that copy or write files.
+    placed_files: list[str] = field(
+        default_factory=list
+    )  # The arguments of commands that copy or write files.
     depth: int = 0
     is_guessing: bool = False
     has_inline_code: bool = False  # True if the arguments of the command just read contain code.
-    here_documents: list[str] = field(default_factory=list)  # Here documents that are the input of the current command.
+    here_documents: list[str] = field(
+        default_factory=list
+    )  # Here documents that are the input of the current command.
     places_files: bool = False
     changes_path: bool = False
     has_quoted_substitution: bool = False
@@ -134,26 +148,36 @@ class ProgramFinder:
         self.written_files += reading.written_files
         self.has_arithmetic |= reading.has_arithmetic
         self.has_quoted_substitution |= reading.has_quoted_substitution
-        commands = [one for simple in reading.commands for one in self.find_programs_started_by(simple)]
+        commands = [
+            one for simple in reading.commands for one in self.find_programs_started_by(simple)
+        ]
         self.depth -= 1
         return commands, reading.is_plain
 
     def check_whole_line(self) -> None:
-        """Check what only the whole line shows: files it creates and runs, and text it runs as a program."""
+        """Check what only the whole line shows: files it creates and runs, and text it
+        runs as a program.
+        """
         made = [*self.written_files, *self.placed_files]
-        is_unsure = any(not is_certain_word(word) and ">" not in word for word in self.written_files)
+        is_unsure = any(
+            not is_certain_word(word) and ">" not in word for word in self.written_files
+        )
         for name in map(program_base_name, self.scripts):
             if is_unsure or any(name in word for word in made):
                 raise UnreadableCommand(f"it creates and runs {name}")
         if self.changes_path and (self.places_files or self.written_files):
-            raise UnreadableCommand("it changes the search path for programs and creates files in one of its folders")
+            raise UnreadableCommand(
+                "it changes the search path for programs and creates files in one of its folders"
+            )
         if self.has_arithmetic and self.has_quoted_substitution:
             raise UnreadableCommand("an arithmetic expression can run text as a command")
 
     def find_programs_started_by(self, simple: shell_parser.SimpleCommand) -> list[WrittenCommand]:
         """Return the command with the programs that it starts."""
         self.texts += [value for _, value in simple.assignments]
-        starts = [one for name, value in simple.assignments for one in self.find_in_variable(name, value)]
+        starts = [
+            one for name, value in simple.assignments for one in self.find_in_variable(name, value)
+        ]
         if not simple.words:
             return [WrittenCommand(one.words) for one in starts]
         doubts = len(self.doubts)
@@ -172,7 +196,8 @@ class ProgramFinder:
         if name in program_tables.DATA_PROGRAMS:
             return
         if not any(
-            name in known for known in (program_tables.WRAPPERS, program_tables.SHELLS, self.readers_by_program)
+            name in known
+            for known in (program_tables.WRAPPERS, program_tables.SHELLS, self.readers_by_program)
         ):
             self.texts += rest[1:] if name in program_tables.PROGRAMS_WITH_SUBCOMMANDS else rest
         self.texts += self.here_documents
@@ -182,7 +207,9 @@ class ProgramFinder:
     def find_in_variable(self, name: str, value: str) -> list[StartedProgram]:
         if name == "PATH":
             self.changes_path = True
-        if name in program_tables.LOADING_VARIABLES or name.startswith(program_tables.LOADING_BEGINNINGS):
+        if name in program_tables.LOADING_VARIABLES or name.startswith(
+            program_tables.LOADING_BEGINNINGS
+        ):
             raise UnreadableCommand(f"it sets {name}, which can make programs run other programs")
         if name not in program_tables.COMMAND_VARIABLES or not value:
             return []
@@ -193,14 +220,22 @@ class ProgramFinder:
         pairs = [word.partition("=") for word in words if "=" in word]
         if any(not is_certain_word(name) for name, _, _ in pairs):
             raise UnreadableCommand("the name of a variable comes from a shell expansion")
-        return [one for name, _, value in pairs for one in self.find_in_variable(name.removesuffix("+"), value)]
+        return [
+            one
+            for name, _, value in pairs
+            for one in self.find_in_variable(name.removesuffix("+"), value)
+        ]
 
     # --- Programs that other commands start
 
-    def find_in_text(self, text: str, *, bash: bool = True, sure: bool = True) -> list[StartedProgram]:
+    def find_in_text(
+        self, text: str, *, bash: bool = True, sure: bool = True
+    ) -> list[StartedProgram]:
         """Find programs in a word that a shell would run as a command line."""
         if not is_certain_word(text):
-            raise UnreadableCommand("a second shell would run commands produced by a shell expansion")
+            raise UnreadableCommand(
+                "a second shell would run commands produced by a shell expansion"
+            )
         commands, _ = self.find_commands(text, bash=bash)
         return [
             StartedProgram(one.words, one.is_certain and sure)
@@ -214,9 +249,17 @@ class ProgramFinder:
             return []
         self.depth += 1
         if self.depth > _DEEPEST:
-            raise UnreadableCommand("it starts programs through other programs, so it is not clear what will run")
+            raise UnreadableCommand(
+                "it starts programs through other programs, so it is not clear what will run"
+            )
         name = program_base_name(words[0])
-        if not name or not is_certain_word(name) or MANY in words[0] or name in _NO_PROGRAMS or "=" in name:
+        if (
+            not name
+            or not is_certain_word(name)
+            or MANY in words[0]
+            or name in _NO_PROGRAMS
+            or "=" in name
+        ):
             raise UnreadableCommand("the program to run comes from a shell expansion")
         if words[0] != name:
             self.scripts.append(words[0])
@@ -226,7 +269,8 @@ class ProgramFinder:
         if name.startswith("git-"):  # Each git command also exists as a program, such as git-push.
             found += self.find_in_words(("git", name.removeprefix("git-"), *words[1:]), sure=sure)
         found += [
-            StartedProgram(one.words, one.is_certain and sure) for one in self.find_in_arguments(name, list(words[1:]))
+            StartedProgram(one.words, one.is_certain and sure)
+            for one in self.find_in_arguments(name, list(words[1:]))
         ]
         self.depth -= 1
         return found
@@ -236,12 +280,18 @@ class ProgramFinder:
         if name in program_tables.SHELLS or name in program_tables.OTHER_SHELLS:
             return self.readers_by_program["sh"](self, [name, *rest])
         if name in program_tables.MULTI_CALL_PROGRAMS:
-            return self.find_in_words(tuple(rest), sure=True) if rest and not rest[0].startswith("--") else []
+            return (
+                self.find_in_words(tuple(rest), sure=True)
+                if rest and not rest[0].startswith("--")
+                else []
+            )
         if own := self.readers_by_program.get(name):
             return own(self, rest)
         if prefix := program_tables.WRAPPERS.get(name):
             return self.started_by_wrapper(prefix, rest)
-        if name in program_tables.LOOSE_WRAPPERS or (rest and rest[0] in program_tables.LOOSE_AFTER.get(name, ())):
+        if name in program_tables.LOOSE_WRAPPERS or (
+            rest and rest[0] in program_tables.LOOSE_AFTER.get(name, ())
+        ):
             return self.guess_programs(rest)
         return self.find_in_options(name, rest)
 
@@ -261,7 +311,9 @@ class ProgramFinder:
     def guess_programs(self, rest: Sequence[str]) -> list[StartedProgram]:
         """Treat each of these words as a possible program with the words after it."""
         if self.is_guessing:
-            self.doubts.append("it starts programs through other programs, so it is not clear what will run")
+            self.doubts.append(
+                "it starts programs through other programs, so it is not clear what will run"
+            )
             return []
         self.is_guessing = True
         found: list[StartedProgram] = []
@@ -284,7 +336,11 @@ class ProgramFinder:
         return [one for value in given for one in self.find_in_text(value)]
 
     def add_started_script(self, path: str) -> list[StartedProgram]:
-        if not is_certain_word(path.rpartition("/")[2]) or path.startswith(("/dev/", "/proc/")) or path == "-":
+        if (
+            not is_certain_word(path.rpartition("/")[2])
+            or path.startswith(("/dev/", "/proc/"))
+            or path == "-"
+        ):
             raise UnreadableCommand("the script to run comes from a shell expansion")
         self.scripts.append(path)
         return []
@@ -293,7 +349,9 @@ class ProgramFinder:
         """Note code in the arguments, as in `python -c`, and whether it may start programs."""
         name = name_without_version(words[0])
         self.has_inline_code |= is_interpreter_given_code(words) or has_loading_option(words)
-        reads = name in program_tables.CODE_OPTIONS and all(word.startswith("-") for word in words[1:])
+        reads = name in program_tables.CODE_OPTIONS and all(
+            word.startswith("-") for word in words[1:]
+        )
         if reads and not self.here_documents and not {"--version", "-V", "-v"} & set(words):
             self.doubts.append(f"{name} reads a program from somewhere else")
         text = "\n".join([*words[1:], *self.here_documents])
@@ -304,9 +362,15 @@ class ProgramFinder:
 
 
 def _sed_may_run(script: str) -> bool:
-    """Whether a sed script has the command `e`, or the flag `e` after the third delimiter (`s/a/b/e`)."""
-    pieces = (line.split(sign)[3:] for line in script.split("\n") for sign in set(_SED_SIGN.findall(line)))
-    return bool(_SED_RUNS.search(script)) or any(_SED_FLAG.match(one) for behind in pieces for one in behind)
+    """Whether a sed script has the command `e`, or the flag `e` after the third
+    delimiter (`s/a/b/e`).
+    """
+    pieces = (
+        line.split(sign)[3:] for line in script.split("\n") for sign in set(_SED_SIGN.findall(line))
+    )
+    return bool(_SED_RUNS.search(script)) or any(
+        _SED_FLAG.match(one) for behind in pieces for one in behind
+    )
 
 
 def find_end_of_options(prefix: WrapperProgram, rest: Sequence[str]) -> int | None:
@@ -336,7 +400,9 @@ def find_end_of_options(prefix: WrapperProgram, rest: Sequence[str]) -> int | No
     return at
 
 
-def option_values(rest: Sequence[str], options: Sequence[str], *, clusters: bool = False) -> list[str]:
+def option_values(
+    rest: Sequence[str], options: Sequence[str], *, clusters: bool = False
+) -> list[str]:
     """Return the values of these options, however attached, even if long ones are cut short."""
     found = []
     for at, word in enumerate(rest):

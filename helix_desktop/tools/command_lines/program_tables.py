@@ -1,4 +1,5 @@
-"""Tables of programs that start other programs, and where these are in the arguments. For `command_analysis.py`.
+"""Tables of programs that start other programs, and where these are in the arguments.
+For `command_analysis.py`.
 
 The words are in `resources/tables/programs.toml`, which says what each list is for.
 """
@@ -12,8 +13,9 @@ from helix_desktop.fast_dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class WrapperProgram:
-    """A program that runs the command written behind its own options. `flags` and `takes`: its short options without and
-    with a value; `words`, the long ones with a value; `bare`, without. `operands`: how many words of its own come first.
+    """A program that runs the command written behind its own options. `flags` and
+    `takes`: its short options without and with a value; `words`, the long ones with a
+    value; `bare`, without. `operands`: how many words of its own come first.
     """
 
     flags: str = ""
@@ -33,7 +35,10 @@ _WORDS = {name: frozenset(words) for name, words in resources.read_word_lists("p
 
 
 def _read_wrapper(fields: Mapping[str, Any]) -> WrapperProgram:
-    values: dict[str, Any] = {**fields, **{key: word_set(fields.get(key, "")) for key in ("bare", "words")}}
+    values: dict[str, Any] = {
+        **fields,
+        **{key: word_set(fields.get(key, "")) for key in ("bare", "words")},
+    }
     return WrapperProgram(**values)
 
 

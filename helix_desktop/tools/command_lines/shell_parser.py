@@ -1,9 +1,10 @@
 """Parses a shell command line into its commands, wherever they are, and their words.
 
-It reads what bash and POSIX shells read: quotes, expansions, substitutions, groups, loops, `case`,
-functions, here documents. Quotes are removed; expansions become `ANY` (some text in a word) or `MANY`
-(any number of words). What is not certain raises `UnreadableCommand`, so that nobody mistakes a guess
-for an answer. Grammars made for editors leave a substitution in a here document as plain text.
+It reads what bash and POSIX shells read: quotes, expansions, substitutions, groups,
+loops, `case`, functions, here documents. Quotes are removed; expansions become `ANY`
+(some text in a word) or `MANY` (any number of words). What is not certain raises
+`UnreadableCommand`, so that nobody mistakes a guess for an answer. Grammars made for
+editors leave a substitution in a here document as plain text.
 """
 
 import re
@@ -13,18 +14,25 @@ from dataclasses import field
 
 from helix_desktop.fast_dataclass import dataclass
 
-ANY, MANY = "\0", "\1"  # Stand for one and for any number of unknown characters. No command line contains them.
+ANY, MANY = (
+    "\0",
+    "\1",
+)  # Stand for one and for any number of unknown characters. No command line contains them.
 DEEPEST = 30
 ENDS = frozenset(" \t\n;&|<>()")
 _WRITTEN = re.compile(r"""(?:'[^']*'|"[^"$`\\!]*"|[A-Za-z0-9_@%+=:,./^~-])++""")
 RESERVED = frozenset(
-    re.findall(r"\S+", "if then else elif fi do done while until for select case esac function time coproc { } ! [[")
+    re.findall(
+        r"\S+",
+        "if then else elif fi do done while until for select case esac function time coproc { } ! [[",
+    )
 )
 _SUMS = re.compile(r"[\w\s+\-*/%<>=!&|^~?:,]", re.ASCII)
 _PARAMETER = re.compile(r"[A-Za-z_]\w*|[0-9@*#?$!-]", re.ASCII)
 _BRACES = re.compile(r"\{(?>[^{}]*?(?:,|\.\.))[^{}]*\}|\A(?>.*?\{)(?>.*?\{).*\}", re.DOTALL)
 _ESCAPE = re.compile(
-    r"\\(?:x([0-9A-Fa-f]{1,2})|([0-7]{1,3})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|c(.)|(.))", re.DOTALL
+    r"\\(?:x([0-9A-Fa-f]{1,2})|([0-7]{1,3})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|c(.)|(.))",
+    re.DOTALL,
 )
 _ESCAPED = {"a": 7, "b": 8, "e": 27, "E": 27, "f": 12, "n": 10, "r": 13, "t": 9, "v": 11}
 
@@ -46,7 +54,9 @@ class ShellWord:
 
 @dataclass(slots=True)
 class SimpleCommand:
-    """One command. `assignments`: variables set in front of it, or alone. `here_documents`: its input texts."""
+    """One command. `assignments`: variables set in front of it, or alone.
+    `here_documents`: its input texts.
+    """
 
     words: list[str] = field(default_factory=list)
     assignments: list[tuple[str, str]] = field(default_factory=list)
@@ -55,9 +65,10 @@ class SimpleCommand:
 
 @dataclass(slots=True)
 class ParsedLine:
-    """All commands of a line. `is_plain`: only commands written out in full, joined by `;`, `&&`,
-    `||`, `|` and line ends. `written_files`: files that redirections write. `only_bash`: other shells
-    read it differently. `has_arithmetic`: it calculates, which runs a `has_quoted_substitution`, too.
+    """All commands of a line. `is_plain`: only commands written out in full, joined by
+    `;`, `&&`, `||`, `|` and line ends. `written_files`: files that redirections write.
+    `only_bash`: other shells read it differently. `has_arithmetic`: it calculates,
+    which runs a `has_quoted_substitution`, too.
     """
 
     commands: list[SimpleCommand] = field(default_factory=list)
@@ -84,7 +95,9 @@ class HereDocument:
 
 
 class ShellWordParser(ABC):
-    """Parses the word at a position in a text. Substitutions use the same parser, except those in backquotes."""
+    """Parses the word at a position in a text. Substitutions use the same parser,
+    except those in backquotes.
+    """
 
     def __init__(self, text: str, found: ParsedLine, depth: int) -> None:
         self.text, self.found, self.depth = text, found, depth
@@ -176,7 +189,11 @@ class ShellWordParser(ABC):
     def _is_lone_bracket(self) -> bool:
         """Whether the bracket just read is a word of its own, the command `[`."""
         before, behind = self.text[self.at - 2 : self.at - 1], self.text[self.at : self.at + 1]
-        return self.text[self.at - 1] == "[" and (not before or before in ENDS) and (not behind or behind in ENDS)
+        return (
+            self.text[self.at - 1] == "["
+            and (not before or before in ENDS)
+            and (not behind or behind in ENDS)
+        )
 
     def _parse_single_quotes(self) -> str:
         end = self.text.find("'", self.at + 1)
@@ -261,7 +278,9 @@ class ShellWordParser(ABC):
             raise UnreadableCommand("it has an expansion that could not be parsed")
         while not self.text.startswith("}", self.at):
             if self.at >= len(self.text):
-                raise UnreadableCommand("it contains a $(…) or a similar expansion that is not closed")
+                raise UnreadableCommand(
+                    "it contains a $(…) or a similar expansion that is not closed"
+                )
             char = self.text[self.at]
             if (char == "'" and quoted) or char == "\n" or self.text.startswith("\\\n", self.at):
                 raise UnreadableCommand("it has an expansion that could not be parsed")
@@ -277,7 +296,9 @@ class ShellWordParser(ABC):
         raw = self.text[begin : self.at]
         self.at += 1
         if re.search(r"@[A-Za-z]$", raw) or raw.startswith("!"):
-            raise UnreadableCommand("it reads a variable whose name or value could cause commands to run")
+            raise UnreadableCommand(
+                "it reads a variable whose name or value could cause commands to run"
+            )
         self.found.has_arithmetic |= "[" in raw or bool(re.search(r":[^-+=?]", raw))
         return "@" in raw
 
@@ -327,7 +348,13 @@ def _decode_escape(match: re.Match[str]) -> str:
     if control:
         return ANY
     if other:
-        return chr(_ESCAPED[other]) if other in _ESCAPED else other if other in "'\"\\?" else f"\\{other}"
+        return (
+            chr(_ESCAPED[other])
+            if other in _ESCAPED
+            else other
+            if other in "'\"\\?"
+            else f"\\{other}"
+        )
     code = int(octal, 8) & 0xFF if octal else int(hexadecimal or short or long, 16)
     return chr(code) if 1 < code < 0x80 else ANY
 
@@ -451,7 +478,9 @@ class _CommandParser(ShellWordParser):
             self.found.only_bash = True
             self.skip_arithmetic(";")
             return
-        self.found.commands.append(SimpleCommand(assignments=[(self._skip_required_match(_NAME), MANY)]))
+        self.found.commands.append(
+            SimpleCommand(assignments=[(self._skip_required_match(_NAME), MANY)])
+        )
         self._skip_space_and_comments()
         if self._skip_if_matching(re.compile("in" + _BREAK)):
             while self.parse_word() is not None:
@@ -475,7 +504,10 @@ class _CommandParser(ShellWordParser):
             self._skip_space_and_comments()
             if self._skip_if_matching(re.compile(r"\]\]" + _BREAK)):
                 return
-            if self.peek_after_blanks() in ("(", ")", "|", "&", "<", ">") and not self.is_at_process_substitution():
+            if (
+                self.peek_after_blanks() in ("(", ")", "|", "&", "<", ">")
+                and not self.is_at_process_substitution()
+            ):
                 self.at += 1
             else:
                 word = self._parse_required_word().text
@@ -565,10 +597,18 @@ class _CommandParser(ShellWordParser):
             self.found.is_plain = False
         self.found.only_bash |= operator.startswith("&")
         if operator in ("<<", "<<-"):
-            self.documents.append(_parse_here_document_start(self.text[begin : self.at], texts, tabs=operator == "<<-"))
+            self.documents.append(
+                _parse_here_document_start(
+                    self.text[begin : self.at], texts, tabs=operator == "<<-"
+                )
+            )
         elif operator == "<<<":
             texts.append(word.text)
-        elif ">" in operator and word.text != "/dev/null" and not (operator == ">&" and _HANDLE.fullmatch(word.text)):
+        elif (
+            ">" in operator
+            and word.text != "/dev/null"
+            and not (operator == ">&" and _HANDLE.fullmatch(word.text))
+        ):
             self.found.written_files.append(word.text)
         return False
 
@@ -582,7 +622,9 @@ class _CommandParser(ShellWordParser):
             document.texts_of_command.append(text)
 
     def _read_here_document(self, document: HereDocument) -> str:
-        """Return the text up to its delimiter. Refuses joined lines that make the delimiter ambiguous."""
+        """Return the text up to its delimiter. Refuses joined lines that make the
+        delimiter ambiguous.
+        """
         lines: list[str] = []
         continued = False
         while self.at < len(self.text):

@@ -1,4 +1,6 @@
-"""Hunks are exact: all of them taken back give the old version, some of them what git makes of the same ones."""
+"""Hunks are exact: all of them taken back give the old version, some of them what git
+makes of the same ones.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helix_desktop.engine.changes.diff_hunks import Hunk, find_changes_within_line, find_hunks, revert_hunks
+from helix_desktop.engine.changes.diff_hunks import (
+    Hunk,
+    find_changes_within_line,
+    find_hunks,
+    revert_hunks,
+)
 from helix_desktop.engine.changes.folder_state import PathKind, TreeItem
 from helix_desktop.errors import ActionRefused
 
@@ -28,7 +35,9 @@ def test_all_hunks_taken_back_are_the_old_version(before: bytes, after: bytes) -
 
 
 @given(TEXTS, TEXTS, st.data())
-def test_one_by_one_is_the_same_as_all_at_once(before: bytes, after: bytes, data: st.DataObject) -> None:
+def test_one_by_one_is_the_same_as_all_at_once(
+    before: bytes, after: bytes, data: st.DataObject
+) -> None:
     now = after
     for hunk in data.draw(st.permutations(find_hunks(before, after))):
         now = revert_hunks(before, after, now, [hunk])
@@ -40,7 +49,9 @@ def test_what_somebody_changed_beside_it_stays_and_what_they_changed_in_it_is_re
     after = before.replace(b"line 5\n", b"five\n").replace(b"line 30\n", b"thirty\n")
     now = after.replace(b"line 20\n", b"mine\n")
     first, second = find_hunks(before, after)
-    assert revert_hunks(before, after, now, [first, second]) == before.replace(b"line 20\n", b"mine\n")
+    assert revert_hunks(before, after, now, [first, second]) == before.replace(
+        b"line 20\n", b"mine\n"
+    )
     with pytest.raises(ActionRefused):
         revert_hunks(before, after, now.replace(b"five", b"FIVE"), [first])
 
@@ -67,7 +78,13 @@ def test_git_takes_the_same_hunks_back(
 def by_git(folder: Path, before: bytes, after: bytes, chosen: tuple[Hunk, ...]) -> bytes:
     (folder / "f").write_bytes(after)
     text = b"".join(_patch(chosen, before, after))
-    subprocess.run(["git", "apply", "--unidiff-zero", "-"], cwd=folder, input=text, check=True, capture_output=True)
+    subprocess.run(
+        ["git", "apply", "--unidiff-zero", "-"],
+        cwd=folder,
+        input=text,
+        check=True,
+        capture_output=True,
+    )
     return (folder / "f").read_bytes()
 
 
@@ -82,7 +99,9 @@ def _patch(chosen: tuple[Hunk, ...], before: bytes, after: bytes) -> Iterator[by
         start, length = hunk.new + moved, hunk.new_end - hunk.new
         yield f"{hunk.unified_header.partition(' +')[0]} +{start + bool(length)},{length} @@\n".encode()
         for sign, line in hunk.rows:
-            yield sign.encode() + (line if line.endswith(b"\n") else line + b"\n\\ No newline at end of file\n")
+            yield sign.encode() + (
+                line if line.endswith(b"\n") else line + b"\n\\ No newline at end of file\n"
+            )
 
 
 def test_changed_words_are_marked_and_lines_without_anything_in_common_are_not() -> None:

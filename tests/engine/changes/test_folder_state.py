@@ -1,4 +1,6 @@
-"""States and differences come back from their bytes as they were, and differences lead from one state to the other."""
+"""States and differences come back from their bytes as they were, and differences lead
+from one state to the other.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ TREES = st.dictionaries(NAMES, ITEMS, max_size=12)
 @given(TREES)
 def test_a_manifest_comes_back(state: dict[str, TreeItem]) -> None:
     content = b"".join(
-        folder_state.encode_manifest((path, folder_state.pack_item(item)) for path, item in state.items())
+        folder_state.encode_manifest(
+            (path, folder_state.pack_item(item)) for path, item in state.items()
+        )
     )
     assert folder_state.decode_manifest(content) == state
 
@@ -41,7 +45,9 @@ def test_a_difference_leads_from_one_state_to_the_other(
 ) -> None:
     changes = folder_state.compare_trees(before, after)
     first = b"".join(
-        folder_state.encode_manifest((path, folder_state.pack_item(item)) for path, item in before.items())
+        folder_state.encode_manifest(
+            (path, folder_state.pack_item(item)) for path, item in before.items()
+        )
     )
     there = folder_state.encode_difference(changes, FIRST)
     back = folder_state.encode_difference(
@@ -74,14 +80,26 @@ def test_what_somebody_changed_in_between_is_named() -> None:
 
 def test_folders_are_counted_only_where_no_file_changed() -> None:
     folder, file = TreeItem(PathKind.FOLDER, 0o755), TreeItem(PathKind.FILE, 0o644, 0, bytes(32))
-    changes = [PathChange("0/a", None, folder), PathChange("0/a/b", None, file), PathChange("0/empty", None, folder)]
-    assert [change.path for change in folder_state.without_folders_beside_files(changes)] == ["0/a/b"]
+    changes = [
+        PathChange("0/a", None, folder),
+        PathChange("0/a/b", None, file),
+        PathChange("0/empty", None, folder),
+    ]
+    assert [change.path for change in folder_state.without_folders_beside_files(changes)] == [
+        "0/a/b"
+    ]
     changes[1] = PathChange("0/a/b", None, folder)
-    assert [change.path for change in folder_state.without_folders_beside_files(changes)] == ["0/a/b", "0/empty"]
+    assert [change.path for change in folder_state.without_folders_beside_files(changes)] == [
+        "0/a/b",
+        "0/empty",
+    ]
 
 
 def test_what_has_to_be_read_for_a_state() -> None:
-    old = b'{"checkpoint": 1, "roots": ["/a"], "manifest": "%s", "differences": ["%s"]}' % (b"00" * 32, b"11" * 32)
+    old = b'{"checkpoint": 1, "roots": ["/a"], "manifest": "%s", "differences": ["%s"]}' % (
+        b"00" * 32,
+        b"11" * 32,
+    )
     assert folder_state.entries_to_read_first(old) == (Digest(bytes(32)), Digest(b"\x11" * 32))
     assert folder_state.entries_to_read_first(folder_state.encode_difference([], FIRST)) == (FIRST,)
     assert (

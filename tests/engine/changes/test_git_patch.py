@@ -51,7 +51,10 @@ def found(path: Path) -> object:
 
 @pytest.mark.parametrize(("name", "before", "after"), CASES)
 def test_git_applies_it(
-    tmp_path: Path, name: str, before: tuple[TreeItem | None, bytes], after: tuple[TreeItem | None, bytes]
+    tmp_path: Path,
+    name: str,
+    before: tuple[TreeItem | None, bytes],
+    after: tuple[TreeItem | None, bytes],
 ) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
     here.mkdir()
@@ -59,7 +62,12 @@ def test_git_applies_it(
     put(here / name, before)
     put(there / name, after)
     for versions, flags in (((before, after), []), ((before, after), ["-R"])):
-        subprocess.run(["git", "apply", *flags, "-"], cwd=here, input=format_git_patch(name, *versions), check=True)
+        subprocess.run(
+            ["git", "apply", *flags, "-"],
+            cwd=here,
+            input=format_git_patch(name, *versions),
+            check=True,
+        )
         if not flags:
             assert found(here / name) == found(there / name)
     (there / name).unlink(missing_ok=True)
@@ -78,7 +86,14 @@ def diff_counts(diff: str) -> tuple[int, int]:
 
 def applied(diff: str, before: str, folder: Path) -> str:
     (folder / "file").write_text(before)
-    subprocess.run(["patch", "-s", "-p0", "file"], input=diff, text=True, cwd=folder, check=True, capture_output=True)
+    subprocess.run(
+        ["patch", "-s", "-p0", "file"],
+        input=diff,
+        text=True,
+        cwd=folder,
+        check=True,
+        capture_output=True,
+    )
     return (folder / "file").read_text() if (folder / "file").exists() else ""
 
 

@@ -37,7 +37,9 @@ def _said() -> UserSaid:
 
 def _changed(*undoes: int) -> FilesChanged:
     digest = Digest.of_content(b"")
-    return FilesChanged(Stored(digest, 0), digest, digest, by="undo" if undoes else "command", undoes=undoes)
+    return FilesChanged(
+        Stored(digest, 0), digest, digest, by="undo" if undoes else "command", undoes=undoes
+    )
 
 
 TWO = (_said(), _changed(), _said(), _changed())
@@ -50,7 +52,10 @@ TWO = (_said(), _changed(), _said(), _changed())
         ((_changed(2),), [("1", [2, 5], 2), ("2", [4], 5)]),
         ((_changed(4),), [("1", [2], 2), ("2", [4, 5], 5)]),
         ((_changed(2, 4),), [("1–2", [2, 4, 5], 5)]),
-        ((_changed(2, 4), _said(), _changed(), _changed(2, 4)), [("1–2", [2, 4, 5, 8], 5), ("3", [7], 8)]),
+        (
+            (_changed(2, 4), _said(), _changed(), _changed(2, 4)),
+            [("1–2", [2, 4, 5, 8], 5), ("3", [7], 8)],
+        ),
     ],
 )
 def test_an_undo_belongs_to_the_turns_that_it_undoes(

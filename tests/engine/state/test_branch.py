@@ -83,7 +83,11 @@ def test_what_a_step_adds_that_can_be_cleared() -> None:
 def test_messages_worth_a_marker_are_known() -> None:
     talk = Talk()
     talk.user("go")
-    one, _, three = talk.step("a", tokens=300), talk.step("b", tokens=20), talk.step("c", tokens=300)
+    one, _, three = (
+        talk.step("a", tokens=300),
+        talk.step("b", tokens=20),
+        talk.step("c", tokens=300),
+    )
     assert talk.state.branch.plain_outputs == [one, three]
     talk.fold("m", PartRef(one), kind=FoldKind.MARKER, tokens=60)
     assert talk.state.branch.plain_outputs == [three]
@@ -111,7 +115,12 @@ def test_failures_in_a_row_are_counted_until_a_success_or_the_user() -> None:
 def test_reasoning_of_an_open_loop_cannot_be_taken_out_and_goes_whole_later() -> None:
     talk = Talk()
     talk.user("go")
-    said = (Reasoning("one", 5, "s"), Reasoning("two", 5, "s"), Text("so", 1), ToolCall("a", "read", "{}", 5))
+    said = (
+        Reasoning("one", 5, "s"),
+        Reasoning("two", 5, "s"),
+        Text("so", 1),
+        ToolCall("a", "read", "{}", 5),
+    )
     reply = talk.add(ModelReplied(said, "m", Stop.CALLS))
     talk.output("a")
     before = talk.view()

@@ -8,7 +8,10 @@ from hypothesis import strategies as st
 from helix_desktop.engine.state.fenwick_tree import FenwickTree
 
 
-@given(st.lists(st.tuples(st.booleans(), st.integers(0, 50), st.integers(-9, 99)), max_size=80), st.integers(0, 80))
+@given(
+    st.lists(st.tuples(st.booleans(), st.integers(0, 50), st.integers(-9, 99)), max_size=80),
+    st.integers(0, 80),
+)
 def test_sums_are_what_adding_up_gives(changes: list[tuple[bool, int, int]], upto: int) -> None:
     sums, plain = FenwickTree(), list[int]()
     for grows, position, value in changes:

@@ -26,7 +26,9 @@ from tests.engine.test_properties import SCRIPTS, played, without_folds
 
 @settings(max_examples=150)
 @given(SCRIPTS, st.data())
-def test_a_moment_is_the_state_the_facts_come_to(acts: list[tuple[str, int, int]], data: st.DataObject) -> None:
+def test_a_moment_is_the_state_the_facts_come_to(
+    acts: list[tuple[str, int, int]], data: st.DataObject
+) -> None:
     talk = played(acts)
     seq = data.draw(st.integers(0, talk.state.seq))
     then, replayed = talk.state.past_moment(seq), build_state(talk.facts[:seq])
@@ -45,7 +47,9 @@ def test_a_moment_is_the_state_the_facts_come_to(acts: list[tuple[str, int, int]
 
 @settings(max_examples=100)
 @given(SCRIPTS)
-def test_the_count_without_folds_is_that_of_the_same_facts_without_them(acts: list[tuple[str, int, int]]) -> None:
+def test_the_count_without_folds_is_that_of_the_same_facts_without_them(
+    acts: list[tuple[str, int, int]],
+) -> None:
     talk = played(acts)
     branch = talk.state.branch
     assert branch.unfolded == without_folds(talk.facts).branch.total_tokens
@@ -84,7 +88,10 @@ def test_a_rewind_away_and_back_finds_everything_as_it_was() -> None:
     talk.add(Rewound(there))
     assert talk.view() == before
     assert list(talk.state.branch.live) == ["m"]
-    assert talk.state.record.runs_leading_to(talk.state.seq) == [(1, there), (talk.state.seq, talk.state.seq)]
+    assert talk.state.record.runs_leading_to(talk.state.seq) == [
+        (1, there),
+        (talk.state.seq, talk.state.seq),
+    ]
 
 
 def test_a_fold_that_is_undone_counts_as_it_is() -> None:
@@ -126,7 +133,14 @@ def test_the_step_before_a_fact_is_the_last_reply_before_it() -> None:
     talk = Talk()
     talk.user("go")
     talk.steps(2)
-    assert [talk.state.branch.last_reply_before(seq) for seq in (1, 2, 3, 4, 5, 9)] == [None, None, 2, 2, 4, 4]
+    assert [talk.state.branch.last_reply_before(seq) for seq in (1, 2, 3, 4, 5, 9)] == [
+        None,
+        None,
+        2,
+        2,
+        4,
+        4,
+    ]
 
 
 def test_what_pins_count_is_their_originals() -> None:

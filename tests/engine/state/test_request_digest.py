@@ -1,4 +1,6 @@
-"""The digest of a request: what is shown as "what the model saw" is what was sent, whatever happened meanwhile."""
+"""The digest of a request: what is shown as "what the model saw" is what was sent,
+whatever happened meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,10 @@ REQUEST = Request(
 
 
 def test_the_digest_of_a_request_never_changes() -> None:
-    assert digest_of_request(REQUEST).hex == "5a0c90c754816c26c893706481b6d231b1fb15a31f8aa7f421d28bcc51b661ab"
+    assert (
+        digest_of_request(REQUEST).hex
+        == "5a0c90c754816c26c893706481b6d231b1fb15a31f8aa7f421d28bcc51b661ab"
+    )
 
 
 @pytest.mark.parametrize(
@@ -61,8 +66,16 @@ def test_the_digest_of_a_request_never_changes() -> None:
         replace(REQUEST, reasoning="high"),
         replace(REQUEST, tools=()),
         replace(REQUEST, messages=REQUEST.messages[:2]),
-        replace(REQUEST, messages=(*REQUEST.messages[:2], Message(Role.USER, (ToolResult("c", "text", ok=False),)))),
-        replace(REQUEST, messages=(Message(Role.USER, (Text("g"), Text("o"))), *REQUEST.messages[1:])),
+        replace(
+            REQUEST,
+            messages=(
+                *REQUEST.messages[:2],
+                Message(Role.USER, (ToolResult("c", "text", ok=False),)),
+            ),
+        ),
+        replace(
+            REQUEST, messages=(Message(Role.USER, (Text("g"), Text("o"))), *REQUEST.messages[1:])
+        ),
     ],
 )
 def test_another_request_has_another_digest(other: Request) -> None:
@@ -70,12 +83,19 @@ def test_another_request_has_another_digest(other: Request) -> None:
 
 
 def test_which_model_was_asked_makes_no_difference() -> None:
-    assert digest_of_request(replace(REQUEST, model="other", stable=1, max_output=9)) == digest_of_request(REQUEST)
+    assert digest_of_request(
+        replace(REQUEST, model="other", stable=1, max_output=9)
+    ) == digest_of_request(REQUEST)
 
 
 def test_any_text_has_a_digest_and_a_failed_call_is_another() -> None:
-    odd = Request("m", "naïve 日本 \ud800", (Message(Role.USER, (ToolResult("c", "text", ok=False),)),))
-    assert digest_of_request(odd).hex == "cd8ca5004db9ee5ebccc979e445b88f350a51a1aca5611d2dc7b1f221ef5b8d8"
+    odd = Request(
+        "m", "naïve 日本 \ud800", (Message(Role.USER, (ToolResult("c", "text", ok=False),)),)
+    )
+    assert (
+        digest_of_request(odd).hex
+        == "cd8ca5004db9ee5ebccc979e445b88f350a51a1aca5611d2dc7b1f221ef5b8d8"
+    )
 
 
 async def changing_while_prepared(at: World, change: Fact) -> None:
@@ -83,7 +103,10 @@ async def changing_while_prepared(at: World, change: Fact) -> None:
     whole, conversation = at.cache.read_contents, at.session.conversation
 
     async def contents(digests: Collection[Digest]) -> Mapping[Digest, bytes]:
-        if any(isinstance(one.fact, ToolReturned) for one in at.session.all_facts) and change not in at.facts:
+        if (
+            any(isinstance(one.fact, ToolReturned) for one in at.session.all_facts)
+            and change not in at.facts
+        ):
             await conversation.append_facts(change)
         return await whole(digests)
 
@@ -109,7 +132,11 @@ async def test_what_changes_while_a_request_is_prepared_is_not_in_it(what: str) 
     assert len(replies) == 3
     for sent, reply in zip(at.model.requests, replies, strict=True):
         shown = await at.session.context.rebuild_request(reply.seq)
-        assert (shown.system, shown.messages, shown.tools) == (sent.system, sent.messages, sent.tools)
+        assert (shown.system, shown.messages, shown.tools) == (
+            sent.system,
+            sent.messages,
+            sent.tools,
+        )
         assert at.session.context.matches_sent_request(reply.seq, shown)
 
 
@@ -117,7 +144,9 @@ async def test_what_changes_while_a_request_is_prepared_is_not_in_it(what: str) 
 async def test_the_request_shown_is_the_one_sent_whatever_changes_meanwhile(seed: int) -> None:
     """Changes by chance between turns, and while the content of a request is read."""
     chance = Random(seed)
-    at = await world(*[calls("look", "run") if chance.random() < 0.7 else says("done") for _ in range(14)])
+    at = await world(
+        *[calls("look", "run") if chance.random() < 0.7 else says("done") for _ in range(14)]
+    )
     whole, conversation = at.cache.read_contents, at.session.conversation
 
     async def contents(digests: Collection[Digest]) -> Mapping[Digest, bytes]:
@@ -155,7 +184,10 @@ async def test_a_reply_of_version_0_1_cannot_be_checked_and_another_request_is_t
     await told(at, "hello")
     (reply,) = [one for one in at.session.all_facts if isinstance(one.fact, ModelReplied)]
     shown = await at.session.context.rebuild_request(reply.seq)
-    assert at.session.context.matches_sent_request(reply.seq, replace(shown, system="another")) is False
+    assert (
+        at.session.context.matches_sent_request(reply.seq, replace(shown, system="another"))
+        is False
+    )
     assert isinstance(reply.fact, ModelReplied)
     old = replace(reply, fact=replace(reply.fact, request=None))
     at.session.conversation.state.facts[reply.seq - 1] = old

@@ -47,8 +47,12 @@ def savings(talk: Talk, *, is_priced: bool = False) -> Savings:
     return talk.state.record.ledger.savings_until(talk.state.seq, is_priced=is_priced)
 
 
-def reply(tokens: int, sent: int, cached: int = 0, cost: float = 0.0, stop: Stop = Stop.CALLS) -> ModelReplied:
-    return ModelReplied((ToolCall("1", "look", "{}", tokens),), "m", stop, Usage(sent, cached, 0, tokens, 0, cost))
+def reply(
+    tokens: int, sent: int, cached: int = 0, cost: float = 0.0, stop: Stop = Stop.CALLS
+) -> ModelReplied:
+    return ModelReplied(
+        (ToolCall("1", "look", "{}", tokens),), "m", stop, Usage(sent, cached, 0, tokens, 0, cost)
+    )
 
 
 STEPS: list[Fact] = [
@@ -62,7 +66,12 @@ STEPS: list[Fact] = [
 
 def test_where_nothing_is_folded_nothing_is_saved_whatever_the_provider_bills() -> None:
     figures = savings(told(*STEPS))
-    assert (figures.steps, figures.sent, figures.without, figures.cache_read) == (2, 2_370, 2_370, 100)
+    assert (figures.steps, figures.sent, figures.without, figures.cache_read) == (
+        2,
+        2_370,
+        2_370,
+        100,
+    )
     assert figures.saved_share == 0
     assert figures.cache_read_share == pytest.approx(100 / 2_370)
 
@@ -84,7 +93,8 @@ def test_a_step_without_a_report_counts_as_what_was_counted_times_the_factor(sto
     assert figures.saved_share == 0
     talk = told(*STEPS, *(ToolReturned("1", stored("y"), 496), reply(6, 3_280), reply(6, 0)))
     assert talk.state.record.ledger.request_tokens(talk.state.seq) == round(
-        talk.state.record.ledger.shown[-2] * talk.state.record.ledger.billing_factor("m", talk.state.seq)
+        talk.state.record.ledger.shown[-2]
+        * talk.state.record.ledger.billing_factor("m", talk.state.seq)
     )
 
 
@@ -121,7 +131,9 @@ LISTED = ModelSet(ModelRole.MAIN, "m", 128_000, 8_000, 1.0, 5.0, 0.1, 1.25)
 
 @pytest.mark.parametrize("share", [1.0, 0.5, 2.0])
 def test_money_is_what_was_paid_in_the_proportion_of_what_list_prices_say(share: float) -> None:
-    """A provider that bills half of its prices saves nothing: a bill and prices are never compared with each other."""
+    """A provider that bills half of its prices saves nothing: a bill and prices are
+    never compared with each other.
+    """
     talk = told(LISTED, *STEPS[:2], reply(16, 110, cost=share * by_list(110, 0, 16)), STEPS[3])
     assert savings(talk).paid_without == pytest.approx(savings(talk).paid)
     talk.fold("m", PartRef(5), kind=FoldKind.MARKER, tokens=96)  # 230 instead of 1,130
@@ -138,7 +150,9 @@ def test_money_is_what_was_paid_in_the_proportion_of_what_list_prices_say(share:
 
 
 @pytest.mark.parametrize("cached", [0, 100, 110])
-def test_where_nothing_is_folded_as_much_money_is_paid_whatever_was_in_the_cache(cached: int) -> None:
+def test_where_nothing_is_folded_as_much_money_is_paid_whatever_was_in_the_cache(
+    cached: int,
+) -> None:
     talk = told(LISTED, *STEPS[:2], reply(16, 110, cached=cached, cost=0.3), *STEPS[3:])
     figures = savings(talk)
     assert figures.without == figures.sent
@@ -211,7 +225,10 @@ def test_a_fork_begins_at_nought_and_goes_on_with_what_was_learned() -> None:
 
 @pytest.mark.parametrize(("saw", "expected"), [(0, 8), (3, 3), (8, 8), (9, 8), (77, 8)])
 def test_what_a_reply_saw_is_before_it(saw: int, expected: int) -> None:
-    assert newest_fact_seen_by(Recorded("c", 9, 0.0, ModelReplied((), "m", Stop.END, saw=saw))) == expected
+    assert (
+        newest_fact_seen_by(Recorded("c", 9, 0.0, ModelReplied((), "m", Stop.END, saw=saw)))
+        == expected
+    )
 
 
 def test_what_a_request_took_and_how_many_steps_there_were_at_each_fact() -> None:
@@ -226,7 +243,17 @@ def test_the_factor_is_learned_from_the_last_nine_sound_reports_that_were_known_
         talk.add(ModelReplied((), "m", Stop.END, Usage(billed)))
     ledger = talk.state.record.ledger
     last = ledger.reports["m"].last_proportions
-    assert [share for _, share in last(talk.state.seq)] == [1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7, 1.8, 2.9]
+    assert [share for _, share in last(talk.state.seq)] == [
+        1.1,
+        1.2,
+        1.3,
+        1.4,
+        1.5,
+        1.6,
+        1.7,
+        1.8,
+        2.9,
+    ]
     assert [*last(4)] == [(2, 900.0), (3, 0.5), (4, 1.0)]
     assert [*last(1)] == []
     assert ledger.billing_factor("m", talk.state.seq) == 1.4
@@ -263,7 +290,10 @@ def test_the_first_fact_of_an_import_is_another_programs() -> None:
     first = talk.add(reply(10, 150))
     ledger, seq = talk.state.record.ledger, talk.state.seq
     behind = talk.add(BroughtIn(Origin("codex", "a"), "one", first))
-    assert (ledger.last_billed_reply("m", seq)[1], ledger.last_billed_reply("m", behind)[1]) == (150, 0)
+    assert (ledger.last_billed_reply("m", seq)[1], ledger.last_billed_reply("m", behind)[1]) == (
+        150,
+        0,
+    )
 
 
 def window(tokens: int) -> ModelSet:
@@ -282,10 +312,14 @@ def folded_outputs(limit: int, steps: int, *, billed: bool = False) -> Talk:
 
 
 def test_the_usual_way_out_writes_a_summary_when_the_window_is_full() -> None:
-    """Steps of 110, 1,130 and 2,150 counted tokens fit; the fourth needs a summary of a tenth of the window first."""
+    """Steps of 110, 1,130 and 2,150 counted tokens fit; the fourth needs a summary of a
+    tenth of the window first.
+    """
     fits, more = savings(folded_outputs(2_400, 3)), savings(folded_outputs(2_400, 4))
     assert fits.without == 110 + 1_130 + 2_150
-    assert more.without - fits.without == 2_150 + (240 + 1_020)  # the summary's request, and what goes on from it
+    assert more.without - fits.without == 2_150 + (
+        240 + 1_020
+    )  # the summary's request, and what goes on from it
     unknown = savings(folded_outputs(0, 4))
     assert unknown.without == 110 + 1_130 + 2_150 + 3_170
 
@@ -300,9 +334,16 @@ def test_what_could_not_have_been_sent_is_never_called_saved() -> None:
 
 
 def test_no_summary_is_written_for_one_message_that_is_longer_than_the_window() -> None:
-    """Nothing that comes before it would make room, so the usual way out shortens it, too, and pays for no summary."""
+    """Nothing that comes before it would make room, so the usual way out shortens it,
+    too, and pays for no summary.
+    """
     talk = told(SystemSet("s", 100), window(2_400), UserSaid((Text("u", 6),)), reply(16, 110))
-    talk.fold("f", PartRef(talk.add(UserSaid((Text("long", 1_430_000),)))), kind=FoldKind.EXCERPT, tokens=496)
+    talk.fold(
+        "f",
+        PartRef(talk.add(UserSaid((Text("long", 1_430_000),)))),
+        kind=FoldKind.EXCERPT,
+        tokens=496,
+    )
     talk.add(reply(6, 630, cached=110, cost=0.25))
     figures = savings(talk)
     assert figures.without == figures.sent == 110 + 630
@@ -310,8 +351,12 @@ def test_no_summary_is_written_for_one_message_that_is_longer_than_the_window() 
 
 
 def test_the_summary_is_paid_for() -> None:
-    """Its request reads what is in the provider's cache, and what it writes is output; behind it nothing is in the cache."""
-    fits, more = (savings(folded_outputs(2_400, steps, billed=True)).paid_without for steps in (3, 4))
+    """Its request reads what is in the provider's cache, and what it writes is output;
+    behind it nothing is in the cache.
+    """
+    fits, more = (
+        savings(folded_outputs(2_400, steps, billed=True)).paid_without for steps in (3, 4)
+    )
     assert more - fits == pytest.approx(2_150 * 0.1 + 240 * 5 + (240 + 1_020) * 1.25 + 16 * 5)
 
 

@@ -29,7 +29,10 @@ def test_what_stands_where_before_and_after_a_fold() -> None:
     assert [item.first for item in branch.items_from_fact(8)] == [8, 9, 10]
     assert branch.message_position(5) == 4
     talk.fold("h", Span(2, 5))
-    assert [(item.first, item.last) for item in branch.items_in_span(Span(3, 6))] == [(2, 5), (6, 6)]
+    assert [(item.first, item.last) for item in branch.items_in_span(Span(3, 6))] == [
+        (2, 5),
+        (6, 6),
+    ]
     assert branch.item_at(4).fold == "h"
     assert branch.messages_of_item(branch.item_at(4)) == [2, 3, 4, 5]
     assert branch.covered_messages(Span(1, 3)) == [1, 2, 3]
@@ -65,7 +68,9 @@ def test_the_sums_by_message() -> None:
 
 @pytest.mark.parametrize("last", range(2, 11))
 @pytest.mark.parametrize("first", [1, 2, 4])
-def test_the_sums_are_those_of_what_is_left_however_much_of_it_a_fold_covers(first: int, last: int) -> None:
+def test_the_sums_are_those_of_what_is_left_however_much_of_it_a_fold_covers(
+    first: int, last: int
+) -> None:
     """Of a fold of most messages the rest is counted anew; all others are taken out one by one."""
     talk = talked()
     branch = talk.state.branch
@@ -74,9 +79,17 @@ def test_the_sums_are_those_of_what_is_left_however_much_of_it_a_fold_covers(fir
         plain = [item for item in branch.items if not item.fold]
         assert branch.plain_tokens == sum(item.tokens for item in plain)
         assert branch.token_births == sum(item.tokens * item.born for item in plain)
-        assert branch.plain_outputs == [item.first for item in plain if any(map(is_worth_a_marker, item.blocks))]
-        assert branch.freed_sums.sum_before(10) == sum(count_clearable_tokens(item.blocks) for item in plain)
-        assert branch.tokens.total() == sum(item.tokens for item in branch.items) == branch.token_sums.sum_before(10)
+        assert branch.plain_outputs == [
+            item.first for item in plain if any(map(is_worth_a_marker, item.blocks))
+        ]
+        assert branch.freed_sums.sum_before(10) == sum(
+            count_clearable_tokens(item.blocks) for item in plain
+        )
+        assert (
+            branch.tokens.total()
+            == sum(item.tokens for item in branch.items)
+            == branch.token_sums.sum_before(10)
+        )
         assert branch.shown_messages == sum(bool(item.blocks) for item in branch.items)
         talk.add(Unfolded("h"))
     assert [item.first for item in branch.items] == list(range(1, 11))

@@ -1,4 +1,6 @@
-"""Documents: what was written, what must not be lost, and where the rest stands; within their limit."""
+"""Documents: what was written, what must not be lost, and where the rest stands; within
+their limit.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,12 @@ from helix_desktop.engine.conversation_details import Detail
 from helix_desktop.engine.facts import FoldKind, Span
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.strategies import handover, observation
-from helix_desktop.engine.strategies.fold_document import CUT_OFF, KEPT_HEADING, DocumentPlan, build_fold_document
+from helix_desktop.engine.strategies.fold_document import (
+    CUT_OFF,
+    KEPT_HEADING,
+    DocumentPlan,
+    build_fold_document,
+)
 from helix_desktop.engine.strategies.fold_strategy import FoldPlan
 from tests.engine.keeping import Quarters
 
@@ -29,7 +36,13 @@ def making(
     kind: FoldKind = FoldKind.HANDOVER, *, found: list[Detail] | None = None, limit: int = 3_000
 ) -> DocumentPlan:
     return DocumentPlan(
-        FoldPlan(kind, Span(1, 90), "why"), "handover-4", 2, FOUND if found is None else found, ENTRY, 1_500, limit
+        FoldPlan(kind, Span(1, 90), "why"),
+        "handover-4",
+        2,
+        FOUND if found is None else found,
+        ENTRY,
+        1_500,
+        limit,
     )
 
 
@@ -39,12 +52,18 @@ def written(text: str = "the work went on") -> dict[str, str]:
 
 def test_what_the_summary_left_out_is_added_under_its_section() -> None:
     made = build_fold_document(
-        making(), written() | {"User Preferences": "He said: Never touch main.py. Fine."}, Quarters()
+        making(),
+        written() | {"User Preferences": "He said: Never touch main.py. Fine."},
+        Quarters(),
     )
-    assert made.text.startswith("[Conversation History Summary]\nHandover 2. Notes about the past, not instructions.")
+    assert made.text.startswith(
+        "[Conversation History Summary]\nHandover 2. Notes about the past, not instructions."
+    )
     sections = dict(re.findall(r"## (.+)\n((?:(?!## )[\s\S])*)", made.text))
     assert list(sections) == list(handover.SECTIONS)
-    assert "the work went on\n\nKept word for word:\n- created b.py [9]" in sections["Completed Work"]
+    assert (
+        "the work went on\n\nKept word for word:\n- created b.py [9]" in sections["Completed Work"]
+    )
     assert "- write the tests" in sections["TODO Items"]
     assert "- pytest failed: E assert 1 == 2 [12]" in sections["Current Issues"]
     assert KEPT_HEADING not in sections["User Preferences"]
@@ -61,13 +80,18 @@ def test_the_header_says_what_is_covered_and_where_the_originals_are() -> None:
 
 def test_the_newest_outputs_it_covers_are_named_so_that_each_can_be_recalled() -> None:
     stored = [
-        Detail("stored", f"{Digest.of_content(bytes([n % 20])).hex} read {n % 20}.py · 9 lines", n) for n in range(25)
+        Detail("stored", f"{Digest.of_content(bytes([n % 20])).hex} read {n % 20}.py · 9 lines", n)
+        for n in range(25)
     ]
     text = build_fold_document(making(found=stored), written(), Quarters()).text
     named = re.findall(r"^- ([0-9a-f]{12}) read (\d+)\.py · 9 lines$", text, re.MULTILINE)
     assert [int(number) for _, number in named] == [*range(13, 20), *range(5)]
-    assert all(Digest.of_content(bytes([int(number)])).hex.startswith(digits) for digits, number in named)
-    short = build_fold_document(making(found=stored, limit=400), written("much to say " * 200), Quarters())
+    assert all(
+        Digest.of_content(bytes([int(number)])).hex.startswith(digits) for digits, number in named
+    )
+    short = build_fold_document(
+        making(found=stored, limit=400), written("much to say " * 200), Quarters()
+    )
     assert short.tokens <= 400 + 260
     assert " 4.py" in short.text
     assert " 13.py" not in short.text
@@ -79,7 +103,9 @@ def test_a_section_with_nothing_to_say_says_so() -> None:
 
 
 def test_observations_are_one_list() -> None:
-    made = build_fold_document(making(FoldKind.OBSERVATIONS), {"": "- 12:00 !! something [3]"}, Quarters())
+    made = build_fold_document(
+        making(FoldKind.OBSERVATIONS), {"": "- 12:00 !! something [3]"}, Quarters()
+    )
     assert made.text.startswith(observation.TITLE)
     assert "##" not in made.text
     assert "- 12:00 !! something [3]" in made.text
@@ -92,13 +118,19 @@ def test_observations_are_one_list() -> None:
     st.integers(400, 6_000),
     st.sampled_from([FoldKind.HANDOVER, FoldKind.TRUNCATION]),
 )
-def test_it_never_takes_more_than_its_limit_and_its_frame(text: str, times: int, limit: int, kind: FoldKind) -> None:
+def test_it_never_takes_more_than_its_limit_and_its_frame(
+    text: str, times: int, limit: int, kind: FoldKind
+) -> None:
     found = [Detail("rule", f"you must keep rule {number}", number) for number in range(200)]
-    made = build_fold_document(making(kind, found=found, limit=limit), written(text * times), Quarters())
+    made = build_fold_document(
+        making(kind, found=found, limit=limit), written(text * times), Quarters()
+    )
     assert made.tokens <= limit + 260
     assert made.kept.found == made.kept.kept + made.kept.added + made.kept.entry == 200
 
 
 def test_a_text_that_is_too_long_is_cut_and_says_so() -> None:
-    made = build_fold_document(making(limit=1_000), written("a line of the summary\n" * 2_000), Quarters())
+    made = build_fold_document(
+        making(limit=1_000), written("a line of the summary\n" * 2_000), Quarters()
+    )
     assert made.text.count(CUT_OFF) == 6

@@ -1,8 +1,18 @@
-"""What a strategy may cover: from the first that is not barred to the last legal cut before the tail."""
+"""What a strategy may cover: from the first that is not barred to the last legal cut
+before the tail.
+"""
 
 from __future__ import annotations
 
-from helix_desktop.engine.facts import ModelRole, ModelSet, PartRef, Span, TurnEnd, TurnEnded, Unfolded
+from helix_desktop.engine.facts import (
+    ModelRole,
+    ModelSet,
+    PartRef,
+    Span,
+    TurnEnd,
+    TurnEnded,
+    Unfolded,
+)
 from helix_desktop.engine.strategies.fold_strategy import (
     find_foldable_span,
     find_legal_cut,

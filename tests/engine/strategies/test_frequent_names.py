@@ -13,7 +13,10 @@ def test_of_equal_ones_the_first_met_comes_first() -> None:
 
 
 def test_punctuation_at_the_end_is_no_part_of_a_name() -> None:
-    assert find_frequent_names("see path/to/the_file.py. path/to/the_file.py/", 60) == "path/to/the_file.py"
+    assert (
+        find_frequent_names("see path/to/the_file.py. path/to/the_file.py/", 60)
+        == "path/to/the_file.py"
+    )
 
 
 def test_a_text_without_names() -> None:

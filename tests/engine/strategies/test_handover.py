@@ -51,8 +51,13 @@ def test_in_a_small_window_it_starts_before_the_turn_would_have_to_wait() -> Non
 
 def test_when_it_pays() -> None:
     assert handover.find_due_handover(situation(long_talk(36_000, steps=12), LAYERED)) is None
-    assert handover.find_due_handover(situation(long_talk(60_000, steps=20, window=400_000), LAYERED)) is None
-    plan = handover.find_due_handover(situation(long_talk(80_000, steps=200, window=400_000), LAYERED))
+    assert (
+        handover.find_due_handover(situation(long_talk(60_000, steps=20, window=400_000), LAYERED))
+        is None
+    )
+    plan = handover.find_due_handover(
+        situation(long_talk(80_000, steps=200, window=400_000), LAYERED)
+    )
     assert plan is not None
     assert "input tokens" in plan.why
 
@@ -64,7 +69,9 @@ def test_it_pays_later_the_cheaper_a_cache_read_is() -> None:
         talk.user("go")
         for count in range(400):
             talk.step(f"s{count}", tokens=500)
-            if handover.find_due_handover(situation(talk, LAYERED.with_thresholds({"handover_floor_tokens": 0}))):
+            if handover.find_due_handover(
+                situation(talk, LAYERED.with_thresholds({"handover_floor_tokens": 0}))
+            ):
                 return count
         return 400
 
@@ -81,7 +88,8 @@ def test_it_pays_later_beside_a_large_system_prompt_which_each_recall_reads_agai
         return next(
             n
             for n in range(400)
-            if talk.step(f"s{n}", tokens=500) and handover.find_due_handover(situation(talk, policy))
+            if talk.step(f"s{n}", tokens=500)
+            and handover.find_due_handover(situation(talk, policy))
         )
 
     assert steps_until_due(500) == steps_until_due(1_900)
@@ -103,7 +111,10 @@ def test_not_within_the_cooldown_and_not_for_few_facts() -> None:
 @pytest.mark.parametrize("chosen", ["off", "panic"])
 def test_off_and_in_panic_only(chosen: str) -> None:
     assert (
-        handover.find_due_handover(situation(long_talk(99_000), LAYERED.with_thresholds({"handover": chosen}))) is None
+        handover.find_due_handover(
+            situation(long_talk(99_000), LAYERED.with_thresholds({"handover": chosen}))
+        )
+        is None
     )
 
 
@@ -114,7 +125,9 @@ def test_the_cheaper_writer_writes() -> None:
     talk.add(ModelSet(ModelRole.MAIN, "m", 100_000, 0, 5.0, 25.0, 0.5, 6.25))
     talk.add(ModelSet(ModelRole.FAST, "f", 100_000, 0, 0.1, 0.4))
     assert not handover.should_main_model_write(situation(talk, LAYERED), span)
-    assert handover.should_main_model_write(situation(talk, LAYERED.with_thresholds({"handover_writer": "main"})), span)
+    assert handover.should_main_model_write(
+        situation(talk, LAYERED.with_thresholds({"handover_writer": "main"})), span
+    )
     talk.add(ModelSet(ModelRole.FAST, "f", 100_000, 0, 5.0, 25.0))
     assert handover.should_main_model_write(situation(talk, LAYERED), span)
     assert not handover.should_main_model_write(
@@ -134,7 +147,9 @@ def test_a_document_is_expected_to_be_as_long_as_those_before() -> None:
 
 def test_the_question_names_the_six_sections_and_the_wish() -> None:
     text = handover_question(
-        FoldPlan(FoldKind.HANDOVER, Span(1, 90), "", wish="the table of results"), handover.EXPECTED_TOKENS, 8
+        FoldPlan(FoldKind.HANDOVER, Span(1, 90), "", wish="the table of results"),
+        handover.EXPECTED_TOKENS,
+        8,
     )
     assert [line[3:] for line in text.splitlines() if line.startswith("## ")] == list(SECTIONS)
     assert "number 90" in text
@@ -143,11 +158,25 @@ def test_the_question_names_the_six_sections_and_the_wish() -> None:
 
 
 @pytest.mark.parametrize(
-    "form", ["## {}", "# {}", "**{}**", "### {}:", "1. {}", "## 2) {}", "{}:", "{}", "**{}:**", "## **{}**"]
+    "form",
+    [
+        "## {}",
+        "# {}",
+        "**{}**",
+        "### {}:",
+        "1. {}",
+        "## 2) {}",
+        "{}:",
+        "{}",
+        "**{}:**",
+        "## **{}**",
+    ],
 )
 def test_sections_are_found_in_the_forms_models_give_them(form: str) -> None:
     text = "\n".join(f"{form.format(name)}\n- about {name.lower()}, in words" for name in SECTIONS)
-    assert split_handover_sections(text) == {name: f"- about {name.lower()}, in words" for name in SECTIONS}
+    assert split_handover_sections(text) == {
+        name: f"- about {name.lower()}, in words" for name in SECTIONS
+    }
 
 
 def test_a_fence_around_the_document_is_no_part_of_it() -> None:
@@ -158,13 +187,16 @@ def test_a_fence_around_the_document_is_no_part_of_it() -> None:
         "where the answer was cut off the last fence is the document's own"
     )
     assert (
-        split_handover_sections(f"Here it is:\n```md\n{inner}\n```\n")["User Preferences"] == plain["User Preferences"]
+        split_handover_sections(f"Here it is:\n```md\n{inner}\n```\n")["User Preferences"]
+        == plain["User Preferences"]
     )
 
 
 def test_sections_that_are_missing_or_say_nothing_are_lacking() -> None:
     found = split_handover_sections("## Project Background\nx\n## TODO Items\n\n## todo items\n")
-    assert find_missing_sections(found) == [name for name in SECTIONS if name != "Project Background"]
+    assert find_missing_sections(found) == [
+        name for name in SECTIONS if name != "Project Background"
+    ]
 
 
 def test_text_under_another_heading_stays_where_it_stands() -> None:

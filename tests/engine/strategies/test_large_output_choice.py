@@ -47,30 +47,54 @@ def test_what_is_held_back(sizes: list[int], held: list[int]) -> None:
 
 
 @given(st.lists(st.integers(1, 5_000), max_size=12), st.integers(4_000, 1_000_000), st.booleans())
-def test_a_batch_that_is_always_whole_is_never_held_back(sizes: list[int], window: int, commands: bool) -> None:
-    held = find_outputs_to_shorten(batch(*sizes), LAYERED, window, 1.0, range(len(sizes)) if commands else ())
+def test_a_batch_that_is_always_whole_is_never_held_back(
+    sizes: list[int], window: int, commands: bool
+) -> None:
+    held = find_outputs_to_shorten(
+        batch(*sizes), LAYERED, window, 1.0, range(len(sizes)) if commands else ()
+    )
     assert not held or sum(sizes) > most_tokens_always_shown_whole(LAYERED, window)
 
 
 def test_the_output_of_a_command_has_a_limit_of_its_own() -> None:
     strict = LAYERED.with_thresholds({"admission_command_tokens": 2_000})
     assert find_outputs_to_shorten(batch(2_500, 2_500), strict, 128_000, 1.0, [1]) == [1]
-    assert find_outputs_to_shorten(batch(2_500), context_policy.preset_policy("observational"), 128_000, 1.0, [0]) == []
+    assert (
+        find_outputs_to_shorten(
+            batch(2_500), context_policy.preset_policy("observational"), 128_000, 1.0, [0]
+        )
+        == []
+    )
     assert find_outputs_to_shorten(batch(900), strict, 32_000, 1.0, [0]) == [0]
 
 
 def test_in_a_short_conversation_commands_have_no_limit_of_their_own() -> None:
     tools = ["run_command", "read_file"]
-    assert large_output_choice.find_command_outputs_to_limit(batch(1, 1), tools, 8_000, 128_000) == [0]
-    assert large_output_choice.find_command_outputs_to_limit(batch(1, 1), tools, 7_999, 128_000) == []
+    assert large_output_choice.find_command_outputs_to_limit(
+        batch(1, 1), tools, 8_000, 128_000
+    ) == [0]
+    assert (
+        large_output_choice.find_command_outputs_to_limit(batch(1, 1), tools, 7_999, 128_000) == []
+    )
     assert large_output_choice.find_command_outputs_to_limit(batch(1, 1), tools, 500, 2_000) == [0]
     # The long system prompt of another agent does not make a conversation long.
-    assert large_output_choice.find_command_outputs_to_limit(batch(1, 1), tools, 8_000, 128_000, 1_900) == [0]
-    assert large_output_choice.find_command_outputs_to_limit(batch(1, 1), tools, 25_000, 128_000, 17_415) == []
-    assert large_output_choice.find_command_outputs_to_limit(batch(1, 1), tools, 26_000, 128_000, 17_415) == [0]
+    assert large_output_choice.find_command_outputs_to_limit(
+        batch(1, 1), tools, 8_000, 128_000, 1_900
+    ) == [0]
+    assert (
+        large_output_choice.find_command_outputs_to_limit(
+            batch(1, 1), tools, 25_000, 128_000, 17_415
+        )
+        == []
+    )
+    assert large_output_choice.find_command_outputs_to_limit(
+        batch(1, 1), tools, 26_000, 128_000, 17_415
+    ) == [0]
 
 
-@pytest.mark.parametrize("tool", ["bash", "run", "run_tests", "execute_command", "shell", "my_terminal", "tool_run"])
+@pytest.mark.parametrize(
+    "tool", ["bash", "run", "run_tests", "execute_command", "shell", "my_terminal", "tool_run"]
+)
 def test_tools_that_run_commands(tool: str) -> None:
     assert large_output_choice.is_command_output(batch(1)[0], tool)
 
@@ -78,7 +102,9 @@ def test_tools_that_run_commands(tool: str) -> None:
 @pytest.mark.parametrize("tool", ["read", "view_file", "trunk_list", "prune", "web_search", ""])
 def test_tools_that_do_not(tool: str) -> None:
     assert not large_output_choice.is_command_output(batch(1)[0], tool)
-    assert large_output_choice.is_command_output(ToolReturned("a", stored("x"), 5, exit_code=0), tool)
+    assert large_output_choice.is_command_output(
+        ToolReturned("a", stored("x"), 5, exit_code=0), tool
+    )
 
 
 def test_the_limit_counts_what_the_model_bills_and_shrinks_with_a_small_window() -> None:
@@ -96,15 +122,32 @@ def test_an_answer_is_read_in_the_forms_models_give_it() -> None:
         '[{"number": 1, "choice": "compact", "keep": "the failing tests"}, {"number": 3, "choice": "full"}]',
     ):
         read = parse_output_choices(answer, [1, 2, 3], [3])
-        assert read == {1: OutputChoice(COMPACT, "the failing tests"), 2: OutputChoice(PREVIEW), 3: read[3]}, answer
+        assert read == {
+            1: OutputChoice(COMPACT, "the failing tests"),
+            2: OutputChoice(PREVIEW),
+            3: read[3],
+        }, answer
         assert read[3].what == FULL
 
 
 @pytest.mark.parametrize(
-    "answer", ["", "whatever you think", "{broken", "[1, 2]", "null", "9: full", "1: compact", "1: compact:  "]
+    "answer",
+    [
+        "",
+        "whatever you think",
+        "{broken",
+        "[1, 2]",
+        "null",
+        "9: full",
+        "1: compact",
+        "1: compact:  ",
+    ],
 )
 def test_an_answer_that_cannot_be_read_counts_as_preview(answer: str) -> None:
-    assert parse_output_choices(answer, [1, 2], [1, 2]) == {1: OutputChoice(PREVIEW), 2: OutputChoice(PREVIEW)}
+    assert parse_output_choices(answer, [1, 2], [1, 2]) == {
+        1: OutputChoice(PREVIEW),
+        2: OutputChoice(PREVIEW),
+    }
 
 
 def test_full_where_it_would_not_fit_counts_as_preview() -> None:
@@ -120,7 +163,16 @@ def test_full_is_offered_only_where_it_may_be() -> None:
 
 @pytest.mark.parametrize(
     "keep",
-    ["all", "Everything.", "the whole file", "full output", "all of it", "the entire file", "full text", "keep all"],
+    [
+        "all",
+        "Everything.",
+        "the whole file",
+        "full output",
+        "all of it",
+        "the entire file",
+        "full text",
+        "keep all",
+    ],
 )
 def test_words_for_all_of_it(keep: str) -> None:
     assert asks_for_everything(keep)
@@ -144,7 +196,9 @@ def test_words_for_some_of_it(keep: str) -> None:
 def test_an_excerpt_says_how_long_the_whole_is_and_how_to_get_it() -> None:
     content = stored("line\n" * 1_000)
     text = format_excerpt(content, 5_000, "the preview")
-    assert text.startswith("[EXCERPT of 5,000 tokens, 1,001 lines, 5.0 KB (preview); the whole: recall_cached_content(")
+    assert text.startswith(
+        "[EXCERPT of 5,000 tokens, 1,001 lines, 5.0 KB (preview); the whole: recall_cached_content("
+    )
     assert text.endswith("the preview")
     assert content.digest.hex in text
     assert "compacted: the numbers" in format_excerpt(content, 5_000, "42", asked="the\nnumbers")

@@ -30,7 +30,10 @@ from tests.engine.talk import Talk, stored
 def situation(talk: Talk, chosen: Policy | None = None, *, pause: float = 5.0) -> FoldSituation:
     chosen = chosen or context_policy.preset_policy("layered").with_thresholds({"tail_steps": 8})
     return FoldSituation(
-        talk.state, chosen, context_usage.measure_window(talk.state, chosen), talk.state.time_of_moment + pause
+        talk.state,
+        chosen,
+        context_usage.measure_window(talk.state, chosen),
+        talk.state.time_of_moment + pause,
     )
 
 
@@ -171,9 +174,13 @@ def test_a_view_of_very_many_items_is_looked_at_in_groups() -> None:
     talk.user("go")
     talk.steps(700, tokens=600)
     now = situation(talk)
-    standing, firsts = markers._sizes_and_first_seqs_of_context_parts(now, talk.state.branch.steps[-8])
+    standing, firsts = markers._sizes_and_first_seqs_of_context_parts(
+        now, talk.state.branch.steps[-8]
+    )
     assert len(standing) == len(firsts) < 600
-    assert sum(part.tokens for part in standing) == sum(item.tokens for item in talk.state.branch.items)
+    assert sum(part.tokens for part in standing) == sum(
+        item.tokens for item in talk.state.branch.items
+    )
     assert len(due(talk)) > 600
 
 
@@ -218,11 +225,17 @@ def test_the_second_line_says_tool_arguments_exit_code_lines_and_size() -> None:
     call = ToolCall("a", "run", '{"command": "pytest -q", "timeout": 5}', 10)
     talk.add(ModelReplied((call,), "m", Stop.CALLS))
     seq = talk.add(ToolReturned("a", stored("x\n" * 2_000), 900, ok=False, exit_code=2))
-    assert markers.describe_output(talk.state.branch, seq) == "run pytest -q 5 · exit 2 · 2,001 lines · 4.0 KB"
+    assert (
+        markers.describe_output(talk.state.branch, seq)
+        == "run pytest -q 5 · exit 2 · 2,001 lines · 4.0 KB"
+    )
     talk.add(ModelReplied((ToolCall("b", "run", call.arguments, 10),), "m", Stop.CALLS))
     words = "The user denied this call, so it was not run."
     refused = talk.add(ToolReturned("b", stored(words), 12, ok=False, head=words))
-    assert markers.describe_output(talk.state.branch, refused) == "run pytest -q 5 · not run · 1 line · 45 B"
+    assert (
+        markers.describe_output(talk.state.branch, refused)
+        == "run pytest -q 5 · not run · 1 line · 45 B"
+    )
 
 
 def test_arguments_in_short() -> None:
@@ -234,9 +247,13 @@ def test_arguments_in_short() -> None:
 
 def test_a_cleared_argument_keeps_its_short_values_and_its_shape() -> None:
     long = "x" * 2_000
-    one = message_blocks.replace_long_argument_values(f'{{"path": "a.py", "text": "{long}", "n": 3}}', "MARKER")
+    one = message_blocks.replace_long_argument_values(
+        f'{{"path": "a.py", "text": "{long}", "n": 3}}', "MARKER"
+    )
     assert one == '{"path": "a.py", "text": "MARKER", "n": 3}'
-    two = message_blocks.replace_long_argument_values(f'{{"old": "{long}", "new": "{long}"}}', "MARKER")
+    two = message_blocks.replace_long_argument_values(
+        f'{{"old": "{long}", "new": "{long}"}}', "MARKER"
+    )
     assert two == f'{{"old": "MARKER", "new": "{message_blocks.SAME_ENTRY}"}}'
     assert (
         message_blocks.replace_long_argument_values('{"many": "short"}', "MARKER")
@@ -248,7 +265,9 @@ def test_a_cleared_argument_keeps_its_short_values_and_its_shape() -> None:
 
 
 def recalling(count: int) -> Talk:
-    """A long turn whose agent has recalled something before each of its last `count` steps, after folds saved little."""
+    """A long turn whose agent has recalled something before each of its last `count`
+    steps, after folds saved little.
+    """
     talk = Talk()
     talk.user("go")
     first = talk.steps(4, tokens=2_000)

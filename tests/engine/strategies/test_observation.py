@@ -26,7 +26,12 @@ def test_due_when_raw_history_passes_its_share() -> None:
     assert plan is not None
     assert plan.kind is FoldKind.OBSERVATIONS
     assert "unfolded history takes up 32% of the context window" in plan.why
-    assert observation.find_due_observation(situation(talk_of(31_000), context_policy.preset_policy("layered"))) is None
+    assert (
+        observation.find_due_observation(
+            situation(talk_of(31_000), context_policy.preset_policy("layered"))
+        )
+        is None
+    )
 
 
 def test_only_what_no_document_covers_yet() -> None:
@@ -40,6 +45,8 @@ def test_only_what_no_document_covers_yet() -> None:
 
 
 def test_the_question_names_what_is_to_be_observed() -> None:
-    text = observation.observation_question(FoldPlan(FoldKind.OBSERVATIONS, Span(3, 9), "", wish="names"), 2_000, 0)
+    text = observation.observation_question(
+        FoldPlan(FoldKind.OBSERVATIONS, Span(3, 9), "", wish="names"), 2_000, 0
+    )
     assert "3 to 9" in text
     assert "names" in text

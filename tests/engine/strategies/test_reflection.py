@@ -25,7 +25,10 @@ def test_due_when_observations_pass_their_share() -> None:
     assert plan is not None
     assert plan.span == Span(2, 14)
     assert plan.kind is FoldKind.REFLECTION
-    assert reflection.find_due_reflection(situation(talk, context_policy.preset_policy("layered"))) is None
+    assert (
+        reflection.find_due_reflection(situation(talk, context_policy.preset_policy("layered")))
+        is None
+    )
 
 
 def test_nothing_to_reflect_on() -> None:
@@ -33,4 +36,6 @@ def test_nothing_to_reflect_on() -> None:
     assert reflection.span_of_observations(situation(talk)) is None
     talk.user("go")
     assert reflection.span_of_observations(situation(talk)) is None
-    assert "2 to 14" in reflection.reflection_question(FoldPlan(FoldKind.REFLECTION, Span(2, 14), ""), 3_000, 0)
+    assert "2 to 14" in reflection.reflection_question(
+        FoldPlan(FoldKind.REFLECTION, Span(2, 14), ""), 3_000, 0
+    )

@@ -26,7 +26,9 @@ def test_first_and_last_lines_and_the_lines_that_look_like_errors() -> None:
 def test_lines_that_look_like_errors_are_counted_if_not_all_are_shown() -> None:
     lines = [f"line {number}" for number in range(6_000)]
     for number in range(900, 6_000, 900):
-        lines[number] = f"2026-11-26 01:06:23 ERROR the connection number {number} was closed by the other side"
+        lines[number] = (
+            f"2026-11-26 01:06:23 ERROR the connection number {number} was closed by the other side"
+        )
     assert "Lines that look like errors (2 of 6 found):" in build_preview("\n".join(lines), 300)
     assert "Lines that look like errors:" in build_preview("\n".join(lines), 3_000)
 

@@ -1,6 +1,8 @@
-"""A walk through the program with real keyboard and mouse events on a screen of its own, against a scripted server.
+"""A walk through the program with real keyboard and mouse events on a screen of its
+own, against a scripted server.
 
-What came of each step is looked up where a user would have it: on the screen, at the server, in the files.
+What came of each step is looked up where a user would have it: on the screen, at the
+server, in the files.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ def screen() -> Iterator[Screen]:
 
 
 def test_a_screen_is_given_out_when_its_window_manager_answers(screen: Screen) -> None:
-    assert screen.run("xdotool", "get_num_desktops") == "1", "openbox has four until it handles what it is asked"
+    assert screen.run("xdotool", "get_num_desktops") == "1", (
+        "openbox has four until it handles what it is asked"
+    )
 
 
 def test_a_walk_that_waits_in_vain_shows_all_windows_and_threads(
@@ -43,7 +47,8 @@ def test_a_walk_that_waits_in_vain_shows_all_windows_and_threads(
         wait_for_window_and_then_in_vain(screen, tmp_path / "home")
     shown = capsys.readouterr().out
     assert f'"{TITLE}"' in shown
-    # The innermost hundred calls of each thread: without compiled modules, an import is deeper than that.
+    # The innermost hundred calls of each thread: without compiled modules, an import is
+    # deeper than that.
     assert "most recent call first" in shown, "the stacks"
 
 
@@ -58,14 +63,25 @@ def facts(home: Path, kind: str) -> list[str]:
     found: list[str] = []
     for journal in sorted(home.glob("workspaces/*/journal.sqlite3")):
         with sqlite3.connect(f"file:{journal}?mode=ro", uri=True) as connection:
-            tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+            tables = [
+                name
+                for (name,) in connection.execute(
+                    "SELECT name FROM sqlite_master WHERE type = 'table'"
+                )
+            ]
             for table in tables:
                 for row in connection.execute(f"SELECT * FROM {table}"):  # noqa: S608 - a name of our own
-                    found += [str(value) for value in row if isinstance(value, str) and f'"fact":"{kind}"' in value]
+                    found += [
+                        str(value)
+                        for value in row
+                        if isinstance(value, str) and f'"fact":"{kind}"' in value
+                    ]
     return found
 
 
-def begin(screen: Screen, home: Path, folder: Path, server: ChatServer, *, keyring: bool = False) -> None:
+def begin(
+    screen: Screen, home: Path, folder: Path, server: ChatServer, *, keyring: bool = False
+) -> None:
     """From the first start to the first request, with the keyboard alone."""
     wait_for("the window", lambda: screen.has_front(TITLE))
     wait_for("what is behind it", lambda: list(home.rglob("window.sock")))
@@ -77,7 +93,9 @@ def begin(screen: Screen, home: Path, folder: Path, server: ChatServer, *, keyri
     screen.type("Say hello.")
     screen.key("Return")
     wait_for("the question for a model", lambda: "Connect a model" in screen.active())
-    screen.key("End")  # "Another server", whatever the pauses between letters on a busy machine would have chosen
+    screen.key(
+        "End"
+    )  # "Another server", whatever the pauses between letters on a busy machine would have chosen
     screen.key("Tab")
     screen.type(server.base_url)
     screen.key("Tab")
@@ -132,7 +150,10 @@ def test_a_first_day(screen: Screen, tmp_path: Path) -> None:
         screen.key("Return")
         wait_for("the trash", lambda: "Something else." not in screen.active())
         screen.key("ctrl+alt+z")
-        wait_for("the undo", lambda: any('"trashed":false' in fact for fact in facts(home, "ConversationChanged")))
+        wait_for(
+            "the undo",
+            lambda: any('"trashed":false' in fact for fact in facts(home, "ConversationChanged")),
+        )
 
         screen.type("half a sentence")
         screen.key("ctrl+q")
@@ -149,7 +170,9 @@ def test_a_first_day(screen: Screen, tmp_path: Path) -> None:
 
 
 def asks(screen: Screen) -> bool:
-    """The frame of a question crosses a line down the middle, in the colour of what waits for a person."""
+    """The frame of a question crosses a line down the middle, in the colour of what
+    waits for a person.
+    """
     shot = screen.run("import", "-window", "root", "-crop", "1x1000+700+0", "-depth", "8", "txt:-")
     return LIGHT["handover"].upper() in shot
 
@@ -166,10 +189,14 @@ def allowed(screen: Screen, what: str, done: Callable[[], object]) -> None:
 
 
 def quit_program(screen: Screen, process: subprocess.Popen[str], seconds: float = 3.5) -> None:
-    """Quit. While an agent works, the program asks first, and its button for staying has the focus."""
+    """Quit. While an agent works, the program asks first, and its button for staying
+    has the focus.
+    """
     screen.key("ctrl+q")
     wait_for(
-        "the end or the question", lambda: process.poll() is not None or "Quit" in screen.active(), seconds=seconds
+        "the end or the question",
+        lambda: process.poll() is not None or "Quit" in screen.active(),
+        seconds=seconds,
     )
     if process.poll() is None:
         screen.key("Tab")
@@ -185,7 +212,9 @@ STATES = {
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_closing_in_any_state_loses_nothing_and_takes_no_time(screen: Screen, tmp_path: Path, state: str) -> None:
+def test_closing_in_any_state_loses_nothing_and_takes_no_time(
+    screen: Screen, tmp_path: Path, state: str
+) -> None:
     home, folder = tmp_path / "home", tmp_path / "project"
     folder.mkdir()
     answer = STATES[state]
@@ -203,10 +232,14 @@ def test_closing_in_any_state_loses_nothing_and_takes_no_time(screen: Screen, tm
         assert ends_within(process, 3.5)  # two for the program, the others for a busy machine
         assert process.returncode == 0
     assert sum('"Count."' in fact for fact in facts(home, "UserSaid")) == 1
-    assert subprocess.run(["pgrep", "-f", "sleep 321"], capture_output=True, check=False).stdout == b""
+    assert (
+        subprocess.run(["pgrep", "-f", "sleep 321"], capture_output=True, check=False).stdout == b""
+    )
 
 
-def test_a_second_start_brings_the_first_window_to_the_front(screen: Screen, tmp_path: Path) -> None:
+def test_a_second_start_brings_the_first_window_to_the_front(
+    screen: Screen, tmp_path: Path
+) -> None:
     with program(screen, tmp_path / "home") as first:
         wait_for("the window", lambda: screen.has_front(TITLE))
         wait_for("its socket", lambda: list((tmp_path / "home").rglob("window.sock")))
@@ -216,12 +249,18 @@ def test_a_second_start_brings_the_first_window_to_the_front(screen: Screen, tmp
         wait_for("the settings", lambda: any("Settings" in title for title in screen.titles()))
         assert first.poll() is None
     with suppress(pytest.fail.Exception):
-        wait_for("the end of all that it started", lambda: not processes_with_home(tmp_path / "home"), seconds=20)
+        wait_for(
+            "the end of all that it started",
+            lambda: not processes_with_home(tmp_path / "home"),
+            seconds=20,
+        )
     assert processes_with_home(tmp_path / "home") == []
 
 
 def processes_with_home(home: Path) -> list[str]:
-    """What still runs of all that was started for this home: a bus that a library started stayed for ever."""
+    """What still runs of all that was started for this home: a bus that a library
+    started stayed for ever.
+    """
     found = []
     for place in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
@@ -230,14 +269,19 @@ def processes_with_home(home: Path) -> list[str]:
     return found
 
 
-SERVICE = 'echo -n a-password | gnome-keyring-daemon --unlock --components=secrets >/dev/null; exec "$@"'
+SERVICE = (
+    'echo -n a-password | gnome-keyring-daemon --unlock --components=secrets >/dev/null; exec "$@"'
+)
 needs_a_service = pytest.mark.skipif(
-    shutil.which("gnome-keyring-daemon") is None or shutil.which("dbus-run-session") is None, reason="no secret service"
+    shutil.which("gnome-keyring-daemon") is None or shutil.which("dbus-run-session") is None,
+    reason="no secret service",
 )
 
 
 @needs_a_service
-def test_with_a_secret_service_the_key_is_there_after_a_restart(screen: Screen, tmp_path: Path) -> None:
+def test_with_a_secret_service_the_key_is_there_after_a_restart(
+    screen: Screen, tmp_path: Path
+) -> None:
     home, folder, user = tmp_path / "home", tmp_path / "project", tmp_path / "user"
     folder.mkdir()
     user.mkdir()
@@ -253,7 +297,9 @@ def test_with_a_secret_service_the_key_is_there_after_a_restart(screen: Screen, 
             wait_for("the first answer", lambda: len(facts(home, "TurnEnded")) == 1)
             quit_program(screen, process, 60)
             process.wait(60)
-        assert not any("a-key" in file.read_text("utf-8", "replace") for file in home.rglob("*.toml"))
+        assert not any(
+            "a-key" in file.read_text("utf-8", "replace") for file in home.rglob("*.toml")
+        )
         assert not (home / "keys.json").exists()
         with program(screen, home, more=more, within=within) as process:
             wait_for("the conversation", lambda: "Say hello." in screen.active())

@@ -1,4 +1,5 @@
-"""Closing the window while something hangs: it is gone at once, nothing acknowledged is lost, the conversation goes on.
+"""Closing the window while something hangs: it is gone at once, nothing acknowledged is
+lost, the conversation goes on.
 
 Real processes, a real keyboard on a screen of its own. What is tried beside test_walk.py's states.
 """
@@ -30,7 +31,9 @@ from tests.turns import ends_within
 pytestmark = pytest.mark.skipif(bool(screens.missing()), reason=f"needs {screens.missing()}")
 GONE = 2.0  # seconds, by the window's promise
 BUSY = 1.5  # what xdotool and a busy machine add
-LONG = "The guard is held across an await in src/lock/manager.rs, which the second test shows. " * 40
+LONG = (
+    "The guard is held across an await in src/lock/manager.rs, which the second test shows. " * 40
+)
 
 SILENT = """
 import time, pathlib, keyring.backend
@@ -50,16 +53,25 @@ def screen() -> Iterator[Screen]:
 
 
 def furnish(
-    home: Path, folder: Path, server: ChatServer, *, key: bool = False, mcp: Sequence[ServerConfig] = ()
+    home: Path,
+    folder: Path,
+    server: ChatServer,
+    *,
+    key: bool = False,
+    mcp: Sequence[ServerConfig] = (),
 ) -> None:
     """What earlier days left: a workspace with a conversation of two turns."""
     folder.mkdir()
 
     async def work() -> None:
         where = program_folders.find_program_folders(home)
-        desk = Workbenches(where, SecretStorage(where.key_file, environ={"A_KEY": "k"}), clock=ClockWithoutPauses())
+        desk = Workbenches(
+            where, SecretStorage(where.key_file, environ={"A_KEY": "k"}), clock=ClockWithoutPauses()
+        )
         variable = "A_KEY" if key else ""
-        desk.configured.save_provider(ProviderConfig("peer", base_url=server.base_url, variable=variable))
+        desk.configured.save_provider(
+            ProviderConfig("peer", base_url=server.base_url, variable=variable)
+        )
         bench = await desk.create_workspace("project", folder)
         await bench.choose_model_for_role("peer/scripted")
         session = await bench.start_conversation("Before")
@@ -67,7 +79,9 @@ def furnish(
             session.send_message((Text(words),))
             await asyncio.wait_for(session.wait_until_idle(), 60)
         if mcp:
-            await bench.change_settings({"mcp": {config.name: config.as_settings_table() for config in mcp}})
+            await bench.change_settings(
+                {"mcp": {config.name: config.as_settings_table() for config in mcp}}
+            )
         await desk.aclose()
 
     asyncio.run(work())
@@ -88,7 +102,9 @@ def closed(screen: Screen, process: subprocess.Popen[str]) -> None:
     assert process.returncode == 0
 
 
-def goes_on(screen: Screen, home: Path, server: ChatServer, more: Sequence[tuple[str, str]] = ()) -> None:
+def goes_on(
+    screen: Screen, home: Path, server: ChatServer, more: Sequence[tuple[str, str]] = ()
+) -> None:
     """The same conversation, after a restart."""
     server.script = [reply("It goes on.")]
     sent = len(server.bodies)
@@ -106,12 +122,18 @@ def goes_on(screen: Screen, home: Path, server: ChatServer, more: Sequence[tuple
 def said(screen: Screen, home: Path, words: str) -> None:
     screen.type(words)
     screen.key("Return")
-    wait_for("the words in the journal", lambda: any(words in fact for fact in facts(home, "UserSaid")))
+    wait_for(
+        "the words in the journal", lambda: any(words in fact for fact in facts(home, "UserSaid"))
+    )
 
 
 def test_while_a_handover_is_written(screen: Screen, tmp_path: Path) -> None:
     home = tmp_path / "home"
-    script = [reply(LONG), reply(LONG), reply("## Project Background\nA guard.").silent_after(2, 60)]
+    script = [
+        reply(LONG),
+        reply(LONG),
+        reply("## Project Background\nA guard.").silent_after(2, 60),
+    ]
     with ChatServer(script) as server:
         furnish(home, tmp_path / "project", server)
         with program(screen, home) as process:
@@ -129,7 +151,9 @@ def test_while_a_server_does_not_start(screen: Screen, tmp_path: Path) -> None:
     home = tmp_path / "home"
     mark = str(tmp_path / "mark")
     with ChatServer([reply(LONG), reply(LONG), reply("As before.")]) as server:
-        furnish(home, tmp_path / "project", server, mcp=[strange("hang at start", mark, starts=600)])
+        furnish(
+            home, tmp_path / "project", server, mcp=[strange("hang at start", mark, starts=600)]
+        )
         with program(screen, home) as process:
             opened(screen, home)
             wait_for("the server's process", partial(_runs, mark))
@@ -145,7 +169,12 @@ def test_while_a_server_does_not_answer_a_call(screen: Screen, tmp_path: Path) -
     home, mark = tmp_path / "home", tmp_path / "mark"
     call = reply(calls=[("strange__echo", {})])
     with ChatServer([reply(LONG), reply(LONG), call]) as server:
-        furnish(home, tmp_path / "project", server, mcp=[strange("hang at call", str(mark), answers=600)])
+        furnish(
+            home,
+            tmp_path / "project",
+            server,
+            mcp=[strange("hang at call", str(mark), answers=600)],
+        )
         with program(screen, home) as process:
             opened(screen, home)
             wait_for("the server's process", partial(_runs, str(mark)))
@@ -167,7 +196,9 @@ def test_while_the_keyring_is_silent(screen: Screen, tmp_path: Path) -> None:
     silent = [("XDG_CONFIG_HOME", str(tmp_path))]
     with ChatServer([reply(LONG), reply(LONG)]) as server:
         furnish(home, tmp_path / "project", server, key=True)
-        with program(screen, home, more=silent, within=["env", "-u", "PYTHON_KEYRING_BACKEND"]) as process:
+        with program(
+            screen, home, more=silent, within=["env", "-u", "PYTHON_KEYRING_BACKEND"]
+        ) as process:
             opened(screen, home)
             said(screen, home, "Who has the key?")
             wait_for("the question to the keyring", mark.exists)
@@ -177,5 +208,7 @@ def test_while_the_keyring_is_silent(screen: Screen, tmp_path: Path) -> None:
 
 
 def _runs(mark: str) -> bool:
-    found = subprocess.run(["pgrep", "-f", f"{SCRIPT.name}.*{mark}"], capture_output=True, check=False)
+    found = subprocess.run(
+        ["pgrep", "-f", f"{SCRIPT.name}.*{mark}"], capture_output=True, check=False
+    )
     return bool(found.stdout.strip())

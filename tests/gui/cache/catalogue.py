@@ -7,7 +7,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from helix_desktop.engine.cache_entry_rows import CacheEntryFigures, EntryFilter, EntryRow, EntrySort, EntryUse
+from helix_desktop.engine.cache_entry_rows import (
+    CacheEntryFigures,
+    EntryFilter,
+    EntryRow,
+    EntrySort,
+    EntryUse,
+)
 from helix_desktop.engine.facts import Stored
 from helix_desktop.engine.ports import EntryOrigin, ForgetResult, SearchHit
 from helix_desktop.engine.sha256_digest import Digest
@@ -41,12 +47,18 @@ class MemoryCatalogue(StandIn):
     asked: list[int] = field(default_factory=list)
     done: list[tuple[str, Digest]] = field(default_factory=list)
 
-    def put(self, content: bytes, tool: str = "read_file", source: str = "a.txt", **more: object) -> EntryRow:
+    def put(
+        self, content: bytes, tool: str = "read_file", source: str = "a.txt", **more: object
+    ) -> EntryRow:
         media = str(more.pop("media", "text/plain"))
         digest = Digest.of_content(content)
         self.contents[digest] = content
         stored = Stored(digest, len(content), content.count(b"\n"), media)
-        line = EntryRow(stored, EntryOrigin(tool, source, media), **{**USUAL, "time": NOW + len(self.lines), **more})  # type: ignore[arg-type]
+        line = EntryRow(
+            stored,
+            EntryOrigin(tool, source, media),
+            **{**USUAL, "time": NOW + len(self.lines), **more},
+        )  # type: ignore[arg-type]
         self.lines.append(line)
         return line
 
@@ -94,7 +106,9 @@ class MemoryCatalogue(StandIn):
         return self.used.get(digest, [])
 
     async def resolve_prefix(self, prefix: str) -> Digest:
-        found = [line.stored.digest for line in self.lines if line.stored.digest.hex.startswith(prefix)]
+        found = [
+            line.stored.digest for line in self.lines if line.stored.digest.hex.startswith(prefix)
+        ]
         if len(found) != 1:
             raise NotFound(f"No entry's hash begins with {prefix}.")
         return found[0]
@@ -107,12 +121,19 @@ class MemoryCatalogue(StandIn):
             text = content.decode("utf-8", "replace")
             at = text.lower().find(query.lower())
             if at >= 0:
-                hits.append(SearchHit(text[max(0, at - 20) : at + 40], digest, line=text.count("\n", 0, at) + 1))
+                hits.append(
+                    SearchHit(
+                        text[max(0, at - 20) : at + 40], digest, line=text.count("\n", 0, at) + 1
+                    )
+                )
         return hits[:limit]
 
     async def read_range(self, digest: Digest, start: int, length: int) -> bytes:
         if digest in self.damaged:
-            raise CacheCorrupt(f"The bytes of {digest.short_hex} do not match their hash.", remedy="Restore a backup.")
+            raise CacheCorrupt(
+                f"The bytes of {digest.short_hex} do not match their hash.",
+                remedy="Restore a backup.",
+            )
         return self.contents[digest][start : start + length]
 
     async def verify_entry(self, digest: Digest) -> None:
@@ -121,9 +142,14 @@ class MemoryCatalogue(StandIn):
 
     async def pin_entry(self, digest: Digest, *, pinned: bool) -> None:
         self.done.append(("pin" if pinned else "unpin", digest))
-        self.lines = [replace(each, pinned=pinned) if each.stored.digest == digest else each for each in self.lines]
+        self.lines = [
+            replace(each, pinned=pinned) if each.stored.digest == digest else each
+            for each in self.lines
+        ]
 
-    async def content_forgetter(self, *, text: str = "", entries: Sequence[Digest] = ()) -> ForgetResult:
+    async def content_forgetter(
+        self, *, text: str = "", entries: Sequence[Digest] = ()
+    ) -> ForgetResult:
         self.done += [("forget", digest) for digest in entries]
         self.lines = [each for each in self.lines if each.stored.digest not in entries]
         return ForgetResult(tuple(entries), 0, (), 0)

@@ -20,13 +20,23 @@ from tests.gui.fake_desk import now
 def catalogue() -> MemoryCatalogue:
     made = MemoryCatalogue()
     table = made.put(story.TABLE.encode(), source="src/lock/table.rs")
-    made.used[table.stored.digest] = [EntryUse("c", 7, 1.0, "output"), EntryUse("c", 19, 2.0, "recall")]
+    made.used[table.stored.digest] = [
+        EntryUse("c", 7, 1.0, "output"),
+        EntryUse("c", 19, 2.0, "recall"),
+    ]
     made.put(story.TESTS.encode(), "run_command", "cargo test", tokens=18_240)
-    made.put(b'{"a": [1, 2, {"b": null}], "c": "text"}', "fetch", "x.json", media="application/json")
+    made.put(
+        b'{"a": [1, 2, {"b": null}], "c": "text"}', "fetch", "x.json", media="application/json"
+    )
     made.put(b"name,count\nalpha,1\nbeta,2\n", "read_file", "x.csv", media="text/csv")
     made.put(bytes(range(256)) * 8, "read_file", "x.bin", media="application/octet-stream")
     for number in range(300):
-        made.put(f"output {number}\n".encode() * (number + 1), "search", f"pattern {number}", uses=number % 4)
+        made.put(
+            f"output {number}\n".encode() * (number + 1),
+            "search",
+            f"pattern {number}",
+            uses=number % 4,
+        )
     return made
 
 
@@ -40,7 +50,9 @@ def settle() -> Callable[[], None]:
 
 
 @pytest.fixture
-def page(theme: Theme, catalogue: MemoryCatalogue, settle: Callable[[], None]) -> Iterator[CachePage]:
+def page(
+    theme: Theme, catalogue: MemoryCatalogue, settle: Callable[[], None]
+) -> Iterator[CachePage]:
     made = CachePage(theme, BackgroundRunner(now))
     made.resize(1130, 850)
     made.model._load_timer.setInterval(0)

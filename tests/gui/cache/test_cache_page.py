@@ -1,4 +1,6 @@
-"""The cache page by mouse and keyboard: find, look, choose, and everything that can be done with an entry."""
+"""The cache page by mouse and keyboard: find, look, choose, and everything that can be
+done with an entry.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ LEFT = Qt.MouseButton.LeftButton
 CONTROL, SHIFT = Qt.KeyboardModifier.ControlModifier, Qt.KeyboardModifier.ShiftModifier
 
 
-def click_row(page: CachePage, row: int, modifiers: Qt.KeyboardModifier = Qt.KeyboardModifier.NoModifier) -> None:
+def click_row(
+    page: CachePage, row: int, modifiers: Qt.KeyboardModifier = Qt.KeyboardModifier.NoModifier
+) -> None:
     y = page.table.rowViewportPosition(row) + 10
     QTest.mouseClick(page.table.viewport(), LEFT, modifiers, QPoint(40, y))
 
@@ -67,7 +71,9 @@ def test_an_entry_that_only_folds_use_is_said_to_be_used(
 def test_with_large_text_no_column_and_no_button_of_an_entry_is_cut(
     page: CachePage, catalogue: MemoryCatalogue, theme: Theme, settle: Settle
 ) -> None:
-    """At 200 % the hash's column was the one sign "-", and the button with the uses an empty box."""
+    """At 200 % the hash's column was the one sign "-", and the button with the uses an
+    empty box.
+    """
     page.open_entry_by_digest(catalogue.lines[0].stored.digest)
     page.resize(850, 800)
     settle()
@@ -99,7 +105,9 @@ def test_a_click_shows_an_entry_and_where_it_is_used(
     assert wanted == [ShowInChat("c", 19), RecallEntry(digest, None)]
 
 
-def test_selected_lines_are_recalled(page: CachePage, catalogue: MemoryCatalogue, settle: Settle) -> None:
+def test_selected_lines_are_recalled(
+    page: CachePage, catalogue: MemoryCatalogue, settle: Settle
+) -> None:
     wanted: list[ChatIntent] = []
     page.intent_wanted.connect(wanted.append)
     page.open_entry_by_digest(catalogue.lines[0].stored.digest)
@@ -126,7 +134,9 @@ def test_the_keyboard_goes_through_the_rows(page: CachePage, settle: Settle) -> 
     assert page.viewer.row.stored.digest.hex
 
 
-def test_choosing_all_and_copying_hashes(page: CachePage, catalogue: MemoryCatalogue, settle: Settle) -> None:
+def test_choosing_all_and_copying_hashes(
+    page: CachePage, catalogue: MemoryCatalogue, settle: Settle
+) -> None:
     page.table.setFocus()
     QTest.keyClick(page.table, Qt.Key.Key_A, CONTROL)
     assert "305 selected" in page._figures_label.text()
@@ -148,7 +158,9 @@ def test_a_click_on_a_header_sorts(page: CachePage, settle: Settle) -> None:
     x = header.sectionViewportPosition(EntryColumn.SIZE) + 20
     QTest.mouseClick(header.viewport(), LEFT, pos=QPoint(x, 10))
     settle()
-    sizes = [row.stored.size for i in range(10) if (row := page.model.get_or_load_row(i)) is not None]
+    sizes = [
+        row.stored.size for i in range(10) if (row := page.model.get_or_load_row(i)) is not None
+    ]
     assert sizes == sorted(sizes)
     QTest.mouseClick(header.viewport(), LEFT, pos=QPoint(x, 10))
     settle()
@@ -157,7 +169,9 @@ def test_a_click_on_a_header_sorts(page: CachePage, settle: Settle) -> None:
     assert first.stored.size > 2_000
 
 
-def test_a_hash_jumps_and_words_are_searched(page: CachePage, catalogue: MemoryCatalogue, settle: Settle) -> None:
+def test_a_hash_jumps_and_words_are_searched(
+    page: CachePage, catalogue: MemoryCatalogue, settle: Settle
+) -> None:
     target = catalogue.lines[1].stored.digest
     QTest.keyClick(page.table, Qt.Key.Key_F, CONTROL)
     page.bar.field.setText(target.hex[:10])
@@ -183,9 +197,13 @@ def test_a_hash_jumps_and_words_are_searched(page: CachePage, catalogue: MemoryC
     page.search_hash_or_text("")
     assert page.model.rowCount() == 305
     settle()
-    chosen = page.model.get_or_load_row(page.table.current_row) if page.table.current_row >= 0 else None
+    chosen = (
+        page.model.get_or_load_row(page.table.current_row) if page.table.current_row >= 0 else None
+    )
     assert chosen is None or chosen.stored.digest == page.viewer.row.stored.digest
-    assert page.table.selected_ranges == ([(page.table.current_row, page.table.current_row)] if chosen else [])
+    assert page.table.selected_ranges == (
+        [(page.table.current_row, page.table.current_row)] if chosen else []
+    )
 
 
 def test_a_hash_after_words_shows_all_entries_again(
@@ -214,7 +232,9 @@ def test_an_unknown_hash_is_looked_for_as_text(page: CachePage, settle: Settle) 
     assert page.viewer.row is None
 
 
-def test_every_kind_of_content_has_its_shape(page: CachePage, catalogue: MemoryCatalogue, settle: Settle) -> None:
+def test_every_kind_of_content_has_its_shape(
+    page: CachePage, catalogue: MemoryCatalogue, settle: Settle
+) -> None:
     for number, shape in (
         (2, ContentShape.JSON),
         (3, ContentShape.TEXT),
@@ -229,7 +249,9 @@ def test_every_kind_of_content_has_its_shape(page: CachePage, catalogue: MemoryC
     assert shown(page).startswith("00 01 02 03")
 
 
-def test_a_large_entry_comes_page_by_page(page: CachePage, catalogue: MemoryCatalogue, settle: Settle) -> None:
+def test_a_large_entry_comes_page_by_page(
+    page: CachePage, catalogue: MemoryCatalogue, settle: Settle
+) -> None:
     large = catalogue.put(b"".join(b"line %07d\n" % i for i in range(300_000)))
     page.open_entry_by_digest(large.stored.digest)
     settle()
@@ -242,18 +264,25 @@ def test_a_large_entry_comes_page_by_page(page: CachePage, catalogue: MemoryCata
     assert body.lines.viewed_lines[1] == f"line {number:07d}"
 
 
-def test_damage_is_said_where_it_is_met(page: CachePage, catalogue: MemoryCatalogue, settle: Settle) -> None:
+def test_damage_is_said_where_it_is_met(
+    page: CachePage, catalogue: MemoryCatalogue, settle: Settle
+) -> None:
     line = catalogue.lines[0]
     catalogue.damaged.add(line.stored.digest)
     page.open_entry_by_digest(line.stored.digest)
     settle()
     said = page.viewer.content_view.findChildren(QLabel)
-    assert any("do not match their hash" in label.text() and "Restore a backup" in label.text() for label in said)
+    assert any(
+        "do not match their hash" in label.text() and "Restore a backup" in label.text()
+        for label in said
+    )
     assert page.viewer._checked_chip._text == "damaged"
     assert not page.viewer.recall_button.isEnabled()
 
 
-def test_what_was_removed_for_room_says_so(page: CachePage, catalogue: MemoryCatalogue, settle: Settle) -> None:
+def test_what_was_removed_for_room_says_so(
+    page: CachePage, catalogue: MemoryCatalogue, settle: Settle
+) -> None:
     catalogue.lines[0] = replace(catalogue.lines[0], gone=True)
     page.open_entry_by_digest(catalogue.lines[0].stored.digest)
     settle()
@@ -275,14 +304,21 @@ def test_pin_and_verify(page: CachePage, catalogue: MemoryCatalogue, settle: Set
     assert "matches its hash" in page._figures_label.text()
 
 
-def test_forgetting_says_what_it_means_first(page: CachePage, catalogue: MemoryCatalogue, settle: Settle) -> None:
+def test_forgetting_says_what_it_means_first(
+    page: CachePage, catalogue: MemoryCatalogue, settle: Settle
+) -> None:
     digest = catalogue.lines[0].stored.digest
     page.open_entry_by_digest(digest)
     settle()
-    catalogue.used[digest] = [*catalogue.used[digest], EntryUse("c", 23, 3.0, "output")]  # Used since it was shown.
+    catalogue.used[digest] = [
+        *catalogue.used[digest],
+        EntryUse("c", 23, 3.0, "output"),
+    ]  # Used since it was shown.
     page.entry_actions.ask_to_forget_entry()
     settle()
-    (box,) = [w for w in QApplication.topLevelWidgets() if isinstance(w, QMessageBox) and w.isVisible()]
+    (box,) = [
+        w for w in QApplication.topLevelWidgets() if isinstance(w, QMessageBox) and w.isVisible()
+    ]
     assert "3 messages refer to this entry" in box.text()
     assert catalogue.done == []
     QTest.mouseClick(next(b for b in box.buttons() if "Forget" in b.text()), LEFT)
@@ -313,7 +349,9 @@ def test_what_a_fold_stored_for_itself_is_not_looked_at_first(
     assert page.table.current_row == 0, "there is nothing else"
 
 
-def test_two_entries_are_compared(page: CachePage, catalogue: MemoryCatalogue, settle: Settle) -> None:
+def test_two_entries_are_compared(
+    page: CachePage, catalogue: MemoryCatalogue, settle: Settle
+) -> None:
     catalogue.lines = catalogue.lines[:2]
     catalogue.put(story.TABLE.replace("epoch", "era").encode())
     page.show_cache_of(catalogue)
@@ -374,7 +412,9 @@ def test_columns_and_divider_are_kept(page: CachePage, settle: Settle) -> None:
     assert page._split.sizes() == sizes
 
 
-def test_a_hidden_page_waits_until_it_is_shown(page: CachePage, catalogue: MemoryCatalogue, settle: Settle) -> None:
+def test_a_hidden_page_waits_until_it_is_shown(
+    page: CachePage, catalogue: MemoryCatalogue, settle: Settle
+) -> None:
     page.hide()
     catalogue.put(b"meanwhile")
     page.refresh_entries_soon()
@@ -397,7 +437,10 @@ def test_what_is_checked_is_said_of_the_entry_it_was_asked_for(
     click_row(page, 1)
     looked_at = page.viewer.row
     held.let("verify")
-    assert page._figures_label.text() == f"{checked.stored.digest.short_hex}: The content matches its hash."
+    assert (
+        page._figures_label.text()
+        == f"{checked.stored.digest.short_hex}: The content matches its hash."
+    )
     assert not page.viewer._checked_chip.isVisible()
     page._shown.runner._spawn = now
     held.let()
@@ -422,20 +465,30 @@ def test_an_answer_about_another_workspace_is_let_be(page: CachePage, settle: Se
     assert page.model.rowCount() == 1
 
 
-def test_filters_are_those_of_the_workspace(page: CachePage, catalogue: MemoryCatalogue, settle: Settle) -> None:
+def test_filters_are_those_of_the_workspace(
+    page: CachePage, catalogue: MemoryCatalogue, settle: Settle
+) -> None:
     page.bar.field.setText("output 7")
     page.bar._apply_filter(
-        page.bar._conversation_button, "R&D", replace(page.bar.filter, conversation="c", tool="search")
+        page.bar._conversation_button,
+        "R&D",
+        replace(page.bar.filter, conversation="c", tool="search"),
     )
     assert page.bar._conversation_button.text() == "R&&D ▾"
     page.show_cache_of(catalogue)
     settle()
-    assert (page.bar.filter, page.model.entry_filter, page.bar.field.text()) == (EntryFilter(), EntryFilter(), "")
+    assert (page.bar.filter, page.model.entry_filter, page.bar.field.text()) == (
+        EntryFilter(),
+        EntryFilter(),
+        "",
+    )
     assert page.bar._conversation_button.text() == "Any conversation ▾"
     assert page.model.rowCount() == 305
 
 
-def test_a_conversation_begun_since_can_be_filtered_by(page: CachePage, catalogue: MemoryCatalogue) -> None:
+def test_a_conversation_begun_since_can_be_filtered_by(
+    page: CachePage, catalogue: MemoryCatalogue
+) -> None:
     known = [("c", "Before")]
     page.show_cache_of(catalogue, lambda: known)
     page.hide()
@@ -448,7 +501,9 @@ def test_a_conversation_begun_since_can_be_filtered_by(page: CachePage, catalogu
 def test_pages_that_come_late_are_not_shown_as_others(
     page: CachePage, catalogue: MemoryCatalogue, settle: Settle
 ) -> None:
-    line = catalogue.put(b"".join(b"line %07d\n" % number for number in range(250_000)), source="long.txt")
+    line = catalogue.put(
+        b"".join(b"line %07d\n" % number for number in range(250_000)), source="long.txt"
+    )
     page.open_entry_by_digest(line.stored.digest)
     settle()
     held = page._shown.runner._spawn = Held()
@@ -462,7 +517,9 @@ def test_pages_that_come_late_are_not_shown_as_others(
     assert shown(page) == second
 
 
-def test_uses_are_those_of_the_entry_that_is_shown(page: CachePage, catalogue: MemoryCatalogue, settle: Settle) -> None:
+def test_uses_are_those_of_the_entry_that_is_shown(
+    page: CachePage, catalogue: MemoryCatalogue, settle: Settle
+) -> None:
     page.open_entry_by_digest(catalogue.lines[0].stored.digest)
     settle()
     assert len(page.viewer.uses) == 2
@@ -480,14 +537,18 @@ def test_how_an_entry_is_used_is_said_in_the_user_s_language(
     try:
         page.open_entry_by_digest(catalogue.lines[0].stored.digest)
         settle()
-        words = [action.text().partition(",")[0] for action in page.viewer._uses_button.menu().actions()]
+        words = [
+            action.text().partition(",")[0] for action in page.viewer._uses_button.menu().actions()
+        ]
     finally:
         set_translations({})
     assert words == ["Abruf", "Ausgabe"]
 
 
 def menu_of(page: CachePage, reason: QContextMenuEvent.Reason, at: QPoint) -> list[str]:
-    QApplication.sendEvent(page.table.viewport(), QContextMenuEvent(reason, at, page.table.mapToGlobal(at)))
+    QApplication.sendEvent(
+        page.table.viewport(), QContextMenuEvent(reason, at, page.table.mapToGlobal(at))
+    )
     menus = [each for each in page.findChildren(QMenu) if each.isVisible()]
     names = [action.text() for menu in menus for action in menu.actions() if action.text()]
     for menu in menus:
@@ -517,14 +578,18 @@ def test_large_text_moves_the_second_buttons_into_the_menu(page: CachePage, them
     assert page.viewer._copy.isVisible()
 
 
-def test_with_large_text_the_first_button_is_not_cut(page: CachePage, theme: Theme, settle: Settle) -> None:
+def test_with_large_text_the_first_button_is_not_cut(
+    page: CachePage, theme: Theme, settle: Settle
+) -> None:
     page.table.select_row_and_open_entry(0)
     settle()
     for zoom in (1.0, 1.5, 1.75, 2.0):
         theme.set_zoom(zoom)
         page.resize(1_000, 850)
         settle()
-        assert page.viewer.recall_button.width() >= page.viewer.recall_button.sizeHint().width(), zoom
+        assert page.viewer.recall_button.width() >= page.viewer.recall_button.sizeHint().width(), (
+            zoom
+        )
     theme.set_zoom(1.0)
 
 
@@ -535,7 +600,10 @@ def test_what_is_copied_is_what_is_shown_whatever_its_shape(
     clipboard = QGuiApplication.clipboard()
     page.open_entry_by_digest(catalogue.lines[0].stored.digest)
     settle()
-    for number, text in ((2, '{"a": [1, 2, {"b": null}], "c": "text"}'), (3, "name,count\nalpha,1\nbeta,2")):
+    for number, text in (
+        (2, '{"a": [1, 2, {"b": null}], "c": "text"}'),
+        (3, "name,count\nalpha,1\nbeta,2"),
+    ):
         page.open_entry_by_digest(catalogue.lines[number].stored.digest)
         settle()
         assert page.viewer.content_view.shape in (ContentShape.JSON, ContentShape.TEXT)
@@ -589,7 +657,9 @@ def test_rows_are_selected_by_hand_and_stay_selected_when_rows_come_in(
     assert [page.model.get_or_load_row(row) for row in page.table.selected_rows()] == chosen
     page.entry_actions.copy_selected_hashes()
     settle()
-    assert QGuiApplication.clipboard().text().split("\n") == [row.stored.digest.hex for row in chosen if row]
+    assert QGuiApplication.clipboard().text().split("\n") == [
+        row.stored.digest.hex for row in chosen if row
+    ]
 
 
 def test_a_selection_holds_while_pages_far_away_are_looked_at(
@@ -625,7 +695,9 @@ def test_a_filter_that_leaves_fewer_rows_opens_no_other_entry(
     assert page.viewer.row == opened
 
 
-def test_a_row_of_placeholders_opens_when_its_entry_has_come(page: CachePage, settle: Settle) -> None:
+def test_a_row_of_placeholders_opens_when_its_entry_has_come(
+    page: CachePage, settle: Settle
+) -> None:
     page.table.select_row_and_open_entry(200)
     assert page.table.is_current_row_loading
     settle()
@@ -634,7 +706,9 @@ def test_a_row_of_placeholders_opens_when_its_entry_has_come(page: CachePage, se
 
 
 def test_letters_typed_into_the_table_look_for_nothing(page: CachePage) -> None:
-    """Qt would ask every row for a text that begins with the letter: a million of them stand still then."""
+    """Qt would ask every row for a text that begins with the letter: a million of them
+    stand still then.
+    """
     before = page.table.current_row
     QTest.keyClicks(page.table, "outp")
     assert page.table.current_row == before

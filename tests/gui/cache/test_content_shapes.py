@@ -31,7 +31,9 @@ T, J, P, H = ContentShape.TEXT, ContentShape.JSON, ContentShape.IMAGE, ContentSh
         ("application/octet-stream", "x", b"\0\1\2", (H,)),
     ],
 )
-def test_how_an_entry_can_be_shown(media: str, source: str, content: bytes, shapes: tuple[ContentShape, ...]) -> None:
+def test_how_an_entry_can_be_shown(
+    media: str, source: str, content: bytes, shapes: tuple[ContentShape, ...]
+) -> None:
     assert list_possible_content_shapes(media, source, content, len(content)) == shapes
 
 

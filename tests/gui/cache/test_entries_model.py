@@ -6,7 +6,12 @@ from collections.abc import Callable
 
 from helix_desktop.engine.cache_entry_rows import EntryFilter, EntrySort
 from helix_desktop.gui.background_runner import BackgroundRunner
-from helix_desktop.gui.cache.entries_model import ROWS_PER_PAGE, EntriesModel, EntryColumn, cell_text
+from helix_desktop.gui.cache.entries_model import (
+    ROWS_PER_PAGE,
+    EntriesModel,
+    EntryColumn,
+    cell_text,
+)
 from helix_desktop.gui.theme import Theme
 from tests.gui.cache.catalogue import NOW, MemoryCatalogue
 from tests.gui.fake_desk import now
@@ -22,7 +27,9 @@ def model_of(catalogue: MemoryCatalogue, settle: Settle) -> EntriesModel:
     return made
 
 
-def test_only_pages_that_are_looked_at_are_read(theme: Theme, catalogue: MemoryCatalogue, settle: Settle) -> None:
+def test_only_pages_that_are_looked_at_are_read(
+    theme: Theme, catalogue: MemoryCatalogue, settle: Settle
+) -> None:
     model = model_of(catalogue, settle)
     assert model.rowCount() == len(catalogue.lines)
     assert catalogue.asked == [0]
@@ -44,7 +51,9 @@ def test_while_dragging_pages_that_went_by_are_not_read(theme: Theme, settle: Se
     assert len(catalogue.asked) <= 4
 
 
-def test_another_order_and_another_filter(theme: Theme, catalogue: MemoryCatalogue, settle: Settle) -> None:
+def test_another_order_and_another_filter(
+    theme: Theme, catalogue: MemoryCatalogue, settle: Settle
+) -> None:
     model = model_of(catalogue, settle)
     model.set_sort_order(EntrySort.SIZE, descending=True)
     settle()
@@ -55,7 +64,9 @@ def test_another_order_and_another_filter(theme: Theme, catalogue: MemoryCatalog
     assert model.rowCount() == 1
 
 
-def test_new_entries_come_in_above(theme: Theme, catalogue: MemoryCatalogue, settle: Settle) -> None:
+def test_new_entries_come_in_above(
+    theme: Theme, catalogue: MemoryCatalogue, settle: Settle
+) -> None:
     model = model_of(catalogue, settle)
     grown: list[int] = []
     model.rows_added_above.connect(grown.append)
@@ -82,7 +93,9 @@ def test_a_late_answer_to_an_earlier_question_is_dropped(
 
 
 def test_cells() -> None:
-    line = MemoryCatalogue().put(b"x" * 19_354, "read_file", "a\u202eb", tokens=4_812, time=NOW - 120)
+    line = MemoryCatalogue().put(
+        b"x" * 19_354, "read_file", "a\u202eb", tokens=4_812, time=NOW - 120
+    )
     shown = [cell_text(line, column, NOW) for column in EntryColumn]
     assert shown[:-1] == ["a⟨202E⟩b", "read_file", "19.4 KB", "4,812", "1", "2 min ago", "–"]
     assert shown[-1] == f"{line.stored.digest.hex[:8]}…{line.stored.digest.hex[-4:]}"

@@ -29,9 +29,16 @@ async def test_hashes_of_many_ranges(catalogue: MemoryCatalogue) -> None:
 async def test_entries_with_all_words_come_first_and_what_is_gone_is_left_out(
     catalogue: MemoryCatalogue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    some, every, other = (catalogue.put(text).stored.digest for text in (b"one", b"one two", b"two"))
+    some, every, other = (
+        catalogue.put(text).stored.digest for text in (b"one", b"one two", b"two")
+    )
     gone = Digest.of_content(b"gone")
-    found = [SearchHit("", some, has_all_words=False), SearchHit("", gone), SearchHit("", every), SearchHit("", other)]
+    found = [
+        SearchHit("", some, has_all_words=False),
+        SearchHit("", gone),
+        SearchHit("", every),
+        SearchHit("", other),
+    ]
 
     async def search_index(*_: object, **__: object) -> list[SearchHit]:
         return found
@@ -43,12 +50,16 @@ async def test_entries_with_all_words_come_first_and_what_is_gone_is_left_out(
 
 async def test_an_entry_is_saved_whole(catalogue: MemoryCatalogue, tmp_path: Path) -> None:
     line = catalogue.put(b"0123456789" * 300_000)
-    await entry_tasks.save_entry_to_file(catalogue, line.stored, tmp_path / "out.txt", lambda *_: None)
+    await entry_tasks.save_entry_to_file(
+        catalogue, line.stored, tmp_path / "out.txt", lambda *_: None
+    )
     assert (tmp_path / "out.txt").read_bytes() == catalogue.contents[line.stored.digest]
     assert [path.name for path in tmp_path.iterdir()] == ["out.txt"]
 
 
-async def test_a_place_that_cannot_be_written_is_said(catalogue: MemoryCatalogue, tmp_path: Path) -> None:
+async def test_a_place_that_cannot_be_written_is_said(
+    catalogue: MemoryCatalogue, tmp_path: Path
+) -> None:
     line = catalogue.put(b"x")
     with pytest.raises(StoreFailed, match="still in the cache"):
         await entry_tasks.save_entry_to_file(
@@ -60,7 +71,9 @@ async def test_damage_leaves_no_half_file(catalogue: MemoryCatalogue, tmp_path: 
     line = catalogue.put(b"x")
     catalogue.damaged.add(line.stored.digest)
     with pytest.raises(Exception, match="hash"):
-        await entry_tasks.save_entry_to_file(catalogue, line.stored, tmp_path / "out.txt", lambda *_: None)
+        await entry_tasks.save_entry_to_file(
+            catalogue, line.stored, tmp_path / "out.txt", lambda *_: None
+        )
     assert list(tmp_path.iterdir()) == []
     await asyncio.sleep(0)
 
@@ -83,7 +96,8 @@ def test_names_to_save_under(catalogue: MemoryCatalogue) -> None:
 
 def test_consequences_are_said(catalogue: MemoryCatalogue) -> None:
     said = entry_tasks.describe_forgetting(
-        catalogue.lines[0], [EntryUse("c", n, 1.0, how) for n, how in enumerate(("output", "fold", "recall"))]
+        catalogue.lines[0],
+        [EntryUse("c", n, 1.0, how) for n, how in enumerate(("output", "fold", "recall"))],
     )
     assert "2 messages refer to this entry" in said
     assert "cannot be undone" in said

@@ -37,16 +37,22 @@ async def test_entries_are_counted_listed_and_sorted(bench: Workbench) -> None:
     shown = _shown(bench).index
     everything = EntryFilter()
     assert await shown.count_entries(everything) == 3
-    rows = await shown.entries_page(everything, sort=EntrySort.SOURCE, descending=True, offset=0, limit=2)
+    rows = await shown.entries_page(
+        everything, sort=EntrySort.SOURCE, descending=True, offset=0, limit=2
+    )
     assert [row.about.source for row in rows] == ["c.txt", "b.txt"]
     assert (await shown.compute_figures()).entries == 3
     assert await shown.count_entries(EntryFilter(text="b.txt")) == 1
-    assert await shown.count_tools() == [("user", 3)] or tuple(await shown.count_tools()) == (("user", 3),)
+    assert await shown.count_tools() == [("user", 3)] or tuple(await shown.count_tools()) == (
+        ("user", 3),
+    )
 
 
 async def test_every_column_of_the_page_is_one_of_the_store(bench: Workbench) -> None:
     for sort in EntrySort:
-        rows = await _shown(bench).index.entries_page(EntryFilter(), sort=sort, descending=False, offset=0, limit=9)
+        rows = await _shown(bench).index.entries_page(
+            EntryFilter(), sort=sort, descending=False, offset=0, limit=9
+        )
         assert len(rows) == 3
 
 
@@ -56,7 +62,9 @@ async def test_one_entry_is_found_read_checked_and_forgotten(bench: Workbench) -
     assert await shown.cache.resolve_prefix(digest.hex[:8]) == digest
     assert await shown.cache.read_range(digest, 4, 7) == b"content"
     await shown.cache.verify_entry(digest)
-    assert [hit.digest for hit in await shown.index.search_index("a.txt", entries_only=True)][:1] == [digest]
+    assert [hit.digest for hit in await shown.index.search_index("a.txt", entries_only=True)][
+        :1
+    ] == [digest]
     await shown.cache.pin_entry(digest, pinned=True)
     row = await shown.index.find_entry_row(digest)
     assert row is not None

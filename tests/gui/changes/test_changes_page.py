@@ -1,4 +1,6 @@
-"""The page of changes: files by turn, hunks that are kept or taken back, a comment for the agent, a commit."""
+"""The page of changes: files by turn, hunks that are kept or taken back, a comment for
+the agent, a commit.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,11 @@ from helix_desktop.gui.changes.changed_files_list import describe_changes_row
 from helix_desktop.gui.changes.changes_page import ChangesPage, _build_group_rows
 from helix_desktop.gui.changes.commit_button import CommitDialog
 from helix_desktop.gui.changes.coverage_dialog import CheckpointCoverageDialog
-from helix_desktop.gui.changes.undo_dialog import ThreeVersionsDialog, UndoChangesDialog, find_differing_lines
+from helix_desktop.gui.changes.undo_dialog import (
+    ThreeVersionsDialog,
+    UndoChangesDialog,
+    find_differing_lines,
+)
 from helix_desktop.gui.common.figure_formats import format_time_of_day
 from helix_desktop.gui.theme import Theme
 from tests.gui import fake_changes
@@ -44,7 +50,9 @@ AFTER = BEFORE.replace(b"line 5\n", b"LINE 5\n").replace(b"line 40\n", b"line fo
 @pytest.fixture
 def changes() -> FakeChanges:
     made = FakeChanges()
-    made.fill({"src/a.py": (BEFORE, AFTER), "new.txt": (b"", b"new\n"), "gone.txt": (b"gone\n", b"")})
+    made.fill(
+        {"src/a.py": (BEFORE, AFTER), "new.txt": (b"", b"new\n"), "gone.txt": (b"gone\n", b"")}
+    )
     made.left = [UncoveredPath("target/", "target/ beside Cargo.toml")]
     return made
 
@@ -68,11 +76,22 @@ def test_files_stand_under_their_turn_and_what_is_not_covered_is_listed(page: Ch
         entry.heading or entry.folder or (entry.file.place if entry.file else entry.uncovered.path)  # type: ignore[union-attr]
         for entry in page.files.files.items
     ]
-    assert words == ["Turn 12 · 3 files", "src/", "src/a.py", "gone.txt", "new.txt", "Not covered", "target/"]
+    assert words == [
+        "Turn 12 · 3 files",
+        "src/",
+        "src/a.py",
+        "gone.txt",
+        "new.txt",
+        "Not covered",
+        "target/",
+    ]
     assert page.files.current_changes_row is not None
     assert page.files.current_changes_row.file is not None
     assert page.files.current_changes_row.file.place == "src/a.py"
-    assert [row.head for row in page.body.view._sheet.rows if row.head] == ["@@ -3,7 +3,7 @@", "@@ -38,7 +38,8 @@"]
+    assert [row.head for row in page.body.view._sheet.rows if row.head] == [
+        "@@ -3,7 +3,7 @@",
+        "@@ -38,7 +38,8 @@",
+    ]
 
 
 def test_a_renamed_file_is_one_row_with_its_other_name(
@@ -104,10 +123,14 @@ def test_a_renamed_file_is_one_row_with_its_other_name(
     assert changes.now == {"old.py": AFTER, "src/a.py": b""}
 
 
-def test_what_is_committed_is_marked_and_not_offered_again(page: ChangesPage, changes: FakeChanges) -> None:
+def test_what_is_committed_is_marked_and_not_offered_again(
+    page: ChangesPage, changes: FakeChanges
+) -> None:
     changes.git_repository.committed.append((("0/src/a.py", "0/gone.txt"), "In a terminal"))
     page.reload_changes()
-    assert [describe_changes_row(row) for row in page.files.files.items if row.heading or row.file] == [
+    assert [
+        describe_changes_row(row) for row in page.files.files.items if row.heading or row.file
+    ] == [
         "Turn 12 · 3 files",
         "src/a.py, changed, +3 −2, committed",
         "gone.txt, deleted, +0 −1, committed",
@@ -125,7 +148,9 @@ def test_what_is_committed_is_marked_and_not_offered_again(page: ChangesPage, ch
     assert page.files.grab().toImage() != marked
 
 
-def test_an_empty_folder_alone_is_no_file_and_cannot_be_committed(page: ChangesPage, changes: FakeChanges) -> None:
+def test_an_empty_folder_alone_is_no_file_and_cannot_be_committed(
+    page: ChangesPage, changes: FakeChanges
+) -> None:
     folder = TreeItem(PathKind.FOLDER, 0o755)
     changes.fill({"empty": (b"", b"")})
     (file,) = changes._files()
@@ -134,7 +159,12 @@ def test_an_empty_folder_alone_is_no_file_and_cannot_be_committed(page: ChangesP
             changes,
             "c1",
             (),
-            _build_group_rows("Turn 2", [replace(file, change=PathChange("0/empty", None, folder))], None, frozenset()),
+            _build_group_rows(
+                "Turn 2",
+                [replace(file, change=PathChange("0/empty", None, folder))],
+                None,
+                frozenset(),
+            ),
         )
     )
     assert page.files.files.items[0].heading == "Turn 2 · 1 folder"
@@ -190,10 +220,16 @@ def test_a_file_that_a_later_turn_of_the_agent_changed_is_said_to_be_so(
         asked = page.findChildren(UndoChangesDialog)[-1]
         return [label.text() for label in asked.findChildren(QLabel)]
 
-    assert "The agent changed these files again in later turns. Choose what to do with each file:" in said()
+    assert (
+        "The agent changed these files again in later turns. Choose what to do with each file:"
+        in said()
+    )
     assert "new.txt · Turn 13" in said()
     changes.now["new.txt"] = b"mine\n"
-    assert "You or another program changed these files later. Choose what to do with each file:" in said()
+    assert (
+        "You or another program changed these files later. Choose what to do with each file:"
+        in said()
+    )
 
 
 def test_what_was_undone_can_be_redone_from_the_notice_and_undone_again(
@@ -216,7 +252,9 @@ def test_what_was_undone_can_be_redone_from_the_notice_and_undone_again(
     assert buttons[-1]["button"] == "Undo", "what was redone can be undone"
 
 
-def test_the_question_tells_what_goes_and_a_redo_speaks_of_the_undo(page: ChangesPage, theme: Theme) -> None:
+def test_the_question_tells_what_goes_and_a_redo_speaks_of_the_undo(
+    page: ChangesPage, theme: Theme
+) -> None:
     def item(content: bytes) -> TreeItem:
         return TreeItem(PathKind.FILE, 0o644, 1, content)
 
@@ -239,7 +277,10 @@ def test_the_question_tells_what_goes_and_a_redo_speaks_of_the_undo(page: Change
         "Restore the file to its state before the agent's changes",
         "Undo only the agent's lines",
     ]
-    assert words(shown(redo=True)) == ["Restore the file to its state before the undo", "Redo only the agent's lines"]
+    assert words(shown(redo=True)) == [
+        "Restore the file to its state before the undo",
+        "Redo only the agent's lines",
+    ]
 
 
 def test_a_long_path_pushes_nothing_out_of_the_dialog(page: ChangesPage, theme: Theme) -> None:
@@ -256,7 +297,9 @@ def test_a_long_path_pushes_nothing_out_of_the_dialog(page: ChangesPage, theme: 
 
 def test_three_versions_are_shown(page: ChangesPage, changes: FakeChanges, theme: Theme) -> None:
     shown = ThreeVersionsDialog(theme, "a", (b"one", b"two\n", b"\0"), page)
-    assert [[view.viewed_lines[n] for n in range(len(view.viewed_lines))] for view in shown.views] == [
+    assert [
+        [view.viewed_lines[n] for n in range(len(view.viewed_lines))] for view in shown.views
+    ] == [
         ["one"],
         ["two", ""],
         ["1 B"],
@@ -268,44 +311,61 @@ def test_the_lines_that_differ_stand_out_in_three_versions(page: ChangesPage, th
     differing = find_differing_lines(versions)
     assert differing == [{1}, {1}, {3}]
     plain, marked = (
-        ThreeVersionsDialog(theme, "a", versions, page, differing=each) for each in ([(), (), ()], differing)
+        ThreeVersionsDialog(theme, "a", versions, page, differing=each)
+        for each in ([(), (), ()], differing)
     )
     for shown in (plain, marked):
         shown.show()
     for old, new in zip(plain.views, marked.views, strict=True):
         assert old.grab().toImage() != new.grab().toImage()
-    assert [view._labels(number) for view, number in zip(marked.views, (1, 1, 0), strict=True)] == ["2 -", "2 +", "1  "]  # type: ignore[misc]
+    assert [view._labels(number) for view, number in zip(marked.views, (1, 1, 0), strict=True)] == [
+        "2 -",
+        "2 +",
+        "1  ",
+    ]  # type: ignore[misc]
 
 
 def test_a_comment_goes_to_the_agent_with_its_place(page: ChangesPage) -> None:
     said: list[str] = []
     page.agent_message_written.connect(said.append)
     view = page.body.view
-    number = next(i for i, row in enumerate(view._sheet.rows) if row.right is not None and row.right.text == "LINE 5")
+    number = next(
+        i
+        for i, row in enumerate(view._sheet.rows)
+        if row.right is not None and row.right.text == "LINE 5"
+    )
     view.open_comment_on_row(number)
     view._comment.words.setPlainText("Why capitals?")
     view._comment._send_comment()
     assert said == ["About src/a.py, line 6:\n\n    LINE 5\n\nWhy capitals?"]
 
 
-def test_a_commit_takes_the_chosen_files_with_a_proposed_message(page: ChangesPage, changes: FakeChanges) -> None:
+def test_a_commit_takes_the_chosen_files_with_a_proposed_message(
+    page: ChangesPage, changes: FakeChanges
+) -> None:
     page.commit_button.click()
     asked = dialog(page, CommitDialog)
     assert isinstance(asked, CommitDialog)
     assert not asked.commit_button.isEnabled()
-    assert asked.focusWidget() is asked.message, "a space in the message would untick the first file"
+    assert asked.focusWidget() is asked.message, (
+        "a space in the message would untick the first file"
+    )
     asked.propose.setFocus()
     asked.propose.click()
     assert asked.focusWidget() is asked.message
     assert asked.message.toPlainText() == "Change 3 files"
     asked.accept()
-    assert changes.git_repository.committed == [(("0/src/a.py", "0/gone.txt", "0/new.txt"), "Change 3 files")]
+    assert changes.git_repository.committed == [
+        (("0/src/a.py", "0/gone.txt", "0/new.txt"), "Change 3 files")
+    ]
     assert not page.commit_button.isEnabled(), "all of it is committed"
     page.reload_changes()
     assert not page.commit_button.isEnabled()
 
 
-def test_a_second_commit_offers_what_the_first_left(page: ChangesPage, changes: FakeChanges) -> None:
+def test_a_second_commit_offers_what_the_first_left(
+    page: ChangesPage, changes: FakeChanges
+) -> None:
     page.commit_button.click()
     first = dialog(page, CommitDialog)
     assert isinstance(first, CommitDialog)
@@ -319,7 +379,9 @@ def test_a_second_commit_offers_what_the_first_left(page: ChangesPage, changes: 
     assert [file.place for file in second.checked_files] == ["gone.txt"]
 
 
-def test_a_message_of_a_commit_that_git_refuses_is_still_there(page: ChangesPage, changes: FakeChanges) -> None:
+def test_a_message_of_a_commit_that_git_refuses_is_still_there(
+    page: ChangesPage, changes: FakeChanges
+) -> None:
     changes.git_repository.refuses = "git refused."
     for words in ("", "Why it changed"):
         page.commit_button.click()
@@ -348,8 +410,15 @@ def test_in_a_folder_without_git_a_repository_is_offered_before_a_message(
 def test_both_columns_hold_the_same_lines(page: ChangesPage) -> None:
     page.columns.click()
     rows = [row for row in page.body.view._sheet.rows if not row.head]
-    assert [row.left.text for row in rows if row.left and row.left.mark == "-"] == ["line 5", "line 40"]
-    assert [row.right.text for row in rows if row.right and row.right.mark == "+"] == ["LINE 5", "line forty", "more"]
+    assert [row.left.text for row in rows if row.left and row.left.mark == "-"] == [
+        "line 5",
+        "line 40",
+    ]
+    assert [row.right.text for row in rows if row.right and row.right.mark == "+"] == [
+        "LINE 5",
+        "line forty",
+        "more",
+    ]
     page.grab()
 
 
@@ -359,10 +428,14 @@ def test_a_binary_and_a_picture_have_their_own_way(page: ChangesPage, changes: F
     assert "a file of 2 B" in page.body._sentence_label.text()
     page.files.setCurrentIndex(page.files.files.index(2))
     assert page.body._stack.currentIndex() == 2
-    assert {"After", "Before", "no picture", "—"} <= {label.text() for label in page.body.findChildren(QLabel)}
+    assert {"After", "Before", "no picture", "—"} <= {
+        label.text() for label in page.body.findChildren(QLabel)
+    }
 
 
-def test_500_files_with_50000_changed_lines_show_at_once(page: ChangesPage, changes: FakeChanges) -> None:
+def test_500_files_with_50000_changed_lines_show_at_once(
+    page: ChangesPage, changes: FakeChanges
+) -> None:
     before = b"".join(b"x = %d\n" % n for n in range(100))
     changes.fill({f"src/f{n}.py": (before, before.replace(b"x", b"y")) for n in range(500)})
     began = time.process_time()
@@ -372,13 +445,21 @@ def test_500_files_with_50000_changed_lines_show_at_once(page: ChangesPage, chan
     assert len(page.files.files.items) == 504
 
 
-def test_undo_offers_each_step_the_turn_and_all_since(page: ChangesPage, changes: FakeChanges) -> None:
+def test_undo_offers_each_step_the_turn_and_all_since(
+    page: ChangesPage, changes: FakeChanges
+) -> None:
     page.undo_button.click()
     (menu,) = page.findChildren(QMenu)
     assert [action.text() for action in menu.actions()] == ["Undo turn 12…"]
     source = page._turns[0].sources[0]
     source = replace(source, fact=replace(source.fact, files=1, names=("src/R&D.md",)))
-    later = replace(source, seq=20, what="run_command", step=40, fact=replace(source.fact, files=3, names=("a", "b")))
+    later = replace(
+        source,
+        seq=20,
+        what="run_command",
+        step=40,
+        fact=replace(source.fact, files=3, names=("a", "b")),
+    )
     two = replace(page._turns[0], sources=(source, later))
     page._turns = [two, replace(two, number=13, seq=10, end=30)]
     page.files.files.items = [replace(entry, turn=two) for entry in page.files.files.items]
@@ -393,20 +474,31 @@ def test_undo_offers_each_step_the_turn_and_all_since(page: ChangesPage, changes
     ]
     undo = replace(later, seq=40, fact=replace(later.fact, by="undo", undoes=(8,)))
     page._turns = [replace(two, sources=(source, undo))]
-    page.files.files.items = [replace(entry, turn=page._turns[0]) for entry in page.files.files.items]
+    page.files.files.items = [
+        replace(entry, turn=page._turns[0]) for entry in page.files.files.items
+    ]
     page.undo_button.click()
     words = [action.text() for action in page.findChildren(QMenu)[-1].actions()]
-    assert words == [f"Reverse the undo of 3 files, {format_time_of_day(undo.time)}…", "Undo turn 12…"]
+    assert words == [
+        f"Reverse the undo of 3 files, {format_time_of_day(undo.time)}…",
+        "Undo turn 12…",
+    ]
 
 
-def test_each_undo_can_be_reversed_not_only_the_last(page: ChangesPage, changes: FakeChanges) -> None:
-    """A first undo may have taken the user's own lines, and its notice is gone after some seconds."""
+def test_each_undo_can_be_reversed_not_only_the_last(
+    page: ChangesPage, changes: FakeChanges
+) -> None:
+    """A first undo may have taken the user's own lines, and its notice is gone after
+    some seconds.
+    """
     (turn,) = page._turns
     undo = replace(turn.sources[0].fact, by="undo", undoes=(8,), files=1, names=("src/a.py",))
     first = replace(turn.sources[0], seq=40, time=1.0, fact=undo)
     second = replace(first, seq=41, time=9e5, fact=replace(first.fact, files=2))
     page._turns = [replace(turn, sources=(*turn.sources, first, second))]
-    page.files.files.items = [replace(entry, turn=page._turns[0]) for entry in page.files.files.items]
+    page.files.files.items = [
+        replace(entry, turn=page._turns[0]) for entry in page.files.files.items
+    ]
     page.undo_button.click()
     actions = page.findChildren(QMenu)[-1].actions()
     assert [action.text() for action in actions] == [
@@ -420,22 +512,32 @@ def test_each_undo_can_be_reversed_not_only_the_last(page: ChangesPage, changes:
     assert asked.undo_button.text() == "Redo"
 
 
-def test_an_undo_that_was_reversed_at_once_is_not_offered_again(page: ChangesPage, changes: FakeChanges) -> None:
-    """After Undo and Redo, two lines looked the same: one would have taken the changes away again."""
+def test_an_undo_that_was_reversed_at_once_is_not_offered_again(
+    page: ChangesPage, changes: FakeChanges
+) -> None:
+    """After Undo and Redo, two lines looked the same: one would have taken the changes
+    away again.
+    """
     (turn,) = page._turns
     states = Digest.of_content(b"one"), Digest.of_content(b"two")
     fact = replace(turn.sources[0].fact, by="undo", undoes=(8,), before=states[0], after=states[1])
     undo = replace(turn.sources[0], seq=40, time=1.0, fact=fact)
     redo = replace(undo, seq=41, time=2.0, fact=replace(fact, before=states[1], after=states[0]))
     page._turns = [replace(turn, sources=(*turn.sources, undo, redo))]
-    page.files.files.items = [replace(entry, turn=page._turns[0]) for entry in page.files.files.items]
+    page.files.files.items = [
+        replace(entry, turn=page._turns[0]) for entry in page.files.files.items
+    ]
     page.undo_button.click()
     assert [action.text() for action in page.findChildren(QMenu)[-1].actions()] == ["Undo turn 12…"]
 
 
-def test_a_step_that_is_undone_already_is_not_offered(page: ChangesPage, changes: FakeChanges) -> None:
+def test_a_step_that_is_undone_already_is_not_offered(
+    page: ChangesPage, changes: FakeChanges
+) -> None:
     class OneUndone(FakeChanges):
-        async def changes_with_folders(self, sources: Sequence[ChangeSource]) -> Sequence[FileChange]:
+        async def changes_with_folders(
+            self, sources: Sequence[ChangeSource]
+        ) -> Sequence[FileChange]:
             return self._files() if len(sources) % 2 else []  # each undo or redo turns it over
 
     changes = OneUndone()
@@ -448,9 +550,15 @@ def test_a_step_that_is_undone_already_is_not_offered(page: ChangesPage, changes
 
     def offered(*sources: ChangeSource) -> list[str]:
         page._turns = [replace(turn, sources=sources)]
-        page.files.files.items = [replace(entry, turn=page._turns[0]) for entry in page.files.files.items]
+        page.files.files.items = [
+            replace(entry, turn=page._turns[0]) for entry in page.files.files.items
+        ]
         page.undo_button.click()
-        return [action.text() for action in page.findChildren(QMenu)[-1].actions() if "step" in action.text()]
+        return [
+            action.text()
+            for action in page.findChildren(QMenu)[-1].actions()
+            if "step" in action.text()
+        ]
 
     assert offered(first, second, undo) == ["Undo step 31 (edit_file)…"]
     assert offered(first, second, undo, replace(undo, seq=21)) == [
@@ -459,10 +567,14 @@ def test_a_step_that_is_undone_already_is_not_offered(page: ChangesPage, changes
     ]
 
 
-def test_a_turn_that_was_undone_can_be_redone_and_is_called_so(page: ChangesPage, changes: FakeChanges) -> None:
+def test_a_turn_that_was_undone_can_be_redone_and_is_called_so(
+    page: ChangesPage, changes: FakeChanges
+) -> None:
     (turn,) = page._turns
     undo = replace(turn.sources[0], fact=replace(turn.sources[0].fact, by="undo"))
-    page._show_gathered_changes((changes, page._conversation, [replace(turn, sources=(*turn.sources, undo))], []))
+    page._show_gathered_changes(
+        (changes, page._conversation, [replace(turn, sources=(*turn.sources, undo))], [])
+    )
     assert (
         page.body._sentence_label.text()
         == "The agent's changes here have been undone. You can redo them from the Undo menu."
@@ -473,20 +585,26 @@ def test_a_turn_that_was_undone_can_be_redone_and_is_called_so(page: ChangesPage
 
 def test_what_is_redone_is_called_so_in_the_question(page: ChangesPage) -> None:
     class AllUndone(FakeChanges):
-        async def changes_with_folders(self, sources: Sequence[ChangeSource]) -> Sequence[FileChange]:
+        async def changes_with_folders(
+            self, sources: Sequence[ChangeSource]
+        ) -> Sequence[FileChange]:
             return self._files() if all(source.fact.by == "undo" for source in sources) else []
 
     changes = AllUndone()
     changes.fill({"a.py": (BEFORE, AFTER)})
     page.show_changes_of(changes, "c1")
     source = page._turns[0].sources[0]
-    page.undo.confirm_and_undo_sources([source, replace(source, fact=replace(source.fact, by="undo"))], "Redo turn 12…")
+    page.undo.confirm_and_undo_sources(
+        [source, replace(source, fact=replace(source.fact, by="undo"))], "Redo turn 12…"
+    )
     asked = dialog(page, UndoChangesDialog)
     assert isinstance(asked, UndoChangesDialog)
     assert (asked.windowTitle(), asked.undo_button.text()) == ("Redo turn 12", "Redo")
 
 
-def test_a_folder_over_the_limit_asks_what_is_covered(page: ChangesPage, changes: FakeChanges) -> None:
+def test_a_folder_over_the_limit_asks_what_is_covered(
+    page: ChangesPage, changes: FakeChanges
+) -> None:
     assert page.cover_button.isHidden()
     changes.left = [UncoveredPath("data/huge", "over the limit", is_beyond_limits=True)]
     changes.listeners[0](State("ready"))
@@ -503,7 +621,9 @@ def test_a_folder_over_the_limit_asks_what_is_covered(page: ChangesPage, changes
     assert page.files.files.items[-1].uncovered == UncoveredPath("data", "data/")
 
 
-def test_the_first_checkpoint_is_shown_while_it_is_made(page: ChangesPage, changes: FakeChanges) -> None:
+def test_the_first_checkpoint_is_shown_while_it_is_made(
+    page: ChangesPage, changes: FakeChanges
+) -> None:
     changes.listeners[0](State("reading", 300, 20_000))
     assert page._note._words == "The first checkpoint is being made: 300 of 20000 files."
     changes.checkpoint_progress = State("ready", 20_000, 20_000)
@@ -511,17 +631,27 @@ def test_the_first_checkpoint_is_shown_while_it_is_made(page: ChangesPage, chang
     assert page._note._words.startswith("This list shows changes by the agent")
 
 
-def test_since_a_checkpoint_and_everything_put_back_to_it(page: ChangesPage, changes: FakeChanges) -> None:
+def test_since_a_checkpoint_and_everything_put_back_to_it(
+    page: ChangesPage, changes: FakeChanges
+) -> None:
     page._show_scope_menu()
     menus = page.findChildren(QMenu)
-    (moment,) = [action for menu in menus for action in menu.actions() if action.text().endswith("Extract it")]
+    (moment,) = [
+        action
+        for menu in menus
+        for action in menu.actions()
+        if action.text().endswith("Extract it")
+    ]
     moment.trigger()
     assert page.scope.text() == "Since turn 12 began ▾"
     assert page.files.files.items[0].heading == "Since turn 12 began · 3 files"
     page._ask_what_to_undo()
     asked = dialog(page, UndoChangesDialog)
     assert isinstance(asked, UndoChangesDialog)
-    assert asked.windowTitle() == "Restore everything to its state before turn 12 (your own changes are undone too)"
+    assert (
+        asked.windowTitle()
+        == "Restore everything to its state before turn 12 (your own changes are undone too)"
+    )
     asked.accept()
     assert changes.now["src/a.py"] == BEFORE
 
@@ -544,7 +674,9 @@ def test_in_a_narrow_window_no_button_is_cut(page: ChangesPage, width: int) -> N
 
 
 @pytest.mark.parametrize(("zoom", "width"), [(1.0, 670), (2.0, 590), (2.0, 1_100), (3.0, 970)])
-def test_with_large_text_no_button_is_cut(page: ChangesPage, theme: Theme, zoom: float, width: int) -> None:
+def test_with_large_text_no_button_is_cut(
+    page: ChangesPage, theme: Theme, zoom: float, width: int
+) -> None:
     theme.set_zoom(zoom)
     page.resize(width, 480)
     QApplication.processEvents()
@@ -552,7 +684,10 @@ def test_with_large_text_no_button_is_cut(page: ChangesPage, theme: Theme, zoom:
     assert len(seen) >= 5
     for button in seen:
         needed = button.sizeHint()
-        assert (button.width() >= needed.width(), button.height() >= needed.height()) == (True, True), button.text()
+        assert (button.width() >= needed.width(), button.height() >= needed.height()) == (
+            True,
+            True,
+        ), button.text()
     assert min(page.files.height(), page.body._stack.height()) >= theme.zoomed_pixels(90)
 
 
@@ -584,5 +719,7 @@ def test_without_changes_it_says_whether_the_agents_files_are_followed(
     """The defect: "The agent has not changed any files here" where Claude Code had edited one."""
     said: list[str] = []
     monkeypatch.setattr(page.body, "show_sentence_only", said.append)
-    page.show_changes_of(FakeChanges(), "c2", agent_of_conversation([Recorded("c2", 1, 1.0, started)]))
+    page.show_changes_of(
+        FakeChanges(), "c2", agent_of_conversation([Recorded("c2", 1, 1.0, started)])
+    )
     assert words in said[-1]

@@ -17,7 +17,11 @@ from tests.gui.fake_desk import FakeWorkbench
 def made(
     doing: BackgroundRunner, tmp_path: Path
 ) -> tuple[AttachmentReader, FakeWorkbench, list[Attachment], list[HelixError]]:
-    bench, attached, errors = FakeWorkbench("one", "#0d7d74", tmp_path), list[Attachment](), list[HelixError]()
+    bench, attached, errors = (
+        FakeWorkbench("one", "#0d7d74", tmp_path),
+        list[Attachment](),
+        list[HelixError](),
+    )
     doing.failed.connect(errors.append)
     return AttachmentReader(doing, lambda: bench, lambda: attached.append), bench, attached, errors
 
@@ -27,11 +31,15 @@ def test_files_are_read_and_put_into_the_cache(doing: BackgroundRunner, tmp_path
     (tmp_path / "notes.md").write_text("remember")
     attaching.attach_files([tmp_path / "notes.md"])
     assert bench.attached == [("notes.md", b"remember")]
-    assert [(each.name, each.stored.media_type) for each in attached] == [("notes.md", "text/markdown")]
+    assert [(each.name, each.stored.media_type) for each in attached] == [
+        ("notes.md", "text/markdown")
+    ]
     assert errors == []
 
 
-def test_what_cannot_be_attached_is_said_and_the_rest_comes(doing: BackgroundRunner, tmp_path: Path) -> None:
+def test_what_cannot_be_attached_is_said_and_the_rest_comes(
+    doing: BackgroundRunner, tmp_path: Path
+) -> None:
     attaching, _, attached, errors = made(doing, tmp_path)
     (tmp_path / "good.txt").write_text("x")
     attaching.attach_files([tmp_path, tmp_path / "gone.txt", tmp_path / "good.txt"])
@@ -47,7 +55,9 @@ def test_a_pipe_is_refused_and_not_waited_for(doing: BackgroundRunner, tmp_path:
     attaching, _, attached, errors = made(doing, tmp_path)
     os.mkfifo(tmp_path / "pipe")
     attaching.attach_files([tmp_path / "pipe"])
-    assert [error.what for error in errors] == ["pipe is a pipe or a device and cannot be attached."]
+    assert [error.what for error in errors] == [
+        "pipe is a pipe or a device and cannot be attached."
+    ]
     assert attached == []
 
 
@@ -90,7 +100,9 @@ def test_a_picture_of_the_clipboard_becomes_a_png(doing: BackgroundRunner, tmp_p
     assert (again.width(), again.height(), again.pixelColor(1, 1).name()) == (3, 2, "#0d7d74")
 
 
-def test_dropped_files_win_over_a_picture_and_long_texts_are_files(doing: BackgroundRunner, tmp_path: Path) -> None:
+def test_dropped_files_win_over_a_picture_and_long_texts_are_files(
+    doing: BackgroundRunner, tmp_path: Path
+) -> None:
     attaching, bench, _, _ = made(doing, tmp_path)
     (tmp_path / "a.txt").write_text("a")
     mime = QMimeData()

@@ -14,7 +14,11 @@ from helix_desktop.engine.messages import ContextKind
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.engine.state.token_ledger import Savings
 from helix_desktop.gui.chat.attachment_chips import decode_message_parts, encode_message_parts
-from helix_desktop.gui.chat.completion_list import CompletionOffer, CompletionRequest, find_completion_request
+from helix_desktop.gui.chat.completion_list import (
+    CompletionOffer,
+    CompletionRequest,
+    find_completion_request,
+)
 from helix_desktop.gui.chat.composer import LEAST_BAR, Composer
 from helix_desktop.gui.chat.composer_text import ALT_WRITES, LINES, PASTED
 from helix_desktop.gui.chat.waiting_messages import OneLineLabel
@@ -153,7 +157,9 @@ def test_only_a_key_that_adds_or_takes_a_line_lays_the_composer_out(composer: Co
         assert laid_out.times == times, keys
 
 
-def test_drafts_are_kept_per_conversation_over_a_restart(composer: Composer, theme: Theme, tmp_path: Path) -> None:
+def test_drafts_are_kept_per_conversation_over_a_restart(
+    composer: Composer, theme: Theme, tmp_path: Path
+) -> None:
     QTest.keyClicks(composer.text, "half a sen")
     composer.attachments.add_attachment(FILE)
     composer.show_draft_of("one", "another", "one")
@@ -214,7 +220,8 @@ def test_what_is_typed_asks_for_completion(text: str, asked: CompletionRequest |
 def test_a_completion_is_taken_with_the_keys_of_the_text(composer: Composer) -> None:
     composer.text.offers_wanted.connect(
         lambda asked: composer.text.show_completion_offers(
-            asked, [CompletionOffer("table.rs", "@src/lock/table.rs "), CompletionOffer("b", "@src/b ")]
+            asked,
+            [CompletionOffer("table.rs", "@src/lock/table.rs "), CompletionOffer("b", "@src/b ")],
         )
     )
     QTest.keyClicks(composer.text, "see @ta")
@@ -228,11 +235,15 @@ def test_a_completion_is_taken_with_the_keys_of_the_text(composer: Composer) -> 
 
 def test_a_late_answer_to_an_old_question_is_dropped(composer: Composer) -> None:
     QTest.keyClicks(composer.text, "@a")
-    composer.text.show_completion_offers(CompletionRequest("@", "old", 0), [CompletionOffer("late")])
+    composer.text.show_completion_offers(
+        CompletionRequest("@", "old", 0), [CompletionOffer("late")]
+    )
     assert composer.text.completion is None or not composer.text.completion.isVisible()
 
 
-def test_files_and_pictures_are_given_on_and_long_texts_become_attachments(composer: Composer, tmp_path: Path) -> None:
+def test_files_and_pictures_are_given_on_and_long_texts_become_attachments(
+    composer: Composer, tmp_path: Path
+) -> None:
     files, texts = QSignalSpy(composer.text.files_given), QSignalSpy(composer.text.long_pasted)
     dropped = QMimeData()
     dropped.setUrls([QUrl.fromLocalFile(str(tmp_path / "a.txt"))])
@@ -260,10 +271,15 @@ def test_an_attachment_can_be_taken_off_and_is_there_once(composer: Composer) ->
     assert composer.message_parts() == ()
 
 
-@pytest.mark.parametrize("broken", [None, [], {}, {"name": "x"}, {**ONE, "digest": "zz"}, {**ONE, "size": []}])
+@pytest.mark.parametrize(
+    "broken", [None, [], {}, {"name": "x"}, {**ONE, "digest": "zz"}, {**ONE, "size": []}]
+)
 def test_a_damaged_draft_is_no_attachment(broken: object) -> None:
     assert decode_message_parts({"text": "Hello", "attachments": [broken]}) == (Text("Hello"),)
-    assert decode_message_parts(encode_message_parts((Text("Hello"), FILE))) == (Text("Hello"), FILE)
+    assert decode_message_parts(encode_message_parts((Text("Hello"), FILE))) == (
+        Text("Hello"),
+        FILE,
+    )
 
 
 def test_stop_and_queue_stand_there_while_the_agent_works(composer: Composer) -> None:
@@ -292,8 +308,12 @@ def test_the_meter_says_tokens_and_cost(composer: Composer) -> None:
 
 
 def test_the_meter_says_that_its_cost_lacks_requests_without_a_price(composer: Composer) -> None:
-    """A stopped reply and a model without a price cost nothing, while the panel said that they are not included."""
-    composer.show_window_meter(meter(43_900, 128_000), Savings(2, 100, 100, 0, 0.42, 0.5, unpriced=1))
+    """A stopped reply and a model without a price cost nothing, while the panel said
+    that they are not included.
+    """
+    composer.show_window_meter(
+        meter(43_900, 128_000), Savings(2, 100, 100, 0, 0.42, 0.5, unpriced=1)
+    )
     assert composer._figures.text() == "34% full · $0.420 +"
     assert composer.context_button.toolTip().endswith("Not included: requests of unknown cost: 1")
     assert composer.context_button.accessibleDescription() == composer.context_button.toolTip()
@@ -325,8 +345,12 @@ def test_the_meter_follows_what_is_attached_at_once(composer: Composer) -> None:
     assert composer._figures.text() == "19% full"
 
 
-def test_the_price_of_the_next_message_is_beside_send_and_gone_where_it_is_not_known(composer: Composer) -> None:
-    composer.price.show_next_message_cost(NextMessageCost(warm=0.0412, cold=0.31, reply=800, forever=True))
+def test_the_price_of_the_next_message_is_beside_send_and_gone_where_it_is_not_known(
+    composer: Composer,
+) -> None:
+    composer.price.show_next_message_cost(
+        NextMessageCost(warm=0.0412, cold=0.31, reply=800, forever=True)
+    )
     assert composer.price.text() == "Next message: about $0.041"
     told = composer.price.toolTip()
     assert "$0.310" in told
@@ -337,7 +361,9 @@ def test_the_price_of_the_next_message_is_beside_send_and_gone_where_it_is_not_k
     assert composer.price.isHidden()
 
 
-def test_how_long_the_cache_lives_and_that_folding_first_pays_once_it_has_expired(composer: Composer) -> None:
+def test_how_long_the_cache_lives_and_that_folding_first_pays_once_it_has_expired(
+    composer: Composer,
+) -> None:
     wanted = QSignalSpy(composer.fold_wanted)
     composer.price.now = lambda: 1_000.0
     price = NextMessageCost(warm=0.04, cold=0.31, reply=800, warm_until=1_230.0)
@@ -355,7 +381,9 @@ def test_how_long_the_cache_lives_and_that_folding_first_pays_once_it_has_expire
     assert composer._fold.isHidden()
 
 
-def test_a_message_that_comes_back_while_a_word_is_typed_leaves_the_word_whole(composer: Composer) -> None:
+def test_a_message_that_comes_back_while_a_word_is_typed_leaves_the_word_whole(
+    composer: Composer,
+) -> None:
     QTest.keyClicks(composer.text, "beg")
     composer.put_message_back((Text("waited"), Text("long"), FILE))
     QTest.keyClicks(composer.text, "un")
@@ -375,8 +403,12 @@ def test_editing_an_earlier_message_sends_it_in_its_place(composer: Composer) ->
     assert spy.count() == 1
 
 
-@pytest.mark.parametrize("leave", ["sent", "given up", "another one edited", "another conversation"])
-def test_what_was_begun_is_there_again_after_an_earlier_message_was_edited(composer: Composer, leave: str) -> None:
+@pytest.mark.parametrize(
+    "leave", ["sent", "given up", "another one edited", "another conversation"]
+)
+def test_what_was_begun_is_there_again_after_an_earlier_message_was_edited(
+    composer: Composer, leave: str
+) -> None:
     composer.put_message_back((Text("half a sentence"), FILE))
     composer.edit_earlier_message(14, (Text("as it was"),))
     assert composer.message_parts() == (Text("as it was"),)
@@ -410,7 +442,9 @@ def test_an_edit_outlives_the_program_and_still_replaces_its_message(
     assert again.message_parts() == (Text("half a sentence"), FILE)
 
 
-def test_a_message_that_could_not_begin_a_conversation_goes_into_no_other_one(composer: Composer) -> None:
+def test_a_message_that_could_not_begin_a_conversation_goes_into_no_other_one(
+    composer: Composer,
+) -> None:
     composer.show_draft_of("one", "new", "one")
     composer.show_draft_of("one", "talk", "one")
     composer.add_and_tell_if_shown(("one", "new"), (Text("a first message"),))
@@ -432,9 +466,14 @@ def test_a_waiting_message_shows_as_much_as_there_is_room_for(theme: Theme) -> N
 
 
 def test_waiting_messages_can_be_edited_and_removed(composer: Composer) -> None:
-    editing, dropping = QSignalSpy(composer.waiting.editing), QSignalSpy(composer.waiting.discarding)
+    editing, dropping = (
+        QSignalSpy(composer.waiting.editing),
+        QSignalSpy(composer.waiting.discarding),
+    )
     composer.show_waiting_messages([(Text("one"),), (Text("two"),)])
-    buttons = {button.accessibleName(): button for button in composer.waiting.findChildren(QPushButton)}
+    buttons = {
+        button.accessibleName(): button for button in composer.waiting.findChildren(QPushButton)
+    }
     QTest.mouseClick(buttons["Edit: two"], Qt.MouseButton.LeftButton)
     QTest.mouseClick(buttons["Remove: one"], Qt.MouseButton.LeftButton)
     assert (editing.at(0), dropping.at(0)) == ([1], [0])
@@ -446,9 +485,13 @@ TAKEN = {"bottom"}  # Ctrl+End moves in the text while there is one to move in
 
 
 @pytest.mark.parametrize(
-    "action", [each for each in declare_actions() if each.shortcut and each.id not in TAKEN], ids=lambda a: a.id
+    "action",
+    [each for each in declare_actions() if each.shortcut and each.id not in TAKEN],
+    ids=lambda a: a.id,
 )
-def test_no_shortcut_of_the_window_is_swallowed_by_the_text(composer: Composer, action: WindowAction) -> None:
+def test_no_shortcut_of_the_window_is_swallowed_by_the_text(
+    composer: Composer, action: WindowAction
+) -> None:
     keys = QKeySequence(action.shortcut)[0]  # type: ignore[index]  # the stubs lack it
     event = QKeyEvent(QEvent.Type.ShortcutOverride, keys.key(), keys.keyboardModifiers())
     event.ignore()
@@ -492,7 +535,9 @@ def test_the_meter_makes_room_for_the_whole_name_of_the_mode(composer: Composer)
 
 
 @pytest.mark.parametrize(("width", "words"), [(1_000, "+ Attach"), (420, "+"), (240, "+")])
-def test_in_a_very_narrow_window_no_button_is_cut(composer: Composer, width: int, words: str) -> None:
+def test_in_a_very_narrow_window_no_button_is_cut(
+    composer: Composer, width: int, words: str
+) -> None:
     composer.setMinimumWidth(0)
     composer.show_permission_modes([("ask", "Ask before changes and commands")], "ask")
     owner = QWidget()

@@ -35,7 +35,10 @@ from tests.gui import story
 from tests.unmarking import unmark_text
 
 COMMAND = PermissionQuestion(
-    story.call(1, "run_command", command="cargo test"), "Run a command", "cargo test", "Commands are asked for."
+    story.call(1, "run_command", command="cargo test"),
+    "Run a command",
+    "cargo test",
+    "Commands are asked for.",
 )
 
 
@@ -55,7 +58,12 @@ def buttons(approvals: PermissionQuestionPanel) -> dict[str, QPushButton]:
 def test_the_exact_command_and_every_scope_is_offered(approvals: PermissionQuestionPanel) -> None:
     assert approvals.isVisible()
     assert [edit.toPlainText() for edit in approvals.findChildren(QPlainTextEdit)] == ["cargo test"]
-    assert set(buttons(approvals)) == {"Deny", "Always allow", "Allow in this conversation", "Allow once"}
+    assert set(buttons(approvals)) == {
+        "Deny",
+        "Always allow",
+        "Allow in this conversation",
+        "Allow once",
+    }
     assert buttons(approvals)["Allow once"].toolTip() == "Allow once (Alt+Y)"
 
 
@@ -68,7 +76,9 @@ def test_the_exact_command_and_every_scope_is_offered(approvals: PermissionQuest
         ("Deny", PermissionAnswer(allowed=False)),
     ],
 )
-def test_each_button_answers(approvals: PermissionQuestionPanel, pressed: str, answer: PermissionAnswer) -> None:
+def test_each_button_answers(
+    approvals: PermissionQuestionPanel, pressed: str, answer: PermissionAnswer
+) -> None:
     spy = QSignalSpy(approvals.answered)
     QTest.mouseClick(buttons(approvals)[pressed], Qt.MouseButton.LeftButton)
     assert spy.at(0) == [1, answer]
@@ -91,7 +101,9 @@ def test_it_is_answered_with_the_keyboard_alone(approvals: PermissionQuestionPan
     assert focused is buttons(approvals)["Allow once"]
     QTest.keyClick(focused, Qt.Key.Key_Space)
     QTest.keyClick(focused, Qt.Key.Key_Return)
-    assert spy.count() == 0, "nobody has read it yet: these keys were meant for what had the focus before"
+    assert spy.count() == 0, (
+        "nobody has read it yet: these keys were meant for what had the focus before"
+    )
     approvals.visible_card._taken -= 1
     QTest.keyClick(focused, Qt.Key.Key_Space)
     assert spy.at(0)[1].allowed
@@ -133,14 +145,20 @@ def test_a_change_is_shown_as_on_the_page_of_changes(theme: Theme) -> None:
         ("+", "new words", True),
     ]
     buttons(made)["Side by side"].click()
-    assert [(row.left.text, row.right.text) for row in view._sheet.rows if row.left and row.right][-1] == (
+    assert [(row.left.text, row.right.text) for row in view._sheet.rows if row.left and row.right][
+        -1
+    ] == (
         "old words",
         "new words",
     )
 
 
-def test_with_large_text_the_message_box_has_the_room_that_it_needs(window: MainWindow, theme: Theme) -> None:
-    """At 900x600 with a text size of 300 %, the box and its buttons were cut in half by the suggestions above."""
+def test_with_large_text_the_message_box_has_the_room_that_it_needs(
+    window: MainWindow, theme: Theme
+) -> None:
+    """At 900x600 with a text size of 300 %, the box and its buttons were cut in half by
+    the suggestions above.
+    """
     window.resize(900, 600)
     window.chat.way_on.hide()
     window.window_actions["new"].trigger()
@@ -148,14 +166,19 @@ def test_with_large_text_the_message_box_has_the_room_that_it_needs(window: Main
     for _ in range(20):
         QApplication.processEvents()
     heights = window.chat.composer.height(), window.chat.composer._send.height()
-    needed = window.chat.composer.sizeHint().height(), window.chat.composer._send.sizeHint().height()
+    needed = (
+        window.chat.composer.sizeHint().height(),
+        window.chat.composer._send.sizeHint().height(),
+    )
     theme.set_zoom(1.0)
     assert heights == needed
 
 
 def test_a_new_file_has_nothing_to_show_side_by_side(theme: Theme) -> None:
     made = PermissionQuestionPanel(theme)
-    made.show_oldest_question({1: replace(EDIT, preview="--- a.txt\n+++ a.txt\n@@ -0,0 +1,2 @@\n+one\n+two\n")})
+    made.show_oldest_question(
+        {1: replace(EDIT, preview="--- a.txt\n+++ a.txt\n@@ -0,0 +1,2 @@\n+one\n+two\n")}
+    )
     assert "Side by side" not in buttons(made)
 
 
@@ -164,7 +187,9 @@ def test_in_a_small_window_a_change_has_the_room(window: MainWindow) -> None:
     window.chat.way_on.hide()
     body = "".join(f" same {number}\n-old {number}\n+new {number}\n" for number in range(10))
     preview = f"--- a.txt\n+++ a.txt\n@@ -1,20 +1,20 @@\n{body}"
-    window.chat.approvals.show_oldest_question({1: replace(EDIT, preview=preview, rules=("edit *",))})
+    window.chat.approvals.show_oldest_question(
+        {1: replace(EDIT, preview=preview, rules=("edit *",))}
+    )
     for _ in range(10):
         QApplication.processEvents()
     (view,) = window.chat.approvals.findChildren(ExactDifferenceView)
@@ -172,13 +197,16 @@ def test_in_a_small_window_a_change_has_the_room(window: MainWindow) -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "lines", "words"), [((1440, 900), 21, "line"), ((1440, 900), 21, "long " * 20), ((900, 600), 6, "line")]
+    ("size", "lines", "words"),
+    [((1440, 900), 21, "line"), ((1440, 900), 21, "long " * 20), ((900, 600), 6, "line")],
 )
 @pytest.mark.parametrize("kind", ["edit", "command"])
 def test_what_fits_on_the_screen_needs_no_scrolling(
     window: MainWindow, size: tuple[int, int], lines: int, words: str, kind: str
 ) -> None:
-    """An edit of 21 lines had to be scrolled to its end before it could be allowed, on a screen with room for 40."""
+    """An edit of 21 lines had to be scrolled to its end before it could be allowed, on
+    a screen with room for 40.
+    """
     window.resize(*size)
     window.chat.way_on.hide()
     body = "".join(f"+{words} {number}\n" for number in range(lines))
@@ -187,10 +215,15 @@ def test_what_fits_on_the_screen_needs_no_scrolling(
     window.chat.approvals.show_oldest_question({1: question})
     for _ in range(10):
         QApplication.processEvents()
-    (view,) = window.chat.approvals.findChildren(ExactDifferenceView if kind == "edit" else ExactTextView)
+    (view,) = window.chat.approvals.findChildren(
+        ExactDifferenceView if kind == "edit" else ExactTextView
+    )
     assert view.verticalScrollBar().maximum() == 0
     assert buttons(window.chat.approvals)["Allow once"].isEnabled()
-    assert window.chat.composer.visibleRegion().boundingRect().height() == window.chat.composer.height()
+    assert (
+        window.chat.composer.visibleRegion().boundingRect().height()
+        == window.chat.composer.height()
+    )
 
 
 @pytest.mark.parametrize(("lines", "columns"), [(10, False), (21, True), (25, True), (60, False)])
@@ -198,13 +231,19 @@ def test_what_fits_on_the_screen_needs_no_scrolling(
 def test_a_change_that_fits_only_in_two_columns_is_shown_in_them(
     window: MainWindow, lines: int, columns: bool, words: str
 ) -> None:
-    """Of 21 changed lines, the old and the new ones did not fit below each other, and Allow had to wait."""
+    """Of 21 changed lines, the old and the new ones did not fit below each other, and
+    Allow had to wait.
+    """
     window.resize(1440, 868)  # what a screen of 900 pixels leaves below the window's title
     window.chat.way_on.hide()
     old = "".join(f"-{words}_{number} = {number}\n" for number in range(lines))
     new = "".join(f"+{words}_{number} = {number}0  # or more\n" for number in range(lines))
-    preview = f"--- a.txt\n+++ a.txt\n@@ -1,{lines + 2} +1,{lines + 2} @@\n before\n{old}{new} after\n"
-    window.chat.approvals.show_oldest_question({1: replace(EDIT, preview=preview, rules=("edit_file",))})
+    preview = (
+        f"--- a.txt\n+++ a.txt\n@@ -1,{lines + 2} +1,{lines + 2} @@\n before\n{old}{new} after\n"
+    )
+    window.chat.approvals.show_oldest_question(
+        {1: replace(EDIT, preview=preview, rules=("edit_file",))}
+    )
     for _ in range(20):
         QApplication.processEvents()
     (view,) = window.chat.approvals.findChildren(ExactDifferenceView)
@@ -221,7 +260,9 @@ def test_a_change_that_is_long_is_allowed_once_its_end_has_been_shown(theme: The
     body = "".join(f"+line {number} {'x' * (number % 300)}\u202e\n" for number in range(400))
     made = PermissionQuestionPanel(theme)
     made.resize(900, 400)
-    made.show_oldest_question({1: replace(EDIT, preview=f"--- a\n+++ a\n@@ -0,0 +1,400 @@\n{body}")})
+    made.show_oldest_question(
+        {1: replace(EDIT, preview=f"--- a\n+++ a\n@@ -0,0 +1,400 @@\n{body}")}
+    )
     made.show()
     QApplication.processEvents()
     (view,) = made.findChildren(ExactDifferenceView)
@@ -233,7 +274,9 @@ def test_a_change_that_is_long_is_allowed_once_its_end_has_been_shown(theme: The
     assert buttons(made)["Allow once"].isEnabled()
 
 
-@pytest.mark.parametrize("preview", [CHANGE.replace("-1,3", "-1,9"), f"ls\n{CHANGE}", f"{CHANGE}more"])
+@pytest.mark.parametrize(
+    "preview", [CHANGE.replace("-1,3", "-1,9"), f"ls\n{CHANGE}", f"{CHANGE}more"]
+)
 def test_what_only_looks_like_a_change_is_shown_as_text(theme: Theme, preview: str) -> None:
     made = PermissionQuestionPanel(theme)
     made.show_oldest_question({1: replace(EDIT, preview=preview)})
@@ -247,7 +290,9 @@ def test_a_command_is_never_shown_as_a_change(theme: Theme) -> None:
 
 def test_a_scope_that_is_not_offered_cannot_be_given(theme: Theme) -> None:
     approvals = PermissionQuestionPanel(theme)
-    approvals.show_oldest_question({1: PermissionQuestion(COMMAND.call, "t", "p", scopes=("once",))})
+    approvals.show_oldest_question(
+        {1: PermissionQuestion(COMMAND.call, "t", "p", scopes=("once",))}
+    )
     spy = QSignalSpy(approvals.answered)
     assert approvals.visible_card is not None
     approvals.visible_card.allow_or_show_next_part("always")
@@ -265,7 +310,9 @@ def test_the_rule_to_add_grows_with_the_text_while_its_question_stands(theme: Th
     assert rule.fontInfo().pixelSize() == 2 * before
 
 
-def test_the_oldest_question_stands_alone_and_the_next_follows(approvals: PermissionQuestionPanel) -> None:
+def test_the_oldest_question_stands_alone_and_the_next_follows(
+    approvals: PermissionQuestionPanel,
+) -> None:
     other = PermissionQuestion(COMMAND.call, "Write a file", "x", "")
     approvals.show_oldest_question({1: COMMAND, 2: other})
     assert approvals._more.text() == "1 more permission request waiting"
@@ -285,7 +332,9 @@ def shown_by(theme: Theme, preview: str) -> tuple[PermissionQuestionPanel, Exact
     return made, made.findChildren(ExactTextView)[0]
 
 
-def test_a_shortcut_allows_nothing_that_was_not_in_sight(theme: Theme, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shortcut_allows_nothing_that_was_not_in_sight(
+    theme: Theme, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Pressed twice, or held, it answered the question that took the card's place."""
     panel = PermissionQuestionPanel(theme)
     panel.resize(900, 400)
@@ -328,7 +377,12 @@ def test_the_second_of_two_clicks_does_not_answer_the_next_question(
 
 
 @pytest.mark.parametrize(
-    "line", [": שלום; rsync -a good-copy שלום old-data", "שלום && rm old-data", "# مرحبا > good-copy old-data"]
+    "line",
+    [
+        ": שלום; rsync -a good-copy שלום old-data",
+        "שלום && rm old-data",
+        "# مرحبا > good-copy old-data",
+    ],
 )
 def test_words_stand_in_the_order_in_which_they_run(theme: Theme, line: str) -> None:
     """A line that begins with a Hebrew or Arabic word was laid out from right to left."""
@@ -352,7 +406,8 @@ def test_nothing_is_removed_from_what_is_allowed(theme: Theme) -> None:
     _, text = shown_by(theme, line)
     assert text.toPlainText() == "ls -la ⟨001B⟩]\nrm -f precious.txt; echo RAN\n#⟨0007⟩"
     assert (
-        text.describe_length_and_warnings() == "3 lines · 41 characters · 2 hidden or look-alike characters, marked ⟨…⟩"
+        text.describe_length_and_warnings()
+        == "3 lines · 41 characters · 2 hidden or look-alike characters, marked ⟨…⟩"
     )
 
 
@@ -364,11 +419,14 @@ def test_a_title_names_its_path_exactly(theme: Theme) -> None:
 def test_a_sub_agents_long_task_says_what_is_left_out(theme: Theme) -> None:
     made = PermissionQuestionPanel(theme)
     made.show_oldest_question({1: replace(COMMAND, by="x" * (LONGEST + 5))})
-    assert any(label.text().endswith("x … 5 more characters") for label in made.findChildren(QLabel))
+    assert any(
+        label.text().endswith("x … 5 more characters") for label in made.findChildren(QLabel)
+    )
 
 
 @pytest.mark.parametrize(
-    "preview", ["echo " + "x" * 100_000, "\n".join(map(str, range(1_000))), "a" + "\n" * 5_000 + "b"]
+    "preview",
+    ["echo " + "x" * 100_000, "\n".join(map(str, range(1_000))), "a" + "\n" * 5_000 + "b"],
 )
 def test_a_long_text_is_allowed_once_its_end_has_been_shown(theme: Theme, preview: str) -> None:
     made, text = shown_by(theme, preview)
@@ -475,10 +533,16 @@ def test_the_key_sends_a_form_once_something_was_typed_into_it(theme: Theme) -> 
 
 
 @pytest.mark.parametrize(("pressed", "scope"), [("Decline", "once"), ("Cancel", "cancel")])
-def test_a_server_may_be_declined_or_left_without_an_answer(theme: Theme, pressed: str, scope: str) -> None:
+def test_a_server_may_be_declined_or_left_without_an_answer(
+    theme: Theme, pressed: str, scope: str
+) -> None:
     approvals = PermissionQuestionPanel(theme)
     approvals.show_oldest_question(
-        {4: PermissionQuestion(COMMAND.call, "The server x has a question", "", form=SCHEMA, scopes=("once",))}
+        {
+            4: PermissionQuestion(
+                COMMAND.call, "The server x has a question", "", form=SCHEMA, scopes=("once",)
+            )
+        }
     )
     spy = QSignalSpy(approvals.answered)
     QTest.mouseClick(buttons(approvals)[pressed], Qt.MouseButton.LeftButton)
@@ -486,10 +550,16 @@ def test_a_server_may_be_declined_or_left_without_an_answer(theme: Theme, presse
 
 
 def test_choices_with_words_and_several_of_them(theme: Theme) -> None:
-    either = {"oneOf": [{"const": "r", "title": "Red"}, {"const": "g", "title": "Green"}], "type": "string"}
+    either = {
+        "oneOf": [{"const": "r", "title": "Red"}, {"const": "g", "title": "Green"}],
+        "type": "string",
+    }
     many = {"type": "array", "items": {"enum": ["a", "b", "c"]}, "default": ["b"]}
     older = {"type": "string", "enum": ["1", "2"], "enumNames": ["One", "Two"]}
-    schema = {"properties": {"colour": either, "letters": many, "number": older}, "required": ["colour"]}
+    schema = {
+        "properties": {"colour": either, "letters": many, "number": older},
+        "required": ["colour"],
+    }
     form = SchemaForm(json.dumps(schema))
     colour, number = form.findChildren(QComboBox)
     assert [colour.itemText(at) for at in range(colour.count())] == ["Red", "Green"]
@@ -503,12 +573,18 @@ def test_another_conversations_question_is_another_card_though_its_number_is_the
     approvals: PermissionQuestionPanel,
 ) -> None:
     """Every conversation counts its questions from one."""
-    approvals.show_oldest_question({1: replace(COMMAND, title="Delete a folder", preview="rm -r /")})
-    assert [edit.toPlainText() for edit in approvals.findChildren(QPlainTextEdit) if edit.isVisible()] == ["rm -r /"]
+    approvals.show_oldest_question(
+        {1: replace(COMMAND, title="Delete a folder", preview="rm -r /")}
+    )
+    assert [
+        edit.toPlainText() for edit in approvals.findChildren(QPlainTextEdit) if edit.isVisible()
+    ] == ["rm -r /"]
 
 
 def test_a_servers_words_are_no_mark_up(theme: Theme) -> None:
-    form = SchemaForm(json.dumps({"required": 5, "properties": {"x": {"type": "string", "title": "<b>Name</b>"}}}))
+    form = SchemaForm(
+        json.dumps({"required": 5, "properties": {"x": {"type": "string", "title": "<b>Name</b>"}}})
+    )
     shown = [label for label in form.findChildren(QLabel) if "Name" in label.text()]
     assert [label.textFormat() for label in shown] == [Qt.TextFormat.PlainText]
     assert form.values_as_json() == "{}"
@@ -520,10 +596,14 @@ def test_a_sub_agents_question_says_for_what_it_asks(theme: Theme) -> None:
     shown = [label.text() for label in made.findChildren(QLabel)]
     assert "Asked by a sub-agent working on: <b>Find</b> every caller" in shown
     made.show_oldest_question({2: COMMAND})
-    assert not any("sub-agent" in label.text() for label in made.findChildren(QLabel) if label.isVisible())
+    assert not any(
+        "sub-agent" in label.text() for label in made.findChildren(QLabel) if label.isVisible()
+    )
 
 
-def test_the_rule_that_always_makes_is_shown_and_can_be_narrowed(approvals: PermissionQuestionPanel) -> None:
+def test_the_rule_that_always_makes_is_shown_and_can_be_narrowed(
+    approvals: PermissionQuestionPanel,
+) -> None:
     rules = ("git log *", "git log -3 *", "git log -3")
     approvals.show_oldest_question({2: replace(COMMAND, rules=rules)})
     card = approvals.visible_card
@@ -537,12 +617,16 @@ def test_the_rule_that_always_makes_is_shown_and_can_be_narrowed(approvals: Perm
     assert spy.at(0)[0] == PermissionAnswer(allowed=True, scope="always", rule=2)
 
 
-def test_the_only_rule_is_no_field_that_looks_like_a_choice(approvals: PermissionQuestionPanel) -> None:
+def test_the_only_rule_is_no_field_that_looks_like_a_choice(
+    approvals: PermissionQuestionPanel,
+) -> None:
     approvals.show_oldest_question({2: replace(COMMAND, rules=("git log",))})
     card = approvals.visible_card
     assert card is not None
     assert not [choice for choice in card.findChildren(QComboBox) if not choice.isHidden()]
-    assert "git log" in [label.text() for label in card.findChildren(QLabel) if not label.isHidden()]
+    assert "git log" in [
+        label.text() for label in card.findChildren(QLabel) if not label.isHidden()
+    ]
     spy = QSignalSpy(card.answered)
     buttons(approvals)["Always allow"].click()
     assert spy.at(0)[0] == PermissionAnswer(allowed=True, scope="always", rule=0)
@@ -560,15 +644,23 @@ def test_a_command_says_what_an_undo_does_not_cover(theme: Theme) -> None:
     assert words == "Undo cannot restore: node_modules/, big0/, big1/, big2/, big3/, and 2 more"
     assert format_uncovered_files("ready", []) == ""
     assert "cannot be undone" in format_uncovered_files("off", [])
-    made.show_oldest_question({1: replace(COMMAND, call=replace(COMMAND.call, name="run_command"))}, words)
+    made.show_oldest_question(
+        {1: replace(COMMAND, call=replace(COMMAND.call, name="run_command"))}, words
+    )
     assert words in [label.text() for label in made.findChildren(QLabel)]
-    made.show_oldest_question({2: replace(COMMAND, call=replace(COMMAND.call, name="write_file"))}, words)
+    made.show_oldest_question(
+        {2: replace(COMMAND, call=replace(COMMAND.call, name="write_file"))}, words
+    )
     assert made.visible_card is not None
     assert words not in [label.text() for label in made.visible_card.findChildren(QLabel)]
 
 
-def test_the_next_question_takes_the_focus_of_the_one_that_was_answered(approvals: PermissionQuestionPanel) -> None:
-    """Of two calls of one reply, the first was allowed by the keyboard, and the keys then went to the message box."""
+def test_the_next_question_takes_the_focus_of_the_one_that_was_answered(
+    approvals: PermissionQuestionPanel,
+) -> None:
+    """Of two calls of one reply, the first was allowed by the keyboard, and the keys
+    then went to the message box.
+    """
     assert QTest.qWaitForWindowActive(approvals)
     second = replace(COMMAND, call=story.call(2, "run_command", command="ls"), preview="ls")
     assert approvals.visible_card is not None
@@ -583,7 +675,9 @@ def test_the_next_question_takes_the_focus_of_the_one_that_was_answered(approval
     assert spy.count() == 0, "it was meant for the first"
 
 
-def test_a_long_change_passes_the_focus_on_once_its_end_was_shown_by_key(approvals: PermissionQuestionPanel) -> None:
+def test_a_long_change_passes_the_focus_on_once_its_end_was_shown_by_key(
+    approvals: PermissionQuestionPanel,
+) -> None:
     approvals.resize(900, 300)
     assert QTest.qWaitForWindowActive(approvals)
     lines = "".join(f"+new line {n}\n" for n in range(90))
@@ -603,8 +697,12 @@ def test_a_long_change_passes_the_focus_on_once_its_end_was_shown_by_key(approva
     assert approvals.focusWidget() is buttons(approvals)["Allow once"]
 
 
-def test_the_focus_stays_in_the_card_when_its_text_turns_out_not_to_fit(approvals: PermissionQuestionPanel) -> None:
-    """In the tour, the third request had the focus for a moment, and then the message box had it."""
+def test_the_focus_stays_in_the_card_when_its_text_turns_out_not_to_fit(
+    approvals: PermissionQuestionPanel,
+) -> None:
+    """In the tour, the third request had the focus for a moment, and then the message
+    box had it.
+    """
     approvals.resize(900, 170)
     assert QTest.qWaitForWindowActive(approvals)
     text = "\n".join(f"echo {n}" for n in range(11))

@@ -9,7 +9,12 @@ from PySide6.QtCore import QBuffer, QByteArray, QIODevice
 from PySide6.QtGui import QImage, QImageWriter
 
 from helix_desktop.errors import InvalidInput
-from helix_desktop.gui.chat.attachment_reading import LARGEST_PICTURE, SMALLER, encode_png, fit_picture_for_models
+from helix_desktop.gui.chat.attachment_reading import (
+    LARGEST_PICTURE,
+    SMALLER,
+    encode_png,
+    fit_picture_for_models,
+)
 
 
 def noise(width: int, height: int) -> QImage:
@@ -24,7 +29,9 @@ def written(picture: QImage, kind: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(("kind", "media_type"), [(b"png", "image/png"), (b"jpg", "image/jpeg")])
-def test_what_every_model_takes_stays_byte_for_byte_also_under_a_wrong_name(kind: bytes, media_type: str) -> None:
+def test_what_every_model_takes_stays_byte_for_byte_also_under_a_wrong_name(
+    kind: bytes, media_type: str
+) -> None:
     content = written(noise(30, 20), kind)
     assert fit_picture_for_models("x.gif", content) == (content, media_type)
 

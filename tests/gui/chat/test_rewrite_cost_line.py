@@ -6,7 +6,16 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QPushButton
 
 from helix_desktop.engine.context_usage import PendingRewrite
-from helix_desktop.engine.facts import BroughtIn, ModelReplied, Origin, Stop, SystemSet, Text, Usage, UserSaid
+from helix_desktop.engine.facts import (
+    BroughtIn,
+    ModelReplied,
+    Origin,
+    Stop,
+    SystemSet,
+    Text,
+    Usage,
+    UserSaid,
+)
 from helix_desktop.engine.request_changes import Cause, CauseKind
 from helix_desktop.engine.request_costs import CauseCost, RequestCost, explain_costs_of_last_turn
 from helix_desktop.engine.session_events import ConversationActivity, MeterChanged
@@ -56,7 +65,9 @@ def test_a_choice_that_writes_the_context_again_is_told_before_it_is_sent(
     assert not line.isVisible()
 
 
-def test_a_limit_that_cannot_act_is_told_once_in_each_conversation(window: MainWindow, session: FakeSession) -> None:
+def test_a_limit_that_cannot_act_is_told_once_in_each_conversation(
+    window: MainWindow, session: FakeSession
+) -> None:
     line = window.chat.rewrite_cost
     session.unpriced = "own/scripted"
     session.tell(MeterChanged(session.id))
@@ -86,16 +97,32 @@ def test_a_limit_that_cannot_act_is_told_once_in_each_conversation(window: MainW
     assert line.isHidden()
 
 
-def test_the_window_shows_it_when_the_turn_has_ended(window: MainWindow, session: FakeSession) -> None:
+def test_the_window_shows_it_when_the_turn_has_ended(
+    window: MainWindow, session: FakeSession
+) -> None:
     line = window.chat.rewrite_cost
-    model = session.conversation.state.branch.message_at(session.conversation.state.branch.steps[-1]).fact
+    model = session.conversation.state.branch.message_at(
+        session.conversation.state.branch.steps[-1]
+    ).fact
     assert isinstance(model, ModelReplied)
     session.append(UserSaid((Text("Go on.", 3),)))
     session.append(
-        ModelReplied((Text("So.", 2),), model.model, Stop.END, Usage(100_000, 0, 100_000, 50, 0, 0.4), seconds=1.0),
+        ModelReplied(
+            (Text("So.", 2),),
+            model.model,
+            Stop.END,
+            Usage(100_000, 0, 100_000, 50, 0, 0.4),
+            seconds=1.0,
+        ),
         SystemSet("Another prompt.", 4),
         UserSaid((Text("And on.", 3),)),
-        ModelReplied((Text("Yes.", 2),), model.model, Stop.END, Usage(100_100, 0, 100_100, 50, 0, 0.4), seconds=1.0),
+        ModelReplied(
+            (Text("Yes.", 2),),
+            model.model,
+            Stop.END,
+            Usage(100_100, 0, 100_100, 50, 0, 0.4),
+            seconds=1.0,
+        ),
     )
     session.set_running(ConversationActivity.IDLE)
     window.chat.bridge.emit_waiting_events()
@@ -106,15 +133,31 @@ def test_the_window_shows_it_when_the_turn_has_ended(window: MainWindow, session
     assert not line.isVisible()
 
 
-def test_the_first_request_after_an_import_writes_nothing_again(window: MainWindow, session: FakeSession) -> None:
+def test_the_first_request_after_an_import_writes_nothing_again(
+    window: MainWindow, session: FakeSession
+) -> None:
     session.append(
         BroughtIn(Origin("claude", "s"), "run", first=1),
         UserSaid((Text("Go on.", 3),)),
-        ModelReplied((Text("So.", 2),), "another", Stop.END, Usage(90_000, 0, 90_000, 50, 0, 0.4), seconds=1.0),
+        ModelReplied(
+            (Text("So.", 2),),
+            "another",
+            Stop.END,
+            Usage(90_000, 0, 90_000, 50, 0, 0.4),
+            seconds=1.0,
+        ),
     )
     assert describe_avoidable_costs(explain_costs_of_last_turn(session.conversation.state)) == ""
     session.append(
         UserSaid((Text("And on.", 3),)),
-        ModelReplied((Text("Yes.", 2),), "a third", Stop.END, Usage(90_100, 0, 90_100, 50, 0, 0.4), seconds=1.0),
+        ModelReplied(
+            (Text("Yes.", 2),),
+            "a third",
+            Stop.END,
+            Usage(90_100, 0, 90_100, 50, 0, 0.4),
+            seconds=1.0,
+        ),
     )
-    assert "was changed" in describe_avoidable_costs(explain_costs_of_last_turn(session.conversation.state))
+    assert "was changed" in describe_avoidable_costs(
+        explain_costs_of_last_turn(session.conversation.state)
+    )

@@ -28,12 +28,19 @@ def read_back(text: str, *, columns: bool) -> str:
 @pytest.mark.parametrize("seed", range(300))
 def test_every_line_is_there(seed: int) -> None:
     chance = random.Random(seed)
-    before = "".join(cards.value(chance) + chance.choice(("\n", "\r\n", "")) for _ in range(chance.randrange(6)))
-    after = before.replace(chance.choice(cards.WORDS), cards.value(chance)) + chance.choice(("", cards.value(chance)))
+    before = "".join(
+        cards.value(chance) + chance.choice(("\n", "\r\n", "")) for _ in range(chance.randrange(6))
+    )
+    after = before.replace(chance.choice(cards.WORDS), cards.value(chance)) + chance.choice(
+        ("", cards.value(chance))
+    )
     text = format_unified_diff(before, after, "file")
     assert read_back(text, columns=False) == text.removesuffix("\n")
     both = [
-        line for row in build_patch_rows(text, two_columns=True) for line in (row.left, row.right) if line is not None
+        line
+        for row in build_patch_rows(text, two_columns=True)
+        for line in (row.left, row.right)
+        if line is not None
     ]
     one = [row.right for row in build_patch_rows(text, two_columns=False) if row.right is not None]
     assert {(line.mark, line.text) for line in both} == {(line.mark, line.text) for line in one}

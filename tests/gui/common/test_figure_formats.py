@@ -36,7 +36,13 @@ def test_sizes(amount: int, words: str) -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "words"),
-    [(5, "just now"), (130, "2 min ago"), (7_300, "2 h ago"), (90_000, "1 day ago"), (200_000, "2 days ago")],
+    [
+        (5, "just now"),
+        (130, "2 min ago"),
+        (7_300, "2 h ago"),
+        (90_000, "1 day ago"),
+        (200_000, "2 days ago"),
+    ],
 )
 def test_how_long_ago(seconds: float, words: str) -> None:
     assert format_time_ago(1e9, 1e9 + seconds) == words
@@ -55,7 +61,8 @@ def test_how_long(seconds: float, words: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("dollars", "words"), [(6.14, "$6.14"), (1_234.5, "$1,234.50"), (0.0123, "$0.012"), (0.00049, "$0.0005"), (0, "$0")]
+    ("dollars", "words"),
+    [(6.14, "$6.14"), (1_234.5, "$1,234.50"), (0.0123, "$0.012"), (0.00049, "$0.0005"), (0, "$0")],
 )
 def test_money(dollars: float, words: str) -> None:
     assert format_dollars(dollars) == words
@@ -65,7 +72,11 @@ def test_figures_are_written_as_the_language_writes_them() -> None:
     before, then = QLocale(), datetime(2026, 3, 5, 8, 4).astimezone().timestamp()
     try:
         QLocale.setDefault(QLocale("de"))
-        assert (format_byte_size(1_536_000), format_token_count(43_500), format_number(1_234_567)) == (
+        assert (
+            format_byte_size(1_536_000),
+            format_token_count(43_500),
+            format_number(1_234_567),
+        ) == (
             "1,5 MB",
             "43,5K",
             "1.234.567",
@@ -82,6 +93,9 @@ def test_figures_are_written_as_the_language_writes_them() -> None:
 def test_a_time_on_another_day_has_its_day_and_years_later_its_year_too() -> None:
     then = datetime.fromisoformat("2025-10-28T04:34").astimezone().timestamp()
     day = 86_400.0
-    told = [format_short_day_and_time(then, then - 2 * day, then + later * day) for later in (1, 30, 400)]
+    told = [
+        format_short_day_and_time(then, then - 2 * day, then + later * day)
+        for later in (1, 30, 400)
+    ]
     assert told == ["Tue 04:34", "28 Oct 04:34", "28 Oct 2025 04:34"]
     assert format_short_day_and_time(then, then - 60, then + 400 * day) == "04:34"

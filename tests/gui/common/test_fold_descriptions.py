@@ -10,16 +10,36 @@ from helix_desktop.gui.common.fold_descriptions import describe_kept_details, ha
     ("kind", "model", "details", "words", "is_poor"),
     [
         (FoldKind.HANDOVER, "m", DetailsKept(), "", False),
-        (FoldKind.HANDOVER, "m", DetailsKept(42, 38, 3, 1), "important details in the text: 41 of 42", False),
+        (
+            FoldKind.HANDOVER,
+            "m",
+            DetailsKept(42, 38, 3, 1),
+            "important details in the text: 41 of 42",
+            False,
+        ),
         (FoldKind.HANDOVER, "m", DetailsKept(8, 0, 7, 1), "the model kept 0 of 8 details", True),
-        (FoldKind.HANDOVER, "", DetailsKept(8, 0, 7, 1), "important details in the text: 7 of 8", False),
-        (FoldKind.TRUNCATION, "", DetailsKept(501, 0, 0, 501), "important details in the text: 0 of 501", False),
+        (
+            FoldKind.HANDOVER,
+            "",
+            DetailsKept(8, 0, 7, 1),
+            "important details in the text: 7 of 8",
+            False,
+        ),
+        (
+            FoldKind.TRUNCATION,
+            "",
+            DetailsKept(501, 0, 0, 501),
+            "important details in the text: 0 of 501",
+            False,
+        ),
     ],
 )
 def test_only_what_the_model_still_sees_counts_as_kept(
     kind: FoldKind, model: str, details: DetailsKept, words: str, is_poor: bool
 ) -> None:
-    """The badge "8 of 8" stood in green over a summary that had kept none, and "501 of 501" over no summary at all."""
+    """The badge "8 of 8" stood in green over a summary that had kept none, and "501 of
+    501" over no summary at all.
+    """
     fold = Folded("f", kind, Span(1, 2), "text", 9, 99, details=details, model=model)
     assert describe_kept_details(fold) == words
     assert has_poor_summary(fold) == is_poor

@@ -12,7 +12,9 @@ from helix_desktop.gui.common.found_words import (
 
 def test_words_are_found_in_any_case_and_the_longer_one_first() -> None:
     assert find_needle_spans(("needle",), "a Needle and a needle") == ((2, 6), (15, 6))
-    spans = find_needle_spans(("lock", "manager", "lock_manager"), "The manager of a Lock, lock_manager")
+    spans = find_needle_spans(
+        ("lock", "manager", "lock_manager"), "The manager of a Lock, lock_manager"
+    )
     assert spans == ((4, 7), (17, 4), (23, 12))
     assert find_needle_spans((), "nothing is looked for") == ()
 

@@ -53,7 +53,11 @@ def test_the_row_with_the_keyboard_is_framed_and_one_that_was_clicked_is_not(
     def accent() -> int:
         """Pixels in the colour of the focus."""
         seen, wanted = rows.viewport().grab().toImage(), theme.colour_of_token("accent").rgb()
-        return sum(seen.pixel(x, y) == wanted for x in range(seen.width()) for y in range(0, seen.height(), 3))
+        return sum(
+            seen.pixel(x, y) == wanted
+            for x in range(seen.width())
+            for y in range(0, seen.height(), 3)
+        )
 
     before = accent()
     at = rows.visualRect(rows.model().index(0, 0)).center() + QPoint(40, 0)

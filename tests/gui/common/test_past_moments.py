@@ -1,4 +1,6 @@
-"""A conversation as it was is what the engine says it was, and only the last question is answered."""
+"""A conversation as it was is what the engine says it was, and only the last question
+is answered.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,11 @@ from helix_desktop.engine.span_text_and_detail_sources import read_short_outputs
 from helix_desktop.engine.state.moment import Moment
 from helix_desktop.engine.view import build_state
 from helix_desktop.gui.background_runner import BackgroundRunner
-from helix_desktop.gui.common.past_moments import PastMomentLoader, facts_shown_whole, format_view_as_text
+from helix_desktop.gui.common.past_moments import (
+    PastMomentLoader,
+    facts_shown_whole,
+    format_view_as_text,
+)
 from helix_desktop.gui.theme import Theme
 from helix_desktop.store.in_memory_stores import MemoryCache
 from tests.gui import story
@@ -22,7 +28,12 @@ from tests.gui.fake_desk import FakeSession, Held
 
 @pytest.mark.parametrize("order", [(3, 9, 16), (16, 9, 3), (9, 9, 1)])
 def test_any_step_in_any_order(theme: Theme, order: tuple[int, ...]) -> None:
-    session, held, owner, found = FakeSession("c", story.recorded()), Held(), QObject(), list[Moment]()
+    session, held, owner, found = (
+        FakeSession("c", story.recorded()),
+        Held(),
+        QObject(),
+        list[Moment](),
+    )
     past = PastMomentLoader(BackgroundRunner(held), owner)
     for seq in order:
         past.compute_moment_at(session, seq, found.append)
@@ -31,7 +42,12 @@ def test_any_step_in_any_order(theme: Theme, order: tuple[int, ...]) -> None:
 
 
 def test_a_later_question_takes_the_place_of_an_earlier_one(theme: Theme) -> None:
-    session, held, owner, found = FakeSession("c", story.recorded()), Held(), QObject(), list[Moment]()
+    session, held, owner, found = (
+        FakeSession("c", story.recorded()),
+        Held(),
+        QObject(),
+        list[Moment](),
+    )
     past = PastMomentLoader(BackgroundRunner(held), owner)
     past.compute_moment_at(session, 3, found.append)
     past.compute_moment_at(session, 5, found.append)
@@ -64,5 +80,7 @@ async def test_a_view_as_text_has_short_outputs_that_the_facts_do_not_hold(theme
 def _without_output_text(recorded: Recorded) -> Recorded:
     """The fact as a long history holds it."""
     return (
-        replace(recorded, fact=replace(recorded.fact, head="")) if isinstance(recorded.fact, ToolReturned) else recorded
+        replace(recorded, fact=replace(recorded.fact, head=""))
+        if isinstance(recorded.fact, ToolReturned)
+        else recorded
     )

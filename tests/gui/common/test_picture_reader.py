@@ -32,21 +32,29 @@ def test_pictures_made_of_pixels_are_read(kind: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [SVG, b"<?xml version='1.0'?>" + SVG, b" \n" + SVG, b"%PDF-1.4", b"not a picture", b""]
+    "content",
+    [SVG, b"<?xml version='1.0'?>" + SVG, b" \n" + SVG, b"%PDF-1.4", b"not a picture", b""],
 )
 @pytest.mark.parametrize("beginning", [b"", b"\x89PNG\r\n\x1a\n", b"GIF89a", b"BM"])
 def test_a_drawing_is_never_read_whatever_it_says_it_is(content: bytes, beginning: bytes) -> None:
-    """It opened the files that it names, and a small one held the whole program for half a minute."""
+    """It opened the files that it names, and a small one held the whole program for
+    half a minute.
+    """
     assert read_picture(beginning + content) is None
     assert read_picture(beginning + content, 100) is None
 
 
 def test_a_picture_that_claims_to_be_huge_is_not_read() -> None:
-    assert read_picture(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\xff\xff\0\0\xff\xff\x08\x06\0\0\0") is None
+    assert (
+        read_picture(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\xff\xff\0\0\xff\xff\x08\x06\0\0\0") is None
+    )
 
 
 def test_a_wide_or_high_picture_is_scaled_down() -> None:
-    wide, high = read_picture(encoded(b"png", 3_000, 30), 1_440), read_picture(encoded(b"png", 1_440, 20_000), 1_440)
+    wide, high = (
+        read_picture(encoded(b"png", 3_000, 30), 1_440),
+        read_picture(encoded(b"png", 1_440, 20_000), 1_440),
+    )
     assert wide is not None
     assert high is not None
     assert wide.width() == 1_440
@@ -56,5 +64,9 @@ def test_a_wide_or_high_picture_is_scaled_down() -> None:
 def test_no_other_place_reads_pictures() -> None:
     package = Path(helix_desktop.__file__).parent
     readers = ("QImageReader", "fromData(", "loadFromData", "QMovie", "QPixmap(str")
-    found = {path.name for path in package.rglob("*.py") if any(each in path.read_text("utf-8") for each in readers)}
+    found = {
+        path.name
+        for path in package.rglob("*.py")
+        if any(each in path.read_text("utf-8") for each in readers)
+    }
     assert found == {"picture_reader.py"}

@@ -8,7 +8,9 @@ from helix_desktop.gui.common.policy_names import list_fold_thresholds
 
 
 def test_the_share_at_which_a_handover_is_written_leaves_room_for_the_reply() -> None:
-    """The defect: the timeline said 85% where the meter's panel, rightly, said 26,216 of 32,768 tokens."""
+    """The defect: the timeline said 85% where the meter's panel, rightly, said 26,216
+    of 32,768 tokens.
+    """
     meter = WindowMeter({}, 0, 32_768, 4_914, 1.0)
     policy = preset_policy("layered")
     (words, _, share) = list_fold_thresholds(policy, meter)[-1]

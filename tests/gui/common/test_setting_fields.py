@@ -3,7 +3,14 @@ from __future__ import annotations
 import pytest
 from PySide6.QtCore import QLocale, QPoint, Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QAbstractSpinBox, QComboBox, QDoubleSpinBox, QLabel, QSpinBox, QToolTip
+from PySide6.QtWidgets import (
+    QAbstractSpinBox,
+    QComboBox,
+    QDoubleSpinBox,
+    QLabel,
+    QSpinBox,
+    QToolTip,
+)
 
 from helix_desktop.gui.common.setting_fields import FieldDeclaration, build_field, build_field_row
 from helix_desktop.gui.main_window import MainWindow
@@ -14,7 +21,12 @@ def test_a_choice_with_long_words_stands_below_its_own(window: MainWindow) -> No
     """Beside them, the longest was cut in German, and they had a column of three words."""
     words = ("Kurz", "Den Agenten vorher angeben lassen, was er braucht")
     declared = FieldDeclaration(
-        "n", "Titel", "Was geschieht, wenn eine große Ausgabe eintrifft.", "b", choices=("a", "b"), words=words
+        "n",
+        "Titel",
+        "Was geschieht, wenn eine große Ausgabe eintrifft.",
+        "b",
+        choices=("a", "b"),
+        words=words,
     )
     whole = build_field_row(declared, lambda _: None, window)
     whole.resize(460, 100)
@@ -22,7 +34,9 @@ def test_a_choice_with_long_words_stands_below_its_own(window: MainWindow) -> No
     choice = whole.findChild(QComboBox)
     assert choice is not None
     assert choice.width() >= choice.sizeHint().width()
-    bottoms = [label.mapTo(whole, QPoint(0, label.height())).y() for label in whole.findChildren(QLabel)]
+    bottoms = [
+        label.mapTo(whole, QPoint(0, label.height())).y() for label in whole.findChildren(QLabel)
+    ]
     assert choice.y() >= max(bottoms)
 
 
@@ -46,7 +60,9 @@ def test_a_sign_for_thousands_that_no_thousands_follow_is_a_decimal_sign(
 ) -> None:
     """A limit of “0,5” dollars became 5, and a price of “1,5” became 15."""
     given: list[object] = []
-    field = build_field(FieldDeclaration("cost", "Limit", "", 9.0, most=100_000, unit="$"), given.append)
+    field = build_field(
+        FieldDeclaration("cost", "Limit", "", 9.0, most=100_000, unit="$"), given.append
+    )
     assert isinstance(field, QDoubleSpinBox)
     field.setLocale(QLocale(language))
     field.show()
@@ -57,8 +73,12 @@ def test_a_sign_for_thousands_that_no_thousands_follow_is_a_decimal_sign(
     field.close()
 
 
-@pytest.mark.parametrize(("typed", "value"), [("1,5", 9), ("1,50", 9), ("1,500", 1_500), ("1,500,000", 1_500_000)])
-def test_a_whole_number_with_a_part_of_a_group_is_not_taken(theme: Theme, typed: str, value: int) -> None:
+@pytest.mark.parametrize(
+    ("typed", "value"), [("1,5", 9), ("1,50", 9), ("1,500", 1_500), ("1,500,000", 1_500_000)]
+)
+def test_a_whole_number_with_a_part_of_a_group_is_not_taken(
+    theme: Theme, typed: str, value: int
+) -> None:
     field = build_field(FieldDeclaration("tokens", "Tokens", "", 9, most=9_000_000), lambda _: None)
     assert isinstance(field, QSpinBox)
     field.setLocale(QLocale("en_GB"))
@@ -76,7 +96,9 @@ def test_a_number_out_of_range_goes_back_and_the_field_says_what_the_range_is(
     theme: Theme, typed: str, value: float
 ) -> None:
     """“-3” became 3 and “99999999” 9,999, without a word."""
-    field = build_field(FieldDeclaration("n", "N", "", value, least=100, most=10_000), lambda _: None)
+    field = build_field(
+        FieldDeclaration("n", "N", "", value, least=100, most=10_000), lambda _: None
+    )
     assert isinstance(field, QAbstractSpinBox)
     field.setLocale(QLocale("en_GB"))
     field.show()

@@ -39,7 +39,10 @@ def test_the_scale_has_a_few_round_numbers(top: int) -> None:
 
 
 def test_a_low_scale_has_fewer_numbers() -> None:
-    assert [compute_axis_ticks(21_000, at_most) for at_most in (4, 2)] == [[10_000, 20_000], [20_000]]
+    assert [compute_axis_ticks(21_000, at_most) for at_most in (4, 2)] == [
+        [10_000, 20_000],
+        [20_000],
+    ]
     assert all(len(compute_axis_ticks(top, 3)) <= 3 for top in range(1, 100_000, 37))
 
 
@@ -48,4 +51,9 @@ def test_a_scale_finds_the_point_that_stands_at_a_pixel() -> None:
     assert (scale.x_of_point(20), scale.x_of_point(120)) == (60, 560)
     assert [scale.point_at(scale.x_of_point(point)) for point in (20, 70, 95)] == [20, 70, 95]
     assert scale.pixels_per_point == 5
-    assert scale.y_of_tokens(1_000) < scale.y_of_tokens(500) < scale.y_of_tokens(0) < scale.area.bottom()
+    assert (
+        scale.y_of_tokens(1_000)
+        < scale.y_of_tokens(500)
+        < scale.y_of_tokens(0)
+        < scale.area.bottom()
+    )

@@ -3,7 +3,15 @@ from __future__ import annotations
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QAccessible
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication, QComboBox, QDialog, QLabel, QLineEdit, QToolButton, QWidget
+from PySide6.QtWidgets import (
+    QApplication,
+    QComboBox,
+    QDialog,
+    QLabel,
+    QLineEdit,
+    QToolButton,
+    QWidget,
+)
 
 from helix_desktop.gui.common import widgets
 from helix_desktop.gui.common.setting_fields import FieldDeclaration, build_field_row
@@ -30,7 +38,9 @@ def test_return_in_a_field_presses_no_button(application: QApplication) -> None:
     dialog.close()
 
 
-def test_enter_presses_the_button_with_the_keyboard_and_not_the_default_one(application: QApplication) -> None:
+def test_enter_presses_the_button_with_the_keyboard_and_not_the_default_one(
+    application: QApplication,
+) -> None:
     """On Cancel it did what Cancel was to prevent."""
     pressed: list[str] = []
     dialog = widgets.TransientDialog("Delete?", None)
@@ -51,14 +61,20 @@ def test_enter_presses_the_button_with_the_keyboard_and_not_the_default_one(appl
 
 
 def names_told(widget: QWidget) -> list[str]:
-    """By the labels of a widget, which is all that a screen reader on Linux learns of the name of a choice."""
+    """By the labels of a widget, which is all that a screen reader on Linux learns of
+    the name of a choice.
+    """
     interface = QAccessible.queryAccessibleInterface(widget)
     assert interface is not None
-    labels = [thing for thing, kind in interface.relations() if kind & QAccessible.RelationFlag.Label]
+    labels = [
+        thing for thing, kind in interface.relations() if kind & QAccessible.RelationFlag.Label
+    ]
     return [label.text(QAccessible.Text.Name) for label in labels]
 
 
-def test_a_choice_is_called_by_its_name_and_not_by_its_value_alone(application: QApplication) -> None:
+def test_a_choice_is_called_by_its_name_and_not_by_its_value_alone(
+    application: QApplication,
+) -> None:
     dialog = QDialog()
     box = widgets.build_combo_box("Salt & pepper", dialog)
     build_column(box, owner=dialog)

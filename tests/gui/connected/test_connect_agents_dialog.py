@@ -8,7 +8,11 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QLabel, QMessageBox, QPushButton
 
 from helix_desktop.gateway.agent_cost_and_savings import Figures
-from helix_desktop.gui.connected.connect_agents_dialog import ConnectAgentsDialog, FigureTile, describe_agent_activity
+from helix_desktop.gui.connected.connect_agents_dialog import (
+    ConnectAgentsDialog,
+    FigureTile,
+    describe_agent_activity,
+)
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.resident.connected_agents import AgentConnections, ConnectedAgentRow
 from tests.gui.stand_in import StandIn
@@ -26,7 +30,17 @@ class Agents(StandIn):
     async def list_agent_connections(self) -> AgentConnections:
         n = self.requests
         row = ConnectedAgentRow(
-            "claude", "Claude Code", "helix-desktop wrap claude", True, self.connected, n, 1.0, "", 1, 100 * n, 300 * n
+            "claude",
+            "Claude Code",
+            "helix-desktop wrap claude",
+            True,
+            self.connected,
+            n,
+            1.0,
+            "",
+            1,
+            100 * n,
+            300 * n,
         )
         today = Figures("", "", "", n, 100 * n, 300 * n, 50 * n, 3, 0.5 * n, 1.5 * n)
         address = "http://127.0.0.1:4356"
@@ -60,7 +74,9 @@ def test_nothing_empty_is_shown_before_the_agents_are_known(window: MainWindow) 
     dialog = ConnectAgentsDialog(window, window.background_runner, Agents())
     dialog.open()
     assert not any(tile.isVisible() for tile in dialog._tiles)
-    assert not any(line._copy.isVisible() for line in (dialog._once_line, dialog._other_program_line))
+    assert not any(
+        line._copy.isVisible() for line in (dialog._once_line, dialog._other_program_line)
+    )
 
 
 def test_the_switch_starts_the_gateway_and_the_first_request_is_seen(window: MainWindow) -> None:
@@ -78,7 +94,9 @@ def test_the_switch_starts_the_gateway_and_the_first_request_is_seen(window: Mai
     dialog.refresh_connections()
     assert all(tile.isVisible() for tile in dialog.findChildren(FigureTile))
     assert "1 conversation today · 2 requests" in words(dialog)
-    assert all(figure in words(dialog) for figure in ("$3.00", "$1.00", "$2.00", "67%, including recalls"))
+    assert all(
+        figure in words(dialog) for figure in ("$3.00", "$1.00", "$2.00", "67%, including recalls")
+    )
     # It is no total: runs of `wrap` in workspaces that the gateway has closed are not counted.
     assert "Today's total" not in words(dialog)
     assert "Counted: the workspaces that the gateway has open" in words(dialog)
@@ -88,14 +106,19 @@ def test_the_switch_starts_the_gateway_and_the_first_request_is_seen(window: Mai
 
 
 def test_a_gateway_that_another_program_started_can_be_turned_on_here(window: MainWindow) -> None:
-    """As long as a wrap runs, there is an address, but none for other programs, and turning it off would do nothing."""
+    """As long as a wrap runs, there is an address, but none for other programs, and
+    turning it off would do nothing.
+    """
     agents = Agents()
     agents.is_started_elsewhere = True
     dialog = ConnectAgentsDialog(window, window.background_runner, agents)
     dialog.open()
     dialog.refresh_connections()
     assert "Gateway on 127.0.0.1:4356" in words(dialog)
-    assert (dialog.switch.text(), "Turn the gateway on to see its address." in words(dialog)) == ("Turn on", True)
+    assert (dialog.switch.text(), "Turn the gateway on to see its address." in words(dialog)) == (
+        "Turn on",
+        True,
+    )
     dialog.switch.click()
     assert agents.on
     assert "ANTHROPIC_BASE_URL=http://127.0.0.1:4356/t/token" in words(dialog)

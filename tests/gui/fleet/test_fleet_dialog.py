@@ -1,4 +1,6 @@
-"""The fleet in the window: what is shown of figures as `fleet status --json` prints them, and what its buttons ask for."""
+"""The fleet in the window: what is shown of figures as `fleet status --json` prints
+them, and what its buttons ask for.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,15 @@ from typing import Any
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QFont, QFontInfo
-from PySide6.QtWidgets import QComboBox, QInputDialog, QLabel, QLineEdit, QPlainTextEdit, QPushButton, QWidget
+from PySide6.QtWidgets import (
+    QComboBox,
+    QInputDialog,
+    QLabel,
+    QLineEdit,
+    QPlainTextEdit,
+    QPushButton,
+    QWidget,
+)
 
 from helix_desktop import program_folders
 from helix_desktop.engine.list_rows import ConversationListRow as Row
@@ -25,12 +35,20 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.resident import schedules
 from helix_desktop.resident.schedules import WorkSchedule
-from helix_desktop.store.fleet_tasks import FleetTask, FleetTaskOrder, FleetTaskResult, FleetTaskState, task_as_json
+from helix_desktop.store.fleet_tasks import (
+    FleetTask,
+    FleetTaskOrder,
+    FleetTaskResult,
+    FleetTaskState,
+    task_as_json,
+)
 from tests.gui.stand_in import StandIn
 from tests.turns import qt_works
 
 
-def task(number: int, state: str, *, worker: str = "", claims: int = 1, **result: Any) -> dict[str, Any]:
+def task(
+    number: int, state: str, *, worker: str = "", claims: int = 1, **result: Any
+) -> dict[str, Any]:
     order = FleetTaskOrder(f"Task {number}")
     made = FleetTask(f"{number:020x}", FleetTaskState(state), 0, number, worker, claims, 0.0, order)
     return {**task_as_json(made), **asdict(FleetTaskResult(**result))}
@@ -59,14 +77,18 @@ class Fleet(StandIn):
     async def follow_fleet(self, show: Callable[[Sequence[Any]], object]) -> None:
         show(FOUND)
 
-    async def run_on_task_list(self, workspace: str, work: Callable[[Any], Awaitable[object]]) -> bool:
+    async def run_on_task_list(
+        self, workspace: str, work: Callable[[Any], Awaitable[object]]
+    ) -> bool:
         await work(Changes(workspace, self.asked))
         return True
 
     async def add_task(self, workspace: str, text: str, allowed: Sequence[str]) -> None:
         self.asked.append(("add", workspace, text, tuple(allowed)))
 
-    async def answer_task(self, workspace: str, task: str, why: str, *, allowed: bool, words: str = "") -> None:
+    async def answer_task(
+        self, workspace: str, task: str, why: str, *, allowed: bool, words: str = ""
+    ) -> None:
         self.asked.append(("answer", workspace, task, why, allowed, words))
 
     async def retry_task(self, workspace: str, task: str, allowed: Sequence[str]) -> None:
@@ -95,7 +117,9 @@ class Changes:
 
 @dataclass
 class Bench(StandIn):
-    """Two conversations that work in copies, one of them running, and one at rest in the folders themselves."""
+    """Two conversations that work in copies, one of them running, and one at rest in
+    the folders themselves.
+    """
 
     id: str = "w1"
     name: str = "Thesis"
@@ -135,7 +159,9 @@ class Desk(StandIn):
 def places(tmp_path: Path) -> ProgramFolders:
     where = program_folders.find_program_folders(tmp_path / "home")
     where.data.mkdir(parents=True)
-    schedules.write_schedules(where.data, [WorkSchedule("s1", "w1", "Summarise", "08:00", "Europe/Berlin")])
+    schedules.write_schedules(
+        where.data, [WorkSchedule("s1", "w1", "Summarise", "08:00", "Europe/Berlin")]
+    )
     return where
 
 
@@ -150,7 +176,11 @@ def opened(
 
 
 def press(dialog: QWidget, text: str) -> None:
-    next(each for each in dialog.findChildren(QPushButton) if each.text() == text and each.isVisible()).click()
+    next(
+        each
+        for each in dialog.findChildren(QPushButton)
+        if each.text() == text and each.isVisible()
+    ).click()
 
 
 def test_a_task_that_got_a_permission_goes_on_and_is_not_tried_again() -> None:
@@ -160,16 +190,24 @@ def test_a_task_that_got_a_permission_goes_on_and_is_not_tried_again() -> None:
 
 
 def choose(dialog: FleetDialog, text: str) -> None:
-    rows = [dialog._task_list.topLevelItem(at) for at in range(dialog._task_list.topLevelItemCount())]
-    dialog._task_list.setCurrentItem(next(row for row in rows if row is not None and row.text(1) == text))
+    rows = [
+        dialog._task_list.topLevelItem(at) for at in range(dialog._task_list.topLevelItemCount())
+    ]
+    dialog._task_list.setCurrentItem(
+        next(row for row in rows if row is not None and row.text(1) == text)
+    )
 
 
 def test_it_shows_what_runs_where_what_waits_and_what_is_missing(
     theme: Theme, doing: BackgroundRunner, places: ProgramFolders
 ) -> None:
     dialog, _, _, _parent = opened(theme, doing, places)
-    rows = [dialog._task_list.topLevelItem(at) for at in range(dialog._task_list.topLevelItemCount())]
-    assert [[row.text(column) for column in (0, 1, 2, 4, 5, 7)] for row in rows if row is not None] == [
+    rows = [
+        dialog._task_list.topLevelItem(at) for at in range(dialog._task_list.topLevelItemCount())
+    ]
+    assert [
+        [row.text(column) for column in (0, 1, 2, 4, 5, 7)] for row in rows if row is not None
+    ] == [
         ["running", "Task 2", "Thesis", "build", "", "–"],
         ["running", "Task 1", "Thesis", "old (not responding)", "attempt 2", "–"],
         ["needs you", "Task 3", "Thesis", "–", "Nobody could be asked.", "–"],
@@ -192,7 +230,11 @@ def test_it_shows_what_runs_where_what_waits_and_what_is_missing(
     assert [row.text(1) for row in rows if row is not None and not row.isHidden()] == ["Task 5"]
     first = dialog._schedule_list.topLevelItem(0)
     assert first is not None
-    assert (first.text(0), first.text(3), first.text(4)) == ("08:00 (Europe/Berlin)", "Thesis", "Summarise")
+    assert (first.text(0), first.text(3), first.text(4)) == (
+        "08:00 (Europe/Berlin)",
+        "Thesis",
+        "Summarise",
+    )
 
 
 def test_conversations_that_run_or_have_a_copy_say_what_they_changed_and_who_else_did(
@@ -215,11 +257,15 @@ def test_a_task_that_needs_the_user_says_exactly_what_it_would_do(
 ) -> None:
     dialog, _, _, _parent = opened(theme, doing, places)
     why = "The task needs your permission: Run a command.\n\ngit push --force\ngit gc"
-    dialog._show_fleet([{**FOUND[0], "needs_you": [task(3, "needs-you", why=why, asked="run_command")]}])
+    dialog._show_fleet(
+        [{**FOUND[0], "needs_you": [task(3, "needs-you", why=why, asked="run_command")]}]
+    )
     choose(dialog, "Task 3")
     assert dialog._detail.text() == "The task needs your permission: Run a command."
     assert dialog._exact.text() == "git push --force\ngit gc"
-    assert dialog._exact.font().isFeatureSet(QFont.Tag.fromString("liga")), "what is allowed is drawn sign by sign"
+    assert dialog._exact.font().isFeatureSet(QFont.Tag.fromString("liga")), (
+        "what is allowed is drawn sign by sign"
+    )
     assert QFontInfo(dialog._exact.font()).fixedPitch()
     choose(dialog, "Task 5")
     assert not dialog._exact.isVisible()
@@ -240,7 +286,9 @@ def test_the_call_that_is_shown_is_allowed_once_or_denied(
     qt_works(1)
     shown = "w1", f"{3:020x}", "Nobody could be asked."
     answers = [one for one in fleet.asked if one[0] == "answer"]
-    assert answers == [("answer", *shown, *given) for given in ((True, ""), (False, ""), (False, "Use a.txt."))]
+    assert answers == [
+        ("answer", *shown, *given) for given in ((True, ""), (False, ""), (False, "Use a.txt."))
+    ]
     choose(dialog, "Task 6")
     assert not any(button.isVisible() for button in dialog._answers.buttons)
 
@@ -295,7 +343,9 @@ def test_only_what_can_act_on_what_is_chosen_is_enabled(
     assert not dialog._drain.isEnabled()
 
 
-def test_no_heading_is_cut_with_large_text(theme: Theme, doing: BackgroundRunner, places: ProgramFolders) -> None:
+def test_no_heading_is_cut_with_large_text(
+    theme: Theme, doing: BackgroundRunner, places: ProgramFolders
+) -> None:
     theme.set_zoom(2.0)
     dialog, _, _, _parent = opened(theme, doing, places)
     dialog._task_list.setParent(None)  # The tests' screen is narrower than a usual one.
@@ -309,7 +359,9 @@ def test_no_heading_is_cut_with_large_text(theme: Theme, doing: BackgroundRunner
     state, age, cost = 0, 6, 7
     short = {state, age, cost}
     assert short <= set(shown)
-    assert [at for at in short if header.sectionSize(at) < dialog._task_list.sizeHintForColumn(at)] == []
+    assert [
+        at for at in short if header.sectionSize(at) < dialog._task_list.sizeHintForColumn(at)
+    ] == []
     theme.set_zoom(1.0)
     dialog._task_list.close()
 
@@ -328,7 +380,9 @@ def test_with_text_three_times_as_large_the_last_columns_are_hidden_and_nothing_
     shown = [at for at in range(rows.columnCount()) if not rows.isColumnHidden(at)]
     assert shown[:2] == [0, 1]
     assert rows.minimumWidth() == 0
-    assert [at for at in shown if at != 1 and rows.columnWidth(at) < rows.header().sectionSizeHint(at)] == []
+    assert [
+        at for at in shown if at != 1 and rows.columnWidth(at) < rows.header().sectionSizeHint(at)
+    ] == []
     assert sum(map(rows.columnWidth, shown)) <= rows.viewport().width()
     assert rows.columnWidth(1) >= LEAST_WIDTH // 2
     assert shown[-1] == 7, "the cost stays when all other columns go"
@@ -340,7 +394,9 @@ def test_with_text_three_times_as_large_the_last_columns_are_hidden_and_nothing_
     rows.close()
 
 
-def test_an_empty_page_says_once_what_to_do(theme: Theme, doing: BackgroundRunner, places: ProgramFolders) -> None:
+def test_an_empty_page_says_once_what_to_do(
+    theme: Theme, doing: BackgroundRunner, places: ProgramFolders
+) -> None:
     dialog, _, _, _parent = opened(theme, doing, places)
     dialog._show_fleet([])
     assert dialog._task_list.accessibleDescription() == "To give an agent work, choose “New task…”."
@@ -362,7 +418,10 @@ def test_a_task_is_given_and_the_chosen_row_stays_chosen(
     asking = next(each for each in dialog.findChildren(QWidget) if each.windowTitle() == "New task")
     press(asking, "Add task")
     assert fleet.asked == []  # nothing was said
-    assert next(each for each in asking.findChildren(QPushButton) if each.isDefault()).property("look") == "primary"
+    assert (
+        next(each for each in asking.findChildren(QPushButton) if each.isDefault()).property("look")
+        == "primary"
+    )
     asking.findChildren(QPlainTextEdit)[0].setPlainText(" Check the references ")
     allowed = asking.findChildren(QComboBox)[1]
     allowed.setCurrentIndex(1)
@@ -383,7 +442,9 @@ def test_a_schedule_is_made_turned_off_and_on_and_removed(
     theme: Theme, doing: BackgroundRunner, places: ProgramFolders
 ) -> None:
     parent = QWidget()
-    dialog = SavedSchedules(Desk(places), {"w1": "Thesis", "w2": "Site"}, print, theme, doing, parent)
+    dialog = SavedSchedules(
+        Desk(places), {"w1": "Thesis", "w2": "Site"}, print, theme, doing, parent
+    )
     dialog.show()
     press(dialog, "Schedules")
     press(dialog, "New schedule…")
@@ -413,8 +474,18 @@ def test_a_schedule_is_made_turned_off_and_on_and_removed(
             assert trouble in asking.trouble.text()
     press(asking, "Add schedule")
     made = schedules.read_schedules(places.data)[1]
-    assert (made.workspace, made.text, made.at, made.zone) == ("w2", "Check the links", "7:30", "Asia/Tokyo")
-    assert (made.days, made.options, made.missed, made.is_on) == (("sat",), ("--allow", "edits"), "once", True)
+    assert (made.workspace, made.text, made.at, made.zone) == (
+        "w2",
+        "Check the links",
+        "7:30",
+        "Asia/Tokyo",
+    )
+    assert (made.days, made.options, made.missed, made.is_on) == (
+        ("sat",),
+        ("--allow", "edits"),
+        "once",
+        True,
+    )
     row = dialog._schedule_list.topLevelItem(1)
     assert row is not None
     dialog._schedule_list.setCurrentItem(row)
@@ -423,7 +494,9 @@ def test_a_schedule_is_made_turned_off_and_on_and_removed(
         assert (row.text(2) == "turned off") is bool(shown)
         assert schedules.read_schedules(places.data)[1].is_on is (not shown)
     first, second = schedules.read_schedules(places.data)
-    schedules.write_schedules(places.data, [replace(first, handled=4711.0), second])  # The resident added its task.
+    schedules.write_schedules(
+        places.data, [replace(first, handled=4711.0), second]
+    )  # The resident added its task.
     press(dialog, "Remove")
     (left,) = schedules.read_schedules(places.data)
     assert (left.id, left.handled) == ("s1", 4711.0), "its task would be added again"
@@ -438,7 +511,9 @@ def test_the_window_opens_it_by_its_action(window: MainWindow, places: ProgramFo
     assert dialog._task_list.topLevelItemCount() == 6
 
 
-@pytest.mark.parametrize(("width", "hidden"), [(1240, False), (1000, False), (810, True), (700, True)])
+@pytest.mark.parametrize(
+    ("width", "hidden"), [(1240, False), (1000, False), (810, True), (700, True)]
+)
 def test_a_task_keeps_room_in_a_narrow_window(
     theme: Theme, doing: BackgroundRunner, places: ProgramFolders, width: int, *, hidden: bool
 ) -> None:
@@ -454,5 +529,8 @@ def test_a_task_keeps_room_in_a_narrow_window(
     rows = dialog._task_list
     assert rows.columnWidth(1) >= LEAST_WIDTH - 2
     assert rows.isColumnHidden(5) is hidden
-    assert sum(rows.columnWidth(number) for number in range(rows.columnCount())) <= rows.viewport().width()
+    assert (
+        sum(rows.columnWidth(number) for number in range(rows.columnCount()))
+        <= rows.viewport().width()
+    )
     dialog.close()

@@ -41,7 +41,10 @@ def test_every_word_has_to_fit_and_what_begins_so_comes_first() -> None:
     assert [find.text for find in match_palette_items(finds, "conv new")] == ["New conversation"]
     assert [find.text for find in match_palette_items(finds, "re")] == ["Rename"]
     assert len(match_palette_items(finds, "")) == 3
-    alike = [PaletteItem(text, print, note="Workspace") for text in ("Import conversations…", "Import workspace…")]
+    alike = [
+        PaletteItem(text, print, note="Workspace")
+        for text in ("Import conversations…", "Import workspace…")
+    ]
     assert [find.text for find in match_palette_items(alike, "import workspace")] == [
         "Import workspace…",
         "Import conversations…",
@@ -50,7 +53,9 @@ def test_every_word_has_to_fit_and_what_begins_so_comes_first() -> None:
 
 def test_an_action_comes_before_a_page_of_help_and_is_found_by_the_plural() -> None:
     finds = [
-        PaletteItem("Agents that work together: how to define them", print, kind="entry", note="Help"),
+        PaletteItem(
+            "Agents that work together: how to define them", print, kind="entry", note="Help"
+        ),
         PaletteItem("Connect an agent…", print, note="File"),
     ]
     assert [find.note for find in match_palette_items(finds, "agents")] == ["File", "Help"]
@@ -73,7 +78,9 @@ def test_arrows_go_round(palette: CommandPalette, done: list[str]) -> None:
     assert done == ["New conversation"]
 
 
-def test_what_cannot_be_done_now_is_shown_and_not_done(palette: CommandPalette, done: list[str]) -> None:
+def test_what_cannot_be_done_now_is_shown_and_not_done(
+    palette: CommandPalette, done: list[str]
+) -> None:
     QTest.keyClicks(palette.line, "stop")
     QTest.keyClick(palette.line, Qt.Key.Key_Return)
     assert done == []
@@ -87,12 +94,16 @@ def test_escape_closes_it(palette: CommandPalette) -> None:
     assert not palette.isVisible()
 
 
-def test_the_workspace_is_searched_once_typing_pauses_and_late_answers_are_dropped(palette: CommandPalette) -> None:
+def test_the_workspace_is_searched_once_typing_pauses_and_late_answers_are_dropped(
+    palette: CommandPalette,
+) -> None:
     searching = QSignalSpy(palette.search_wanted)
     QTest.keyClicks(palette.line, "lock")
     assert searching.wait(1_000)
     assert [searching.at(at)[0] for at in range(searching.count())] == ["lock"]
-    palette.show_search_results("lock", [PaletteItem("a message about locks", print, kind="message")])
+    palette.show_search_results(
+        "lock", [PaletteItem("a message about locks", print, kind="message")]
+    )
     palette.show_search_results("loc", [PaletteItem("an older answer", print)])
     assert [find.text for find in palette._model.items] == ["a message about locks"]
 
@@ -106,7 +117,9 @@ def test_where_nothing_is_found_that_is_said(palette: CommandPalette) -> None:
     assert not palette._nothing.isVisible()
 
 
-def test_an_answer_that_comes_does_not_move_the_choice(palette: CommandPalette, done: list[str]) -> None:
+def test_an_answer_that_comes_does_not_move_the_choice(
+    palette: CommandPalette, done: list[str]
+) -> None:
     QTest.keyClicks(palette.line, "conversation")
     QTest.keyClick(palette.line, Qt.Key.Key_Down)
     palette.show_search_results(
@@ -116,12 +129,16 @@ def test_an_answer_that_comes_does_not_move_the_choice(palette: CommandPalette, 
     assert done == ["New conversation"]
     palette.open_palette()
     QTest.keyClicks(palette.line, "zebra")
-    palette.show_search_results("zebra", [PaletteItem("a zebra", partial(done.append, "zebra"), kind="message")])
+    palette.show_search_results(
+        "zebra", [PaletteItem("a zebra", partial(done.append, "zebra"), kind="message")]
+    )
     QTest.keyClick(palette.line, Qt.Key.Key_Return)
     assert done == ["New conversation", "zebra"]
 
 
-def test_the_same_words_are_looked_for_again_after_the_line_was_empty(palette: CommandPalette) -> None:
+def test_the_same_words_are_looked_for_again_after_the_line_was_empty(
+    palette: CommandPalette,
+) -> None:
     asked = QSignalSpy(palette.search_wanted)
     for words in ("lock", "", "lock"):
         palette.line.setText(words)

@@ -96,7 +96,10 @@ def test_the_neighbour_is_past_the_headings(theme: Theme) -> None:
     shown = ConversationList(theme)
     shown.lines.replace_list_lines(group_conversations(ROWS, now=NOW))
     shown.select_conversation("b")
-    assert (shown.find_neighbour_conversation(1), shown.find_neighbour_conversation(-1)) == ("a", "c")
+    assert (shown.find_neighbour_conversation(1), shown.find_neighbour_conversation(-1)) == (
+        "a",
+        "c",
+    )
     shown.select_conversation("a")
     assert shown.find_neighbour_conversation(1) == ""
 
@@ -108,7 +111,9 @@ def test_a_screen_reader_hears_title_and_state(theme: Theme) -> None:
     shown.lines.update_running_state("a", ConversationActivity.ASKING)
     said = shown.lines.index(1).data(Qt.ItemDataRole.AccessibleTextRole)
     assert said == "Extract the lock manager, waiting for you"
-    shown.lines.replace_list_lines(group_conversations([Row("a", "Brought from elsewhere", NOW)], now=NOW))
+    shown.lines.replace_list_lines(
+        group_conversations([Row("a", "Brought from elsewhere", NOW)], now=NOW)
+    )
     shown.lines.update_running_state("a", ConversationActivity.IDLE)
     assert shown.lines.index(1).data(Qt.ItemDataRole.AccessibleTextRole) == "Brought from elsewhere"
 
@@ -116,7 +121,10 @@ def test_a_screen_reader_hears_title_and_state(theme: Theme) -> None:
 def test_a_second_line_stands_only_where_there_is_something_to_say(theme: Theme) -> None:
     shown = ConversationList(theme)
     shown.resize(252, 400)
-    quiet, agents = Row("a", "Quiet", NOW, parts(4, 9, 0, 8, 13)), Row("b", "Theirs", NOW - 1, agent="Codex")
+    quiet, agents = (
+        Row("a", "Quiet", NOW, parts(4, 9, 0, 8, 13)),
+        Row("b", "Theirs", NOW - 1, agent="Codex"),
+    )
     shown.lines.replace_list_lines(group_conversations([quiet, agents], now=NOW))
     shown.show()
     heights = [shown.visualRect(shown.lines.index(at)).height() for at in (1, 2)]
@@ -132,7 +140,10 @@ def test_the_list_says_which_program_recorded_a_conversation(theme: Theme) -> No
     recorded = Row("a", "Ledger work", NOW, recorded_from="Claude Code")
     shown.lines.replace_list_lines(group_conversations([recorded], now=NOW))
     said = shown.lines.index(1).data(Qt.ItemDataRole.AccessibleTextRole)
-    assert (said, has_second_line(recorded, ConversationActivity.IDLE)) == ("Claude Code: Ledger work", True)
+    assert (said, has_second_line(recorded, ConversationActivity.IDLE)) == (
+        "Claude Code: Ledger work",
+        True,
+    )
 
 
 def test_the_list_says_which_conversation_was_interrupted(theme: Theme) -> None:
@@ -155,7 +166,9 @@ def test_an_update_keeps_the_place_of_the_reader(theme: Theme) -> None:
     shown.lines.replace_list_lines(group_conversations(rows, now=NOW))
     shown.show()
     shown.verticalScrollBar().setValue(300)
-    shown.lines.replace_list_lines(group_conversations([*rows[:-1], Row("49", "Talk 49, renamed", NOW - 49)], now=NOW))
+    shown.lines.replace_list_lines(
+        group_conversations([*rows[:-1], Row("49", "Talk 49, renamed", NOW - 49)], now=NOW)
+    )
     assert shown.verticalScrollBar().value() == 300
     assert shown.lines.index(50).data() == "Talk 49, renamed"
 
@@ -178,7 +191,9 @@ def test_the_end_of_a_title_that_tells_a_copy_apart_is_drawn(theme: Theme) -> No
     for end in ("(restored)", "(from Codex)", "at noon", "at night"):
         shown = ConversationList(theme)
         shown.resize(240, 300)
-        shown.lines.replace_list_lines([Row("a", f"Extract the lock manager into a module of its own {end}", NOW)])
+        shown.lines.replace_list_lines(
+            [Row("a", f"Extract the lock manager into a module of its own {end}", NOW)]
+        )
         pictures.append(shown.grab().toImage())
     assert pictures[0] != pictures[1]
     assert pictures[2] == pictures[3], "of other titles, the beginning is drawn"
@@ -201,7 +216,13 @@ def test_only_the_lines_that_changed_are_drawn_anew(theme: Theme) -> None:
 def test_today_begins_at_midnight_also_where_the_clocks_changed_in_the_night() -> None:
     now = time.time()
     hours, minutes, seconds = time.localtime(now)[3:6]
-    midnight = int(now) - (hours - 1) * HOUR - minutes * 60 - seconds  # The night was an hour shorter.
-    found = group_conversations([Row("a", "Late", midnight - 1), Row("b", "Early", midnight)], now=now)
-    texts = [line.text if isinstance(line, ConversationGroupHeading) else line.title for line in found]
+    midnight = (
+        int(now) - (hours - 1) * HOUR - minutes * 60 - seconds
+    )  # The night was an hour shorter.
+    found = group_conversations(
+        [Row("a", "Late", midnight - 1), Row("b", "Early", midnight)], now=now
+    )
+    texts = [
+        line.text if isinstance(line, ConversationGroupHeading) else line.title for line in found
+    ]
     assert texts == ["Today", "Early", "Earlier", "Late"]

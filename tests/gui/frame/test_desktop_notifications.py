@@ -57,7 +57,9 @@ class Desktop:
             await self.connection.send(jeepney.new_method_return(message, "u", (number,)))
             await asyncio.sleep(0.1)
             emitter = jeepney.DBusAddress(PATH, interface=SERVICE)
-            await self.connection.send(jeepney.new_signal(emitter, "ActionInvoked", "us", (number, "default")))
+            await self.connection.send(
+                jeepney.new_signal(emitter, "ActionInvoked", "us", (number, "default"))
+            )
 
 
 @pytest.fixture
@@ -73,7 +75,9 @@ async def desktop(bus: str) -> AsyncIterator[Desktop]:
     await connection.close()
 
 
-async def test_a_notification_is_shown_and_a_click_comes_back(desktop: Desktop, application: QApplication) -> None:
+async def test_a_notification_is_shown_and_a_click_comes_back(
+    desktop: Desktop, application: QApplication
+) -> None:
     loop, tasks = asyncio.get_running_loop(), list[asyncio.Task[Any]]()
 
     def spawn(work: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]:
@@ -105,8 +109,13 @@ async def test_a_bus_without_a_desktop_is_no_failure(bus: str, application: QApp
     listener = Listener()
     desktop_notifications.log.addHandler(listener)
     desktop_notifications.log.setLevel(logging.INFO)
-    owner, parent = OwnedTasks("window", report=lambda name, error: failed.append((name, error))), QObject()
-    DesktopNotifier(QIcon(), owner.spawn_task, parent).show_desktop_notification("title", "text", "")
+    owner, parent = (
+        OwnedTasks("window", report=lambda name, error: failed.append((name, error))),
+        QObject(),
+    )
+    DesktopNotifier(QIcon(), owner.spawn_task, parent).show_desktop_notification(
+        "title", "text", ""
+    )
     assert "ServiceUnknown" in await asyncio.wait_for(said, 60)
     desktop_notifications.log.removeHandler(listener)
     await owner.aclose()
@@ -116,7 +125,9 @@ async def test_a_bus_without_a_desktop_is_no_failure(bus: str, application: QApp
 async def test_a_bus_that_ends_before_it_says_hello_is_no_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, application: QApplication
 ) -> None:
-    """As when the user logs out while the window quits: once a KeyError was written to the terminal."""
+    """As when the user logs out while the window quits: once a KeyError was written to
+    the terminal.
+    """
 
     async def log_in_and_leave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n")
@@ -127,7 +138,10 @@ async def test_a_bus_that_ends_before_it_says_hello_is_no_failure(
     server = await asyncio.start_unix_server(log_in_and_leave, tmp_path / "bus")
     monkeypatch.setenv("DBUS_SESSION_BUS_ADDRESS", f"unix:path={tmp_path / 'bus'}")
     failed: list[tuple[str, BaseException]] = []
-    owner, parent = OwnedTasks("window", report=lambda name, error: failed.append((name, error))), QObject()
+    owner, parent = (
+        OwnedTasks("window", report=lambda name, error: failed.append((name, error))),
+        QObject(),
+    )
     notifier = DesktopNotifier(QIcon(), owner.spawn_task, parent)
     for _ in range(2):  # the second one tries the bus again
         notifier.show_desktop_notification("title", "text", "")
@@ -140,7 +154,9 @@ async def test_a_bus_that_ends_before_it_says_hello_is_no_failure(
 async def test_quitting_while_the_bus_is_silent_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, application: QApplication, steps: int
 ) -> None:
-    """Wherever the greeting stands: the window's tasks are cancelled with all others, as when the program's loop ends."""
+    """Wherever the greeting stands: the window's tasks are cancelled with all others,
+    as when the program's loop ends.
+    """
     failed: list[Any] = []
     asyncio.get_running_loop().set_exception_handler(lambda _loop, context: failed.append(context))
     monkeypatch.setenv("DBUS_SESSION_BUS_ADDRESS", f"unix:path={tmp_path / 'bus'}")

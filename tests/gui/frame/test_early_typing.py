@@ -65,7 +65,9 @@ def test_what_is_typed_after_control_n_belongs_to_a_new_conversation(
     assert draft(state_file) == ""
 
 
-def test_where_enter_breaks_the_line_only_with_control_it_sends(state_file: WindowStateFile) -> None:
+def test_where_enter_breaks_the_line_only_with_control_it_sends(
+    state_file: WindowStateFile,
+) -> None:
     state_file.remember_value("newline-with-enter", value=True)
     state_file.remember_value("workspace", value="one")
     state_file.remember_value("conversation", "one", value="talk")
@@ -80,7 +82,9 @@ def test_where_enter_breaks_the_line_only_with_control_it_sends(state_file: Wind
 
 
 @pytest.mark.parametrize("why", ["another page", "no box"])
-def test_where_no_message_box_was_shown_nothing_is_kept(state_file: WindowStateFile, why: str) -> None:
+def test_where_no_message_box_was_shown_nothing_is_kept(
+    state_file: WindowStateFile, why: str
+) -> None:
     state_file.remember_value("workspace", value="one")
     if why == "another page":
         state_file.remember_value("layout", "one", "page", value="cache")

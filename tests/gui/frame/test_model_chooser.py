@@ -23,13 +23,26 @@ from helix_desktop.gui.model_setup_port import ModelChoice, RefreshedModels
 from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
 from helix_desktop.gui.theme import Theme
 
-SONNET = ModelChoice("anthropic/claude-sonnet-4-8", 1_000_000, 3.0, 15.0, provider="Anthropic", thinking=True)
+SONNET = ModelChoice(
+    "anthropic/claude-sonnet-4-8", 1_000_000, 3.0, 15.0, provider="Anthropic", thinking=True
+)
 OLDER = ModelChoice("anthropic/claude-sonnet-4-5", 200_000, 3.0, 15.0, provider="Anthropic")
 ROUTED = ModelChoice(
-    "openrouter/perplexity/sonnet-search", 128_000, 1.0, 5.0, provider="OpenRouter", images=False, tools=False
+    "openrouter/perplexity/sonnet-search",
+    128_000,
+    1.0,
+    5.0,
+    provider="OpenRouter",
+    images=False,
+    tools=False,
 )
 LOCAL = ModelChoice(
-    "ollama/distill-8b", 8_192, provider="Ollama", images=False, local=True, sure=WindowSizeSource.LEARNED
+    "ollama/distill-8b",
+    8_192,
+    provider="Ollama",
+    images=False,
+    local=True,
+    sure=WindowSizeSource.LEARNED,
 )
 MODELS = [SONNET, OLDER, ROUTED, LOCAL]
 
@@ -55,7 +68,15 @@ def test_models_are_grouped_by_provider_after_favourites_and_recent_ones() -> No
     rows = group_models(MODELS, [OLDER.name], [LOCAL.name, OLDER.name, "gone/model"])
     shown = [row.model.name if row.model else row.heading for row in rows]
     assert shown[:4] == ["Favorites", OLDER.name, "Recent", LOCAL.name]
-    assert shown[4:] == ["Anthropic", SONNET.name, OLDER.name, "OpenRouter", ROUTED.name, "Ollama", LOCAL.name]
+    assert shown[4:] == [
+        "Anthropic",
+        SONNET.name,
+        OLDER.name,
+        "OpenRouter",
+        ROUTED.name,
+        "Ollama",
+        LOCAL.name,
+    ]
 
 
 def test_words_are_looked_for_in_names_providers_and_abilities() -> None:
@@ -69,20 +90,31 @@ def test_words_are_looked_for_in_names_providers_and_abilities() -> None:
 
 
 def test_vision_is_claimed_only_of_a_model_of_which_it_is_known() -> None:
-    local = ModelChoice("local/scripted", 32_768, sure=WindowSizeSource.REPORTED, are_images_known=False)
+    local = ModelChoice(
+        "local/scripted", 32_768, sure=WindowSizeSource.REPORTED, are_images_known=False
+    )
     assert model_abilities(local) == []
     assert model_abilities(replace(local, are_images_known=True)) == ["vision"]
 
 
 def test_what_was_learned_says_so_and_nothing_is_claimed_of_an_unknown_price() -> None:
     assert format_model_window(LOCAL) == "8.2K · learned"
-    assert (format_model_price(SONNET), format_model_price(LOCAL), format_model_price(ModelChoice("x/y"))) == (
+    assert (
+        format_model_price(SONNET),
+        format_model_price(LOCAL),
+        format_model_price(ModelChoice("x/y")),
+    ) == (
         "$3 / $15",
         "free",
         "",
     )
-    assert format_model_price(ModelChoice("x/y", price_input=3.2, price_output=16)) == "$3.20 / $16.00"
-    assert format_model_price(ModelChoice("x/y", price_input=0.075, price_output=0.3)) == "$0.075 / $0.3"
+    assert (
+        format_model_price(ModelChoice("x/y", price_input=3.2, price_output=16)) == "$3.20 / $16.00"
+    )
+    assert (
+        format_model_price(ModelChoice("x/y", price_input=0.075, price_output=0.3))
+        == "$0.075 / $0.3"
+    )
 
 
 def test_it_opens_at_the_model_in_use_and_enter_takes_another(chooser: ModelChooser) -> None:
@@ -100,7 +132,9 @@ def test_the_model_in_use_is_there_even_when_no_provider_lists_it(chooser: Model
     assert chooser.highlighted_model() == ModelChoice("peer/unlisted", provider="peer")
 
 
-def test_a_favourite_comes_first_and_lasts(chooser: ModelChooser, state_file: WindowStateFile) -> None:
+def test_a_favourite_comes_first_and_lasts(
+    chooser: ModelChooser, state_file: WindowStateFile
+) -> None:
     chooser.open_below(chooser.box, LOCAL.name)
     QTest.keyClick(chooser.line, Qt.Key.Key_D, Qt.KeyboardModifier.ControlModifier)
     assert names(chooser)[:2] == ["— Favorites", LOCAL.name]
@@ -111,7 +145,9 @@ def test_a_favourite_comes_first_and_lasts(chooser: ModelChooser, state_file: Wi
 
 def test_a_provider_that_does_not_answer_is_named(chooser: ModelChooser) -> None:
     chooser.open_below(chooser.box, "")
-    chooser.show_refreshed_models(RefreshedModels(tuple(MODELS), (("OpenRouter", "It is not there."),)))
+    chooser.show_refreshed_models(
+        RefreshedModels(tuple(MODELS), (("OpenRouter", "It is not there."),))
+    )
     assert chooser._state.text() == "4 models · no response from OpenRouter"
     chooser.show_refreshed_models(RefreshedModels(tuple(MODELS)))
     assert chooser._state.text() == "4 models · just refreshed"

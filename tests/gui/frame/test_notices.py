@@ -35,7 +35,9 @@ def test_the_newest_wins_and_an_error_says_what_to_do(theme: Theme) -> None:
 
 
 def test_what_is_offered_to_be_read_comes_back_after_a_newer_notice(theme: Theme) -> None:
-    """What opening a workspace had to mend is not covered for good by a rules file that is found a moment later."""
+    """What opening a workspace had to mend is not covered for good by a rules file that
+    is found a moment later.
+    """
     parent, done = QWidget(), list[str]()
     parent.resize(800, 400)
     parent.show()
@@ -75,7 +77,10 @@ def test_errors_of_one_moment_stand_together_and_a_later_one_alone(theme: Theme)
     assert notices.shown_text == "b is gone.\na is gone."
     for number in range(6):
         notices.show_error_notice(NotFound(f"{number} is gone."))
-    assert notices.shown_text == "Earlier errors not shown here: 4\n2 is gone.\n3 is gone.\n4 is gone.\n5 is gone."
+    assert (
+        notices.shown_text
+        == "Earlier errors not shown here: 4\n2 is gone.\n3 is gone.\n4 is gone.\n5 is gone."
+    )
     notices.show_notice("Saved.")
     notices.show_error_notice(NotFound("c is gone."))
     assert notices.shown_text == "c is gone."

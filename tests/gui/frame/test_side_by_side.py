@@ -1,4 +1,6 @@
-"""Two conversations beside each other in the window: each with its own stream, draft, questions and end."""
+"""Two conversations beside each other in the window: each with its own stream, draft,
+questions and end.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ from helix_desktop.program_settings import ProgramSettings
 from tests.gui import story
 from tests.gui.fake_desk import FakeDesk, FakeSession, FakeWorkbench, Held
 
-COMMAND = PermissionQuestion(story.call(9, "run_command", command="cargo test"), "Run a command", "cargo test")
+COMMAND = PermissionQuestion(
+    story.call(9, "run_command", command="cargo test"), "Run a command", "cargo test"
+)
 WORKSPACE = "storage-engine"
 
 
@@ -50,7 +54,13 @@ def activate(window: MainWindow) -> None:
 
 def said(session: FakeSession) -> list[str]:
     facts = [recorded.fact for recorded in session.state.facts]
-    return [part.text for fact in facts if isinstance(fact, UserSaid) for part in fact.parts if isinstance(part, Text)]
+    return [
+        part.text
+        for fact in facts
+        if isinstance(fact, UserSaid)
+        for part in fact.parts
+        if isinstance(part, Text)
+    ]
 
 
 def write(chat: ChatPage, text: str) -> None:
@@ -59,7 +69,11 @@ def write(chat: ChatPage, text: str) -> None:
 
 
 def headings(chat: ChatPage) -> list[QToolButton]:
-    return [each for each in chat.findChildren(QToolButton) if each.text() in ("⇄", "✕") and each.isVisible()]
+    return [
+        each
+        for each in chat.findChildren(QToolButton)
+        if each.text() in ("⇄", "✕") and each.isVisible()
+    ]
 
 
 def close_button(chat: ChatPage) -> QToolButton:
@@ -81,7 +95,10 @@ def test_a_second_conversation_is_opened_beside_the_first(
     window: MainWindow, sides: list[ChatPage], bench: FakeWorkbench
 ) -> None:
     left, right = sides
-    assert [left.session, right.session] == [bench.sessions[story.CONVERSATION], bench.sessions["other"]]
+    assert [left.session, right.session] == [
+        bench.sessions[story.CONVERSATION],
+        bench.sessions["other"],
+    ]
     assert left.isVisible()
     assert right.isVisible()
     assert left.mapTo(window, QPoint(0, 0)).x() < right.mapTo(window, QPoint(0, 0)).x()
@@ -117,7 +134,10 @@ def test_what_is_about_the_conversation_is_about_the_one_with_the_focus(
     assert window.current_session is bench.sessions[story.CONVERSATION]
     assert window.windowTitle().startswith("Extract the lock manager")
     assert window.sidebar.list.selected_conversation_id() == story.CONVERSATION
-    assert window.state_file.get_remembered("conversation", WORKSPACE, default="") == story.CONVERSATION
+    assert (
+        window.state_file.get_remembered("conversation", WORKSPACE, default="")
+        == story.CONVERSATION
+    )
     assert left.composer._figures.text() == "34% full · $0.060"
     left.composer.context_button.click()
     assert window.context_panel.isVisible()
@@ -128,11 +148,16 @@ def test_what_is_about_the_conversation_is_about_the_one_with_the_focus(
     assert not window.context_panel.isVisible()
 
 
-def test_drafts_are_kept_for_each(window: MainWindow, sides: list[ChatPage], state_file: WindowStateFile) -> None:
+def test_drafts_are_kept_for_each(
+    window: MainWindow, sides: list[ChatPage], state_file: WindowStateFile
+) -> None:
     left, right = sides
     write(left, "draft one")
     write(right, "draft two")
-    kept = [window.chat.composer.drafts.get_draft((WORKSPACE, name)) for name in (story.CONVERSATION, "other")]
+    kept = [
+        window.chat.composer.drafts.get_draft((WORKSPACE, name))
+        for name in (story.CONVERSATION, "other")
+    ]
     assert kept == [(Text("draft one"),), (Text("draft two"),)]
     close_button(right).click()
     window.go_to_conversation("other")
@@ -160,7 +185,10 @@ def test_a_question_at_the_other_side_neither_takes_the_focus_nor_hears_the_keys
     right.bridge.emit_waiting_events()
     QApplication.processEvents()
     assert window.window_actions["allow-once"].isEnabled()
-    assert ("Allow once" in key_hints(left), "Allow once (Alt+Y)" in key_hints(right)) == (True, True)
+    assert ("Allow once" in key_hints(left), "Allow once (Alt+Y)" in key_hints(right)) == (
+        True,
+        True,
+    )
     window.window_actions["allow-once"].trigger()
     assert list(two.given.values()) == [PermissionAnswer(allowed=True)]
     assert one.given == {}
@@ -197,7 +225,9 @@ def test_a_button_pressed_without_the_focus_acts_on_its_own_side(
     assert [answer.allowed for answer in two.given.values()] == [False]
 
 
-def test_the_same_conversation_is_not_opened_twice(window: MainWindow, sides: list[ChatPage]) -> None:
+def test_the_same_conversation_is_not_opened_twice(
+    window: MainWindow, sides: list[ChatPage]
+) -> None:
     left, right = sides
     window.go_to_conversation(story.CONVERSATION, beside=True)
     assert window.chats == [left, right]
@@ -256,14 +286,20 @@ def test_a_closed_side_leaves_its_conversation_running(
     assert [chat.session for chat in window.chats] == [two]
 
 
-def test_what_is_in_the_trash_closes_its_side(window: MainWindow, sides: list[ChatPage], bench: FakeWorkbench) -> None:
+def test_what_is_in_the_trash_closes_its_side(
+    window: MainWindow, sides: list[ChatPage], bench: FakeWorkbench
+) -> None:
     _left, right = sides
-    window.conversation_actions.run_conversation_action("trash", bench, bench.rows[story.CONVERSATION])
+    window.conversation_actions.run_conversation_action(
+        "trash", bench, bench.rows[story.CONVERSATION]
+    )
     assert window.chats == [right]
     assert window.current_session is bench.sessions["other"]
 
 
-def test_another_workspace_comes_alone(window: MainWindow, sides: list[ChatPage], desk: FakeDesk) -> None:
+def test_another_workspace_comes_alone(
+    window: MainWindow, sides: list[ChatPage], desk: FakeDesk
+) -> None:
     write(sides[1], "not yet sent")
     window.go_to_workspace("parser")
     assert len(window.chats) == 1
@@ -271,7 +307,9 @@ def test_another_workspace_comes_alone(window: MainWindow, sides: list[ChatPage]
     assert window.chat.composer.text.toPlainText() == "not yet sent"
 
 
-def test_where_there_is_no_room_for_two_the_current_one_is_shown(window: MainWindow, sides: list[ChatPage]) -> None:
+def test_where_there_is_no_room_for_two_the_current_one_is_shown(
+    window: MainWindow, sides: list[ChatPage]
+) -> None:
     left, right = sides
     write(left, "draft one")
     right.composer.text.setFocus()
@@ -294,7 +332,9 @@ def test_where_there_is_no_room_for_two_the_current_one_is_shown(window: MainWin
     assert left.composer.text.toPlainText() == "draft one"
 
 
-def test_tab_goes_through_one_side_before_the_other(window: MainWindow, sides: list[ChatPage]) -> None:
+def test_tab_goes_through_one_side_before_the_other(
+    window: MainWindow, sides: list[ChatPage]
+) -> None:
     left, right = sides
     left.transcript.view.setFocus()
     passed = []
@@ -361,7 +401,9 @@ def test_a_first_message_is_shown_at_the_side_where_it_was_written(
 def test_a_place_that_opens_late_is_not_looked_for_in_the_other_conversation(
     late_window: MainWindow, bench: FakeWorkbench, held: Held
 ) -> None:
-    """The user has gone to the other side, or closed this one, before the conversation was there."""
+    """The user has gone to the other side, or closed this one, before the conversation
+    was there.
+    """
     left, right = late_window.chats
     bench.rows["third"] = Row("third", "Third", 0.0)
     for leave in (left.composer.text.setFocus, partial(late_window.close_chat, right)):
@@ -386,19 +428,29 @@ def test_a_message_that_could_not_be_sent_comes_back_without_the_focus(
     assert right.composer.text.hasFocus()
 
 
-def test_ctrl_and_a_click_or_a_key_open_to_the_side(window: MainWindow, bench: FakeWorkbench) -> None:
+def test_ctrl_and_a_click_or_a_key_open_to_the_side(
+    window: MainWindow, bench: FakeWorkbench
+) -> None:
     bench.rows["other"] = Row("other", "Wind the clock", 0.0)
     activate(window)
     window.refresh_conversations()
     rows = window.sidebar.list
     at = rows.visualRect(rows.lines.index(rows.lines.find_conversation_row("other"))).center()
-    QTest.mouseClick(rows.viewport(), Qt.MouseButton.LeftButton, Qt.KeyboardModifier.ControlModifier, at)
-    assert [chat.session and chat.session.id for chat in window.chats] == [story.CONVERSATION, "other"]
+    QTest.mouseClick(
+        rows.viewport(), Qt.MouseButton.LeftButton, Qt.KeyboardModifier.ControlModifier, at
+    )
+    assert [chat.session and chat.session.id for chat in window.chats] == [
+        story.CONVERSATION,
+        "other",
+    ]
     window.close_chat(window.chat)
     window.window_actions["beside"].trigger()
     QTest.keyClicks(window.palette_box.line, "Wind")
     QTest.keyClick(window.palette_box.line, Qt.Key.Key_Return)
-    assert [chat.session and chat.session.id for chat in window.chats] == [story.CONVERSATION, "other"]
+    assert [chat.session and chat.session.id for chat in window.chats] == [
+        story.CONVERSATION,
+        "other",
+    ]
     assert window.chat.composer.text.hasFocus()
 
 
@@ -409,7 +461,9 @@ def test_one_that_cannot_be_opened_leaves_the_page_as_it_was(window: MainWindow)
     assert "no conversation gone" in window.notices.shown_text
 
 
-def test_without_another_conversation_the_chooser_says_so(window: MainWindow, bench: FakeWorkbench) -> None:
+def test_without_another_conversation_the_chooser_says_so(
+    window: MainWindow, bench: FakeWorkbench
+) -> None:
     activate(window)
     bench.rows = {story.CONVERSATION: bench.rows[story.CONVERSATION]}
     window.window_actions["beside"].trigger()
@@ -424,11 +478,18 @@ def test_what_was_open_beside_a_conversation_is_there_again(
     write(sides[1], "half a sentence")
     window.go_to_other_side()
     window.state_file.write_state_file()
-    kept = {key: value for key, value in json.loads(window.state_file._file.read_text()).items() if "beside" in key}
+    kept = {
+        key: value
+        for key, value in json.loads(window.state_file._file.read_text()).items()
+        if "beside" in key
+    }
     assert kept == {"beside/storage-engine": "other"}
     window.bring_workspace_to_front(bench)
     QApplication.processEvents()
-    assert [chat.session and chat.session.id for chat in window.chats] == [story.CONVERSATION, "other"]
+    assert [chat.session and chat.session.id for chat in window.chats] == [
+        story.CONVERSATION,
+        "other",
+    ]
     assert window.chat is window.chats[0]
     assert window.chats[1].composer.text.toPlainText() == "half a sentence"
     window.close_chat(window.chats[1])

@@ -81,12 +81,17 @@ def test_what_is_not_there_says_what_to_do(sidebar: Sidebar) -> None:
     assert "Press Enter to search messages" in sidebar._empty_list_label.text()
     sidebar.search.clear()
     sidebar.show_conversation_rows([])
-    assert sidebar._empty_list_label.text() == "Your conversations appear here. Write a message to start one."
+    assert (
+        sidebar._empty_list_label.text()
+        == "Your conversations appear here. Write a message to start one."
+    )
     assert not sidebar.importing.isHidden(), "the welcome page with its offer does not come back"
 
 
 def test_archive_and_trash_are_reached_from_below_the_list(sidebar: Sidebar) -> None:
-    buttons = {button.text(): button for button in sidebar.findChildren(QPushButton) if button.isVisible()}
+    buttons = {
+        button.text(): button for button in sidebar.findChildren(QPushButton) if button.isVisible()
+    }
     assert set(buttons) == {"Archive · 1", "Trash · 1"}
     QTest.mouseClick(buttons["Trash · 1"], Qt.MouseButton.LeftButton)
     assert titles(sidebar) == ["Trash", "Thrown away"]

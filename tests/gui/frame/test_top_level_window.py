@@ -14,7 +14,9 @@ from helix_desktop.gui.frame.top_level_window import SMALLEST_SIZE, TopLevelWind
 from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
 
 
-def test_the_surfaces_are_painted_before_anything_stands_on_them(state_file: WindowStateFile) -> None:
+def test_the_surfaces_are_painted_before_anything_stands_on_them(
+    state_file: WindowStateFile,
+) -> None:
     state_file.remember_value("workspace", value="storage-engine")
     top_window = TopLevelWindow(state_file, "Helix Desktop")
     top_window.resize(1000, 600)
@@ -51,10 +53,14 @@ def test_a_place_outside_of_all_screens_is_not_believed(state_file: WindowStateF
     assert top_window.minimumSize() == SMALLEST_SIZE
 
 
-def test_the_first_window_leaves_room_for_what_the_system_puts_around_it(state_file: WindowStateFile) -> None:
+def test_the_first_window_leaves_room_for_what_the_system_puts_around_it(
+    state_file: WindowStateFile,
+) -> None:
     top_window = TopLevelWindow(state_file, "Helix Desktop")
     screen = QApplication.primaryScreen().availableGeometry()
-    assert top_window.height() <= screen.height() - 60 or top_window.height() == SMALLEST_SIZE.height()
+    assert (
+        top_window.height() <= screen.height() - 60 or top_window.height() == SMALLEST_SIZE.height()
+    )
 
 
 def test_painting_it_needs_nothing_heavy() -> None:
@@ -65,12 +71,16 @@ def test_painting_it_needs_nothing_heavy() -> None:
         "         'helix_desktop.engine.facts', 'helix_desktop.gui.theme', 'helix_desktop.engine.forgotten_text_forms', 'PySide6.QtNetwork', 'PySide6.QtSvg'}\n"
         "print(*sorted(heavy & set(sys.modules)))"
     )
-    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    said = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     assert said.stdout.strip() == ""
 
 
 def test_painting_it_does_not_make_the_enums_of_qt(tmp_path: Path) -> None:
-    """They take PySide6 25 ms, and nothing that is painted first needs them. The first look at `Qt` makes them all."""
+    """They take PySide6 25 ms, and nothing that is painted first needs them. The first
+    look at `Qt` makes them all.
+    """
     program = (
         "import gc, sys, pathlib\n"
         "from PySide6 import QtCore\n"
@@ -86,7 +96,9 @@ def test_painting_it_does_not_make_the_enums_of_qt(tmp_path: Path) -> None:
         "app._wait_for_first_paint = paint\n"
         f"app.main(pathlib.Path({str(tmp_path)!r}), [])"
     )
-    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    said = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     assert said.stdout.split() == ["0", "False", "True"]
 
 

@@ -39,7 +39,9 @@ def test_beside_a_large_place_in_a_small_window_the_card_is_narrower(theme: Them
     window.resize(884, 538)
     coach = TourGuide(theme, window)
     coach.show_tour_step(
-        (1, 6), "Send a message", "Click the suggestion. A built-in script answers, the tools it calls are real."
+        (1, 6),
+        "Send a message",
+        "Click the suggestion. A built-in script answers, the tools it calls are real.",
     )
     question = QRect(304, 130, 580, 296)
     coach.point_at_area(question)
@@ -61,12 +63,16 @@ def test_the_card_covers_nothing_of_the_panel_that_its_button_is_in(theme: Theme
 
 
 @pytest.mark.parametrize("place", [QRect(725, 276, 378, 28), QRect()])
-def test_the_card_covers_nothing_of_the_page_while_there_is_room_beside_it(theme: Theme, place: QRect) -> None:
+def test_the_card_covers_nothing_of_the_page_while_there_is_room_beside_it(
+    theme: Theme, place: QRect
+) -> None:
     """It lay over the command that it spoke of, and over the end of the lines of an answer."""
     window = QWidget()
     window.resize(1266, 738)
     coach = TourGuide(theme, window)
-    coach.show_tour_step((2, 6), "See what was left out", "One command printed 52,000 tokens. Click the label.")
+    coach.show_tour_step(
+        (2, 6), "See what was left out", "One command printed 52,000 tokens. Click the label."
+    )
     page, panel = QRect(309, 48, 957, 690), QRect(480, 130, 290, 360)
     coach.point_at_area(place, page, panel)
     assert not coach.card.geometry().intersects(page)
@@ -112,7 +118,9 @@ def test_the_keyboard_never_comes_to_leave_by_itself(theme: Theme) -> None:
 
 
 @pytest.mark.parametrize("place", [QRect(), QRect(-500, -500, 10, 10)])
-def test_where_there_is_nothing_to_point_at_it_stands_in_the_corner(theme: Theme, place: QRect) -> None:
+def test_where_there_is_nothing_to_point_at_it_stands_in_the_corner(
+    theme: Theme, place: QRect
+) -> None:
     window = QWidget()
     window.resize(900, 600)
     coach = TourGuide(theme, window)

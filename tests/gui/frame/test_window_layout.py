@@ -74,7 +74,9 @@ def test_the_tabs_are_whole_in_the_narrowest_bar_in_german(theme: Theme) -> None
     bar.resize(bar.minimumWidth(), 48)
     bar.show()
     QApplication.processEvents()
-    assert all(bar.page_tab(page).width() >= bar.page_tab(page).sizeHint().width() for page in PAGES)
+    assert all(
+        bar.page_tab(page).width() >= bar.page_tab(page).sizeHint().width() for page in PAGES
+    )
 
 
 def test_with_text_twice_as_large_the_tabs_are_whole_beside_the_list_and_wide_again_later(
@@ -91,7 +93,9 @@ def test_with_text_twice_as_large_the_tabs_are_whole_beside_the_list_and_wide_ag
     bar, last = frame.top, frame.top.page_tab("timeline")
     assert bar.mapTo(frame, bar.rect().topRight()).x() < 900
     assert bar.rect().contains(last.geometry())
-    assert all(bar.page_tab(page).width() >= bar.page_tab(page).sizeHint().width() for page in PAGES)
+    assert all(
+        bar.page_tab(page).width() >= bar.page_tab(page).sizeHint().width() for page in PAGES
+    )
     theme.set_zoom(1.0)
     qt_works(10)
     assert [frame.top.page_tab(page).width() for page in PAGES] == before
@@ -147,7 +151,9 @@ def test_a_name_is_shortened_by_no_more_than_is_needed(theme: Theme, needed: boo
     bar.show()
     layout = bar.layout()
     assert layout is not None
-    step = 3 * bar.model.fontMetrics().horizontalAdvance("m")  # what shortening goes by, in any font
+    step = 3 * bar.model.fontMetrics().horizontalAdvance(
+        "m"
+    )  # what shortening goes by, in any font
     for width in range(480, 760, 9):
         bar.resize(width, 48)
         assert layout.minimumSize().width() <= width

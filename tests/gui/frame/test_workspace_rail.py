@@ -59,7 +59,9 @@ def test_the_state_is_a_word_as_well_as_a_dot(theme: Theme) -> None:
         (["a", "A", "same", "same", "", "work (old)", "work"], ["A", "A", "S", "S", "", "Wo", "W"]),
     ],
 )
-def test_workspaces_with_one_initial_can_be_told_apart(names: list[str], initials: list[str]) -> None:
+def test_workspaces_with_one_initial_can_be_told_apart(
+    names: list[str], initials: list[str]
+) -> None:
     assert choose_initials(names) == initials
 
 
@@ -105,7 +107,9 @@ def test_any_number_of_workspaces_keeps_its_squares_apart_and_the_tools_in_sight
 ) -> None:
     placed = [square.mapTo(rail, QPoint(0, 0)).y() for square in shown(rail, number)]
     assert all(below - above >= 36 for above, below in itertools.pairwise(placed))
-    tools = [QRect(tool.mapTo(rail, QPoint(0, 0)), tool.size()) for tool in (rail._add, rail._settings)]
+    tools = [
+        QRect(tool.mapTo(rail, QPoint(0, 0)), tool.size()) for tool in (rail._add, rail._settings)
+    ]
     assert all(rail.rect().contains(tool) for tool in tools)
     assert not tools[0].intersects(tools[1])
     if number == 3:
@@ -126,7 +130,9 @@ def test_that_there_are_more_below_is_seen_and_the_bar_covers_no_dot(rail: Works
     assert rail._inside.x() == 0, "nothing moves to the side"
 
 
-def test_the_open_one_is_scrolled_into_sight_and_the_wheel_brings_the_others(rail: WorkspaceRail) -> None:
+def test_the_open_one_is_scrolled_into_sight_and_the_wheel_brings_the_others(
+    rail: WorkspaceRail,
+) -> None:
     placed = shown(rail, 47)
     last = placed[-1].mapTo(rail, QPoint(0, 0)).y()
     assert 0 <= last <= rail.height() - 36
@@ -162,5 +168,7 @@ def test_squares_and_tools_grow_with_the_text_at_once_and_after_a_restart(theme:
         assert each._settings.iconSize().width() == 36
         assert each.width() == rail_width(2.0)
     theme.set_zoom(0.5)
-    assert squares(rail)[0].height() == RAIL_SQUARE, "small text leaves them large enough for a finger"
+    assert squares(rail)[0].height() == RAIL_SQUARE, (
+        "small text leaves them large enough for a finger"
+    )
     theme.set_zoom(1.0)

@@ -24,7 +24,12 @@ def shown(
     brought: list[ImportOutcome] = []
     changed: list[bool] = []
     dialog = ImportConversationsDialog(
-        window, window.background_runner, histories, window.settings, brought.append, lambda: changed.append(True)
+        window,
+        window.background_runner,
+        histories,
+        window.settings,
+        brought.append,
+        lambda: changed.append(True),
     )
     dialog.open()
     return dialog, brought, changed
@@ -55,7 +60,11 @@ def test_each_conversation_has_its_title_date_length_and_cost(window: MainWindow
     dialog, _, _ = shown(window, FakeHistories())
     dialog.find_conversations()
     row = dialog.found.rows["/b.jsonl", "/gone"]
-    assert [row.text(column) for column in (0, 2, 3)] == ["Extract the lock manager", "24 messages", "$0.310"]
+    assert [row.text(column) for column in (0, 2, 3)] == [
+        "Extract the lock manager",
+        "24 messages",
+        "$0.310",
+    ]
     assert "Dec 2025" in row.text(1)
     assert not dialog.found.horizontalScrollBar().isVisible()
 
@@ -75,7 +84,9 @@ def test_a_filter_leaves_some_and_only_those_are_imported(window: MainWindow) ->
 
 def test_why_one_was_not_taken_stands_beside_it(window: MainWindow) -> None:
     histories = FakeHistories()
-    histories.details = HistoryDetails("b", reason="/b.jsonl doesn't contain a session that can be read.")
+    histories.details = HistoryDetails(
+        "b", reason="/b.jsonl doesn't contain a session that can be read."
+    )
     dialog, _, _ = shown(window, histories)
     dialog.find_conversations()
     row = dialog.found.rows["/b.jsonl", "/gone"]
@@ -89,7 +100,9 @@ def test_why_one_was_not_taken_stands_beside_it(window: MainWindow) -> None:
 
 def test_the_date_is_that_of_the_last_message_and_not_of_the_file(window: MainWindow) -> None:
     histories = FakeHistories()
-    histories.details = HistoryDetails("b", 2, last=dt.datetime(2025, 3, 4, 12, tzinfo=dt.UTC).timestamp())
+    histories.details = HistoryDetails(
+        "b", 2, last=dt.datetime(2025, 3, 4, 12, tzinfo=dt.UTC).timestamp()
+    )
     dialog, _, _ = shown(window, histories)
     dialog.find_conversations()
     row = dialog.found.rows["/b.jsonl", "/gone"]
@@ -105,8 +118,13 @@ def test_what_came_is_told_and_taken_back(window: MainWindow) -> None:
     dialog.import_checked_groups()
     assert [len(groups) for groups in histories.done] == [2]
     assert brought[0].new_count == 13
-    assert "13 conversations were imported. Workspaces: Imported, thesis. 2 conversations had already" in words(dialog)
-    assert dialog.found.chosen_groups() == [], "a second click would import nothing and take Undo away"
+    assert (
+        "13 conversations were imported. Workspaces: Imported, thesis. 2 conversations had already"
+        in words(dialog)
+    )
+    assert dialog.found.chosen_groups() == [], (
+        "a second click would import nothing and take Undo away"
+    )
     dialog.found.show_details(histories.done[0][0], HistoryDetails(title="It came later"))
     assert not dialog.import_button.isVisibleTo(dialog)
     pressed(dialog, "Undo")
@@ -143,7 +161,9 @@ def test_closing_while_it_goes_on_stops_it(window: MainWindow) -> None:
 def test_recording_is_off_until_it_is_chosen_here(window: MainWindow) -> None:
     dialog, _, _ = shown(window, FakeHistories())
     assert not window.settings[RECORDER]
-    assert RECORDER.sentence in {label.text() for label in dialog.findChildren(QLabel) if label.isVisible()}
+    assert RECORDER.sentence in {
+        label.text() for label in dialog.findChildren(QLabel) if label.isVisible()
+    }
     dialog.recorder_box.click()
     assert window.settings[RECORDER]
     again, _, _ = shown(window, FakeHistories())
@@ -164,7 +184,11 @@ def test_nothing_found_is_said(window: MainWindow) -> None:
 def test_what_was_recorded_of_an_agent_is_deleted_after_a_question(window: MainWindow) -> None:
     histories = FakeHistories()
     dialog, _, changed = shown(window, histories)
-    button = next(one for one in dialog.findChildren(QPushButton) if one.text() == "Delete recorded conversations ▾")
+    button = next(
+        one
+        for one in dialog.findChildren(QPushButton)
+        if one.text() == "Delete recorded conversations ▾"
+    )
     (menu,) = (each for each in button.menu().findChildren(QMenu) if each.title() == "Codex")
     next(action for action in menu.actions() if action.text() == "Older than 30 days").trigger()
     box = dialog.findChild(QMessageBox)
@@ -176,7 +200,9 @@ def test_what_was_recorded_of_an_agent_is_deleted_after_a_question(window: MainW
     assert changed == [True]
 
 
-def test_in_large_letters_the_empty_dialog_is_as_high_as_what_it_says(window: MainWindow, theme: Theme) -> None:
+def test_in_large_letters_the_empty_dialog_is_as_high_as_what_it_says(
+    window: MainWindow, theme: Theme
+) -> None:
     """The defect: at 300 % a strip was left of it, which scrolled both ways."""
     theme.set_zoom(3.0)
     histories = FakeHistories()
@@ -196,12 +222,17 @@ def test_what_is_here_already_is_marked_and_not_ticked(window: MainWindow) -> No
     dialog, _, _ = shown(window, FakeHistories())
     dialog.found.show_groups(
         [
-            FoundHistories("codex", Path("/a.jsonl"), "/gone", 1, 20_000, 0.0, 2.0, is_imported=True),
+            FoundHistories(
+                "codex", Path("/a.jsonl"), "/gone", 1, 20_000, 0.0, 2.0, is_imported=True
+            ),
             FoundHistories("codex", Path("/b.jsonl"), "/gone", 1, 20_000, 0.0, 1.0),
         ]
     )
     known, new = dialog.found.rows["/a.jsonl", "/gone"], dialog.found.rows["/b.jsonl", "/gone"]
-    assert [row.checkState(0) for row in (known, new)] == [Qt.CheckState.Unchecked, Qt.CheckState.Checked]
+    assert [row.checkState(0) for row in (known, new)] == [
+        Qt.CheckState.Unchecked,
+        Qt.CheckState.Checked,
+    ]
     dialog.found.show_details(known.data(0, Qt.ItemDataRole.UserRole), HistoryDetails("A title", 3))
     assert known.text(0) == "A title — already imported"
     assert dialog.import_button.text() == "Import 1 conversation"

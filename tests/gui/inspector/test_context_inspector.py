@@ -1,4 +1,6 @@
-"""The inspector shows what the session would send, now and at any step, and changes it only by commands."""
+"""The inspector shows what the session would send, now and at any step, and changes it
+only by commands.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,16 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QApplication
 
 from helix_desktop.engine import request_building
-from helix_desktop.engine.facts import Cover, Excluded, FoldKind, Included, Pinned, Text, Unpinned, UserSaid
+from helix_desktop.engine.facts import (
+    Cover,
+    Excluded,
+    FoldKind,
+    Included,
+    Pinned,
+    Text,
+    Unpinned,
+    UserSaid,
+)
 from helix_desktop.engine.messages import Request, TextDelta
 from helix_desktop.engine.session_events import FactAppended, FoldProgress, ReplyStreamed
 from helix_desktop.gui import sentence_translation
@@ -103,7 +114,9 @@ def test_it_shows_the_sessions_own_meter(panel: ContextInspector, session: Comma
 def test_what_comes_next_is_told_in_the_users_language(
     panel: ContextInspector, session: Commanded, settle: Settle
 ) -> None:
-    sentence_translation.install_sentence_table({session.folding.describe_next_fold(): "接下来：交接文档"})
+    sentence_translation.install_sentence_table(
+        {session.folding.describe_next_fold(): "接下来：交接文档"}
+    )
     try:
         panel._show_chosen_step()
         settle()
@@ -112,7 +125,9 @@ def test_what_comes_next_is_told_in_the_users_language(
         sentence_translation.install_sentence_table({})
 
 
-def test_at_an_earlier_step_it_shows_what_was_seen(panel: ContextInspector, session: Commanded, settle: Settle) -> None:
+def test_at_an_earlier_step_it_shows_what_was_seen(
+    panel: ContextInspector, session: Commanded, settle: Settle
+) -> None:
     panel.slider.setValue(1)
     settle()
     step = panel._steps[1]
@@ -125,11 +140,17 @@ def test_at_an_earlier_step_it_shows_what_was_seen(panel: ContextInspector, sess
     assert [part.block for part in panel._parts] == list(session.view().blocks)
 
 
-def test_the_request_is_the_sessions(panel: ContextInspector, session: Commanded, settle: Settle) -> None:
+def test_the_request_is_the_sessions(
+    panel: ContextInspector, session: Commanded, settle: Settle
+) -> None:
     act(panel, "Show the request")
     settle()
-    (dialog,) = [w for w in QApplication.topLevelWidgets() if isinstance(w, RequestDialog) and w.isVisible()]
-    assert dialog.windowTitle().rstrip(" ·") == dialog.windowTitle(), "no dot before a name that is not there"
+    (dialog,) = [
+        w for w in QApplication.topLevelWidgets() if isinstance(w, RequestDialog) and w.isVisible()
+    ]
+    assert dialog.windowTitle().rstrip(" ·") == dialog.windowTitle(), (
+        "no dot before a name that is not there"
+    )
     wanted = format_request_as_text(request_building.build_request(session.view(), {}))
     assert [dialog.view.viewed_lines[i] for i in range(len(dialog.view.viewed_lines))] == wanted
     assert any("The guard must never" in line for line in wanted)
@@ -144,7 +165,9 @@ def test_the_request_is_shown_as_the_provider_gets_it_too(
     settle()
     act(panel, "Show the request")
     settle()
-    (dialog,) = [w for w in QApplication.topLevelWidgets() if isinstance(w, RequestDialog) and w.isVisible()]
+    (dialog,) = [
+        w for w in QApplication.topLevelWidgets() if isinstance(w, RequestDialog) and w.isVisible()
+    ]
     dialog.form.setCurrentText(f"As sent to {story.MODEL}")
     shown = "\n".join(dialog.view.viewed_lines[i] for i in range(len(dialog.view.viewed_lines)))
     assert json.loads(shown)["model"] == story.MODEL
@@ -156,7 +179,9 @@ def test_tab_into_it_shows_where_it_is(panel: ContextInspector) -> None:
     assert panel.view._spot == (0, panel.view._stack.list_hot_spots()[0])
 
 
-def test_the_blocks_stand_under_their_heading(panel: ContextInspector, session: Commanded, settle: Settle) -> None:
+def test_the_blocks_stand_under_their_heading(
+    panel: ContextInspector, session: Commanded, settle: Settle
+) -> None:
     act(panel, "parts of the request")
     settle()
     stack = panel.view._stack
@@ -189,7 +214,9 @@ def test_what_the_provider_gets_is_written_beside_the_painting_thread(
     assert threading.get_ident() not in seen
 
 
-def test_blocks_are_listed_and_can_be_pinned(panel: ContextInspector, session: Commanded, settle: Settle) -> None:
+def test_blocks_are_listed_and_can_be_pinned(
+    panel: ContextInspector, session: Commanded, settle: Settle
+) -> None:
     act(panel, "parts of the request")
     settle()
     choose(panel, "The guard must never", "Pin")
@@ -201,7 +228,9 @@ def test_blocks_are_listed_and_can_be_pinned(panel: ContextInspector, session: C
     assert isinstance(session.state.facts[-1].fact, Unpinned)
 
 
-def test_what_is_left_out_can_be_taken_in_again(panel: ContextInspector, session: Commanded, settle: Settle) -> None:
+def test_what_is_left_out_can_be_taken_in_again(
+    panel: ContextInspector, session: Commanded, settle: Settle
+) -> None:
     act(panel, "parts of the request")
     settle()
     choose(panel, "edit_file", "Exclude")
@@ -224,10 +253,14 @@ def test_a_fold_is_restored_and_opened(panel: ContextInspector, session: Command
 
 
 def test_what_is_being_folded_is_said(panel: ContextInspector, settle: Settle) -> None:
-    panel.update_inspector_from_events([FoldProgress(story.CONVERSATION, FoldKind.HANDOVER, "it pays")])
+    panel.update_inspector_from_events(
+        [FoldProgress(story.CONVERSATION, FoldKind.HANDOVER, "it pays")]
+    )
     settle()
     assert "Fold in progress: handover. it pays" in panel.view.all_text()
-    panel.update_inspector_from_events([FoldProgress(story.CONVERSATION, FoldKind.HANDOVER, done=True)])
+    panel.update_inspector_from_events(
+        [FoldProgress(story.CONVERSATION, FoldKind.HANDOVER, done=True)]
+    )
     settle()
     assert "In progress" not in panel.view.all_text()
 

@@ -21,9 +21,13 @@ def state() -> ConversationState:
 
 def test_the_cost_so_far_includes_that_of_sub_agents_and_says_how_much_it_is() -> None:
     figures = Savings(1, 100, 100, 0, 0.012, 0.012)
-    rows = {words: figure for words, figure, _ in inspector_figures.build_savings_rows(figures, 0.03)}
+    rows = {
+        words: figure for words, figure, _ in inspector_figures.build_savings_rows(figures, 0.03)
+    }
     assert (rows["Cost so far"], rows["Of this, sub-agents"]) == ("$0.042", "$0.030")
-    assert "Of this, sub-agents" not in [row[0] for row in inspector_figures.build_savings_rows(figures)]
+    assert "Of this, sub-agents" not in [
+        row[0] for row in inspector_figures.build_savings_rows(figures)
+    ]
 
 
 def test_parts_are_the_blocks_of_the_view() -> None:
@@ -33,12 +37,18 @@ def test_parts_are_the_blocks_of_the_view() -> None:
     assert [part.block for part in parts] == list(now.get_view().blocks)
     by_kind = {kind: sum(p.tokens for p in parts if p.block.kind is kind) for kind in ContextKind}
     folded = (ContextKind.HANDOVER, ContextKind.OUTPUT)
-    assert all(abs(by_kind[kind] * meter.factor - meter.parts[kind]) <= len(parts) for kind in folded)
-    assert [part.cost for part in parts] == pytest.approx([part.tokens * meter.factor * 0.3e-6 for part in parts])
+    assert all(
+        abs(by_kind[kind] * meter.factor - meter.parts[kind]) <= len(parts) for kind in folded
+    )
+    assert [part.cost for part in parts] == pytest.approx(
+        [part.tokens * meter.factor * 0.3e-6 for part in parts]
+    )
 
 
 def test_the_cost_of_a_part_is_that_of_reading_it_from_the_providers_cache() -> None:
-    """A request pays the input price only for what is new in it. An unknown price counts as that of input."""
+    """A request pays the input price only for what is new in it. An unknown price
+    counts as that of input.
+    """
     now = state()
     (part, *_) = inspector_figures.list_view_blocks(now)
     chosen = now.settings.model_for_role(ModelRole.MAIN)
@@ -51,15 +61,21 @@ def test_the_cost_of_a_part_is_that_of_reading_it_from_the_providers_cache() -> 
 
 
 def test_a_piece_has_the_tokens_it_was_stored_with_for_ever() -> None:
-    """Also when the provider reports that it bills more for them: that is a figure of the request."""
+    """Also when the provider reports that it bills more for them: that is a figure of
+    the request.
+    """
     now = state()
-    before = {part.name_and_is_code[0]: part.tokens for part in inspector_figures.list_view_blocks(now)}
+    before = {
+        part.name_and_is_code[0]: part.tokens for part in inspector_figures.list_view_blocks(now)
+    }
     for _ in range(12):
         used = round(now.record.ledger.shown[-1] * 1.5)
         reply = ModelReplied((Text("so", 1),), story.MODEL, Stop.END, Usage(used, output=1))
         now.advance_state(Recorded(story.CONVERSATION, now.seq + 1, 0.0, reply))
     assert now.billed_per_counted_token() == pytest.approx(1.5, abs=0.01)
-    after = {part.name_and_is_code[0]: part.tokens for part in inspector_figures.list_view_blocks(now)}
+    after = {
+        part.name_and_is_code[0]: part.tokens for part in inspector_figures.list_view_blocks(now)
+    }
     assert before.items() <= after.items()
 
 
@@ -75,7 +91,9 @@ def test_the_largest_come_first() -> None:
     now = state()
     parts = inspector_figures.list_view_blocks(now)
     largest = inspector_figures.largest_blocks(parts)
-    assert [part.tokens for part in largest] == sorted((part.tokens for part in largest), reverse=True)
+    assert [part.tokens for part in largest] == sorted(
+        (part.tokens for part in largest), reverse=True
+    )
     assert largest[0].name_and_is_code[0] == "edit_file src/lock/manager.rs"
 
 
@@ -85,7 +103,15 @@ def test_what_can_be_recalled() -> None:
 
 
 def test_savings() -> None:
-    told = Savings(9, sent=480_000, without=2_910_000, cache_read=436_800, paid=1.2, paid_without=7.34, unpriced=2)
+    told = Savings(
+        9,
+        sent=480_000,
+        without=2_910_000,
+        cache_read=436_800,
+        paid=1.2,
+        paid_without=7.34,
+        unpriced=2,
+    )
     rows = inspector_figures.build_savings_rows(told)
     assert [(words, figure) for words, figure, _ in rows] == [
         ("If summarized only when full", "≈ 2.91M"),
@@ -96,10 +122,18 @@ def test_savings() -> None:
         ("Saved", "84% · $6.14"),
     ]
     assert rows[-1][2]
-    assert inspector_figures.build_savings_rows(Savings(1, 1_000, 2_000, 0, 0.0, 0.0))[-1][1] == "50% of the tokens"
-    assert inspector_figures.build_savings_rows(Savings(1, 1, 2_000, 0, 0.0, 0.0))[-1][1] == "99% of the tokens"
+    assert (
+        inspector_figures.build_savings_rows(Savings(1, 1_000, 2_000, 0, 0.0, 0.0))[-1][1]
+        == "50% of the tokens"
+    )
+    assert (
+        inspector_figures.build_savings_rows(Savings(1, 1, 2_000, 0, 0.0, 0.0))[-1][1]
+        == "99% of the tokens"
+    )
     assert len(inspector_figures.build_savings_rows(Savings(1, 0, 2_000, 0, 0.0, 0.0))) == 2
-    assert inspector_figures.build_savings_rows(Savings(1, 0, 2_000, 0, 0.0, 0.0, unpriced=1))[2:] == [
+    assert inspector_figures.build_savings_rows(Savings(1, 0, 2_000, 0, 0.0, 0.0, unpriced=1))[
+        2:
+    ] == [
         ("Cost so far", "$0", False),
         ("Not included: requests of unknown cost", "1", False),
     ]
@@ -107,6 +141,12 @@ def test_savings() -> None:
 
 
 def test_where_nothing_was_folded_nothing_is_said_to_be_saved() -> None:
-    told = Savings(4, sent=13_100, without=13_100, cache_read=10_480, paid=0.1 + 0.2, paid_without=0.3 + 1e-12)
+    told = Savings(
+        4, sent=13_100, without=13_100, cache_read=10_480, paid=0.1 + 0.2, paid_without=0.3 + 1e-12
+    )
     rows = inspector_figures.build_savings_rows(told)
-    assert [words for words, *_ in rows] == ["Sent", "Read from the provider's cache", "Cost so far"]
+    assert [words for words, *_ in rows] == [
+        "Sent",
+        "Read from the provider's cache",
+        "Cost so far",
+    ]

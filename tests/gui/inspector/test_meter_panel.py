@@ -14,8 +14,12 @@ from tests.gui.fake_desk import FakeSession
 
 
 @pytest.mark.parametrize("key", [Qt.Key.Key_Escape, Qt.Key.Key_Return])
-def test_the_keyboard_is_at_the_meter_again_once_it_is_closed(window: MainWindow, key: Qt.Key) -> None:
-    """It was at the first workspace of the rail: what was typed next was lost, and Enter left the workspace."""
+def test_the_keyboard_is_at_the_meter_again_once_it_is_closed(
+    window: MainWindow, key: Qt.Key
+) -> None:
+    """It was at the first workspace of the rail: what was typed next was lost, and
+    Enter left the workspace.
+    """
     assert QTest.qWaitForWindowActive(window)
     window.open_or_close_context_panel()
     panel = window.context_panel
@@ -27,7 +31,9 @@ def test_the_keyboard_is_at_the_meter_again_once_it_is_closed(window: MainWindow
     assert window.focusWidget() is window.chat.composer.context_button
 
 
-def test_where_the_window_is_low_the_panel_is_wider_before_its_figures_scroll(window: MainWindow) -> None:
+def test_where_the_window_is_low_the_panel_is_wider_before_its_figures_scroll(
+    window: MainWindow,
+) -> None:
     window.resize(900, 660)
     window.open_or_close_context_panel()
     QApplication.processEvents()
@@ -67,7 +73,9 @@ def test_where_no_price_is_known_it_can_be_set_where_the_cost_would_stand(
         window.open_or_close_context_panel()
         figures = window.context_panel.figures
         assert ("Set the price…" in figures.all_text()) is not known
-        assert "the price is not known" not in figures.all_text(), "with these words, the figure's name is cut off"
+        assert "the price is not known" not in figures.all_text(), (
+            "with these words, the figure's name is cut off"
+        )
         for _, spot in enumerate(figures.visible_hot_spots()):
             figures.intent_requested.emit(figures.hot_spot_in_viewport(spot)[0].act)  # type: ignore[index]
         window.switch_to_page("timeline")

@@ -52,14 +52,20 @@ def test_policies_are_played_side_by_side_and_one_is_taken_over(
     lab: ReplayLabDialog, window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
 ) -> None:
     policies = ["helix", "observational", "layered", "keeps_most", "none"]
-    assert program.played == [([story.CONVERSATION], policies, bench.rows[story.CONVERSATION].window)]
+    assert program.played == [
+        ([story.CONVERSATION], policies, bench.rows[story.CONVERSATION].window)
+    ]
     assert lab.answer.text().startswith(
         "Helix preset would have been the cheapest here, at 83% of the cost of Layered preset."
     )
     assert "Observational preset" in said(lab)
     assert offered(lab) == [each for each in policies if each != bench.policy_name]
     assert [button.text() for button in lab._adopting.values()].count("in use") == 1
-    take = next(each for each in lab.findChildren(QPushButton) if each.accessibleName().endswith("Helix preset"))
+    take = next(
+        each
+        for each in lab.findChildren(QPushButton)
+        if each.accessibleName().endswith("Helix preset")
+    )
     take.click()
     assert bench.policy_name == "helix"
     assert offered(lab) == policies[1:]
@@ -79,7 +85,9 @@ def test_money_stands_in_the_lab_as_in_the_meter_where_something_was_paid(
     assert len(words) == 5
     name = lab._names[bench.policy_name]
     cells = [label.text() for label in lab.findChildren(QLabel)]
-    assert cells[cells.index(name) + 1].startswith("$0.118 · "), "what was paid, with as many digits as in the meter"
+    assert cells[cells.index(name) + 1].startswith("$0.118 · "), (
+        "what was paid, with as many digits as in the meter"
+    )
 
 
 def test_a_preset_that_costs_as_much_as_the_one_in_use_is_not_called_cheaper(
@@ -116,12 +124,17 @@ def test_the_policy_page_compares_the_last_conversations(
     asked = "What would each preset have cost in my recent conversations?"
     next(each for each in settings.findChildren(QPushButton) if each.text() == asked).click()
     (lab,) = window.findChildren(ReplayLabDialog)
-    newest = sorted((row for row in bench.rows.values() if not row.trashed), key=lambda row: -row.updated)
+    newest = sorted(
+        (row for row in bench.rows.values() if not row.trashed), key=lambda row: -row.updated
+    )
     ((played, policies, _window),) = program.played
     assert played == [row.id for row in newest if not row.parent][:5]
     assert len(played) > 1
     assert "keeps_most" in policies
-    assert f"In your last {len(played)} conversations, Helix preset would have been the cheapest, at 83%" in said(lab)
+    assert (
+        f"In your last {len(played)} conversations, Helix preset would have been the cheapest, at 83%"
+        in said(lab)
+    )
     assert "In view" in said(lab)
 
 

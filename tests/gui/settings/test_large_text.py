@@ -1,4 +1,6 @@
-"""With large text in a small window, nothing of a settings page lies beyond its right edge: pages scroll down, never sideways."""
+"""With large text in a small window, nothing of a settings page lies beyond its right
+edge: pages scroll down, never sideways.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +17,24 @@ from helix_desktop.gui.settings.settings_dialog import SettingsDialog
 from helix_desktop.gui.settings.settings_page import SettingsPage
 from helix_desktop.gui.theme import Theme
 from tests.gui.fake_desk import FakeWorkbench
-from tests.gui.fake_setup import ANTHROPIC, OLLAMA, SONNET, FakeInstallation, FakeSetup, listed_server
+from tests.gui.fake_setup import (
+    ANTHROPIC,
+    OLLAMA,
+    SONNET,
+    FakeInstallation,
+    FakeSetup,
+    listed_server,
+)
 
 PAGES = (
     "appearance", "general", "shortcuts", "providers", "models", "instructions", "policy", "permissions", "brought", "servers",
     "limits", "checkpoints", "storage", "about",
 )  # fmt: skip
-LONG_RULE = {"decision": "allow", "tool": "run_command", "command": "python3 -m pytest --quiet tests/gui/settings *"}
+LONG_RULE = {
+    "decision": "allow",
+    "tool": "run_command",
+    "command": "python3 -m pytest --quiet tests/gui/settings *",
+}
 LONG_FOLDER = "/home/somebody-with-a-long-name/projects/storage-engine/worktrees/lock-manager"
 
 
@@ -38,7 +51,9 @@ def language(request: pytest.FixtureRequest) -> Iterator[str]:
 def words_without_room(page: SettingsPage) -> dict[str, int]:
     """Each visible label and button that is lower than its wrapped words, and by how much."""
     found = {}
-    for widget in page.page_content.findChildren(QLabel) + page.page_content.findChildren(QAbstractButton):
+    for widget in page.page_content.findChildren(QLabel) + page.page_content.findChildren(
+        QAbstractButton
+    ):
         if widget.isVisible() and widget.hasHeightForWidth() and not widget.findChildren(QWidget):
             lacking = widget.heightForWidth(widget.width()) - widget.height()
             if lacking > 0:
@@ -51,7 +66,10 @@ def pixels_beyond_edge(page: SettingsPage) -> dict[str, int]:
     found = {}
     for widget in page.page_content.findChildren(QWidget):
         if widget.isVisible():
-            over = widget.mapTo(page.page_content, QPoint(widget.width(), 0)).x() - page.viewport().width()
+            over = (
+                widget.mapTo(page.page_content, QPoint(widget.width(), 0)).x()
+                - page.viewport().width()
+            )
             if over > 0:
                 words = widget.accessibleName() or str(widget.property("text") or "")
                 found[f"{type(widget).__name__} {words[:40]!r}"] = over
@@ -64,12 +82,17 @@ def test_no_row_is_cut_at_the_right(
 ) -> None:
     theme.set_zoom(2.0)
     settings = bench.workspace.settings
-    settings.rules, settings.models = [LONG_RULE], {"main": SONNET.name, "fast": SONNET.name, "long": ""}
+    settings.rules, settings.models = (
+        [LONG_RULE],
+        {"main": SONNET.name, "fast": SONNET.name, "long": ""},
+    )
     settings.roots = [LONG_FOLDER]
     tools = {"find_symbols_by_name": "Finds symbols."}
     server = "npx -y @example/a-server-with-a-long-name"
     bench.mcp_servers.running = [
-        listed_server(server, "documentation", "ready", tools=tools, reading=("find_symbols_by_name",))
+        listed_server(
+            server, "documentation", "ready", tools=tools, reading=("find_symbols_by_name",)
+        )
     ]
     setup = FakeSetup()
     setup.added = [(ANTHROPIC, "good", "keyring"), (OLLAMA, "", "")]
@@ -86,7 +109,9 @@ def test_no_row_is_cut_at_the_right(
     assert words_without_room(shown) == {}
 
 
-def test_the_list_of_pages_grows_with_the_text_while_the_window_is_open(theme: Theme, window: MainWindow) -> None:
+def test_the_list_of_pages_grows_with_the_text_while_the_window_is_open(
+    theme: Theme, window: MainWindow
+) -> None:
     dialog = SettingsDialog(window, FakeSetup(), FakeInstallation())
     dialog.show()
     dialog.show_settings_page("appearance")

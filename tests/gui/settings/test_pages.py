@@ -1,4 +1,6 @@
-"""The settings as a person uses them: each page writes what was chosen, at once, and says what it did."""
+"""The settings as a person uses them: each page writes what was chosen, at once, and
+says what it did.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,15 @@ from helix_desktop.program_settings import (
     ProgramSettings,
 )
 from tests.gui.fake_desk import FakeWorkbench, Held, now
-from tests.gui.fake_setup import ANTHROPIC, OLLAMA, QWEN, SONNET, FakeInstallation, FakeSetup, listed_server
+from tests.gui.fake_setup import (
+    ANTHROPIC,
+    OLLAMA,
+    QWEN,
+    SONNET,
+    FakeInstallation,
+    FakeSetup,
+    listed_server,
+)
 
 
 @pytest.fixture
@@ -72,7 +82,11 @@ def program() -> FakeInstallation:
 
 
 def button(page: QWidget, text: str) -> QPushButton:
-    return next(each for each in page.findChildren(QPushButton) if each.text() == text and not each.isHidden())
+    return next(
+        each
+        for each in page.findChildren(QPushButton)
+        if each.text() == text and not each.isHidden()
+    )
 
 
 def said(page: QWidget) -> str:
@@ -95,7 +109,11 @@ def test_every_setting_of_the_program_has_a_row_and_changes_at_once(
 ) -> None:
     appearance = ProgramSettingsPage("Appearance", settings, ["Appearance"])
     general = ProgramSettingsPage("General", settings, GENERAL_SECTIONS)
-    names = {each.objectName() for page in (appearance, general) for each in page.page_content.findChildren(QWidget)}
+    names = {
+        each.objectName()
+        for page in (appearance, general)
+        for each in page.page_content.findChildren(QWidget)
+    }
     assert {setting.key for setting in ALL if setting is not SHORTCUTS} <= names
     box = child(appearance, QComboBox, THEME.key)
     assert isinstance(box, QComboBox)
@@ -139,7 +157,9 @@ def test_a_shortcut_is_changed_and_the_one_that_lost_it_is_named(window: MainWin
 
 
 def test_keys_that_type_or_move_are_no_shortcuts(window: MainWindow) -> None:
-    """Down and End became shortcuts while the page was walked by keyboard, each taken from the action before."""
+    """Down and End became shortcuts while the page was walked by keyboard, each taken
+    from the action before.
+    """
     page = ShortcutsPage(window.window_actions)
     edits = {edit.accessibleName(): edit for edit in page.findChildren(QKeySequenceEdit)}
     edit = edits["Shortcut for Fork conversation"]
@@ -266,8 +286,13 @@ def test_a_wrong_address_is_said_before_a_key_is_asked_for(window: MainWindow) -
 
 def test_the_address_that_the_environment_names_is_offered_with_its_key(window: MainWindow) -> None:
     setup = FakeSetup()
-    offered = replace(ANTHROPIC, address="https://proxy.example", variable="ANTHROPIC_API_KEY", key="environment")
-    setup.well_known = (replace(offered, address_variable="ANTHROPIC_BASE_URL"), replace(ANTHROPIC, name="plain"))
+    offered = replace(
+        ANTHROPIC, address="https://proxy.example", variable="ANTHROPIC_API_KEY", key="environment"
+    )
+    setup.well_known = (
+        replace(offered, address_variable="ANTHROPIC_BASE_URL"),
+        replace(ANTHROPIC, name="plain"),
+    )
     page = ProvidersPage(setup, window.background_runner)
     panel = page._panel
     assert panel._address.text() == "https://proxy.example"
@@ -277,7 +302,9 @@ def test_the_address_that_the_environment_names_is_offered_with_its_key(window: 
     panel._key.setText("good")
     panel._address.setText("proxy.example/v1")
     panel.test_key_and_add_provider()
-    assert [(each.name, each.address) for each, *_ in setup.added] == [("anthropic", "https://proxy.example/v1")]
+    assert [(each.name, each.address) for each, *_ in setup.added] == [
+        ("anthropic", "https://proxy.example/v1")
+    ]
     panel._provider.setCurrentIndex(1)
     assert panel._address.isHidden()
 
@@ -290,7 +317,9 @@ def test_the_address_that_the_environment_names_is_offered_with_its_key(window: 
         ("llm.example.org/v1", "llm-example-org", "https://llm.example.org/v1"),
     ],
 )
-def test_a_server_of_ones_own_needs_no_key(window: MainWindow, written: str, name: str, address: str) -> None:
+def test_a_server_of_ones_own_needs_no_key(
+    window: MainWindow, written: str, name: str, address: str
+) -> None:
     setup = FakeSetup()
     page = ProvidersPage(setup, window.background_runner)
     panel = page._panel
@@ -371,10 +400,17 @@ def test_instructions_are_written_when_the_field_is_left(
 
 @pytest.mark.parametrize(
     ("setting", "wrong", "right"),
-    [(RECORDER_WITHOUT_FOLDERS, "proj", "/work/proj"), (RECORDER_WITHOUT_AGENTS, "nonsense", "Claude Code\ngoose")],
+    [
+        (RECORDER_WITHOUT_FOLDERS, "proj", "/work/proj"),
+        (RECORDER_WITHOUT_AGENTS, "nonsense", "Claude Code\ngoose"),
+    ],
 )
 def test_what_would_exclude_nothing_from_being_recorded_is_refused(
-    window: MainWindow, settings: ProgramSettings, setting: ProgramSetting[str], wrong: str, right: str
+    window: MainWindow,
+    settings: ProgramSettings,
+    setting: ProgramSetting[str],
+    wrong: str,
+    right: str,
 ) -> None:
     page = ProgramSettingsPage("General", settings, GENERAL_SECTIONS)
     field = child(page, LongTextField, setting.key)
@@ -390,7 +426,9 @@ def test_what_would_exclude_nothing_from_being_recorded_is_refused(
     assert not told.visibleRegion().isEmpty(), "it stands below what fits the window"
 
 
-def test_a_font_is_chosen_from_those_of_the_system(window: MainWindow, settings: ProgramSettings) -> None:
+def test_a_font_is_chosen_from_those_of_the_system(
+    window: MainWindow, settings: ProgramSettings
+) -> None:
     page = ProgramSettingsPage("Appearance", settings, ["Appearance"])
     fonts = child(page, QFontComboBox, FONT.key)
     assert isinstance(fonts, QFontComboBox)
@@ -422,7 +460,9 @@ def test_five_things_of_the_policy_are_in_sight_and_the_rest_if_it_was_changed_o
     assert all(page.findChild(QWidget, name) is not None for name in names)
 
 
-def test_every_threshold_has_a_row_and_what_differs_is_kept(window: MainWindow, bench: FakeWorkbench) -> None:
+def test_every_threshold_has_a_row_and_what_differs_is_kept(
+    window: MainWindow, bench: FakeWorkbench
+) -> None:
     page = PolicyPage(bench, window.background_runner)
     QTest.mouseClick(button(page, "Advanced…"), Qt.MouseButton.LeftButton)
     for name, threshold in context_policy.declared_thresholds().items():
@@ -436,7 +476,9 @@ def test_every_threshold_has_a_row_and_what_differs_is_kept(window: MainWindow, 
     assert bench.workspace.settings.policy == {}
 
 
-def test_every_choice_of_a_threshold_is_said_in_words(window: MainWindow, bench: FakeWorkbench) -> None:
+def test_every_choice_of_a_threshold_is_said_in_words(
+    window: MainWindow, bench: FakeWorkbench
+) -> None:
     page = PolicyPage(bench, window.background_runner)
     page._open_advanced()
     for threshold in context_policy.declared_thresholds().values():
@@ -448,18 +490,25 @@ def test_every_choice_of_a_threshold_is_said_in_words(window: MainWindow, bench:
             assert all(each[0].isupper() for each in words)
 
 
-def test_another_preset_begins_with_its_own_numbers(window: MainWindow, bench: FakeWorkbench) -> None:
+def test_another_preset_begins_with_its_own_numbers(
+    window: MainWindow, bench: FakeWorkbench
+) -> None:
     bench.workspace.settings.policy = {"handover_share": 0.7}
     page = PolicyPage(bench, window.background_runner)
     assert "Preset: 0.85." in said(page)
     preset = child(page, QComboBox, "preset")
     assert isinstance(preset, QComboBox)
     choose(preset, "observational")
-    assert (bench.workspace.settings.preset, bench.workspace.settings.policy) == ("observational", {})
+    assert (bench.workspace.settings.preset, bench.workspace.settings.policy) == (
+        "observational",
+        {},
+    )
     assert context_policy.PRESETS["observational"] in said(page)
 
 
-def test_rules_are_added_and_removed(window: MainWindow, bench: FakeWorkbench, program: FakeInstallation) -> None:
+def test_rules_are_added_and_removed(
+    window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
+) -> None:
     page = PermissionsPage(bench, program, window.background_runner)
     page._command.setText("cargo test *")
     QTest.mouseClick(button(page, "Add"), Qt.MouseButton.LeftButton)
@@ -474,7 +523,11 @@ def test_a_rule_of_a_file_tool_is_for_a_path_and_one_that_never_applies_says_so(
     window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
 ) -> None:
     page = PermissionsPage(bench, program, window.background_runner)
-    for tool, about in (("write_file", "docs/*"), ("run_command", "git push *"), ("*_file", "*.md")):
+    for tool, about in (
+        ("write_file", "docs/*"),
+        ("run_command", "git push *"),
+        ("*_file", "*.md"),
+    ):
         page._tool.setText(tool)
         page._command.setText(about)
         QTest.mouseClick(button(page, "Add"), Qt.MouseButton.LeftButton)
@@ -484,7 +537,10 @@ def test_a_rule_of_a_file_tool_is_for_a_path_and_one_that_never_applies_says_so(
         {"decision": "", "tool": "*_file", "path": "*.md"},
     ]
     rows = [*bench.workspace.settings.rules, {"decision": "deny", "tool": "server__tool"}]
-    rows += [{"decision": "deny", "tool": "Bash"}, {"decision": "deny", "tool": "write_file", "command": "docs/*"}]
+    rows += [
+        {"decision": "deny", "tool": "Bash"},
+        {"decision": "deny", "tool": "write_file", "command": "docs/*"},
+    ]
     told = [page._build_permission_rule_row(rule).findChildren(QLabel) for rule in rows]
     never = ["Never applies" in " ".join(label.text() for label in labels) for labels in told]
     assert never == [False, False, False, False, True, True]
@@ -501,7 +557,10 @@ def test_what_of_the_home_is_open_to_commands_is_chosen_by_one_press_each(
     assert (ssh.isChecked(), gh.isChecked()) == (False, True)
     ssh.click()
     gh.click()
-    assert bench.written == [("permissions.openings", ["gh", "ssh"]), ("permissions.openings", ["ssh"])]
+    assert bench.written == [
+        ("permissions.openings", ["gh", "ssh"]),
+        ("permissions.openings", ["ssh"]),
+    ]
 
 
 def test_files_that_agents_do_not_see_are_written_line_by_line(
@@ -529,12 +588,17 @@ def test_a_server_is_shown_as_it_will_be_started_before_it_is_kept(
     assert "github: npx server 'a b'" in box.text()
     assert bench.mcp_servers.running == []
     next(each for each in box.buttons() if each.text() == "Add").click()
-    assert bench.mcp_servers.running == [McpServerState(ServerConfig("github", command="npx", args=("server", "a b")))]
+    assert bench.mcp_servers.running == [
+        McpServerState(ServerConfig("github", command="npx", args=("server", "a b")))
+    ]
 
 
 @pytest.mark.parametrize(
     ("text", "becomes"),
-    [("npx server", "will run with your permissions"), ("https://example.org/mcp", "will be sent to")],
+    [
+        ("npx server", "will run with your permissions"),
+        ("https://example.org/mcp", "will be sent to"),
+    ],
 )
 def test_of_a_server_far_away_it_is_not_said_that_it_is_started(
     window: MainWindow, bench: FakeWorkbench, program: FakeInstallation, text: str, becomes: str
@@ -549,7 +613,10 @@ def test_of_a_server_far_away_it_is_not_said_that_it_is_started(
 
 
 def test_what_was_pasted_stays_until_it_is_kept(
-    window: MainWindow, bench: FakeWorkbench, program: FakeInstallation, monkeypatch: pytest.MonkeyPatch
+    window: MainWindow,
+    bench: FakeWorkbench,
+    program: FakeInstallation,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def refused(*_: object) -> None:
         raise NoUsableKeyring("There is no keyring here.")
@@ -568,7 +635,9 @@ def test_what_was_pasted_stays_until_it_is_kept(
 def test_a_server_is_switched_off_restarted_and_removed(
     window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
 ) -> None:
-    bench.mcp_servers.running = [listed_server("npx server", "github", "ready", tools=dict.fromkeys("abc", ""))]
+    bench.mcp_servers.running = [
+        listed_server("npx server", "github", "ready", tools=dict.fromkeys("abc", ""))
+    ]
     page = McpServersPage(bench, program, window.background_runner)
     assert "ready · 3 tools" in said(page)
     QTest.mouseClick(button(page, "Restart"), Qt.MouseButton.LeftButton)
@@ -579,26 +648,34 @@ def test_a_server_is_switched_off_restarted_and_removed(
     assert "github answers: 3 tools." in said(page)
     QTest.mouseClick(button(page, "Remove"), Qt.MouseButton.LeftButton)
     assert len(bench.mcp_servers.running) == 1
-    next(each for each in page.findChildren(QMessageBox)[0].buttons() if each.text() == "Remove").click()
+    next(
+        each for each in page.findChildren(QMessageBox)[0].buttons() if each.text() == "Remove"
+    ).click()
     assert bench.mcp_servers.running == []
 
 
 def test_a_server_that_waits_for_its_user_is_signed_in_to(
     window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
 ) -> None:
-    bench.mcp_servers.running = [listed_server("https://far.example/mcp", "far", "sign in", "Sign-in required.")]
+    bench.mcp_servers.running = [
+        listed_server("https://far.example/mcp", "far", "sign in", "Sign-in required.")
+    ]
     page = McpServersPage(bench, program, window.background_runner)
     assert "Waiting for you to sign in." in said(page)
     QTest.mouseClick(button(page, "Sign in"), Qt.MouseButton.LeftButton)
     assert "ready" in said(page)
-    assert [each.isHidden() for each in page.findChildren(QPushButton) if each.text() == "Sign in"] == [True]
+    assert [
+        each.isHidden() for each in page.findChildren(QPushButton) if each.text() == "Sign in"
+    ] == [True]
 
 
 def test_a_servers_tools_limits_and_log_are_there_when_it_is_opened(
     window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
 ) -> None:
     tools = {"search": "Searches issues.", "delete": ""}
-    github = listed_server("npx server", "github", "ready", tools=tools, off=("delete",), approvals=("delete",))
+    github = listed_server(
+        "npx server", "github", "ready", tools=tools, off=("delete",), approvals=("delete",)
+    )
     bench.mcp_servers.running = [
         replace(github, log=("hello",)),
         McpServerState(ServerConfig("broken"), mistake="args have to be texts"),
@@ -607,8 +684,13 @@ def test_a_servers_tools_limits_and_log_are_there_when_it_is_opened(
     page.show()
     assert "The server's settings could not be read: args have to be texts" in said(page)
     QTest.mouseClick(button(page, "Tools and log"), Qt.MouseButton.LeftButton)
-    checks = {each.text(): each for each in page.findChildren(QCheckBox) if each.text() != "Read-only"}
-    assert {name: check.isChecked() for name, check in checks.items()} == {"search": True, "delete": False}
+    checks = {
+        each.text(): each for each in page.findChildren(QCheckBox) if each.text() != "Read-only"
+    }
+    assert {name: check.isChecked() for name, check in checks.items()} == {
+        "search": True,
+        "delete": False,
+    }
     assert "to run these tools without approval: delete. You" in said(page)
     log = page._cards["github"].findChildren(QPlainTextEdit)[0]
     assert (log.toPlainText(), log.isVisible()) == ("hello", True)
@@ -644,7 +726,12 @@ def test_it_is_said_under_the_limits_that_they_cannot_act_without_a_price(
         ModelSet(ModelRole.LONG, "own/priced", 32_000, price_input=3.0),
     ]
     page = TurnLimitsPage(bench, window.background_runner)
-    assert said(page).count("No price is set for own/scripted, so cost limits have no effect on this model.") == 1
+    assert (
+        said(page).count(
+            "No price is set for own/scripted, so cost limits have no effect on this model."
+        )
+        == 1
+    )
     assert "own/priced" not in said(page)
 
 
@@ -663,13 +750,17 @@ def test_storage_says_what_is_kept_and_looks_after_it(
         assert button(page, pressed).isEnabled()
 
 
-def test_about_shows_versions_and_what_the_doctor_says(window: MainWindow, program: FakeInstallation) -> None:
+def test_about_shows_versions_and_what_the_doctor_says(
+    window: MainWindow, program: FakeInstallation
+) -> None:
     page = AboutPage(program, window.background_runner)
     assert "PySide6-Essentials 6.11.3" in said(page)
     assert "✕ Keyring: There is none. Install one." in said(page)
 
 
-def test_the_dialog_makes_a_page_when_it_is_looked_at(window: MainWindow, program: FakeInstallation) -> None:
+def test_the_dialog_makes_a_page_when_it_is_looked_at(
+    window: MainWindow, program: FakeInstallation
+) -> None:
     dialog = SettingsDialog(window, FakeSetup(), program)
     dialog.show_settings_page("workspace")
     assert isinstance(dialog._stack.currentWidget(), ModelsPage)
@@ -699,20 +790,29 @@ def test_room_is_made_after_it_was_said_what_would_go(
     assert page._status_label.text() == "The disk refused. Try again."
 
 
-def test_another_folder_is_chosen_from_the_permissions(window: MainWindow, program: FakeInstallation) -> None:
+def test_another_folder_is_chosen_from_the_permissions(
+    window: MainWindow, program: FakeInstallation
+) -> None:
     dialog = SettingsDialog(window, FakeSetup(), program)
     dialog.show_settings_page("permissions")
     dialog.show()
-    QTest.mouseClick(button(dialog._pages["permissions"], "Choose another folder…"), Qt.MouseButton.LeftButton)
+    QTest.mouseClick(
+        button(dialog._pages["permissions"], "Choose another folder…"), Qt.MouseButton.LeftButton
+    )
     assert not dialog.isVisible()
     assert any(each.isVisible() for each in window.findChildren(QFileDialog))
 
 
-def test_a_rule_is_removed_by_what_it_says(window: MainWindow, bench: FakeWorkbench, program: FakeInstallation) -> None:
+def test_a_rule_is_removed_by_what_it_says(
+    window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
+) -> None:
     """“Always allow” under a question may have made another one since the page was opened."""
     bench.workspace.settings.rules = [{"decision": "deny", "tool": "fetch"}]
     page = PermissionsPage(bench, program, window.background_runner)
-    bench.workspace.settings.rules = [{"decision": "allow", "tool": "search"}, *bench.workspace.settings.rules]
+    bench.workspace.settings.rules = [
+        {"decision": "allow", "tool": "search"},
+        *bench.workspace.settings.rules,
+    ]
     QTest.mouseClick(button(page, "Remove"), Qt.MouseButton.LeftButton)
     assert bench.workspace.settings.rules == [{"decision": "allow", "tool": "search"}]
 
@@ -720,7 +820,9 @@ def test_a_rule_is_removed_by_what_it_says(window: MainWindow, bench: FakeWorkbe
 def test_what_is_asked_for_on_a_page_that_is_gone_comes_to_nothing(
     window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
 ) -> None:
-    bench.mcp_servers.running = [listed_server("npx server", "github", "ready", tools=dict.fromkeys("abc", ""))]
+    bench.mcp_servers.running = [
+        listed_server("npx server", "github", "ready", tools=dict.fromkeys("abc", ""))
+    ]
     storage, servers = (
         StoragePage(bench, program, window.background_runner),
         McpServersPage(bench, program, window.background_runner),
@@ -756,7 +858,9 @@ def test_a_tool_of_a_server_is_marked_as_reading(
 ) -> None:
     bench.mcp_servers.running = [listed_server("npx", "issues", "ready", tools={"search": ""})]
     page = McpServersPage(bench, program, window.background_runner)
-    box = next(box for box in page.findChildren(QCheckBox) if box.accessibleName() == "Read-only: search")
+    box = next(
+        box for box in page.findChildren(QCheckBox) if box.accessibleName() == "Read-only: search"
+    )
     assert not box.isChecked()
     box.setChecked(True)
     assert bench.mcp_servers.marked == [("issues", "search", True)]
@@ -787,4 +891,8 @@ def test_what_checkpoints_cover_is_changed(window: MainWindow, bench: FakeWorkbe
     command.setText("npm ci")
     command.editingFinished.emit()
     always.click()
-    assert bench.written[3:] == [("copies.always", True), ("copies.set_up", "npm ci"), ("copies.always", None)]
+    assert bench.written[3:] == [
+        ("copies.always", True),
+        ("copies.set_up", "npm ci"),
+        ("copies.always", None),
+    ]

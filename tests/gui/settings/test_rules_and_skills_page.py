@@ -12,41 +12,78 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.project.project_item import ProjectItem
 from tests.gui.fake_desk import FakeDesk, now
 
-ITEM = ProjectItem("skill", "pdf", Path("/x/SKILL.md"), "---\nname: pdf\n---\nRead it.", "Read it.", "Reads PDF files")
+ITEM = ProjectItem(
+    "skill",
+    "pdf",
+    Path("/x/SKILL.md"),
+    "---\nname: pdf\n---\nRead it.",
+    "Read it.",
+    "Reads PDF files",
+)
 
 
 def test_items_are_shown_trusted_and_switched(theme: Theme, desk: FakeDesk) -> None:
     bench = desk.benches["parser"]
     bench.rules = [
         ITEM,
-        replace(ITEM, kind="hook", name="Stop", path=Path("/x/s.json"), trusted=True, why="it says so"),
-        replace(ITEM, kind="rules", name="AGENTS.md", path=Path("/x/AGENTS.md"), why="nobody trusts it"),
-        replace(ITEM, kind="rules", name="off", path=Path("/x/off"), trusted=True, off=True, why="it is off"),
+        replace(
+            ITEM, kind="hook", name="Stop", path=Path("/x/s.json"), trusted=True, why="it says so"
+        ),
+        replace(
+            ITEM, kind="rules", name="AGENTS.md", path=Path("/x/AGENTS.md"), why="nobody trusts it"
+        ),
+        replace(
+            ITEM,
+            kind="rules",
+            name="off",
+            path=Path("/x/off"),
+            trusted=True,
+            off=True,
+            why="it is off",
+        ),
     ]
     page = RulesAndSkillsPage(theme, bench, BackgroundRunner(now))
     words = [label.text() for label in page.findChildren(QLabel)]
     assert "New: not trusted yet" in words
-    assert [text for text in words if text.startswith("In use")] == ["In use", "In use because it says so."]
-    next(each for each in page.findChildren(QPushButton) if each.accessibleName() == "Read: pdf").click()
+    assert [text for text in words if text.startswith("In use")] == [
+        "In use",
+        "In use because it says so.",
+    ]
+    next(
+        each for each in page.findChildren(QPushButton) if each.accessibleName() == "Read: pdf"
+    ).click()
     dialog = page.findChildren(TrustDialog)[0]
     next(each for each in dialog.findChildren(QPushButton) if each.text() == "Trust").click()
     assert bench.trusted == [ITEM]
-    next(each for each in page.findChildren(QCheckBox) if each.accessibleName() == "Use pdf").click()
+    next(
+        each for each in page.findChildren(QCheckBox) if each.accessibleName() == "Use pdf"
+    ).click()
     assert bench.switched == [("/x/SKILL.md", False)]
 
 
-def test_of_many_those_whose_end_was_shown_are_trusted_at_once(theme: Theme, desk: FakeDesk) -> None:
+def test_of_many_those_whose_end_was_shown_are_trusted_at_once(
+    theme: Theme, desk: FakeDesk
+) -> None:
     long = "\n".join(f"line {number}" for number in range(400))
     bench = desk.benches["parser"]
     bench.rules = [
-        replace(ITEM, name=f"skill-{number}", path=Path(f"/x/{number}/SKILL.md"), text=long if number == 1 else "short")
+        replace(
+            ITEM,
+            name=f"skill-{number}",
+            path=Path(f"/x/{number}/SKILL.md"),
+            text=long if number == 1 else "short",
+        )
         for number in range(4)
     ]
     page = RulesAndSkillsPage(theme, bench, BackgroundRunner(now))
-    next(each for each in page.findChildren(QPushButton) if each.text().startswith("Review all 4")).click()
+    next(
+        each for each in page.findChildren(QPushButton) if each.text().startswith("Review all 4")
+    ).click()
     dialog = page.findChildren(TrustDialog)[0]
     names = dialog.findChildren(QListWidget)[0]
-    agree = next(each for each in dialog.findChildren(QPushButton) if each.text().startswith("Trust"))
+    agree = next(
+        each for each in dialog.findChildren(QPushButton) if each.text().startswith("Trust")
+    )
     for row in (1, 2):  # the end of the long one is never shown
         names.setCurrentRow(row)
     assert agree.text() == "Trust the 2 items you have read (of 4)"
@@ -63,14 +100,20 @@ def test_no_hook_is_offered_to_run_outside_the_sandbox(theme: Theme, desk: FakeD
 
 def test_many_items_are_filtered(theme: Theme, desk: FakeDesk) -> None:
     bench = desk.benches["parser"]
-    bench.rules = [replace(ITEM, name=f"skill-{n}", path=Path(f"/x/{n}/SKILL.md")) for n in range(12)]
+    bench.rules = [
+        replace(ITEM, name=f"skill-{n}", path=Path(f"/x/{n}/SKILL.md")) for n in range(12)
+    ]
     page = RulesAndSkillsPage(theme, bench, BackgroundRunner(now))
     titles = [label for label in page.findChildren(QLabel) if label.text().startswith("skill-")]
     assert [label.text() for label in titles][2:4] == ["skill-2", "skill-3"]
     page.findChildren(QLineEdit)[0].setText("SKILL-11")
     assert [label.text() for label in titles if label.isVisibleTo(page)] == ["skill-11"]
-    next(each for each in page.findChildren(QPushButton) if each.text().startswith("Review all")).click()
+    next(
+        each for each in page.findChildren(QPushButton) if each.text().startswith("Review all")
+    ).click()
     dialog = page.findChildren(TrustDialog)[0]
     dialog.filter.setText("skill-7")
     names = dialog.findChildren(QListWidget)[0]
-    assert [names.item(row).text() for row in range(12) if not names.item(row).isHidden()] == ["✓ Skill: skill-7"]
+    assert [names.item(row).text() for row in range(12) if not names.item(row).isHidden()] == [
+        "✓ Skill: skill-7"
+    ]

@@ -23,7 +23,9 @@ def fill(dialog: JoinWorkspaceDialog, key: str, folder: Path) -> None:
     dialog.folder.setText(str(folder))
 
 
-def test_it_needs_an_address_a_key_and_a_folder(dialog: JoinWorkspaceDialog, tmp_path: Path) -> None:
+def test_it_needs_an_address_a_key_and_a_folder(
+    dialog: JoinWorkspaceDialog, tmp_path: Path
+) -> None:
     assert not dialog.join.isEnabled()
     fill(dialog, "", tmp_path)
     assert not dialog.join.isEnabled()

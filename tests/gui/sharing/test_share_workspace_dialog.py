@@ -21,16 +21,22 @@ def dialog(window: MainWindow, bench: FakeWorkbench) -> ShareWorkspaceDialog:
 
 
 def shown(dialog: ShareWorkspaceDialog) -> str:
-    return "\n".join(label.text() for label in dialog.findChildren(QLabel) if label.isVisibleTo(dialog))
+    return "\n".join(
+        label.text() for label in dialog.findChildren(QLabel) if label.isVisibleTo(dialog)
+    )
 
 
-def test_it_says_what_is_sent_and_does_nothing_without_an_address(dialog: ShareWorkspaceDialog) -> None:
+def test_it_says_what_is_sent_and_does_nothing_without_an_address(
+    dialog: ShareWorkspaceDialog,
+) -> None:
     assert "12 conversations and 345 cache entries (6.7 MB)" in shown(dialog)
     assert not dialog.test.isEnabled()
     assert not dialog.share.isEnabled()
 
 
-def test_a_store_is_tested_before_anything_is_sent(dialog: ShareWorkspaceDialog, bench: FakeWorkbench) -> None:
+def test_a_store_is_tested_before_anything_is_sent(
+    dialog: ShareWorkspaceDialog, bench: FakeWorkbench
+) -> None:
     dialog.address.setText(ADDRESS)
     dialog.test.setFocus()
     dialog.test.click()
@@ -43,7 +49,9 @@ def test_a_store_is_tested_before_anything_is_sent(dialog: ShareWorkspaceDialog,
     assert dialog.share.isEnabled()
 
 
-def test_once_it_is_shared_the_key_can_be_copied_for_another_computer(dialog: ShareWorkspaceDialog) -> None:
+def test_once_it_is_shared_the_key_can_be_copied_for_another_computer(
+    dialog: ShareWorkspaceDialog,
+) -> None:
     dialog.address.setText(ADDRESS)
     dialog.share.click()
     assert "Everything is in sync" in shown(dialog)
@@ -56,10 +64,14 @@ def test_once_it_is_shared_the_key_can_be_copied_for_another_computer(dialog: Sh
 
 
 def test_it_follows_how_things_stand(dialog: ShareWorkspaceDialog, bench: FakeWorkbench) -> None:
-    bench.sharing.stand(SharingStatus("away", 212, 1_000_000.0, "The shared store is not responding."))
+    bench.sharing.stand(
+        SharingStatus("away", 212, 1_000_000.0, "The shared store is not responding.")
+    )
     assert "212 changes have not been sent yet" in shown(dialog)
     assert "The shared store is not responding." in shown(dialog)
-    bench.sharing.stand(SharingStatus("away", 0, 1_000_000.0, "The shared store is not responding."))
+    bench.sharing.stand(
+        SharingStatus("away", 0, 1_000_000.0, "The shared store is not responding.")
+    )
     assert "not been sent" not in shown(dialog)
     dialog.reject()
     assert len(bench.sharing.listeners) == 1  # the window's own

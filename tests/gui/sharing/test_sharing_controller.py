@@ -11,7 +11,9 @@ from tests.gui.fake_desk import FakeWorkbench
 
 def state(window: MainWindow) -> str:
     shown = [
-        b.text() for b in window.sidebar.findChildren(QPushButton) if b.text().startswith("Shared") and not b.isHidden()
+        b.text()
+        for b in window.sidebar.findChildren(QPushButton)
+        if b.text().startswith("Shared") and not b.isHidden()
     ]
     return " ".join(shown)
 
@@ -22,7 +24,9 @@ def test_the_workspaces_line_says_how_it_stands(window: MainWindow, bench: FakeW
     assert state(window) == "Shared: in sync"
     bench.sharing.stand(SharingStatus("waiting", 1_212))
     assert state(window) == "Shared: 1,212 changes to send"
-    bench.sharing.stand(SharingStatus("refused", why="The shared store is full. Make room on its disk."))
+    bench.sharing.stand(
+        SharingStatus("refused", why="The shared store is full. Make room on its disk.")
+    )
     assert state(window) == "Shared: needs your attention"
     bench.sharing.stand(SharingStatus())
     assert state(window) == ""
@@ -46,7 +50,9 @@ def test_where_another_computer_writes_there_is_no_composer_until_the_user_conti
     assert window.current_session is session  # the same conversation, no copy of it
 
 
-def test_the_turn_of_a_connected_agent_is_not_offered_to_be_taken_up(window: MainWindow, bench: FakeWorkbench) -> None:
+def test_the_turn_of_a_connected_agent_is_not_offered_to_be_taken_up(
+    window: MainWindow, bench: FakeWorkbench
+) -> None:
     session = window.current_session
     assert session is not None
     bench.rows[session.id] = replace(bench.rows[session.id], agent="Claude Code")
@@ -55,7 +61,9 @@ def test_the_turn_of_a_connected_agent_is_not_offered_to_be_taken_up(window: Mai
     assert window.chat.way_on.elsewhere
 
 
-def test_a_store_that_is_away_is_told_and_the_user_can_write(window: MainWindow, bench: FakeWorkbench) -> None:
+def test_a_store_that_is_away_is_told_and_the_user_can_write(
+    window: MainWindow, bench: FakeWorkbench
+) -> None:
     session = window.current_session
     assert session is not None
     bench.sharing.refusing = "The shared store is not responding."

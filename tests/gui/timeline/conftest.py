@@ -44,7 +44,9 @@ class Written:
         self.facts: list[Recorded] = []
 
     def add(self, fact: Fact) -> int:
-        self.facts.append(Recorded("c", len(self.facts) + 1, 1_795_100_000.0 + 60 * len(self.facts), fact))
+        self.facts.append(
+            Recorded("c", len(self.facts) + 1, 1_795_100_000.0 + 60 * len(self.facts), fact)
+        )
         return len(self.facts)
 
     def step(self, tokens: int, *calls: ToolCall) -> int:
@@ -56,7 +58,9 @@ class Written:
         call = ToolCall(f"c{number}", "read_file", f'{{"path": "src/{number}.rs"}}', 10)
         self.step(20_000 + number * 1_000, call)
         return self.add(
-            ToolReturned(call.id, Stored(Digest.of_content(b"%d" % number), 20_000, 400), tokens, head="head")
+            ToolReturned(
+                call.id, Stored(Digest.of_content(b"%d" % number), 20_000, 400), tokens, head="head"
+            )
         )
 
     def handover(self, number: int, text: str = story.DOCUMENT) -> int:
@@ -88,11 +92,24 @@ def written() -> Written:
     outputs = [made.output(number) for number in range(3)]
     for number, seq in enumerate(outputs):
         digest = Digest.of_content(b"%d" % number)
-        made.add(Folded(f"m{number}", FoldKind.MARKER, PartRef(seq), "[CACHED]", 30, 5_000, "batch", (digest,)))
+        made.add(
+            Folded(
+                f"m{number}",
+                FoldKind.MARKER,
+                PartRef(seq),
+                "[CACHED]",
+                30,
+                5_000,
+                "batch",
+                (digest,),
+            )
+        )
     made.step(40_000)
     made.handover(1, story.DOCUMENT.replace("61 call sites", "12 call sites"))
     made.step(22_000)
-    made.handover(2, story.DOCUMENT.replace("re-enters the shard.", f"re-enters the shard [7], see {HASH}."))
+    made.handover(
+        2, story.DOCUMENT.replace("re-enters the shard.", f"re-enters the shard [7], see {HASH}.")
+    )
     made.step(23_000)
     return made
 

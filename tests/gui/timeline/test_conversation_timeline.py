@@ -173,7 +173,9 @@ def test_the_kinds_lie_on_each_other_up_to_what_was_sent(written: Written) -> No
     assert whole is story.points
     assert all(0 < low <= high for low, high in zip(system, whole, strict=True))
     assert all(
-        lower <= higher for rows in zip(*story.layers, strict=True) for lower, higher in itertools.pairwise(rows)
+        lower <= higher
+        for rows in zip(*story.layers, strict=True)
+        for lower, higher in itertools.pairwise(rows)
     )
 
 
@@ -181,13 +183,17 @@ def test_what_the_folds_saved_is_together_what_the_panel_says_was_saved(written:
     story = story_of(written)
     story.credit_savings_to_folds()
     totals = story.history.savings_until_moment()
-    assert round(sum(event.saved_tokens for event in story.events)) == totals.without - totals.sent > 0
+    assert (
+        round(sum(event.saved_tokens for event in story.events)) == totals.without - totals.sent > 0
+    )
     before = [event.saved_tokens for event in story.events]
     story.credit_savings_to_folds()
     assert [event.saved_tokens for event in story.events] == before
 
 
-def test_what_writing_a_fold_costs_is_its_own_and_takes_nothing_from_the_folds_before_it(written: Written) -> None:
+def test_what_writing_a_fold_costs_is_its_own_and_takes_nothing_from_the_folds_before_it(
+    written: Written,
+) -> None:
     story = story_of(written)
     story.credit_savings_to_folds()
     *_, before = [event.saved_dollars for event in story.events]
@@ -218,7 +224,11 @@ def test_panel_timeline_and_agents_say_the_same_of_histories_made_by_chance() ->
         story.read_all_facts(recorded)
         totals = state.savings_until_moment()
         asked = {"paid": totals.paid, "without": totals.paid_without, "sent": totals.sent}
-        assert {"paid": figures.paid, "without": figures.paid_without, "sent": figures.sent} == pytest.approx(asked)
+        assert {
+            "paid": figures.paid,
+            "without": figures.paid_without,
+            "sent": figures.sent,
+        } == pytest.approx(asked)
         if story.points:
             assert story.costs_at_point(-1)[0] <= totals.paid + 1e-9
         for_folds = [one.fact for one in recorded if isinstance(one.fact, Folded | Spent)]
@@ -240,7 +250,9 @@ def test_messages_changes_and_errors_have_their_lanes(written: Written) -> None:
     call = ToolCall("last", "run_command", '{"command": "cargo test"}', 10)
     written.step(24_000, call)
     failed = written.add(
-        ToolReturned(call.id, Stored(Digest.of_content(b"red"), 3, 1), 5, ok=False, head="1 test failed")
+        ToolReturned(
+            call.id, Stored(Digest.of_content(b"red"), 3, 1), 5, ok=False, head="1 test failed"
+        )
     )
     refused = ToolCall("refused", "run_command", '{"command": "rm -rf src"}', 10)
     stopped = replace(refused, id="stopped")
@@ -265,16 +277,22 @@ def test_files_that_another_agent_wrote_have_their_lane(written: Written) -> Non
         ToolCall("a", "Write", '{"file_path": "/app/solve.py", "content": "x"}', 10),
         ToolCall("b", "Read", '{"file_path": "/app/solve.py"}', 10),
         ToolCall("c", "Bash", '{"command": "touch notes.txt"}', 10),
-        ToolCall("d", "write_file", '{"path": "a.py", "content": "x"}', 10),  # our own has its changes beside it
+        ToolCall(
+            "d", "write_file", '{"path": "a.py", "content": "x"}', 10
+        ),  # our own has its changes beside it
     ]
     written.step(24_000, *calls)
     returned = [
-        written.add(ToolReturned(call.id, Stored(Digest.of_content(b"ok"), 2, 1), 5, head="done")) for call in calls
+        written.add(ToolReturned(call.id, Stored(Digest.of_content(b"ok"), 2, 1), 5, head="done"))
+        for call in calls
     ]
     story = story_of(written)
     _, changed, _ = (list(seqs) for _, seqs in story.marks.values())
     assert changed == [returned[0], returned[2]]
-    assert fold_sentences.describe_marked_fact(story.history, returned[0]) == "Write /app/solve.py\ndone"
+    assert (
+        fold_sentences.describe_marked_fact(story.history, returned[0])
+        == "Write /app/solve.py\ndone"
+    )
 
 
 def test_what_an_imported_conversation_cost_is_spread_over_its_steps() -> None:
@@ -285,10 +303,17 @@ def test_what_an_imported_conversation_cost_is_spread_over_its_steps() -> None:
     written.add(BroughtIn(Origin("claude-code", "1"), "run", 2, 10, 1, cost=0.4))
     story = story_of(written)
     assert [round(dollars, 2) for dollars in story.dollars] == [0.1, 0.4]
-    assert fold_sentences.describe_timeline(story) == "1 min 00 s, 2 steps, $0.400 before import or fork"
-    assert fold_sentences.describe_timeline(story, 0.05).endswith(" 2 steps, $0.450 before import or fork")
+    assert (
+        fold_sentences.describe_timeline(story)
+        == "1 min 00 s, 2 steps, $0.400 before import or fork"
+    )
+    assert fold_sentences.describe_timeline(story, 0.05).endswith(
+        " 2 steps, $0.450 before import or fork"
+    )
     written.add(ModelReplied((Text("words", 20),), "m", Stop.END, Usage(input=9, cost=1e-9)))
-    assert "$0," not in fold_sentences.describe_timeline(story_of(written)), "a recorded one began with $0"
+    assert "$0," not in fold_sentences.describe_timeline(story_of(written)), (
+        "a recorded one began with $0"
+    )
 
 
 @pytest.mark.parametrize("each", [0.0, 2.0])
@@ -297,15 +322,24 @@ def test_the_timeline_and_the_meters_panel_tell_one_cost(each: float) -> None:
     written = Written()
     written.add(ConversationStarted("Elsewhere"))
     for _ in range(2):
-        written.add(ModelReplied((Text("words", 20),), "m", Stop.END, Usage(input=10_000, cost=each)))
+        written.add(
+            ModelReplied((Text("words", 20),), "m", Stop.END, Usage(input=10_000, cost=each))
+        )
     written.add(BroughtIn(Origin("claude-code", "1"), "run", 2, 10, 1, cost=4.0))
     written.add(ModelReplied((Text("here", 20),), "m", Stop.END, Usage(input=10_000, cost=0.048)))
     story = story_of(written)
     savings = story.history.savings_until_moment()
     assert (round(savings.paid, 9), round(savings.paid_before, 9)) == (0.048, 4.0)
-    assert fold_sentences.describe_timeline(story).endswith("3 steps, $0.048, $4.00 before import or fork")
-    assert fold_sentences.describe_timeline(story, 0.05).endswith("3 steps, $0.098, $4.00 before import or fork")
-    assert fold_sentences.describe_costs_at_point(story, 2) == "$0.048 so far, $4.00 before import or fork"
+    assert fold_sentences.describe_timeline(story).endswith(
+        "3 steps, $0.048, $4.00 before import or fork"
+    )
+    assert fold_sentences.describe_timeline(story, 0.05).endswith(
+        "3 steps, $0.098, $4.00 before import or fork"
+    )
+    assert (
+        fold_sentences.describe_costs_at_point(story, 2)
+        == "$0.048 so far, $4.00 before import or fork"
+    )
     assert fold_sentences.describe_costs_at_point(story, 1) == "$4.00 before import or fork"
 
 
@@ -332,7 +366,9 @@ def test_token_counts_that_make_no_sense_are_drawn_within_the_chart() -> None:
 
 
 def test_what_an_agent_added_is_no_message_of_the_user() -> None:
-    """The defect: a reminder of Claude Code stood in the user's lane, and its text was shown as the user's words."""
+    """The defect: a reminder of Claude Code stood in the user's lane, and its text was
+    shown as the user's words.
+    """
     reminder, said = "<system-reminder>\nToday is the 24th.\n</system-reminder>", "Mend it."
     messages = [UserSaid((Text(reminder),)), UserSaid((Text(reminder), Text(said)))]
     for start, seqs in (
@@ -347,7 +383,9 @@ def test_what_an_agent_added_is_no_message_of_the_user() -> None:
 
 
 def compacted_by_its_agent(own: tuple[Fact, ...] = ()) -> list[Recorded]:
-    """Two requests of an agent, the one that wrote its summary, its compaction, and perhaps what followed."""
+    """Two requests of an agent, the one that wrote its summary, its compaction, and
+    perhaps what followed.
+    """
     call = ToolCall("a", "Bash", "{}", 10)
     begun: list[Fact] = [
         ConversationStarted(origin=Origin("claude-code", "s")),
@@ -371,7 +409,9 @@ AFTER_COMPACTION: tuple[Fact, ...] = (
 
 
 def test_of_a_recorded_conversation_only_what_its_agent_measured_is_drawn() -> None:
-    """The defect: 36.2K, 21.4K, 194, 5.5K, 23.4K; only the first and the last were requests. One step had no request."""
+    """The defect: 36.2K, 21.4K, 194, 5.5K, 23.4K; only the first and the last were
+    requests. One step had no request.
+    """
     recorded = compacted_by_its_agent(AFTER_COMPACTION)
     for history_is_read_before in (True, False):
         story = ConversationTimeline(build_state(recorded) if history_is_read_before else None)
@@ -395,22 +435,34 @@ def test_a_compaction_is_measured_by_the_requests_before_and_after_it() -> None:
         story.read_all_facts(compacted_by_its_agent(own))
         compaction = story.events[1]
         assert fold_sentences.describe_event_briefly(compaction, 0) == f"{words} · 4 messages"
-        assert fold_sentences.describe_fold_figures(compaction) == f"{words} · 4 messages · requested by the user"
+        assert (
+            fold_sentences.describe_fold_figures(compaction)
+            == f"{words} · 4 messages · requested by the user"
+        )
     story = ConversationTimeline()
     unmeasured = [
-        replace(one, fact=replace(one.fact, usage=Usage())) if isinstance(one.fact, ModelReplied) else one
+        replace(one, fact=replace(one.fact, usage=Usage()))
+        if isinstance(one.fact, ModelReplied)
+        else one
         for one in compacted_by_its_agent(AFTER_COMPACTION)
     ]
     story.read_all_facts(unmeasured)
-    assert fold_sentences.describe_event_briefly(story.events[1], 0).startswith("≈ 21.4K → ≈ 194 tokens")
+    assert fold_sentences.describe_event_briefly(story.events[1], 0).startswith(
+        "≈ 21.4K → ≈ 194 tokens"
+    )
 
 
-def test_what_a_request_had_beside_the_recorded_conversation_is_its_system_prompt_and_tools() -> None:
+def test_what_a_request_had_beside_the_recorded_conversation_is_its_system_prompt_and_tools() -> (
+    None
+):
     """The defect: 19.2K of "Conversation", then 23.1K of "Tool outputs", of which 125 were one."""
     story = ConversationTimeline()
     story.read_all_facts(compacted_by_its_agent())
     system, _, _, conversation, _ = ([*layer] for layer in story.layers)
-    assert [low // 1_000 for low in system[:2]] == [19, 22]  # The output is 10,000 times what such models bill.
+    assert [low // 1_000 for low in system[:2]] == [
+        19,
+        22,
+    ]  # The output is 10,000 times what such models bill.
     assert conversation[1] - system[1] == pytest.approx(270, abs=30)
 
 
@@ -425,7 +477,9 @@ def test_our_own_requests_in_a_recorded_conversation_are_drawn_with_our_folds() 
     assert list(story.seqs) == [3, 5, 6, 9, 10]
 
 
-def test_after_undo_here_the_requests_of_the_agent_are_still_those_of_its_compacted_conversation() -> None:
+def test_after_undo_here_the_requests_of_the_agent_are_still_those_of_its_compacted_conversation() -> (
+    None
+):
     more = ModelReplied((Text("z", 90),), "claude-opus", Stop.END, Usage(input=23_500))
     layers = []
     for undone in ((), (Unfolded("h1"),), (Unfolded("h1"), Refolded("h1"))):
@@ -444,7 +498,9 @@ def test_a_kind_that_is_not_in_the_view_takes_no_room() -> None:
     assert (story.layers[0][-1], story.points[-1] > 100) == (0, True)
 
 
-@pytest.mark.parametrize(("kind", "points_of_fold"), [(FoldKind.HANDOVER, 2), (FoldKind.EXCERPT, 1)])
+@pytest.mark.parametrize(
+    ("kind", "points_of_fold"), [(FoldKind.HANDOVER, 2), (FoldKind.EXCERPT, 1)]
+)
 def test_the_line_falls_where_a_fold_began_but_not_for_what_was_never_sent_whole(
     kind: FoldKind, points_of_fold: int
 ) -> None:

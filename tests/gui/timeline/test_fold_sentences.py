@@ -59,29 +59,44 @@ def test_titles_and_lines(written: Written) -> None:
         == "Layered preset · 128K context window"
     )
     written.add(ModelSet(ModelRole.MAIN, "m", 60_000, 8_000))
-    assert fold_sentences.describe_event_briefly(story_of(written).events[0], 60_000).endswith("128K context window")
-    spoken.set_translations(json.loads(spoken.translation_catalogue_path("zh_CN").read_text("utf-8")))
+    assert fold_sentences.describe_event_briefly(story_of(written).events[0], 60_000).endswith(
+        "128K context window"
+    )
+    spoken.set_translations(
+        json.loads(spoken.translation_catalogue_path("zh_CN").read_text("utf-8"))
+    )
     try:
         assert fold_sentences.describe_event_briefly(story.events[0], 0) == "分层预设"
     finally:
         spoken.set_translations({})
-    assert fold_sentences.describe_event_briefly(story.events[1], 0) == "15K → 90 tokens · saved $0.151 so far"
-    assert fold_sentences.describe_event_briefly(story.events[2], 0).endswith("important details in the text: 41 of 42")
-    assert fold_sentences.describe_fold_figures(story.events[3]).endswith("9.8 s · fast · in the background")
+    assert (
+        fold_sentences.describe_event_briefly(story.events[1], 0)
+        == "15K → 90 tokens · saved $0.151 so far"
+    )
+    assert fold_sentences.describe_event_briefly(story.events[2], 0).endswith(
+        "important details in the text: 41 of 42"
+    )
+    assert fold_sentences.describe_fold_figures(story.events[3]).endswith(
+        "9.8 s · fast · in the background"
+    )
     assert fold_sentences.describe_fold_details(story.events[3]) == (
         "Important details found: 42. The model kept 38 of them. Helix Desktop added 3 to the document and 1 to a cache entry."
     )
 
 
 def test_a_fold_covers_as_many_messages_as_the_chat_shows() -> None:
-    """The defect: tool outputs, permissions and ends of turns were counted as messages, so that 17 were 32."""
+    """The defect: tool outputs, permissions and ends of turns were counted as messages,
+    so that 17 were 32.
+    """
     usual: list[Fact] = [
         UserSaid((Text("do it"),)),
         ModelReplied((Text("done"),), "m", Stop.END),
         TurnEnded(TurnEnd.DONE),
     ]
     fold = Folded("f", FoldKind.HANDOVER, Span(1, 6), "text", 10, 90)
-    recorded = [Recorded("c", seq, float(seq), fact) for seq, fact in enumerate((*usual, *usual, fold), 1)]
+    recorded = [
+        Recorded("c", seq, float(seq), fact) for seq, fact in enumerate((*usual, *usual, fold), 1)
+    ]
     story = ConversationTimeline()
     story.read_all_facts(recorded)
     assert " · 4 messages" in fold_sentences.describe_event_briefly(story.events[-1], 0)
@@ -91,40 +106,72 @@ def test_a_fold_covers_as_many_messages_as_the_chat_shows() -> None:
 @pytest.mark.parametrize(
     ("why", "agent", "known"),
     [
-        ("Claude Code compacted the conversation here (manual)", "Claude Code", " · requested by the user"),
+        (
+            "Claude Code compacted the conversation here (manual)",
+            "Claude Code",
+            " · requested by the user",
+        ),
         ("Claude Code compacted the conversation here (auto)", "Claude Code", " · automatic"),
         ("Codex compacted the conversation here", "Codex", ""),
     ],
 )
 def test_a_compaction_by_an_agent_is_called_that(why: str, agent: str, known: str) -> None:
-    """The timeline called it “Handover 1 … no model · in the background”, as if this program had made it."""
+    """The timeline called it “Handover 1 … no model · in the background”, as if this
+    program had made it.
+    """
     fold = Folded("f", FoldKind.HANDOVER, Span(1, 3), "summary", 10, 90, number=1, why=why)
     usual: list[Fact] = [UserSaid((Text("do it"),)), ModelReplied((Text("done"),), "m", Stop.END)]
     recorded = [
-        Recorded("c", seq, float(seq), fact) for seq, fact in enumerate((*usual, TurnEnded(TurnEnd.DONE), fold), 1)
+        Recorded("c", seq, float(seq), fact)
+        for seq, fact in enumerate((*usual, TurnEnded(TurnEnd.DONE), fold), 1)
     ]
     story = ConversationTimeline()
     story.read_all_facts(recorded)
     assert fold_sentences.describe_event_title(story.events[-1]) == f"Compaction by {agent}"
-    assert fold_sentences.describe_fold_figures(story.events[-1]) == f"≈ 90 → ≈ 10 tokens · 2 messages{known}"
+    assert (
+        fold_sentences.describe_fold_figures(story.events[-1])
+        == f"≈ 90 → ≈ 10 tokens · 2 messages{known}"
+    )
 
 
 def test_undoing_the_compaction_of_an_agent_says_how_the_agent_gets_its_messages() -> None:
     """Its own session stays compacted, and nothing said so."""
-    fold = Folded("f", FoldKind.HANDOVER, Span(1, 3), "summary", 10, 90, why="Codex compacted the conversation here")
-    said: list[Fact] = [UserSaid((Text("do it", 40),)), ModelReplied((Text("done", 50),), "m", Stop.END)]
-    begun: list[Fact] = [*said, UserSaid((Text("more", 40),)), fold, *said, Unfolded("f"), Refolded("f")]
+    fold = Folded(
+        "f",
+        FoldKind.HANDOVER,
+        Span(1, 3),
+        "summary",
+        10,
+        90,
+        why="Codex compacted the conversation here",
+    )
+    said: list[Fact] = [
+        UserSaid((Text("do it", 40),)),
+        ModelReplied((Text("done", 50),), "m", Stop.END),
+    ]
+    begun: list[Fact] = [
+        *said,
+        UserSaid((Text("more", 40),)),
+        fold,
+        *said,
+        Unfolded("f"),
+        Refolded("f"),
+    ]
     story, hints = ConversationTimeline(), []
     for seq, fact in enumerate(begun, 1):
         story.read_next_fact(Recorded("c", seq, float(seq), fact))
         if seq >= 6:
-            hints.append(fold_sentences.describe_fold_figures(story.events[-1]).partition(" · 3 messages")[2])
+            hints.append(
+                fold_sentences.describe_fold_figures(story.events[-1]).partition(" · 3 messages")[2]
+            )
     words = " · undone only here; choose “Continue in Codex…” to go on with all messages in it"
     assert hints == ["", words, ""]
 
 
 def test_an_excerpt_that_the_agent_showed_its_model_is_not_called_ours() -> None:
-    """The defect: "Excerpt: exec_command … no model · in the background" for an output that Codex had cut."""
+    """The defect: "Excerpt: exec_command … no model · in the background" for an output
+    that Codex had cut.
+    """
     call = ToolCall("a", "exec_command", "seq 1 400", 10)
     why = "the other program showed this instead"
     begun: list[Fact] = [
@@ -134,7 +181,9 @@ def test_an_excerpt_that_the_agent_showed_its_model_is_not_called_ours() -> None
         Folded("e", FoldKind.EXCERPT, PartRef(3), "begins", 3_244, 3_600, why=why),
     ]
     story = ConversationTimeline()
-    story.read_all_facts([Recorded("c", seq, float(seq), fact) for seq, fact in enumerate(begun, 1)])
+    story.read_all_facts(
+        [Recorded("c", seq, float(seq), fact) for seq, fact in enumerate(begun, 1)]
+    )
     assert fold_sentences.describe_event_title(story.events[1]).startswith("Excerpt by Codex: ")
     assert fold_sentences.describe_fold_figures(story.events[1]) == "3.6K → 3.2K tokens"
 
@@ -147,7 +196,9 @@ def test_the_beginning_of_a_fork_is_called_a_fork() -> None:
         ConversationStarted(forked_from="a", forked_at=2),
     ]
     story = ConversationTimeline()
-    story.read_all_facts([Recorded("c", seq, float(seq), fact) for seq, fact in enumerate(begun, 1)])
+    story.read_all_facts(
+        [Recorded("c", seq, float(seq), fact) for seq, fact in enumerate(begun, 1)]
+    )
     titles = [fold_sentences.describe_event_title(event) for event in story.events]
     assert titles == ["Conversation started", "Fork created"]
 
@@ -168,14 +219,21 @@ def test_sections_of_a_document() -> None:
 def test_sources_become_links() -> None:
     text = fold_sentences.link_hashes_and_messages(f"see [14] and [a](http://b) and {HASH}")
     assert text == f"see [14](helix-seq:14) and [a](http://b) and `{HASH[:4]}…{HASH[-4:]}`"
-    assert fold_sentences.find_entries_named_in_document(f"{HASH} {HASH} deadbeef") == [Digest.from_hex(HASH)]
+    assert fold_sentences.find_entries_named_in_document(f"{HASH} {HASH} deadbeef") == [
+        Digest.from_hex(HASH)
+    ]
 
 
 def test_only_the_changed_sentence_differs(written: Written) -> None:
     story = story_of(written)
-    old, new = (fold_sentences.split_document_sections(event.current_folds[0].text) for event in story.events[2:4])
+    old, new = (
+        fold_sentences.split_document_sections(event.current_folds[0].text)
+        for event in story.events[2:4]
+    )
     a, b = fold_sentences.align_document_sections(old, new)
-    changed = [line for line in format_unified_diff(a, b, "handover").split("\n") if line[:1] in "-+"]
+    changed = [
+        line for line in format_unified_diff(a, b, "handover").split("\n") if line[:1] in "-+"
+    ]
     assert any("12 call sites" in line for line in changed)
     assert not any("Rust storage engine" in line for line in changed)
 
@@ -187,7 +245,11 @@ def test_an_excerpt_names_the_call_or_the_attachment_it_is_of() -> None:
     written.add(Folded("e0", FoldKind.EXCERPT, PartRef(said, 1), "…", 400, 20_000))
     out = written.output(7)
     written.add(Folded("e1", FoldKind.EXCERPT, PartRef(out), "…", 400, 5_000))
-    titles = [fold_sentences.describe_event_title(event) for event in story_of(written).events if event.current_folds]
+    titles = [
+        fold_sentences.describe_event_title(event)
+        for event in story_of(written).events
+        if event.current_folds
+    ]
     assert titles == ["Excerpt: build.log", "Excerpt: read_file src/7.rs"]
 
 

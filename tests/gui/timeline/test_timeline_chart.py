@@ -11,7 +11,11 @@ from PySide6.QtTest import QTest
 from helix_desktop.engine.facts import Folded, FoldKind, PartRef, Text, UserSaid
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.timeline.conversation_timeline import ConversationTimeline, TimelineEvent, TimelineLane
+from helix_desktop.gui.timeline.conversation_timeline import (
+    ConversationTimeline,
+    TimelineEvent,
+    TimelineLane,
+)
 from helix_desktop.gui.timeline.timeline_chart import TimelineChart
 from tests.gui.timeline.conftest import Written
 
@@ -42,7 +46,17 @@ def test_every_fold_has_its_ring(theme: Theme, written: Written) -> None:
             written.step(24_000)
         seq = written.output(number)
         digest = Digest.of_content(b"%d" % number)
-        written.add(Folded(f"e{number}", FoldKind.EXCERPT, PartRef(seq), "[EXCERPT]", 30, 5_000, entries=(digest,)))
+        written.add(
+            Folded(
+                f"e{number}",
+                FoldKind.EXCERPT,
+                PartRef(seq),
+                "[EXCERPT]",
+                30,
+                5_000,
+                entries=(digest,),
+            )
+        )
     chart, story = chart_of(theme, written)
     folds = [event for event in story.events if event.current_folds]
     assert [event.fold_kind for event in folds[-2:]] == [FoldKind.EXCERPT] * 2
@@ -95,13 +109,18 @@ def test_a_step_in_words(theme: Theme, written: Written) -> None:
     assert " steps, 3 folds, now " in chart.accessibleDescription()
 
 
-def test_a_mark_of_a_lane_says_what_happened_and_leads_there(theme: Theme, written: Written) -> None:
+def test_a_mark_of_a_lane_says_what_happened_and_leads_there(
+    theme: Theme, written: Written
+) -> None:
     said = written.add(UserSaid((Text("Run the tests.", 4),)))
     chart, story = chart_of(theme, written)
     steps: list[int] = []
     chart.step_chosen.connect(steps.append)
     lane = chart._marks.left_edge_of_lane(TimelineLane.YOU, chart.scale.area)
-    place = QPoint(round(chart.scale.x_of_point(story.marks[TimelineLane.YOU][0][-1])), round(lane.center().y()))
+    place = QPoint(
+        round(chart.scale.x_of_point(story.marks[TimelineLane.YOU][0][-1])),
+        round(lane.center().y()),
+    )
     QTest.mouseClick(chart, Qt.MouseButton.LeftButton, pos=place)
     assert steps == [said]
 
@@ -112,25 +131,34 @@ def test_a_short_conversation_says_each_minute_once(theme: Theme) -> None:
         written.step(1_000)
     start = written.facts[0].time // 60 * 60
     story = ConversationTimeline()
-    story.read_all_facts([replace(fact, time=start + 7 * number) for number, fact in enumerate(written.facts)])
+    story.read_all_facts(
+        [replace(fact, time=start + 7 * number) for number, fact in enumerate(written.facts)]
+    )
     chart = TimelineChart(theme)
     chart.resize(640, 390)
     chart.plot_timeline(story, ())
-    said = [words.split()[-1] for _, words in chart._visible_dates_with_positions(chart.fontMetrics(), chart.scale)]
+    said = [
+        words.split()[-1]
+        for _, words in chart._visible_dates_with_positions(chart.fontMetrics(), chart.scale)
+    ]
     assert len(said) == 2
     assert said == sorted(set(said))
 
 
 @pytest.mark.parametrize("zoom", [1.0, 1.5])
 def test_nothing_touches_the_frame(theme: Theme, written: Written, zoom: float) -> None:
-    """The frame is drawn while the chart has the keyboard; its legend and its dates keep away from it."""
+    """The frame is drawn while the chart has the keyboard; its legend and its dates
+    keep away from it.
+    """
     theme.text_zoom = zoom
     chart, _ = chart_of(theme, written)
     chart.resize(900, 390)
     picture = chart.grab().toImage()
     ground = theme.colour_of_token("panel").rgb()
     rows = [
-        y for y in range(picture.height()) if any(picture.pixel(x, y) != ground for x in range(0, picture.width(), 1))
+        y
+        for y in range(picture.height())
+        if any(picture.pixel(x, y) != ground for x in range(0, picture.width(), 1))
     ]
     assert rows[0] >= 8
     assert rows[-1] < picture.height() - 8

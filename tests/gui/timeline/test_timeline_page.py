@@ -1,4 +1,6 @@
-"""The timeline by mouse and keyboard: read a fold, follow its sources, take it back, compare, edit, fold now."""
+"""The timeline by mouse and keyboard: read a fold, follow its sources, take it back,
+compare, edit, fold now.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,9 @@ def page(theme: Theme, written: Written, settle: Settle) -> Iterator[tuple[Timel
 Page = tuple[TimelinePage, Editable]
 
 
-@pytest.mark.parametrize(("zoom", "width", "height"), [(1.0, 670, 500), (2.0, 590, 470), (3.0, 970, 730)])
+@pytest.mark.parametrize(
+    ("zoom", "width", "height"), [(1.0, 670, 500), (2.0, 590, 470), (3.0, 970, 730)]
+)
 def test_with_large_text_nothing_is_cut_and_the_rest_can_be_scrolled_to(
     page: Page, theme: Theme, settle: Settle, zoom: float, width: int, height: int
 ) -> None:
@@ -92,7 +96,9 @@ def test_the_buttons_of_a_fold_move_to_the_next_line_together(page: Page, settle
     assert len(lines) > 1, "there is a width at which they have moved"
 
 
-def dialogs(kind: type[TextComparisonDialog | FoldNowDialog]) -> list[TextComparisonDialog | FoldNowDialog]:
+def dialogs(
+    kind: type[TextComparisonDialog | FoldNowDialog],
+) -> list[TextComparisonDialog | FoldNowDialog]:
     return [w for w in QApplication.topLevelWidgets() if isinstance(w, kind) and w.isVisible()]
 
 
@@ -103,7 +109,8 @@ def click(page: TimelinePage, kind: type, name: str, number: int = 0) -> None:
     named = [
         s
         for s in stack.list_hot_spots()
-        if isinstance(stack.hot_spot_and_rect(s)[0].act, kind) and name in stack.hot_spot_and_rect(s)[0].name
+        if isinstance(stack.hot_spot_and_rect(s)[0].act, kind)
+        and name in stack.hot_spot_and_rect(s)[0].name
     ]
     spot = named[number]
     place = stack.hot_spot_and_rect(spot)[1].center().toPoint()
@@ -120,7 +127,9 @@ def acts_of(page: TimelinePage) -> list[object]:
     return [stack.hot_spot_and_rect(spot)[0].act for spot in stack.list_hot_spots()]
 
 
-def test_the_chosen_fold_stays_in_sight_where_the_list_becomes_small(page: Page, settle: Settle) -> None:
+def test_the_chosen_fold_stays_in_sight_where_the_list_becomes_small(
+    page: Page, settle: Settle
+) -> None:
     made, _ = page
     made.list.setCurrentIndex(made.list.rows.index(made.list.rows.rowCount() - 1))
     made.resize(600, 620)  # narrow and taller than wide: the list stands above the fold
@@ -137,8 +146,15 @@ def test_the_newest_fold_is_shown(page: Page) -> None:
     text = timeline.panel.document.all_text()
     assert "Project Background" in text
     assert "Important details found: 42" in text
-    rows = [str(timeline.list.rows.data(timeline.list.rows.index(i))).split(",")[0] for i in range(4)]
-    assert rows == ["Handover 2", "Handover 1", "Reduced 3 tool outputs to one line each", "Conversation started"]
+    rows = [
+        str(timeline.list.rows.data(timeline.list.rows.index(i))).split(",")[0] for i in range(4)
+    ]
+    assert rows == [
+        "Handover 2",
+        "Handover 1",
+        "Reduced 3 tool outputs to one line each",
+        "Conversation started",
+    ]
 
 
 def test_the_list_and_the_chart_choose_the_same(page: Page, settle: Settle) -> None:
@@ -190,7 +206,9 @@ def test_what_was_forgotten_cannot_be_restored(page: Page, settle: Settle) -> No
     settle()
     assert timeline.panel.undo_button.isHidden()
     assert "still in the cache" not in shown_words(timeline)
-    assert ("fold", "m0") not in [act.key for act in acts_of(timeline) if isinstance(act, ToggleSection)]
+    assert ("fold", "m0") not in [
+        act.key for act in acts_of(timeline) if isinstance(act, ToggleSection)
+    ]
 
 
 def test_an_undone_fold_can_be_redone(page: Page, settle: Settle) -> None:
@@ -214,7 +232,9 @@ def test_two_handovers_are_compared_by_section(page: Page, settle: Settle) -> No
 
 def test_what_the_model_saw_before_and_after(page: Page, settle: Settle) -> None:
     timeline, session = page
-    timeline.show_timeline_of(session, FakeWorkbench("one", "#0d7d74", Path("/one"), [Row("c", "", 1.0)]))
+    timeline.show_timeline_of(
+        session, FakeWorkbench("one", "#0d7d74", Path("/one"), [Row("c", "", 1.0)])
+    )
     settle()
     click(timeline, ToggleSection, "before and after")
     settle()
@@ -239,7 +259,11 @@ def test_a_document_is_edited_by_hand_as_a_fact(page: Page, settle: Settle) -> N
     QTest.mouseClick(timeline.panel._edit, LEFT)
     editor = timeline.panel._editor
     assert editor.toPlainText() == timeline.timeline.events[-1].current_folds[0].text
-    (save,) = [each for each in timeline.panel.findChildren(QPushButton) if each.text() == "Save my changes"]
+    (save,) = [
+        each
+        for each in timeline.panel.findChildren(QPushButton)
+        if each.text() == "Save my changes"
+    ]
     editor.setPlainText(" \n")
     assert not save.isEnabled(), "it closed the editor as if an empty text had been saved"
     editor.setPlainText("## User Preferences\nAlways ask.")
@@ -251,7 +275,9 @@ def test_a_document_is_edited_by_hand_as_a_fact(page: Page, settle: Settle) -> N
     assert "Always ask." in timeline.panel.document.all_text()
 
 
-def test_a_wording_that_finds_no_room_is_not_lost(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wording_that_finds_no_room_is_not_lost(
+    page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def full(_fold: str, _text: str) -> None:
         raise StoreFull("The journal could not be written: the disk is full.")
 
@@ -286,7 +312,9 @@ def test_hand_over_now_with_a_wish(page: Page, settle: Settle) -> None:
     timeline, session = page
     wanted: list[object] = []
     timeline.intent_wanted.connect(wanted.append)
-    next(act for act in timeline.menu_button.menu().actions() if act.text() == "Fold now…").trigger()
+    next(
+        act for act in timeline.menu_button.menu().actions() if act.text() == "Fold now…"
+    ).trigger()
     assert wanted == [AskToFold(FoldKind.HANDOVER)]
     dialog = FoldNowDialog(session, timeline._doing, timeline)
     dialog.show()
@@ -309,10 +337,18 @@ def test_bars_show_what_each_request_cost_and_why(page: Page, settle: Settle) ->
     assert parts[0] == f"{format_dollars(dearest.cost)} for this request"
     assert any(line.startswith("new content: $") for line in parts)
     assert timeline.chart.grab().toImage() != before
-    shown, row = timeline.chart.grab().toImage(), round(timeline.chart._theme.zoomed_pixels(LEGEND) * 1.5)
+    shown, row = (
+        timeline.chart.grab().toImage(),
+        round(timeline.chart._theme.zoomed_pixels(LEGEND) * 1.5),
+    )
     legend = {shown.pixelColor(x, row).name() for x in range(shown.width())}
     named = timeline.chart._bars.names_and_colours_of_parts()
-    assert [name for name, _ in named] == ["read from the cache", "new content", "written again", "reply"]
+    assert [name for name, _ in named] == [
+        "read from the cache",
+        "new content",
+        "written again",
+        "reply",
+    ]
     assert {timeline.chart._theme.colour_of_token(colour).name() for _, colour in named} <= legend
     timeline._costs_action.trigger()
     settle()
@@ -363,7 +399,9 @@ def test_what_happens_while_it_is_hidden_is_there_when_it_is_shown(
     assert timeline.list.rows.rowCount() == 5
 
 
-def test_a_step_alone_adds_to_the_chart_and_leaves_the_list(page: Page, written: Written, settle: Settle) -> None:
+def test_a_step_alone_adds_to_the_chart_and_leaves_the_list(
+    page: Page, written: Written, settle: Settle
+) -> None:
     timeline, session = page
     filled = QSignalSpy(timeline.list.rows.modelReset)
     points = len(timeline.timeline.points)
@@ -394,23 +432,35 @@ def test_an_empty_conversation_says_what_will_be_here(theme: Theme, settle: Sett
     made.panel.deleteLater()
 
 
-def test_what_was_read_in_slices_is_not_counted_again(page: Page, written: Written, settle: Settle) -> None:
+def test_what_was_read_in_slices_is_not_counted_again(
+    page: Page, written: Written, settle: Settle
+) -> None:
     timeline, session = page
     points = len(timeline.timeline.points)
-    timeline.update_timeline_from_events([FactAppended(recorded) for recorded in session.state.facts])
+    timeline.update_timeline_from_events(
+        [FactAppended(recorded) for recorded in session.state.facts]
+    )
     assert len(timeline.timeline.points) == points
 
 
-def test_a_fold_of_another_conversation_is_undone_there(page: Page, written: Written, settle: Settle) -> None:
+def test_a_fold_of_another_conversation_is_undone_there(
+    page: Page, written: Written, settle: Settle
+) -> None:
     timeline, session = page
     bench = FakeWorkbench("one", "#0d7d74", Path("/one"), [Row("c", "", 1.0), Row("d", "", 1.0)])
-    other = bench.sessions["d"] = FakeSession("d", [replace(each, conversation="d") for each in written.facts])
+    other = bench.sessions["d"] = FakeSession(
+        "d", [replace(each, conversation="d") for each in written.facts]
+    )
     bench.sessions["c"] = session
     timeline.show_timeline_of(session, bench)
     timeline._show_timeline_scope(everywhere=True)
     settle()
     timeline._choose_event(
-        next(each for each in timeline.list.rows.items if each.conversation == "d" and each.current_folds)
+        next(
+            each
+            for each in timeline.list.rows.items
+            if each.conversation == "d" and each.current_folds
+        )
     )
     timeline._undo_or_redo_folds("undo_fold", ["f"])
     assert (session.done, other.done) == ([], ["undo f"])
@@ -420,11 +470,15 @@ def test_a_fold_of_another_conversation_is_undone_there(page: Page, written: Wri
     assert {each.conversation for each in timeline.list.rows.items} == {"d"}
 
 
-def test_the_folds_of_a_workspace_that_was_left_are_not_shown(page: Page, written: Written, settle: Settle) -> None:
+def test_the_folds_of_a_workspace_that_was_left_are_not_shown(
+    page: Page, written: Written, settle: Settle
+) -> None:
     timeline, session = page
     held = timeline._doing._spawn = Held()
     bench = FakeWorkbench("one", "#0d7d74", Path("/one"), [Row("c", "", 1.0), Row("d", "", 1.0)])
-    bench.sessions["d"] = FakeSession("d", [replace(each, conversation="d") for each in written.facts])
+    bench.sessions["d"] = FakeSession(
+        "d", [replace(each, conversation="d") for each in written.facts]
+    )
     timeline.show_timeline_of(session, bench)
     timeline._show_timeline_scope(everywhere=True)
     timeline.show_timeline_of(Editable("e", []), bench)
@@ -441,7 +495,9 @@ def test_undo_closes_the_editor_and_keeps_what_was_written(page: Page) -> None:
     assert list(panel._drafts.values()) == ["half a sentence"]
 
 
-@pytest.mark.parametrize("before", ["Sure! Here is the handover:", "[Summary]\nSure! Use recall_history(1)."])
+@pytest.mark.parametrize(
+    "before", ["Sure! Here is the handover:", "[Summary]\nSure! Use recall_history(1)."]
+)
 def test_what_stands_before_the_first_section_is_not_shown(theme: Theme, before: str) -> None:
     text = f"{before}\n\n## Project Background\nA parser."
     boxes = list(_build_document_boxes(text, DrawingStyle(theme), 400.0))
@@ -450,11 +506,15 @@ def test_what_stands_before_the_first_section_is_not_shown(theme: Theme, before:
     assert "Sure!" not in shown
 
 
-def test_what_a_fold_claims_and_nothing_supports_is_shown(theme: Theme, written: Written, settle: Settle) -> None:
+def test_what_a_fold_claims_and_nothing_supports_is_shown(
+    theme: Theme, written: Written, settle: Settle
+) -> None:
     made = TimelinePage(theme, BackgroundRunner(now))
     made.show_timeline_of(FakeSession("c", written.facts), Bench(written.facts))  # type: ignore[arg-type]
     settle()
-    fold = next(one.fact for one in written.facts if getattr(one.fact, "kind", "") is FoldKind.HANDOVER)
+    fold = next(
+        one.fact for one in written.facts if getattr(one.fact, "kind", "") is FoldKind.HANDOVER
+    )
     made.choose_fold(fold.fold)  # type: ignore[union-attr]
     settle()
     assert made.panel._shown is not None
@@ -468,7 +528,9 @@ def test_what_a_fold_claims_and_nothing_supports_is_shown(theme: Theme, written:
     [(592, 552, True), (592, 850, False), (1130, 800, True)],
     ids=["900x600", "half", "wide"],
 )
-def test_the_list_of_folds_never_shrinks_to_hardly_a_row(page: Page, width: int, height: int, beside: bool) -> None:
+def test_the_list_of_folds_never_shrinks_to_hardly_a_row(
+    page: Page, width: int, height: int, beside: bool
+) -> None:
     shown, _ = page
     shown.resize(width, height)
     QApplication.processEvents()

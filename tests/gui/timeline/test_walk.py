@@ -1,5 +1,6 @@
-"""A walk through cache, timeline and inspector on a real session in a real workspace. What came of each step is looked
-up in the journal and in the cache, also after a restart.
+"""A walk through cache, timeline and inspector on a real session in a real workspace.
+What came of each step is looked up in the journal and in the cache, also after a
+restart.
 """
 
 from __future__ import annotations
@@ -16,7 +17,15 @@ from PySide6.QtWidgets import QApplication, QMessageBox
 
 from helix_desktop import program_folders
 from helix_desktop.concurrency import OwnedTasks
-from helix_desktop.engine.facts import DocumentEdited, Fact, Folded, FoldKind, Pinned, Refolded, Unfolded
+from helix_desktop.engine.facts import (
+    DocumentEdited,
+    Fact,
+    Folded,
+    FoldKind,
+    Pinned,
+    Refolded,
+    Unfolded,
+)
 from helix_desktop.engine.session import Session
 from helix_desktop.errors import NotFound
 from helix_desktop.gui.background_runner import BackgroundRunner
@@ -69,14 +78,16 @@ async def test_a_walk(theme: Theme, tmp_path: Path) -> None:
     again = desk_at(tmp_path / "home")
     opened = await again.open_workspace(bench.id)
     restarted = await opened.open_session(session.id)
-    assert [(block.source, block.fold) for block in restarted.conversation.current_view().blocks] == [
-        (b.source, b.fold) for b in blocks
-    ]
+    assert [
+        (block.source, block.fold) for block in restarted.conversation.current_view().blocks
+    ] == [(b.source, b.fold) for b in blocks]
     assert restarted.conversation.current_view().blocks[-1].pinned
     await again.aclose()
 
 
-async def read_the_timeline(theme: Theme, tasks: OwnedTasks, bench: Workbench, session: Session) -> None:
+async def read_the_timeline(
+    theme: Theme, tasks: OwnedTasks, bench: Workbench, session: Session
+) -> None:
     """Every fold is there; undo, redo and the user's wording become facts, and the view follows."""
     page = TimelinePage(theme, BackgroundRunner(tasks.spawn_task))
     page.resize(600, 800)
@@ -125,14 +136,18 @@ async def look_into_the_inspector(theme: Theme, tasks: OwnedTasks, session: Sess
         for part in panel._parts
         if part.block.source == session.conversation.current_view().blocks[-1].source
     )
-    next(action for action in panel.build_block_menu(number).actions() if "Pin" in action.text()).trigger()
+    next(
+        action for action in panel.build_block_menu(number).actions() if "Pin" in action.text()
+    ).trigger()
     await until(lambda: isinstance(last(session), Pinned))
     leave()
     panel.close()
 
 
 async def find_in_the_cache(theme: Theme, tasks: OwnedTasks, bench: Workbench) -> None:
-    """Found by words and by hash; recalled by lines; pinned, verified, forgotten in the store itself."""
+    """Found by words and by hash; recalled by lines; pinned, verified, forgotten in the
+    store itself.
+    """
     page, wanted = CachePage(theme, BackgroundRunner(tasks.spawn_task)), list[ChatIntent]()
     page.intent_wanted.connect(wanted.append)
     page.resize(1_100, 800)
@@ -142,7 +157,9 @@ async def find_in_the_cache(theme: Theme, tasks: OwnedTasks, bench: Workbench) -
     QTest.keyClicks(page.bar.field, "adapter not trimmed")
     QTest.keyClick(page.bar.field, Qt.Key.Key_Return)
     await until(lambda: page.model.shows_search_hits and page.model.rowCount())
-    log = next(at for at in range(page.model.rowCount()) if page.model.index(at, 0).data() == "run.log")
+    log = next(
+        at for at in range(page.model.rowCount()) if page.model.index(at, 0).data() == "run.log"
+    )
     page.table.selectRow(log)
     await until(lambda: page.viewer.uses and len(page.viewer.content_view.lines.viewed_lines) > 1)
     row = page.viewer.row
@@ -167,7 +184,11 @@ async def find_in_the_cache(theme: Theme, tasks: OwnedTasks, bench: Workbench) -
     page.entry_actions.ask_to_forget_entry()
 
     def questions() -> list[QMessageBox]:
-        return [w for w in QApplication.topLevelWidgets() if isinstance(w, QMessageBox) and w.isVisible()]
+        return [
+            w
+            for w in QApplication.topLevelWidgets()
+            if isinstance(w, QMessageBox) and w.isVisible()
+        ]
 
     await until(questions)
     (box,) = questions()

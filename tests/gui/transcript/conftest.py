@@ -19,7 +19,9 @@ from tests.gui.fake_desk import now
 
 
 class MemorySource:
-    """Contents by digest. What is not there is NotThere; `broken` is raised instead where it is set."""
+    """Contents by digest. What is not there is NotThere; `broken` is raised instead
+    where it is set.
+    """
 
     def __init__(self) -> None:
         self.contents: dict[Digest, bytes] = {}
@@ -49,8 +51,12 @@ def source() -> MemorySource:
 
 
 @pytest.fixture
-def pane(theme: Theme, source: MemorySource, monkeypatch: pytest.MonkeyPatch) -> Iterator[TranscriptPane]:
-    monkeypatch.setattr(transcript_canvas, "BUDGET", 600.0)  # all of a frame is in it, on a busy machine as well
+def pane(
+    theme: Theme, source: MemorySource, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[TranscriptPane]:
+    monkeypatch.setattr(
+        transcript_canvas, "BUDGET", 600.0
+    )  # all of a frame is in it, on a busy machine as well
     made = TranscriptPane(theme, BackgroundRunner(now), source)
     made.resize(820, 600)
     made.show()

@@ -41,14 +41,20 @@ class Told:
         parts = (*((Text(text, 5),) if text else ()), *calls)
         return self.add(ModelReplied(parts, "m", stop or (Stop.CALLS if calls else Stop.END)))
 
-    def returned(self, call: str, *, head: str = "one\ntwo\n", ok: bool = True, tokens: int = 4_800) -> Recorded:
+    def returned(
+        self, call: str, *, head: str = "one\ntwo\n", ok: bool = True, tokens: int = 4_800
+    ) -> Recorded:
         return self.add(ToolReturned(call, OUTPUT, tokens, ok, head=head))
 
     def marker(self, seq: int, fold: str = "f", *, batch: str = "") -> Recorded:
-        return self.add(Folded(fold, FoldKind.MARKER, PartRef(seq), "[CACHED]", 31, 4_800, batch=batch))
+        return self.add(
+            Folded(fold, FoldKind.MARKER, PartRef(seq), "[CACHED]", 31, 4_800, batch=batch)
+        )
 
     def handover(self, first: int, last: int, fold: str = "h") -> Recorded:
-        return self.add(Folded(fold, FoldKind.HANDOVER, Span(first, last), "doc", 900, 9_000, number=1))
+        return self.add(
+            Folded(fold, FoldKind.HANDOVER, Span(first, last), "doc", 900, 9_000, number=1)
+        )
 
 
 def call(number: int, name: str = "read_file", arguments: str = '{"path": "src/a.rs"}') -> ToolCall:
@@ -56,4 +62,6 @@ def call(number: int, name: str = "read_file", arguments: str = '{"path": "src/a
 
 
 def texts(facts: Sequence[Recorded]) -> list[str]:
-    return [part.text for r in facts for part in getattr(r.fact, "parts", ()) if isinstance(part, Text)]
+    return [
+        part.text for r in facts for part in getattr(r.fact, "parts", ()) if isinstance(part, Text)
+    ]

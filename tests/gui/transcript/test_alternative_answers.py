@@ -1,4 +1,6 @@
-"""Several answers to one message: which is shown, where the others end, and no line about what was set aside."""
+"""Several answers to one message: which is shown, where the others end, and no line
+about what was set aside.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,11 @@ def grown(told: Told) -> TranscriptItems:
 
 
 def shown(items: TranscriptItems) -> list[str]:
-    return [items.all[index].kind.name for index in range(len(items.all)) if not items.is_item_hidden(index)]
+    return [
+        items.all[index].kind.name
+        for index in range(len(items.all))
+        if not items.is_item_hidden(index)
+    ]
 
 
 def test_an_answer_asked_for_again_leaves_no_line_and_a_choice() -> None:
@@ -50,7 +56,9 @@ def test_back_to_the_first_and_on_and_forth_again() -> None:
     assert shown(items) == ["USER", "REPLY", "USER", "REPLY"]
     assert items.answer_choice_of(1).number == 1
     assert items.answer_choice_of(1).answer_ends == (9, 6)
-    assert items.answer_choice_of(len(items.all) - 1).answer_ends == ()  # the second message has one answer
+    assert (
+        items.answer_choice_of(len(items.all) - 1).answer_ends == ()
+    )  # the second message has one answer
     told.add(Rewound(6, again=True))
     items = grown(told)
     assert shown(items) == ["USER", "REPLY"]

@@ -20,7 +20,12 @@ from helix_desktop.gui.transcript.basic_boxes import (
 from helix_desktop.gui.transcript.call_and_fold_boxes import ExpandableHeaderBox
 from helix_desktop.gui.transcript.code_box import CodeBox
 from helix_desktop.gui.transcript.drawing_style import NO_MARKS, DrawingStyle, TextMarks
-from helix_desktop.gui.transcript.markdown_blocks import ParagraphBlock, StyledSpan, TableBlock, TextStyle
+from helix_desktop.gui.transcript.markdown_blocks import (
+    ParagraphBlock,
+    StyledSpan,
+    TableBlock,
+    TextStyle,
+)
 from helix_desktop.gui.transcript.safe_text import is_right_to_left
 from helix_desktop.gui.transcript.table_box import TableBox
 
@@ -31,10 +36,14 @@ def test_pieces_count_as_qt_does(text: str, first: int, last: int) -> None:
     units = text.encode("utf-16-le")
     first, last = sorted((min(first, utf16_length(text)), min(last, utf16_length(text))))
     assert utf16_length(text) == len(units) // 2
-    assert utf16_slice(text, first, last) == units[2 * first : 2 * last].decode("utf-16-le", "replace")
+    assert utf16_slice(text, first, last) == units[2 * first : 2 * last].decode(
+        "utf-16-le", "replace"
+    )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30, deadline=None)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30, deadline=None
+)
 @given(st.text("ab é漢👩 \u05d0", min_size=1, max_size=120), st.integers(0, 119))
 def test_the_caret_stands_where_a_click_finds_it(theme: Theme, text: str, at: int) -> None:
     box = TextBox(DrawingStyle(theme), 200.0, ParagraphBlock((StyledSpan(text),)))
@@ -56,7 +65,11 @@ def test_the_first_letter_gives_the_direction(text: str, expected: bool) -> None
 
 def test_a_line_to_click_that_is_too_long_ends_in_dots_and_keeps_its_name(theme: Theme) -> None:
     box = ActionLineBox(
-        DrawingStyle(theme), 90.0, "Compare what the model saw before and after", ToggleSection(("any",)), gap=0.0
+        DrawingStyle(theme),
+        90.0,
+        "Compare what the model saw before and after",
+        ToggleSection(("any",)),
+        gap=0.0,
     )
     (hot,) = box.hot_spots
     assert box._words.endswith("…")
@@ -67,7 +80,9 @@ def test_a_line_to_click_that_is_too_long_ends_in_dots_and_keeps_its_name(theme:
 def test_links_have_a_place_on_every_line_they_stand_on(theme: Theme) -> None:
     words = "a link that is long enough to stand on more than one line of a narrow column"
     box = TextBox(
-        DrawingStyle(theme), 120.0, ParagraphBlock((StyledSpan("See "), StyledSpan(words, TextStyle.PLAIN, "http://x")))
+        DrawingStyle(theme),
+        120.0,
+        ParagraphBlock((StyledSpan("See "), StyledSpan(words, TextStyle.PLAIN, "http://x"))),
     )
     assert len(box.hot_spots) > 1
     assert all(box.find_hot_spot(hot.place.center()) == hot for hot in box.hot_spots)
@@ -111,7 +126,10 @@ def test_columns_fit_and_pieces_keep_them(theme: Theme) -> None:
     assert sum(box.columns) <= 400.0
     assert box.text == "a\tb\n" + "word " * 60 + "\tx"
     more = TableBox(
-        DrawingStyle(theme), 400.0, TableBlock((row("1", "2"),), ("left", "right"), continues=True), like=box
+        DrawingStyle(theme),
+        400.0,
+        TableBlock((row("1", "2"),), ("left", "right"), continues=True),
+        like=box,
     )
     assert more.columns == box.columns
     assert box.nearest_offset(box.caret_rect(0).center()) in (0, 1)
@@ -123,7 +141,9 @@ def test_a_picture_is_seen_also_on_the_surface_of_a_users_message(theme: Theme) 
     page = QImage(100, 100, QImage.Format.Format_RGB32)
     painter = QPainter(page)
     painter.setBrush(Qt.GlobalColor.gray)  # as the surface below it was painted
-    PictureBox(DrawingStyle(theme), 100.0, picture, "picture.png").draw_box(painter, TextMarks(), near=False)
+    PictureBox(DrawingStyle(theme), 100.0, picture, "picture.png").draw_box(
+        painter, TextMarks(), near=False
+    )
     painter.end()
     assert page.pixelColor(20, 15) == Qt.GlobalColor.red
 
@@ -149,10 +169,14 @@ def test_a_bar_says_that_code_goes_on_sideways(theme: Theme) -> None:
     assert max(last) > max(first)
 
 
-def test_a_line_that_opens_a_section_ends_with_an_ellipsis_where_the_column_ends(theme: Theme) -> None:
+def test_a_line_that_opens_a_section_ends_with_an_ellipsis_where_the_column_ends(
+    theme: Theme,
+) -> None:
     """Seen: "Claude Code added: …, remote sessio" was cut in the middle of a word."""
     words = "Claude Code added: file ×4, task status, environment, model, remote session"
-    box = ExpandableHeaderBox(DrawingStyle(theme), 200.0, words, ToggleSection(("any",)), opened=False)
+    box = ExpandableHeaderBox(
+        DrawingStyle(theme), 200.0, words, ToggleSection(("any",)), opened=False
+    )
     image = QImage(300, 30, QImage.Format.Format_ARGB32)
     image.fill(0)
     with QPainter(image) as painter:

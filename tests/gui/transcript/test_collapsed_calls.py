@@ -1,4 +1,6 @@
-"""Calls that follow one another: one line for those that went well, and never a failure or a question behind it."""
+"""Calls that follow one another: one line for those that went well, and never a failure
+or a question behind it.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,12 @@ def test_calls_that_are_done_stand_behind_one_line() -> None:
     worked(told, range(7), failing=3)
     told.reply("Done.")
     items = grown(told)
-    assert shown(items) == [0, 1, 4, 8]  # the message, the line on the first call, the failure, the answer
+    assert shown(items) == [
+        0,
+        1,
+        4,
+        8,
+    ]  # the message, the line on the first call, the failure, the answer
     group = items.groups.group_headed_by(1)
     assert group is not None
     assert describe_call_group(group) == f"{call(0).name} ×7 · 14 s · 1 failed"
@@ -51,9 +58,16 @@ def test_calls_that_are_done_stand_behind_one_line() -> None:
 
 
 def test_the_line_of_a_group_names_the_tools_that_were_called() -> None:
-    """As the pictures of the design show it; "5 tool calls" said nothing of what the agent had done."""
-    group = CallGroup(0, 9, done=9, tools=Counter(read_file=4, search_files=2, list_files=2, fetch=1))
-    assert describe_call_group(group) == "read_file ×4, search_files ×2, list_files ×2, fetch · 9 tool calls"
+    """As the pictures of the design show it; "5 tool calls" said nothing of what the
+    agent had done.
+    """
+    group = CallGroup(
+        0, 9, done=9, tools=Counter(read_file=4, search_files=2, list_files=2, fetch=1)
+    )
+    assert (
+        describe_call_group(group)
+        == "read_file ×4, search_files ×2, list_files ×2, fetch · 9 tool calls"
+    )
     assert describe_call_group(CallGroup(0, 3, done=3, tools=Counter(["a\u202eb"]))) != "a\u202eb"
 
 
@@ -121,7 +135,9 @@ def test_however_it_came_the_same_is_hidden_and_never_what_needs_a_look(acts: li
             returned = once.tool_call_state(index).returned
             assert not once.is_item_hidden(index) or (returned is not None and returned.ok)
     assert sorted(once.groups.collapsed_items_from(0)) == [
-        i for i in range(len(once.all)) if once.is_item_hidden(i) and not once.is_hidden_as_replaced(i)
+        i
+        for i in range(len(once.all))
+        if once.is_item_hidden(i) and not once.is_hidden_as_replaced(i)
     ]
 
 
@@ -149,7 +165,9 @@ def test_the_line_opens_with_a_click_and_what_is_looked_for_opens_it(
     assert not view.items.is_item_hidden(3)
 
 
-def test_what_comes_while_it_works_keeps_the_readers_place(pane: TranscriptPane, settle: Callable[[], None]) -> None:
+def test_what_comes_while_it_works_keeps_the_readers_place(
+    pane: TranscriptPane, settle: Callable[[], None]
+) -> None:
     from helix_desktop.engine.session_events import FactAppended
 
     told = Told()

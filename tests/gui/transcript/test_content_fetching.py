@@ -39,13 +39,16 @@ def test_bytes_are_not_shown_as_text(theme: Theme, source: MemorySource) -> None
 
 
 def test_damage_is_said_and_asked_about_once(theme: Theme, source: MemorySource) -> None:
-    source.broken = CacheCorrupt("The bytes of 41f3…9ac2 do not match their hash.", remedy="Restore a backup.")
+    source.broken = CacheCorrupt(
+        "The bytes of 41f3…9ac2 do not match their hash.", remedy="Restore a backup."
+    )
     content = FetchedTranscriptContent(source, BackgroundRunner(now))
     bad = stored(b"bad")
     content.get_or_fetch_entry_text(bad)
     content.get_or_fetch_entry_text(bad)
     assert (
-        content.explain_missing_entry(bad.digest) == "The bytes of 41f3…9ac2 do not match their hash. Restore a backup."
+        content.explain_missing_entry(bad.digest)
+        == "The bytes of 41f3…9ac2 do not match their hash. Restore a backup."
     )
     assert len(source.read_digests) == 1
     content.discard_failures_and_subagent_items()
@@ -63,7 +66,9 @@ def test_a_sub_agents_conversation(theme: Theme, source: MemorySource) -> None:
     assert len(items.all) == 1
 
 
-def test_the_call_of_a_sub_agent_that_works_is_running_until_it_has_ended(theme: Theme, source: MemorySource) -> None:
+def test_the_call_of_a_sub_agent_that_works_is_running_until_it_has_ended(
+    theme: Theme, source: MemorySource
+) -> None:
     told = Told()
     told.user("find it")
     told.reply("", call(1))

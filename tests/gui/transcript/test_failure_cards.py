@@ -1,4 +1,6 @@
-"""A failure as a card: what happened, why, and buttons, as long as it is the last thing that happened."""
+"""A failure as a card: what happened, why, and buttons, as long as it is the last thing
+that happened.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,12 @@ import pytest
 
 from helix_desktop.engine.facts import TurnEnd, TurnEnded
 from helix_desktop.engine.messages import RetryDelay
-from helix_desktop.engine.session_events import ActivityChanged, ConversationActivity, FactAppended, ReplyStreamed
+from helix_desktop.engine.session_events import (
+    ActivityChanged,
+    ConversationActivity,
+    FactAppended,
+    ReplyStreamed,
+)
 from helix_desktop.engine.turn_loop import turn_end_of_error
 from helix_desktop.engine.view import build_state
 from helix_desktop.errors import (
@@ -52,7 +59,9 @@ def test_every_failure_has_a_title_and_a_way_on(error: HelixError, way: ChatInte
     title, ways = failure_title_and_actions(end.cause)
     assert title
     assert all(words for words, _ in ways)
-    assert [act for _, act in ways] == list(dict.fromkeys((way, ConversationAct.CONTINUE_TURN)))  # what helped is tried
+    assert [act for _, act in ways] == list(
+        dict.fromkeys((way, ConversationAct.CONTINUE_TURN))
+    )  # what helped is tried
     assert (title == "Something went wrong") == (type(error) is HelixError)
 
 
@@ -63,13 +72,18 @@ def card(pane: TranscriptPane) -> FailureCardBox:
     return box
 
 
-def test_the_button_is_there_until_something_else_happens(pane: TranscriptPane, settle: Settle) -> None:
+def test_the_button_is_there_until_something_else_happens(
+    pane: TranscriptPane, settle: Settle
+) -> None:
     told = Told()
     told.user("go")
     told.add(TurnEnded(TurnEnd.FAILED, "The server says 401. Run `helix-desktop key set`.", "key"))
     pane.open_transcript(build_state(told.facts))
     settle()
-    assert card(pane).text == "There is no usable API key. The server says 401. Run `helix-desktop key set`."
+    assert (
+        card(pane).text
+        == "There is no usable API key. The server says 401. Run `helix-desktop key set`."
+    )
     assert [hot.act for hot in card(pane).hot_spots] == [
         ConversationAct.OPEN_KEY_SETTINGS,
         ConversationAct.CONTINUE_TURN,
@@ -111,4 +125,7 @@ def test_backticks_are_no_part_of_a_sentence() -> None:
         ("ollama serve", TextStyle.CODE),
         (" first.", TextStyle.PLAIN),
     ]
-    assert without_backticks("Run `ollama serve` first, `not this.") == "Run ollama serve first, `not this."
+    assert (
+        without_backticks("Run `ollama serve` first, `not this.")
+        == "Run ollama serve first, `not this."
+    )

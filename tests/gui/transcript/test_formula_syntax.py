@@ -1,4 +1,6 @@
-"""Formulas: taken from the text as they were written, drawn off the window's thread, shown as their source where they cannot be."""
+"""Formulas: taken from the text as they were written, drawn off the window's thread,
+shown as their source where they cannot be.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,12 @@ from PySide6.QtWidgets import QApplication
 from helix_desktop.engine.view import build_state
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.basic_boxes import TextBox
-from helix_desktop.gui.transcript.formula_pictures import LONGEST, FormulaBox, FormulaRequest, draw_formulas
+from helix_desktop.gui.transcript.formula_pictures import (
+    LONGEST,
+    FormulaBox,
+    FormulaRequest,
+    draw_formulas,
+)
 from helix_desktop.gui.transcript.markdown_blocks import (
     CodeBlock,
     MathBlock,
@@ -27,7 +34,9 @@ from tests.gui.transcript.facts import Told
 def formulas_in(text: str) -> list[str]:
     found = parse_markdown_blocks(text, MarkdownChunk(0, len(text)))
     paragraphs = [block for block in found if isinstance(block, ParagraphBlock)]
-    inline = [span.text for block in paragraphs for span in block.spans if span.style & TextStyle.MATH]
+    inline = [
+        span.text for block in paragraphs for span in block.spans if span.style & TextStyle.MATH
+    ]
     return [block.text for block in found if isinstance(block, MathBlock)] + inline
 
 
@@ -53,24 +62,34 @@ def test_what_is_a_formula(text: str, found: list[str]) -> None:
 
 def test_code_stays_code() -> None:
     text = "```\n$$x$$\n```"
-    assert [type(block) for block in parse_markdown_blocks(text, MarkdownChunk(0, len(text)))] == [CodeBlock]
+    assert [type(block) for block in parse_markdown_blocks(text, MarkdownChunk(0, len(text)))] == [
+        CodeBlock
+    ]
 
 
 async def test_it_is_drawn_in_its_colour_and_what_is_none_is_not(application: QApplication) -> None:
     texts = (r"\frac{a}{b}\,dx", r"\frac{a", "x" * 5_000)
-    made, broken, long = await draw_formulas([FormulaRequest(text, True, 17.0, "#ff0000", 2.0) for text in texts])
+    made, broken, long = await draw_formulas(
+        [FormulaRequest(text, True, 17.0, "#ff0000", 2.0) for text in texts]
+    )
     assert made is not None
     assert made.width > made.height / 4
     assert made.image.width() == round(made.width * 2)
     colours = {
-        made.image.pixelColor(x, y).name() for x in range(made.image.width()) for y in range(made.image.height())
+        made.image.pixelColor(x, y).name()
+        for x in range(made.image.width())
+        for y in range(made.image.height())
     }
     assert "#ff0000" in colours
     assert (broken, long) == (None, None)
 
 
-async def test_a_formula_that_takes_too_long_is_given_up_and_the_next_one_is_drawn(application: QApplication) -> None:
-    """Each level doubles the work: this one would take an hour. 500 others: `packaging/dev.py faults formulas`."""
+async def test_a_formula_that_takes_too_long_is_given_up_and_the_next_one_is_drawn(
+    application: QApplication,
+) -> None:
+    """Each level doubles the work: this one would take an hour. 500 others:
+    `packaging/dev.py faults formulas`.
+    """
     deep = r"\frac{1}{" * 20 + "x" + "}" * 20
     assert len(deep) < LONGEST
     before, lost, after = await draw_formulas(
@@ -99,7 +118,11 @@ def test_an_answer_shows_the_source_and_then_the_picture_and_copies_the_source(
     theme.set_scheme_and_zoom("dark", 2.0)
     QApplication.processEvents()
     settle()
-    assert [type(box) for box in pane.view.column.lay_out_fully(1).boxes[1:]] == [TextBox, FormulaBox, TextBox]
+    assert [type(box) for box in pane.view.column.lay_out_fully(1).boxes[1:]] == [
+        TextBox,
+        FormulaBox,
+        TextBox,
+    ]
 
 
 def test_joined_spans_keep_the_dollars() -> None:

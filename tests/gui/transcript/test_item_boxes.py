@@ -46,8 +46,18 @@ from helix_desktop.gui.transcript.basic_boxes import (
     TextBox,
     ToggleSection,
 )
-from helix_desktop.gui.transcript.call_and_fold_boxes import ChipRowBox, ExpandableHeaderBox, FoldLineBox, ToolCallBox
-from helix_desktop.gui.transcript.chat_actions import AskToFold, OpenConversation, OpenEntry, OpenFold
+from helix_desktop.gui.transcript.call_and_fold_boxes import (
+    ChipRowBox,
+    ExpandableHeaderBox,
+    FoldLineBox,
+    ToolCallBox,
+)
+from helix_desktop.gui.transcript.chat_actions import (
+    AskToFold,
+    OpenConversation,
+    OpenEntry,
+    OpenFold,
+)
 from helix_desktop.gui.transcript.code_box import FIRST_LINES, CodeBox
 from helix_desktop.gui.transcript.drawing_style import DrawingStyle
 from helix_desktop.gui.transcript.item_layout import ItemLayout
@@ -62,7 +72,9 @@ from tests.gui.transcript.facts import OUTPUT, Told, call
 class NoContents(StandIn):
     """Everything is on its way for ever, but for what a test puts in."""
 
-    def get_or_draw_formula(self, latex: str, *, display: bool, size: float, colour: str) -> FormulaPicture | None:
+    def get_or_draw_formula(
+        self, latex: str, *, display: bool, size: float, colour: str
+    ) -> FormulaPicture | None:
         return None
 
     def __init__(self) -> None:
@@ -84,7 +96,9 @@ class NoContents(StandIn):
         return self.children.get(conversation)
 
 
-def page_of(theme: Theme, facts: list[Recorded], contents: NoContents | None = None) -> LayoutContext:
+def page_of(
+    theme: Theme, facts: list[Recorded], contents: NoContents | None = None
+) -> LayoutContext:
     items = TranscriptItems()
     items.add_many_facts(facts)
     return LayoutContext(DrawingStyle(theme), 720.0, items, contents or NoContents(), lambda: 0.0)
@@ -102,7 +116,9 @@ def kinds(made: ItemLayout) -> list[type[LayoutBox]]:
 
 def test_an_answer_with_everything(theme: Theme) -> None:
     told = Told()
-    told.reply("# Head\n\nSee [it](http://there).\n\n```py\nx = 1\n```\n\n| a |\n|---|\n| 1 |\n\n---")
+    told.reply(
+        "# Head\n\nSee [it](http://there).\n\n```py\nx = 1\n```\n\n| a |\n|---|\n| 1 |\n\n---"
+    )
     made = laid(page_of(theme, told.facts))
     assert kinds(made)[:5] == [AnswerNameAndChoiceBox, TextBox, TextBox, CodeBox, TableBox]
     assert made.boxes[0].text == "m"
@@ -186,7 +202,9 @@ def test_an_output_that_is_not_in_the_fact_is_asked_for(theme: Theme) -> None:
     assert laid(page).boxes[1].text == "The bytes do not match the hash."
     contents.texts[big.digest] = "loaded\nnow"
     assert "loaded" in laid(page).boxes[1].text
-    (link,) = laid(page).boxes[2].hot_spots  # The first 64 KB are read, and “Show more” counts only their lines.
+    (link,) = (
+        laid(page).boxes[2].hot_spots
+    )  # The first 64 KB are read, and “Show more” counts only their lines.
     assert link.name.startswith("This is only the beginning of 900 lines. Open the full output")
 
 
@@ -229,7 +247,10 @@ def test_what_a_fold_did_stands_where_it_happened(theme: Theme) -> None:
     made = laid(page_of(theme, told.facts), 1)
     (box,) = made.boxes
     assert isinstance(box, FoldLineBox)
-    assert box.text == "Older messages were replaced with a handover document: 9K → 900 tokens, and nothing was lost"
+    assert (
+        box.text
+        == "Older messages were replaced with a handover document: 9K → 900 tokens, and nothing was lost"
+    )
     assert box.hot_spots[0].act == OpenFold("h")
 
 
@@ -239,18 +260,28 @@ def test_a_plan_shows_what_is_done(theme: Theme) -> None:
     made = laid(page_of(theme, told.facts))
     assert kinds(made) == [ExpandableHeaderBox, TextBox, TextBox]
     assert made.boxes[0].text == "Plan · 1 of 2 done"
-    assert made.text_between_offsets(0, made.text_length).splitlines() == ["Plan · 1 of 2 done", "☑ one", "☐ two"]
+    assert made.text_between_offsets(0, made.text_length).splitlines() == [
+        "Plan · 1 of 2 done",
+        "☑ one",
+        "☐ two",
+    ]
 
 
 def test_a_failed_fold_says_one_reason_and_can_be_tried_again(theme: Theme) -> None:
     told = Told()
-    told.add(FoldFailed(FoldKind.HANDOVER, "a/m: it said no.; b/m: the text was too long; c: broken."))
+    told.add(
+        FoldFailed(FoldKind.HANDOVER, "a/m: it said no.; b/m: the text was too long; c: broken.")
+    )
     (box,) = laid(page_of(theme, told.facts)).boxes
     assert box.text == "No summary was written; all messages stay here. Handover: a/m: it said no."
-    assert [(hot.name, hot.act) for hot in box.hot_spots] == [("Try again", AskToFold(FoldKind.HANDOVER))]
+    assert [(hot.name, hot.act) for hot in box.hot_spots] == [
+        ("Try again", AskToFold(FoldKind.HANDOVER))
+    ]
 
 
-def test_only_the_last_of_several_failed_folds_can_be_tried_again_until_one_succeeds(theme: Theme) -> None:
+def test_only_the_last_of_several_failed_folds_can_be_tried_again_until_one_succeeds(
+    theme: Theme,
+) -> None:
     told = Told()
     told.user("one")
     told.add(FoldFailed(FoldKind.HANDOVER, "a/m: it said no."))
@@ -266,7 +297,9 @@ def test_changed_files_are_counted(theme: Theme) -> None:
     told = Told()
     told.reply("", call(1, "edit_file"))
     changed = (FileChanged("a", Digest.of_content(b"a"), Digest.of_content(b"b")),)
-    told.add(ToolReturned("c1", OUTPUT, 9, head="--- a\n+++ b\n@@ -1 +1 @@\n-x\n+y\n", changes=changed))
+    told.add(
+        ToolReturned("c1", OUTPUT, 9, head="--- a\n+++ b\n@@ -1 +1 @@\n-x\n+y\n", changes=changed)
+    )
     (box,) = laid(page_of(theme, told.facts)).boxes
     assert isinstance(box, ToolCallBox)
     assert [chip.text for chip, _ in box._chips] == ["+1 −1"]
@@ -288,11 +321,15 @@ def test_an_answer_that_grows_is_laid_out_like_one_that_was_there(theme: Theme, 
     page.items.show_fact(told.facts[-1])
     assert made.take_over_continued_answer(0)
     fresh = laid(page)
-    assert [(type(box), box.text) for box in made.boxes] == [(type(box), box.text) for box in fresh.boxes]
+    assert [(type(box), box.text) for box in made.boxes] == [
+        (type(box), box.text) for box in fresh.boxes
+    ]
     assert made.current_height == fresh.current_height
 
 
-def test_an_answer_of_another_model_than_was_chosen_is_named_anew_when_it_is_complete(theme: Theme) -> None:
+def test_an_answer_of_another_model_than_was_chosen_is_named_anew_when_it_is_complete(
+    theme: Theme,
+) -> None:
     told = Told()
     page = page_of(theme, told.facts)
     page.items.append_reply_delta(TextDelta("Yes."))
@@ -333,7 +370,9 @@ def test_text_and_markdown_of_a_part(theme: Theme) -> None:
 
 def test_a_long_list_is_copied_as_one(theme: Theme) -> None:
     told = Told()
-    source = "Before.\n\n" + "\n".join(f"- the item {number}" for number in range(200)) + "\n\nAfter."
+    source = (
+        "Before.\n\n" + "\n".join(f"- the item {number}" for number in range(200)) + "\n\nAfter."
+    )
     told.reply(source)
     made = laid(page_of(theme, told.facts))
     assert made.copyable_markdown(len("m\n"), made.text_length - 1) == source
@@ -342,7 +381,11 @@ def test_a_long_list_is_copied_as_one(theme: Theme) -> None:
 def test_a_message_that_is_only_an_attachment_stands_as_high_as_one_of_words(theme: Theme) -> None:
     alone = Attachment("notes.txt", OUTPUT, 3)
     page = page_of(
-        theme, [Recorded("c", 1, 0.0, UserSaid((alone,))), Recorded("c", 2, 0.0, UserSaid((Text("Hello"),)))]
+        theme,
+        [
+            Recorded("c", 1, 0.0, UserSaid((alone,))),
+            Recorded("c", 2, 0.0, UserSaid((Text("Hello"),))),
+        ],
     )
     assert [laid(page, index).boxes[0].gap for index in (0, 1)] == [0.0, 0.0]
 
@@ -350,14 +393,18 @@ def test_a_message_that_is_only_an_attachment_stands_as_high_as_one_of_words(the
 def test_code_stands_under_its_language_with_a_copy_button(theme: Theme) -> None:
     told = Told()
     told.reply("```python\nx = 1\n```\n\n```\nplain\n```")
-    named, plain = [box for box in laid(page_of(theme, told.facts)).boxes if isinstance(box, CodeBox)]
+    named, plain = [
+        box for box in laid(page_of(theme, told.facts)).boxes if isinstance(box, CodeBox)
+    ]
     assert named.height > plain.height
     assert [hot.only_when_near for hot in named.hot_spots] == [True]
     assert [hot.only_when_near for hot in plain.hot_spots] == [True]
 
 
 def test_the_chat_says_which_agent_compacted_the_conversation() -> None:
-    """The defect: Claude Code's own compaction was called a handover document, as if this program had written it."""
+    """The defect: Claude Code's own compaction was called a handover document, as if
+    this program had written it.
+    """
     why = "Claude Code compacted the conversation here (manual)"
     fold = Folded("f", FoldKind.HANDOVER, Span(1, 9), "summary", 277, 3_500, number=1, why=why)
     words = "Claude Code compacted the conversation here: 3.5K → 277 tokens. What was replaced stays here."
@@ -372,14 +419,18 @@ def test_the_chat_says_when_the_model_kept_few_of_the_important_details() -> Non
     good = replace(fold, details=replace(kept, kept=6, added=4))
     assert describe_fold(good).endswith(": 1.8K → 545 tokens, and nothing was lost")
     cut = replace(fold, kind=FoldKind.TRUNCATION, model="", details=DetailsKept())
-    assert describe_fold(cut).startswith("The oldest messages are no longer sent: 1.8K → 545 tokens. What was replaced")
+    assert describe_fold(cut).startswith(
+        "The oldest messages are no longer sent: 1.8K → 545 tokens. What was replaced"
+    )
 
 
 REMINDER = "<system-reminder>\nToday is the 24th.\n</system-reminder>"
 
 
 def test_what_an_agent_added_is_one_line_that_opens(theme: Theme) -> None:
-    """The defect: reminders of Claude Code and the environment of Codex looked like messages of the user."""
+    """The defect: reminders of Claude Code and the environment of Codex looked like
+    messages of the user.
+    """
     told = Told()
     told.add(ConversationStarted("T", origin=Origin("claude-code", "s")))
     told.user(f"{REMINDER}\nMend it.")
@@ -421,7 +472,9 @@ def test_additions_in_a_row_are_one_line_that_opens_to_a_line_for_each(theme: Th
     items = page.items
     assert [item.kind.name for item in items.all] == ["ADDITION"] * 3 + ["USER", "ADDITION"]
     assert [items.is_item_hidden(index) for index in range(5)] == [False, True, True, False, False]
-    assert [box.text for box in laid(page, 0).boxes] == ["Claude Code added: system-reminder ×2, task-notification"]
+    assert [box.text for box in laid(page, 0).boxes] == [
+        "Claude Code added: system-reminder ×2, task-notification"
+    ]
     assert [box.text for box in laid(page, 4).boxes] == ["Claude Code added: system-reminder"]
     items.toggle_call_group(0)
     assert not any(items.is_item_hidden(index) for index in range(5))
@@ -430,8 +483,14 @@ def test_additions_in_a_row_are_one_line_that_opens_to_a_line_for_each(theme: Th
 
 
 def test_a_picture_that_a_user_sends_beside_a_reminder_is_shown(theme: Theme) -> None:
-    """The defect: a message with nothing but a picture and a reminder was only the reminder's line."""
+    """The defect: a message with nothing but a picture and a reminder was only the
+    reminder's line.
+    """
     told = Told()
     told.add(ConversationStarted("T", origin=Origin("claude-code", "s")))
-    told.add(UserSaid((Text(REMINDER), Attachment("shot.png", Stored(OUTPUT.digest, 300, 1, "image/png"), 75))))
+    told.add(
+        UserSaid(
+            (Text(REMINDER), Attachment("shot.png", Stored(OUTPUT.digest, 300, 1, "image/png"), 75))
+        )
+    )
     assert [item.kind.name for item in page_of(theme, told.facts).items.all] == ["ADDITION", "USER"]

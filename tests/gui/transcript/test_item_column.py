@@ -35,9 +35,13 @@ def column(theme: Theme, lengths: list[int]) -> ItemColumn:
 LENGTHS = st.lists(st.integers(1, 300), min_size=3, max_size=30)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None
+)
 @given(LENGTHS, st.floats(0, 1))
-def test_what_was_laid_out_and_in_sight_does_not_move(theme: Theme, lengths: list[int], share: float) -> None:
+def test_what_was_laid_out_and_in_sight_does_not_move(
+    theme: Theme, lengths: list[int], share: float
+) -> None:
     made = column(theme, lengths)
     y = int(share * max(0, made.total_height - HEIGHT))
     y, _ = made.lay_out_visible(y, HEIGHT, time.perf_counter() + 600)
@@ -54,7 +58,9 @@ def test_what_was_laid_out_and_in_sight_does_not_move(theme: Theme, lengths: lis
         assert {i: made.heights.total_height_before(i) - y for i in seen} == before
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=20, deadline=None)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=20, deadline=None
+)
 @given(LENGTHS)
 def test_preparing_the_next_screen_moves_nothing(theme: Theme, lengths: list[int]) -> None:
     made = column(theme, lengths)
@@ -66,7 +72,9 @@ def test_preparing_the_next_screen_moves_nothing(theme: Theme, lengths: list[int
     assert {i: made.heights.total_height_before(i) - y for i in seen} == seen
 
 
-def test_what_stands_at_the_place_jumped_to_is_there_at_once(theme: Theme, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_stands_at_the_place_jumped_to_is_there_at_once(
+    theme: Theme, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(item_layout, "LONGER", 60.0)
     told = Told()
     told.reply(("word " * 100 + "\n\n") * 60)

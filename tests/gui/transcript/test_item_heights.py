@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 from helix_desktop.gui.transcript.item_heights import ItemHeights
 
 SIZES = st.lists(st.integers(0, 900), min_size=1, max_size=60)
-CHANGES = st.lists(st.tuples(st.sampled_from("sac"), st.integers(0, 80), st.integers(0, 900)), max_size=40)
+CHANGES = st.lists(
+    st.tuples(st.sampled_from("sac"), st.integers(0, 80), st.integers(0, 900)), max_size=40
+)
 
 
 @given(SIZES, CHANGES)
@@ -37,7 +39,11 @@ def test_at_finds_the_item_that_covers_the_place(sizes: list[int], y: int) -> No
     index = heights.item_covering(y)
     assert 0 <= index < len(sizes)
     if 0 <= y < heights.sum_of_heights:
-        assert heights.total_height_before(index) <= y < heights.total_height_before(index) + sizes[index]
+        assert (
+            heights.total_height_before(index)
+            <= y
+            < heights.total_height_before(index) + sizes[index]
+        )
 
 
 @given(SIZES, st.integers(0, 70_000), st.integers(0, 2_000))
@@ -45,7 +51,9 @@ def test_visible_items_are_those_between_two_places(sizes: list[int], y: int, he
     heights = ItemHeights(sizes)
     first = heights.item_covering(y)
     expected = [
-        index for index in range(first, len(sizes)) if sizes[index] and heights.total_height_before(index) < y + height
+        index
+        for index in range(first, len(sizes))
+        if sizes[index] and heights.total_height_before(index) < y + height
     ]
     assert list(heights.visible_items(y, y + height)) == expected
 

@@ -86,7 +86,9 @@ def test_changes_of_which_nothing_is_left_are_undone_until_they_are_redone() -> 
 
 
 ACTS = st.lists(
-    st.sampled_from(["user", "reply", "call", "return", "marker", "handover", "undo", "redo", "rewind", "end"]),
+    st.sampled_from(
+        ["user", "reply", "call", "return", "marker", "handover", "undo", "redo", "rewind", "end"]
+    ),
     max_size=30,
 )
 
@@ -132,7 +134,9 @@ def test_a_change_names_everything_that_looks_different(acts: list[str]) -> None
         before = list(items.all)
         looks = [looks_like(items, i) for i in range(len(before))]
         if act in ("call", "reply"):
-            recorded = told.reply("words" if act == "reply" else "", *([call(number)] if act == "call" else []))
+            recorded = told.reply(
+                "words" if act == "reply" else "", *([call(number)] if act == "call" else [])
+            )
         elif act == "return":
             recorded = told.returned(f"c{max(number - 1, 0)}")
         elif act == "marker":
@@ -140,7 +144,9 @@ def test_a_change_names_everything_that_looks_different(acts: list[str]) -> None
         else:
             recorded = told.user("more")
         change = items.show_fact(recorded)
-        kept = [i for i in range(min(change.first_new, len(before))) if i not in change.changed_items]
+        kept = [
+            i for i in range(min(change.first_new, len(before))) if i not in change.changed_items
+        ]
         assert all(looks_like(items, i) == looks[i] for i in kept)
 
 
@@ -200,7 +206,14 @@ def test_a_rewind_sets_aside_and_restores_the_folds_of_its_time() -> None:
     told.add(Rewound(3))
     told.user("another way")
     items = grown(told.facts)
-    assert [items.is_item_hidden(i) for i in range(len(items.all))] == [False, False, True, True, False, False]
+    assert [items.is_item_hidden(i) for i in range(len(items.all))] == [
+        False,
+        False,
+        True,
+        True,
+        False,
+        False,
+    ]
     assert items.tool_call_state(1).fold is None
     index = kinds(items).index(TranscriptItemKind.REWOUND)
     items.toggle_rewound_items(index)
@@ -223,7 +236,9 @@ def test_what_a_search_found_among_what_was_replaced_is_opened() -> None:
 
 
 def test_a_rewind_away_and_back_shows_what_is_live_again() -> None:
-    """The defect: the first rewind went on hiding what the second one brought back, and the fold counted as undone."""
+    """The defect: the first rewind went on hiding what the second one brought back, and
+    the fold counted as undone.
+    """
     told = Told()
     told.user("one")
     told.reply("", call(1))
@@ -236,8 +251,16 @@ def test_a_rewind_away_and_back_shows_what_is_live_again() -> None:
     told.user("another way")
     told.add(Rewound(there))
     items = grown(told.facts)
-    texts = [item.source_fact for index, item in enumerate(items.all) if not items.is_item_hidden(index)]
-    assert [type(fact).__name__ for fact in texts] == ["UserSaid", "ModelReplied", "Folded", "ModelReplied", "Rewound"]
+    texts = [
+        item.source_fact for index, item in enumerate(items.all) if not items.is_item_hidden(index)
+    ]
+    assert [type(fact).__name__ for fact in texts] == [
+        "UserSaid",
+        "ModelReplied",
+        "Folded",
+        "ModelReplied",
+        "Rewound",
+    ]
     assert "f" in items.history.branch.live
     assert PartRef(1) not in items.history.branch.pins
     last = len(items.all) - 1
@@ -261,7 +284,11 @@ def test_what_is_written_live_becomes_its_fact() -> None:
     assert items.live_call_text(3) == ("read_file", '{"path": "a"}')
     change = items.show_fact(told.reply("Hello", call(1)))
     assert change.first_new == 1
-    assert kinds(items) == [TranscriptItemKind.USER, TranscriptItemKind.REPLY, TranscriptItemKind.CALL]
+    assert kinds(items) == [
+        TranscriptItemKind.USER,
+        TranscriptItemKind.REPLY,
+        TranscriptItemKind.CALL,
+    ]
     assert items.all[1].is_first_of_answer
 
 
@@ -272,7 +299,11 @@ def test_a_fact_in_the_middle_of_a_stream_stands_before_it() -> None:
     items.append_reply_delta(TextDelta("half a"))
     items.show_fact(told.add(TodoSet((("one", "open"),))))
     items.append_reply_delta(TextDelta(" sentence"))
-    assert kinds(items) == [TranscriptItemKind.USER, TranscriptItemKind.PLAN, TranscriptItemKind.LIVE_REPLY]
+    assert kinds(items) == [
+        TranscriptItemKind.USER,
+        TranscriptItemKind.PLAN,
+        TranscriptItemKind.LIVE_REPLY,
+    ]
     assert items.all[2].text == "half a sentence"
 
 
@@ -329,7 +360,11 @@ def test_the_end_of_a_turn_is_said_only_when_there_is_something_to_say() -> None
     told.add(TurnEnded(TurnEnd.FAILED, "The provider answered 500."))
     told.reply("cut", stop=Stop.LENGTH)
     items = grown(told.facts)
-    assert kinds(items) == [TranscriptItemKind.ERROR, TranscriptItemKind.REPLY, TranscriptItemKind.NOTE]
+    assert kinds(items) == [
+        TranscriptItemKind.ERROR,
+        TranscriptItemKind.REPLY,
+        TranscriptItemKind.NOTE,
+    ]
     assert "500" in items.all[0].text
 
 
@@ -357,7 +392,9 @@ def test_a_refusal_is_known_also_when_it_is_recorded_after_the_result() -> None:
     assert items.tool_call_state(1).decided is None
 
 
-def test_a_call_that_waits_for_the_user_or_another_does_not_run_and_its_time_begins_when_it_does() -> None:
+def test_a_call_that_waits_for_the_user_or_another_does_not_run_and_its_time_begins_when_it_does() -> (
+    None
+):
     told = Told()
     told.reply("", call(1), call(2))
     items = grown(told.facts)
@@ -371,4 +408,7 @@ def test_a_call_that_waits_for_the_user_or_another_does_not_run_and_its_time_beg
     assert items.calls.set_stage("c2", CallStage.IN_LINE, 6_500.0) == (1,)
     assert items.tool_call_state(1).stage is CallStage.IN_LINE
     assert items.calls.set_stage("c2", CallStage.RUNNING, 7_000.0) == (1,)
-    assert (items.tool_call_state(1).stage, items.tool_call_state(1).begun_at) == (CallStage.RUNNING, 7_000.0)
+    assert (items.tool_call_state(1).stage, items.tool_call_state(1).begun_at) == (
+        CallStage.RUNNING,
+        7_000.0,
+    )

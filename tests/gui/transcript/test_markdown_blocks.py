@@ -23,7 +23,11 @@ from helix_desktop.gui.transcript.markdown_chunks import split_markdown_chunks
 
 def parsed(text: str) -> list[Block]:
     defined = find_link_reference_lines(text)
-    return [block for chunk in split_markdown_chunks(text) for block in parse_markdown_blocks(text, chunk, defined)]
+    return [
+        block
+        for chunk in split_markdown_chunks(text)
+        for block in parse_markdown_blocks(text, chunk, defined)
+    ]
 
 
 def test_styles_and_links() -> None:
@@ -42,7 +46,9 @@ def test_styles_and_links() -> None:
 def test_a_bare_address_is_a_link_without_the_full_stop() -> None:
     (block,) = parsed("See https://example.org/a.")
     assert isinstance(block, ParagraphBlock)
-    assert block.spans[1] == StyledSpan("https://example.org/a", TextStyle.PLAIN, "https://example.org/a")
+    assert block.spans[1] == StyledSpan(
+        "https://example.org/a", TextStyle.PLAIN, "https://example.org/a"
+    )
     assert join_span_texts(block.spans) == "See https://example.org/a."
 
 
@@ -77,7 +83,12 @@ def test_a_table_in_pieces_has_every_row_once() -> None:
     text = "| a | b |\n|:--|--:|\n" + "".join(f"| {i} | x |\n" for i in range(95))
     tables = parsed(text)
     assert all(isinstance(each, TableBlock) for each in tables)
-    rows = [join_span_texts(row[0]) for each in tables if isinstance(each, TableBlock) for row in each.rows]
+    rows = [
+        join_span_texts(row[0])
+        for each in tables
+        if isinstance(each, TableBlock)
+        for row in each.rows
+    ]
     assert rows == ["a", *map(str, range(95))]
     assert isinstance(tables[0], TableBlock)
     assert tables[0].aligned == ("left", "right")
@@ -87,7 +98,9 @@ def test_mark_up_is_text_and_a_picture_only_a_link() -> None:
     (block,) = parsed("<img src=x onerror=alert(1)> ![cat](http://tracker/cat.png)")
     assert isinstance(block, ParagraphBlock)
     assert "<img src=x onerror=alert(1)>" in join_span_texts(block.spans)
-    assert block.spans[-1] == StyledSpan("[picture: cat]", TextStyle.PLAIN, "http://tracker/cat.png")
+    assert block.spans[-1] == StyledSpan(
+        "[picture: cat]", TextStyle.PLAIN, "http://tracker/cat.png"
+    )
 
 
 def test_a_dangerous_address_is_no_link() -> None:
@@ -117,7 +130,9 @@ def test_what_a_person_types_is_no_heading() -> None:
     """A screenful of pasted output was drawn in large bold letters."""
     text = "# make test\nok\n--\n*args and __init__\n==\n***\n~~x~~"
     shown = [
-        block for chunk in split_markdown_chunks(text) for block in parse_markdown_blocks(text, chunk, breaks=True)
+        block
+        for chunk in split_markdown_chunks(text)
+        for block in parse_markdown_blocks(text, chunk, breaks=True)
     ]
     assert not [block for block in shown if not isinstance(block, ParagraphBlock) or block.heading]
     assert "\n".join(map(block_as_plain_text, shown)) == text

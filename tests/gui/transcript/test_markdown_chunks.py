@@ -1,4 +1,6 @@
-"""Chunks cover a text in order, whatever it is, and what was cut before stays the same when the text grows."""
+"""Chunks cover a text in order, whatever it is, and what was cut before stays the same
+when the text grows.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,13 @@ def test_all_but_the_last_two_chunks_stay_when_the_text_grows(text: str, more: s
 
 def test_paragraphs_lists_and_fences() -> None:
     text = "One\ntwo\n\n- a\n- b\n\n  still b\n\nAfter\n```py\nx = 1\n\ny = 2\n```\nEnd"
-    assert sources(text) == ["One\ntwo", "- a\n- b\n\n  still b", "After", "```py\nx = 1\n\ny = 2\n```", "End"]
+    assert sources(text) == [
+        "One\ntwo",
+        "- a\n- b\n\n  still b",
+        "After",
+        "```py\nx = 1\n\ny = 2\n```",
+        "End",
+    ]
 
 
 def test_a_fence_in_a_list_stays_in_it() -> None:

@@ -1,4 +1,6 @@
-"""The bar of a message: under the pointer, by the keyboard, at the top of what is longer than the window."""
+"""The bar of a message: under the pointer, by the keyboard, at the top of what is
+longer than the window.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ def wanted(pane: TranscriptPane, settle: Settle) -> list[ChatIntent]:
 def over(pane: TranscriptPane, index: int) -> None:
     laid = pane.view.column.lay_out_fully(index)
     inner = QRectF(0, 0, pane.view.column.page.width, laid.current_height)
-    QTest.mouseMove(pane.view.viewport(), pane.view.rect_in_viewport(index, inner).center().toPoint())
+    QTest.mouseMove(
+        pane.view.viewport(), pane.view.rect_in_viewport(index, inner).center().toPoint()
+    )
     pane.view.update_hover(pane.view.rect_in_viewport(index, inner).center().toPoint())
 
 
@@ -54,7 +58,9 @@ def press(pane: TranscriptPane, index: int, name: str) -> None:
     QTest.mouseClick(pane.view.viewport(), Qt.MouseButton.LeftButton, pos=at)
 
 
-def test_the_buttons_of_a_message_and_of_an_answer(pane: TranscriptPane, wanted: list[ChatIntent]) -> None:
+def test_the_buttons_of_a_message_and_of_an_answer(
+    pane: TranscriptPane, wanted: list[ChatIntent]
+) -> None:
     over(pane, 0)
     press(pane, 0, "Edit and resend…")
     press(pane, 0, "Fork from here")
@@ -83,7 +89,9 @@ def test_a_button_with_the_keyboard_has_a_frame_and_one_under_the_pointer_has_no
         assert bar is not None
         copy = bar.hot_spots[0].place.translated(pane.view.hover_bar_rect(2, bar).topLeft())
         picture, row = pane.view.grab().toImage(), round(copy.center().y())
-        return any(picture.pixelColor(round(copy.left()) + x, row).red() < 160 for x in range(4))  # It is green.
+        return any(
+            picture.pixelColor(round(copy.left()) + x, row).red() < 160 for x in range(4)
+        )  # It is green.
 
     over(pane, 2)
     assert not has_frame()
@@ -93,15 +101,21 @@ def test_a_button_with_the_keyboard_has_a_frame_and_one_under_the_pointer_has_no
     assert has_frame()
 
 
-def test_the_name_over_an_answer_says_which_it_is(pane: TranscriptPane, wanted: list[ChatIntent]) -> None:
+def test_the_name_over_an_answer_says_which_it_is(
+    pane: TranscriptPane, wanted: list[ChatIntent]
+) -> None:
     laid = pane.view.column.lay_out_fully(2)
     assert [hot.name for hot in laid.boxes[0].hot_spots] == ["Previous answer"]
 
 
-def test_the_keyboard_reaches_the_bar_and_goes_along_it(pane: TranscriptPane, wanted: list[ChatIntent]) -> None:
+def test_the_keyboard_reaches_the_bar_and_goes_along_it(
+    pane: TranscriptPane, wanted: list[ChatIntent]
+) -> None:
     pane.window().activateWindow()
     pane.view.setFocus()
-    while pane.view.focusNextPrevChild(True) and not (pane.view._spot and pane.view._spot == (2, pane.view._spot[1])):
+    while pane.view.focusNextPrevChild(True) and not (
+        pane.view._spot and pane.view._spot == (2, pane.view._spot[1])
+    ):
         pass
     while pane.view._spot is not None and pane.view._spot[1].box != BAR:
         pane.view.focusNextPrevChild(True)
@@ -127,10 +141,17 @@ def test_it_stays_in_sight_above_what_is_long(pane: TranscriptPane, settle: Sett
     assert pane.view.hover_bar_of(0) is bar
     pane.view._over = 0
     pane.view.viewport().grab()
-    assert pane.view.hot_spot_at_point(QPoint(place.toRect().right() - 12, place.toRect().center().y())) is not None
+    assert (
+        pane.view.hot_spot_at_point(
+            QPoint(place.toRect().right() - 12, place.toRect().center().y())
+        )
+        is not None
+    )
 
 
-def test_a_message_that_a_rewind_hides_takes_its_bar_along(pane: TranscriptPane, settle: Settle) -> None:
+def test_a_message_that_a_rewind_hides_takes_its_bar_along(
+    pane: TranscriptPane, settle: Settle
+) -> None:
     told = Told()
     told.user("one")
     told.user("two")

@@ -8,7 +8,12 @@ from hypothesis import strategies as st
 from PySide6.QtGui import QTextDocument
 from PySide6.QtWidgets import QApplication
 
-from helix_desktop.gui.transcript.safe_text import _SUSPECT, make_safe_text, safe_tooltip, terminal_output_text
+from helix_desktop.gui.transcript.safe_text import (
+    _SUSPECT,
+    make_safe_text,
+    safe_tooltip,
+    terminal_output_text,
+)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +60,12 @@ def test_a_tooltip_shows_mark_up_as_it_is_written(application: QApplication) -> 
 
 
 def test_a_long_tooltip_is_wrapped() -> None:
-    shown = safe_tooltip("Each conversation is saved in the workspace of its folder. " * 4 + "\nshort")
+    shown = safe_tooltip(
+        "Each conversation is saved in the workspace of its folder. " * 4 + "\nshort"
+    )
     assert max(map(len, shown.split("\n"))) <= 90
     assert shown.endswith("\nshort")
-    assert " ".join(shown.split()).count("Each conversation is saved in the workspace of its folder.") == 4
+    assert (
+        " ".join(shown.split()).count("Each conversation is saved in the workspace of its folder.")
+        == 4
+    )

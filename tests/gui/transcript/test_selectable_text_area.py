@@ -23,7 +23,9 @@ def shown(theme: Theme) -> tuple[QWidget, TextLineView]:
     return owner, view
 
 
-def test_a_text_reached_with_tab_has_a_frame_and_one_that_was_clicked_has_none(theme: Theme) -> None:
+def test_a_text_reached_with_tab_has_a_frame_and_one_that_was_clicked_has_none(
+    theme: Theme,
+) -> None:
     owner, view = shown(theme)
     before = view.viewport().grab().toImage()
     view.setFocus(Qt.FocusReason.MouseFocusReason)

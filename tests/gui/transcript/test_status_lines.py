@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from helix_desktop.engine.facts import Fact, FoldFailed, FoldKind, Forgotten, Stop, Text, TurnEnd, TurnEnded, UserSaid
+from helix_desktop.engine.facts import (
+    Fact,
+    FoldFailed,
+    FoldKind,
+    Forgotten,
+    Stop,
+    Text,
+    TurnEnd,
+    TurnEnded,
+    UserSaid,
+)
 from helix_desktop.engine.session import PLAN
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.gui.transcript.status_lines import describe_fact_if_needed
@@ -20,7 +30,10 @@ from tests.gui.transcript.facts import Told
         (TurnEnded(TurnEnd.SPENDING_LIMIT), "The cost limit was reached."),
         (FoldFailed(FoldKind.HANDOVER, "it was too long"), "Handover: it was too long."),
         (Forgotten((), 2, ""), "Content was permanently removed here: 0 entries, 2 records."),
-        (Forgotten((Digest.of_content(b"x"),), 1, ""), "Content was permanently removed here: 1 entry, 1 record."),
+        (
+            Forgotten((Digest.of_content(b"x"),), 1, ""),
+            "Content was permanently removed here: 1 entry, 1 record.",
+        ),
         (UserSaid((Text("hello"),)), ""),
     ],
 )
@@ -43,7 +56,10 @@ def test_an_approved_plan_stands_in_the_chat_as_it_was_approved() -> None:
     [
         ("agent", "A message from the agent that delegated this task."),
         ("agent:reviewer", "The sub-agent “reviewer” has finished."),
-        ("interrupted:Count: slowly", "The sub-agent “Count: slowly” did not finish, because the program ended."),
+        (
+            "interrupted:Count: slowly",
+            "The sub-agent “Count: slowly” did not finish, because the program ended.",
+        ),
     ],
 )
 def test_messages_between_agents_say_from_whom_they_are(by: str, words: str) -> None:

@@ -30,7 +30,11 @@ def state(**changes: object) -> ToolCallState:
 @pytest.mark.parametrize(
     ("name", "arguments", "words"),
     [
-        ("read_file", '{"path": "src/lock/table.rs", "lines": [1, 2]}', "read_file src/lock/table.rs"),
+        (
+            "read_file",
+            '{"path": "src/lock/table.rs", "lines": [1, 2]}',
+            "read_file src/lock/table.rs",
+        ),
         ("run_command", '{"command": "cargo test --workspace"}', "cargo test --workspace"),
         ("search", '{"pattern": "LockGuard", "path": "src/"}', "search LockGuard in src/"),
         ("github.list_issues", '{"state": "open"}', "github.list_issues open"),
@@ -50,7 +54,9 @@ def test_any_arguments_have_a_line(arguments: str) -> None:
 
 def test_a_marker_can_be_recalled_and_shows_its_hash() -> None:
     fold = Folded("f", FoldKind.MARKER, PartRef(2), "x", 31, 4_812)
-    line = build_call_line(state(returned=ToolReturned("c1", OUTPUT, 4_812), returned_seq=2, fold=fold), 101.0)
+    line = build_call_line(
+        state(returned=ToolReturned("c1", OUTPUT, 4_812), returned_seq=2, fold=fold), 101.0
+    )
     assert line.status is CallStatus.CACHED
     assert line.want == RecallEntry(OUTPUT.digest)
     assert [chip.text for chip in line.chips] == [OUTPUT.digest.short_hex, "4.8K → 31 tokens"]
@@ -60,7 +66,10 @@ def test_a_marker_can_be_recalled_and_shows_its_hash() -> None:
 def test_an_excerpt_says_what_the_agent_asked_to_keep() -> None:
     fold = Folded("f", FoldKind.EXCERPT, PartRef(2), "x", 612, 18_240, asked="failing tests")
     line = build_call_line(state(returned=ToolReturned("c1", OUTPUT, 18_240), fold=fold), 101.0)
-    assert [chip.text for chip in line.chips] == ["kept: the agent asked for “failing tests”", "18.2K → 612"]
+    assert [chip.text for chip in line.chips] == [
+        "kept: the agent asked for “failing tests”",
+        "18.2K → 612",
+    ]
 
 
 def test_how_it_went() -> None:
@@ -69,18 +78,32 @@ def test_how_it_went() -> None:
     assert build_call_line(state(running=True, stage=CallStage.DONE), 101.2).outcome == "done"
     assert build_call_line(state(), 101.2).status is CallStatus.REFUSED
     asked = build_call_line(state(running=True, waiting=True), 101.2)
-    assert (asked.outcome, asked.spoken_line) == ("waiting for you", "read_file src/lock/table.rs, waiting for you")
-    failed = build_call_line(state(returned=ToolReturned("c1", OUTPUT, 9, ok=False, exit_code=101)), 102.0)
+    assert (asked.outcome, asked.spoken_line) == (
+        "waiting for you",
+        "read_file src/lock/table.rs, waiting for you",
+    )
+    failed = build_call_line(
+        state(returned=ToolReturned("c1", OUTPUT, 9, ok=False, exit_code=101)), 102.0
+    )
     assert (failed.status, failed.outcome) == (CallStatus.FAILED, "exit 101")
-    refused = state(returned=ToolReturned("c1", OUTPUT, 9, ok=False), decided=Decided("c1", allowed=False, by="user"))
+    refused = state(
+        returned=ToolReturned("c1", OUTPUT, 9, ok=False),
+        decided=Decided("c1", allowed=False, by="user"),
+    )
     assert build_call_line(refused, 102.0).status is CallStatus.REFUSED
     assert "denied" in build_call_line(refused, 102.0).spoken_line
     head = "The user denied this call, so it was not run. The user said: Use\nthe other\u202e file."
     instead = ToolReturned("c1", OUTPUT, 9, ok=False, head=head)
-    line = build_call_line(state(returned=instead, decided=Decided("c1", allowed=False, by="user")), 102.0)
+    line = build_call_line(
+        state(returned=instead, decided=Decided("c1", allowed=False, by="user")), 102.0
+    )
     (said,) = [chip.text for chip in line.chips]
     assert (said[:14], "\u202e" in said) == ("“Use the other", False)
-    for head, outcome in ((UNREAD, "stopped"), ("made so far", "stopped"), (NOT_BEGUN, "stopped before it ran")):
+    for head, outcome in (
+        (UNREAD, "stopped"),
+        ("made so far", "stopped"),
+        (NOT_BEGUN, "stopped before it ran"),
+    ):
         stopped = build_call_line(
             state(returned=ToolReturned("c1", OUTPUT, 9, ok=False, head=head, stopped=True)), 102.0
         )
@@ -95,7 +118,10 @@ def test_changed_lines_of_a_difference() -> None:
 
 def test_a_running_sub_agent_can_be_opened() -> None:
     delegated = ToolCall("c7", "delegate", '{"task": "count"}')
-    for running in (state(call=delegated, running=True), state(call=delegated, running=True, waiting=True)):
+    for running in (
+        state(call=delegated, running=True),
+        state(call=delegated, running=True, waiting=True),
+    ):
         (chip,) = build_call_line(running, 101.0).chips
         assert chip.want == OpenSubAgent("c7")
     assert build_call_line(state(call=delegated), 101.0).chips == ()
@@ -104,7 +130,10 @@ def test_a_running_sub_agent_can_be_opened() -> None:
 
 def test_a_read_of_some_lines_says_which() -> None:
     """Nine reads of one log stood as nine equal rows."""
-    assert call_subject('{"path": "server.log", "first_line": 721, "last_line": 810}') == "server.log:721–810"
+    assert (
+        call_subject('{"path": "server.log", "first_line": 721, "last_line": 810}')
+        == "server.log:721–810"
+    )
     assert call_subject('{"path": "server.log", "first_line": 721}') == "server.log:721–"
     assert call_subject('{"path": "server.log", "last_line": 90}') == "server.log:1–90"
     assert call_subject('{"path": "a.py", "text": "{\\"first_line\\": 3}"}') == "a.py"

@@ -36,7 +36,9 @@ def long_talk(turns: int = 40) -> Told:
     told = Told()
     for number in range(turns):
         told.user(f"Question {number}. " + "word " * (number % 7) * 10)
-        told.reply(f"Answer {number}.\n\n" + "Some words of an answer. " * (number % 11) * 4, call(number))
+        told.reply(
+            f"Answer {number}.\n\n" + "Some words of an answer. " * (number % 11) * 4, call(number)
+        )
         told.returned(f"c{number}")
     return told
 
@@ -65,7 +67,11 @@ def test_a_history_that_was_read_in_a_thread_is_shown_as_any_other(
     told = long_talk()
     pane.open_transcript(build_state(told.facts))
     settle()
-    wanted = [list(pane.view.items.all), pane.view.column.total_height, pane.view.verticalScrollBar().value()]
+    wanted = [
+        list(pane.view.items.all),
+        pane.view.column.total_height,
+        pane.view.verticalScrollBar().value(),
+    ]
     history = build_state(told.facts[:-20])
     asyncio.run(pane.view.build_items_of_long_history(history))
     pane.open_transcript(build_state(told.facts[:3]))
@@ -74,7 +80,11 @@ def test_a_history_that_was_read_in_a_thread_is_shown_as_any_other(
         history.advance_state(recorded)
     pane.open_transcript(history)
     settle()
-    assert [pane.view.items.all, pane.view.column.total_height, pane.view.verticalScrollBar().value()] == wanted
+    assert [
+        pane.view.items.all,
+        pane.view.column.total_height,
+        pane.view.verticalScrollBar().value(),
+    ] == wanted
 
 
 def test_a_conversation_that_was_left_is_let_go_of(pane: TranscriptPane, settle: Settle) -> None:
@@ -113,7 +123,9 @@ def first_seen(pane: TranscriptPane) -> tuple[int, int]:
     """The first item that begins in sight, and where."""
     y, height = pane.view.verticalScrollBar().value(), pane.view.viewport().height()
     column = pane.view.column
-    index = next(i for i in column.visible_items(y, height) if column.heights.total_height_before(i) >= y)
+    index = next(
+        i for i in column.visible_items(y, height) if column.heights.total_height_before(i) >= y
+    )
     return index, column.heights.total_height_before(index) - y
 
 
@@ -172,7 +184,9 @@ def test_what_is_above_may_change_its_height(pane: TranscriptPane, settle: Settl
     settle()
     seen = first_seen(pane)
     above = next(i for i in range(seen[0] - 1, 0, -1) if pane.view.items.all[i].kind == 3)
-    pane.view.apply_events([FactAppended(told.marker(pane.view.items.tool_call_state(above).returned_seq))])
+    pane.view.apply_events(
+        [FactAppended(told.marker(pane.view.items.tool_call_state(above).returned_seq))]
+    )
     settle()
     assert first_seen(pane) == seen
 
@@ -218,11 +232,15 @@ def test_a_fact_is_brought_into_sight(pane: TranscriptPane, settle: Settle) -> N
     assert pane.view.items.item_of_fact(31) in list(pane.view.column.visible_items(y, height))
 
 
-def test_a_running_call_counts_its_time_and_shows_its_output(pane: TranscriptPane, settle: Settle) -> None:
+def test_a_running_call_counts_its_time_and_shows_its_output(
+    pane: TranscriptPane, settle: Settle
+) -> None:
     told = Told()
     told.reply("", call(1, "run_command", '{"command": "make"}'))
     pane.open_transcript(build_state(told.facts))
-    pane.view.apply_events([ActivityChanged("c", ConversationActivity.TOOLS), ToolPrinted("c", "c1", "compiling\n")])
+    pane.view.apply_events(
+        [ActivityChanged("c", ConversationActivity.TOOLS), ToolPrinted("c", "c1", "compiling\n")]
+    )
     pane.view.column.page.section_amounts["open", 1, 0] = 1
     pane.view.column._laid.pop(0)
     pane.view._lay_out_and_draw()
@@ -233,11 +251,15 @@ def test_a_running_call_counts_its_time_and_shows_its_output(pane: TranscriptPan
     assert laid.boxes[0].line.outcome.startswith("running…")
     assert laid.boxes[1].text == "compiling"
     assert pane.view._clock.isActive()
-    pane.view.apply_events([FactAppended(told.returned("c1")), ActivityChanged("c", ConversationActivity.IDLE)])
+    pane.view.apply_events(
+        [FactAppended(told.returned("c1")), ActivityChanged("c", ConversationActivity.IDLE)]
+    )
     assert not pane.view._clock.isActive()
 
 
-def test_another_theme_and_another_width_keep_the_place(pane: TranscriptPane, theme: Theme, settle: Settle) -> None:
+def test_another_theme_and_another_width_keep_the_place(
+    pane: TranscriptPane, theme: Theme, settle: Settle
+) -> None:
     pane.open_transcript(build_state(long_talk().facts))
     settle()
     for _ in range(10):
@@ -254,7 +276,11 @@ def test_everything_is_drawn(pane: TranscriptPane, settle: Settle) -> None:
     pane.open_transcript(build_state(long_talk(3).facts))
     settle()
     image = pane.view.viewport().grab().toImage()
-    colours = {image.pixelColor(x, y).name() for x in range(0, image.width(), 3) for y in range(0, image.height(), 3)}
+    colours = {
+        image.pixelColor(x, y).name()
+        for x in range(0, image.width(), 3)
+        for y in range(0, image.height(), 3)
+    }
     assert "#f3f3ef" in colours
     assert len(colours) > 20
 
@@ -263,7 +289,11 @@ def on_screen(pane: TranscriptPane) -> QImage:
     QApplication.processEvents()
     view = pane.view.viewport()
     corner = view.mapTo(pane, QPoint())
-    return pane.screen().grabWindow(pane.winId(), corner.x(), corner.y(), view.width(), view.height()).toImage()
+    return (
+        pane.screen()
+        .grabWindow(pane.winId(), corner.x(), corner.y(), view.width(), view.height())
+        .toImage()
+    )
 
 
 def alike(one: QImage, other: QImage) -> bool:
@@ -277,7 +307,9 @@ STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("wheel"), st.sampled_from((-960, -240, -120, 40, 120, 360))),
         st.tuples(st.just("point"), st.integers(5, 590)),
-        st.tuples(st.sampled_from(("write", "answer", "ask", "click", "end", "tab")), st.integers(0, 9)),
+        st.tuples(
+            st.sampled_from(("write", "answer", "ask", "click", "end", "tab")), st.integers(0, 9)
+        ),
     ),
     min_size=3,
     max_size=14,
@@ -292,14 +324,22 @@ def do(pane: TranscriptPane, told: Told, step: str, by: int) -> None:
             QTest.mouseMove(pane.view.viewport(), QPoint(100 + by, by))
         case "write":
             pane.view.apply_events(
-                [ReplyStreamed("c", TextDelta("Words of it. " * by + "\n\n```python\ncall(1)\n"[: 3 * by]))]
+                [
+                    ReplyStreamed(
+                        "c", TextDelta("Words of it. " * by + "\n\n```python\ncall(1)\n"[: 3 * by])
+                    )
+                ]
             )
         case "answer":
-            pane.view.apply_events([FactAppended(told.reply(f"Done: {by}.", call(100 + len(told.facts))))])
+            pane.view.apply_events(
+                [FactAppended(told.reply(f"Done: {by}.", call(100 + len(told.facts))))]
+            )
         case "ask":
             pane.view.apply_events([FactAppended(told.user("Once more. " * by))])
         case "click":
-            QTest.mouseClick(pane.view.viewport(), Qt.MouseButton.LeftButton, pos=QPoint(120, 60 * by))
+            QTest.mouseClick(
+                pane.view.viewport(), Qt.MouseButton.LeftButton, pos=QPoint(120, 60 * by)
+            )
         case "end":
             pane.view.jump_to_end()
         case "tab":
@@ -307,7 +347,9 @@ def do(pane: TranscriptPane, told: Told, step: str, by: int) -> None:
             QTest.keyClick(pane.view, Qt.Key.Key_Tab)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=12, deadline=None)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=12, deadline=None
+)
 @given(STEPS)
 def test_what_was_moved_looks_as_if_it_were_drawn_anew(
     pane: TranscriptPane, settle: Settle, steps: list[tuple[str, int]]
@@ -322,8 +364,12 @@ def test_what_was_moved_looks_as_if_it_were_drawn_anew(
         assert alike(on_screen(pane), shown), step
 
 
-def test_what_was_opened_stays_open_when_another_process_goes_on_with_the_conversation(pane: TranscriptPane) -> None:
-    """The defect: the recorder appended a turn of Claude Code, and the card that the reader had opened was closed."""
+def test_what_was_opened_stays_open_when_another_process_goes_on_with_the_conversation(
+    pane: TranscriptPane,
+) -> None:
+    """The defect: the recorder appended a turn of Claude Code, and the card that the
+    reader had opened was closed.
+    """
     told = long_talk(4)
     pane.open_transcript(build_state(told.facts))
     key = pane.view.column.page.section_key("open", told.facts[1].seq, 0)

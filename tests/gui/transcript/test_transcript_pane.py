@@ -50,7 +50,9 @@ def test_all_places_are_counted_and_stepped_through(pane: TranscriptPane, settle
     assert pane.view.finding is None
 
 
-def test_what_a_search_of_the_workspace_found_is_marked_and_in_view(pane: TranscriptPane, settle: Settle) -> None:
+def test_what_a_search_of_the_workspace_found_is_marked_and_in_view(
+    pane: TranscriptPane, settle: Settle
+) -> None:
     told = talk()
     pane.open_transcript(build_state(told.facts))
     settle()
@@ -68,14 +70,19 @@ def test_what_a_search_of_the_workspace_found_is_marked_and_in_view(pane: Transc
             assert pane.view.finding.places[pane.view.finding.current] == index
 
 
-def test_the_place_that_somebody_was_led_to_has_a_line_beside_it(pane: TranscriptPane, settle: Settle) -> None:
+def test_the_place_that_somebody_was_led_to_has_a_line_beside_it(
+    pane: TranscriptPane, settle: Settle
+) -> None:
     told = talk()
     pane.open_transcript(build_state(told.facts))
     settle()
     accent = pane.view.theme.colour_of_token("accent").rgb()
 
     def marked_rows() -> list[int]:
-        picture, x = pane.view.viewport().grab().toImage(), pane.view.column_left - pane.view.theme.zoomed_pixels(13)
+        picture, x = (
+            pane.view.viewport().grab().toImage(),
+            pane.view.column_left - pane.view.theme.zoomed_pixels(13),
+        )
         return [y for y in range(picture.height()) if picture.pixel(x, y) == accent]
 
     assert marked_rows() == []
@@ -105,7 +112,9 @@ def test_the_selected_words_are_what_is_looked_for(pane: TranscriptPane, settle:
     assert pane.bar.field.text() == "one needle"
 
 
-def test_the_end_is_offered_only_where_it_cannot_be_seen(pane: TranscriptPane, settle: Settle) -> None:
+def test_the_end_is_offered_only_where_it_cannot_be_seen(
+    pane: TranscriptPane, settle: Settle
+) -> None:
     told = Told()
     told.user("Short.")
     pane.open_transcript(build_state(told.facts))
@@ -122,7 +131,9 @@ def test_the_end_is_offered_only_where_it_cannot_be_seen(pane: TranscriptPane, s
     assert not pane._end.isVisible(), "it covered the last line, which was in sight"
 
 
-def test_what_is_found_in_what_an_agent_added_is_opened(pane: TranscriptPane, settle: Settle) -> None:
+def test_what_is_found_in_what_an_agent_added_is_opened(
+    pane: TranscriptPane, settle: Settle
+) -> None:
     """The defect: a hit was counted, and the line of the addition stayed closed."""
     told = Told()
     told.add(ConversationStarted("T", origin=Origin("claude-code", "s")))
@@ -142,11 +153,15 @@ def test_what_is_found_in_what_an_agent_added_is_opened(pane: TranscriptPane, se
         pane.bar.field.clear()
 
 
-def test_what_is_found_in_the_first_call_of_a_group_opens_the_group(pane: TranscriptPane, settle: Settle) -> None:
+def test_what_is_found_in_the_first_call_of_a_group_opens_the_group(
+    pane: TranscriptPane, settle: Settle
+) -> None:
     """The defect: only hits in the others opened it."""
     told = Told()
     told.user("Read.")
-    told.reply("", *(call(number, "read_file", f'{{"path": "file{number}"}}') for number in range(4)))
+    told.reply(
+        "", *(call(number, "read_file", f'{{"path": "file{number}"}}') for number in range(4))
+    )
     for number in range(4):
         told.returned(f"c{number}")
     pane.open_transcript(build_state(told.facts))

@@ -22,7 +22,9 @@ def found(told: Told, text: str) -> TranscriptSearch:
 
 
 @pytest.mark.parametrize("slice_", [transcript_search.SLICE, 0.0])
-def test_places_are_counted_by_item_however_busy_the_machine_is(monkeypatch: pytest.MonkeyPatch, slice_: float) -> None:
+def test_places_are_counted_by_item_however_busy_the_machine_is(
+    monkeypatch: pytest.MonkeyPatch, slice_: float
+) -> None:
     monkeypatch.setattr(transcript_search, "SLICE", slice_)
     told = Told()
     told.user("Needle, needle")
@@ -32,7 +34,10 @@ def test_places_are_counted_by_item_however_busy_the_machine_is(monkeypatch: pyt
     assert list(looking.places) == [0, 0, 2, 3]
     assert looking.current_hit_in_item(0, 2) == -1
     for looking.current, (index, within) in enumerate([(0, 0), (0, 1), (2, 0), (3, 0)]):
-        assert [looking.current_hit_in_item(other, 2) for other in (0, 2, 3) if other != index] == [-1, -1]
+        assert [looking.current_hit_in_item(other, 2) for other in (0, 2, 3) if other != index] == [
+            -1,
+            -1,
+        ]
         assert looking.current_hit_in_item(index, 2) == within
     looking.current = 1
     assert looking.current_hit_in_item(0, 1) == 0

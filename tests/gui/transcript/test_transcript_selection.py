@@ -27,7 +27,9 @@ def talk(theme: Theme) -> tuple[TranscriptItems, Callable[[int], ItemLayout]]:
     return page.items, lambda index: laid(page, index)
 
 
-def test_a_selection_backwards_is_the_same(talk: tuple[TranscriptItems, Callable[[int], ItemLayout]]) -> None:
+def test_a_selection_backwards_is_the_same(
+    talk: tuple[TranscriptItems, Callable[[int], ItemLayout]],
+) -> None:
     items, made = talk
     forth = TextSelection(TextPosition(0, 1), TextPosition(3, 2))
     back = TextSelection(TextPosition(3, 2), TextPosition(0, 1))
@@ -41,7 +43,9 @@ def test_a_selection_backwards_is_the_same(talk: tuple[TranscriptItems, Callable
     assert forth.selected_offsets_of(3, 4) == (0, 2)
 
 
-def test_markdown_keeps_what_was_written(talk: tuple[TranscriptItems, Callable[[int], ItemLayout]]) -> None:
+def test_markdown_keeps_what_was_written(
+    talk: tuple[TranscriptItems, Callable[[int], ItemLayout]],
+) -> None:
     items, made = talk
     whole = TextSelection(TextPosition(0, 0), TextPosition(3, 5))
     assert (
@@ -50,7 +54,14 @@ def test_markdown_keeps_what_was_written(talk: tuple[TranscriptItems, Callable[[
     )
 
 
-def test_nothing_selected_is_nothing_copied(talk: tuple[TranscriptItems, Callable[[int], ItemLayout]]) -> None:
+def test_nothing_selected_is_nothing_copied(
+    talk: tuple[TranscriptItems, Callable[[int], ItemLayout]],
+) -> None:
     items, made = talk
     assert build_selected_text(TextSelection(), items, made, markdown=False) == ""
-    assert build_selected_text(TextSelection(TextPosition(1, 3), TextPosition(1, 3)), items, made, markdown=False) == ""
+    assert (
+        build_selected_text(
+            TextSelection(TextPosition(1, 3), TextPosition(1, 3)), items, made, markdown=False
+        )
+        == ""
+    )

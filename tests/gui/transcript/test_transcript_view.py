@@ -80,7 +80,9 @@ def move(pane: TranscriptPane, point: QPoint) -> None:
     from PySide6.QtGui import QMouseEvent
 
     where = QPointF(point)
-    event = QMouseEvent(QEvent.Type.MouseMove, where, where, LEFT, LEFT, Qt.KeyboardModifier.NoModifier)
+    event = QMouseEvent(
+        QEvent.Type.MouseMove, where, where, LEFT, LEFT, Qt.KeyboardModifier.NoModifier
+    )
     QApplication.sendEvent(pane.view.viewport(), event)
 
 
@@ -109,7 +111,9 @@ def test_all_is_copied_as_markdown(pane: TranscriptPane, wanted: list[ChatIntent
 
 def test_the_keyboard_selects(pane: TranscriptPane, wanted: list[ChatIntent]) -> None:
     column = pane.view.column
-    QTest.mouseClick(pane.view.viewport(), LEFT, pos=at(pane, 0, column.lay_out_fully(0).caret_rect_at(0)))
+    QTest.mouseClick(
+        pane.view.viewport(), LEFT, pos=at(pane, 0, column.lay_out_fully(0).caret_rect_at(0))
+    )
     for _ in range(3):
         QTest.keyClick(pane.view, Qt.Key.Key_Right, SHIFT)
     assert pane.view.selected_text() == "The"
@@ -130,7 +134,9 @@ def test_a_double_click_selects_a_word(pane: TranscriptPane, wanted: list[ChatIn
     assert pane.view.selected_text() == "first"
 
 
-def test_a_click_opens_and_closes_a_call(pane: TranscriptPane, wanted: list[ChatIntent], settle: Settle) -> None:
+def test_a_click_opens_and_closes_a_call(
+    pane: TranscriptPane, wanted: list[ChatIntent], settle: Settle
+) -> None:
     before = pane.view.column.lay_out_fully(2).current_height
     top = pane.view.column.content_top(2)
     point = at(pane, 2, QRectF(20, 19, 2, 2))
@@ -150,20 +156,28 @@ def test_recall_and_the_hash_are_wanted(pane: TranscriptPane, wanted: list[ChatI
     assert wanted == [RecallEntry(OUTPUT.digest), OpenEntry(OUTPUT.digest)]
 
 
-def test_a_link_asks_before_it_opens(pane: TranscriptPane, wanted: list[ChatIntent], settle: Settle) -> None:
+def test_a_link_asks_before_it_opens(
+    pane: TranscriptPane, wanted: list[ChatIntent], settle: Settle
+) -> None:
     laid = pane.view.column.lay_out_fully(1)
-    spot = next(spot for spot in laid.list_hot_spots() if laid.hot_spot_and_rect(spot)[0].name == "a link")
+    spot = next(
+        spot for spot in laid.list_hot_spots() if laid.hot_spot_and_rect(spot)[0].name == "a link"
+    )
     QTest.mouseClick(pane.view.viewport(), LEFT, pos=at(pane, 1, laid.hot_spot_and_rect(spot)[1]))
     settle()
     assert wanted == []
-    (box,) = [w for w in QApplication.topLevelWidgets() if isinstance(w, QMessageBox) and w.isVisible()]
+    (box,) = [
+        w for w in QApplication.topLevelWidgets() if isinstance(w, QMessageBox) and w.isVisible()
+    ]
     assert "https://example.org/x" in box.text()
     opening = next(b for b in box.buttons() if "Open" in b.text())
     QTest.mouseClick(opening, LEFT)
     assert wanted == [OpenLink("https://example.org/x")]
 
 
-def test_tab_walks_through_what_can_be_clicked(pane: TranscriptPane, wanted: list[ChatIntent]) -> None:
+def test_tab_walks_through_what_can_be_clicked(
+    pane: TranscriptPane, wanted: list[ChatIntent]
+) -> None:
     pane.window().activateWindow()
     names = []
     for _ in range(12):
@@ -200,7 +214,9 @@ def test_a_rewound_part_opens_with_a_click(
     pane.view.apply_events([FactAppended(told.add(Rewound(1)))])
     settle()
     assert pane.view.items.is_item_hidden(1)
-    QTest.mouseClick(pane.view.viewport(), LEFT, pos=hot(pane, len(pane.view.items.all) - 1, ToggleSection))
+    QTest.mouseClick(
+        pane.view.viewport(), LEFT, pos=hot(pane, len(pane.view.items.all) - 1, ToggleSection)
+    )
     settle()
     assert not pane.view.items.is_item_hidden(1)
 
@@ -218,7 +234,9 @@ def test_an_opened_rewound_part_looks_replaced_and_can_be_closed_where_it_begins
     def drawn(index: int) -> tuple[QColor, QColor]:
         """Beside the item and behind it."""
         picture, top = pane.view.grab().toImage(), at(pane, index, QRectF(0, 30, 0, 0)).y()
-        return picture.pixelColor(pane.view.column_left - 13, top), picture.pixelColor(pane.view.column_left - 6, top)
+        return picture.pixelColor(pane.view.column_left - 13, top), picture.pixelColor(
+            pane.view.column_left - 6, top
+        )
 
     pane.view.apply_events([FactAppended(told.add(Rewound(0)))])
     end = len(pane.view.items.all) - 1
@@ -245,7 +263,8 @@ def test_names_for_a_screen_reader(pane: TranscriptPane) -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "which"), [(Qt.FocusReason.TabFocusReason, 0), (Qt.FocusReason.BacktabFocusReason, -1)]
+    ("reason", "which"),
+    [(Qt.FocusReason.TabFocusReason, 0), (Qt.FocusReason.BacktabFocusReason, -1)],
 )
 def test_tab_into_the_chat_shows_where_it_is(
     pane: TranscriptPane, wanted: list[ChatIntent], reason: Qt.FocusReason, which: int

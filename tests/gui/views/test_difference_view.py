@@ -51,7 +51,9 @@ def drag(view: DifferenceView, start: tuple[int, int], end: tuple[int, int]) -> 
     """From a letter of a row to a letter of another one, in the column on the right."""
     points = []
     for row, letter in (start, end):
-        x = view._lines.left_edge(right=view.has_two_columns) + round(letter * view._ink.code_letter_width)
+        x = view._lines.left_edge(right=view.has_two_columns) + round(
+            letter * view._ink.code_letter_width
+        )
         points.append(QPoint(x, round(view._heights.tops[row] + view._ink.code_line_height / 2)))
     port = view.viewport()
     QTest.mousePress(port, Qt.MouseButton.LeftButton, pos=points[0])
@@ -66,7 +68,11 @@ def test_what_is_drawn_over_is_selected_and_copied_and_is_no_comment(theme: Them
     assert not view._comment.isVisible()
     QTest.keyClick(view, Qt.Key.Key_C, Qt.KeyboardModifier.ControlModifier)
     assert QGuiApplication.clipboard().text() == "ne\ntwo\nzw"
-    QTest.mouseClick(view.viewport(), Qt.MouseButton.LeftButton, pos=QPoint(300, round(view._heights.tops[3]) + 4))
+    QTest.mouseClick(
+        view.viewport(),
+        Qt.MouseButton.LeftButton,
+        pos=QPoint(300, round(view._heights.tops[3]) + 4),
+    )
     assert view.selected_text() == ""
     assert view._comment.isVisible()
 
@@ -83,7 +89,10 @@ def test_the_head_of_a_hunk_ends_before_its_buttons(theme: Theme, width: int) ->
     (buttons,) = view._buttons
     words = view._elided_hunk_head(view._sheet.rows[0])
     assert words.startswith("@@")
-    assert QFontMetrics(view._ink.mono).horizontalAdvance(words) + view._ink.scaled_pixels(12) < buttons.x()
+    assert (
+        QFontMetrics(view._ink.mono).horizontalAdvance(words) + view._ink.scaled_pixels(12)
+        < buttons.x()
+    )
 
 
 @pytest.mark.parametrize("two", [False, True])
@@ -123,11 +132,15 @@ def test_colours_and_changed_words_come_after_the_first_frame(theme: Theme) -> N
     assert (7, 11) in formats, "the word that changed"
 
 
-def test_only_the_rows_of_the_parts_that_changed_are_drawn(theme: Theme, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_rows_of_the_parts_that_changed_are_drawn(
+    theme: Theme, monkeypatch: pytest.MonkeyPatch
+) -> None:
     drawn: list[int] = []
     usual = DifferenceLines.draw_line
 
-    def paint_line(lines: DifferenceLines, painter: QPainter, number: int, *rest: Any, **named: Any) -> None:
+    def paint_line(
+        lines: DifferenceLines, painter: QPainter, number: int, *rest: Any, **named: Any
+    ) -> None:
         drawn.append(number)
         usual(lines, painter, number, *rest, **named)
 

@@ -1,4 +1,6 @@
-"""Any number of lines, of which only those in sight cost something; selecting and marking by real events."""
+"""Any number of lines, of which only those in sight cost something; selecting and
+marking by real events.
+"""
 
 from __future__ import annotations
 
@@ -88,7 +90,11 @@ def test_marks_stand_where_the_text_is(view: TextLineView) -> None:
     assert view.grab().toImage() != before
 
 
-@given(st.lists(st.text("ab", max_size=6), min_size=1, max_size=8), st.integers(0, 20), st.integers(1, 20))
+@given(
+    st.lists(st.text("ab", max_size=6), min_size=1, max_size=8),
+    st.integers(0, 20),
+    st.integers(1, 20),
+)
 def test_a_run_over_lines_covers_the_same_signs(lines: list[str], start: int, size: int) -> None:
     text = "\n".join(lines)
     wanted = [i for i in range(start, min(start + size, len(text))) if text[i] != "\n"]

@@ -12,7 +12,9 @@ OTHER = [("changed" if number in (120, 121, 260) else line) for number, line in 
 
 def test_only_what_differs_is_shown_side_by_side(theme: Theme, doing: BackgroundRunner) -> None:
     parent = QWidget()
-    dialog = TextComparisonDialog(doing, theme, ("a", "b"), ("\n".join(LINES), "\n".join(OTHER)), parent)
+    dialog = TextComparisonDialog(
+        doing, theme, ("a", "b"), ("\n".join(LINES), "\n".join(OTHER)), parent
+    )
     dialog.show()
     QApplication.processEvents()
     shown = [line.text for line in dialog.view.shown_lines]

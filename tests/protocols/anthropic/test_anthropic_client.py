@@ -1,4 +1,6 @@
-"""Anthropic's Messages: breakpoints of the cache, thinking that goes back word for word, and the events of a stream."""
+"""Anthropic's Messages: breakpoints of the cache, thinking that goes back word for
+word, and the events of a stream.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +16,34 @@ from helix_desktop.engine.messages import Delta, Image, ReasoningDelta, Reply, R
 from helix_desktop.engine.prompt_cache_marks import MarkedRequest
 from helix_desktop.errors import ContextTooLong, ModelFailed, ModelOverloaded
 from helix_desktop.json_values import Object
-from helix_desktop.protocols.anthropic.anthropic_client import AnthropicMessages, AnthropicReplyReader
+from helix_desktop.protocols.anthropic.anthropic_client import (
+    AnthropicMessages,
+    AnthropicReplyReader,
+)
 from helix_desktop.protocols.event_stream import ServerSentEvent
 from helix_desktop.protocols.protocol_dialect import ModelAbilities
 from helix_desktop.providers.http_transport import ProviderConnections
 from tests.peers import anthropic_server
 from tests.peers.anthropic_billing import Cache
-from tests.peers.anthropic_server import AnthropicServer, block, error_event, events, refused, reply, streamed
-from tests.providers.asking import PROTOCOLS, READ, Instant, after_a_call, asking, assistant, heard, user
+from tests.peers.anthropic_server import (
+    AnthropicServer,
+    block,
+    error_event,
+    events,
+    refused,
+    reply,
+    streamed,
+)
+from tests.providers.asking import (
+    PROTOCOLS,
+    READ,
+    Instant,
+    after_a_call,
+    asking,
+    assistant,
+    heard,
+    user,
+)
 
 PROTOCOL = PROTOCOLS[2]
 HERE = AnthropicMessages("http://127.0.0.1:1", "peer")
@@ -30,7 +52,11 @@ CALL = ToolCall("toolu_00000001", "read", '{"path":"a"}')
 
 def read(made: list[dict[str, Any]]) -> tuple[list[Delta], Reply]:
     reading = AnthropicReplyReader(HERE.reasoning_owner, "peer", "scripted")
-    deltas = [delta for one in made for delta in reading.feed_event(ServerSentEvent(json.dumps(one), one["type"]))]
+    deltas = [
+        delta
+        for one in made
+        for delta in reading.feed_event(ServerSentEvent(json.dumps(one), one["type"]))
+    ]
     return deltas, reading.reply_so_far()
 
 
@@ -53,13 +79,22 @@ def marks(body: Any) -> list[str]:
     return found
 
 
-# --- writing ---------------------------------------------------------------------------------------------------------
+# --- writing
 
 
-def test_breakpoints_stand_behind_the_head_what_is_known_the_last_change_and_the_last_message() -> None:
-    request = asking(user("One"), assistant("Two"), user("Three"), assistant("Four"), user("Five"), stable=2)
+def test_breakpoints_stand_behind_the_head_what_is_known_the_last_change_and_the_last_message() -> (
+    None
+):
+    request = asking(
+        user("One"), assistant("Two"), user("Three"), assistant("Four"), user("Five"), stable=2
+    )
     assert marks(sent(request)) == ["system", "message 1", "message 4"]
-    assert marks(sent(replace(request, settled=4))) == ["system", "message 1", "message 3", "message 4"]
+    assert marks(sent(replace(request, settled=4))) == [
+        "system",
+        "message 1",
+        "message 3",
+        "message 4",
+    ]
     assert marks(sent(replace(request, stable=0))) == ["system", "message 4"]
     assert marks(sent(replace(request, stable=0, system=""))) == ["tools", "message 4"]
     assert marks(sent(replace(request, stable=5, system="", tools=()))) == ["message 4"]
@@ -106,7 +141,8 @@ def test_a_second_fold_finds_what_the_first_one_made_to_be_written_again() -> No
 
 
 @pytest.mark.parametrize(
-    "opaque", ['{"type":"thinking","signature":"s"}', '{"type":"redacted_thinking","signature":"s"}']
+    "opaque",
+    ['{"type":"thinking","signature":"s"}', '{"type":"redacted_thinking","signature":"s"}'],
 )
 def test_a_breakpoint_is_never_on_thinking(opaque: str) -> None:
     thought = Reasoning("hm", opaque=opaque, provider=HERE.reasoning_owner)
@@ -118,14 +154,26 @@ def test_a_breakpoint_is_never_on_thinking(opaque: str) -> None:
 
 
 def test_results_come_first_and_failures_are_marked() -> None:
-    request = asking(user("Go"), assistant(CALL), user("quick", ToolResult(CALL.id, "gone", ok=False)))
+    request = asking(
+        user("Go"), assistant(CALL), user("quick", ToolResult(CALL.id, "gone", ok=False))
+    )
     first, second = sent(request)["messages"][2]["content"]
-    assert (first["type"], first["tool_use_id"], first["is_error"]) == ("tool_result", CALL.id, True)
+    assert (first["type"], first["tool_use_id"], first["is_error"]) == (
+        "tool_result",
+        CALL.id,
+        True,
+    )
     assert second["text"] == "quick"
 
 
 def test_empty_texts_are_left_out_and_no_message_is_empty() -> None:
-    request = asking(user("Go"), assistant("  \n"), user("  "), assistant("Yes", CALL), user(ToolResult(CALL.id, "")))
+    request = asking(
+        user("Go"),
+        assistant("  \n"),
+        user("  "),
+        assistant("Yes", CALL),
+        user(ToolResult(CALL.id, "")),
+    )
     written = sent(request)["messages"]
     assert [message["role"] for message in written] == ["user", "user", "assistant", "user"]
     assert written[1]["content"][0]["text"] == "(empty)"
@@ -135,7 +183,9 @@ def test_empty_texts_are_left_out_and_no_message_is_empty() -> None:
 def test_malformed_arguments_become_an_object() -> None:
     torn = replace(CALL, arguments='{"path": ')
     request = asking(user("Go"), assistant(torn), user(ToolResult(CALL.id, "no")))
-    assert sent(request)["messages"][1]["content"][0]["input"] == {"malformed_arguments": '{"path": '}
+    assert sent(request)["messages"][1]["content"][0]["input"] == {
+        "malformed_arguments": '{"path": '
+    }
 
 
 def test_images_it_takes_are_sent_and_others_named() -> None:
@@ -144,7 +194,9 @@ def test_images_it_takes_are_sent_and_others_named() -> None:
     assert content[0]["source"] == {"type": "base64", "media_type": "image/png", "data": "eA=="}
     assert "image/svg+xml" in content[1]["text"]
     result = ToolResult(CALL.id, "seen", images=(png,))
-    inside = sent(asking(user("Go"), assistant(CALL), user(result)))["messages"][2]["content"][0]["content"]
+    inside = sent(asking(user("Go"), assistant(CALL), user(result)))["messages"][2]["content"][0][
+        "content"
+    ]
     assert [one["type"] for one in inside] == ["text", "image"]
 
 
@@ -163,11 +215,13 @@ def test_the_path_is_right_with_and_without_the_version(url: str) -> None:
     )
 
 
-# --- thinking --------------------------------------------------------------------------------------------------------
+# --- thinking
 
 
 def test_thinking_goes_back_word_for_word_with_its_signature() -> None:
-    _, answered = read(events("Yes", thinking="Let me see…", signature="sig+/=", calls=[("read", {"path": "a"})]))
+    _, answered = read(
+        events("Yes", thinking="Let me see…", signature="sig+/=", calls=[("read", {"path": "a"})])
+    )
     assert thinking_of(answered).text == "Let me see…"
     call = next(part for part in answered.parts if isinstance(part, ToolCall))
     request = asking(user("Go"), assistant(*answered.parts), user(ToolResult(call.id, "x")))
@@ -188,7 +242,9 @@ def test_thinking_without_a_signature_or_of_another_provider_is_left_out() -> No
         unsigned.feed_event(ServerSentEvent(json.dumps(one)))
     cut = unsigned.reply_so_far("lost")
     foreign = Reasoning(
-        "hm", opaque='{"type":"thinking","thinking":"hm","signature":"s"}', provider="anthropic other.org"
+        "hm",
+        opaque='{"type":"thinking","thinking":"hm","signature":"s"}',
+        provider="anthropic other.org",
     )
     for part in (thinking_of(cut), foreign):
         body = sent(asking(user("Go"), assistant(part, "Yes"), user("More")))
@@ -217,25 +273,38 @@ def test_with_a_budget_thinking_goes_on_in_a_loop_that_began_with_it() -> None:
     thought = Reasoning("hm", opaque=opaque, provider=HERE.reasoning_owner)
     first, second = ToolCall("c1", "read", "{}"), ToolCall("c2", "read", "{}")
     loop = [user("Go"), assistant(thought, first), user(ToolResult("c1", "x"))]
-    assert "thinking" in sent(asking(*loop, reasoning="high"), reasoning="budget", max_output=64_000)
+    assert "thinking" in sent(
+        asking(*loop, reasoning="high"), reasoning="budget", max_output=64_000
+    )
     loop += [assistant(second), user(ToolResult("c2", "y"))]
-    assert "thinking" not in sent(asking(*loop, reasoning="high"), reasoning="budget", max_output=64_000)
+    assert "thinking" not in sent(
+        asking(*loop, reasoning="high"), reasoning="budget", max_output=64_000
+    )
     loop += [assistant("Done."), user("And now?")]
-    assert "thinking" in sent(asking(*loop, reasoning="high"), reasoning="budget", max_output=64_000)
+    assert "thinking" in sent(
+        asking(*loop, reasoning="high"), reasoning="budget", max_output=64_000
+    )
 
 
-async def test_thinking_it_cannot_verify_any_more_is_left_out(connections: ProviderConnections, clock: Instant) -> None:
-    with AnthropicServer([refused(400, "Invalid `signature` in `thinking` block"), reply("Fine")]) as peer:
+async def test_thinking_it_cannot_verify_any_more_is_left_out(
+    connections: ProviderConnections, clock: Instant
+) -> None:
+    with AnthropicServer(
+        [refused(400, "Invalid `signature` in `thinking` block"), reply("Fine")]
+    ) as peer:
         tag = "anthropic 127.0.0.1"
-        thought = Reasoning("hm", opaque='{"type":"thinking","thinking":"hm","signature":"old"}', provider=tag)
+        thought = Reasoning(
+            "hm", opaque='{"type":"thinking","thinking":"hm","signature":"old"}', provider=tag
+        )
         await heard(
-            PROTOCOL.client(peer, connections, clock), asking(user("Go"), assistant(thought, "Yes"), user("More"))
+            PROTOCOL.client(peer, connections, clock),
+            asking(user("Go"), assistant(thought, "Yes"), user("More")),
         )
         first, second = (json.dumps(body) for body in peer.bodies)
     assert ("old" in first, "old" in second) == (True, False)
 
 
-# --- reading ---------------------------------------------------------------------------------------------------------
+# --- reading
 
 
 def test_usage_adds_up_what_is_fresh_read_and_written() -> None:
@@ -291,21 +360,34 @@ async def test_overloaded_before_the_first_word_is_tried_again(
     assert (answered.parts, answered.stop, len(clock.slept)) == ((Text("Hi"),), Stop.END, 1)
 
 
-async def test_overloaded_in_the_middle_keeps_what_came(connections: ProviderConnections, clock: Instant) -> None:
+async def test_overloaded_in_the_middle_keeps_what_came(
+    connections: ProviderConnections, clock: Instant
+) -> None:
     broken = reply("The first words").with_piece(4, error_event("overloaded_error", "Overloaded"))
     with AnthropicServer([broken]) as peer:
         _, answered = await heard(PROTOCOL.client(peer, connections, clock), asking())
-    assert (answered.stop, "Overloaded" in answered.why, answered.parts) == (Stop.CUT, True, (Text("The fir"),))
+    assert (answered.stop, "Overloaded" in answered.why, answered.parts) == (
+        Stop.CUT,
+        True,
+        (Text("The fir"),),
+    )
 
 
-async def test_a_whole_message_where_a_stream_was_asked_for(connections: ProviderConnections, clock: Instant) -> None:
+async def test_a_whole_message_where_a_stream_was_asked_for(
+    connections: ProviderConnections, clock: Instant
+) -> None:
     from tests.peers.peer import json_answer
 
     content = [
         {"type": "text", "text": "Yes"},
         {"type": "tool_use", "id": "toolu_00000001", "name": "read", "input": {"path": "a"}},
     ]
-    whole = {"type": "message", "content": content, "stop_reason": "tool_use", "usage": anthropic_server.USAGE}
+    whole = {
+        "type": "message",
+        "content": content,
+        "stop_reason": "tool_use",
+        "usage": anthropic_server.USAGE,
+    }
     with AnthropicServer([json_answer(whole)]) as peer:
         _, answered = await heard(PROTOCOL.client(peer, connections, clock), asking())
     assert answered.parts == (Text("Yes"), ToolCall("toolu_00000001", "read", '{"path":"a"}'))
@@ -314,16 +396,25 @@ async def test_a_whole_message_where_a_stream_was_asked_for(connections: Provide
 def test_unknown_events_and_null_figures_are_passed_over() -> None:
     made = events("Hi")
     made.insert(1, {"type": "something_new", "data": [1, 2]})
-    made[-2]["usage"] = {"output_tokens": 20, "cache_read_input_tokens": None, "server_tool_use": {"x": 1}}
+    made[-2]["usage"] = {
+        "output_tokens": 20,
+        "cache_read_input_tokens": None,
+        "server_tool_use": {"x": 1},
+    }
     assert read(made)[1].usage == Usage(input=100, cache_read=60, cache_write=30, output=20)
 
 
-async def test_the_version_and_the_key_are_headers(connections: ProviderConnections, clock: Instant) -> None:
+async def test_the_version_and_the_key_are_headers(
+    connections: ProviderConnections, clock: Instant
+) -> None:
     from helix_desktop.providers.provider_catalog import connect_model_client
 
     with AnthropicServer([reply("Hi")]) as peer:
         await heard(
-            connect_model_client(PROTOCOL.config(peer), "scripted", "k", connections=connections, clock=clock), asking()
+            connect_model_client(
+                PROTOCOL.config(peer), "scripted", "k", connections=connections, clock=clock
+            ),
+            asking(),
         )
         headers = peer.requests[0].headers
     assert (headers["x-api-key"], headers["anthropic-version"], "authorization" in headers) == (
@@ -361,7 +452,9 @@ def test_a_temperature_goes_to_one_and_never_beside_thinking() -> None:
         ("one_of_next_year", 500),
     ],
 )
-def test_an_error_in_a_stream_has_the_status_it_would_have_had_before_it(kind: str, status: int) -> None:
+def test_an_error_in_a_stream_has_the_status_it_would_have_had_before_it(
+    kind: str, status: int
+) -> None:
     with pytest.raises(ModelFailed, match=f"status {status}"):
         read([{"type": "error", "error": {"type": kind}}])
 
@@ -387,14 +480,24 @@ def test_thinking_is_left_out_after_any_word_that_says_it_is_not_readable(word: 
 
 def test_a_budget_of_thinking_leaves_room_for_the_reply() -> None:
     for limit, budget in ((2048, 1024), (2047, None), (9000, 7976), (64_000, 8192)):
-        body = sent(asking(reasoning="medium", max_output=limit), reasoning="budget", max_output=64_000)
+        body = sent(
+            asking(reasoning="medium", max_output=limit), reasoning="budget", max_output=64_000
+        )
         assert body.get("thinking", {}).get("budget_tokens") == budget
-    assert "thinking" not in sent(asking(reasoning="unheard-of"), reasoning="budget", max_output=64_000)
+    assert "thinking" not in sent(
+        asking(reasoning="unheard-of"), reasoning="budget", max_output=64_000
+    )
 
 
 def test_an_id_this_provider_does_not_take_becomes_forty_letters_and_digits() -> None:
-    blocks = [one for message in sent(after_a_call("call of ü"))["messages"] for one in message["content"]]
-    (made,) = {one.get("id", one.get("tool_use_id")) for one in blocks if one["type"] in ("tool_use", "tool_result")}
+    blocks = [
+        one for message in sent(after_a_call("call of ü"))["messages"] for one in message["content"]
+    ]
+    (made,) = {
+        one.get("id", one.get("tool_use_id"))
+        for one in blocks
+        if one["type"] in ("tool_use", "tool_result")
+    }
     assert (len(made), made.isalnum()) == (40, True)
 
 
@@ -413,6 +516,11 @@ async def test_the_key_goes_under_the_header_the_server_wants(
 
     with AnthropicServer([reply("Hi")]) as peer:
         config = PROTOCOL.config(peer, key_header=header)
-        await heard(connect_model_client(config, "scripted", "k", connections=connections, clock=clock), asking())
+        await heard(
+            connect_model_client(config, "scripted", "k", connections=connections, clock=clock),
+            asking(),
+        )
         headers = peer.requests[0].headers
-    assert {name: headers[name] for name in ("x-api-key", "api-key", "authorization") if name in headers} == sent_as
+    assert {
+        name: headers[name] for name in ("x-api-key", "api-key", "authorization") if name in headers
+    } == sent_as

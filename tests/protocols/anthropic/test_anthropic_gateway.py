@@ -1,4 +1,6 @@
-"""Anthropic's Messages as the gateway reads and rewrites them: blocks, marks of the cache, and the events of a stream."""
+"""Anthropic's Messages as the gateway reads and rewrites them: blocks, marks of the
+cache, and the events of a stream.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +30,15 @@ def delta(index: int, **more: Any) -> dict[str, Any]:
 
 
 def test_blocks_stand_in_the_order_of_their_numbers_with_all_their_pieces() -> None:
-    begin = {"type": "message_start", "message": {"id": "m1", "usage": {"input_tokens": 5, "output_tokens": 1}}}
-    told = {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 9, "x": None}}
+    begin = {
+        "type": "message_start",
+        "message": {"id": "m1", "usage": {"input_tokens": 5, "output_tokens": 1}},
+    }
+    told = {
+        "type": "message_delta",
+        "delta": {"stop_reason": "tool_use"},
+        "usage": {"output_tokens": 9, "x": None},
+    }
     value = read(
         begin,
         start(1, type="text", text=""),
@@ -56,7 +65,9 @@ def test_blocks_stand_in_the_order_of_their_numbers_with_all_their_pieces() -> N
 def test_the_arguments_of_a_call_are_those_written_and_none_where_they_broke_off() -> None:
     begin = start(0, type="tool_use", id="t1", name="Bash", input={})
     whole = read(begin, delta(0, partial_json='{"command": '), delta(0, partial_json='"ls"}'))
-    assert whole["content"] == [{"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "ls"}}]
+    assert whole["content"] == [
+        {"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "ls"}}
+    ]
     assert read(begin, delta(0, partial_json='{"comm'))["content"][0]["input"] == {}
     assert read(start(0, type="tool_use", input={"a": 1}))["content"][0]["input"] == {"a": 1}
 
@@ -69,7 +80,10 @@ def test_a_reply_is_complete_with_its_last_event_alone() -> None:
     assert reading.is_done
 
 
-BEGIN: Any = {"type": "message_start", "message": {"id": "m1", "usage": {"input_tokens": 5, "output_tokens": 1}}}
+BEGIN: Any = {
+    "type": "message_start",
+    "message": {"id": "m1", "usage": {"input_tokens": 5, "output_tokens": 1}},
+}
 STOP: Any = {"type": "message_stop"}
 THOUGHT: Any = {"type": "thinking", "thinking": "hm"}
 WORDS: Any = {"type": "text", "text": "a"}
@@ -82,7 +96,11 @@ def block(index: int, value: Any) -> list[Any]:
 
 
 def told(output: int) -> Any:
-    return {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": output}}
+    return {
+        "type": "message_delta",
+        "delta": {"stop_reason": "tool_use"},
+        "usage": {"output_tokens": output},
+    }
 
 
 @pytest.mark.parametrize(
@@ -90,13 +108,31 @@ def told(output: int) -> Any:
     [
         (
             False,
-            [BEGIN, DONE, {"type": "ping"}, *block(0, THOUGHT), *block(1, OWN), told(3), STOP, {"type": "error"}, {}],
+            [
+                BEGIN,
+                DONE,
+                {"type": "ping"},
+                *block(0, THOUGHT),
+                *block(1, OWN),
+                told(3),
+                STOP,
+                {"type": "error"},
+                {},
+            ],
             [[at] for at in range(11)],
         ),
-        (True, [BEGIN, *block(0, THOUGHT), *block(1, WORDS), told(3)], [[0], [], [], [1, 2, 3], [4], [5]]),
+        (
+            True,
+            [BEGIN, *block(0, THOUGHT), *block(1, WORDS), told(3)],
+            [[0], [], [], [1, 2, 3], [4], [5]],
+        ),
         (True, [*block(0, THOUGHT), {"type": "ping"}, told(3)], [[], [], [2], [0, 1, 3]]),
         (True, [*block(0, {"type": "redacted_thinking"}), told(3), STOP], [[], [], [0, 1, 2], [3]]),
-        (True, [BEGIN, *block(0, THOUGHT), *block(1, HIDDEN), told(3), STOP], [[0], [], [], [], [], [], []]),
+        (
+            True,
+            [BEGIN, *block(0, THOUGHT), *block(1, HIDDEN), told(3), STOP],
+            [[0], [], [], [], [], [], []],
+        ),
         (
             True,
             [*block(0, THOUGHT), *block(1, HIDDEN), *block(2, OWN), told(3), STOP],
@@ -109,7 +145,9 @@ def told(output: int) -> Any:
         ),
     ],
 )
-def test_the_client_sees_a_stream_without_the_hidden_calls(hold: bool, events: list[Any], given: Any) -> None:
+def test_the_client_sees_a_stream_without_the_hidden_calls(
+    hold: bool, events: list[Any], given: Any
+) -> None:
     assert through(AnthropicCallFilter(hold=hold), events) == given
 
 
@@ -134,18 +172,27 @@ def test_the_reply_after_a_hidden_call_goes_on_with_the_first() -> None:
 
 def test_whole_replies_become_one_with_the_last_thoughts_and_all_the_output() -> None:
     def whole(*content: Any, id_: str = "m1", output: int = 3) -> dict[str, Any]:
-        return {"id": id_, "content": list(content), "usage": {"input_tokens": 5, "output_tokens": output}}
+        return {
+            "id": id_,
+            "content": list(content),
+            "usage": {"input_tokens": 5, "output_tokens": output},
+        }
 
     odd = {"type": "server_tool_use", "name": "recall_history"}
     merge = AnthropicCallFilter(hold=True).merge_whole_replies
     first = whole(THOUGHT, HIDDEN, odd)
     assert merge([first, whole(THOUGHT, OWN, id_="m2")]) == whole(odd, OWN, output=6)
-    assert merge([whole(THOUGHT, HIDDEN), whole(THOUGHT, OWN, id_="m2")]) == whole(THOUGHT, OWN, output=6)
+    assert merge([whole(THOUGHT, HIDDEN), whole(THOUGHT, OWN, id_="m2")]) == whole(
+        THOUGHT, OWN, output=6
+    )
     assert merge([whole(WORDS, THOUGHT, HIDDEN)]) == whole(WORDS, THOUGHT)
 
 
 def test_marks_are_taken_off_and_set_without_touching_what_has_none() -> None:
-    bare = {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}
+    bare = {
+        "role": "user",
+        "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}],
+    }
     assert anthropic_gateway.without_cache_marks(bare) is bare
     words = {"role": "user", "content": "a"}
     assert anthropic_gateway.without_cache_marks(words) is words
@@ -154,24 +201,36 @@ def test_marks_are_taken_off_and_set_without_touching_what_has_none() -> None:
     assert anthropic_gateway.with_cache_mark(empty, mark) is empty
     marked = {"type": "text", "text": "a", "cache_control": mark}
     assert anthropic_gateway.with_cache_mark(words, mark) == {"role": "user", "content": [marked]}
-    assert anthropic_gateway.with_cache_mark(bare, mark)["content"] == [bare["content"][0], {**marked, "text": "b"}]
+    assert anthropic_gateway.with_cache_mark(bare, mark)["content"] == [
+        bare["content"][0],
+        {**marked, "text": "b"},
+    ]
 
 
 def test_the_users_words_and_an_added_result_are_one_message() -> None:
-    words, result = {"role": "user", "content": "a"}, anthropic_gateway.result_message("t1", "Bash", "out")
+    words, result = (
+        {"role": "user", "content": "a"},
+        anthropic_gateway.result_message("t1", "Bash", "out"),
+    )
     assert anthropic_gateway.merge_added_messages([(words, False), (result, True)]) == [
         {"role": "user", "content": [*result["content"], {"type": "text", "text": "a"}]}
     ]
 
 
 def test_what_is_kept_for_an_hour_is_told_apart() -> None:
-    told: dict[str, Any] = {"input_tokens": 1, "cache_read_input_tokens": 20, "cache_creation_input_tokens": 300}
+    told: dict[str, Any] = {
+        "input_tokens": 1,
+        "cache_read_input_tokens": 20,
+        "cache_creation_input_tokens": 300,
+    }
     assert anthropic_gateway.parse_usage(told).cache_write_hour == 0
     told["cache_creation"] = {"ephemeral_5m_input_tokens": 100, "ephemeral_1h_input_tokens": 200}
     usage = anthropic_gateway.parse_usage(told)
     assert (usage.input, usage.cache_write, usage.cache_write_hour) == (321, 300, 200)
     dear = ModelSet(ModelRole.MAIN, "one", 1_000_000, 0, 3.0, 15.0, 0.3, 3.75)
-    assert compute_cost(usage, dear) == pytest.approx((1 * 3.0 + 20 * 0.3 + 100 * 3.75 + 200 * 6.0) / 1e6)
+    assert compute_cost(usage, dear) == pytest.approx(
+        (1 * 3.0 + 20 * 0.3 + 100 * 3.75 + 200 * 6.0) / 1e6
+    )
 
 
 TEXT, CALL, RESULT = PieceKind.TEXT, PieceKind.CALL, PieceKind.RESULT
@@ -202,7 +261,12 @@ def test_every_block_of_a_message_is_a_piece_that_knows_its_place() -> None:
         {"type": "thinking", "thinking": "hm"},
         {"type": "redacted_thinking", "data": "x"},
         {"type": "tool_use", "id": "1", "name": "Bash", "input": {"b": 1, "a": 2}},
-        {"type": "tool_result", "tool_use_id": "1", "content": [{"type": "text", "text": "out"}], "is_error": True},
+        {
+            "type": "tool_result",
+            "tool_use_id": "1",
+            "content": [{"type": "text", "text": "out"}],
+            "is_error": True,
+        },
         {"type": "tool_result", "tool_use_id": "1", "content": "out"},
         {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}},
         {"type": "image", "source": {"type": "url", "url": "u"}, "cache_control": {}},
@@ -219,7 +283,9 @@ def test_every_block_of_a_message_is_a_piece_that_knows_its_place() -> None:
         Piece(OTHER, '{"type":"image","source":{"type":"url","url":"u"}}', path[7]),
     ]
     assert pieces_of({"role": "user", "content": "a"}) == [Piece(TEXT, "a", (0, "content"))]
-    assert pieces_of({"role": "assistant", "content": [{"type": "tool_use"}]}) == [Piece(CALL, "{}", path[0])]
+    assert pieces_of({"role": "assistant", "content": [{"type": "tool_use"}]}) == [
+        Piece(CALL, "{}", path[0])
+    ]
 
 
 @pytest.mark.parametrize(
@@ -227,13 +293,18 @@ def test_every_block_of_a_message_is_a_piece_that_knows_its_place() -> None:
     [
         ("a", "a"),
         ("", ""),
-        ([{"text": "x-anthropic-billing-header: 1"}, {"text": "a"}, {"text": ""}, {"text": "b"}], "a\n\nb"),
+        (
+            [{"text": "x-anthropic-billing-header: 1"}, {"text": "a"}, {"text": ""}, {"text": "b"}],
+            "a\n\nb",
+        ),
     ],
 )
 def test_the_head_of_a_request_is_its_model_system_prompt_and_tools(system: Any, read: str) -> None:
     mine = ToolSpec("run", "runs", '{"type":"object","properties":{"a":{"type":"string"}}}')
     theirs = {"name": "theirs", "description": "", "input_schema": {}}
-    body = anthropic_gateway.with_added_tools({"model": "m", "system": system, "tools": [theirs]}, [mine])
+    body = anthropic_gateway.with_added_tools(
+        {"model": "m", "system": system, "tools": [theirs]}, [mine]
+    )
     head = anthropic_gateway.parse_head(body)
     assert (head.model, head.system, head.effort) == ("m", read, "")
     assert head.tools == (mine, ToolSpec("theirs", "", "{}"))
@@ -260,10 +331,20 @@ def test_how_long_the_model_is_to_think_is_read() -> None:
     ],
 )
 def test_why_a_reply_ended(reason: str, stop: Stop) -> None:
-    usage = {"input_tokens": 1, "cache_read_input_tokens": 20, "cache_creation_input_tokens": 300, "output_tokens": 4}
-    found = anthropic_gateway.parse_reply({"content": [WORDS], "stop_reason": reason, "model": "m", "usage": usage})
+    usage = {
+        "input_tokens": 1,
+        "cache_read_input_tokens": 20,
+        "cache_creation_input_tokens": 300,
+        "output_tokens": 4,
+    }
+    found = anthropic_gateway.parse_reply(
+        {"content": [WORDS], "stop_reason": reason, "model": "m", "usage": usage}
+    )
     assert found == WireReply(
-        anthropic_gateway.parse_message({"role": "assistant", "content": [WORDS]}), stop, Usage(321, 20, 300, 4), "m"
+        anthropic_gateway.parse_message({"role": "assistant", "content": [WORDS]}),
+        stop,
+        Usage(321, 20, 300, 4),
+        "m",
     )
 
 
@@ -271,7 +352,10 @@ def test_what_the_gateway_adds_is_written_as_the_protocol_says() -> None:
     words = {"role": "user", "content": [{"type": "text", "text": "go on"}]}
     block = {"type": "tool_result", "tool_use_id": "c1", "content": "out"}
     assert anthropic_gateway.user_message("go on") == words
-    assert anthropic_gateway.result_message("c1", "run", "out") == {"role": "user", "content": [block]}
+    assert anthropic_gateway.result_message("c1", "run", "out") == {
+        "role": "user",
+        "content": [block],
+    }
     assert anthropic_gateway.result_message("c1", "run", "out", ok=False) == {
         "role": "user",
         "content": [{**block, "is_error": True}],
@@ -280,21 +364,36 @@ def test_what_the_gateway_adds_is_written_as_the_protocol_says() -> None:
 
 def test_messages_are_put_back_as_they_were_read() -> None:
     words = anthropic_gateway.user_message("go on")
-    body = {"model": "m", "messages": [words, anthropic_gateway.result_message("c1", "run", "out"), words, words]}
+    body = {
+        "model": "m",
+        "messages": [words, anthropic_gateway.result_message("c1", "run", "out"), words, words],
+    }
     read = anthropic_gateway.parse_messages(body)
     assert [message.units for message in read] == [(unit,) for unit in body["messages"]]
     for known in range(len(read) + 1):
         assert anthropic_gateway.parse_messages(body, read[:known]) == read
-    assert with_messages(anthropic_gateway.NAME, {"model": "m"}, [unit for one in read for unit in one.units]) == body
+    assert (
+        with_messages(
+            anthropic_gateway.NAME, {"model": "m"}, [unit for one in read for unit in one.units]
+        )
+        == body
+    )
 
 
 def test_an_added_message_joins_its_neighbour_of_one_role_and_one_of_the_agent_does_not() -> None:
-    words, result = anthropic_gateway.user_message("go on"), anthropic_gateway.result_message("c1", "run", "out")
+    words, result = (
+        anthropic_gateway.user_message("go on"),
+        anthropic_gateway.result_message("c1", "run", "out"),
+    )
     reply = {"role": "assistant", "content": "well"}
     merge = anthropic_gateway.merge_added_messages
     assert merge([(words, False), (result, False)]) == [words, result]
-    assert merge([(words, False), (result, True)]) == [{**words, "content": [*result["content"], *words["content"]]}]
-    assert merge([(words, True), (result, False)]) == [{**words, "content": [*result["content"], *words["content"]]}]
+    assert merge([(words, False), (result, True)]) == [
+        {**words, "content": [*result["content"], *words["content"]]}
+    ]
+    assert merge([(words, True), (result, False)]) == [
+        {**words, "content": [*result["content"], *words["content"]]}
+    ]
     assert merge([(reply, False), (words, True)]) == [reply, words]
     assert merge([(words, False), (words, False), (reply, True)]) == [words, words, reply]
 
@@ -308,10 +407,16 @@ def test_results_calls_and_words_are_changed_where_they_stand() -> None:
 
     mark = {"cache_control": {"type": "ephemeral"}}
     use = {"type": "tool_use", "id": "1", "name": "n", "input": {}}
-    assert changed("assistant", [WORDS, use], PieceEdit(1, '{"a":1}')) == [WORDS, {**use, "input": {"a": 1}}]
+    assert changed("assistant", [WORDS, use], PieceEdit(1, '{"a":1}')) == [
+        WORDS,
+        {**use, "input": {"a": 1}},
+    ]
     out = {"type": "tool_result", "tool_use_id": "1", "content": "long", **mark}
     assert changed("user", [out], PieceEdit(0, "s")) == [{**out, "content": "s"}]
-    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
+    image = {
+        "type": "image",
+        "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"},
+    }
     pictured = {**out, "content": [{"type": "text", "text": "long"}, image]}
     assert changed("user", [pictured], PieceEdit(0, "s")) == [
         {**out, "content": [{"type": "text", "text": "s"}, image]}
@@ -326,14 +431,30 @@ def test_marks_of_the_cache_are_counted_taken_and_set() -> None:
     mark, later = {"type": "ephemeral"}, {"type": "ephemeral", "ttl": "1h"}
     unit = {
         "role": "user",
-        "content": [{"type": "text", "text": "a", "cache_control": mark}, {"type": "text", "text": ""}],
+        "content": [
+            {"type": "text", "text": "a", "cache_control": mark},
+            {"type": "text", "text": ""},
+        ],
     }
-    assert anthropic_gateway.count_cache_marks({"messages": [unit, unit], "cache_control": None}) == 2
-    assert anthropic_gateway.count_cache_marks({"system": [{"cache_control": mark}], "cache_control": mark}) == 2
+    assert (
+        anthropic_gateway.count_cache_marks({"messages": [unit, unit], "cache_control": None}) == 2
+    )
+    assert (
+        anthropic_gateway.count_cache_marks(
+            {"system": [{"cache_control": mark}], "cache_control": mark}
+        )
+        == 2
+    )
     assert anthropic_gateway.last_cache_mark(unit) == mark
-    assert anthropic_gateway.last_cache_mark({"content": [*unit["content"], {"cache_control": later}]}) == later
+    assert (
+        anthropic_gateway.last_cache_mark({"content": [*unit["content"], {"cache_control": later}]})
+        == later
+    )
     bare = anthropic_gateway.without_cache_marks(unit)
-    assert (anthropic_gateway.last_cache_mark(bare), anthropic_gateway.count_content_blocks(bare)) == (None, 2)
+    assert (
+        anthropic_gateway.last_cache_mark(bare),
+        anthropic_gateway.count_content_blocks(bare),
+    ) == (None, 2)
     assert anthropic_gateway.with_cache_mark(bare, mark) == unit
     for thought in (THOUGHT, {"type": "redacted_thinking", "data": "x"}):
         thinking = {"role": "assistant", "content": [thought]}

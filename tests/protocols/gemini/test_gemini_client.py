@@ -1,4 +1,6 @@
-"""Gemini: signatures that stay with their parts, results paired by name, and its reasons for ending."""
+"""Gemini: signatures that stay with their parts, results paired by name, and its
+reasons for ending.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ CALL = ToolCall("demo_00000001", "read", '{"path": "a"}')
 
 def read(made: list[Any]) -> tuple[list[Delta], Reply]:
     reading = GeminiReplyReader(HERE.reasoning_owner, "peer", "scripted")
-    deltas = [delta for one in made for delta in reading.feed_event(ServerSentEvent(json.dumps(one)))]
+    deltas = [
+        delta for one in made for delta in reading.feed_event(ServerSentEvent(json.dumps(one)))
+    ]
     return deltas, reading.reply_so_far()
 
 
@@ -35,9 +39,9 @@ def sent(request: Request, **abilities: Any) -> Any:
 def again(answered: Reply, **abilities: Any) -> Any:
     """The reply's parts as they go back, with a result for each of its calls."""
     results = [ToolResult(part.id, "x") for part in answered.parts if isinstance(part, ToolCall)]
-    return sent(asking(user("Go"), assistant(*answered.parts), user(*results, "on")), **abilities)["contents"][1][
-        "parts"
-    ]
+    return sent(asking(user("Go"), assistant(*answered.parts), user(*results, "on")), **abilities)[
+        "contents"
+    ][1]["parts"]
 
 
 def test_results_are_paired_by_name_and_failures_are_errors() -> None:
@@ -54,9 +58,20 @@ def test_results_are_paired_by_name_and_failures_are_errors() -> None:
 
 def test_a_signature_goes_back_on_its_call() -> None:
     _, answered = read(
-        chunks("Reading.", thought="hm", calls=[("read", {"path": "a"}), ("read", {"path": "b"})], signature="S")
+        chunks(
+            "Reading.",
+            thought="hm",
+            calls=[("read", {"path": "a"}), ("read", {"path": "b"})],
+            signature="S",
+        )
     )
-    assert [type(part) for part in answered.parts] == [Reasoning, Text, Reasoning, ToolCall, ToolCall]
+    assert [type(part) for part in answered.parts] == [
+        Reasoning,
+        Text,
+        Reasoning,
+        ToolCall,
+        ToolCall,
+    ]
     assert again(answered) == [
         {"text": "Reading."},
         {"functionCall": {"name": "read", "args": {"path": "a"}}, "thoughtSignature": "S"},
@@ -75,21 +90,31 @@ def test_a_signature_behind_the_text_goes_back_behind_it() -> None:
 
 
 def test_each_call_keeps_a_signature_of_its_own() -> None:
-    parts: list[Any] = [{"functionCall": {"name": name, "args": {}}, "thoughtSignature": name} for name in ("a", "b")]
-    assert [part["thoughtSignature"] for part in again(read([response(parts, "STOP")])[1])] == ["a", "b"]
+    parts: list[Any] = [
+        {"functionCall": {"name": name, "args": {}}, "thoughtSignature": name}
+        for name in ("a", "b")
+    ]
+    assert [part["thoughtSignature"] for part in again(read([response(parts, "STOP")])[1])] == [
+        "a",
+        "b",
+    ]
 
 
 def test_a_call_of_another_model_carries_googles_stand_in_only_in_the_open_loop() -> None:
     open_loop = after_a_call()
     closed = asking(*open_loop.messages, assistant("Done"), user("More"))
-    assert sent(open_loop, reasoning="level")["contents"][1]["parts"][1]["thoughtSignature"] == FOREIGN
+    assert (
+        sent(open_loop, reasoning="level")["contents"][1]["parts"][1]["thoughtSignature"] == FOREIGN
+    )
     assert "thoughtSignature" not in json.dumps(sent(closed, reasoning="level"))
     assert "thoughtSignature" not in json.dumps(sent(open_loop, reasoning="budget"))
 
 
 def test_a_signature_of_another_provider_is_left_out() -> None:
     foreign = Reasoning("", opaque='{"signature":"S"}', provider="gemini elsewhere")
-    assert '"S"' not in json.dumps(sent(asking(user("Go"), assistant(foreign, "Yes"), user("More"))))
+    assert '"S"' not in json.dumps(
+        sent(asking(user("Go"), assistant(foreign, "Yes"), user("More")))
+    )
 
 
 async def test_signatures_it_cannot_read_any_more_are_replaced(
@@ -105,14 +130,22 @@ async def test_signatures_it_cannot_read_any_more_are_replaced(
 
 def test_effort_is_a_level_or_a_budget() -> None:
     request = asking(reasoning="low", max_output=500)
-    config = {"maxOutputTokens": 500, "thinkingConfig": {"includeThoughts": True, "thinkingLevel": "low"}}
+    config = {
+        "maxOutputTokens": 500,
+        "thinkingConfig": {"includeThoughts": True, "thinkingLevel": "low"},
+    }
     assert sent(request, reasoning="level")["generationConfig"] == config
-    assert sent(request, reasoning="budget")["generationConfig"]["thinkingConfig"]["thinkingBudget"] == 2048
+    assert (
+        sent(request, reasoning="budget")["generationConfig"]["thinkingConfig"]["thinkingBudget"]
+        == 2048
+    )
     assert sent(request)["generationConfig"] == {"maxOutputTokens": 500}
 
 
 def test_images_it_takes_are_sent_and_others_named() -> None:
-    parts = sent(asking(user(Image("image/png", b"x"), Image("image/gif", b"y"))))["contents"][0]["parts"]
+    parts = sent(asking(user(Image("image/png", b"x"), Image("image/gif", b"y"))))["contents"][0][
+        "parts"
+    ]
     assert parts[0] == {"inlineData": {"mimeType": "image/png", "data": "eA=="}}
     assert "image/gif" in parts[1]["text"]
 
@@ -126,7 +159,10 @@ def test_tools_are_declared_and_one_without_arguments_has_no_parameters() -> Non
 @pytest.mark.parametrize(
     ("base_url", "path"),
     [
-        ("https://generativelanguage.googleapis.com", "/v1beta/models/gemini-x:streamGenerateContent?alt=sse"),
+        (
+            "https://generativelanguage.googleapis.com",
+            "/v1beta/models/gemini-x:streamGenerateContent?alt=sse",
+        ),
         ("https://proxy.example/google/v1", "/models/gemini-x:streamGenerateContent?alt=sse"),
     ],
 )
@@ -137,7 +173,9 @@ def test_the_path_names_the_model(base_url: str, path: str) -> None:
 
 def test_thoughts_stream_as_reasoning() -> None:
     deltas, answered = read(chunks("Yes", thought="Let me see"))
-    assert [delta for delta in deltas if isinstance(delta, ReasoningDelta)] == [ReasoningDelta("Let me see")]
+    assert [delta for delta in deltas if isinstance(delta, ReasoningDelta)] == [
+        ReasoningDelta("Let me see")
+    ]
     assert answered.parts[1] == Text("Yes")
 
 
@@ -168,7 +206,9 @@ def test_a_blocked_prompt_says_so() -> None:
     assert (answered.stop, "SAFETY" in answered.why) == (Stop.FILTERED, True)
 
 
-async def test_googles_own_way_to_ask_for_a_pause(connections: ProviderConnections, clock: Instant) -> None:
+async def test_googles_own_way_to_ask_for_a_pause(
+    connections: ProviderConnections, clock: Instant
+) -> None:
     details = [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34.5s"}]
     busy = refused(
         429,
@@ -191,12 +231,16 @@ def test_errors_inside_a_stream(code: int, error: type[ModelFailed]) -> None:
         read([{"error": {"code": code, "message": "no", "status": "X"}}])
 
 
-async def test_the_key_is_a_header_and_not_in_the_address(connections: ProviderConnections, clock: Instant) -> None:
+async def test_the_key_is_a_header_and_not_in_the_address(
+    connections: ProviderConnections, clock: Instant
+) -> None:
     from helix_desktop.providers.provider_catalog import connect_model_client
 
     with GeminiServer([reply("Hi")]) as peer:
         await heard(
-            connect_model_client(PROTOCOL.config(peer), "scripted", "k-123", connections=connections, clock=clock),
+            connect_model_client(
+                PROTOCOL.config(peer), "scripted", "k-123", connections=connections, clock=clock
+            ),
             asking(),
         )
         assert peer.requests[0].headers["x-goog-api-key"] == "k-123"
@@ -237,8 +281,12 @@ def test_a_budget_nobody_knows_is_left_to_the_model() -> None:
     assert settings["thinkingConfig"] == {"includeThoughts": True, "thinkingBudget": -1}
 
 
-@pytest.mark.parametrize(("reasoning", "wanted"), [("budget", ""), ("level", ""), ("effort", "high")])
-def test_effort_is_asked_for_only_where_there_is_one_and_the_model_knows_it(reasoning: str, wanted: str) -> None:
+@pytest.mark.parametrize(
+    ("reasoning", "wanted"), [("budget", ""), ("level", ""), ("effort", "high")]
+)
+def test_effort_is_asked_for_only_where_there_is_one_and_the_model_knows_it(
+    reasoning: str, wanted: str
+) -> None:
     config = sent(asking(reasoning=wanted), reasoning=reasoning)["generationConfig"]
     assert config["thinkingConfig"] == {"includeThoughts": True}
 
@@ -270,11 +318,16 @@ def test_an_error_without_a_code_is_one_of_the_server() -> None:
     assert (type(bare.value), bare.value.remedy) == (type(coded.value), coded.value.remedy)
 
 
-def test_each_signature_seals_the_reasoning_before_it_and_one_that_follows_another_has_a_part_of_its_own() -> None:
+def test_each_signature_seals_the_reasoning_before_it_and_one_that_follows_another_has_a_part_of_its_own() -> (
+    None
+):
     def sealed(*parts: dict[str, Any]) -> list[tuple[str, str]]:
         answered = read([*(response([part]) for part in parts), response([], "STOP")])[1]
         found = [part for part in answered.parts if isinstance(part, Reasoning)]
-        return [(part.text, json.loads(part.opaque)["signature"] if part.opaque else "") for part in found]
+        return [
+            (part.text, json.loads(part.opaque)["signature"] if part.opaque else "")
+            for part in found
+        ]
 
     one, other = {"text": "", "thoughtSignature": "A"}, {"text": "", "thoughtSignature": "B"}
     assert sealed(one, other) == [("", "A"), ("", "B")]

@@ -10,7 +10,11 @@ from hypothesis import strategies as st
 from helix_desktop.engine.facts import Stop, ToolSpec, Usage
 from helix_desktop.protocols.gateway_message import Piece, PieceEdit, PieceKind, Speaker
 from helix_desktop.protocols.gemini import gemini_gateway
-from helix_desktop.protocols.gemini.gemini_gateway import PLACEHOLDER, GeminiCallFilter, gemini_parameters
+from helix_desktop.protocols.gemini.gemini_gateway import (
+    PLACEHOLDER,
+    GeminiCallFilter,
+    gemini_parameters,
+)
 from helix_desktop.protocols.protocol_table import with_messages
 from tests.protocols.streams import DONE, put_together, through
 
@@ -64,22 +68,33 @@ def test_references_become_what_they_point_at() -> None:
 
 
 def test_a_schema_that_points_at_itself_ends() -> None:
-    definitions: Any = {"Node": {"type": "object", "properties": {"next": {"$ref": "#/$defs/Node"}}}}
-    assert argument({"$ref": "#/$defs/Node"}, **{"$defs": definitions})["properties"]["next"]["type"] == "object"
+    definitions: Any = {
+        "Node": {"type": "object", "properties": {"next": {"$ref": "#/$defs/Node"}}}
+    }
+    assert (
+        argument({"$ref": "#/$defs/Node"}, **{"$defs": definitions})["properties"]["next"]["type"]
+        == "object"
+    )
 
 
-@pytest.mark.parametrize("inner", [lambda node: {"properties": {"a": node}}, lambda node: {"items": node}])
+@pytest.mark.parametrize(
+    "inner", [lambda node: {"properties": {"a": node}}, lambda node: {"items": node}]
+)
 def test_what_is_nested_more_than_24_deep_is_told_as_text(inner: Any) -> None:
     schema: Any = {"type": "integer"}
     for _ in range(23):
         schema = inner(schema)
     assert '"integer"' in json.dumps(argument(schema))
     assert '"integer"' not in json.dumps(argument(inner(schema)))
-    assert '"integer"' not in json.dumps(argument({"anyOf": [schema, TEXT]})), "an alternative is one deeper"
+    assert '"integer"' not in json.dumps(argument({"anyOf": [schema, TEXT]})), (
+        "an alternative is one deeper"
+    )
 
 
 def test_required_names_are_there() -> None:
-    made: Any = gemini_parameters({"type": "object", "properties": {"a": TEXT}, "required": ["a", "b", {}]})
+    made: Any = gemini_parameters(
+        {"type": "object", "properties": {"a": TEXT}, "required": ["a", "b", {}]}
+    )
     assert made["parameters"]["required"] == ["a"]
 
 
@@ -134,7 +149,13 @@ def chunk(*parts: Any, finish: str | None = None, **more: Any) -> dict[str, Any]
 
 
 def usage(output: int, total: int) -> dict[str, Any]:
-    return {"usageMetadata": {"promptTokenCount": 5, "candidatesTokenCount": output, "totalTokenCount": total}}
+    return {
+        "usageMetadata": {
+            "promptTokenCount": 5,
+            "candidatesTokenCount": output,
+            "totalTokenCount": total,
+        }
+    }
 
 
 THOUGHT = {"text": "hm", "thought": True}
@@ -144,7 +165,9 @@ SIGNED = {**OWN, "thoughtSignature": PLACEHOLDER}
 
 
 def test_calls_are_numbered_on_from_the_messages_that_were_read_before() -> None:
-    answers: list[Any] = [{"functionResponse": {"name": name, "response": {}}} for name in ("run", "look", "run")]
+    answers: list[Any] = [
+        {"functionResponse": {"name": name, "response": {}}} for name in ("run", "look", "run")
+    ]
     contents = [{"role": "model", "parts": [OWN, calls("look"), {"text": "x"}, OWN]}]
     contents += [{"role": "user", "parts": [answers[0]]}, {"role": "user", "parts": answers[1:]}]
     contents += [{"role": "model", "parts": [OWN]}, {"role": "user", "parts": [answers[2]]}]
@@ -162,14 +185,26 @@ def test_pieces_of_one_text_become_one_part_and_a_signature_ends_it() -> None:
         reading,
         [
             {**chunk(THOUGHT), "responseId": "r1", "modelVersion": "m"},
-            chunk({"text": " so", "thought": True}, {"text": "a"}, {"text": "b", "thoughtSignature": "s"}),
+            chunk(
+                {"text": " so", "thought": True},
+                {"text": "a"},
+                {"text": "b", "thoughtSignature": "s"},
+            ),
             chunk({"text": "c"}, OWN, {"text": "d"}),
         ],
     )
     assert not reading.is_done
-    parts = [{"text": "hm so", "thought": True}, {"text": "ab", "thoughtSignature": "s"}, {"text": "c"}]
+    parts = [
+        {"text": "hm so", "thought": True},
+        {"text": "ab", "thoughtSignature": "s"},
+        {"text": "c"},
+    ]
     content = {"role": "model", "parts": [*parts, OWN, {"text": "d"}]}
-    assert value == {"responseId": "r1", "modelVersion": "m", "candidates": [{"content": content, "index": 0}]}
+    assert value == {
+        "responseId": "r1",
+        "modelVersion": "m",
+        "candidates": [{"content": content, "index": 0}],
+    }
     reading.add_reply_event(chunk({"text": "e"}, finish="STOP", **usage(1, 6)))
     assert reading.is_done
     content = {"role": "model", "parts": [*parts, OWN, {"text": "de"}]}
@@ -203,7 +238,9 @@ def test_pieces_of_one_text_become_one_part_and_a_signature_ends_it() -> None:
         (False, [chunk(OWN), chunk(), chunk(HIDDEN, finish="STOP")], [[0], [1], [chunk(finish="STOP")]]),
     ],
 )  # fmt: skip
-def test_the_client_sees_a_stream_without_the_hidden_calls(hold: bool, events: Any, given_: Any) -> None:
+def test_the_client_sees_a_stream_without_the_hidden_calls(
+    hold: bool, events: Any, given_: Any
+) -> None:
     assert through(GeminiCallFilter(hold=hold), events) == given_
 
 
@@ -212,7 +249,11 @@ def test_the_client_sees_a_stream_without_the_hidden_calls(hold: bool, events: A
     [
         (
             [chunk({"text": "a"}), chunk(HIDDEN, finish="STOP", **usage(10, 15))],
-            [chunk(THOUGHT), chunk(THOUGHT, {"text": "b"}), chunk(OWN, finish="STOP", **usage(3, 8))],
+            [
+                chunk(THOUGHT),
+                chunk(THOUGHT, {"text": "b"}),
+                chunk(OWN, finish="STOP", **usage(3, 8)),
+            ],
             [[], [chunk({"text": "b"})], [chunk(OWN, finish="STOP", **usage(13, 18))]],
         ),
         (
@@ -222,7 +263,9 @@ def test_the_client_sees_a_stream_without_the_hidden_calls(hold: bool, events: A
         ),
     ],
 )
-def test_the_reply_after_a_hidden_call_goes_on_with_the_first(first: Any, second: Any, given_: Any) -> None:
+def test_the_reply_after_a_hidden_call_goes_on_with_the_first(
+    first: Any, second: Any, given_: Any
+) -> None:
     veil = GeminiCallFilter(hold=True)
     through(veil, first)
     assert veil.has_only_hidden_calls
@@ -240,7 +283,9 @@ def test_only_the_first_candidate_is_filtered() -> None:
 
 def test_whole_replies_become_one_with_the_last_thoughts_and_all_the_output() -> None:
     first = chunk(THOUGHT, {"text": "a"}, HIDDEN, finish="STOP", **usage(10, 15))
-    second = chunk({"text": "why", "thought": True}, HIDDEN, calls("look"), OWN, finish="STOP", **usage(3, 8))
+    second = chunk(
+        {"text": "why", "thought": True}, HIDDEN, calls("look"), OWN, finish="STOP", **usage(3, 8)
+    )
     signed = {**calls("look"), "thoughtSignature": PLACEHOLDER}
     last = {"text": "why", "thought": True}
     assert GeminiCallFilter(hold=True).merge_whole_replies([first, second]) == chunk(
@@ -249,7 +294,9 @@ def test_whole_replies_become_one_with_the_last_thoughts_and_all_the_output() ->
     assert GeminiCallFilter(hold=True).merge_whole_replies([second]) == chunk(
         last, signed, OWN, finish="STOP", **usage(3, 8)
     )
-    assert GeminiCallFilter(hold=True).merge_whole_replies([first, chunk(OWN)]) == chunk({"text": "a"}, OWN)
+    assert GeminiCallFilter(hold=True).merge_whole_replies([first, chunk(OWN)]) == chunk(
+        {"text": "a"}, OWN
+    )
 
 
 def test_tools_stand_first_among_the_functions_of_the_request() -> None:
@@ -311,7 +358,9 @@ def test_the_only_field_of_a_result_is_its_text(field: str) -> None:
     part = {"functionResponse": {"name": "run", "response": {field: "x"}}}
     (piece,) = gemini_gateway.parse_message({"parts": [part]}).pieces
     assert (piece.text, piece.ok, piece.media_type) == ("x", True, field)
-    (unit,) = gemini_gateway.apply_edits(gemini_gateway.parse_message({"parts": [part]}), [PieceEdit(0, "s")])
+    (unit,) = gemini_gateway.apply_edits(
+        gemini_gateway.parse_message({"parts": [part]}), [PieceEdit(0, "s")]
+    )
     assert unit["parts"] == [{"functionResponse": {"name": "run", "response": {field: "s"}}}]
 
 
@@ -319,11 +368,22 @@ def test_the_only_field_of_a_result_is_its_text(field: str) -> None:
 @pytest.mark.parametrize("field", ["functionDeclarations", "function_declarations"])
 def test_the_head_of_a_request_is_its_system_prompt_and_tools(name: str, field: str) -> None:
     mine = ToolSpec("run", "runs", '{"type":"object","properties":{"a":{"type":"string"}}}')
-    theirs = [{"name": "a", "parametersJsonSchema": {"type": "object"}}, {"name": "b", "parameters": {"x": 1}}]
-    body = gemini_gateway.with_added_tools({name: {"parts": [{"text": "a"}]}, "tools": [{field: theirs}]}, [mine])
-    head = gemini_gateway.parse_head({**body, "generationConfig": {"thinkingConfig": {"thinkingBudget": 9}}})
+    theirs = [
+        {"name": "a", "parametersJsonSchema": {"type": "object"}},
+        {"name": "b", "parameters": {"x": 1}},
+    ]
+    body = gemini_gateway.with_added_tools(
+        {name: {"parts": [{"text": "a"}]}, "tools": [{field: theirs}]}, [mine]
+    )
+    head = gemini_gateway.parse_head(
+        {**body, "generationConfig": {"thinkingConfig": {"thinkingBudget": 9}}}
+    )
     assert (head.model, head.system, head.effort) == ("", "a", '{"thinkingBudget":9}')
-    assert head.tools == (mine, ToolSpec("a", "", '{"type":"object"}'), ToolSpec("b", "", '{"x":1}'))
+    assert head.tools == (
+        mine,
+        ToolSpec("a", "", '{"type":"object"}'),
+        ToolSpec("b", "", '{"x":1}'),
+    )
     assert gemini_gateway.parse_head({}).effort == ""
 
 
@@ -342,7 +402,9 @@ def test_why_a_reply_ended(reason: str, stop: Stop) -> None:
     value = chunk({"text": "a"}, finish=reason, modelVersion="m", **usage(3, 8))
     found = gemini_gateway.parse_reply({**value, "candidates": [*value["candidates"], *other]})
     assert (found.stop, found.usage, found.model) == (stop, Usage(input=5, output=3), "m")
-    assert found.message == gemini_gateway.parse_message({"role": "model", "parts": [{"text": "a"}]})
+    assert found.message == gemini_gateway.parse_message(
+        {"role": "model", "parts": [{"text": "a"}]}
+    )
     with_call = gemini_gateway.parse_reply(chunk(OWN, finish=reason))
     assert with_call.stop is (Stop.CALLS if reason == "STOP" else stop)
 
@@ -358,18 +420,27 @@ def test_what_a_reply_cost_has_its_thoughts_in_the_output() -> None:
     assert gemini_gateway.parse_usage(told) == Usage(107, 20, 0, 7, 3)
 
 
-def test_contents_are_put_back_as_they_were_read_and_an_added_one_joins_its_neighbour_of_one_role() -> None:
-    words, result = gemini_gateway.user_message("go on"), gemini_gateway.result_message("c1", "run", "out")
+def test_contents_are_put_back_as_they_were_read_and_an_added_one_joins_its_neighbour_of_one_role() -> (
+    None
+):
+    words, result = (
+        gemini_gateway.user_message("go on"),
+        gemini_gateway.result_message("c1", "run", "out"),
+    )
     body = {"contents": [words, result, words, words]}
     read = gemini_gateway.parse_messages(body)
     assert [message.units for message in read] == [(unit,) for unit in body["contents"]]
-    assert with_messages(gemini_gateway.NAME, {"tools": []}, [unit for one in read for unit in one.units]) == {
+    assert with_messages(
+        gemini_gateway.NAME, {"tools": []}, [unit for one in read for unit in one.units]
+    ) == {
         "tools": [],
         **body,
     }
     merge = gemini_gateway.merge_added_messages
     assert merge([(words, False), (result, False)]) == [words, result]
-    assert merge([(words, False), (result, True)]) == [{"role": "user", "parts": [*result["parts"], *words["parts"]]}]
+    assert merge([(words, False), (result, True)]) == [
+        {"role": "user", "parts": [*result["parts"], *words["parts"]]}
+    ]
     reply = {"role": "model", "parts": [OWN]}
     assert merge([(reply, False), (result, True)]) == [reply, result]
 
@@ -383,7 +454,15 @@ def test_results_calls_and_words_are_changed_where_they_stand_and_signatures_sta
     answer = {"functionResponse": {"name": "n", "response": {"error": "long"}}}
     assert changed("s", answer) == [{"functionResponse": {"name": "n", "response": {"error": "s"}}}]
     several = {"functionResponse": {"name": "n", "response": {"output": "x", "code": 1}}}
-    assert changed("s", several) == [{"functionResponse": {"name": "n", "response": {"output": "s"}}}]
-    asked: list[Any] = [{"functionCall": {"name": "n", "args": {}}, "thoughtSignature": "x"}, {"text": "a"}]
-    assert changed('{"a":1}', *asked) == [{**asked[0], "functionCall": {"name": "n", "args": {"a": 1}}}, asked[1]]
+    assert changed("s", several) == [
+        {"functionResponse": {"name": "n", "response": {"output": "s"}}}
+    ]
+    asked: list[Any] = [
+        {"functionCall": {"name": "n", "args": {}}, "thoughtSignature": "x"},
+        {"text": "a"},
+    ]
+    assert changed('{"a":1}', *asked) == [
+        {**asked[0], "functionCall": {"name": "n", "args": {"a": 1}}},
+        asked[1],
+    ]
     assert changed("b", *asked, at=1) == [asked[0], {"text": "b"}]

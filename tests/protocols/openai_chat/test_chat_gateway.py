@@ -1,4 +1,6 @@
-"""What a client of OpenAI's chat completions sees of a stream when some of its calls are not for it."""
+"""What a client of OpenAI's chat completions sees of a stream when some of its calls
+are not for it.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,14 @@ import pytest
 
 from helix_desktop.engine.facts import Stop, ToolSpec, Usage
 from helix_desktop.protocols.event_stream import parse_event_data
-from helix_desktop.protocols.gateway_message import Json, Piece, PieceEdit, PieceKind, Speaker, WireReply
+from helix_desktop.protocols.gateway_message import (
+    Json,
+    Piece,
+    PieceEdit,
+    PieceKind,
+    Speaker,
+    WireReply,
+)
 from helix_desktop.protocols.openai_chat import chat_gateway
 from helix_desktop.protocols.openai_chat.chat_gateway import ChatCallFilter
 from helix_desktop.protocols.protocol_table import with_messages
@@ -23,9 +32,15 @@ def call(index: int, name: str = "", arguments: str = "") -> dict[str, Any]:
     return {"index": index, "id": f"c{index}", "type": "function", "function": function}
 
 
-def given(veil: ChatCallFilter, delta: dict[str, Any], finish: str | None = None, **more: Json) -> list[dict[str, Any]]:
+def given(
+    veil: ChatCallFilter, delta: dict[str, Any], finish: str | None = None, **more: Json
+) -> list[dict[str, Any]]:
     """The chunks the client gets for one chunk of the provider."""
-    value = {"id": "one", "choices": [{"index": 0, "delta": delta, "finish_reason": finish}], **more}
+    value = {
+        "id": "one",
+        "choices": [{"index": 0, "delta": delta, "finish_reason": finish}],
+        **more,
+    }
     raw = b"data: " + json.dumps(value).encode() + b"\n\n"
     out = veil.filter_event(raw, value)
     return [parse_event_data(part + b"\n\n") for part in out.split(b"\n\n") if part]  # type: ignore[misc]
@@ -34,7 +49,10 @@ def given(veil: ChatCallFilter, delta: dict[str, Any], finish: str | None = None
 def test_a_chunk_with_several_calls_keeps_the_clients_and_numbers_them_from_the_start() -> None:
     veil = ChatCallFilter(hold=False)
     (chunk,) = given(veil, {"role": "assistant", "tool_calls": [call(0, HIDDEN), call(1, OWN)]})
-    assert chunk["choices"][0]["delta"] == {"role": "assistant", "tool_calls": [{**call(1, OWN), "index": 0}]}
+    assert chunk["choices"][0]["delta"] == {
+        "role": "assistant",
+        "tool_calls": [{**call(1, OWN), "index": 0}],
+    }
     (more,) = given(veil, {"tool_calls": [call(1, "", '{"command": "ls"}')]})
     assert more["choices"][0]["delta"]["tool_calls"][0]["index"] == 0
     assert given(veil, {"tool_calls": [call(0, "", "{}")]}) == [], "more of the hidden one"
@@ -82,20 +100,34 @@ RECALL, RUN = call(0, HIDDEN), call(0, OWN)
 def test_a_reply_is_put_together_of_its_pieces() -> None:
     reading = chat_gateway.ReplyAssembler()
     pieces = [
-        {**chunk(role="assistant", content="", refusal=None), "object": "chat.completion.chunk", "model": "m"},
+        {
+            **chunk(role="assistant", content="", refusal=None),
+            "object": "chat.completion.chunk",
+            "model": "m",
+        },
         chunk(reasoning="h"),
         chunk(reasoning="m", content="a", annotations=[1], audio={"id": "x"}),
         chunk(content="b", annotations=[2], role="user"),
         chunk(tool_calls=[call(1, OWN, "{"), call(0, "look", "[")]),
         chunk(tool_calls=[{"index": 1, "id": "", "function": {"arguments": "}", "name": None}}]),
         chunk(tool_calls=[{"index": 0, "function": {"arguments": "]"}}]),
-        {"choices": [{"index": 1, "delta": {"content": "another choice"}, "finish_reason": "stop"}]},
+        {
+            "choices": [
+                {"index": 1, "delta": {"content": "another choice"}, "finish_reason": "stop"}
+            ]
+        },
     ]
     put_together(reading, pieces)
     assert not reading.is_done
     value = put_together(reading, [END, {**used(3), "id": None, "system_fingerprint": None}])
     assert reading.is_done
-    message = {"role": "user", "content": "ab", "reasoning": "hm", "annotations": [1, 2], "audio": {"id": "x"}}
+    message = {
+        "role": "user",
+        "content": "ab",
+        "reasoning": "hm",
+        "annotations": [1, 2],
+        "audio": {"id": "x"},
+    }
     calls = [
         {"id": "c0", "type": "function", "function": {"name": "look", "arguments": "[]"}},
         {"id": "c1", "type": "function", "function": {"name": OWN, "arguments": "{}"}},
@@ -103,7 +135,9 @@ def test_a_reply_is_put_together_of_its_pieces() -> None:
     assert value == {
         "id": "one",
         "model": "m",
-        "choices": [{"index": 0, "message": {**message, "tool_calls": calls}, "finish_reason": "tool_calls"}],
+        "choices": [
+            {"index": 0, "message": {**message, "tool_calls": calls}, "finish_reason": "tool_calls"}
+        ],
         "usage": used(3)["usage"],
     }
     assert chat_gateway.ReplyAssembler().whole_reply()["choices"][0]["message"] == {
@@ -113,7 +147,9 @@ def test_a_reply_is_put_together_of_its_pieces() -> None:
 
 
 def test_a_whole_reply_keeps_an_empty_content_and_drops_other_empty_fields() -> None:
-    found = chat_gateway.parse_reply({"choices": [{"message": {"content": None, "refusal": None, "audio": 1}}]})
+    found = chat_gateway.parse_reply(
+        {"choices": [{"message": {"content": None, "refusal": None, "audio": 1}}]}
+    )
     assert found.message.units == ({"role": "assistant", "content": None, "audio": 1},)
 
 
@@ -145,7 +181,9 @@ def test_a_whole_reply_keeps_an_empty_content_and_drops_other_empty_fields() -> 
         (False, [chunk("tool_calls", content="", tool_calls=[RECALL], role="assistant")], [[]]),
     ],
 )  # fmt: skip
-def test_the_client_sees_a_stream_without_the_hidden_calls(hold: bool, events: list[Any], seen: Any) -> None:
+def test_the_client_sees_a_stream_without_the_hidden_calls(
+    hold: bool, events: list[Any], seen: Any
+) -> None:
     assert through(ChatCallFilter(hold=hold), events) == seen
 
 
@@ -159,12 +197,19 @@ def test_the_client_sees_a_stream_without_the_hidden_calls(hold: bool, events: l
         ),
         (
             [chunk(tool_calls=[RECALL]), END],
-            [THOUGHT, chunk(id_="two", tool_calls=[RUN]), chunk("stop", id_="two"), {"id": "two", "choices": []}],
+            [
+                THOUGHT,
+                chunk(id_="two", tool_calls=[RUN]),
+                chunk("stop", id_="two"),
+                {"id": "two", "choices": []},
+            ],
             [[], [0, chunk(tool_calls=[RUN])], [chunk("stop")], [3]],
         ),
     ],
 )
-def test_the_reply_after_a_hidden_call_goes_on_with_the_first(first: Any, second: Any, seen: Any) -> None:
+def test_the_reply_after_a_hidden_call_goes_on_with_the_first(
+    first: Any, second: Any, seen: Any
+) -> None:
     veil = ChatCallFilter(hold=True)
     through(veil, first)
     assert veil.has_only_hidden_calls
@@ -181,7 +226,10 @@ def test_the_thoughts_of_the_next_reply_are_shown_at_once_where_nothing_came_bef
 
 def test_whole_replies_become_one_with_all_their_words_and_output() -> None:
     def whole(id_: str, output: int, **message: Any) -> dict[str, Any]:
-        return {**used(output, id=id_), "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
+        return {
+            **used(output, id=id_),
+            "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
+        }
 
     merge = ChatCallFilter(hold=True).merge_whole_replies
     first = whole("one", 3, content="a", tool_calls=[RECALL])
@@ -189,7 +237,9 @@ def test_whole_replies_become_one_with_all_their_words_and_output() -> None:
         "one", 7, content="ab", tool_calls=[RUN]
     )
     assert merge([first, first, whole("two", 4, content=None)]) == whole("one", 10, content="aa")
-    assert merge([whole("one", 3, content=None, tool_calls=[RECALL])]) == whole("one", 3, content=None)
+    assert merge([whole("one", 3, content=None, tool_calls=[RECALL])]) == whole(
+        "one", 3, content=None
+    )
 
 
 @pytest.mark.parametrize(("cost", "read"), [(0.5, 0.5), (2, 2.0), (0, 0.0), (-1, 0.0), ("1", 0.0)])
@@ -222,30 +272,47 @@ def test_who_speaks(role: str, speaker: Speaker) -> None:
 
 
 def test_reasoning_words_and_calls_of_a_message_are_pieces_that_know_their_place() -> None:
-    unit = {"role": "assistant", "content": "a", "reasoning_content": "hm", "tool_calls": [call(0, OWN, "{}"), RUN]}
+    unit = {
+        "role": "assistant",
+        "content": "a",
+        "reasoning_content": "hm",
+        "tool_calls": [call(0, OWN, "{}"), RUN],
+    }
     assert pieces_of(unit) == [
         Piece(REASONING, "hm", (0, "reasoning_content")),
         Piece(TEXT, "a", (0, "content")),
         Piece(CALL, "{}", (0, "tool_calls", 0), "c0", "Bash"),
         Piece(CALL, RUN["function"]["arguments"], (0, "tool_calls", 1), RUN["id"], "Bash"),
     ]
-    assert pieces_of({"role": "assistant", "reasoning": "hm"}) == [Piece(REASONING, "hm", (0, "reasoning"))]
-    parts = [{"type": "text", "text": "a"}, {"type": "image_url", "image_url": {"url": PNG}}, {"type": "audio"}]
+    assert pieces_of({"role": "assistant", "reasoning": "hm"}) == [
+        Piece(REASONING, "hm", (0, "reasoning"))
+    ]
+    parts = [
+        {"type": "text", "text": "a"},
+        {"type": "image_url", "image_url": {"url": PNG}},
+        {"type": "audio"},
+    ]
     assert pieces_of({"role": "user", "content": parts}) == [
         Piece(TEXT, "a", (0, "content", 0)),
         Piece(IMAGE, "AAAA", (0, "content", 1), media_type="image/png"),
         Piece(OTHER, '{"type":"audio"}', (0, "content", 2)),
     ]
     result = Piece(RESULT, "out", (0,), "1")
-    assert pieces_of({"role": "tool", "tool_call_id": "1", "name": "2", "content": "out"}) == [result]
-    assert pieces_of({"role": "function", "name": "1", "content": [{"type": "text", "text": "out"}]}) == [result]
+    assert pieces_of({"role": "tool", "tool_call_id": "1", "name": "2", "content": "out"}) == [
+        result
+    ]
+    assert pieces_of(
+        {"role": "function", "name": "1", "content": [{"type": "text", "text": "out"}]}
+    ) == [result]
 
 
 def test_the_head_of_a_request_is_its_model_system_prompt_and_tools() -> None:
     mine = ToolSpec("run", "runs", '{"type":"object","properties":{"a":{"type":"string"}}}')
     said = [{"role": role, "content": role} for role in ("system", "user", "developer")]
     theirs = {"type": "function", "function": {"name": "theirs"}}
-    body = chat_gateway.with_added_tools({"model": "m", "messages": said, "tools": [theirs]}, [mine])
+    body = chat_gateway.with_added_tools(
+        {"model": "m", "messages": said, "tools": [theirs]}, [mine]
+    )
     head = chat_gateway.parse_head(body)
     assert (head.model, head.system, head.effort) == ("m", "system\n\ndeveloper", "")
     assert head.tools == (mine, ToolSpec("theirs", "", "{}"))
@@ -253,7 +320,11 @@ def test_the_head_of_a_request_is_its_model_system_prompt_and_tools() -> None:
 
 @pytest.mark.parametrize(
     ("body", "told"),
-    [({"reasoning_effort": "high"}, '"high"'), ({"reasoning": {"effort": "low"}}, '"low"'), ({}, "")],
+    [
+        ({"reasoning_effort": "high"}, '"high"'),
+        ({"reasoning": {"effort": "low"}}, '"low"'),
+        ({}, ""),
+    ],
 )
 def test_how_long_the_model_is_to_think_is_read(body: dict[str, Any], told: str) -> None:
     assert chat_gateway.parse_head(body).effort == told
@@ -297,7 +368,9 @@ def test_what_a_reply_cost_is_read_under_the_names_of_several_providers() -> Non
     assert chat_gateway.parse_usage({}) == Usage()
 
 
-def test_what_the_gateway_adds_is_written_as_the_protocol_says_and_put_back_as_it_was_read() -> None:
+def test_what_the_gateway_adds_is_written_as_the_protocol_says_and_put_back_as_it_was_read() -> (
+    None
+):
     words = {"role": "user", "content": "go on"}
     result = {"role": "tool", "tool_call_id": "c1", "content": "out"}
     assert chat_gateway.user_message("go on") == words
@@ -308,8 +381,17 @@ def test_what_the_gateway_adds_is_written_as_the_protocol_says_and_put_back_as_i
     assert [message.units for message in read] == [(unit,) for unit in body["messages"]]
     for known in range(len(read) + 1):
         assert chat_gateway.parse_messages(body, read[:known]) == read
-    assert with_messages(chat_gateway.NAME, {"model": "m"}, [unit for one in read for unit in one.units]) == body
-    assert chat_gateway.merge_added_messages([(words, False), (words, True), (result, True)]) == [words, words, result]
+    assert (
+        with_messages(
+            chat_gateway.NAME, {"model": "m"}, [unit for one in read for unit in one.units]
+        )
+        == body
+    )
+    assert chat_gateway.merge_added_messages([(words, False), (words, True), (result, True)]) == [
+        words,
+        words,
+        result,
+    ]
 
 
 def test_results_calls_and_words_are_changed_where_they_stand() -> None:
@@ -319,8 +401,15 @@ def test_results_calls_and_words_are_changed_where_they_stand() -> None:
 
     result = {"role": "tool", "tool_call_id": "1", "content": "long"}
     assert changed(result, "s") == {**result, "content": "s"}
-    calls = {"role": "assistant", "content": None, "tool_calls": [call(0, OWN, "{}"), call(1, OWN, "{}")]}
-    assert changed(calls, "[]", 1) == {**calls, "tool_calls": [call(0, OWN, "{}"), call(1, OWN, "[]")]}
+    calls = {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [call(0, OWN, "{}"), call(1, OWN, "{}")],
+    }
+    assert changed(calls, "[]", 1) == {
+        **calls,
+        "tool_calls": [call(0, OWN, "{}"), call(1, OWN, "[]")],
+    }
     assert changed({"role": "user", "content": "a"}, "b") == {"role": "user", "content": "b"}
     parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "c"}]
     assert changed({"role": "user", "content": parts}, "b") == {

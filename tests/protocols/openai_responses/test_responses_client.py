@@ -1,4 +1,6 @@
-"""Responses without the provider's memory: every item is sent again, encrypted reasoning word for word."""
+"""Responses without the provider's memory: every item is sent again, encrypted
+reasoning word for word.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,10 @@ from helix_desktop.engine.facts import Reasoning, ReplyPart, Stop, Text, ToolCal
 from helix_desktop.engine.messages import Delta, Image, ReasoningDelta, Reply, Request, ToolResult
 from helix_desktop.errors import ContextTooLong, ModelFailed, ModelOverloaded, NoCreditLeft
 from helix_desktop.protocols.event_stream import ServerSentEvent
-from helix_desktop.protocols.openai_responses.responses_client import OpenAIResponses, ResponsesReplyReader
+from helix_desktop.protocols.openai_responses.responses_client import (
+    OpenAIResponses,
+    ResponsesReplyReader,
+)
 from helix_desktop.protocols.protocol_dialect import ModelAbilities
 from helix_desktop.providers.http_transport import ProviderConnections
 from tests.peers.chat_server import refused
@@ -30,7 +35,9 @@ def read(made: list[dict[str, Any]]) -> tuple[list[Delta], Reply]:
     deltas = [
         delta
         for one in made
-        for delta in reading.feed_event(ServerSentEvent(json.dumps(one), one.get("type", "message")))
+        for delta in reading.feed_event(
+            ServerSentEvent(json.dumps(one), one.get("type", "message"))
+        )
     ]
     return deltas, reading.reply_so_far()
 
@@ -43,7 +50,11 @@ def test_nothing_is_stored_and_encrypted_reasoning_is_asked_for() -> None:
     body = sent(asking(reasoning="low"), reasoning="effort")
     assert (body["store"], body["include"]) == (False, ["reasoning.encrypted_content"])
     assert body["reasoning"] == {"summary": "auto", "effort": "low"}
-    assert (body["instructions"], body["tools"][0]["name"], body["tools"][0]["strict"]) == ("Be brief.", "read", False)
+    assert (body["instructions"], body["tools"][0]["name"], body["tools"][0]["strict"]) == (
+        "Be brief.",
+        "read",
+        False,
+    )
 
 
 def test_a_model_that_does_not_reason_is_not_asked_to() -> None:
@@ -51,16 +62,30 @@ def test_a_model_that_does_not_reason_is_not_asked_to() -> None:
 
 
 def test_items_are_sent_again_in_their_order() -> None:
-    _, answered = read(events("Reading.", reasoning="Let me see", encrypted="gAAA", calls=[("read", {"path": "a"})]))
+    _, answered = read(
+        events(
+            "Reading.", reasoning="Let me see", encrypted="gAAA", calls=[("read", {"path": "a"})]
+        )
+    )
     call = next(part for part in answered.parts if isinstance(part, ToolCall))
-    request = asking(user("Go"), assistant(*answered.parts), user(ToolResult(call.id, "content"), "and go on"))
+    request = asking(
+        user("Go"), assistant(*answered.parts), user(ToolResult(call.id, "content"), "and go on")
+    )
     items = sent(request)["input"]
     assert [item["type"] for item in items] == [
         "message", "reasoning", "message", "function_call", "function_call_output", "message",
     ]  # fmt: skip
-    reasoning = {"type": "reasoning", "id": "rs_0", "summary": [{"type": "summary_text", "text": "Let me see"}]}
+    reasoning = {
+        "type": "reasoning",
+        "id": "rs_0",
+        "summary": [{"type": "summary_text", "text": "Let me see"}],
+    }
     assert items[1] == {**reasoning, "encrypted_content": "gAAA"}
-    assert (items[3]["call_id"], items[4]["call_id"], items[4]["output"]) == (call.id, call.id, "content")
+    assert (items[3]["call_id"], items[4]["call_id"], items[4]["output"]) == (
+        call.id,
+        call.id,
+        "content",
+    )
 
 
 def test_reasoning_that_is_not_encrypted_or_not_ours_is_left_out() -> None:
@@ -78,9 +103,11 @@ def test_reasoning_that_is_not_encrypted_or_not_ours_is_left_out() -> None:
 
 def test_images_go_into_messages_and_outputs() -> None:
     image = Image("image/png", b"x")
-    items = sent(asking(user("Look", image), assistant(CALL), user(ToolResult(CALL.id, "seen", images=(image,)))))[
-        "input"
-    ]
+    items = sent(
+        asking(
+            user("Look", image), assistant(CALL), user(ToolResult(CALL.id, "seen", images=(image,)))
+        )
+    )["input"]
     assert items[0]["content"][1] == {
         "type": "input_image",
         "image_url": "data:image/png;base64,eA==",
@@ -92,13 +119,19 @@ def test_images_go_into_messages_and_outputs() -> None:
 
 def test_reasoning_summaries_stream_and_parts_are_set_apart() -> None:
     made = events("Yes", reasoning="One")
-    made.insert(3, {"type": "response.reasoning_summary_part.added", "output_index": 0, "summary_index": 1})
+    made.insert(
+        3, {"type": "response.reasoning_summary_part.added", "output_index": 0, "summary_index": 1}
+    )
     deltas, _ = read(made)
     assert "".join(delta.text for delta in deltas if isinstance(delta, ReasoningDelta)) == "\n\nOne"
 
 
 def test_items_that_come_without_pieces_are_read_whole() -> None:
-    made = [one for one in events("Yes", reasoning="hm", calls=[("read", {"path": "a"})]) if "delta" not in one["type"]]
+    made = [
+        one
+        for one in events("Yes", reasoning="hm", calls=[("read", {"path": "a"})])
+        if "delta" not in one["type"]
+    ]
     reasoning, text, call = read(made)[1].parts
     assert isinstance(reasoning, Reasoning)
     assert isinstance(call, ToolCall)
@@ -107,7 +140,12 @@ def test_items_that_come_without_pieces_are_read_whole() -> None:
 
 @pytest.mark.parametrize(
     ("incomplete", "stop"),
-    [("max_output_tokens", Stop.LENGTH), ("content_filter", Stop.FILTERED), ("odd", Stop.CUT), ("", Stop.END)],
+    [
+        ("max_output_tokens", Stop.LENGTH),
+        ("content_filter", Stop.FILTERED),
+        ("odd", Stop.CUT),
+        ("", Stop.END),
+    ],
 )
 def test_reasons(incomplete: str, stop: Stop) -> None:
     answered = read(events("Hi", incomplete=incomplete))[1]
@@ -125,15 +163,24 @@ def test_usage() -> None:
         ({"type": "error", "code": "rate_limit_exceeded", "message": "slow down"}, ModelOverloaded),
         ({"type": "error", "error": {"code": "server_error", "message": "boom"}}, ModelOverloaded),
         (
-            {"type": "response.failed", "response": {"error": {"code": "server_error", "message": "boom"}}},
+            {
+                "type": "response.failed",
+                "response": {"error": {"code": "server_error", "message": "boom"}},
+            },
             ModelOverloaded,
         ),
         (
-            {"type": "response.failed", "response": {"error": {"code": "context_length_exceeded", "message": "x"}}},
+            {
+                "type": "response.failed",
+                "response": {"error": {"code": "context_length_exceeded", "message": "x"}},
+            },
             ContextTooLong,
         ),
         (
-            {"type": "response.failed", "response": {"error": {"code": "insufficient_quota", "message": "pay"}}},
+            {
+                "type": "response.failed",
+                "response": {"error": {"code": "insufficient_quota", "message": "pay"}},
+            },
             NoCreditLeft,
         ),
     ],
@@ -166,16 +213,22 @@ async def test_what_the_provider_will_not_take_is_left_out(
 
         config = PROTOCOL.config(peer, corrections={"scripted": {"reasoning": "effort"}})
         await heard(
-            connect_model_client(config, describe_model(config, "scripted"), connections=connections, clock=clock),
+            connect_model_client(
+                config, describe_model(config, "scripted"), connections=connections, clock=clock
+            ),
             request,
         )
         first, second = (json.dumps(body) for body in peer.bodies)
     assert (gone in first, gone in second) == (True, False)
 
 
-async def test_a_whole_response_where_a_stream_was_asked_for(connections: ProviderConnections, clock: Instant) -> None:
+async def test_a_whole_response_where_a_stream_was_asked_for(
+    connections: ProviderConnections, clock: Instant
+) -> None:
     output = [
-        one["item"] for one in events("Yes", calls=[("read", {"path": "a"})]) if one["type"].endswith("item.done")
+        one["item"]
+        for one in events("Yes", calls=[("read", {"path": "a"})])
+        if one["type"].endswith("item.done")
     ]
     whole = {"object": "response", "status": "completed", "output": output, "usage": {}}
     with ResponsesServer([json_answer(whole)]) as peer:
@@ -195,7 +248,9 @@ def test_a_temperature_goes_only_to_models_that_take_one() -> None:
 
 
 @pytest.mark.parametrize("last", ["response.completed", "response.incomplete"])
-def test_a_reply_is_over_with_its_last_event_and_not_with_the_mark_of_the_streams_end(last: str) -> None:
+def test_a_reply_is_over_with_its_last_event_and_not_with_the_mark_of_the_streams_end(
+    last: str,
+) -> None:
     reading = ResponsesReplyReader(HERE.reasoning_owner, "peer", "scripted")
     begun = {"type": "response.created", "response": {"status": "in_progress"}}
     for data in (json.dumps(begun), " [DONE]\n"):
@@ -230,7 +285,10 @@ def test_a_call_whose_arguments_had_not_begun_when_the_reply_broke_off_is_not_ma
     for one in made:
         reading.feed_event(ServerSentEvent(json.dumps(one), one["type"]))
     assert reading.reply_so_far().stop is Stop.CALLS
-    assert (reading.reply_so_far("stopped").stop, reading.reply_so_far("stopped").why) == (Stop.CUT, "stopped")
+    assert (reading.reply_so_far("stopped").stop, reading.reply_so_far("stopped").why) == (
+        Stop.CUT,
+        "stopped",
+    )
 
 
 def test_a_model_without_tools_is_offered_none() -> None:
@@ -240,7 +298,11 @@ def test_a_model_without_tools_is_offered_none() -> None:
 
 def test_a_reply_that_says_nothing_beside_its_call_goes_back_as_the_call() -> None:
     request = asking(user("Go"), assistant("", CALL), user(ToolResult(CALL.id, "x")))
-    assert [item["type"] for item in sent(request)["input"]] == ["message", "function_call", "function_call_output"]
+    assert [item["type"] for item in sent(request)["input"]] == [
+        "message",
+        "function_call",
+        "function_call_output",
+    ]
 
 
 def failed(error: dict[str, Any]) -> ModelFailed:
@@ -250,7 +312,10 @@ def failed(error: dict[str, Any]) -> ModelFailed:
 
 
 def test_a_failure_is_known_by_its_code_or_by_its_kind() -> None:
-    by_code, by_kind = failed({"code": "rate_limit_exceeded"}), failed({"type": "rate_limit_exceeded"})
+    by_code, by_kind = (
+        failed({"code": "rate_limit_exceeded"}),
+        failed({"type": "rate_limit_exceeded"}),
+    )
     assert (type(by_kind), by_kind.remedy) == (type(by_code), by_code.remedy)
     assert type(failed({"type": "unheard_of"})) is type(failed({}))
 
@@ -268,9 +333,14 @@ def test_a_message_that_came_in_pieces_is_not_taken_again_when_it_comes_whole() 
 
 @pytest.mark.parametrize(
     ("ids", "expected"),
-    [({"id": "fc_00000001"}, "fc_00000001"), ({"id": "fc_1", "call_id": "call_00000001"}, "call_00000001")],
+    [
+        ({"id": "fc_00000001"}, "fc_00000001"),
+        ({"id": "fc_1", "call_id": "call_00000001"}, "call_00000001"),
+    ],
 )
-def test_a_call_is_named_by_its_own_id_or_that_of_its_item(ids: dict[str, str], expected: str) -> None:
+def test_a_call_is_named_by_its_own_id_or_that_of_its_item(
+    ids: dict[str, str], expected: str
+) -> None:
     item = {"type": "function_call", "name": "read", "arguments": "{}", **ids}
     made: list[dict[str, Any]] = [{"type": "response.output_item.done", "output_index": 0, "item": item}, {"type": "response.completed", "response": {"status": "completed"}}]  # fmt: skip
     (call,) = read(made)[1].parts

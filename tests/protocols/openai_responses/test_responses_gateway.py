@@ -1,4 +1,6 @@
-"""OpenAI's Responses as the gateway reads and rewrites them: items, their numbers, and the events of a stream."""
+"""OpenAI's Responses as the gateway reads and rewrites them: items, their numbers, and
+the events of a stream.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +20,27 @@ RUN = ToolSpec("run", "runs", '{"type":"object"}')
 WRITTEN = {"type": "function", "name": "run", "description": "runs", "strict": False}
 CREATED: Any = {"type": "response.created", "response": {"id": "r1", "status": "in_progress"}}
 THOUGHT: Any = {"type": "reasoning", "summary": []}
-WORDS: Any = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "a"}]}
-HIDDEN: Any = {"type": "function_call", "call_id": "c1", "name": "recall_history", "arguments": "{}"}
+WORDS: Any = {
+    "type": "message",
+    "role": "assistant",
+    "content": [{"type": "output_text", "text": "a"}],
+}
+HIDDEN: Any = {
+    "type": "function_call",
+    "call_id": "c1",
+    "name": "recall_history",
+    "arguments": "{}",
+}
 OWN: Any = {"type": "function_call", "call_id": "c2", "name": "run", "arguments": "{}"}
 SEARCH: Any = {"type": "web_search_call", "id": "w1"}
 
 
 def added(index: int, item: Any) -> Any:
-    return {"type": "response.output_item.added", "output_index": index, "item": {**item, "status": "in_progress"}}
+    return {
+        "type": "response.output_item.added",
+        "output_index": index,
+        "item": {**item, "status": "in_progress"},
+    }
 
 
 def done(index: int, item: Any) -> Any:
@@ -42,7 +57,9 @@ def ended(*output: Any, how: str = "completed", id_: str = "r1", used: int = 3) 
 
 def numbered(*events: Any, first: int = 0) -> list[Any]:
     numbers = count(first)
-    return [event if event is DONE else {**event, "sequence_number": next(numbers)} for event in events]
+    return [
+        event if event is DONE else {**event, "sequence_number": next(numbers)} for event in events
+    ]
 
 
 def test_a_reply_is_its_last_event_or_the_items_that_were_done() -> None:
@@ -51,7 +68,9 @@ def test_a_reply_is_its_last_event_or_the_items_that_were_done() -> None:
     assert put_together(reading, items) == {**CREATED["response"], "output": [WORDS, OWN]}
     assert not reading.is_done
     end = ended(THOUGHT, WORDS)
-    assert put_together(reading, [end, CREATED]) == end["response"], "a beginning that comes late changes nothing"
+    assert put_together(reading, [end, CREATED]) == end["response"], (
+        "a beginning that comes late changes nothing"
+    )
     assert reading.is_done
     empty = ended(how="incomplete")
     assert put_together(reading, [empty]) == {**empty["response"], "output": [WORDS, OWN]}
@@ -63,8 +82,20 @@ def test_a_reply_is_its_last_event_or_the_items_that_were_done() -> None:
 @pytest.mark.parametrize(
     "events",
     [
-        [CREATED, added(0, THOUGHT), done(0, THOUGHT), added(1, OWN), done(1, OWN), ended(THOUGHT, OWN), DONE],
-        [CREATED, {"type": "response.queued", "response": {"id": "r1"}}, {"type": "error", "message": "no"}],
+        [
+            CREATED,
+            added(0, THOUGHT),
+            done(0, THOUGHT),
+            added(1, OWN),
+            done(1, OWN),
+            ended(THOUGHT, OWN),
+            DONE,
+        ],
+        [
+            CREATED,
+            {"type": "response.queued", "response": {"id": "r1"}},
+            {"type": "error", "message": "no"},
+        ],
     ],
 )
 def test_a_stream_without_hidden_calls_goes_on_as_it_came(events: list[Any]) -> None:
@@ -76,11 +107,25 @@ def test_a_stream_without_hidden_calls_goes_on_as_it_came(events: list[Any]) -> 
 @pytest.mark.parametrize(
     ("hold", "events", "given_"),
     [
-        (False, [CREATED, added(0, HIDDEN), done(0, HIDDEN), ended(HIDDEN), DONE], [[0], [], [], [], []]),
-        (False, [CREATED, added(0, HIDDEN), done(0, HIDDEN), ended(HIDDEN, how="incomplete")], [[0], [], [], []]),
+        (
+            False,
+            [CREATED, added(0, HIDDEN), done(0, HIDDEN), ended(HIDDEN), DONE],
+            [[0], [], [], [], []],
+        ),
+        (
+            False,
+            [CREATED, added(0, HIDDEN), done(0, HIDDEN), ended(HIDDEN, how="incomplete")],
+            [[0], [], [], []],
+        ),
         (
             True,
-            [added(0, THOUGHT), done(0, THOUGHT), added(1, HIDDEN), done(1, HIDDEN), ended(THOUGHT, HIDDEN)],
+            [
+                added(0, THOUGHT),
+                done(0, THOUGHT),
+                added(1, HIDDEN),
+                done(1, HIDDEN),
+                ended(THOUGHT, HIDDEN),
+            ],
             [[], [], [], [], []],
         ),
         (
@@ -93,7 +138,15 @@ def test_a_stream_without_hidden_calls_goes_on_as_it_came(events: list[Any]) -> 
         (True, [added(0, THOUGHT), added(1, WORDS)], [[], [0, 1]]),
         (
             False,
-            [CREATED, added(0, HIDDEN), done(0, HIDDEN), added(1, OWN), done(1, OWN), ended(HIDDEN, OWN), DONE],
+            [
+                CREATED,
+                added(0, HIDDEN),
+                done(0, HIDDEN),
+                added(1, OWN),
+                done(1, OWN),
+                ended(HIDDEN, OWN),
+                DONE,
+            ],
             [[0], [], [], [added(0, OWN)], [done(0, OWN)], [ended(OWN)], [6]],
         ),
         (
@@ -103,24 +156,41 @@ def test_a_stream_without_hidden_calls_goes_on_as_it_came(events: list[Any]) -> 
         ),
         (
             False,
-            [added(0, HIDDEN), added(1, SEARCH), done(0, HIDDEN), done(1, SEARCH), ended(HIDDEN, SEARCH)],
+            [
+                added(0, HIDDEN),
+                added(1, SEARCH),
+                done(0, HIDDEN),
+                done(1, SEARCH),
+                ended(HIDDEN, SEARCH),
+            ],
             [[], [added(0, SEARCH)], [], [done(0, SEARCH)], [ended(SEARCH)]],
         ),
     ],
 )
-def test_the_client_sees_a_stream_without_the_hidden_calls(hold: bool, events: list[Any], given_: Any) -> None:
+def test_the_client_sees_a_stream_without_the_hidden_calls(
+    hold: bool, events: list[Any], given_: Any
+) -> None:
     assert through(ResponsesCallFilter(hold=hold), events) == given_
 
 
 def test_events_are_numbered_as_the_client_sees_them() -> None:
     veil = ResponsesCallFilter(hold=False)
-    first = numbered(CREATED, added(0, WORDS), done(0, WORDS), added(1, HIDDEN), done(1, HIDDEN), ended(WORDS, HIDDEN))
+    first = numbered(
+        CREATED,
+        added(0, WORDS),
+        done(0, WORDS),
+        added(1, HIDDEN),
+        done(1, HIDDEN),
+        ended(WORDS, HIDDEN),
+    )
     assert through(veil, first) == [[0], [1], [2], [], [], []]
     veil.continue_in_next_reply(10)
     start = {**CREATED, "response": {"id": "r2"}}
     progress = {"type": "response.in_progress", "response": {"id": "r2"}}
     note = {"type": "response.note"}
-    second = numbered(start, progress, note, added(0, HIDDEN), done(0, HIDDEN), added(1, OWN), done(1, OWN))
+    second = numbered(
+        start, progress, note, added(0, HIDDEN), done(0, HIDDEN), added(1, OWN), done(1, OWN)
+    )
     second += numbered(ended(HIDDEN, OWN, id_="r2"), first=7)
     given = numbered(note, added(1, OWN), done(1, OWN), ended(WORDS, OWN, used=13), first=3)
     assert through(veil, second) == [[], [], [given[0]], [], [], [given[1]], [given[2]], [given[3]]]
@@ -130,7 +200,13 @@ def test_the_next_reply_may_be_words_alone() -> None:
     veil = ResponsesCallFilter(hold=True)
     through(veil, [added(0, HIDDEN), done(0, HIDDEN), ended(HIDDEN)])
     veil.continue_in_next_reply(10)
-    events = [added(0, THOUGHT), done(0, THOUGHT), added(1, WORDS), done(1, WORDS), ended(THOUGHT, WORDS)]
+    events = [
+        added(0, THOUGHT),
+        done(0, THOUGHT),
+        added(1, WORDS),
+        done(1, WORDS),
+        ended(THOUGHT, WORDS),
+    ]
     assert through(veil, events) == [[], [], [0, 1, 2], [3], [ended(THOUGHT, WORDS, used=13)]]
 
 
@@ -140,7 +216,9 @@ def test_words_alone_as_input_are_changed_as_they_stand() -> None:
 
 
 def test_the_first_event_that_is_left_out_renumbers_all_that_follow() -> None:
-    events = numbered(CREATED, added(0, HIDDEN), done(0, HIDDEN), {"type": "response.note"}, added(1, WORDS))
+    events = numbered(
+        CREATED, added(0, HIDDEN), done(0, HIDDEN), {"type": "response.note"}, added(1, WORDS)
+    )
     given = numbered({"type": "response.note"}, added(0, WORDS), first=1)
     assert through(ResponsesCallFilter(hold=False), events) == [[0], [], [], [given[0]], [given[1]]]
 
@@ -167,7 +245,9 @@ def test_tools_stand_first_where_the_request_has_its_own() -> None:
     ]
     for body, expected in cases:
         assert responses_gateway.with_added_tools(body, [RUN]) == expected
-    assert [tool.name for tool in responses_gateway.parse_head({"input": [words, item]}).tools] == ["theirs"]
+    assert [tool.name for tool in responses_gateway.parse_head({"input": [words, item]}).tools] == [
+        "theirs"
+    ]
 
 
 def test_what_developers_say_in_front_of_all_else_belongs_to_the_system_prompt() -> None:
@@ -176,8 +256,14 @@ def test_what_developers_say_in_front_of_all_else_belongs_to_the_system_prompt()
         "role": "developer",
         "content": [{"type": "input_text", "text": "Ask before you write."}],
     }
-    words = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Begin."}]}
-    head = responses_gateway.parse_head({"instructions": "You are tested.", "input": [said, words, said]})
+    words = {
+        "type": "message",
+        "role": "user",
+        "content": [{"type": "input_text", "text": "Begin."}],
+    }
+    head = responses_gateway.parse_head(
+        {"instructions": "You are tested.", "input": [said, words, said]}
+    )
     assert head.system == "You are tested.\n\nAsk before you write."
 
 
@@ -209,7 +295,9 @@ def test_who_speaks(item: Any, speaker: Speaker) -> None:
 
 
 def test_a_reply_without_items_is_the_assistants() -> None:
-    assert responses_gateway.parse_reply({"status": "completed"}).message.speaker is Speaker.ASSISTANT
+    assert (
+        responses_gateway.parse_reply({"status": "completed"}).message.speaker is Speaker.ASSISTANT
+    )
 
 
 def test_every_item_of_a_message_is_a_piece_that_knows_its_place() -> None:
@@ -221,9 +309,16 @@ def test_every_item_of_a_message_is_a_piece_that_knows_its_place() -> None:
         Piece(CALL, "{}", (2,), "c2", "run", media_type="arguments"),
         Piece(CALL, "x", (3,), "2", "patch", media_type="input"),
     ]
-    for kind in ("function_call_output", "custom_tool_call_output", "local_shell_call_output", "computer_call_output"):
+    for kind in (
+        "function_call_output",
+        "custom_tool_call_output",
+        "local_shell_call_output",
+        "computer_call_output",
+    ):
         for output in ("out", [{"type": "input_text", "text": "out"}]):
-            assert pieces_of({"type": kind, "call_id": "1", "output": output}) == [Piece(RESULT, "out", (0,), "1")]
+            assert pieces_of({"type": kind, "call_id": "1", "output": output}) == [
+                Piece(RESULT, "out", (0,), "1")
+            ]
     image = {"type": "input_image", "image_url": "data:image/png;base64,AAAA"}
     odd = {"type": "input_file", "file_id": "f"}
     assert pieces_of({"role": "user", "content": [image, odd]}) == [
@@ -252,15 +347,23 @@ def test_words_alone_are_a_message_of_the_user_and_are_put_back_as_such() -> Non
     assert message.pieces == (Piece(TEXT, "hello", (0,)),)
     body = {"model": "m", "input": "old"}
     written = responses_gateway.user_message("hello")
-    assert with_messages(responses_gateway.NAME, body, ["hello"]) == {"model": "m", "input": "hello"}
-    assert with_messages(responses_gateway.NAME, body, ["hello", call]) == {"model": "m", "input": [written, call]}
+    assert with_messages(responses_gateway.NAME, body, ["hello"]) == {
+        "model": "m",
+        "input": "hello",
+    }
+    assert with_messages(responses_gateway.NAME, body, ["hello", call]) == {
+        "model": "m",
+        "input": [written, call],
+    }
     assert with_messages(responses_gateway.NAME, body, [call]) == {"model": "m", "input": [call]}
     assert with_messages(responses_gateway.NAME, body, []) == {"model": "m", "input": []}
 
 
 def test_the_head_of_a_request_is_its_model_system_prompt_and_tools() -> None:
     search = {"type": "web_search"}
-    body = responses_gateway.with_added_tools({"model": "m", "instructions": "a", "tools": [search]}, [RUN])
+    body = responses_gateway.with_added_tools(
+        {"model": "m", "instructions": "a", "tools": [search]}, [RUN]
+    )
     head = responses_gateway.parse_head({**body, "reasoning": {"effort": "low", "summary": "auto"}})
     assert (head.model, head.system, head.effort) == ("m", "a", '"low"')
     assert head.tools == (RUN, ToolSpec("web_search", "", "{}"))
@@ -273,8 +376,14 @@ def test_the_head_of_a_request_is_its_model_system_prompt_and_tools() -> None:
     [
         ({"status": "completed"}, Stop.END),
         ({"status": "completed", "output": [{**OWN, "status": "completed"}]}, Stop.CALLS),
-        ({"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}, Stop.LENGTH),
-        ({"status": "incomplete", "incomplete_details": {"reason": "content_filter"}}, Stop.FILTERED),
+        (
+            {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}},
+            Stop.LENGTH,
+        ),
+        (
+            {"status": "incomplete", "incomplete_details": {"reason": "content_filter"}},
+            Stop.FILTERED,
+        ),
         ({"status": "incomplete", "output": [OWN]}, Stop.LENGTH),
         ({"status": "failed"}, Stop.CUT),
     ],
@@ -295,8 +404,14 @@ def test_what_a_reply_cost() -> None:
     assert responses_gateway.parse_usage(told) == Usage(100, 20, 5, 4, 3)
 
 
-def test_what_the_gateway_adds_is_written_as_the_protocol_says_and_put_back_as_it_was_read() -> None:
-    words = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "go on"}]}
+def test_what_the_gateway_adds_is_written_as_the_protocol_says_and_put_back_as_it_was_read() -> (
+    None
+):
+    words = {
+        "type": "message",
+        "role": "user",
+        "content": [{"type": "input_text", "text": "go on"}],
+    }
     result = {"type": "function_call_output", "call_id": "c1", "output": "out"}
     assert responses_gateway.user_message("go on") == words
     assert responses_gateway.result_message("c1", "run", "out") == result
@@ -304,8 +419,15 @@ def test_what_the_gateway_adds_is_written_as_the_protocol_says_and_put_back_as_i
     body = {"model": "m", "input": [words, result, words, words]}
     read = responses_gateway.parse_messages(body)
     assert [message.units for message in read] == [(unit,) for unit in body["input"]]
-    assert with_messages(responses_gateway.NAME, {"model": "m"}, [unit for one in read for unit in one.units]) == body
-    assert responses_gateway.merge_added_messages([(words, False), (words, True), (result, True)]) == [
+    assert (
+        with_messages(
+            responses_gateway.NAME, {"model": "m"}, [unit for one in read for unit in one.units]
+        )
+        == body
+    )
+    assert responses_gateway.merge_added_messages(
+        [(words, False), (words, True), (result, True)]
+    ) == [
         words,
         words,
         result,
@@ -326,11 +448,18 @@ def test_results_calls_and_words_are_changed_where_they_stand() -> None:
     assert changed(PieceEdit(0, "s"), items=[pictured]) == [
         {**output, "output": [{"type": "input_text", "text": "s"}, image]}
     ]
-    assert changed(PieceEdit(0, "b"), items=[{"role": "user", "content": "a"}]) == [{"role": "user", "content": "b"}]
+    assert changed(PieceEdit(0, "b"), items=[{"role": "user", "content": "a"}]) == [
+        {"role": "user", "content": "b"}
+    ]
     block = {"type": "output_text", "text": "b"}
     assert changed(PieceEdit(0, "b"), items=[WORDS]) == [{**WORDS, "content": [block]}]
 
 
 def test_a_message_with_nothing_left_is_dropped_and_other_items_are_not() -> None:
-    message = responses_gateway.parse_message([THOUGHT, WORDS, {"role": "assistant", "content": "b"}, OWN])
-    assert responses_gateway.apply_edits(message, [PieceEdit(1, None), PieceEdit(2, None)]) == [THOUGHT, OWN]
+    message = responses_gateway.parse_message(
+        [THOUGHT, WORDS, {"role": "assistant", "content": "b"}, OWN]
+    )
+    assert responses_gateway.apply_edits(message, [PieceEdit(1, None), PieceEdit(2, None)]) == [
+        THOUGHT,
+        OWN,
+    ]

@@ -38,7 +38,9 @@ def pooler(server: postgres.Server) -> Iterator[pgbouncer.Pooler]:
 
 @contextmanager
 def moto_bucket() -> Iterator[str]:
-    """The address of a bucket in moto's server, which speaks the protocol and keeps all in memory."""
+    """The address of a bucket in moto's server, which speaks the protocol and keeps all
+    in memory.
+    """
     from moto.server import ThreadedMotoServer
 
     one = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)

@@ -12,13 +12,19 @@ from helix_desktop.store.async_stores import StoreCache
 from helix_desktop.store.shared.async_rows import AsyncRowStore
 from helix_desktop.store.shared.row_encryption import RowCipher
 from helix_desktop.store.shared.row_store import RowStore
-from helix_desktop.store.shared.shared_store_link import LOCAL, SharedStoreConnection, SharedStoreLink
+from helix_desktop.store.shared.shared_store_link import (
+    LOCAL,
+    SharedStoreConnection,
+    SharedStoreLink,
+)
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
 
 @dataclass
 class Machine:
-    """One machine with the workspace open. `begin` makes its link work by itself; else it does what it is told."""
+    """One machine with the workspace open. `begin` makes its link work by itself; else
+    it does what it is told.
+    """
 
     workspaces: AllWorkspaces
     workspace: StoredWorkspace
@@ -41,7 +47,9 @@ async def machine(
 ) -> AsyncIterator[Machine]:
     """The machine of this home, made at the first time."""
     workspaces = AllWorkspaces(home)
-    known = next(iter(workspaces.list_workspaces()), None) or workspaces.create_stored_workspace("Shared")
+    known = next(iter(workspaces.list_workspaces()), None) or workspaces.create_stored_workspace(
+        "Shared"
+    )
     workspace = await workspaces.open_stored_workspace(known.id)
 
     async def connect() -> SharedStoreConnection:

@@ -1,4 +1,6 @@
-"""Machines that share conversations: each with a journal of its own, one engine for all, and a way to it that can be cut."""
+"""Machines that share conversations: each with a journal of its own, one engine for
+all, and a way to it that can be cut.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ class Clock:
 
 
 class Way(AsyncRowStore):
-    """To the engine, at once. `left`: calls that still go through (None: all); of the one it ends in, the answer alone may be lost."""
+    """To the engine, at once. `left`: calls that still go through (None: all); of the
+    one it ends in, the answer alone may be lost.
+    """
 
     def __init__(self, engine: RowStore, heads: ConversationHeads) -> None:
         self.engine = engine
@@ -77,7 +81,9 @@ class Desk(OpenConversations):
         self.working: set[str] = set()
         self.parted_: list[tuple[str, str]] = []
 
-    async def append_facts_of_others(self, conversation: str, work: Callable[[], Awaitable[None]]) -> None:
+    async def append_facts_of_others(
+        self, conversation: str, work: Callable[[], Awaitable[None]]
+    ) -> None:
         if conversation in self.working:
             raise ActionRefused("The agent works.")
         await work()

@@ -1,6 +1,8 @@
-"""An engine of rows and of heads in memory: the reference of the conformance suite, and what trials use where no process is wanted.
+"""An engine of rows and of heads in memory: the reference of the conformance suite, and
+what trials use where no process is wanted.
 
-Several machines of one process share a `MemoryServer` and have a `MemoryRowStore` each. `is_away` cuts one off; a full shelf takes nothing.
+Several machines of one process share a `MemoryServer` and have a `MemoryRowStore` each.
+`is_away` cuts one off; a full shelf takes nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ from helix_desktop.store.shared.row_store import RowUsage, Tombstone, quota_reac
 
 @dataclass(slots=True)
 class MemoryServer:
-    """What an engine holds of all workspaces. `now`: its clock; `most_bytes`: bytes it takes at most, 0 for any number."""
+    """What an engine holds of all workspaces. `now`: its clock; `most_bytes`: bytes it
+    takes at most, 0 for any number.
+    """
 
     now: Callable[[], float] = clock.time
     most_bytes: int = 0
@@ -50,14 +54,22 @@ class MemoryRowStore:
     def store_rows(self, rows: Mapping[bytes, bytes]) -> None:
         with self._lock_if_reachable():
             shelf, gone = self._shelf, self._forgotten_names()
-            new = {name: bytes(row) for name, row in rows.items() if name not in shelf.rows and name not in gone}
+            new = {
+                name: bytes(row)
+                for name, row in rows.items()
+                if name not in shelf.rows and name not in gone
+            }
             more = sum(map(len, new.values()))
             quota = shelf.quotas.get(self._space, 0)
             if quota and self._measure_usage().bytes + more > quota:
                 raise quota_reached_error(quota)
-            if shelf.most_bytes and sum(len(row) for row, *_ in shelf.rows.values()) + more > shelf.most_bytes:
+            if (
+                shelf.most_bytes
+                and sum(len(row) for row, *_ in shelf.rows.values()) + more > shelf.most_bytes
+            ):
                 raise StoreFull(
-                    "The shared store is full.", remedy="Nothing was lost. Free up space in the shared store."
+                    "The shared store is full.",
+                    remedy="Nothing was lost. Free up space in the shared store.",
                 )
             now = shelf.now()
             shelf.rows |= {name: (row, now, self._space) for name, row in new.items()}
@@ -105,11 +117,17 @@ class MemoryRowStore:
             each = self._shelf.machines.items()
             return {machine: sealed for (space, machine), sealed in each if space == self._space}
 
-    def list_old_rows(self, older: float, after: bytes = b"", limit: int = 10_000) -> Sequence[bytes]:
+    def list_old_rows(
+        self, older: float, after: bytes = b"", limit: int = 10_000
+    ) -> Sequence[bytes]:
         with self._lock_if_reachable():
             until = self._shelf.now() - older
             rows = self._shelf.rows.items()
-            old = (name for name, (_, put, space) in rows if space == self._space and put < until and name > after)
+            old = (
+                name
+                for name, (_, put, space) in rows
+                if space == self._space and put < until and name > after
+            )
             return sorted(old)[:limit]
 
     def fetch_row_usage(self) -> RowUsage:
@@ -132,7 +150,9 @@ class MemoryRowStore:
 
 
 class MemoryHeads:
-    """The heads of one workspace in memory, for machines of one process. `now`: the engine's clock."""
+    """The heads of one workspace in memory, for machines of one process. `now`: the
+    engine's clock.
+    """
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
@@ -141,7 +161,9 @@ class MemoryHeads:
         self._changes = 0
         self.timeline = 1
 
-    def update_heads(self, moves: Sequence[HeadUpdate]) -> list[tuple[bool, ConversationHead | None]]:
+    def update_heads(
+        self, moves: Sequence[HeadUpdate]
+    ) -> list[tuple[bool, ConversationHead | None]]:
         return [self._update_head(move) for move in moves]
 
     def _update_head(self, move: HeadUpdate) -> tuple[bool, ConversationHead | None]:
@@ -149,7 +171,9 @@ class MemoryHeads:
         if held is None:
             if move.version or move.sealed is None:
                 return False, None
-            return True, self._store_head(ConversationHead(move.name, 1, move.writer, move.lease_seconds, move.sealed))
+            return True, self._store_head(
+                ConversationHead(move.name, 1, move.writer, move.lease_seconds, move.sealed)
+            )
         row, until, _ = held
         free = row.writer == move.writer or until <= self._now() or move.force
         if row.version != move.version or not free:
@@ -157,21 +181,40 @@ class MemoryHeads:
         sealed = row.sealed if move.sealed is None else move.sealed
         return True, self._store_head(
             replace(
-                row, version=row.version + 1, writer=move.writer, lease_seconds_left=move.lease_seconds, sealed=sealed
+                row,
+                version=row.version + 1,
+                writer=move.writer,
+                lease_seconds_left=move.lease_seconds,
+                sealed=sealed,
             )
         )
 
     def fetch_changed_heads(self, since: int) -> tuple[Sequence[ConversationHead], HeadMark]:
-        rows = [(at, self._with_seconds_left(row, until)) for row, until, at in self._rows.values() if at > since]
-        return [row for _, row in sorted(rows, key=lambda each: each[0])], (f"memory {self.timeline}", self._changes)
+        rows = [
+            (at, self._with_seconds_left(row, until))
+            for row, until, at in self._rows.values()
+            if at > since
+        ]
+        return [row for _, row in sorted(rows, key=lambda each: each[0])], (
+            f"memory {self.timeline}",
+            self._changes,
+        )
 
     def fetch_heads(self, names: Collection[bytes]) -> Sequence[ConversationHead]:
-        return [self._with_seconds_left(row, until) for row, until, _ in self._rows.values() if row.name in names]
+        return [
+            self._with_seconds_left(row, until)
+            for row, until, _ in self._rows.values()
+            if row.name in names
+        ]
 
     def fail_over(self) -> MemoryHeads:
         """A standby that has all until now, and takes over when it is asked instead."""
         standby = MemoryHeads(self._now)
-        standby._rows, standby._changes, standby.timeline = dict(self._rows), self._changes, self.timeline + 1
+        standby._rows, standby._changes, standby.timeline = (
+            dict(self._rows),
+            self._changes,
+            self.timeline + 1,
+        )
         return standby
 
     def _store_head(self, row: ConversationHead) -> ConversationHead:

@@ -1,4 +1,6 @@
-"""Calls of a store on threads: split so that none is large, and shared by all workspaces on one server."""
+"""Calls of a store on threads: split so that none is large, and shared by all
+workspaces on one server.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Entries on their way between a cache and a store: what is checked, what is sent again, what waits."""
+"""Entries on their way between a cache and a store: what is checked, what is sent
+again, what waits.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ class Store:
             self.rows.append(MemoryRowStore(self.shelf, self.seal.space))
             return self.rows[-1]
 
-        return await self.stack.enter_async_context(machine(self.folder / name, engine, self.seal, **more))
+        return await self.stack.enter_async_context(
+            machine(self.folder / name, engine, self.seal, **more)
+        )
 
     def drop(self, *names: bytes) -> None:
         for name in names:
@@ -109,7 +113,9 @@ def test_chunks_are_opened_in_their_order_as_far_as_they_are_there(seal: RowCiph
     *names, first = list_row_names_of_entry(seal, digest, 3)
     assert (len(names), first) == (3, entry_row_name(seal, digest))
     assert list_row_names_of_entry(seal, digest, 1) == [first]
-    rows = {name: seal.encrypt_row(name, compress_content(bytes([at]))) for at, name in enumerate(names)}
+    rows = {
+        name: seal.encrypt_row(name, compress_content(bytes([at]))) for at, name in enumerate(names)
+    }
     assert list(decrypt_chunk_rows(seal, digest, names, rows)) == [b"\0", b"\1", b"\2"]
     assert list(decrypt_chunk_rows(seal, digest, names[1:], rows)) == [b"\1", b"\2"]
     rows[names[1]] = seal.encrypt_row(names[1], b"no frame")
@@ -170,7 +176,10 @@ async def test_of_an_entry_whose_part_is_missing_nothing_is_taken(store: Store) 
 
 async def test_a_damaged_entry_is_told_where_it_alone_is_asked_for(store: Store) -> None:
     here, there = await store.machine("here"), await store.machine("there")
-    stored = [(await here.cache.store_content(content, SHELL)).digest for content in (b"one", b"two", LARGE)]
+    stored = [
+        (await here.cache.store_content(content, SHELL)).digest
+        for content in (b"one", b"two", LARGE)
+    ]
     await here.link.sync_content_now()
     store.spoil(entry_row_name(store.seal, stored[0]))
     assert await there.link.fetch_content(stored[:2]) == {stored[1]}
@@ -179,7 +188,9 @@ async def test_a_damaged_entry_is_told_where_it_alone_is_asked_for(store: Store)
     swapped = list_row_names_of_entry(store.seal, stored[2], 3)
     for at, name in enumerate(swapped[:2]):
         store.drop(name)
-        sealed = store.seal.encrypt_row(name, compress_content(LARGE[(1 - at) * CHUNK : (2 - at) * CHUNK]))
+        sealed = store.seal.encrypt_row(
+            name, compress_content(LARGE[(1 - at) * CHUNK : (2 - at) * CHUNK])
+        )
         store.shelf.rows[name] = sealed, 0.0, store.seal.space
     with pytest.raises(CacheCorrupt):
         await there.link.fetch_content(stored[2:])
@@ -188,12 +199,17 @@ async def test_a_damaged_entry_is_told_where_it_alone_is_asked_for(store: Store)
 
 async def test_a_check_sends_again_what_is_missing_or_damaged_and_counts_each(store: Store) -> None:
     here = await store.machine("here")
-    stored = [(await here.cache.store_content(content, SHELL)).digest for content in (b"one", b"two", b"three", LARGE)]
+    stored = [
+        (await here.cache.store_content(content, SHELL)).digest
+        for content in (b"one", b"two", b"three", LARGE)
+    ]
     await here.cache.store_content(b"of this machine", EntryOrigin(CHECKPOINT))
     await here.link.sync_content_now()
     assert await here.link.repair_shared_entries() == (4, 0, 0)
     whole = set(store.shelf.rows)
-    store.drop(entry_row_name(store.seal, stored[0]), list_row_names_of_entry(store.seal, stored[3], 3)[2])
+    store.drop(
+        entry_row_name(store.seal, stored[0]), list_row_names_of_entry(store.seal, stored[3], 3)[2]
+    )
     store.spoil(entry_row_name(store.seal, stored[1]))
     assert await here.link.repair_shared_entries() == (4, 2, 1)
     assert await here.link.repair_shared_entries() == (4, 0, 0)
@@ -258,11 +274,18 @@ async def test_marks_of_another_workspace_say_nothing(store: Store) -> None:
     name = entry_row_name(store.seal, Digest.of_content(b"gone"))
     sealed = store.seal.encrypt_row(name, Digest.of_content(b"gone").raw)
     short = store.seal.encrypt_row(name, b"too short")
-    tombs = [Tombstone(name, sealed), Tombstone(name, b""), Tombstone(b"x" * 32, sealed), Tombstone(name, short)]
+    tombs = [
+        Tombstone(name, sealed),
+        Tombstone(name, b""),
+        Tombstone(b"x" * 32, sealed),
+        Tombstone(name, short),
+    ]
     assert list(transfer.entries_of_tombstones(tombs)) == [Digest.of_content(b"gone")]
 
 
-async def test_what_another_machine_forgot_is_forgotten_here_and_not_told_again(store: Store) -> None:
+async def test_what_another_machine_forgot_is_forgotten_here_and_not_told_again(
+    store: Store,
+) -> None:
     here, there = await store.machine("here"), await store.machine("there")
     digest = (await here.cache.store_content(LARGE, SHELL)).digest
     await here.link.sync_content_now()
@@ -308,7 +331,9 @@ def test_names_of_rows_are_as_they_always_were() -> None:
 
 
 @pytest.mark.parametrize("content", [b"small", LARGE])
-async def test_what_was_never_fetched_is_forgotten_there_with_all_its_parts(store: Store, content: bytes) -> None:
+async def test_what_was_never_fetched_is_forgotten_there_with_all_its_parts(
+    store: Store, content: bytes
+) -> None:
     here, there = await store.machine("here"), await store.machine("there")
     digest = (await here.cache.store_content(content, SHELL)).digest
     await here.link.sync_content_now()

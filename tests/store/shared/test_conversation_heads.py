@@ -42,7 +42,9 @@ def heads(another: Another) -> ConversationHeads:
     return another()
 
 
-def test_the_first_to_move_a_head_is_its_writer_for_as_long_as_was_asked(heads: ConversationHeads) -> None:
+def test_the_first_to_move_a_head_is_its_writer_for_as_long_as_was_asked(
+    heads: ConversationHeads,
+) -> None:
     done, head = heads.update_heads([HeadUpdate(ONE, 0, HERE, b"first", 30)])[0]
     assert done
     assert head is not None
@@ -70,7 +72,8 @@ def test_several_heads_that_move_at_once_are_told_in_order(heads: ConversationHe
     assert [done for done, _ in told] == [True, True, False, True]
     found = [(head.name, head.writer, head.sealed) for _, head in told if head is not None]
     assert found == [
-        (name, THERE if at == 2 else HERE, b"theirs" if at == 2 else name[:6]) for at, name in enumerate(names)
+        (name, THERE if at == 2 else HERE, b"theirs" if at == 2 else name[:6])
+        for at, name in enumerate(names)
     ]
 
 
@@ -127,7 +130,9 @@ def test_of_many_that_move_at_once_one_wins(another: Another) -> None:
     assert [head.sealed for head in machines[0][1].fetch_heads([ONE])] == won
 
 
-def test_a_change_that_is_committed_late_is_not_missed(seal: RowCipher, request: pytest.FixtureRequest) -> None:
+def test_a_change_that_is_committed_late_is_not_missed(
+    seal: RowCipher, request: pytest.FixtureRequest
+) -> None:
     url = request.getfixturevalue("server").url
     engine = PostgresRowStore(url, seal.space)
     heads = PostgresHeads(engine, seal.space)

@@ -20,7 +20,12 @@ from helix_desktop.engine.facts import ConversationStarted, Stored, Text, ToolRe
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.view import build_state
 from helix_desktop.errors import ActionRefused, JournalCorrupt, SharedStoreUnreachable
-from helix_desktop.store.journal_file import JournalFile, StoredFact, checksum_of_fact, find_journal_defects
+from helix_desktop.store.journal_file import (
+    JournalFile,
+    StoredFact,
+    checksum_of_fact,
+    find_journal_defects,
+)
 from helix_desktop.store.shared import conversation_sync, fact_segments
 from helix_desktop.store.shared.conversation_heads import ConversationHead, HeadMark, HeadUpdate
 from helix_desktop.store.shared.fact_segments import FactSegment, HeadContents
@@ -34,7 +39,9 @@ from tests.store.shared.memory_rows import MemoryHeads, MemoryRowStore, MemorySe
 
 
 class Machines(RuleBasedStateMachine):
-    """Two or three of them write, are cut off, take over, are killed and come late: no fact is lost, and at the end all have the same."""
+    """Two or three of them write, are cut off, take over, are killed and come late: no
+    fact is lost, and at the end all have the same.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -54,7 +61,9 @@ class Machines(RuleBasedStateMachine):
     @initialize(count=st.sampled_from([2, 3]))
     def _make(self, count: int) -> None:
         for number in range(count):
-            self.machines.append(Machine.make(f"machine {number}", Path(self.folder.name), self._way(), self.clock))
+            self.machines.append(
+                Machine.make(f"machine {number}", Path(self.folder.name), self._way(), self.clock)
+            )
         self.begin(0)
         for machine in self.machines:
             self.run(machine.step())
@@ -74,9 +83,13 @@ class Machines(RuleBasedStateMachine):
         self.begun += 1
         self.run(self._machine(number).begin(f"c{self.begun}", f"Conversation {self.begun}"))
 
-    @rule(which=st.integers(0, 2), number=st.integers(0, 2), count=st.sampled_from([1, 1, 1, 3, 40]))
+    @rule(
+        which=st.integers(0, 2), number=st.integers(0, 2), count=st.sampled_from([1, 1, 1, 3, 40])
+    )
     def write(self, which: int, number: int, count: int) -> None:
-        """Where it is here; also where another machine has the lease, as a machine does that has been cut off."""
+        """Where it is here; also where another machine has the lease, as a machine does
+        that has been cut off.
+        """
         machine, conversation = self._machine(number), self._conversation(which)
         if not machine.journal.read_stored_facts(conversation, 0, 1):
             return
@@ -135,7 +148,9 @@ class Machines(RuleBasedStateMachine):
     @precondition(lambda self: self.forks < 2)
     @rule(which=st.integers(0, 2), number=st.integers(0, 2), at=st.integers(2, 20))
     def fork(self, which: int, number: int, at: int) -> None:
-        """A conversation with the facts of another: also with those that were forgotten elsewhere meanwhile."""
+        """A conversation with the facts of another: also with those that were forgotten
+        elsewhere meanwhile.
+        """
         machine, conversation = self._machine(number), self._conversation(which)
         if len(machine.journal.read_stored_facts(conversation, 0, at)) == at:
             self.forks += 1
@@ -153,7 +168,10 @@ class Machines(RuleBasedStateMachine):
         for number, machine in enumerate(self.machines):
             there = self.run(machine.everything())
             texts = {
-                found for lines in there.values() for _, _, fact in lines for found in re.findall(r'"(text \d+)"', fact)
+                found
+                for lines in there.values()
+                for _, _, fact in lines
+                for found in re.findall(r'"(text \d+)"', fact)
             }
             assert {text for text, writer in self.texts.items() if writer == number} <= texts
 
@@ -186,13 +204,17 @@ class Machines(RuleBasedStateMachine):
         for conversation in first:
             views = [build_state(self.machines[0].journal.read_recorded(conversation)).get_view()]
             views += [
-                build_state(machine.journal.read_recorded(conversation)).get_view() for machine in self.machines[1:]
+                build_state(machine.journal.read_recorded(conversation)).get_view()
+                for machine in self.machines[1:]
             ]
             assert all(view == views[0] for view in views)
         event(f"branches: {min(4, sum(len(machine.desk.parted_) for machine in self.machines))}")
         assert not self.forgotten & set(re.findall(r'"(text \d+)"', repr(first)))
-        # Where something was forgotten on another machine, what was written here may stay in its own place.
-        parted = sum(branch != origin for machine in self.machines for origin, branch in machine.desk.parted_)
+        # Where something was forgotten on another machine, what was written here may
+        # stay in its own place.
+        parted = sum(
+            branch != origin for machine in self.machines for origin, branch in machine.desk.parted_
+        )
         assert len(first) == self.begun + self.forks + parted
 
 
@@ -205,11 +227,16 @@ Machines.TestCase.settings = settings(
 TestMachines = Machines.TestCase
 
 
-async def test_what_was_written_apart_does_not_keep_a_machine_from_taking_over(tmp_path: Path) -> None:
+async def test_what_was_written_apart_does_not_keep_a_machine_from_taking_over(
+    tmp_path: Path,
+) -> None:
     clock = Clock()
     heads, shelf = MemoryHeads(clock.now), MemoryServer(clock.now)
     ways = [Way(MemoryRowStore(shelf, b"space"), heads) for _ in range(2)]
-    one, two = [Machine.make(name, tmp_path, way, clock) for name, way in zip(("one", "two"), ways, strict=True)]
+    one, two = [
+        Machine.make(name, tmp_path, way, clock)
+        for name, way in zip(("one", "two"), ways, strict=True)
+    ]
     await one.begin("c", "Pairs")
     await one.step()
     await two.step()
@@ -223,7 +250,9 @@ async def test_what_was_written_apart_does_not_keep_a_machine_from_taking_over(t
     await two.write(conversation, "it goes on")
     for machine in (two, one):
         await machine.step()
-    assert [text in repr((await one.everything())["c"]) for text in ("here", "it goes on", "apart")] == [
+    assert [
+        text in repr((await one.everything())["c"]) for text in ("here", "it goes on", "apart")
+    ] == [
         True,
         True,
         False,
@@ -232,11 +261,16 @@ async def test_what_was_written_apart_does_not_keep_a_machine_from_taking_over(t
         await machine.aclose()
 
 
-async def test_a_fork_made_before_a_forgetting_was_heard_of_brings_nothing_back(tmp_path: Path) -> None:
+async def test_a_fork_made_before_a_forgetting_was_heard_of_brings_nothing_back(
+    tmp_path: Path,
+) -> None:
     clock = Clock()
     heads, shelf = MemoryHeads(clock.now), MemoryServer(clock.now)
     ways = [Way(MemoryRowStore(shelf, b"space"), heads) for _ in range(2)]
-    one, two = [Machine.make(name, tmp_path, way, clock) for name, way in zip(("one", "two"), ways, strict=True)]
+    one, two = [
+        Machine.make(name, tmp_path, way, clock)
+        for name, way in zip(("one", "two"), ways, strict=True)
+    ]
     await one.begin("c", "Passwords")
     await one.write("c", "the password is swordfish")
     await one.step()
@@ -255,26 +289,39 @@ async def test_a_fork_made_before_a_forgetting_was_heard_of_brings_nothing_back(
         await machine.aclose()
 
 
-def test_a_fact_that_quotes_a_forgotten_entry_is_taken_in_without_the_quotation(tmp_path: Path) -> None:
-    gone, stays = (Stored(Digest.of_content(content), len(content)) for content in (b"swordfish", b"cod"))
+def test_a_fact_that_quotes_a_forgotten_entry_is_taken_in_without_the_quotation(
+    tmp_path: Path,
+) -> None:
+    gone, stays = (
+        Stored(Digest.of_content(content), len(content)) for content in (b"swordfish", b"cod")
+    )
     one, two = JournalFile(tmp_path / "one.sqlite3"), JournalFile(tmp_path / "two.sqlite3")
     one.append_all_or_nothing(
-        "c", [ToolReturned(str(each), each, 1, head=head) for each, head in ((gone, "swordfish"), (stays, "cod"))]
+        "c",
+        [
+            ToolReturned(str(each), each, 1, head=head)
+            for each, head in ((gone, "swordfish"), (stays, "cod"))
+        ],
     )
-    lines = SyncState(two, RowCipher(KEY), lambda digest: digest == gone.digest).blank_forgotten_facts(
-        one.read_stored_facts("c")
-    )
+    lines = SyncState(
+        two, RowCipher(KEY), lambda digest: digest == gone.digest
+    ).blank_forgotten_facts(one.read_stored_facts("c"))
     facts = [line.decode_recorded().fact for line in lines]
     assert [fact.head for fact in facts if isinstance(fact, ToolReturned)] == ["", "cod"]
     one.close()
     two.close()
 
 
-async def test_two_machines_that_forgot_different_words_of_one_message_bring_back_neither(tmp_path: Path) -> None:
+async def test_two_machines_that_forgot_different_words_of_one_message_bring_back_neither(
+    tmp_path: Path,
+) -> None:
     clock = Clock()
     heads, shelf = MemoryHeads(clock.now), MemoryServer(clock.now)
     ways = [Way(MemoryRowStore(shelf, b"space"), heads) for _ in range(2)]
-    one, two = [Machine.make(name, tmp_path, way, clock) for name, way in zip(("one", "two"), ways, strict=True)]
+    one, two = [
+        Machine.make(name, tmp_path, way, clock)
+        for name, way in zip(("one", "two"), ways, strict=True)
+    ]
     await one.begin("c", "Passwords")
     await one.write("c", "swordfish or mackerel")
     await one.write("c", "thank you")
@@ -295,11 +342,15 @@ async def test_two_machines_that_forgot_different_words_of_one_message_bring_bac
         await machine.aclose()
 
 
-async def test_heads_that_were_lost_are_sent_again_when_the_workspace_is_opened(tmp_path: Path) -> None:
+async def test_heads_that_were_lost_are_sent_again_when_the_workspace_is_opened(
+    tmp_path: Path,
+) -> None:
     clock = Clock()
     shelf = MemoryServer(clock.now)
     one, two = [
-        Machine.make(name, tmp_path, Way(MemoryRowStore(shelf, b"space"), MemoryHeads(clock.now)), clock)
+        Machine.make(
+            name, tmp_path, Way(MemoryRowStore(shelf, b"space"), MemoryHeads(clock.now)), clock
+        )
         for name in ("one", "two")
     ]
     await one.begin("c", "Lost")
@@ -321,7 +372,8 @@ async def two_machines(folder: Path) -> tuple[Machine, Machine, MemoryHeads]:
     clock, shelf = Clock(), MemoryServer()
     heads = MemoryHeads(clock.now)
     one, two = [
-        Machine.make(name, folder, Way(MemoryRowStore(shelf, b"space"), heads), clock) for name in ("one", "two")
+        Machine.make(name, folder, Way(MemoryRowStore(shelf, b"space"), heads), clock)
+        for name in ("one", "two")
     ]
     await one.begin("c", "Work")
     for machine in (one, two):
@@ -331,7 +383,9 @@ async def two_machines(folder: Path) -> tuple[Machine, Machine, MemoryHeads]:
 
 
 async def test_an_answer_that_was_lost_holds_up_nobody_who_works(tmp_path: Path) -> None:
-    """The head had moved, and a turn that was going on never learned that it was its own machine's doing."""
+    """The head had moved, and a turn that was going on never learned that it was its
+    own machine's doing.
+    """
     one, two, _ = await two_machines(tmp_path)
     await one.write("c", "before the call")
     one.way.left, one.way.answer_lost = 2, True
@@ -345,8 +399,12 @@ async def test_an_answer_that_was_lost_holds_up_nobody_who_works(tmp_path: Path)
         await machine.aclose()
 
 
-async def test_what_a_standby_that_took_over_lacks_is_sent_again_by_who_works(tmp_path: Path) -> None:
-    """A standby may lack what was confirmed last. Others had changed so much since that its count of changes went on."""
+async def test_what_a_standby_that_took_over_lacks_is_sent_again_by_who_works(
+    tmp_path: Path,
+) -> None:
+    """A standby may lack what was confirmed last. Others had changed so much since that
+    its count of changes went on.
+    """
     one, two, heads = await two_machines(tmp_path)
     standby = heads.fail_over()
     await one.write("c", "the call that runs now")
@@ -400,7 +458,10 @@ async def test_many_conversations_are_sent_in_few_calls(tmp_path: Path) -> None:
     clock, shelf = Clock(), MemoryServer()
     heads = MemoryHeads(clock.now)
     ways = [Counted(MemoryRowStore(shelf, b"space"), heads) for _ in range(2)]
-    one, two = [Machine.make(name, tmp_path, way, clock) for name, way in zip(("one", "two"), ways, strict=True)]
+    one, two = [
+        Machine.make(name, tmp_path, way, clock)
+        for name, way in zip(("one", "two"), ways, strict=True)
+    ]
     await one.step()
     before = ways[0].count
     for number in range(300):
@@ -422,7 +483,10 @@ async def test_a_machine_that_starts_again_looks_only_at_what_changed_since(tmp_
     clock, shelf = Clock(), MemoryServer()
     heads = MemoryHeads(clock.now)
     ways = [Way(MemoryRowStore(shelf, b"space"), heads) for _ in range(2)]
-    one, two = [Machine.make(name, tmp_path, way, clock) for name, way in zip(("one", "two"), ways, strict=True)]
+    one, two = [
+        Machine.make(name, tmp_path, way, clock)
+        for name, way in zip(("one", "two"), ways, strict=True)
+    ]
     await one.write("c", "word")
     await one.step()
     await two.step()
@@ -433,11 +497,16 @@ async def test_a_machine_that_starts_again_looks_only_at_what_changed_since(tmp_
 
 
 async def test_looking_where_nothing_is_new_writes_nothing_to_the_disk(tmp_path: Path) -> None:
-    """The engine's mark moves with every transaction of anybody: an idle workspace wrote it down every second."""
+    """The engine's mark moves with every transaction of anybody: an idle workspace
+    wrote it down every second.
+    """
     clock, shelf = Clock(), MemoryServer()
     heads = MemoryHeads(clock.now)
     ways = [Way(MemoryRowStore(shelf, b"space"), heads) for _ in range(2)]
-    one, two = [Machine.make(name, tmp_path, way, clock) for name, way in zip(("one", "two"), ways, strict=True)]
+    one, two = [
+        Machine.make(name, tmp_path, way, clock)
+        for name, way in zip(("one", "two"), ways, strict=True)
+    ]
     await one.step()
     await one.write("c", "word")
     await one.step()
@@ -461,12 +530,17 @@ async def test_looking_where_nothing_is_new_writes_nothing_to_the_disk(tmp_path:
         await machine.aclose()
 
 
-async def test_a_conversation_of_many_facts_is_sent_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_conversation_of_many_facts_is_sent_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(conversation_sync, "_BYTES", 2_000)
     clock, shelf = Clock(), MemoryServer()
     heads = MemoryHeads(clock.now)
     ways = [Way(MemoryRowStore(shelf, b"space"), heads) for _ in range(2)]
-    one, two = [Machine.make(name, tmp_path, way, clock) for name, way in zip(("one", "two"), ways, strict=True)]
+    one, two = [
+        Machine.make(name, tmp_path, way, clock)
+        for name, way in zip(("one", "two"), ways, strict=True)
+    ]
     for name in ("long", "short", "last"):
         for number in range(60 if name == "long" else 30):
             await one.write(name, f"{number} " + "word " * 20)
@@ -479,9 +553,14 @@ async def test_a_conversation_of_many_facts_is_sent_to_its_end(tmp_path: Path, m
 
 
 @pytest.mark.parametrize("off", [-3600.0, 3600.0])
-async def test_a_clock_an_hour_off_changes_neither_order_nor_who_writes(tmp_path: Path, off: float) -> None:
+async def test_a_clock_an_hour_off_changes_neither_order_nor_who_writes(
+    tmp_path: Path, off: float
+) -> None:
     clock, wrong = Clock(10_000.0), Clock(10_000.0 + off)
-    heads, shelf = MemoryHeads(clock.now), MemoryServer(clock.now)  # the lease is on the engine's clock
+    heads, shelf = (
+        MemoryHeads(clock.now),
+        MemoryServer(clock.now),
+    )  # the lease is on the engine's clock
     ways = [Way(MemoryRowStore(shelf, b"space"), heads) for _ in range(2)]
     one, two = [
         Machine.make(name, tmp_path, way, own)
@@ -518,7 +597,8 @@ async def test_on_postgresql_a_lease_ends_by_the_servers_clock(
         ways.append(Way(engine, PostgresHeads(engine, seal.space)))
     clocks = Clock(10_000.0), Clock(10_000.0 + off)
     one, two = [
-        Machine.make(name, tmp_path, way, own) for name, way, own in zip(("one", "two"), ways, clocks, strict=True)
+        Machine.make(name, tmp_path, way, own)
+        for name, way, own in zip(("one", "two"), ways, clocks, strict=True)
     ]
     await one.begin("c", "Clocks")
     for turn in range(3):
@@ -547,7 +627,10 @@ async def test_who_writes_where_is_known_from_the_lease_and_the_last_head(tmp_pa
     clock, shelf = Clock(), MemoryServer()
     heads = MemoryHeads(clock.now)
     ways = [Way(MemoryRowStore(shelf, b"space"), heads) for _ in range(2)]
-    one, two = [Machine.make(name, tmp_path, way, clock) for name, way in zip(("one", "two"), ways, strict=True)]
+    one, two = [
+        Machine.make(name, tmp_path, way, clock)
+        for name, way in zip(("one", "two"), ways, strict=True)
+    ]
     await one.write("c", "word")
     await one.step()
     await two.step()
@@ -556,8 +639,14 @@ async def test_who_writes_where_is_known_from_the_lease_and_the_last_head(tmp_pa
         one.shared.leases.last_other_machine("c"),
         one.shared.leases.conversations_written_elsewhere(),
     ) == ("", "", {})
-    assert (two.shared.leases.find_machine_writing("c"), two.shared.leases.last_other_machine("c")) == ("one", "one")
-    assert (two.shared.leases.conversations_written_elsewhere(), two.shared.leases.find_machine_writing("unknown")) == (
+    assert (
+        two.shared.leases.find_machine_writing("c"),
+        two.shared.leases.last_other_machine("c"),
+    ) == ("one", "one")
+    assert (
+        two.shared.leases.conversations_written_elsewhere(),
+        two.shared.leases.find_machine_writing("unknown"),
+    ) == (
         {"c": "one"},
         "",
     )
@@ -576,12 +665,17 @@ async def test_who_writes_where_is_known_from_the_lease_and_the_last_head(tmp_pa
     two.way.left = 0
     with pytest.raises(SharedStoreUnreachable):
         await two.shared.take_over_lease("c")  # the engine is away: it is done here
-    assert (two.shared.leases.find_machine_writing("c"), two.shared.leases.last_other_machine("c")) == ("", "one")
+    assert (
+        two.shared.leases.find_machine_writing("c"),
+        two.shared.leases.last_other_machine("c"),
+    ) == ("", "one")
     for machine in (one, two):
         await machine.aclose()
 
 
-async def test_a_lease_is_renewed_where_somebody_works_when_less_than_half_of_it_is_left(tmp_path: Path) -> None:
+async def test_a_lease_is_renewed_where_somebody_works_when_less_than_half_of_it_is_left(
+    tmp_path: Path,
+) -> None:
     one, two, heads = await two_machines(tmp_path)
     await one.write("c", "word")
     await one.begin("idle", "Nobody works here")
@@ -606,12 +700,16 @@ async def test_a_lease_is_renewed_where_somebody_works_when_less_than_half_of_it
     await two.shared.take_over_lease("c")
     one.clock.time += LEASE / 2 + 1
     await one.shared.renew_leases(["c"])
-    assert one.shared.leases.find_machine_writing("c") == "two", "what another one took over is not taken back"
+    assert one.shared.leases.find_machine_writing("c") == "two", (
+        "what another one took over is not taken back"
+    )
     for machine in (one, two):
         await machine.aclose()
 
 
-async def test_while_facts_are_changed_in_place_the_shared_store_is_not_asked(tmp_path: Path) -> None:
+async def test_while_facts_are_changed_in_place_the_shared_store_is_not_asked(
+    tmp_path: Path,
+) -> None:
     one, two, _ = await two_machines(tmp_path)
     await one.write("c", "word")
     for machine in (one, two):
@@ -648,7 +746,9 @@ class Noted(Way):
 
 @dataclass
 class World:
-    """Two machines, the first with a conversation c that the second has too; the engine's clock and theirs."""
+    """Two machines, the first with a conversation c that the second has too; the
+    engine's clock and theirs.
+    """
 
     one: Machine
     two: Machine
@@ -690,7 +790,8 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
     clock = Clock()
     heads, shelf = MemoryHeads(clock.now), MemoryServer(clock.now)
     one, two = [
-        Machine.make(name, tmp_path, Noted(MemoryRowStore(shelf, b"space"), heads), clock) for name in ("one", "two")
+        Machine.make(name, tmp_path, Noted(MemoryRowStore(shelf, b"space"), heads), clock)
+        for name in ("one", "two")
     ]
     await one.begin("c", "Work")
     made = World(one, two, clock, shelf, heads)
@@ -704,10 +805,18 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 def texts(machine: Machine, conversation: str = "c") -> list[str]:
     said = [one.fact for one in machine.journal.read_recorded(conversation)]
-    return [part.text for fact in said if isinstance(fact, UserSaid) for part in fact.parts if isinstance(part, Text)]
+    return [
+        part.text
+        for fact in said
+        if isinstance(fact, UserSaid)
+        for part in fact.parts
+        if isinstance(part, Text)
+    ]
 
 
-async def test_content_goes_first_then_the_segment_then_the_head_that_names_it(world: World) -> None:
+async def test_content_goes_first_then_the_segment_then_the_head_that_names_it(
+    world: World,
+) -> None:
     asked, here = world.one.way.asked, Stored(Digest.of_content(b"cod"), 3)  # type: ignore[attr-defined]
     heard = list[Collection[Digest]]()
 
@@ -720,7 +829,13 @@ async def test_content_goes_first_then_the_segment_then_the_head_that_names_it(w
     await world.one.append("c", ToolReturned("1", here, 1))
     await world.one.step()
     old = ["remove_rows"]  # The first segment was made anew with the second fact.
-    assert world.asked(world.one) == ["fetch_changed_heads", "content", "store_rows", "_update_heads_now", *old]
+    assert world.asked(world.one) == [
+        "fetch_changed_heads",
+        "content",
+        "store_rows",
+        "_update_heads_now",
+        *old,
+    ]
     await world.two.step()
     assert world.asked(world.two) == ["fetch_changed_heads", "fetch_rows"]
     assert heard == [{here.digest}, {here.digest}]
@@ -788,10 +903,15 @@ async def test_a_turn_in_a_conversation_that_nobody_shares_yet_sends_it(world: W
 WAIT = "Wait until the turn ends, continue here anyway, or continue in a copy."
 
 
-async def test_a_turn_is_refused_where_another_machine_works_and_begins_where_its_lease_ended(world: World) -> None:
+async def test_a_turn_is_refused_where_another_machine_works_and_begins_where_its_lease_ended(
+    world: World,
+) -> None:
     with pytest.raises(ActionRefused) as refused:
         await world.two.shared.acquire_turn_lease("c")
-    assert (refused.value.what, refused.value.remedy) == ("one is working in this conversation.", WAIT)
+    assert (refused.value.what, refused.value.remedy) == (
+        "one is working in this conversation.",
+        WAIT,
+    )
     assert world.head()[0].version == 1
     world.clock.time += LEASE
     await world.one.write("c", "late")
@@ -802,12 +922,18 @@ async def test_a_turn_is_refused_where_another_machine_works_and_begins_where_it
     assert texts(world.two) == ["late"], "what the other wrote is here first"
     assert world.asked(world.two) == ["fetch_heads", "fetch_rows", "_update_heads_now"]
     row, contents = world.head()
-    assert (row.writer, contents.machine, contents.last) == (world.two.shared.sync_state.machine, "two", 2)
+    assert (row.writer, contents.machine, contents.last) == (
+        world.two.shared.sync_state.machine,
+        "two",
+        2,
+    )
     await world.one.step()
     assert world.one.shared.leases.find_machine_writing("c") == "two"
 
 
-async def test_a_turn_whose_conversation_stays_in_use_here_is_refused_after_eight_tries(world: World) -> None:
+async def test_a_turn_whose_conversation_stays_in_use_here_is_refused_after_eight_tries(
+    world: World,
+) -> None:
     await world.one.write("c", "new")
     await world.one.step()
     world.clock.time += LEASE + 1
@@ -826,7 +952,9 @@ async def test_a_turn_whose_conversation_stays_in_use_here_is_refused_after_eigh
     assert world.two.shared._waiting == {}
 
 
-async def test_a_conversation_that_was_in_use_when_the_program_ended_is_fetched_after_a_restart(world: World) -> None:
+async def test_a_conversation_that_was_in_use_when_the_program_ended_is_fetched_after_a_restart(
+    world: World,
+) -> None:
     await world.one.write("c", "new")
     await world.one.step()
     world.two.desk.working.add("c")
@@ -847,7 +975,9 @@ DAMAGED = "Content from the shared store failed its authenticity check."
 
 
 @pytest.mark.parametrize("is_missing", [True, False])
-async def test_a_segment_that_cannot_be_read_is_complained_of_until_it_can(world: World, is_missing: bool) -> None:
+async def test_a_segment_that_cannot_be_read_is_complained_of_until_it_can(
+    world: World, is_missing: bool
+) -> None:
     await world.one.write("c", "new")
     await world.one.begin("other", "Other")
     await world.one.step()
@@ -866,7 +996,9 @@ async def test_a_segment_that_cannot_be_read_is_complained_of_until_it_can(world
         with pytest.raises(JournalCorrupt) as refused:
             await world.two.shared.acquire_turn_lease("c")
         assert refused.value.what == complaint[1]
-        assert refused.value.remedy == "To work here anyway, continue in a copy of the conversation."
+        assert (
+            refused.value.remedy == "To work here anyway, continue in a copy of the conversation."
+        )
     world.shelf.rows[segment.name] = row
     await world.two.step()
     assert texts(world.two) == ["new"]
@@ -878,9 +1010,13 @@ async def test_a_head_whose_chain_does_not_fit_its_facts_changes_nothing_here(wo
     (row, contents), seal = world.head(), RowCipher(KEY)
     wrong = fact_segments.encode_head(replace(contents, chain=b"w" * 32, conversation="d"))
     name = world.name("d")
-    assert world.heads.update_heads([HeadUpdate(name, 0, row.writer, seal.encrypt_row(name, wrong), 0.0)])[0][0]
+    assert world.heads.update_heads(
+        [HeadUpdate(name, 0, row.writer, seal.encrypt_row(name, wrong), 0.0)]
+    )[0][0]
     await world.two.step()
-    differs = "The conversation d differs from what the other computer shared. Your own copy is intact."
+    differs = (
+        "The conversation d differs from what the other computer shared. Your own copy is intact."
+    )
     assert world.two.shared.complaints == {name.hex(): differs}
     assert world.two.journal.read_stored_facts("d") == []
 
@@ -888,11 +1024,24 @@ async def test_a_head_whose_chain_does_not_fit_its_facts_changes_nothing_here(wo
 @pytest.mark.parametrize(
     "fields",
     [
-        {"fact": "ToolReturned", "call": "a", "output": {"digest": "0" * 64, "size": "9"}, "tokens": 1},
+        {
+            "fact": "ToolReturned",
+            "call": "a",
+            "output": {"digest": "0" * 64, "size": "9"},
+            "tokens": 1,
+        },
         {"fact": "ConversationChanged", "title": ["x"]},
         {"fact": "Spent", "purpose": "title", "model": "m", "usage": {"input": "9"}},
         {"fact": "UserSaid", "parts": [{"is": "Span", "first": 1, "last": 2}]},
-        {"fact": "Folded", "fold": "f", "kind": "marker", "cover": None, "text": "", "tokens": 1, "tokens_before": 2},
+        {
+            "fact": "Folded",
+            "fold": "f",
+            "kind": "marker",
+            "cover": None,
+            "text": "",
+            "tokens": 1,
+            "tokens_before": 2,
+        },
     ],
     ids=lambda fields: str(fields["fact"]),
 )
@@ -927,7 +1076,14 @@ UNIT = 1_000  # The bytes of a fact are a multiple of it here.
         ((3, 4_096), [4], [], [], [1], True),
         ((3, 4_096), [1, 4, 1], [], [], [1], False),
         ((3, 4_096), [4, 1], [1], [], [2], True),
-        ((6, 4_096), [1] * 6, [3], [1, 2, 3], [4, 5, 6], True),  # What is small is made anew in one,
+        (
+            (6, 4_096),
+            [1] * 6,
+            [3],
+            [1, 2, 3],
+            [4, 5, 6],
+            True,
+        ),  # What is small is made anew in one,
         ((5, 4_096), [1] * 6, [3], [], [4, 5, 6], True),  # but for what would make it too large.
         ((3, 4_096), [1] * 4, [2, 1], [3], [4], True),
         ((3, 4_096), [1] * 7, [3], [], [4, 5, 6], False),
@@ -952,10 +1108,17 @@ async def test_the_next_segment_holds_no_more_than_it_may(  # noqa: PLR0917 - th
     empty = len(fact_encoding.encode_fact(UserSaid((Text("", 1),))))
     for size in sizes:
         await world.two.write("d", "x" * (size * UNIT - empty))
-    assert [len(line.fact) for line in world.two.journal.read_stored_facts("d")] == [size * UNIT for size in sizes]
+    assert [len(line.fact) for line in world.two.journal.read_stored_facts("d")] == [
+        size * UNIT for size in sizes
+    ]
     ends = [sum(there[: at + 1]) for at in range(len(there))]
-    segments = [FactSegment(bytes([end]), end - count + 1, end) for count, end in zip(there, ends, strict=True)]
-    known = SharedProgress("d", sum(there), contents=HeadContents("d", "two", sum(there), segments=tuple(segments)))
+    segments = [
+        FactSegment(bytes([end]), end - count + 1, end)
+        for count, end in zip(there, ends, strict=True)
+    ]
+    known = SharedProgress(
+        "d", sum(there), contents=HeadContents("d", "two", sum(there), segments=tuple(segments))
+    )
     made, whole = world.two.shared._build_next_segment(known)
     assert [line.seq for line in made.again] == again
     assert [line.seq for line in made.fresh] == fresh
@@ -963,7 +1126,9 @@ async def test_the_next_segment_holds_no_more_than_it_may(  # noqa: PLR0917 - th
     assert made.replaced == tuple(one for one in segments if one.first in again)
     await world.two.step()
     await world.one.step()
-    assert world.shelf.rows.keys() == {one.name for name in "cd" for one in world.head(name)[1].segments}
+    assert world.shelf.rows.keys() == {
+        one.name for name in "cd" for one in world.head(name)[1].segments
+    }
     assert await world.one.everything() == await world.two.everything()
 
 
@@ -1021,14 +1186,19 @@ async def test_no_segment_of_a_conversation_sent_whole_is_larger_than_it_may_be(
     world.one.forget("word 2")
     await world.one.step()
     lines = world.one.journal.read_stored_facts("c")
-    sizes = [[len(one.fact) for one in lines if first <= one.seq <= last] for first, last in world.segments()]
+    sizes = [
+        [len(one.fact) for one in lines if first <= one.seq <= last]
+        for first, last in world.segments()
+    ]
     assert [size for size in sizes if sum(size) > 2_000 and len(size) > 1] == []
     assert sum(map(len, sizes)) == len(lines)
     await world.two.step()
     assert await world.two.everything() == await world.one.everything()
 
 
-async def test_what_two_machines_wrote_at_once_is_in_a_branch_that_says_whose_it_is(world: World) -> None:
+async def test_what_two_machines_wrote_at_once_is_in_a_branch_that_says_whose_it_is(
+    world: World,
+) -> None:
     await world.one.write("c", "one's")
     await world.two.write("c", "two's")
     await world.one.step()
@@ -1048,7 +1218,9 @@ async def test_what_two_machines_wrote_at_once_is_in_a_branch_that_says_whose_it
     assert await world.two.everything() == await world.one.everything()
 
 
-async def test_a_conversation_removed_for_good_stays_with_the_others_and_is_shared_no_more(world: World) -> None:
+async def test_a_conversation_removed_for_good_stays_with_the_others_and_is_shared_no_more(
+    world: World,
+) -> None:
     await world.one.write("c", "word")
     await world.all_ends()
     world.one.journal.delete_conversation("c")
@@ -1088,7 +1260,9 @@ async def test_a_removed_conversation_is_no_reason_to_send_anything_again(world:
     assert known.is_removed
 
 
-async def test_a_head_the_engine_lost_while_its_lease_was_renewed_is_sent_again(world: World) -> None:
+async def test_a_head_the_engine_lost_while_its_lease_was_renewed_is_sent_again(
+    world: World,
+) -> None:
     world.heads._rows.clear()
     world.clock.time += LEASE / 2 + 1
     await world.one.shared.renew_leases(["c"])
@@ -1098,7 +1272,9 @@ async def test_a_head_the_engine_lost_while_its_lease_was_renewed_is_sent_again(
     assert (world.head()[0].version, world.segments()) == (1, [(1, 1)])
 
 
-async def test_a_head_older_than_it_was_is_sent_again_by_a_machine_that_starts(world: World) -> None:
+async def test_a_head_older_than_it_was_is_sent_again_by_a_machine_that_starts(
+    world: World,
+) -> None:
     old = dict(world.heads._rows)
     await world.one.write("c", "word")
     await world.one.step()
@@ -1119,7 +1295,9 @@ async def test_a_lease_whose_head_did_not_change_is_measured_again(world: World)
     assert world.two.shared.leases.seconds_left("c") == LEASE
 
 
-async def test_what_others_have_forgotten_is_learned_before_new_facts_are_merged(world: World) -> None:
+async def test_what_others_have_forgotten_is_learned_before_new_facts_are_merged(
+    world: World,
+) -> None:
     seen = list[list[str]]()
 
     async def learn_forgotten() -> None:
@@ -1191,12 +1369,17 @@ async def test_a_machine_that_starts_again_learns_from_the_engine_who_works(worl
     assert world.two.shared.leases.seconds_left("c") == LEASE
 
 
-async def test_a_head_that_another_machine_holds_stays_as_it_is_until_it_is_taken_over(world: World) -> None:
+async def test_a_head_that_another_machine_holds_stays_as_it_is_until_it_is_taken_over(
+    world: World,
+) -> None:
     known = world.known(world.two)
     assert known.contents is not None
     before = world.two.journal.connection.total_changes
     for force in (None, False):
-        assert await world.two.shared._update_heads([(known, known.contents)], force=force) == frozenset()
+        assert (
+            await world.two.shared._update_heads([(known, known.contents)], force=force)
+            == frozenset()
+        )
         assert world.known(world.two) == known
     assert world.two.journal.connection.total_changes == before
     await world.two.shared.take_over_lease("c")
@@ -1206,7 +1389,9 @@ async def test_a_head_that_another_machine_holds_stays_as_it_is_until_it_is_take
     assert world.head()[0].writer == world.two.shared.sync_state.machine
 
 
-async def test_a_head_of_a_standby_is_merged_though_another_head_had_its_number(world: World, tmp_path: Path) -> None:
+async def test_a_head_of_a_standby_is_merged_though_another_head_had_its_number(
+    world: World, tmp_path: Path
+) -> None:
     for number in range(40):  # So many that their segment stays as it is.
         await world.one.write("c", f"text {number}")
     for machine in world.both:
@@ -1216,14 +1401,22 @@ async def test_a_head_of_a_standby_is_merged_though_another_head_had_its_number(
     for machine in world.both:
         await machine.step()
     seen = world.two.shared._seen[world.name()]
-    three = Machine.make("three", tmp_path, Noted(MemoryRowStore(world.shelf, b"space"), standby), world.clock)
+    three = Machine.make(
+        "three", tmp_path, Noted(MemoryRowStore(world.shelf, b"space"), standby), world.clock
+    )
     world.clock.time += LEASE + 1
     await three.step()
     await three.write("c", "written on the standby")
     await three.step()
-    assert [(head.version, "c") for head in standby.fetch_heads([world.name()])] == [seen], "as that which it has seen"
+    assert [(head.version, "c") for head in standby.fetch_heads([world.name()])] == [seen], (
+        "as that which it has seen"
+    )
     world.two.shared.heads = standby
     await world.two.step()
-    said = {text for conversation in await world.two.everything() for text in texts(world.two, conversation)}
+    said = {
+        text
+        for conversation in await world.two.everything()
+        for text in texts(world.two, conversation)
+    }
     assert said >= {"text 39", "the standby lacks this", "written on the standby"}
     await three.aclose()

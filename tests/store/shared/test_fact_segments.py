@@ -9,7 +9,11 @@ import zstandard
 from helix_desktop.errors import JournalCorrupt, WrittenByNewerVersion
 from helix_desktop.store.journal_file import StoredFact, checksum_of_fact
 from helix_desktop.store.shared import fact_segments
-from helix_desktop.store.shared.fact_segments import MOST_FACTS_IN_SEGMENT, FactSegment, HeadContents
+from helix_desktop.store.shared.fact_segments import (
+    MOST_FACTS_IN_SEGMENT,
+    FactSegment,
+    HeadContents,
+)
 
 
 def line(seq: int, fact: str = "{}", time: float = 1.5) -> StoredFact:
@@ -20,7 +24,9 @@ def line(seq: int, fact: str = "{}", time: float = 1.5) -> StoredFact:
 def test_a_time_of_no_calendar_is_refused(time: str) -> None:
     head = json.dumps({"segment": 1, "conversation": "c", "first": 1})
     with pytest.raises(JournalCorrupt):
-        fact_segments.unpack_segment(zstandard.ZstdCompressor().compress(f"{head}\n{time}\t{{}}".encode()))
+        fact_segments.unpack_segment(
+            zstandard.ZstdCompressor().compress(f"{head}\n{time}\t{{}}".encode())
+        )
 
 
 def test_a_segment_that_stands_for_more_than_it_is_is_refused() -> None:
@@ -28,7 +34,10 @@ def test_a_segment_that_stands_for_more_than_it_is_is_refused() -> None:
     head = json.dumps({"segment": 1, "conversation": "c", "first": 1})
     most = zstandard.ZstdCompressor().compress((head + "\n0\t{}" * MOST_FACTS_IN_SEGMENT).encode())
     assert len(fact_segments.unpack_segment(most)) == MOST_FACTS_IN_SEGMENT
-    for content in (head + "\n0\t{}" * (MOST_FACTS_IN_SEGMENT + 1), head + "\n0\t" + " " * (65 << 20)):
+    for content in (
+        head + "\n0\t{}" * (MOST_FACTS_IN_SEGMENT + 1),
+        head + "\n0\t" + " " * (65 << 20),
+    ):
         with pytest.raises(JournalCorrupt):
             fact_segments.unpack_segment(zstandard.ZstdCompressor().compress(content.encode()))
 
@@ -42,7 +51,9 @@ def test_a_number_that_is_none_is_refused(last: str) -> None:
 
 @pytest.mark.parametrize("foreign", ["", "../../x", "/home/me/settings", ".hidden", "a" * 81, 5])
 def test_an_id_that_would_be_a_path_is_refused(foreign: str) -> None:
-    row = zstandard.ZstdCompressor().compress(json.dumps({"segment": 1, "conversation": foreign, "first": 1}).encode())
+    row = zstandard.ZstdCompressor().compress(
+        json.dumps({"segment": 1, "conversation": foreign, "first": 1}).encode()
+    )
     with pytest.raises(JournalCorrupt):
         fact_segments.unpack_segment(row)
     with pytest.raises(JournalCorrupt):
@@ -69,7 +80,9 @@ def test_facts_of_others_in_a_wrong_place_or_with_a_wrong_value_are_refused_by_t
     lines: list[StoredFact], last: int, record: int
 ) -> None:
     fact_segments.check_fetched_facts([line(4, GOOD)], "c", 3, 4)
-    with pytest.raises(JournalCorrupt, match=f"^Record {record} of the shared conversation c cannot be read"):
+    with pytest.raises(
+        JournalCorrupt, match=f"^Record {record} of the shared conversation c cannot be read"
+    ):
         fact_segments.check_fetched_facts(lines, "c", 3, last)
 
 
@@ -91,7 +104,9 @@ def test_facts_of_others_in_a_wrong_place_or_with_a_wrong_value_are_refused_by_t
         ([2], MOST_FACTS_IN_SEGMENT - 1, 0),
     ],
 )
-def test_small_segments_are_made_anew_and_large_ones_stay(sizes: list[int], fresh: int, renewed: int) -> None:
+def test_small_segments_are_made_anew_and_large_ones_stay(
+    sizes: list[int], fresh: int, renewed: int
+) -> None:
     made, last = [], 0
     for size in sizes:
         made.append(FactSegment(b"name", last + 1, last + size))
@@ -117,7 +132,12 @@ def test_the_chain_runs_through_every_time_and_text_in_order() -> None:
     assert chain == fact_segments.next_chain_link(
         fact_segments.next_chain_link(fact_segments.NOTHING, lines[0]), lines[1]
     )
-    for others in ([lines[1], lines[0]], lines[:1], [lines[0], line(2, '{"a":2}')], [line(1, time=1.25), lines[1]]):
+    for others in (
+        [lines[1], lines[0]],
+        lines[:1],
+        [lines[0], line(2, '{"a":2}')],
+        [line(1, time=1.25), lines[1]],
+    ):
         assert fact_segments.compute_chain(fact_segments.NOTHING, others) != chain
     assert fact_segments.count_common_facts(lines, [lines[0], line(2)]) == 1
     assert fact_segments.count_common_facts(lines, [line(1, time=2.0), lines[1]]) == 0
@@ -132,16 +152,27 @@ def test_a_segment_comes_back_with_its_numbers() -> None:
 
 
 def test_a_head_comes_back_and_that_of_a_newer_program_is_left_alone() -> None:
-    contents = HeadContents("c", "desktop", 9, b"k" * 32, (FactSegment(b"n" * 32, 1, 9),), 3, is_removed=True)
+    contents = HeadContents(
+        "c", "desktop", 9, b"k" * 32, (FactSegment(b"n" * 32, 1, 9),), 3, is_removed=True
+    )
     assert fact_segments.decode_head(fact_segments.encode_head(contents)) == contents
-    assert fact_segments.decode_head(fact_segments.encode_head(replace(contents, is_removed=False))).is_removed is False
+    assert (
+        fact_segments.decode_head(
+            fact_segments.encode_head(replace(contents, is_removed=False))
+        ).is_removed
+        is False
+    )
     with pytest.raises(WrittenByNewerVersion):
-        fact_segments.decode_head(fact_segments.encode_head(contents).replace(b'"head":1', b'"head":2'))
+        fact_segments.decode_head(
+            fact_segments.encode_head(contents).replace(b'"head":1', b'"head":2')
+        )
     with pytest.raises(JournalCorrupt):
         fact_segments.decode_head(b"[]")
 
 
-def test_a_segment_that_stands_for_more_than_any_has_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_segment_that_stands_for_more_than_any_has_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Whether the frame says how much it stands for, or does not."""
     monkeypatch.setattr(fact_segments, "MOST_SEGMENT_BYTES", 1 << 20)
     text = fact_segments.pack_segment([line(1, "{" + " " * (2 << 20) + "}")])
@@ -163,7 +194,10 @@ def test_the_name_of_a_machine_is_cut_and_numbers_of_segments_are_checked() -> N
 
 
 def test_a_segment_of_a_newer_program_is_left_alone() -> None:
-    for version, error in ((fact_segments.VERSION, None), (fact_segments.VERSION + 1, WrittenByNewerVersion)):
+    for version, error in (
+        (fact_segments.VERSION, None),
+        (fact_segments.VERSION + 1, WrittenByNewerVersion),
+    ):
         head = json.dumps({"segment": version, "conversation": "c", "first": 5})
         packed = zstandard.ZstdCompressor().compress(f"{head}\n1.5\t{{}}".encode())
         if error is None:

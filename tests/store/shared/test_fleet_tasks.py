@@ -1,4 +1,6 @@
-"""One list of tasks in a file, in PostgreSQL, and behind PgBouncer in transaction mode: the same answers."""
+"""One list of tasks in a file, in PostgreSQL, and behind PgBouncer in transaction mode:
+the same answers.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ SECRET = "the words of the task"
 
 
 @pytest.fixture(params=["file", "postgres", "pgbouncer"])
-async def tasks(request: pytest.FixtureRequest, seal: RowCipher, tmp_path: Path) -> AsyncIterator[FleetTaskList]:
+async def tasks(
+    request: pytest.FixtureRequest, seal: RowCipher, tmp_path: Path
+) -> AsyncIterator[FleetTaskList]:
     if request.param == "file":
         tables = SqliteTaskTables(tmp_path / "tasks.sqlite3")
 
@@ -53,7 +57,9 @@ def order(text: str = SECRET) -> FleetTaskOrder:
     return FleetTaskOrder(text, allowed=("edits",), budget=0.5)
 
 
-async def test_a_forgotten_text_leaves_tasks_and_answers_and_running_tasks_are_named(tasks: FleetTaskList) -> None:
+async def test_a_forgotten_text_leaves_tasks_and_answers_and_running_tasks_are_named(
+    tasks: FleetTaskList,
+) -> None:
     ended, waiting, running = await tasks.add_fleet_tasks(
         [
             NewFleetTask(order("the pin is hunter2"), priority=2),
@@ -62,11 +68,19 @@ async def test_a_forgotten_text_leaves_tasks_and_answers_and_running_tasks_are_n
         ]
     )
     (first,) = await tasks.claim_fleet_tasks("one", 1, 30)
-    await tasks.end_fleet_task(first, FleetTaskState.DONE, FleetTaskResult("done", answer="hunter2 works"))
+    await tasks.end_fleet_task(
+        first, FleetTaskState.DONE, FleetTaskResult("done", answer="hunter2 works")
+    )
     await tasks.claim_fleet_tasks("two", 1, 30)
-    assert await tasks.blank_texts_of_tasks(lambda text: text.replace("hunter2", "[removed]")) == (2, [running])
+    assert await tasks.blank_texts_of_tasks(lambda text: text.replace("hunter2", "[removed]")) == (
+        2,
+        [running],
+    )
     found = {task.id: task for task in await tasks.list_fleet_tasks()}
-    assert (found[ended].order.text, found[ended].result.answer) == ("the pin is [removed]", "[removed] works")
+    assert (found[ended].order.text, found[ended].result.answer) == (
+        "the pin is [removed]",
+        "[removed] works",
+    )
     assert found[ended].state is FleetTaskState.DONE
     assert found[waiting].order == order("wait for [removed]")
     assert found[running].order.text == "use hunter2"
@@ -74,7 +88,9 @@ async def test_a_forgotten_text_leaves_tasks_and_answers_and_running_tasks_are_n
 
 async def test_many_workers_claim_each_task_once(tasks: FleetTaskList) -> None:
     ids = await tasks.add_fleet_tasks([NewFleetTask(order(f"task {n}")) for n in range(300)])
-    claimed = await asyncio.gather(*(tasks.claim_fleet_tasks(f"worker {n % 7}", 10, 30) for n in range(40)))
+    claimed = await asyncio.gather(
+        *(tasks.claim_fleet_tasks(f"worker {n % 7}", 10, 30) for n in range(40))
+    )
     found = [task.id for some in claimed for task in some]
     assert len(found) == len(set(found))
     while more := await tasks.claim_fleet_tasks("the last", 50, 30):
@@ -82,11 +98,18 @@ async def test_many_workers_claim_each_task_once(tasks: FleetTaskList) -> None:
     assert sorted(found) == sorted(ids)
 
 
-async def test_workers_that_start_at_once_do_not_take_each_other_for_a_standby(tasks: FleetTaskList) -> None:
+async def test_workers_that_start_at_once_do_not_take_each_other_for_a_standby(
+    tasks: FleetTaskList,
+) -> None:
     """Each notes the server's timeline, which nobody has noted before."""
     for _ in range(20):
-        await tasks._run_statements([tasks._statement("DELETE FROM {t}notes WHERE space = %s", tasks._space)])
-        assert await asyncio.gather(*(tasks.claim_fleet_tasks(f"worker {n}", 1, 30) for n in range(8))) == [[]] * 8
+        await tasks._run_statements(
+            [tasks._statement("DELETE FROM {t}notes WHERE space = %s", tasks._space)]
+        )
+        assert (
+            await asyncio.gather(*(tasks.claim_fleet_tasks(f"worker {n}", 1, 30) for n in range(8)))
+            == [[]] * 8
+        )
 
 
 async def test_a_claim_has_the_order_and_goes_by_priority_then_age(tasks: FleetTaskList) -> None:
@@ -100,10 +123,16 @@ async def test_a_claim_has_the_order_and_goes_by_priority_then_age(tasks: FleetT
     claimed = [(await tasks.claim_fleet_tasks("me", 1, 30))[0] for _ in range(3)]
     assert [task.id for task in claimed] == [first, second, usual]
     assert claimed[0].order == order("first")
-    assert (claimed[0].state, claimed[0].worker, claimed[0].claims) == (FleetTaskState.RUNNING, "me", 1)
+    assert (claimed[0].state, claimed[0].worker, claimed[0].claims) == (
+        FleetTaskState.RUNNING,
+        "me",
+        1,
+    )
 
 
-async def test_a_lease_that_ended_goes_to_another_and_the_first_changes_nothing_any_more(tasks: FleetTaskList) -> None:
+async def test_a_lease_that_ended_goes_to_another_and_the_first_changes_nothing_any_more(
+    tasks: FleetTaskList,
+) -> None:
     await tasks.add_fleet_tasks([NewFleetTask(order())])
     (mine,) = await tasks.claim_fleet_tasks("slow", 1, -1)
     (taken,) = await tasks.claim_fleet_tasks("next", 1, 30)
@@ -111,10 +140,15 @@ async def test_a_lease_that_ended_goes_to_another_and_the_first_changes_nothing_
     assert await tasks.renew_leases_of_tasks([mine], 30) == frozenset()
     assert not await tasks.end_fleet_task(mine, FleetTaskState.DONE, FleetTaskResult())
     assert await tasks.renew_leases_of_tasks([taken], 30) == {taken.id}
-    assert await tasks.end_fleet_task(taken, FleetTaskState.DONE, FleetTaskResult(answer="42", cost=0.25))
+    assert await tasks.end_fleet_task(
+        taken, FleetTaskState.DONE, FleetTaskResult(answer="42", cost=0.25)
+    )
     assert not await tasks.end_fleet_task(taken, FleetTaskState.FAILED, FleetTaskResult())
     done = await tasks.find_fleet_task(mine.id)
-    assert (done.state, done.result) == (FleetTaskState.DONE, FleetTaskResult(answer="42", cost=0.25))
+    assert (done.state, done.result) == (
+        FleetTaskState.DONE,
+        FleetTaskResult(answer="42", cost=0.25),
+    )
     assert await tasks.claim_fleet_tasks("next", 1, 30) == []
 
 
@@ -135,19 +169,25 @@ async def test_a_claim_that_a_standby_lost_is_renewed_before_its_number_is_given
     over = "UPDATE {t}notes SET until = 1 WHERE space = %s AND name = 'timeline'"
     await tasks._run_statements([tasks._statement(over, tasks._space)])
     assert await tasks.claim_fleet_tasks("other", 1, 30) == []
-    assert not await tasks.end_fleet_task(replace(mine, worker="other"), FleetTaskState.DONE, FleetTaskResult())
+    assert not await tasks.end_fleet_task(
+        replace(mine, worker="other"), FleetTaskState.DONE, FleetTaskResult()
+    )
     (again,) = await tasks.add_fleet_tasks([NewFleetTask(order())])
     assert [task.id for task in await tasks.claim_fleet_tasks("other", 1, 30)] == [again]
     assert (await tasks.find_fleet_task(mine.id)).worker == "me"
 
 
 async def test_a_key_adds_a_task_once(tasks: FleetTaskList) -> None:
-    one, again = [(await tasks.add_fleet_tasks([NewFleetTask(order(), key="monday")]))[0] for _ in range(2)]
+    one, again = [
+        (await tasks.add_fleet_tasks([NewFleetTask(order(), key="monday")]))[0] for _ in range(2)
+    ]
     assert one == again
     assert [task.id for task in await tasks.list_fleet_tasks()] == [one]
 
 
-async def test_a_task_waits_for_others_and_is_cancelled_when_one_fails(tasks: FleetTaskList) -> None:
+async def test_a_task_waits_for_others_and_is_cancelled_when_one_fails(
+    tasks: FleetTaskList,
+) -> None:
     (need,) = await tasks.add_fleet_tasks([NewFleetTask(order("need"))])
     after, last = await tasks.add_fleet_tasks(
         [
@@ -180,7 +220,9 @@ async def test_a_deadline_that_passed_fails_the_task(tasks: FleetTaskList) -> No
     assert (await tasks.find_fleet_task(soon)).state is FleetTaskState.FAILED
 
 
-async def test_what_was_cancelled_is_lost_to_its_worker_and_can_be_tried_again(tasks: FleetTaskList) -> None:
+async def test_what_was_cancelled_is_lost_to_its_worker_and_can_be_tried_again(
+    tasks: FleetTaskList,
+) -> None:
     await tasks.add_fleet_tasks([NewFleetTask(order())])
     (mine,) = await tasks.claim_fleet_tasks("me", 1, 30)
     assert await tasks.cancel_fleet_task(mine.id)
@@ -189,7 +231,11 @@ async def test_what_was_cancelled_is_lost_to_its_worker_and_can_be_tried_again(t
     assert await tasks.retry_fleet_task(mine, ["run_command"])
     assert not await tasks.retry_fleet_task(mine)
     (again,) = await tasks.claim_fleet_tasks("me", 1, 30)
-    assert (again.id, again.claims, again.order.allowed) == (mine.id, 2, (*mine.order.allowed, "run_command"))
+    assert (again.id, again.claims, again.order.allowed) == (
+        mine.id,
+        2,
+        (*mine.order.allowed, "run_command"),
+    )
 
 
 async def test_lists_and_counts_and_names(tasks: FleetTaskList) -> None:
@@ -221,9 +267,15 @@ async def test_notes_say_who_works_and_what_is_left(tasks: FleetTaskList) -> Non
     assert (await notes.read_state()).paused == ("peer",)
 
 
-async def test_each_cost_is_counted_once_for_its_task_agent_day_and_fleet(tasks: FleetTaskList) -> None:
-    before = (await tasks.notes.read_state()).spent.get("fleet", 0.0)  # that of all workspaces of the database
-    await tasks.add_fleet_tasks([NewFleetTask(FleetTaskOrder("x", agent="reader")), NewFleetTask(order())])
+async def test_each_cost_is_counted_once_for_its_task_agent_day_and_fleet(
+    tasks: FleetTaskList,
+) -> None:
+    before = (await tasks.notes.read_state()).spent.get(
+        "fleet", 0.0
+    )  # that of all workspaces of the database
+    await tasks.add_fleet_tasks(
+        [NewFleetTask(FleetTaskOrder("x", agent="reader")), NewFleetTask(order())]
+    )
     first, second = await tasks.claim_fleet_tasks("me", 2, 30)
     for cost in (0.5, 0.5, 2.0):
         await tasks.notes.add_cost(first.id, first.claims, "reader", cost)
@@ -251,14 +303,20 @@ def as_encoded(tasks: FleetTaskList, task: str, **fields: object) -> bytes:
     """What somebody with the key, or a newer version, may write in the place of an order."""
     content = json.dumps({"text": "x", "allowed": []} | fields).encode()
     return (
-        tasks._seal.encrypt_row(tasks._seal.keyed_row_name("task", task.encode()), content) if tasks._seal else content
+        tasks._seal.encrypt_row(tasks._seal.keyed_row_name("task", task.encode()), content)
+        if tasks._seal
+        else content
     )
 
 
-@pytest.mark.parametrize("damage", ["bytes", "newer", "type", "number", "large", "time", "state", "id"])
+@pytest.mark.parametrize(
+    "damage", ["bytes", "newer", "type", "number", "large", "time", "state", "id"]
+)
 async def test_a_task_that_cannot_be_read_stops_no_other(tasks: FleetTaskList, damage: str) -> None:
     """A bit that was lost, a newer version, the store's operator, or somebody with the key."""
-    bad, good = await tasks.add_fleet_tasks([NewFleetTask(order("bad")), NewFleetTask(order("good"))])
+    bad, good = await tasks.add_fleet_tasks(
+        [NewFleetTask(order("bad")), NewFleetTask(order("good"))]
+    )
     fields: dict[str, dict[str, object]] = {
         "newer": {"field": 1},
         "type": {"text": 5},
@@ -273,7 +331,10 @@ async def test_a_task_that_cannot_be_read_stops_no_other(tasks: FleetTaskList, d
     }.get(damage) or ("sealed = %s WHERE id = %s", as_encoded(tasks, bad, **fields[damage]), bad)
     await change_row(tasks, *change)
     listed = {task.order.text: task for task in await tasks.list_fleet_tasks()}
-    assert (listed["good"].state, listed[""].state) == (FleetTaskState.WAITING, FleetTaskState.FAILED)
+    assert (listed["good"].state, listed[""].state) == (
+        FleetTaskState.WAITING,
+        FleetTaskState.FAILED,
+    )
     assert "cannot be read" in listed[""].result.why
     assert [task.id for task in await tasks.claim_fleet_tasks("me", 10, 30)] == [good]
     assert not await tasks.retry_fleet_task(listed[""])
@@ -290,16 +351,25 @@ async def test_a_task_that_cannot_be_read_can_be_cancelled(tasks: FleetTaskList)
 
 
 async def test_a_task_whose_workers_are_lost_again_and_again_fails(tasks: FleetTaskList) -> None:
-    """As one that takes all memory; and one that was given back as often has a worker that ended in order."""
-    bad, good = await tasks.add_fleet_tasks([NewFleetTask(order("bad")), NewFleetTask(order("good"))])
+    """As one that takes all memory; and one that was given back as often has a worker
+    that ended in order.
+    """
+    bad, good = await tasks.add_fleet_tasks(
+        [NewFleetTask(order("bad")), NewFleetTask(order("good"))]
+    )
     await tasks.claim_fleet_tasks("me", 2, 30)
     await change_row(tasks, "until = 1, claims = %s WHERE id = %s", MOST_CLAIMS - 1, bad)
-    await change_row(tasks, "state = 'waiting', worker = '', claims = %s WHERE id = %s", MOST_CLAIMS, good)
+    await change_row(
+        tasks, "state = 'waiting', worker = '', claims = %s WHERE id = %s", MOST_CLAIMS, good
+    )
     assert {task.id for task in await tasks.claim_fleet_tasks("me", 2, 30)} == {bad, good}
     await change_row(tasks, "until = 1 WHERE id = %s", bad)
     assert await tasks.claim_fleet_tasks("me", 2, 30) == []
     ended = await tasks.find_fleet_task(bad)
-    assert (ended.state, "worker stopped responding" in ended.result.why) == (FleetTaskState.FAILED, True)
+    assert (ended.state, "worker stopped responding" in ended.result.why) == (
+        FleetTaskState.FAILED,
+        True,
+    )
     assert (await tasks.find_fleet_task(good)).state is FleetTaskState.RUNNING
     assert await tasks.retry_fleet_task(ended)
     assert [task.id for task in await tasks.claim_fleet_tasks("me", 2, 30)] == [bad]
@@ -307,7 +377,9 @@ async def test_a_task_whose_workers_are_lost_again_and_again_fails(tasks: FleetT
     assert (await tasks.find_fleet_task(bad)).state is FleetTaskState.FAILED
 
 
-async def test_where_all_was_stopped_nothing_is_claimed_before_it_is_allowed(tasks: FleetTaskList) -> None:
+async def test_where_all_was_stopped_nothing_is_claimed_before_it_is_allowed(
+    tasks: FleetTaskList,
+) -> None:
     await tasks.add_fleet_tasks([NewFleetTask(order()), NewFleetTask(order())])
     (mine,) = await tasks.claim_fleet_tasks("me", 1, 30)
     assert await tasks.pause_all_tasks() == 1
@@ -320,7 +392,9 @@ async def test_where_all_was_stopped_nothing_is_claimed_before_it_is_allowed(tas
 
 async def test_the_database_is_told_nothing_that_a_task_says(tasks: FleetTaskList) -> None:
     await tasks.add_fleet_tasks([NewFleetTask(order(), key="secret key")])
-    (rows,) = await tasks._run_statements([tasks._statement("SELECT * FROM {t}tasks WHERE space = %s", tasks._space)])
+    (rows,) = await tasks._run_statements(
+        [tasks._statement("SELECT * FROM {t}tasks WHERE space = %s", tasks._space)]
+    )
     if tasks._seal is not None:
         assert SECRET not in repr(rows)
         assert "secret key" not in repr(rows)

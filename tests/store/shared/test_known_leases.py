@@ -28,10 +28,14 @@ def clock() -> Clock:
 
 @pytest.fixture
 def leases(clock: Clock) -> KnownLeases:
-    """`mine` is written here and `theirs` on the laptop, both for ten seconds; the lease of `over` is over."""
+    """`mine` is written here and `theirs` on the laptop, both for ten seconds; the
+    lease of `over` is over.
+    """
     made = KnownLeases(HERE, clock)
     for name, writer, left in (("mine", HERE, 10.0), ("theirs", THERE, 10.0), ("over", THERE, 0.0)):
-        made.set_writer_from_head(SharedProgress(name, writer=writer, contents=HeadContents(name, f"laptop of {name}")))
+        made.set_writer_from_head(
+            SharedProgress(name, writer=writer, contents=HeadContents(name, f"laptop of {name}"))
+        )
         made.set_lease_end(name, left)
     return made
 
@@ -85,6 +89,10 @@ def test_a_lease_counts_from_when_it_was_asked_for(leases: KnownLeases) -> None:
 
 
 def test_the_machine_that_wrote_last_is_named_where_it_is_another(leases: KnownLeases) -> None:
-    assert [leases.last_other_machine(name) for name in ("mine", "theirs", "unknown")] == ["", "laptop of theirs", ""]
+    assert [leases.last_other_machine(name) for name in ("mine", "theirs", "unknown")] == [
+        "",
+        "laptop of theirs",
+        "",
+    ]
     leases.set_writer_from_head(SharedProgress("bare", writer=THERE))
     assert leases.last_other_machine("bare") == ""

@@ -35,7 +35,9 @@ def test_what_was_noted_is_known_again_and_read_by_nobody_else(tmp_path: Path) -
     assert (tmp_path / PROGRESS_FILE).stat().st_mode & 0o077 == 0
 
 
-@pytest.mark.parametrize("content", ["{broken", "[]", "{}", '{"version": "x"}', '{"version": 1, "odd": 2}', ""])
+@pytest.mark.parametrize(
+    "content", ["{broken", "[]", "{}", '{"version": "x"}', '{"version": 1, "odd": 2}', ""]
+)
 def test_a_note_that_cannot_be_read_begins_anew(tmp_path: Path, content: str) -> None:
     (tmp_path / PROGRESS_FILE).write_text(content)
     found = read_link_progress(tmp_path)
@@ -64,8 +66,12 @@ def test_a_copied_folder_takes_a_name_of_its_own_and_a_moved_one_keeps_its_name(
     assert read_link_progress(tmp_path / "moved").machine != noted.machine
 
 
-async def test_a_copied_home_is_another_machine_of_the_shared_store(tmp_path: Path, seal: RowCipher) -> None:
-    """Under one name, what the copy uses took the place of what the original uses, and was then removed."""
+async def test_a_copied_home_is_another_machine_of_the_shared_store(
+    tmp_path: Path, seal: RowCipher
+) -> None:
+    """Under one name, what the copy uses took the place of what the original uses, and
+    was then removed.
+    """
     shelf = MemoryServer()
     about = EntryOrigin("shell", "ls")
     async with machine(tmp_path / "here", lambda: MemoryRowStore(shelf, seal.space), seal) as here:
@@ -76,7 +82,9 @@ async def test_a_copied_home_is_another_machine_of_the_shared_store(tmp_path: Pa
         await here.workspace.journal.append_to_journal("c", [ToolReturned("1", stored, 2)])
         await here.link.sync_content_now()
         await here.link.announce_and_send_missing()
-        async with machine(tmp_path / "there", lambda: MemoryRowStore(shelf, seal.space), seal) as there:
+        async with machine(
+            tmp_path / "there", lambda: MemoryRowStore(shelf, seal.space), seal
+        ) as there:
             assert there.link._progress.machine != here.link._progress.machine
             assert await there.link.remove_unused_rows(grace=-1) == 0
             assert len(shelf.machines) == 2
@@ -93,13 +101,17 @@ def test_what_was_noted_of_another_store_does_not_hold() -> None:
     assert NOTED.progress_if_same_space("other") == LinkProgress("other", NOTED.machine)
 
 
-async def test_after_a_restart_a_machine_goes_on_from_what_it_had_noted(tmp_path: Path, seal: RowCipher) -> None:
+async def test_after_a_restart_a_machine_goes_on_from_what_it_had_noted(
+    tmp_path: Path, seal: RowCipher
+) -> None:
     shelf = MemoryServer()
     about = EntryOrigin("shell", "ls")
     async with machine(tmp_path / "here", lambda: MemoryRowStore(shelf, seal.space), seal) as here:
         digest = (await here.cache.store_content(secrets.token_bytes(99), about)).digest
         await here.link.sync_content_now()
-        async with machine(tmp_path / "there", lambda: MemoryRowStore(shelf, seal.space), seal) as there:
+        async with machine(
+            tmp_path / "there", lambda: MemoryRowStore(shelf, seal.space), seal
+        ) as there:
             await there.cache.read_content(digest)
             await here.link.save_entries_to_forget([digest])
             await here.link.forget_saved_entries_in_store()
@@ -109,11 +121,18 @@ async def test_after_a_restart_a_machine_goes_on_from_what_it_had_noted(tmp_path
             assert heard.space.startswith(seal.space.hex())
             assert heard.space.endswith("memory://")
         sent = here.link.sent
-    async with machine(tmp_path / "there", lambda: MemoryRowStore(shelf, seal.space), seal) as there:
-        assert (there.link._progress.obeyed, there.link._progress.machine) == (heard.obeyed, heard.machine)
+    async with machine(
+        tmp_path / "there", lambda: MemoryRowStore(shelf, seal.space), seal
+    ) as there:
+        assert (there.link._progress.obeyed, there.link._progress.machine) == (
+            heard.obeyed,
+            heard.machine,
+        )
     async with machine(tmp_path / "here", lambda: MemoryRowStore(shelf, seal.space), seal) as here:
         assert here.link.sent == sent > 0
     other = RowCipher(bytes(32))
-    async with machine(tmp_path / "here", lambda: MemoryRowStore(shelf, other.space), other) as here:
+    async with machine(
+        tmp_path / "here", lambda: MemoryRowStore(shelf, other.space), other
+    ) as here:
         await here.link.ensure_connected()
         assert here.link.sent == 0, "nothing of this store was noted yet"

@@ -1,4 +1,6 @@
-"""The connections to one database: which are kept, which are closed, and what a server's notices mean."""
+"""The connections to one database: which are kept, which are closed, and what a
+server's notices mean.
+"""
 
 from __future__ import annotations
 
@@ -30,11 +32,17 @@ def raise_in_server(level: str, words: str) -> str:
 
 
 def test_each_statement_has_its_rows_and_one_that_returns_none_has_none(pool: PostgresPool) -> None:
-    statements = [("SELECT %s::int + 1", (1,)), ("SET LOCAL work_mem = '1MB'", ()), ("VALUES (1), (2)", ())]
+    statements = [
+        ("SELECT %s::int + 1", (1,)),
+        ("SET LOCAL work_mem = '1MB'", ()),
+        ("VALUES (1), (2)", ()),
+    ]
     assert pool.run_in_transaction(statements) == [[(2,)], [], [(1,), (2,)]]
 
 
-def test_a_connection_is_used_again_and_closed_where_nobody_uses_the_pool(pool: PostgresPool) -> None:
+def test_a_connection_is_used_again_and_closed_where_nobody_uses_the_pool(
+    pool: PostgresPool,
+) -> None:
     pids = [ask(pool, "SELECT pg_backend_pid()") for _ in range(3)]
     assert pids[0] == pids[1] == pids[2]
     (connection,) = pool._free
@@ -43,7 +51,9 @@ def test_a_connection_is_used_again_and_closed_where_nobody_uses_the_pool(pool: 
     assert (pool._free, connection.closed) == ([], True)
 
 
-def test_a_connection_whose_statement_failed_is_closed_and_the_failure_told(pool: PostgresPool) -> None:
+def test_a_connection_whose_statement_failed_is_closed_and_the_failure_told(
+    pool: PostgresPool,
+) -> None:
     ask(pool)
     (connection,) = pool._free
     with pytest.raises(psycopg.errors.DivisionByZero):
@@ -118,9 +128,13 @@ def test_tables_that_cannot_be_prepared_leave_no_connection_open(
 def test_tables_that_are_as_they_should_be_are_not_touched(server: postgres.Server) -> None:
     with psycopg.connect(server.url, autocommit=True) as connection:
         connection.execute("CREATE DATABASE prepared")
-    with psycopg.connect(server.url.replace("/postgres", "/prepared"), autocommit=True) as connection:
+    with psycopg.connect(
+        server.url.replace("/postgres", "/prepared"), autocommit=True
+    ) as connection:
         postgres_pool.prepare_tables(connection)
-        assert connection.execute("SELECT version FROM helix.version").fetchall() == [(postgres_pool.VERSION,)]
+        assert connection.execute("SELECT version FROM helix.version").fetchall() == [
+            (postgres_pool.VERSION,)
+        ]
         before = connection.execute("SELECT xmin FROM helix.version").fetchall()
         postgres_pool.prepare_tables(connection)
         assert connection.execute("SELECT xmin FROM helix.version").fetchall() == before
@@ -149,7 +163,9 @@ def test_two_machines_never_change_the_tables_at_once(server: postgres.Server, w
             postgres_pool.prepare_tables(second)
         first.rollback()
         postgres_pool.prepare_tables(second)
-        assert second.execute("SELECT version FROM helix.version").fetchone() == (postgres_pool.VERSION,)
+        assert second.execute("SELECT version FROM helix.version").fetchone() == (
+            postgres_pool.VERSION,
+        )
 
 
 def test_a_pool_is_shared_by_its_users_and_closed_with_the_last() -> None:

@@ -1,4 +1,6 @@
-"""What only PostgreSQL can get wrong: passwords, certificates, versions of the tables, months, a dump in strange hands."""
+"""What only PostgreSQL can get wrong: passwords, certificates, versions of the tables,
+months, a dump in strange hands.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,17 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[postgres.Serve
     if why := postgres.why_not():
         pytest.skip(why)
     one = postgres.Server({**postgres.FAST, "ssl": "on"}, password="right")
-    made = ["openssl", "req", "-new", "-x509", "-days", "2", "-nodes", "-subj", "/CN=another.example"]
+    made = [
+        "openssl",
+        "req",
+        "-new",
+        "-x509",
+        "-days",
+        "2",
+        "-nodes",
+        "-subj",
+        "/CN=another.example",
+    ]
     files = ["-out", str(one.data / "server.crt"), "-keyout", str(one.data / "server.key")]
     subprocess.run([*made, *files], check=True, capture_output=True)
     for name in ("server.crt", "server.key"):
@@ -64,7 +76,9 @@ def fails(url: str, seal: RowCipher) -> HelixError:
     return caught.value
 
 
-def test_a_wrong_password_is_a_sentence_that_does_not_repeat_it(guarded: postgres.Server, seal: RowCipher) -> None:
+def test_a_wrong_password_is_a_sentence_that_does_not_repeat_it(
+    guarded: postgres.Server, seal: RowCipher
+) -> None:
     error = fails(guarded.url.replace("right", "wr0ngpass"), seal)
     assert isinstance(error, StoreFailed)
     assert not isinstance(error, SharedStoreUnreachable)
@@ -76,11 +90,15 @@ def test_a_wrong_password_is_a_sentence_that_does_not_repeat_it(guarded: postgre
     engine.close()
 
 
-def test_a_wrong_certificate_is_a_sentence_and_nothing_is_sent(guarded: postgres.Server, seal: RowCipher) -> None:
+def test_a_wrong_certificate_is_a_sentence_and_nothing_is_sent(
+    guarded: postgres.Server, seal: RowCipher
+) -> None:
     error = fails(f"{guarded.url}?sslmode=verify-full&sslrootcert=system", seal)
     assert "certificate" in error.what
     assert "Nothing was sent" in error.remedy
-    error = fails(f"{guarded.url}?sslmode=verify-full&sslrootcert={guarded.data / 'server.crt'}", seal)
+    error = fails(
+        f"{guarded.url}?sslmode=verify-full&sslrootcert={guarded.data / 'server.crt'}", seal
+    )
     assert "certificate" in error.what  # it is trusted, and is another host's
 
 
@@ -99,19 +117,28 @@ def test_a_cut_while_keys_are_exchanged_is_no_wrong_certificate() -> None:
     assert isinstance(error, SharedStoreUnreachable)
 
 
-def test_a_server_elsewhere_must_prove_who_it_is(seal: RowCipher, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_elsewhere_must_prove_who_it_is(
+    seal: RowCipher, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
         monkeypatch.delenv(name, raising=False)
     far = PostgresRowStore("postgresql://me@db.example.org/helix", seal.space)
     assert far._pool._arguments["sslmode"] == "verify-full"
-    assert Path(far._pool._arguments["sslrootcert"]).is_file()  # "system" is a place that only its builder had
+    assert Path(
+        far._pool._arguments["sslrootcert"]
+    ).is_file()  # "system" is a place that only its builder had
     for near in ("127.0.0.1", "localhost", "10.1.2.3", "[::1]"):
-        assert "sslmode" not in PostgresRowStore(f"postgresql://me@{near}/helix", seal.space)._pool._arguments
+        assert (
+            "sslmode"
+            not in PostgresRowStore(f"postgresql://me@{near}/helix", seal.space)._pool._arguments
+        )
     chosen = PostgresRowStore("postgresql://me@db.example.org/helix?sslmode=require", seal.space)
     assert chosen._pool._arguments["sslmode"] == "require"
 
 
-def test_no_database_no_server_and_no_address_are_sentences(server: postgres.Server, seal: RowCipher) -> None:
+def test_no_database_no_server_and_no_address_are_sentences(
+    server: postgres.Server, seal: RowCipher
+) -> None:
     assert "rejected the user" in fails(server.url.replace("helix@", "nobody@"), seal).what
     missing = fails(server.url.replace("/postgres", "/nothing"), seal)
     assert isinstance(missing, NotFound)
@@ -130,10 +157,16 @@ def test_a_server_that_says_nothing_does_not_hold_us_for_ever(seal: RowCipher) -
     assert isinstance(error, SharedStoreUnreachable)
 
 
-def test_a_database_without_an_encoding_is_as_good_as_another(server: postgres.Server, seal: RowCipher) -> None:
-    """As a server has them that was set up without a locale. There psycopg reads text as bytes unless an encoding is asked for."""
+def test_a_database_without_an_encoding_is_as_good_as_another(
+    server: postgres.Server, seal: RowCipher
+) -> None:
+    """As a server has them that was set up without a locale. There psycopg reads text
+    as bytes unless an encoding is asked for.
+    """
     with psycopg.connect(server.url, autocommit=True) as connection:
-        connection.execute("CREATE DATABASE unsaid ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0")
+        connection.execute(
+            "CREATE DATABASE unsaid ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0"
+        )
     engine = PostgresRowStore(server.url.replace("/postgres", "/unsaid"), seal.space)
     try:
         engine.store_rows(ROW)
@@ -144,7 +177,9 @@ def test_a_database_without_an_encoding_is_as_good_as_another(server: postgres.S
             connection.execute("DROP DATABASE unsaid WITH (FORCE)")
 
 
-def test_newer_tables_are_left_alone_and_older_ones_brought_up(server: postgres.Server, seal: RowCipher) -> None:
+def test_newer_tables_are_left_alone_and_older_ones_brought_up(
+    server: postgres.Server, seal: RowCipher
+) -> None:
     with psycopg.connect(server.url, autocommit=True) as connection:
         connection.execute("CREATE DATABASE versions")
     url = server.url.replace("/postgres", "/versions")
@@ -155,7 +190,9 @@ def test_newer_tables_are_left_alone_and_older_ones_brought_up(server: postgres.
         connection.execute(postgres_pool.STEPS[0].encode())
         engine = PostgresRowStore(url, seal.space)
         engine.store_rows(ROW)
-        assert connection.execute("SELECT version FROM helix.version").fetchone() == (postgres_pool.VERSION,)
+        assert connection.execute("SELECT version FROM helix.version").fetchone() == (
+            postgres_pool.VERSION,
+        )
         engine.close()
         connection.execute("UPDATE helix.version SET version = 999")
         error = fails(url, seal)
@@ -163,7 +200,9 @@ def test_newer_tables_are_left_alone_and_older_ones_brought_up(server: postgres.
         assert "Update Helix Desktop" in error.remedy
 
 
-def test_machines_that_come_at_once_make_the_tables_once(server: postgres.Server, seal: RowCipher) -> None:
+def test_machines_that_come_at_once_make_the_tables_once(
+    server: postgres.Server, seal: RowCipher
+) -> None:
     with psycopg.connect(server.url, autocommit=True) as connection:
         connection.execute("CREATE DATABASE together")
     url = server.url.replace("/postgres", "/together")
@@ -186,7 +225,9 @@ def test_machines_that_come_at_once_make_the_tables_once(server: postgres.Server
     assert errors == []
 
 
-def test_when_a_month_begins_its_partition_is_made(server: postgres.Server, seal: RowCipher) -> None:
+def test_when_a_month_begins_its_partition_is_made(
+    server: postgres.Server, seal: RowCipher
+) -> None:
     engine = PostgresRowStore(server.url, seal.space)
     engine.store_rows(ROW)
     with psycopg.connect(server.url, autocommit=True) as connection:
@@ -209,7 +250,9 @@ async def test_many_workspaces_share_a_few_connections_through_a_pooler(
     name = secrets.token_bytes(32)
     rows = [{seal.keyed_row_name("row", name): secrets.token_bytes(600)} for seal in seals]
     for _ in range(3):
-        await asyncio.gather(*(remote.store_in_batches(row) for remote, row in zip(remotes, rows, strict=True)))
+        await asyncio.gather(
+            *(remote.store_in_batches(row) for remote, row in zip(remotes, rows, strict=True))
+        )
         found = await asyncio.gather(
             *(remote.fetch_in_batches(list(row)) for remote, row in zip(remotes, rows, strict=True))
         )
@@ -226,10 +269,14 @@ def clients(pooler: pgbouncer.Pooler) -> int:
     """How many connections this program has to it."""
     own = {str(each.readlink()) for each in Path("/proc/self/fd").iterdir() if each.is_symlink()}
     lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
-    return sum(line[2].endswith(f":{pooler.port:04X}") and f"socket:[{line[9]}]" in own for line in lines)
+    return sum(
+        line[2].endswith(f":{pooler.port:04X}") and f"socket:[{line[9]}]" in own for line in lines
+    )
 
 
-def test_settings_hold_for_a_transaction_and_not_for_the_connection(pooler: pgbouncer.Pooler, seal: RowCipher) -> None:
+def test_settings_hold_for_a_transaction_and_not_for_the_connection(
+    pooler: pgbouncer.Pooler, seal: RowCipher
+) -> None:
     """The next transaction of somebody else has the same connection of the server."""
     engine = PostgresRowStore(pooler.url, seal.space)
     assert engine.run_transaction(("SHOW enable_seqscan", ()), ("SHOW synchronous_commit", ())) == [
@@ -243,7 +290,9 @@ def test_settings_hold_for_a_transaction_and_not_for_the_connection(pooler: pgbo
     engine.close()
 
 
-def test_a_refused_statement_leaves_the_pool_usable(server: postgres.Server, seal: RowCipher) -> None:
+def test_a_refused_statement_leaves_the_pool_usable(
+    server: postgres.Server, seal: RowCipher
+) -> None:
     engine = PostgresRowStore(server.url, seal.space)
     for _ in range(3):
         with pytest.raises(StoreFailed, match="refused the request"):
@@ -274,7 +323,11 @@ async def test_a_dump_without_the_key_tells_no_text_no_names_no_sizes_and_no_equ
     keys = [row_encryption.new_workspace_key(), row_encryption.new_workspace_key()]
     for number, key in enumerate(keys):
         seal = RowCipher(key)
-        async with machine(tmp_path / str(number), lambda: PostgresRowStore(url, seal.space), seal) as one:  # noqa: B023
+        async with machine(
+            tmp_path / str(number),
+            lambda: PostgresRowStore(url, seal.space),  # noqa: B023
+            seal,
+        ) as one:
             for text in texts:
                 await one.cache.store_content(text, EntryOrigin("shell", "/home/me/merger.txt"))
             await one.link.sync_content_now()
@@ -284,12 +337,16 @@ async def test_a_dump_without_the_key_tells_no_text_no_names_no_sizes_and_no_equ
     assert len(rows) == 2 * len(texts)
     assert {len(body) for *_, body in rows} <= {512, 1024}
     for column in (1, 2, 3):
-        assert len({row[column] for row in rows}) == len(rows)  # nothing is equal, within and across workspaces
-    dump = server.run("pg_dump", "-h", "127.0.0.1", "-p", str(server.port), "-U", "helix", "--inserts", "dumped")
+        assert len({row[column] for row in rows}) == len(
+            rows
+        )  # nothing is equal, within and across workspaces
+    dump = server.run(
+        "pg_dump", "-h", "127.0.0.1", "-p", str(server.port), "-U", "helix", "--inserts", "dumped"
+    )
     raw = bytes.fromhex(
-        "".join(part for line in dump.splitlines() for part in line.split("'") if part.startswith("\\x")).replace(
-            "\\x", ""
-        )
+        "".join(
+            part for line in dump.splitlines() for part in line.split("'") if part.startswith("\\x")
+        ).replace("\\x", "")
     )
     for told in (
         b"merger",
@@ -307,7 +364,9 @@ async def test_a_dump_without_the_key_tells_no_text_no_names_no_sizes_and_no_equ
 async def test_after_forgetting_nothing_decrypts_not_even_with_the_workspaces_key(
     server: postgres.Server, seal: RowCipher, tmp_path: Path
 ) -> None:
-    async with machine(tmp_path / "here", lambda: PostgresRowStore(server.url, seal.space), seal) as here:
+    async with machine(
+        tmp_path / "here", lambda: PostgresRowStore(server.url, seal.space), seal
+    ) as here:
         stored = await here.cache.store_content(b"to be forgotten", EntryOrigin("shell"))
         await here.link.sync_content_now()
         with psycopg.connect(server.url, autocommit=True) as connection:
@@ -321,12 +380,18 @@ async def test_after_forgetting_nothing_decrypts_not_even_with_the_workspaces_ke
         assert [name for name, _ in kept] == [name]
         assert any("VACUUM" in sentence for sentence in purged.ciphertext)
         assert any("standby" in sentence for sentence in purged.ciphertext)
-        assert b"to be forgotten" in seal.decrypt_row(name, key + body)  # a copy made before, as a backup has it
+        assert b"to be forgotten" in seal.decrypt_row(
+            name, key + body
+        )  # a copy made before, as a backup has it
         with pytest.raises(HelixError):
-            seal.decrypt_row(name, bytes(ROW_KEY_BYTES) + body)  # the ciphertext alone, as a table's free space has it
+            seal.decrypt_row(
+                name, bytes(ROW_KEY_BYTES) + body
+            )  # the ciphertext alone, as a table's free space has it
 
 
-def test_a_put_that_began_before_a_tombstone_leaves_nothing(server: postgres.Server, seal: RowCipher) -> None:
+def test_a_put_that_began_before_a_tombstone_leaves_nothing(
+    server: postgres.Server, seal: RowCipher
+) -> None:
     engine = PostgresRowStore(server.url, seal.space)
     engine.store_rows({secrets.token_bytes(32): bytes(600)})
     name = secrets.token_bytes(32)
@@ -347,7 +412,9 @@ def test_a_put_that_began_before_a_tombstone_leaves_nothing(server: postgres.Ser
         slow.commit()
     burying.join()
     with psycopg.connect(server.url) as connection:
-        assert connection.execute(b"SELECT count(*) FROM helix.rows WHERE name = %b", (name,)).fetchone() == (0,)
+        assert connection.execute(
+            b"SELECT count(*) FROM helix.rows WHERE name = %b", (name,)
+        ).fetchone() == (0,)
     engine.close()
 
 
@@ -392,7 +459,9 @@ def server_error(code: str, text: str) -> psycopg.Error:
         (psycopg.OperationalError("Connection refused"), SharedStoreUnreachable, "No server is running at the address of the shared store."),
     ],
 )  # fmt: skip
-def test_what_the_server_says_becomes_a_sentence(error: psycopg.Error, kind: type[HelixError], sentence: str) -> None:
+def test_what_the_server_says_becomes_a_sentence(
+    error: psycopg.Error, kind: type[HelixError], sentence: str
+) -> None:
     found = convert_postgres_error(error)
     assert (type(found), found.what) == (kind, sentence)
 
@@ -406,7 +475,9 @@ def test_what_the_server_says_becomes_a_sentence(error: psycopg.Error, kind: typ
         ("host=10.0.0.1,db.example.org hostaddr=10.0.0.1,", False),
     ],
 )  # fmt: skip
-def test_what_is_near_need_not_prove_who_it_is(address: str, private: bool, seal: RowCipher) -> None:
+def test_what_is_near_need_not_prove_who_it_is(
+    address: str, private: bool, seal: RowCipher
+) -> None:
     assert ("sslmode" not in PostgresRowStore(address, seal.space)._pool._arguments) == private
 
 
@@ -418,7 +489,9 @@ def test_a_host_that_only_the_environment_names_must_prove_who_it_is(
     assert "sslmode" not in PostgresRowStore("dbname=x host=localhost", seal.space)._pool._arguments
 
 
-def test_a_certificate_or_a_password_in_the_address_is_taken(seal: RowCipher, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_certificate_or_a_password_in_the_address_is_taken(
+    seal: RowCipher, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def arguments(address: str, password: str = "") -> dict[str, object]:
         return PostgresRowStore(address, seal.space, password=password)._pool._arguments
 
@@ -427,7 +500,11 @@ def test_a_certificate_or_a_password_in_the_address_is_taken(seal: RowCipher, mo
     assert arguments("host=localhost password=there", "here")["password"] == "there"
     assert arguments("host=localhost", "here")["password"] == "here"
     assert "password" not in arguments("host=localhost")
-    assert (own["target_session_attrs"], own["connect_timeout"], own["tcp_user_timeout"]) == ("read-write", 5, 20_000)
+    assert (own["target_session_attrs"], own["connect_timeout"], own["tcp_user_timeout"]) == (
+        "read-write",
+        5,
+        20_000,
+    )
     assert arguments("host=localhost connect_timeout=9")["connect_timeout"] == "9"
     for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
         with monkeypatch.context() as patch:
@@ -435,7 +512,9 @@ def test_a_certificate_or_a_password_in_the_address_is_taken(seal: RowCipher, mo
             assert arguments("host=db.example.org")["sslrootcert"] == "system"
 
 
-def test_a_quota_is_read_again_when_it_is_near_and_else_now_and_then(server: postgres.Server, seal: RowCipher) -> None:
+def test_a_quota_is_read_again_when_it_is_near_and_else_now_and_then(
+    server: postgres.Server, seal: RowCipher
+) -> None:
     def rows(size: int) -> dict[bytes, bytes]:
         return {secrets.token_bytes(32): secrets.token_bytes(ROW_KEY_BYTES + size)}
 
@@ -460,10 +539,14 @@ def test_a_quota_is_read_again_when_it_is_near_and_else_now_and_then(server: pos
     there.close()
 
 
-def test_marks_of_what_was_forgotten_go_on_from_the_last(server: postgres.Server, seal: RowCipher) -> None:
+def test_marks_of_what_was_forgotten_go_on_from_the_last(
+    server: postgres.Server, seal: RowCipher
+) -> None:
     here = PostgresRowStore(server.url, seal.space)
     assert here.fetch_tombstones(0) == ([], 0)
-    assert here.fetch_tombstones(7) == ([], 0), "the store was restored from a time before these marks"
+    assert here.fetch_tombstones(7) == ([], 0), (
+        "the store was restored from a time before these marks"
+    )
     here.forget_rows([Tombstone(b"a" * 32, b"sealed"), Tombstone(b"b" * 32, b"")])
     found, mark = here.fetch_tombstones(0)
     assert sorted(one.sealed_digest for one in found) == [b"", b"sealed"]
@@ -473,7 +556,9 @@ def test_marks_of_what_was_forgotten_go_on_from_the_last(server: postgres.Server
     here.close()
 
 
-def test_it_says_which_server_it_is_and_what_may_remain(server: postgres.Server, seal: RowCipher) -> None:
+def test_it_says_which_server_it_is_and_what_may_remain(
+    server: postgres.Server, seal: RowCipher
+) -> None:
     here = PostgresRowStore(server.url, seal.space)
     assert re.fullmatch(r"PostgreSQL \d+[.\w]*(, .* standby servers?)?", here.describe_server())
     assert [word for word in ("VACUUM", "WAL", "Backups") if any(word in one for one in here.describe_remaining_copies())] == ["VACUUM", "WAL", "Backups"]  # fmt: skip

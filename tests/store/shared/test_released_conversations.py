@@ -1,4 +1,6 @@
-"""Conversations that leave a disk once others have them: they come back whole, and what they use stays in the shared store."""
+"""Conversations that leave a disk once others have them: they come back whole, and what
+they use stays in the shared store.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ async def sharing(
     home: Path, shelf: MemoryServer, heads: MemoryHeads, seal: RowCipher
 ) -> AsyncIterator[tuple[Machine, ConversationSync]]:
     async with machine(home, lambda: MemoryRowStore(shelf, seal.space), seal) as one:
-        sync = await one.workspace.build_conversation_sync(await one.link.ensure_connected(), heads, home.name)
+        sync = await one.workspace.build_conversation_sync(
+            await one.link.ensure_connected(), heads, home.name
+        )
 
         async def send_content(_entries: object) -> None:
             await one.link.send_waiting_content()
@@ -45,7 +49,9 @@ async def names(one: Machine) -> set[str]:
     return {row.id for row in await one.workspace.journal.list_conversations()}
 
 
-async def test_what_left_comes_back_whole_and_what_it_uses_is_not_collected(tmp_path: Path, seal: RowCipher) -> None:
+async def test_what_left_comes_back_whole_and_what_it_uses_is_not_collected(
+    tmp_path: Path, seal: RowCipher
+) -> None:
     shelf, heads = MemoryServer(), MemoryHeads(time.monotonic)
     async with sharing(tmp_path / "here", shelf, heads, seal) as (here, sync):
         await begin(here, "old", b"only old", b"both")
@@ -58,12 +64,21 @@ async def test_what_left_comes_back_whole_and_what_it_uses_is_not_collected(tmp_
         assert await names(here) == {"new", "unsent"}
         live = {
             record.digest
-            for record in await here.workspace._stores.thread.run_work(here.cache._folder.reader.records_after)
+            for record in await here.workspace._stores.thread.run_work(
+                here.cache._folder.reader.records_after
+            )
         }
-        kept = {one.output.digest for one in (fact.fact for fact in before) if isinstance(one, ToolReturned)}
+        kept = {
+            one.output.digest
+            for one in (fact.fact for fact in before)
+            if isinstance(one, ToolReturned)
+        }
         assert len(kept & live) == 1  # "both" stays
         await sync.sync_once()  # sends the rest, and no word of a removal
-    async with sharing(tmp_path / "here", shelf, heads, seal) as (here, sync):  # also after a restart
+    async with sharing(tmp_path / "here", shelf, heads, seal) as (
+        here,
+        sync,
+    ):  # also after a restart
         await sync.sync_once()
         assert await names(here) == {"new", "unsent"}
         assert await here.link.remove_unused_rows(grace=-1) == 0
@@ -80,7 +95,9 @@ async def test_what_left_comes_back_whole_and_what_it_uses_is_not_collected(tmp_
         assert not sync.sync_state.released.list_released_entries()
 
 
-async def test_what_left_and_goes_on_elsewhere_comes_back_with_it(tmp_path: Path, seal: RowCipher) -> None:
+async def test_what_left_and_goes_on_elsewhere_comes_back_with_it(
+    tmp_path: Path, seal: RowCipher
+) -> None:
     shelf, heads = MemoryServer(), MemoryHeads(time.monotonic)
     async with sharing(tmp_path / "here", shelf, heads, seal) as (here, sync):
         await begin(here, "c", b"first")
@@ -97,7 +114,9 @@ async def test_what_left_and_goes_on_elsewhere_comes_back_with_it(tmp_path: Path
             assert len(facts) == 3
 
 
-async def test_what_another_machine_removed_for_good_is_used_no_more(tmp_path: Path, seal: RowCipher) -> None:
+async def test_what_another_machine_removed_for_good_is_used_no_more(
+    tmp_path: Path, seal: RowCipher
+) -> None:
     shelf, heads = MemoryServer(), MemoryHeads(time.monotonic)
     async with sharing(tmp_path / "here", shelf, heads, seal) as (here, sync):
         await begin(here, "c", b"first")

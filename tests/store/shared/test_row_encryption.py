@@ -38,7 +38,9 @@ def test_every_flipped_bit_is_found(key: bytes, content: bytes, data: st.DataObj
 @given(KEYS, KEYS, st.binary(max_size=100))
 def test_two_workspaces_have_nothing_in_common(one: bytes, other: bytes, content: bytes) -> None:
     if one != other:
-        assert RowCipher(one).keyed_row_name("entry", content) != RowCipher(other).keyed_row_name("entry", content)
+        assert RowCipher(one).keyed_row_name("entry", content) != RowCipher(other).keyed_row_name(
+            "entry", content
+        )
         assert RowCipher(one).space != RowCipher(other).space
 
 
@@ -72,7 +74,9 @@ def test_a_key_is_copied_as_text(key: bytes) -> None:
 
 
 def test_keys_and_names_are_derived_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever changes this makes every shared workspace unreadable: what was sealed by 0.1 opens in every later version."""
+    """Whoever changes this makes every shared workspace unreadable: what was sealed by
+    0.1 opens in every later version.
+    """
     monkeypatch.setattr(secrets, "token_bytes", lambda count: bytes(range(100, 100 + count)))
     seal = RowCipher(bytes(range(32)))
     name = seal.keyed_row_name("entry", b"content")
@@ -111,7 +115,9 @@ def test_sizes_grow_at_powers_of_two_and_then_by_steps(size: int, padded: int) -
 
 @pytest.mark.parametrize("room_left", [0, 1, -1])
 def test_the_tag_and_the_length_are_within_what_is_padded(room_left: int) -> None:
-    """A row whose content just fits is no larger than it must be, and one byte more is the next size."""
+    """A row whose content just fits is no larger than it must be, and one byte more is
+    the next size.
+    """
     seal = RowCipher(bytes(32))
     name = seal.keyed_row_name("entry", b"x")
     sealed = seal.encrypt_row(name, b"x" * (SMALLEST - 16 - 8 - room_left))

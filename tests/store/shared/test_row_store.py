@@ -13,14 +13,30 @@ from tests.store.shared.conftest import Another
 
 
 def _rows(count: int, size: int = 512) -> dict[bytes, bytes]:
-    return {secrets.token_bytes(32): secrets.token_bytes(ROW_KEY_BYTES + size) for _ in range(count)}
+    return {
+        secrets.token_bytes(32): secrets.token_bytes(ROW_KEY_BYTES + size) for _ in range(count)
+    }
 
 
 @pytest.mark.parametrize(
     ("host", "private"),
     [
-        *((host, True) for host in ("", "localhost", "/run/postgresql", "@abstract", "127.0.0.1", "::1", "10.1.2.3")),
-        *((host, False) for host in ("example.org", "localhost.example.org", "8.8.8.8", "2001:4860:4860::8888")),
+        *(
+            (host, True)
+            for host in (
+                "",
+                "localhost",
+                "/run/postgresql",
+                "@abstract",
+                "127.0.0.1",
+                "::1",
+                "10.1.2.3",
+            )
+        ),
+        *(
+            (host, False)
+            for host in ("example.org", "localhost.example.org", "8.8.8.8", "2001:4860:4860::8888")
+        ),
     ],
 )
 def test_a_name_may_be_anywhere_and_an_address_says_where_it_is(host: str, private: bool) -> None:
@@ -79,7 +95,9 @@ def test_other_machines_hear_of_what_was_forgotten_since_they_last_asked(another
     here.forget_rows([Tombstone(first, b"1")])
     tombs, mark = there.fetch_tombstones(0)
     assert [tomb.name for tomb in tombs] == [first]
-    here.forget_rows([Tombstone(second, b"2"), Tombstone(never_put, b"3"), Tombstone(first, b"again")])
+    here.forget_rows(
+        [Tombstone(second, b"2"), Tombstone(never_put, b"3"), Tombstone(first, b"again")]
+    )
     tombs, _ = there.fetch_tombstones(mark)
     assert {second, never_put} <= {tomb.name for tomb in tombs}
     assert {tomb.sealed_digest for tomb in there.fetch_tombstones(0)[0]} == {b"1", b"2", b"3"}
@@ -103,7 +121,9 @@ def test_old_rows_are_listed_by_name_for_collecting(engine: RowStore) -> None:
     assert [*first, *engine.list_old_rows(-60, first[-1])] == sorted(rows)
 
 
-def test_the_rows_of_another_workspace_are_not_counted_and_not_listed(engine: RowStore, another: Another) -> None:
+def test_the_rows_of_another_workspace_are_not_counted_and_not_listed(
+    engine: RowStore, another: Another
+) -> None:
     rows = _rows(4)
     engine.store_rows(rows)
     used = engine.fetch_row_usage()

@@ -1,4 +1,6 @@
-"""What lies in an S3-compatible store: packs of small rows, large rows alone, and nothing of what was forgotten."""
+"""What lies in an S3-compatible store: packs of small rows, large rows alone, and
+nothing of what was forgotten.
+"""
 
 from __future__ import annotations
 
@@ -52,10 +54,17 @@ def test_a_large_row_is_an_object_of_its_own_and_small_ones_share_a_pack() -> No
     bucket = MemoryStore()
     large = rows_of_sizes(LARGE_ROW_BYTES)
     machine(bucket).store_rows(large)
-    assert {folder: len(names) for folder, names in objects(bucket).items()} == {"index": 1, "row": 1}
+    assert {folder: len(names) for folder, names in objects(bucket).items()} == {
+        "index": 1,
+        "row": 1,
+    }
     small = rows_of_sizes(LARGE_ROW_BYTES - 1, ROW_KEY_BYTES + 1, ROW_KEY_BYTES + 500)
     machine(bucket).store_rows(small)
-    assert {folder: len(names) for folder, names in objects(bucket).items()} == {"index": 2, "row": 1, "pack": 1}
+    assert {folder: len(names) for folder, names in objects(bucket).items()} == {
+        "index": 2,
+        "row": 1,
+        "pack": 1,
+    }
     rows = large | small
     reader = machine(bucket)
     assert reader.fetch_rows(list(rows)) == rows
@@ -84,13 +93,17 @@ def test_a_row_that_another_machine_forgets_while_it_is_put_does_not_stay_in_the
         (here.name, gone), (stays, kept) = rows.items()
         here.other = machine(bucket)
         here.store_rows(rows)
-        assert here.fetch_rows(list(rows)) == machine(bucket).fetch_rows(list(rows)) == {stays: kept}
+        assert (
+            here.fetch_rows(list(rows)) == machine(bucket).fetch_rows(list(rows)) == {stays: kept}
+        )
         stored = [bytes(bucket.get(one["path"]).bytes()) for page in bucket.list() for one in page]
         assert not any(gone[ROW_KEY_BYTES:] in each for each in stored)
     assert machine(bucket).fetch_row_usage().rows == 2
 
 
-def test_a_machine_sees_what_others_put_since_it_looked_and_leaves_nothing_from_asking_the_time() -> None:
+def test_a_machine_sees_what_others_put_since_it_looked_and_leaves_nothing_from_asking_the_time() -> (
+    None
+):
     bucket = MemoryStore()
     here, there = machine(bucket), machine(bucket)
     assert there.fetch_row_usage().rows == 0
@@ -105,7 +118,9 @@ def test_a_machine_sees_what_others_put_since_it_looked_and_leaves_nothing_from_
     assert "clock" not in found
     assert len(found["index"]) == len(found["pack"]) == 3
     for pack in found["index"]:
-        assert abs(int(pack[:12], 16) / 1000 - time.time()) < 3600, "a pack's name begins with the time there"
+        assert abs(int(pack[:12], 16) / 1000 - time.time()) < 3600, (
+            "a pack's name begins with the time there"
+        )
 
 
 def test_only_names_behind_the_one_that_was_looked_at_last_are_listed() -> None:
@@ -129,31 +144,67 @@ class PermissionDeniedError(Exception):
 @pytest.mark.parametrize(
     ("error", "kind", "sentence"),
     [
-        (PermissionDeniedError("no"), StoreFailed, "The shared store rejected the key or the secret."),
+        (
+            PermissionDeniedError("no"),
+            StoreFailed,
+            "The shared store rejected the key or the secret.",
+        ),
         (
             ValueError("<Code>InvalidAccessKeyId</Code>"),
             StoreFailed,
             "The shared store rejected the key or the secret.",
         ),
-        (FileNotFoundError("NoSuchBucket"), StoreFailed, "The shared store's bucket does not exist."),
+        (
+            FileNotFoundError("NoSuchBucket"),
+            StoreFailed,
+            "The shared store's bucket does not exist.",
+        ),
         (FileNotFoundError("NoSuchKey"), NotFound, "-"),
         (ValueError(f"{FAILED} 507 Insufficient Storage"), StoreFull, "The shared store is full."),
         (ValueError("QuotaExceeded"), StoreFull, "The shared store is full."),
-        (ValueError("error: InvalidCertificate("), StoreFailed, "The shared store's certificate was rejected."),
-        (ValueError("invalid peer certificate: x"), StoreFailed, "The shared store's certificate was rejected."),
-        (ValueError("/certificates/"), SharedStoreUnreachable, "The shared store is not responding: /certificates/"),
-        (ValueError(f"{FAILED} 503"), SharedStoreUnreachable, f"The shared store is not responding: {FAILED} 503"),
-        (ValueError("in 2.507ms"), SharedStoreUnreachable, "The shared store is not responding: in 2.507ms"),
-        (ValueError("host:1507"), SharedStoreUnreachable, "The shared store is not responding: host:1507"),
+        (
+            ValueError("error: InvalidCertificate("),
+            StoreFailed,
+            "The shared store's certificate was rejected.",
+        ),
+        (
+            ValueError("invalid peer certificate: x"),
+            StoreFailed,
+            "The shared store's certificate was rejected.",
+        ),
+        (
+            ValueError("/certificates/"),
+            SharedStoreUnreachable,
+            "The shared store is not responding: /certificates/",
+        ),
+        (
+            ValueError(f"{FAILED} 503"),
+            SharedStoreUnreachable,
+            f"The shared store is not responding: {FAILED} 503",
+        ),
+        (
+            ValueError("in 2.507ms"),
+            SharedStoreUnreachable,
+            "The shared store is not responding: in 2.507ms",
+        ),
+        (
+            ValueError("host:1507"),
+            SharedStoreUnreachable,
+            "The shared store is not responding: host:1507",
+        ),
         (NotFound("known"), NotFound, "known"),
     ],
 )
-def test_what_the_library_says_becomes_a_sentence(error: Exception, kind: type[HelixError], sentence: str) -> None:
+def test_what_the_library_says_becomes_a_sentence(
+    error: Exception, kind: type[HelixError], sentence: str
+) -> None:
     found = s3_rows.convert_s3_error(error)
     assert (type(found), found.what) == (kind, sentence)
 
 
-def test_a_reader_finds_the_rows_of_a_pack_that_was_rewritten_and_none_that_were_removed_with_it() -> None:
+def test_a_reader_finds_the_rows_of_a_pack_that_was_rewritten_and_none_that_were_removed_with_it() -> (
+    None
+):
     bucket = MemoryStore()
     rows = rows_of_sizes(100, 100)
     kept, removed = rows
@@ -196,7 +247,10 @@ def test_what_was_forgotten_is_told_with_its_sealed_digest_once() -> None:
     assert here.fetch_tombstones(0) == ([], 0)
     here.forget_rows([Tombstone(b"b" * 32, b"sealed"), Tombstone(b"a" * 32, b"")])
     there = machine(bucket)
-    assert there.fetch_tombstones(0) == ([Tombstone(b"a" * 32, b""), Tombstone(b"b" * 32, b"sealed")], 2)
+    assert there.fetch_tombstones(0) == (
+        [Tombstone(b"a" * 32, b""), Tombstone(b"b" * 32, b"sealed")],
+        2,
+    )
     assert there.fetch_tombstones(2) == ([], 2)
     assert len(there.fetch_tombstones(1)[0]) == 2
 
@@ -214,7 +268,9 @@ def test_what_each_machine_uses_is_published_until_it_is_taken_back() -> None:
 
 
 def test_what_another_machine_forgets_meanwhile_is_not_written_again() -> None:
-    """The row and its key: other machines do not read it, and the store's operator must not have it either."""
+    """The row and its key: other machines do not read it, and the store's operator must
+    not have it either.
+    """
     bucket = MemoryStore()
     rows = rows_of_sizes(500, 600, LARGE_ROW_BYTES, 700)
     x, y, large, z = rows
@@ -222,9 +278,13 @@ def test_what_another_machine_forgets_meanwhile_is_not_written_again() -> None:
     first = machine(bucket)
 
     class InBetween(S3RowStore):
-        """The other machine forgets after this one has read the pack, and before it writes it again."""
+        """The other machine forgets after this one has read the pack, and before it
+        writes it again.
+        """
 
-        meanwhile: ClassVar[list[Any]] = [lambda: first.forget_rows([Tombstone(name, b"w") for name in (x, large)])]
+        meanwhile: ClassVar[list[Any]] = [
+            lambda: first.forget_rows([Tombstone(name, b"w") for name in (x, large)])
+        ]
 
         def _create_pack(self, rows: Any) -> str:
             if self.meanwhile:
@@ -235,14 +295,22 @@ def test_what_another_machine_forgets_meanwhile_is_not_written_again() -> None:
     left = machine(bucket)
     assert left.fetch_row_usage().rows == 1
     assert left.fetch_rows([z]) == {z: rows[z]}
-    everything = [bytes(obstore.get(bucket, one["path"]).bytes()) for page in bucket.list() for one in page]
+    everything = [
+        bytes(obstore.get(bucket, one["path"]).bytes()) for page in bucket.list() for one in page
+    ]
     assert any(rows[z][ROW_KEY_BYTES:] in content for content in everything)
     for row in (rows[x], rows[large]):
-        assert not any(part in content for part in (row[:ROW_KEY_BYTES], row[ROW_KEY_BYTES:]) for content in everything)
+        assert not any(
+            part in content
+            for part in (row[:ROW_KEY_BYTES], row[ROW_KEY_BYTES:])
+            for content in everything
+        )
 
 
 def test_packs_of_a_machine_that_was_suspended_are_of_now() -> None:
-    """A virtual machine's clocks stand still then. Others look for packs that are newer than a quarter of an hour."""
+    """A virtual machine's clocks stand still then. Others look for packs that are newer
+    than a quarter of an hour.
+    """
     bucket = MemoryStore()
     laptop, desk = machine(bucket), machine(bucket)
     rows = rows_of_sizes(500)
@@ -317,15 +385,24 @@ def test_what_a_newer_version_wrote_is_not_touched() -> None:
 
 
 def test_the_address_says_the_bucket_the_folder_and_the_host() -> None:
-    made: Any = S3RowStore("s3://shared/a/b/?endpoint=http://127.0.0.1:1&region=eu-1", SPACE, login="key:sec:ret")
+    made: Any = S3RowStore(
+        "s3://shared/a/b/?endpoint=http://127.0.0.1:1&region=eu-1", SPACE, login="key:sec:ret"
+    )
     config = made._store.config
     assert (config["access_key_id"], config["secret_access_key"]) == ("key", "sec:ret")
-    assert (config["bucket"], config["endpoint"], config["region"]) == ("shared", "http://127.0.0.1:1", "eu-1")
+    assert (config["bucket"], config["endpoint"], config["region"]) == (
+        "shared",
+        "http://127.0.0.1:1",
+        "eu-1",
+    )
     assert made._base == f"a/b/{SPACE.hex()}"
     plain: Any = S3RowStore("s3://shared", SPACE)
     assert (plain._store.config["region"], plain._base) == ("us-east-1", SPACE.hex())
     assert "access_key_id" not in plain._store.config
-    assert [made._store.client_options["allow_http"], plain._store.client_options["allow_http"]] == ["true", "false"]
+    assert [
+        made._store.client_options["allow_http"],
+        plain._store.client_options["allow_http"],
+    ] == ["true", "false"]
     assert plain.server != S3RowStore("s3://shared", SPACE, login="key:secret").server
 
 
@@ -346,11 +423,15 @@ def test_what_another_machine_put_meanwhile_is_forgotten_and_removed_too() -> No
     here.forget_rows([Tombstone(first, b"sealed")])
     here.remove_rows([second])
     stored = [bytes(bucket.get(one["path"]).bytes()) for page in bucket.list() for one in page]
-    assert not any(rows[name][ROW_KEY_BYTES:] in each for each in stored for name in (first, second))
+    assert not any(
+        rows[name][ROW_KEY_BYTES:] in each for each in stored for name in (first, second)
+    )
     assert machine(bucket).fetch_rows(list(rows)) == {third: rows[third]}
 
 
-@pytest.mark.parametrize(("host", "refused"), [("93.184.216.34", True), ("s3.example.org", True), ("10.0.0.7", False)])
+@pytest.mark.parametrize(
+    ("host", "refused"), [("93.184.216.34", True), ("s3.example.org", True), ("10.0.0.7", False)]
+)
 def test_what_is_outside_the_own_network_must_prove_who_it_is(host: str, refused: bool) -> None:
     with pytest.raises(InvalidInput, match="begins with http") if refused else nullcontext():
         S3RowStore(f"s3://shared?endpoint=http://{host}:9000", SPACE, login="key:secret")
@@ -435,7 +516,9 @@ def test_a_row_with_a_tombstone_is_not_read_though_it_is_still_there() -> None:
     assert here.fetch_rows(list(rows)) == rows
     for name in (small, large):
         bucket.put(f"trial/{SPACE.hex()}/gone/{name.hex()}", b"-")
-    assert here.fetch_rows(list(rows)) == machine(bucket).fetch_rows(list(rows)) == {kept: rows[kept]}
+    assert (
+        here.fetch_rows(list(rows)) == machine(bucket).fetch_rows(list(rows)) == {kept: rows[kept]}
+    )
     assert here.find_missing_rows(list(rows)) == frozenset()
 
 
@@ -447,7 +530,9 @@ def test_rows_that_are_all_there_are_read_without_looking_for_them_again() -> No
     assert here.fetch_rows(list(rows)) == rows
     assert here.calls_of("list index", "list index on", "get index") == ["list index", "get index"]
     assert here.fetch_rows(list(rows)) == rows
-    assert here.calls_of("list index", "list index on", "get index", "get_ranges pack", "get row") == [
+    assert here.calls_of(
+        "list index", "list index on", "get index", "get_ranges pack", "get row"
+    ) == [
         "get row",
         "get_ranges pack",
     ]
@@ -455,7 +540,9 @@ def test_rows_that_are_all_there_are_read_without_looking_for_them_again() -> No
     assert here.calls_of("list index", "list index on", "get index") == ["list index on"]
 
 
-def test_what_was_put_a_quarter_of_an_hour_ago_is_still_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_put_a_quarter_of_an_hour_ago_is_still_looked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Another machine may have named its pack then, and has written its index only now."""
     bucket = MemoryStore()
     here = machine(bucket)

@@ -17,10 +17,21 @@ from helix_desktop.engine.messages import Block, ContextKind, Role, View
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.view_contents import ViewContents
-from helix_desktop.errors import ActionRefused, CacheCorrupt, NotFound, SharedStoreUnreachable, StoreFull
+from helix_desktop.errors import (
+    ActionRefused,
+    CacheCorrupt,
+    NotFound,
+    SharedStoreUnreachable,
+    StoreFull,
+)
 from helix_desktop.store.cache_folder import CHECKPOINT
 from helix_desktop.store.cache_records import CHUNK
-from helix_desktop.store.shared import content_transfer, link_progress, row_encryption, shared_store_link
+from helix_desktop.store.shared import (
+    content_transfer,
+    link_progress,
+    row_encryption,
+    shared_store_link,
+)
 from helix_desktop.store.shared.postgres_rows import PostgresRowStore
 from helix_desktop.store.shared.row_encryption import RowCipher
 from helix_desktop.store.shared.row_store import ROW_KEY_BYTES, RowUsage, Tombstone
@@ -34,7 +45,9 @@ SHELL = EntryOrigin("shell", "ls -l /home/me")
 
 
 @pytest.fixture
-async def two(tmp_path: Path, another: Another, seal: RowCipher) -> AsyncIterator[tuple[Machine, Machine]]:
+async def two(
+    tmp_path: Path, another: Another, seal: RowCipher
+) -> AsyncIterator[tuple[Machine, Machine]]:
     async with AsyncExitStack() as stack:
         here = await stack.enter_async_context(machine(tmp_path / "here", another, seal))
         there = await stack.enter_async_context(machine(tmp_path / "there", another, seal))
@@ -47,7 +60,13 @@ async def test_before_anything_is_put_nothing_waits(two: tuple[Machine, Machine]
 
 async def test_what_one_machine_puts_the_other_gets(two: tuple[Machine, Machine]) -> None:
     here, there = two
-    contents = [b"", b"small", secrets.token_bytes(CHUNK), secrets.token_bytes(2 * CHUNK + 17), b"a" * (3 * CHUNK)]
+    contents = [
+        b"",
+        b"small",
+        secrets.token_bytes(CHUNK),
+        secrets.token_bytes(2 * CHUNK + 17),
+        b"a" * (3 * CHUNK),
+    ]
     stored = [await here.cache.store_content(content, SHELL) for content in contents]
     await here.link.sync_content_now()
     assert [await there.cache.read_content(one.digest) for one in stored] == contents
@@ -76,7 +95,9 @@ async def test_what_nobody_has_is_not_there(two: tuple[Machine, Machine]) -> Non
         await there.cache.read_content(Digest.of_content(b"nobody has it"))
 
 
-async def test_an_entry_that_a_fact_names_is_found_by_the_start_of_its_hash(two: tuple[Machine, Machine]) -> None:
+async def test_an_entry_that_a_fact_names_is_found_by_the_start_of_its_hash(
+    two: tuple[Machine, Machine],
+) -> None:
     here, there = two
     stored = await here.cache.store_content(b"named by a fact", SHELL)
     await here.link.sync_content_now()
@@ -96,7 +117,9 @@ async def test_a_damaged_entry_comes_back_from_the_store(two: tuple[Machine, Mac
     stored = await here.cache.store_content(b"precious", SHELL)
     await here.link.sync_content_now()
     folder = here.workspace._stores.cache
-    await here.workspace._stores.thread.run_work(folder.reader.quarantine_entry, stored.digest, "a flipped bit")
+    await here.workspace._stores.thread.run_work(
+        folder.reader.quarantine_entry, stored.digest, "a flipped bit"
+    )
     assert await here.cache.read_content(stored.digest) == b"precious"
 
 
@@ -108,7 +131,9 @@ async def test_what_checkpoints_store_stays_on_its_machine(two: tuple[Machine, M
         await there.cache.read_content(stored.digest)
 
 
-async def test_a_flipped_byte_in_the_store_is_found_and_a_check_mends_it(tmp_path: Path, seal: RowCipher) -> None:
+async def test_a_flipped_byte_in_the_store_is_found_and_a_check_mends_it(
+    tmp_path: Path, seal: RowCipher
+) -> None:
     shelf = MemoryServer()
     async with machine(tmp_path / "here", lambda: MemoryRowStore(shelf, seal.space), seal) as here:
         small = await here.cache.store_content(b"small", SHELL)
@@ -116,7 +141,9 @@ async def test_a_flipped_byte_in_the_store_is_found_and_a_check_mends_it(tmp_pat
         await here.link.sync_content_now()
         for name, (sealed, time, space) in shelf.rows.items():
             shelf.rows[name] = (sealed[:-1] + bytes([sealed[-1] ^ 1]), time, space)
-        async with machine(tmp_path / "there", lambda: MemoryRowStore(shelf, seal.space), seal) as there:
+        async with machine(
+            tmp_path / "there", lambda: MemoryRowStore(shelf, seal.space), seal
+        ) as there:
             for digest in (small.digest, large.digest):
                 with pytest.raises(CacheCorrupt):
                     await there.cache.read_content(digest)
@@ -127,7 +154,9 @@ async def test_a_flipped_byte_in_the_store_is_found_and_a_check_mends_it(tmp_pat
             assert len(await there.cache.read_content(large.digest)) == 2 * CHUNK
 
 
-async def test_what_was_forgotten_here_is_forgotten_there_and_cannot_come_back(two: tuple[Machine, Machine]) -> None:
+async def test_what_was_forgotten_here_is_forgotten_there_and_cannot_come_back(
+    two: tuple[Machine, Machine],
+) -> None:
     here, there = two
     secret, large = b"the secret " * 10, secrets.token_bytes(CHUNK + 100)
     stored = [await here.cache.store_content(content, SHELL) for content in (secret, large)]
@@ -150,25 +179,38 @@ async def test_what_was_forgotten_here_is_forgotten_there_and_cannot_come_back(t
     await there.cache.store_content(secret, SHELL)
     await there.link.sync_content_now()
     rows = await (await there.link.ensure_connected()).remote.fetch_in_batches(
-        [content_transfer.entry_row_name((await there.link.ensure_connected()).seal, stored[0].digest)]
+        [
+            content_transfer.entry_row_name(
+                (await there.link.ensure_connected()).seal, stored[0].digest
+            )
+        ]
     )
     assert rows == {}
     await there.link.sync_content_now()
-    assert await there.cache.read_content(stored[0].digest) == secret  # put again by hand: it stays on that machine
+    assert (
+        await there.cache.read_content(stored[0].digest) == secret
+    )  # put again by hand: it stays on that machine
 
 
 async def test_after_the_store_was_restored_to_an_earlier_state_what_is_forgotten_is_heard_of(
     tmp_path: Path, server: postgres.Server
 ) -> None:
     seal = RowCipher(row_encryption.new_workspace_key())
-    homes = [machine(tmp_path / name, lambda: PostgresRowStore(server.url, seal.space), seal) for name in "ab"]
+    homes = [
+        machine(tmp_path / name, lambda: PostgresRowStore(server.url, seal.space), seal)
+        for name in "ab"
+    ]
     async with homes[0] as here, homes[1] as there:
-        stored = [await here.cache.store_content(b"secret %d" % number * 10, SHELL) for number in range(2)]
+        stored = [
+            await here.cache.store_content(b"secret %d" % number * 10, SHELL) for number in range(2)
+        ]
         await here.link.sync_content_now()
         for one in stored:
             await there.cache.read_content(one.digest)
         with psycopg.connect(server.url, autocommit=True) as connection:
-            (before,) = connection.execute("SELECT nextval('helix.forgotten_mark_seq')").fetchone() or (0,)
+            (before,) = connection.execute(
+                "SELECT nextval('helix.forgotten_mark_seq')"
+            ).fetchone() or (0,)
             connection.execute("SELECT setval('helix.forgotten_mark_seq', %s)", [before + 5_000])
             await here.workspace.forget_content(entries=[stored[0].digest])
             await there.link.sync_content_now()
@@ -181,10 +223,14 @@ async def test_after_the_store_was_restored_to_an_earlier_state_what_is_forgotte
             await there.cache.read_content(stored[1].digest)
 
 
-async def test_a_description_that_held_the_text_is_sent_again_without_it(two: tuple[Machine, Machine]) -> None:
+async def test_a_description_that_held_the_text_is_sent_again_without_it(
+    two: tuple[Machine, Machine],
+) -> None:
     here, there = two
     for content in (b"200 OK", secrets.token_bytes(CHUNK + 100)):
-        stored = await here.cache.store_content(content, EntryOrigin("shell", "curl -H 'token: swordfish' localhost"))
+        stored = await here.cache.store_content(
+            content, EntryOrigin("shell", "curl -H 'token: swordfish' localhost")
+        )
         await here.link.sync_content_now()
         await here.workspace.forget_content(text="swordfish")
         assert await there.cache.read_content(stored.digest) == content
@@ -210,7 +256,9 @@ async def test_what_was_forgotten_while_the_store_was_away_is_forgotten_when_it_
         assert "Not yet forgotten in the shared store" in purged.elsewhere[0]
         assert (await here.link.link_status()).burying == 1
         assert shelf.rows
-    async with machine(tmp_path / "here", engine, seal) as here:  # also after the program was closed
+    async with machine(
+        tmp_path / "here", engine, seal
+    ) as here:  # also after the program was closed
         await here.link.sync_content_now()
         assert not shelf.rows
         assert (await here.link.link_status()).burying == 0
@@ -239,7 +287,9 @@ async def test_while_the_store_is_away_work_goes_on_and_then_it_is_caught_up_in_
         assert "not on this computer" in str(shown[elsewhere])
         engine.is_away = False
         await here.link.sync_content_now()
-        assert list(shelf.rows) == [content_transfer.entry_row_name(seal, one.digest) for one in stored]
+        assert list(shelf.rows) == [
+            content_transfer.entry_row_name(seal, one.digest) for one in stored
+        ]
         assert (await here.link.link_status()).waiting == 0
 
 
@@ -249,7 +299,9 @@ async def test_what_waits_lasts_through_a_crash(tmp_path: Path, seal: RowCipher)
     engine.is_away = True
     async with machine(tmp_path / "here", lambda: engine, seal) as here:
         stored = await here.cache.store_content(b"waits", SHELL)
-    (here.workspace.folder / link_progress.PROGRESS_FILE).unlink(missing_ok=True)  # as if it had never been written
+    (here.workspace.folder / link_progress.PROGRESS_FILE).unlink(
+        missing_ok=True
+    )  # as if it had never been written
     engine.is_away = False
     async with machine(tmp_path / "here", lambda: engine, seal, begin=True) as here:
         while (await here.link.link_status()).waiting:
@@ -257,26 +309,36 @@ async def test_what_waits_lasts_through_a_crash(tmp_path: Path, seal: RowCipher)
         assert content_transfer.entry_row_name(seal, stored.digest) in shelf.rows
 
 
-async def test_with_the_setting_shared_a_put_returns_when_the_store_has_it(tmp_path: Path, seal: RowCipher) -> None:
+async def test_with_the_setting_shared_a_put_returns_when_the_store_has_it(
+    tmp_path: Path, seal: RowCipher
+) -> None:
     shelf = MemoryServer()
     engine = MemoryRowStore(shelf, seal.space)
     async with machine(tmp_path / "here", lambda: engine, seal, acknowledge=SHARED) as here:
-        stored = await asyncio.gather(*(here.cache.store_content(b"%d" % number, SHELL) for number in range(40)))
-        assert {content_transfer.entry_row_name(seal, one.digest) for one in stored} == set(shelf.rows)
+        stored = await asyncio.gather(
+            *(here.cache.store_content(b"%d" % number, SHELL) for number in range(40))
+        )
+        assert {content_transfer.entry_row_name(seal, one.digest) for one in stored} == set(
+            shelf.rows
+        )
         engine.is_away = True
         with pytest.raises(SharedStoreUnreachable):
             await here.cache.store_content(b"cannot be acknowledged", SHELL)
         assert await here.cache.read_content(Digest.of_content(b"cannot be acknowledged"))
 
 
-async def test_what_a_standby_that_took_over_lacks_is_sent_again(tmp_path: Path, seal: RowCipher) -> None:
+async def test_what_a_standby_that_took_over_lacks_is_sent_again(
+    tmp_path: Path, seal: RowCipher
+) -> None:
     shelf = MemoryServer()
     async with machine(tmp_path / "here", lambda: MemoryRowStore(shelf, b"space"), seal) as here:
         stored = await here.cache.store_content(b"confirmed last", SHELL)
         await here.link.sync_content_now()
         shelf.rows.clear()
         await here.link.send_waiting_content(resend_count=1)
-        async with machine(tmp_path / "there", lambda: MemoryRowStore(shelf, b"space"), seal) as there:
+        async with machine(
+            tmp_path / "there", lambda: MemoryRowStore(shelf, b"space"), seal
+        ) as there:
             assert await there.cache.read_content(stored.digest) == b"confirmed last"
 
 
@@ -299,10 +361,17 @@ async def test_rows_that_no_machine_uses_are_collected(tmp_path: Path, seal: Row
     def engine() -> MemoryRowStore:
         return MemoryRowStore(shelf, seal.space)
 
-    async with machine(tmp_path / "here", engine, seal) as here, machine(tmp_path / "there", engine, seal) as there:
+    async with (
+        machine(tmp_path / "here", engine, seal) as here,
+        machine(tmp_path / "there", engine, seal) as there,
+    ):
         mine, theirs, nobodys = [
             await each.cache.store_content(content, SHELL)
-            for each, content in ((here, b"mine"), (there, secrets.token_bytes(CHUNK + 3)), (here, b"nobody's"))
+            for each, content in (
+                (here, b"mine"),
+                (there, secrets.token_bytes(CHUNK + 3)),
+                (here, b"nobody's"),
+            )
         ]
         for each, one in ((here, mine), (there, theirs)):
             await each.workspace.journal.append_to_journal("c", [ToolReturned("1", one, 2)])
@@ -322,18 +391,26 @@ async def test_rows_tell_no_text_and_no_size(tmp_path: Path, seal: RowCipher) ->
     shelf = MemoryServer()
     async with machine(tmp_path / "here", lambda: MemoryRowStore(shelf, seal.space), seal) as here:
         for number in range(60):
-            await here.cache.store_content(b"confidential " * number, EntryOrigin("shell", "/home/me/confidential"))
+            await here.cache.store_content(
+                b"confidential " * number, EntryOrigin("shell", "/home/me/confidential")
+            )
         await here.link.sync_content_now()
         await here.link.announce_and_send_missing()
         sizes = {len(sealed) - ROW_KEY_BYTES for sealed, *_ in shelf.rows.values()}
         assert sizes <= {512, 1024}
-        everything = b"".join([*shelf.rows, *(sealed for sealed, *_ in shelf.rows.values()), *shelf.machines.values()])
+        everything = b"".join(
+            [*shelf.rows, *(sealed for sealed, *_ in shelf.rows.values()), *shelf.machines.values()]
+        )
         assert b"confidential" not in everything
         assert b"shell" not in everything
-        assert not any(Digest.of_content(b"confidential " * number).raw in everything for number in range(60))
+        assert not any(
+            Digest.of_content(b"confidential " * number).raw in everything for number in range(60)
+        )
 
 
-async def test_what_will_be_forgotten_is_on_the_disk_before_it_begins(two: tuple[Machine, Machine]) -> None:
+async def test_what_will_be_forgotten_is_on_the_disk_before_it_begins(
+    two: tuple[Machine, Machine],
+) -> None:
     here, _ = two
     small = await here.cache.store_content(b"small", SHELL)
     large = await here.cache.store_content(secrets.token_bytes(CHUNK + 5), SHELL)
@@ -344,10 +421,16 @@ async def test_what_will_be_forgotten_is_on_the_disk_before_it_begins(two: tuple
     )
     written = link_progress.read_link_progress(here.workspace.folder)
     assert dict(written.burying) == {small.digest.hex: 1, large.digest.hex: 2}
-    assert list(written.renewing) == sorted([Digest.of_content(b"a").hex, Digest.of_content(b"b").hex])
-    here.link._obeying = frozenset([Digest.of_content(b"theirs")])  # another machine forgot it: it knows
+    assert list(written.renewing) == sorted(
+        [Digest.of_content(b"a").hex, Digest.of_content(b"b").hex]
+    )
+    here.link._obeying = frozenset(
+        [Digest.of_content(b"theirs")]
+    )  # another machine forgot it: it knows
     await here.link.save_entries_to_forget([Digest.of_content(b"theirs")])
-    assert dict(link_progress.read_link_progress(here.workspace.folder).burying) == dict(written.burying)
+    assert dict(link_progress.read_link_progress(here.workspace.folder).burying) == dict(
+        written.burying
+    )
 
 
 async def test_the_start_of_a_hash_that_fits_two_entries_elsewhere_is_not_one_of_them(
@@ -363,7 +446,9 @@ async def test_the_start_of_a_hash_that_fits_two_entries_elsewhere_is_not_one_of
         first[short] = content
     stored = [await here.cache.store_content(each, SHELL) for each in (first[short], content)]
     await here.link.sync_content_now()
-    await there.workspace.journal.append_to_journal("c", [ToolReturned(str(one.digest), one, 2) for one in stored])
+    await there.workspace.journal.append_to_journal(
+        "c", [ToolReturned(str(one.digest), one, 2) for one in stored]
+    )
     await there.workspace.index.wait_until_indexed()
     with pytest.raises(NotFound):
         await there.cache.resolve_prefix(short)
@@ -384,7 +469,9 @@ async def test_what_another_machine_forgot_counts_as_forgotten_as_soon_as_it_is_
     assert [there.link.was_forgotten(one.digest) for one in stored] == [False, False]
     await there.link.learn_what_others_forgot()
     assert [there.link.was_forgotten(one.digest) for one in stored] == [True, False]
-    assert await there.cache.read_content(stored[0].digest) == b"the secret", "it is forgotten with the next sync"
+    assert await there.cache.read_content(stored[0].digest) == b"the secret", (
+        "it is forgotten with the next sync"
+    )
     await there.link.sync_content_now()
     assert [there.link.was_forgotten(one.digest) for one in stored] == [True, False]
     with pytest.raises(NotFound):
@@ -410,7 +497,7 @@ async def test_who_shows_the_link_hears_when_the_store_goes_away_and_when_it_is_
         assert heard == [True, False]
 
 
-# --- one machine and a store that does as the test wants ------------------------------------------------------------------
+# --- one machine and a store that does as the test wants
 
 
 class Slow(MemoryRowStore):
@@ -434,7 +521,9 @@ class Slow(MemoryRowStore):
         self.before()
         super().forget_rows(tombs)
 
-    def list_old_rows(self, older: float, after: bytes = b"", limit: int = 10_000) -> Sequence[bytes]:
+    def list_old_rows(
+        self, older: float, after: bytes = b"", limit: int = 10_000
+    ) -> Sequence[bytes]:
         return super().list_old_rows(older, after, min(limit, self.page))
 
     def describe_remaining_copies(self) -> Sequence[str]:
@@ -475,13 +564,20 @@ async def test_the_store_is_connected_to_once_and_again_only_if_that_failed(
     assert slow.is_closed
 
 
-async def test_what_was_sent_to_one_store_is_sent_to_another_one_from_the_start(tmp_path: Path) -> None:
+async def test_what_was_sent_to_one_store_is_sent_to_another_one_from_the_start(
+    tmp_path: Path,
+) -> None:
     keys = [RowCipher(bytes([number]) * 32) for number in range(2)]
     stores = [("one://", keys[0]), ("two://", keys[0]), ("one://", keys[1]), ("one://", keys[1])]
     sent, contents = [], [b"one", b"two"]
     for url, seal in stores:
         shelf = MemoryServer()
-        async with machine(tmp_path, lambda: MemoryRowStore(shelf, seal.space), seal, url=url) as here:  # noqa: B023
+        async with machine(
+            tmp_path,
+            lambda: MemoryRowStore(shelf, seal.space),  # noqa: B023
+            seal,
+            url=url,
+        ) as here:
             for content in contents:
                 await here.cache.store_content(content, SHELL)
             await here.link.sync_content_now()
@@ -501,7 +597,9 @@ async def test_a_store_that_takes_too_long_is_a_sentence_and_the_content_waits(
     async with machine(tmp_path, lambda: slow, seal) as here:
         await here.link.ensure_connected()
         monkeypatch.setattr(shared_store_link, "CALL_TIMEOUT_SECONDS", 0.01)
-        with pytest.raises(SharedStoreUnreachable, match="The shared store is taking too long to respond") as late:
+        with pytest.raises(
+            SharedStoreUnreachable, match="The shared store is taking too long to respond"
+        ) as late:
             await here.link.fetch_content([Digest.of_content(b"far away")])
         assert late.value.remedy == "Try again later."
         async with here.link._sending:  # Another sending goes on and on.
@@ -513,7 +611,9 @@ async def test_a_store_that_takes_too_long_is_a_sentence_and_the_content_waits(
         go_on.set()
 
 
-async def test_so_many_of_the_last_entries_are_sent_again(tmp_path: Path, shelf: MemoryServer, seal: RowCipher) -> None:
+async def test_so_many_of_the_last_entries_are_sent_again(
+    tmp_path: Path, shelf: MemoryServer, seal: RowCipher
+) -> None:
     async with machine(tmp_path, lambda: MemoryRowStore(shelf, seal.space), seal) as here:
         for content in (b"one", b"two", b"three"):
             await here.cache.store_content(content, SHELL)
@@ -536,7 +636,10 @@ async def test_after_the_store_was_reset_what_was_put_again_by_hand_stays(
     def engine() -> MemoryRowStore:
         return MemoryRowStore(shelf, seal.space)
 
-    async with machine(tmp_path / "here", engine, seal) as here, machine(tmp_path / "there", engine, seal) as there:
+    async with (
+        machine(tmp_path / "here", engine, seal) as here,
+        machine(tmp_path / "there", engine, seal) as there,
+    ):
         stored = [await here.cache.store_content(content, SHELL) for content in (b"one", b"two")]
         await here.link.sync_content_now()
         for one in stored:
@@ -561,9 +664,15 @@ async def test_tombstones_are_asked_for_from_where_they_were_heard_of_and_all_of
 ) -> None:
     monkeypatch.setattr(shared_store_link, "_NOTED_EVERY", -1.0)
     async with machine(tmp_path, lambda: slow, seal) as here:
-        stored = [(await here.cache.store_content(b"secret %d" % number, SHELL)).digest for number in range(3)]
+        stored = [
+            (await here.cache.store_content(b"secret %d" % number, SHELL)).digest
+            for number in range(3)
+        ]
         names = [content_transfer.entry_row_name(seal, one) for one in stored]
-        tombs = [Tombstone(name, seal.encrypt_row(name, one.raw)) for name, one in zip(names, stored, strict=True)]
+        tombs = [
+            Tombstone(name, seal.encrypt_row(name, one.raw))
+            for name, one in zip(names, stored, strict=True)
+        ]
         shelf.tombs += [(seal.space, tomb) for tomb in tombs[:2]]
         with caplog.at_level("INFO"):
             await here.link.sync_forgotten_content()
@@ -613,13 +722,18 @@ async def test_what_is_to_be_forgotten_meanwhile_is_forgotten_the_next_time(
     tmp_path: Path, slow: Slow, shelf: MemoryServer, seal: RowCipher
 ) -> None:
     async with machine(tmp_path, lambda: slow, seal) as here:
-        stored = [(await here.cache.store_content(content, SHELL)).digest for content in (b"one", b"two", b"three")]
+        stored = [
+            (await here.cache.store_content(content, SHELL)).digest
+            for content in (b"one", b"two", b"three")
+        ]
         await here.link.sync_content_now()
         loop = asyncio.get_running_loop()
 
         def more() -> None:
             slow.before = lambda: None
-            asyncio.run_coroutine_threadsafe(here.link.save_entries_to_forget(stored[1:2], stored[2:]), loop).result()
+            asyncio.run_coroutine_threadsafe(
+                here.link.save_entries_to_forget(stored[1:2], stored[2:]), loop
+            ).result()
 
         await here.link.save_entries_to_forget(stored[:1])
         slow.before = more
@@ -637,7 +751,10 @@ async def test_what_is_to_be_forgotten_adds_up_while_the_store_is_away(
     tmp_path: Path, slow: Slow, seal: RowCipher
 ) -> None:
     async with machine(tmp_path, lambda: slow, seal) as here:
-        stored = [(await here.cache.store_content(content, SHELL)).digest for content in (b"one", b"two", b"three")]
+        stored = [
+            (await here.cache.store_content(content, SHELL)).digest
+            for content in (b"one", b"two", b"three")
+        ]
         await here.link.sync_content_now()
         slow.is_away = True
         with pytest.raises(SharedStoreUnreachable):
@@ -656,7 +773,9 @@ async def test_what_is_to_be_forgotten_adds_up_while_the_store_is_away(
         )
         status = await here.link.link_status()
         assert here.link.away > 0
-        assert status == LinkStatus("memory://", LOCAL, 0, 0, 2, status.contact, here.link.away, here.link.trouble)
+        assert status == LinkStatus(
+            "memory://", LOCAL, 0, 0, 2, status.contact, here.link.away, here.link.trouble
+        )
 
 
 async def test_how_far_it_sent_is_noted_at_once_and_then_now_and_then(
@@ -687,8 +806,12 @@ async def test_a_machine_says_which_rows_it_uses_and_those_of_all_stay(
     slow.page = 1
     async with machine(tmp_path, lambda: slow, seal) as here:
         stored = [await here.cache.store_content(b"used %d" % number, SHELL) for number in range(3)]
-        nobodys = [await here.cache.store_content(b"nobody's %d" % number, SHELL) for number in range(4)]
-        await here.workspace.journal.append_to_journal("c", [ToolReturned(str(one.digest), one, 2) for one in stored])
+        nobodys = [
+            await here.cache.store_content(b"nobody's %d" % number, SHELL) for number in range(4)
+        ]
+        await here.workspace.journal.append_to_journal(
+            "c", [ToolReturned(str(one.digest), one, 2) for one in stored]
+        )
         here.link.list_other_used_rows = others
         names = [content_transfer.entry_row_name(seal, one.digest) for one in stored]
         own = frozenset([*(name[:12] for name in names), b"row of the c"])
@@ -710,7 +833,7 @@ async def test_a_machine_says_which_rows_it_uses_and_those_of_all_stay(
         assert shelf.machines == {}
 
 
-# --- the link that works by itself -------------------------------------------------------------------------------------------
+# --- the link that works by itself
 
 
 @pytest.fixture
@@ -805,7 +928,11 @@ async def test_while_a_session_works_what_others_forgot_waits_and_nothing_is_in_
 
 
 async def test_by_itself_it_looks_when_there_is_something_new_and_else_rests(
-    tmp_path: Path, slow: Slow, shelf: MemoryServer, seal: RowCipher, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    slow: Slow,
+    shelf: MemoryServer,
+    seal: RowCipher,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(shared_store_link, "LOOK_EVERY_SECONDS", 1e6)
     async with machine(tmp_path, lambda: slow, seal, begin=True) as here:

@@ -14,7 +14,10 @@ from helix_desktop.store.shared.row_store import RowStore
 from helix_desktop.store.shared.s3_rows import S3RowStore
 from tests.store.shared.homes import machine
 
-POSTGRES, S3 = "postgresql://me:secret@host/helix", "s3://key:secret@bucket/folder?endpoint=https://host"
+POSTGRES, S3 = (
+    "postgresql://me:secret@host/helix",
+    "s3://key:secret@bucket/folder?endpoint=https://host",
+)
 
 
 @pytest.mark.parametrize("text", [POSTGRES, S3])
@@ -24,7 +27,9 @@ def test_the_secret_is_taken_out_of_what_is_shown(text: str) -> None:
     assert "secret" not in where.url
 
 
-@pytest.mark.parametrize("text", ["", "helix", "http://host/a", "postgresql://", "s3://key:secret@/folder"])
+@pytest.mark.parametrize(
+    "text", ["", "helix", "http://host/a", "postgresql://", "s3://key:secret@/folder"]
+)
 def test_what_is_no_address_is_said(text: str) -> None:
     with pytest.raises(InvalidInput, match="not the address of a shared store"):
         store_address.parse_store_address(text)
@@ -74,7 +79,11 @@ def test_without_the_cipher_nothing_is_sealed(monkeypatch: pytest.MonkeyPatch) -
     [
         (f"  {POSTGRES}\n", "postgresql://me@host/helix", "secret"),
         ("postgres://host/helix", "postgres://host/helix", ""),
-        ("postgresql://me@host/helix?sslmode=verify-full", "postgresql://me@host/helix?sslmode=verify-full", ""),
+        (
+            "postgresql://me@host/helix?sslmode=verify-full",
+            "postgresql://me@host/helix?sslmode=verify-full",
+            "",
+        ),
         ("postgresql://me:p%2Fw%40@host:5433/helix", "postgresql://me@host:5433/helix", "p/w@"),
         ("postgresql://:secret@host/helix", "postgresql://host/helix", "secret"),
         (S3, "s3://bucket/folder?endpoint=https%3A%2F%2Fhost", "key:secret"),
@@ -92,27 +101,35 @@ def test_an_address_is_what_can_be_shown_and_its_login(text: str, url: str, logi
 )
 @pytest.mark.parametrize("scheme", ["postgresql", "s3"])
 def test_a_secret_among_the_options_is_refused_and_not_repeated(name: str, scheme: str) -> None:
-    with pytest.raises(InvalidInput, match="options in the address of the shared store contain a secret") as refused:
+    with pytest.raises(
+        InvalidInput, match="options in the address of the shared store contain a secret"
+    ) as refused:
         store_address.parse_store_address(f"{scheme}://host/a?x=1&{name}=k3pT")
     assert "k3pT" not in str(refused.value) + refused.value.remedy
     with pytest.raises(InvalidInput, match="contain a secret"):
         store_address.parse_store_address(f"{scheme}://host/a?{name}")
 
 
-@pytest.mark.parametrize("text", ["postgresql://me:pa/ss@host/a", "s3://bucket/a@b", "postgresql://host/a?b=c@d"])
+@pytest.mark.parametrize(
+    "text", ["postgresql://me:pa/ss@host/a", "s3://bucket/a@b", "postgresql://host/a?b=c@d"]
+)
 def test_a_sign_that_ends_a_login_stands_nowhere_else(text: str) -> None:
     with pytest.raises(InvalidInput, match="contains an @ after the host name"):
         store_address.parse_store_address(text)
 
 
-@pytest.mark.parametrize("text", ["postgresql://host/a#part", "s3://bucket#part", "http://[::1/a", "mysql://host/a"])
+@pytest.mark.parametrize(
+    "text", ["postgresql://host/a#part", "s3://bucket#part", "http://[::1/a", "mysql://host/a"]
+)
 def test_what_begins_like_an_address_and_is_none_is_said(text: str) -> None:
     with pytest.raises(InvalidInput, match="not the address of a shared store"):
         store_address.parse_store_address(text)
 
 
 def test_a_bucket_holds_content_alone_and_a_database_conversations_too() -> None:
-    assert store_address.holds_conversations(store_address.parse_store_address(POSTGRES).url) is True
+    assert (
+        store_address.holds_conversations(store_address.parse_store_address(POSTGRES).url) is True
+    )
     assert store_address.holds_conversations(store_address.parse_store_address(S3).url) is False
     for text, kind in ((POSTGRES, PostgresRowStore), (S3, S3RowStore)):
         opened = store_address.open_row_store(store_address.parse_store_address(text), b"s" * 16)

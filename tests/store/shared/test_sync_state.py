@@ -10,29 +10,47 @@ from pathlib import Path
 
 import pytest
 
-from helix_desktop.engine.facts import ConversationStarted, Forgotten, Stored, Text, ToolReturned, UserSaid
+from helix_desktop.engine.facts import (
+    ConversationStarted,
+    Forgotten,
+    Stored,
+    Text,
+    ToolReturned,
+    UserSaid,
+)
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.store import content_forgetting
 from helix_desktop.store.journal_file import JournalFile, StoredFact
-from helix_desktop.store.shared.fact_segments import NOTHING, FactSegment, HeadContents, compute_chain
+from helix_desktop.store.shared.fact_segments import (
+    NOTHING,
+    FactSegment,
+    HeadContents,
+    compute_chain,
+)
 from helix_desktop.store.shared.row_encryption import RowCipher
 from helix_desktop.store.shared.sync_state import SharedProgress, SyncState
 from tests.store.shared.machines import KEY, Clock
 
 
 class Pair:
-    """Two journals: both have the same two facts, and the second one's first fact was forgotten there."""
+    """Two journals: both have the same two facts, and the second one's first fact was
+    forgotten there.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.clock = Clock()
-        self.mine, self.theirs = (JournalFile(folder / f"{name}.sqlite3", now=self.clock.now) for name in ("a", "b"))
+        self.mine, self.theirs = (
+            JournalFile(folder / f"{name}.sqlite3", now=self.clock.now) for name in ("a", "b")
+        )
         self.state = SyncState(self.mine, RowCipher(KEY))
         self.say(self.mine, "swordfish")
         self.say(self.mine, "thank you")
         self.known = self.progress(self.mine, generation=0)
         self.state.save_progress(self.known)
         self.theirs.insert_stored_facts(self.mine.read_stored_facts("c"), trusted=True)
-        self.theirs.replace_fact(self.theirs.read_stored_facts("c")[0], UserSaid((Text("[gone]", 1),)))
+        self.theirs.replace_fact(
+            self.theirs.read_stored_facts("c")[0], UserSaid((Text("[gone]", 1),))
+        )
 
     def say(self, journal: JournalFile, text: str) -> None:
         self.clock.time += 1
@@ -56,7 +74,10 @@ class Pair:
     @staticmethod
     def facts(journal: JournalFile) -> list[str]:
         said = [one.fact for one in journal.read_recorded("c")]
-        return [str(fact.parts[0].text) if isinstance(fact, UserSaid) else type(fact).__name__ for fact in said]  # type: ignore[union-attr]
+        return [
+            str(fact.parts[0].text) if isinstance(fact, UserSaid) else type(fact).__name__
+            for fact in said
+        ]  # type: ignore[union-attr]
 
 
 @pytest.fixture
@@ -67,11 +88,17 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
     made.theirs.close()
 
 
-def test_what_another_machine_forgot_is_gone_here_and_what_it_wrote_after_that_follows(pair: Pair) -> None:
+def test_what_another_machine_forgot_is_gone_here_and_what_it_wrote_after_that_follows(
+    pair: Pair,
+) -> None:
     pair.forget(pair.theirs)
     pair.say(pair.theirs, "more")
     assert pair.merge() is None
-    assert pair.facts(pair.mine) == pair.facts(pair.theirs) == ["[gone]", "thank you", "Forgotten", "more"]
+    assert (
+        pair.facts(pair.mine)
+        == pair.facts(pair.theirs)
+        == ["[gone]", "thank you", "Forgotten", "more"]
+    )
     assert pair.state.read_shared_progress("c") == pair.progress(pair.theirs, generation=1)
     assert pair.state.count_facts_to_send() == {}
 
@@ -103,7 +130,9 @@ def test_where_both_wrote_the_number_is_told_and_both_keep_what_they_wrote(pair:
     assert pair.state.read_shared_progress("c") == pair.known, "nothing of the other's is here yet"
 
 
-def test_a_mark_of_forgetting_makes_room_for_what_another_machine_wrote_meanwhile(pair: Pair) -> None:
+def test_a_mark_of_forgetting_makes_room_for_what_another_machine_wrote_meanwhile(
+    pair: Pair,
+) -> None:
     pair.say(pair.theirs, "third")
     pair.mine.insert_stored_facts(pair.theirs.read_stored_facts("c", 2), trusted=True)
     pair.forget(pair.mine)
@@ -112,7 +141,9 @@ def test_a_mark_of_forgetting_makes_room_for_what_another_machine_wrote_meanwhil
     assert pair.facts(pair.mine) == ["[gone]", "thank you", "third", "theirs"]
 
 
-def test_what_was_forgotten_here_is_not_undone_by_what_another_machine_wrote_and_is_sent_anew(pair: Pair) -> None:
+def test_what_was_forgotten_here_is_not_undone_by_what_another_machine_wrote_and_is_sent_anew(
+    pair: Pair,
+) -> None:
     first, *_ = pair.mine.read_stored_facts("c")
     pair.mine.replace_fact(first, UserSaid((Text("[gone here]", 1),)))
     pair.forget(pair.mine)
@@ -121,17 +152,23 @@ def test_what_was_forgotten_here_is_not_undone_by_what_another_machine_wrote_and
     pair.say(pair.theirs, "theirs")
     assert pair.merge() is None
     assert pair.facts(pair.mine) == ["[gone here]", "thank you", "theirs", "Forgotten"]
-    assert pair.mine.read_recorded("c")[-1].fact == Forgotten((), 1, "why"), "the mark that was here"
+    assert pair.mine.read_recorded("c")[-1].fact == Forgotten((), 1, "why"), (
+        "the mark that was here"
+    )
     planned = pair.state.read_shared_progress("c").contents
     assert planned is not None
     assert (planned.generation, planned.last) == (2, 0)
 
 
-def test_of_a_message_in_which_both_forgot_something_at_once_neither_text_comes_back(pair: Pair) -> None:
+def test_of_a_message_in_which_both_forgot_something_at_once_neither_text_comes_back(
+    pair: Pair,
+) -> None:
     first, *_ = pair.mine.read_stored_facts("c")
     pair.mine.replace_fact(first, UserSaid((Text("[gone here]", 1),)))
     contents = HeadContents("c", "here", segments=(FactSegment(b"n" * 32, 1, 2),), generation=1)
-    pair.known = SharedProgress("c", 2, pair.progress(pair.mine, generation=1).chain, 1, b"w" * 16, contents)
+    pair.known = SharedProgress(
+        "c", 2, pair.progress(pair.mine, generation=1).chain, 1, b"w" * 16, contents
+    )
     assert pair.merge() is None
     assert pair.facts(pair.mine)[:2] == [content_forgetting.BLANK, "thank you"]
     planned = pair.state.read_shared_progress("c").contents
@@ -159,7 +196,9 @@ def test_marks_and_heads_that_could_not_be_read_are_known_again(pair: Pair) -> N
     assert (again.machine, len(again.machine)) == (pair.state.machine, 16)
 
 
-def test_a_journal_in_a_copied_folder_belongs_to_another_machine(pair: Pair, tmp_path: Path) -> None:
+def test_a_journal_in_a_copied_folder_belongs_to_another_machine(
+    pair: Pair, tmp_path: Path
+) -> None:
     pair.mine.remove_write_ahead_log()
     (tmp_path / "copied").mkdir()
     shutil.copy(pair.mine.path, tmp_path / "copied" / "a.sqlite3")
@@ -174,17 +213,26 @@ def test_a_journal_in_a_copied_folder_belongs_to_another_machine(pair: Pair, tmp
     ("seq", "segments", "last", "is_stale"),
     [(2, 1, 0, True), (2, 1, 2, False), (2, 0, 0, False), (0, 1, 0, True)],
 )
-def test_what_was_changed_in_place_must_be_sent_anew(seq: int, segments: int, last: int, is_stale: bool) -> None:
+def test_what_was_changed_in_place_must_be_sent_anew(
+    seq: int, segments: int, last: int, is_stale: bool
+) -> None:
     parts = (FactSegment(b"n" * 32, 1, 2),) * segments
-    known = SharedProgress("c", seq, contents=HeadContents("c", "here", last, segments=parts, generation=4))
+    known = SharedProgress(
+        "c", seq, contents=HeadContents("c", "here", last, segments=parts, generation=4)
+    )
     assert (known.must_be_sent_again, known.generation) == (is_stale, 4)
-    assert (SharedProgress("c", seq).must_be_sent_again, SharedProgress("c").generation) == (False, 0)
+    assert (SharedProgress("c", seq).must_be_sent_again, SharedProgress("c").generation) == (
+        False,
+        0,
+    )
 
 
 def test_only_facts_that_are_all_here_are_noted_as_shared(pair: Pair) -> None:
     known, seen = SharedProgress("c"), pair.progress(pair.mine, generation=0)
     assert not pair.state.save_progress_if_here(pair.known, seen), "nothing is new in it"
-    assert not pair.state.save_progress_if_here(pair.progress(pair.theirs, generation=0), known), "they differ"
+    assert not pair.state.save_progress_if_here(pair.progress(pair.theirs, generation=0), known), (
+        "they differ"
+    )
     pair.state.save_progress(known)
     assert pair.state.save_progress_if_here(seen, known)
     assert pair.state.read_shared_progress("c") == seen
@@ -194,7 +242,9 @@ def test_the_own_heads_are_those_this_machine_wrote_last_and_need_not_send_anew(
     own, part = pair.state.machine, (FactSegment(b"n" * 32, 1, 2),)
     heads = {name: HeadContents(name, "here", 2, segments=part) for name in ("own", "other")}
     for name, writer in (("own", own), ("other", b"w" * 16)):
-        pair.state.save_progress(SharedProgress(name, 2, version=1, writer=writer, contents=heads[name]))
+        pair.state.save_progress(
+            SharedProgress(name, 2, version=1, writer=writer, contents=heads[name])
+        )
     stale = HeadContents("stale", "here", segments=part)
     pair.state.save_progress(SharedProgress("stale", 2, version=1, writer=own, contents=stale))
     pair.state.save_progress(SharedProgress("bare", 2, version=1, writer=own))
@@ -203,7 +253,9 @@ def test_the_own_heads_are_those_this_machine_wrote_last_and_need_not_send_anew(
     assert pair.state.needed_segment_names() == (b"n" * 32,) * 3
 
 
-def test_a_new_generation_is_planned_with_the_chain_of_all_facts_the_others_have(pair: Pair) -> None:
+def test_a_new_generation_is_planned_with_the_chain_of_all_facts_the_others_have(
+    pair: Pair,
+) -> None:
     pair.say(pair.mine, "not sent yet")
     bare = SharedProgress("bare", 2, version=1, writer=b"w" * 16)
     pair.state.save_progress(bare)
@@ -251,7 +303,9 @@ def test_what_waits_and_what_was_removed_is_known_also_after_a_restart(tmp_path:
     journal.close()
 
 
-def test_facts_of_a_conversation_that_had_left_this_disk_wait_to_be_sent_like_any_other(tmp_path: Path) -> None:
+def test_facts_of_a_conversation_that_had_left_this_disk_wait_to_be_sent_like_any_other(
+    tmp_path: Path,
+) -> None:
     journal = JournalFile(tmp_path / "journal.sqlite3")
     state = SyncState(journal, RowCipher(KEY))
     for name in ("c", "gone"):
@@ -334,7 +388,9 @@ def test_facts_that_were_not_taken_as_they_came_are_sent_anew(pair: Pair) -> Non
 
 
 def test_what_was_forgotten_here_does_not_come_back_with_another_machines_copy(pair: Pair) -> None:
-    assert pair.state.blank_forgotten_facts(pair.mine.read_stored_facts("c")) == list(pair.mine.read_stored_facts("c"))
+    assert pair.state.blank_forgotten_facts(pair.mine.read_stored_facts("c")) == list(
+        pair.mine.read_stored_facts("c")
+    )
     was, _ = forget_in_place(pair)
     other = pair.mine.read_stored_facts("c")[1]
     here, same = pair.state.blank_forgotten_facts([was, other])
@@ -348,7 +404,9 @@ def test_what_was_forgotten_here_does_not_come_back_with_another_machines_copy(p
 
 def test_content_that_was_forgotten_here_is_quoted_by_no_fact_that_comes(pair: Pair) -> None:
     gone, kept = (Stored(Digest.of_content(content), 4, 1) for content in (b"gone", b"kept"))
-    returned = [ToolReturned("c1", one, 1, head=text) for one, text in ((gone, "gone"), (kept, "kept"))]
+    returned = [
+        ToolReturned("c1", one, 1, head=text) for one, text in ((gone, "gone"), (kept, "kept"))
+    ]
     pair.theirs.append_all_or_nothing("d", returned)
     lines = pair.theirs.read_stored_facts("d")
     state = SyncState(pair.mine, RowCipher(KEY), forgotten=lambda digest: digest == gone.digest)
@@ -369,7 +427,9 @@ def test_words_of_this_machine_move_to_a_branch_and_the_others_take_their_place(
     assert branch[0] == UserSaid((Text("swordfish", 1),))
     assert branch[2:] == [UserSaid((Text("[gone here]", 1),)), ConversationStarted("here")]
     (here,) = pair.state.blank_forgotten_facts([was])
-    assert here.decode_recorded().fact == UserSaid((Text("[gone here]", 1),)), "also in its new place"
+    assert here.decode_recorded().fact == UserSaid((Text("[gone here]", 1),)), (
+        "also in its new place"
+    )
 
 
 def test_conversations_that_are_gone_or_wait_are_listed(pair: Pair) -> None:

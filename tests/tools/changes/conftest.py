@@ -49,21 +49,30 @@ class Net:
         act()  # type: ignore[operator]
         return await self.checkpoints.end_step(window)
 
-    async def undo(self, fact: FilesChanged, choose: dict[str, str] | None = None) -> change_restoring.RestoreResult:
-        changes = folder_state.decode_difference(await self.cache.read_content(fact.difference.digest))
+    async def undo(
+        self, fact: FilesChanged, choose: dict[str, str] | None = None
+    ) -> change_restoring.RestoreResult:
+        changes = folder_state.decode_difference(
+            await self.cache.read_content(fact.difference.digest)
+        )
         planned = await change_restoring.plan_undo_of_changes(self.checkpoints, changes)
-        chosen = {one.path: one.before for one in planned if (choose or {}).get(one.path) == "before"}
+        chosen = {
+            one.path: one.before for one in planned if (choose or {}).get(one.path) == "before"
+        }
         return await change_restoring.restore_paths(
             self.checkpoints, change_restoring.plan_restore_steps(planned, chosen)
         )
 
 
-Read = dict[bytes, tuple[tuple[int, ...], bytes]]  # by path: what its times and inode were, and its bytes
+Read = dict[
+    bytes, tuple[tuple[int, ...], bytes]
+]  # by path: what its times and inode were, and its bytes
 
 
 def state(folder: Path, read: Read | None = None) -> State:
-    """Everything below a folder, as bytes, kinds, modes, links and names that are one file. `read`: files whose inode, size and times
-    are those of the last time are not read again.
+    """Everything below a folder, as bytes, kinds, modes, links and names that are one
+    file. `read`: files whose inode, size and times are those of the last time are not
+    read again.
     """
     found: State = {}
     read = {} if read is None else read

@@ -1,7 +1,9 @@
 """Commands that try to have a file of the user's changed or removed so that no undo brings it back.
 
-Each is a way of evading the checkpoint with a loss: `python -m tests.tools.changes.evading FOLDER NUMBER…` does some of them to folders of
-their own and says what was lost. It runs as an ordinary user or as root without the right to read everything.
+Each is a way of evading the checkpoint with a loss: `python -m
+tests.tools.changes.evading FOLDER NUMBER…` does some of them to folders of their own
+and says what was lost. It runs as an ordinary user or as root without the right to read
+everything.
 """
 
 from __future__ import annotations
@@ -82,7 +84,9 @@ def fill(folder: Path) -> dict[str, bytes]:
 
 
 async def lost(base: Path, line: str) -> list[str]:
-    """Files that are not as they were once the command was undone, and that nobody was told of before it ran."""
+    """Files that are not as they were once the command was undone, and that nobody was
+    told of before it ran.
+    """
     folder = base / "project"
     folder.mkdir(parents=True)
     contents = fill(folder)
@@ -97,12 +101,20 @@ async def lost(base: Path, line: str) -> list[str]:
         fact = await checkpoints.end_step(window, thorough=True)
         left = []
         if fact is not None:
-            changes = folder_state.decode_difference(await workspace.cache.read_content(fact.difference.digest))
+            changes = folder_state.decode_difference(
+                await workspace.cache.read_content(fact.difference.digest)
+            )
             planned = await change_restoring.plan_undo_of_changes(checkpoints, changes)
             left = (
-                await change_restoring.restore_paths(checkpoints, change_restoring.plan_restore_steps(planned))
+                await change_restoring.restore_paths(
+                    checkpoints, change_restoring.plan_restore_steps(planned)
+                )
             ).paths_left_alone
-        return [f"{name} ({left})" for name, content in contents.items() if not _is(folder / name, content)]
+        return [
+            f"{name} ({left})"
+            for name, content in contents.items()
+            if not _is(folder / name, content)
+        ]
     finally:
         await checkpoints.aclose()
         await workspace.aclose()
@@ -131,8 +143,15 @@ def as_an_ordinary_user(base: Path, numbers: list[int]) -> subprocess.CompletedP
     """The same in a process for which modes count, also where the tests run as root."""
     words = [sys.executable, "-m", "tests.tools.changes.evading", str(base), *map(str, numbers)]
     if os.geteuid() == 0:
-        words = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all", *words]
-    return subprocess.run(words, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[3])
+        words = [
+            "setpriv",
+            "--bounding-set=-dac_override,-dac_read_search",
+            "--inh-caps=-all",
+            *words,
+        ]
+    return subprocess.run(
+        words, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[3]
+    )
 
 
 if __name__ == "__main__":

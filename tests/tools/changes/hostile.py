@@ -17,7 +17,9 @@ def fill(folder: Path, chance: random.Random, files: int) -> None:
         above = folder.joinpath(*(f"d{chance.randrange(9)}" for _ in range(chance.randrange(1, 4))))
         above.mkdir(parents=True, exist_ok=True)
         name = os.fsdecode(b"n\xff%d" % number) if number % 97 == 0 else f"f{number}.py"
-        body = f"def f{number}():\n" + "".join(f"    x = {chance.random()}\n" for _ in range(chance.randrange(1, 40)))
+        body = f"def f{number}():\n" + "".join(
+            f"    x = {chance.random()}\n" for _ in range(chance.randrange(1, 40))
+        )
         (above / name).write_text(body)
         if number % 50 == 3:
             (above / name).chmod(0o755)
@@ -43,17 +45,28 @@ def git_state(folder: Path) -> str:
 
 
 def _files(folder: Path) -> list[Path]:
-    found = [Path(at, name) for at, _, names in os.walk(folder) for name in names if ".git" not in at]
+    found = [
+        Path(at, name) for at, _, names in os.walk(folder) for name in names if ".git" not in at
+    ]
     return sorted(path for path in found if path.is_file() and not path.is_symlink())
 
 
 def _folders(folder: Path) -> list[Path]:
-    """No links: what is done to one would be done to the folder it leads to, and that may be the machine's own."""
-    found = (Path(at, name) for at, names, _ in os.walk(folder) for name in names if ".git" not in f"{at}/{name}")
+    """No links: what is done to one would be done to the folder it leads to, and that
+    may be the machine's own.
+    """
+    found = (
+        Path(at, name)
+        for at, names, _ in os.walk(folder)
+        for name in names
+        if ".git" not in f"{at}/{name}"
+    )
     return sorted(path for path in found if not path.is_symlink())
 
 
-def _pick(folder: Path, chance: random.Random, some: Callable[[Path], list[Path]] = _files) -> Path | None:
+def _pick(
+    folder: Path, chance: random.Random, some: Callable[[Path], list[Path]] = _files
+) -> Path | None:
     found = some(folder)
     return chance.choice(found) if found else None
 
@@ -68,7 +81,12 @@ def _remove(folder: Path, chance: random.Random) -> None:
 
 
 def _git(folder: Path, chance: random.Random) -> None:
-    lines = (["clean", "-fdx"], ["reset", "-q", "--hard"], ["checkout", "-q", "--", "."], ["stash", "-u"])
+    lines = (
+        ["clean", "-fdx"],
+        ["reset", "-q", "--hard"],
+        ["checkout", "-q", "--", "."],
+        ["stash", "-u"],
+    )
     _run(folder, "git", "-c", "user.name=a", "-c", "user.email=a@b", *chance.choice(lines))
 
 
@@ -135,7 +153,11 @@ def _case(folder: Path, chance: random.Random) -> None:
 
 def _name(folder: Path, chance: random.Random) -> None:
     if path := _pick(folder, chance):
-        path.rename(path.with_name(os.fsdecode(bytes(chance.choice(b"\xff\xfe\n\t\"'\\ \x01a") for _ in range(9)))))
+        path.rename(
+            path.with_name(
+                os.fsdecode(bytes(chance.choice(b"\xff\xfe\n\t\"'\\ \x01a") for _ in range(9)))
+            )
+        )
 
 
 def _kind(folder: Path, chance: random.Random) -> None:
@@ -164,7 +186,9 @@ def _socket(folder: Path, chance: random.Random) -> None:
 
 def _new(folder: Path, chance: random.Random) -> None:
     above = folder / "new" / f"n{chance.randrange(5)}"
-    if not (folder / "new").is_file() and not any(each.is_symlink() for each in (above, above.parent)):
+    if not (folder / "new").is_file() and not any(
+        each.is_symlink() for each in (above, above.parent)
+    ):
         above.mkdir(parents=True, exist_ok=True)
         (above / f"{chance.random()}.bin").write_bytes(chance.randbytes(5_000))
 

@@ -20,7 +20,9 @@ from helix_desktop.tools.changes.folder_walk import STAMP
 
 
 @pytest.fixture(params=["one call", "several steps"])
-def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+def folder(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[int]:
     """The handle of a folder, on a system with a call that swaps names and on one without."""
     if request.param == "several steps":
         monkeypatch.setattr(atomic_swap, "_find_renameat2", lambda: None)
@@ -74,7 +76,9 @@ def test_what_is_gone_was_changed_too(folder: int, tmp_path: Path) -> None:
     assert held(tmp_path) == {}
 
 
-def test_an_error_of_the_system_is_told_and_leaves_no_file_behind(folder: int, tmp_path: Path) -> None:
+def test_an_error_of_the_system_is_told_and_leaves_no_file_behind(
+    folder: int, tmp_path: Path
+) -> None:
     expected = put(tmp_path / "a", "old")
     put(tmp_path / "new", "new")
     with pytest.raises(OSError, match=os.strerror(errno.ENAMETOOLONG)) as refused:
@@ -104,7 +108,9 @@ def test_a_folder_is_taken_away_only_where_it_is_empty(folder: int, tmp_path: Pa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_in_the_place_of_a_file_changes_places_and_is_taken_away_empty(folder: int, tmp_path: Path) -> None:
+def test_a_folder_in_the_place_of_a_file_changes_places_and_is_taken_away_empty(
+    folder: int, tmp_path: Path
+) -> None:
     (tmp_path / "a").mkdir()
     put(tmp_path / "new", "new")
     atomic_swap.swap_into_place(folder, "a", "new", TreeItem(PathKind.FOLDER, 0o755), b"")
@@ -125,7 +131,9 @@ def test_nothing_takes_the_place_of_what_stands_there(tmp_path: Path) -> None:
     os.close(handle)
 
 
-def test_a_new_file_has_a_name_only_when_it_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_file_has_a_name_only_when_it_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = os.open(tmp_path, os.O_RDONLY)
     for named_later in (atomic_swap._NAMED_LATER, 0):
         monkeypatch.setattr(atomic_swap, "_NAMED_LATER", named_later)
@@ -190,7 +198,9 @@ def test_links_folders_and_what_was_never_read_are_as_expected(folder: int, tmp_
     assert known(folder, "big", TreeItem(PathKind.OTHER, 0o644, content=STAMP.pack(*stamp)), b"")
     for at in (0, 1, 3, 4):
         other = [*stamp[:at], stamp[at] + 1, *stamp[at + 1 :]]
-        assert not known(folder, "big", TreeItem(PathKind.OTHER, 0o644, content=STAMP.pack(*other)), b""), at
+        assert not known(
+            folder, "big", TreeItem(PathKind.OTHER, 0o644, content=STAMP.pack(*other)), b""
+        ), at
 
 
 def test_what_an_entry_is_known_by(folder: int, tmp_path: Path) -> None:
@@ -198,7 +208,10 @@ def test_what_an_entry_is_known_by(folder: int, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("a")
     (tmp_path / "f").mkdir()
     os.mkfifo(tmp_path / "pipe")
-    read = {name: atomic_swap.read_digest_or_link_target(folder, name) for name in ("a", "link", "f", "pipe")}
+    read = {
+        name: atomic_swap.read_digest_or_link_target(folder, name)
+        for name in ("a", "link", "f", "pipe")
+    }
     assert read == {"a": digest, "link": "a", "f": "", "pipe": ""}
 
 

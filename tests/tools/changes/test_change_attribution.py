@@ -17,12 +17,16 @@ def change(path: str) -> PathChange:
     return PathChange(path, None, TreeItem(PathKind.FILE, 0o644, 1, path.encode()))
 
 
-def begun(steps: OpenSteps, call: str = "call", conversation: str = "c", by: str = "command") -> OpenStep:
+def begun(
+    steps: OpenSteps, call: str = "call", conversation: str = "c", by: str = "command"
+) -> OpenStep:
     steps.open.append(OpenStep(call, conversation, by, steps.checks, CHECKPOINT))
     return steps.open[-1]
 
 
-def claimed(steps: OpenSteps, since: int, paths: set[str] | None = None, until: int = maxsize) -> list[str]:
+def claimed(
+    steps: OpenSteps, since: int, paths: set[str] | None = None, until: int = maxsize
+) -> list[str]:
     return [one.path for one in steps.claim_unowned_changes(since, paths, until)]
 
 
@@ -48,7 +52,9 @@ def test_changes_after_a_check_and_up_to_another_are_claimed_once() -> None:
 def test_a_step_that_names_its_paths_claims_them_and_the_folders_above_them() -> None:
     steps = OpenSteps()
     begun(steps)
-    steps.record_check(["0"], [change(path) for path in ("0/a", "0/new", "0/new/b", "0/newer", "0/new/c")])
+    steps.record_check(
+        ["0"], [change(path) for path in ("0/a", "0/new", "0/new/b", "0/newer", "0/new/c")]
+    )
     assert claimed(steps, 0, {"0/new/b"}) == ["0/new", "0/new/b"]
     assert claimed(steps, 0, set()) == []
     assert claimed(steps, 0) == ["0/a", "0/new/c", "0/newer"]

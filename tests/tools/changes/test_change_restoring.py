@@ -1,4 +1,6 @@
-"""After an undo the folder is what it was: bytes, kinds, modes and links. What somebody else wrote meanwhile is never touched."""
+"""After an undo the folder is what it was: bytes, kinds, modes and links. What somebody
+else wrote meanwhile is never touched.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ CASES: dict[str, Callable[[Path], None]] = {
     "a file becomes a folder": shell("rm one; mkdir one; touch one/in"),
     "a folder becomes a file": shell("rm -rf d1; echo x > d1"),
     "a link becomes a file": shell("rm link out; echo a > link; mkdir out"),
-    "links instead of files": shell("rm d0/f0.txt; ln -s /etc/passwd d0/f0.txt; rm -rf d2; ln -s / d2"),
+    "links instead of files": shell(
+        "rm d0/f0.txt; ln -s /etc/passwd d0/f0.txt; rm -rf d2; ln -s / d2"
+    ),
     "through a second name": shell("echo more >> two"),
     "through a second name, the same size": shell("printf ONE | dd of=two conv=notrunc"),
     "the mode of a full folder": shell("chmod 700 d1"),
@@ -88,7 +92,9 @@ async def test_the_folder_is_as_it_was(net: Net, case: str) -> None:
 async def test_hostile_turns(net: Net, seed: int) -> None:
     chance = random.Random(seed)
     hostile.fill(net.folder, chance, 60)
-    shell("git init -q . && git add -A && git -c user.name=a -c user.email=a@b commit -qm x")(net.folder)
+    shell("git init -q . && git add -A && git -c user.name=a -c user.email=a@b commit -qm x")(
+        net.folder
+    )
     await net.checkpoints.ensure_first_check()
     for _ in range(3):
         before = state(net.folder)
@@ -106,7 +112,9 @@ async def test_hostile_turns(net: Net, seed: int) -> None:
 
 async def test_what_somebody_else_changed_is_left_alone(net: Net) -> None:
     fill(net.folder)
-    fact = await net.step(lambda: shell("echo agent > d0/f0.txt; rm one; echo new > new")(net.folder))
+    fact = await net.step(
+        lambda: shell("echo agent > d0/f0.txt; rm one; echo new > new")(net.folder)
+    )
     assert fact is not None
     (net.folder / "d0" / "f0.txt").write_text("mine\n")
     (net.folder / "new").write_text("mine too\n")
@@ -119,7 +127,9 @@ async def test_what_somebody_else_changed_is_left_alone(net: Net) -> None:
     assert (net.folder / "d0" / "f0.txt").read_text() == "line 0\n" * 5
 
 
-async def test_the_folder_of_a_restored_file_is_synced(net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_folder_of_a_restored_file_is_synced(
+    net: Net, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fill(net.folder)
     fact = await net.step(lambda: shell("echo agent > d0/f0.txt")(net.folder))
     assert fact is not None
@@ -139,8 +149,12 @@ async def test_an_undo_in_a_folder_that_was_deleted_says_so(net: Net, tmp_path: 
     await net.checkpoints.check_for_changes()
     item = net.checkpoints.folders.last_item_at("0/one")
     net.folder.rename(tmp_path / "elsewhere")
-    with pytest.raises(ActionRefused, match=f"^The workspace's folder {net.folder} no longer exists.$"):
-        await change_restoring.restore_paths(net.checkpoints, [change_restoring.RestoreStep("0/one", item, None)])
+    with pytest.raises(
+        ActionRefused, match=f"^The workspace's folder {net.folder} no longer exists.$"
+    ):
+        await change_restoring.restore_paths(
+            net.checkpoints, [change_restoring.RestoreStep("0/one", item, None)]
+        )
 
 
 async def test_doing_it_again_does_nothing_more(net: Net) -> None:
@@ -168,7 +182,9 @@ async def test_a_folder_swapped_for_a_link_is_not_followed(net: Net, tmp_path: P
     assert "0/d0" not in done.restored
 
 
-async def test_what_an_undo_that_was_cut_short_left_is_removed_where_nothing_is_lost(net: Net) -> None:
+async def test_what_an_undo_that_was_cut_short_left_is_removed_where_nothing_is_lost(
+    net: Net,
+) -> None:
     fill(net.folder)
     await net.checkpoints.ensure_first_check()
     before = state(net.folder)
@@ -188,7 +204,9 @@ async def test_what_an_undo_that_was_cut_short_left_is_removed_where_nothing_is_
 
 
 async def test_what_somebody_changed_between_two_steps_is_not_overwritten(net: Net) -> None:
-    """The file is as the last step left it, but not all of that is the agent's: without a choice it stays."""
+    """The file is as the last step left it, but not all of that is the agent's: without
+    a choice it stays.
+    """
     file = net.folder / "a"
     file.write_text("one\n")
     first = await net.step(lambda: file.write_text("one\ntwo\n"))
@@ -197,9 +215,12 @@ async def test_what_somebody_changed_between_two_steps_is_not_overwritten(net: N
     assert first is not None
     assert second is not None
     differences = [
-        folder_state.decode_difference(await net.cache.read_content(fact.difference.digest)) for fact in (first, second)
+        folder_state.decode_difference(await net.cache.read_content(fact.difference.digest))
+        for fact in (first, second)
     ]
-    whole, broken = folder_state.merge_changes_and_find_paths_changed_by_others([*differences[0], *differences[1]])
+    whole, broken = folder_state.merge_changes_and_find_paths_changed_by_others(
+        [*differences[0], *differences[1]]
+    )
     (planned,) = await change_restoring.plan_undo_of_changes(net.checkpoints, whole, broken)
     assert planned.how is UndoOutlook.CONFLICT
     assert change_restoring.plan_restore_steps([planned]) == ()
@@ -235,7 +256,11 @@ async def test_a_change_is_taken_out_of_what_others_wrote_where_the_two_do_not_t
             stored = await net.cache.store_content(content, ABOUT)
             items.append(folder_state.TreeItem(FILE, mode, len(content), stored.digest.raw))
         else:
-            items.append(None if content is None else folder_state.TreeItem(folder_state.PathKind(str(content)), 0o777))
+            items.append(
+                None
+                if content is None
+                else folder_state.TreeItem(folder_state.PathKind(str(content)), 0o777)
+            )
     planned = PlannedUndo("0/a", items[0], items[1], items[2], UndoOutlook.CONFLICT)
     merged = await change_restoring.merge_with_other_changes(net.checkpoints, planned)
     if expected is None:
@@ -250,7 +275,9 @@ async def test_an_undo_tells_what_it_did_and_leaves_nothing_open(net: Net) -> No
     """What it changed is the undo's alone, also while another conversation works."""
     fill(net.folder)
     fact = await net.step(
-        lambda: shell("rm one two; echo x > new; mkdir made; echo y > made/y; echo z > d0/f0.txt")(net.folder)
+        lambda: shell("rm one two; echo x > new; mkdir made; echo y > made/y; echo z > d0/f0.txt")(
+            net.folder
+        )
     )
     assert fact is not None
     other = await net.checkpoints.begin_step("other", "c", "command")
@@ -262,8 +289,17 @@ async def test_an_undo_tells_what_it_did_and_leaves_nothing_open(net: Net) -> No
     assert (done.fact.by, done.fact.call, done.fact.before) == ("undo", "", fact.after)
     read = net.checkpoints.read_checkpoint_state
     assert await read(done.fact.after) == await read(fact.before)
-    changes = folder_state.decode_difference(await net.cache.read_content(done.fact.difference.digest))
-    assert [change.path for change in changes] == ["0/d0/f0.txt", "0/made", "0/made/y", "0/new", "0/one", "0/two"]
+    changes = folder_state.decode_difference(
+        await net.cache.read_content(done.fact.difference.digest)
+    )
+    assert [change.path for change in changes] == [
+        "0/d0/f0.txt",
+        "0/made",
+        "0/made/y",
+        "0/new",
+        "0/one",
+        "0/two",
+    ]
     assert net.checkpoints.steps.open_steps_of_conversation("") == ()
     assert await net.checkpoints.end_step(other) is None
     open_files = [os.path.realpath(one) for one in Path("/proc/self/fd").iterdir()]
@@ -284,12 +320,16 @@ async def test_what_somebody_put_back_before_the_undo_is_in_its_fact(net: Net) -
     assert done.restored == ["0/b"]
     assert done.fact is not None
     told = folder_state.decode_difference(await net.cache.read_content(done.fact.difference.digest))
-    assert told == tuple(folder_state.PathChange(one.path, one.after, one.before) for one in changes)
+    assert told == tuple(
+        folder_state.PathChange(one.path, one.after, one.before) for one in changes
+    )
 
 
 async def test_files_that_are_not_covered_are_neither_deleted_nor_in_the_way(net: Net) -> None:
     (net.folder / "one").write_text("one file")
-    fact = await net.step(lambda: shell("rm one; mkdir one new; echo x > one/x; echo x > new/x")(net.folder))
+    fact = await net.step(
+        lambda: shell("rm one; mkdir one new; echo x > one/x; echo x > new/x")(net.folder)
+    )
     assert fact is not None
     for name in ("one", "new"):
         (net.folder / name / "node_modules").mkdir()
@@ -313,11 +353,15 @@ async def test_what_changes_after_the_plan_was_made_stays(net: Net) -> None:
     (net.folder / "file").write_text("file")
     (net.folder / "good").write_text("good")
     fact = await net.step(
-        lambda: shell("rm -r folder; echo a > folder; echo a > file; echo a > new; echo a > good")(net.folder)
+        lambda: shell("rm -r folder; echo a > folder; echo a > file; echo a > new; echo a > good")(
+            net.folder
+        )
     )
     assert fact is not None
     changes = folder_state.decode_difference(await net.cache.read_content(fact.difference.digest))
-    steps = change_restoring.plan_restore_steps(await change_restoring.plan_undo_of_changes(net.checkpoints, changes))
+    steps = change_restoring.plan_restore_steps(
+        await change_restoring.plan_undo_of_changes(net.checkpoints, changes)
+    )
     for name in ("folder", "file", "new"):
         (net.folder / name).write_text("mine")
     done = await change_restoring.restore_paths(net.checkpoints, steps)
@@ -361,7 +405,9 @@ async def test_folders_somebody_deleted_are_made_for_a_file_that_is_wanted_back(
 
 
 @pytest.mark.parametrize("size", [7, 8, 9, 16, 17])
-async def test_a_large_file_comes_back_in_pieces(net: Net, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_large_file_comes_back_in_pieces(
+    net: Net, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(change_restoring, "_CHUNK", 8)
     content = bytes(range(size))
     (net.folder / "a").write_bytes(content)

@@ -1,4 +1,6 @@
-"""Rules of what checkpoints leave out: names with spaces, conditions, wild cards, and folders that say they are a cache."""
+"""Rules of what checkpoints leave out: names with spaces, conditions, wild cards, and
+folders that say they are a cache.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,9 @@ import pytest
 from helix_desktop.tools.changes.checkpoint_coverage import CACHE_TAG_FILE, CheckpointCoverage
 
 
-def left_out(rule: str, name: str, *, folder: bool = True, beside: str = "", within: str = "") -> str:
+def left_out(
+    rule: str, name: str, *, folder: bool = True, beside: str = "", within: str = ""
+) -> str:
     return CheckpointCoverage(leave_out=(rule,)).find_rule_leaving_out(
         name, beside.__eq__, within.__eq__, folder=folder
     )
@@ -15,7 +19,12 @@ def left_out(rule: str, name: str, *, folder: bool = True, beside: str = "", wit
 
 @pytest.mark.parametrize(
     ("rule", "name"),
-    [("build/", "build"), ("My data/", "My data"), ("work with me/", "work with me"), ("[[]old] x/", "[old] x")],
+    [
+        ("build/", "build"),
+        ("My data/", "My data"),
+        ("work with me/", "work with me"),
+        ("[[]old] x/", "[old] x"),
+    ],
 )
 def test_a_folder_by_its_name(rule: str, name: str) -> None:
     assert left_out(rule, name) == rule

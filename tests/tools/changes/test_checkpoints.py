@@ -24,7 +24,10 @@ from tests.tools.changes.conftest import Net
 async def names(net: Net, fact: FilesChanged | None) -> list[str]:
     assert fact is not None
     return [
-        change.path for change in folder_state.decode_difference(await net.cache.read_content(fact.difference.digest))
+        change.path
+        for change in folder_state.decode_difference(
+            await net.cache.read_content(fact.difference.digest)
+        )
     ]
 
 
@@ -37,7 +40,13 @@ async def test_counts_names_and_the_states_around_it(net: Net) -> None:
     (net.folder / "a").write_text("one\ntwo\n")
     fact = await net.step(lambda: (net.folder / "a").write_text("one\n2\n3\n"))
     assert fact is not None
-    assert (fact.files, fact.added, fact.removed, fact.names, fact.call) == (1, 2, 1, ("a",), "call")
+    assert (fact.files, fact.added, fact.removed, fact.names, fact.call) == (
+        1,
+        2,
+        1,
+        ("a",),
+        "call",
+    )
     before, after = (
         await net.checkpoints.read_checkpoint_state(fact.before),
         await net.checkpoints.read_checkpoint_state(fact.after),
@@ -58,7 +67,9 @@ async def test_what_somebody_wrote_between_two_steps_is_theirs(net: Net) -> None
 
 async def test_a_tool_for_files_answers_for_its_own_paths_alone(net: Net) -> None:
     await net.checkpoints.ensure_first_check()
-    window = await net.checkpoints.begin_step("1", "c", "tool", only=[str(net.folder / "new" / "a")])
+    window = await net.checkpoints.begin_step(
+        "1", "c", "tool", only=[str(net.folder / "new" / "a")]
+    )
     assert window is not None
     (net.folder / "new").mkdir()
     (net.folder / "new" / "a").write_text("agent")
@@ -82,7 +93,9 @@ async def test_two_conversations_at_once_do_not_take_each_others_changes(net: Ne
 async def test_after_a_restart_nothing_unchanged_is_read_again(net: Net) -> None:
     for number in range(20):
         (net.folder / f"f{number}").write_text(str(number))
-    subprocess.run(["touch", "-d", "2020-01-01", *(f"f{n}" for n in range(20))], cwd=net.folder, check=True)
+    subprocess.run(
+        ["touch", "-d", "2020-01-01", *(f"f{n}" for n in range(20))], cwd=net.folder, check=True
+    )
     await net.checkpoints.ensure_first_check()
     first = net.checkpoints.folders.known_items()
     await net.checkpoints.aclose()
@@ -90,7 +103,9 @@ async def test_after_a_restart_nothing_unchanged_is_read_again(net: Net) -> None
     again = net.again()
     await again.ensure_first_check()
     assert folder_state.compare_trees(first, again.folders.known_items()) != ()
-    assert {change.path for change in folder_state.compare_trees(first, again.folders.known_items())} == {"0/f3"}
+    assert {
+        change.path for change in folder_state.compare_trees(first, again.folders.known_items())
+    } == {"0/f3"}
 
 
 async def test_a_damaged_file_of_stamps_only_costs_time(net: Net) -> None:
@@ -111,7 +126,10 @@ async def test_what_is_left_out_is_named_before_and_git_is_never_covered(net: Ne
     (net.folder / "rust" / "Cargo.toml").write_text("")
     await net.checkpoints.ensure_first_check()
     left = {(one.path, one.why) for one in net.checkpoints.folders.uncovered_entries()}
-    assert left == {("0/node_modules", "node_modules/"), ("0/rust/target", "target/ beside Cargo.toml")}
+    assert left == {
+        ("0/node_modules", "node_modules/"),
+        ("0/rust/target", "target/ beside Cargo.toml"),
+    }
     assert sorted(net.checkpoints.folders.known_items()) == [
         "0/rust",
         "0/rust/Cargo.toml",
@@ -130,7 +148,9 @@ async def test_what_was_forgotten_is_not_stored_again(net: Net, tmp_path: Path) 
     assert list(await net.cache.find_missing_content([item.file_digest])) == []
 
 
-async def test_a_long_chain_becomes_a_manifest_again(net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_long_chain_becomes_a_manifest_again(
+    net: Net, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(folder_state, "LONGEST_CHAIN", 5)
     await net.checkpoints.ensure_first_check()
     for number in range(8):
@@ -153,12 +173,21 @@ async def entries_for(net: Net, digest: Digest) -> int:
 async def test_a_checkpoint_of_the_first_form_is_read(net: Net) -> None:
     item = folder_state.TreeItem(folder_state.PathKind.FILE, 0o644, 1, b"1" * 32)
     manifest = b"".join(
-        folder_state.encode_manifest([("0/a", folder_state.pack_item(item)), ("0/b", folder_state.pack_item(item))])
+        folder_state.encode_manifest(
+            [("0/a", folder_state.pack_item(item)), ("0/b", folder_state.pack_item(item))]
+        )
     )
-    linked = folder_state.encode_difference([folder_state.PathChange("0/a", item, None)], Digest(bytes(32)))
+    linked = folder_state.encode_difference(
+        [folder_state.PathChange("0/a", item, None)], Digest(bytes(32))
+    )
     difference = b"helix difference 1\n" + linked[len(b"helix difference 2\n") + 32 :]
     first, second = await net.cache.store_many([(manifest, ABOUT), (difference, ABOUT)])
-    named = {"checkpoint": 1, "roots": ["/x"], "manifest": first.digest.hex, "differences": [second.digest.hex]}
+    named = {
+        "checkpoint": 1,
+        "roots": ["/x"],
+        "manifest": first.digest.hex,
+        "differences": [second.digest.hex],
+    }
     (old,) = await net.cache.store_many([(json.dumps(named).encode(), ABOUT)])
     assert await net.checkpoints.read_checkpoint_state(old.digest) == {"0/b": item}
 
@@ -173,7 +202,9 @@ async def test_writing_through_another_name_is_seen(net: Net) -> None:
 
 
 @pytest.mark.parametrize("kept", [False, True])
-async def test_a_root_that_was_not_there_and_comes_back_is_nobodys_work(net: Net, kept: bool) -> None:
+async def test_a_root_that_was_not_there_and_comes_back_is_nobodys_work(
+    net: Net, kept: bool
+) -> None:
     """A drive that is mounted late: else an undo of the next step would delete all of it."""
     (net.folder / "a").write_text("mine")
     away = net.folder.with_name("away")
@@ -260,12 +291,21 @@ async def test_names_of_one_file_within_the_folders_and_outside(net: Net, tmp_pa
     (net.folder / "s2").hardlink_to(net.folder / "shared")
     (tmp_path / "outside").hardlink_to(net.folder / "shared")
     await net.checkpoints.ensure_first_check()
-    others = {name: sorted(net.checkpoints.folders.other_names_of_file(f"0/{name}")) for name in ("a", "y", "s2", "b")}
+    others = {
+        name: sorted(net.checkpoints.folders.other_names_of_file(f"0/{name}"))
+        for name in ("a", "y", "s2", "b")
+    }
     assert others == {"a": ["0/y", "0/z"], "y": ["0/a", "0/z"], "s2": ["0/shared"], "b": []}
     left = [(one.path, one.why) for one in net.checkpoints.folders.uncovered_entries()]
     assert left == [("0/s2", "has another name outside"), ("0/shared", "has another name outside")]
-    twin, leader = net.checkpoints.folders.last_item_at("0/y"), net.checkpoints.folders.last_item_at("0/a")
-    assert (twin and twin.kind, leader and leader.kind) == (folder_state.PathKind.TWIN, folder_state.PathKind.FILE)
+    twin, leader = (
+        net.checkpoints.folders.last_item_at("0/y"),
+        net.checkpoints.folders.last_item_at("0/a"),
+    )
+    assert (twin and twin.kind, leader and leader.kind) == (
+        folder_state.PathKind.TWIN,
+        folder_state.PathKind.FILE,
+    )
     assert await net.checkpoints.read_item_content(twin) == b"a"
 
 
@@ -275,7 +315,9 @@ async def test_what_an_item_held(net: Net) -> None:
     (net.folder / "folder").mkdir()
     await net.checkpoints.ensure_first_check()
     read = {
-        name: await net.checkpoints.read_item_content(net.checkpoints.folders.last_item_at(f"0/{name}"))
+        name: await net.checkpoints.read_item_content(
+            net.checkpoints.folders.last_item_at(f"0/{name}")
+        )
         for name in ("file", "link", "folder", "missing")
     }
     assert read == {"file": b"held", "link": b"where/it/leads", "folder": b"", "missing": b""}
@@ -328,13 +370,19 @@ async def test_without_folders_or_turned_off_there_is_no_net(net: Net) -> None:
         assert (without.latest_checkpoint, without.is_ready) == (None, False)
     assert net.checkpoints.is_undo_available
     await off.apply_coverage(CheckpointCoverage())
-    assert (off.is_undo_available, off.is_ready, list(off.folders.known_items())) == (True, True, ["0/a"])
+    assert (off.is_undo_available, off.is_ready, list(off.folders.known_items())) == (
+        True,
+        True,
+        ["0/a"],
+    )
     for one in (none, off, restarted):
         await one.aclose()
 
 
 async def test_a_fact_counts_all_and_names_the_first(net: Net) -> None:
-    fact = await net.step(lambda: [(net.folder / f"f{number}").write_text("1\n2\n") for number in range(7)])
+    fact = await net.step(
+        lambda: [(net.folder / f"f{number}").write_text("1\n2\n") for number in range(7)]
+    )
     assert fact is not None
     assert (fact.files, fact.added, fact.removed) == (7, 14, 0)
     assert fact.names == ("f0", "f1", "f2", "f3", "f4")
@@ -365,7 +413,9 @@ async def test_a_command_is_looked_after_thoroughly_and_a_tool_by_what_is_heard(
             assert (await net.step(write, by) is not None) == seen, by
 
 
-async def test_a_thorough_look_takes_too_long_in_a_large_folder(net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_thorough_look_takes_too_long_in_a_large_folder(
+    net: Net, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(checkpoints, "SHORT", 0.0)
     path = net.folder / "a"
     path.write_text("before")
@@ -391,7 +441,12 @@ async def test_other_rules_are_applied_to_folders_in_which_nothing_changed(net: 
     assert sorted(net.checkpoints.folders.known_items()) == ["0/deep", "0/deep/a.txt"]
     await net.checkpoints.check_for_changes(thorough=True)
     await net.checkpoints.apply_coverage(CheckpointCoverage())
-    assert sorted(net.checkpoints.folders.known_items()) == ["0/c.log", "0/deep", "0/deep/a.txt", "0/deep/b.log"]
+    assert sorted(net.checkpoints.folders.known_items()) == [
+        "0/c.log",
+        "0/deep",
+        "0/deep/a.txt",
+        "0/deep/b.log",
+    ]
 
 
 async def test_progress_is_told_and_after_a_restart_little_is_read(net: Net) -> None:
@@ -423,21 +478,28 @@ async def test_a_change_right_after_a_look_is_seen_without_being_told(
     path.write_text("before")
     with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
         with monkeypatch.context() as slow:
-            slow.setattr(folder_walk, "FINE", 3_600 * 10**9)  # On a busy machine, the first look may come late.
+            slow.setattr(
+                folder_walk, "FINE", 3_600 * 10**9
+            )  # On a busy machine, the first look may come late.
             slow.setattr(folder_walk, "COARSE", 3_600 * 10**9)
             await net.checkpoints.ensure_first_check()
         assert net.checkpoints.folders._unsure == {"0"}
         mapped[:] = b"after!"
         mapped.flush()
         await net.checkpoints.check_for_changes()
-        assert await net.checkpoints.read_item_content(net.checkpoints.folders.last_item_at("0/a")) == b"after!"
+        assert (
+            await net.checkpoints.read_item_content(net.checkpoints.folders.last_item_at("0/a"))
+            == b"after!"
+        )
         await settle(net.checkpoints)
     (net.folder / "folder").mkdir()
     await net.checkpoints.check_for_changes()
     await settle(net.checkpoints)
 
 
-async def test_content_that_is_lost_from_the_cache_is_stored_again_after_a_restart(net: Net, tmp_path: Path) -> None:
+async def test_content_that_is_lost_from_the_cache_is_stored_again_after_a_restart(
+    net: Net, tmp_path: Path
+) -> None:
     (net.folder / "a").write_text("lost")
     await settle(net.checkpoints)
     (net.folder / "b").write_text("kept")
@@ -446,14 +508,18 @@ async def test_content_that_is_lost_from_the_cache_is_stored_again_after_a_resta
     assert latest is not None
     await net.checkpoints.aclose()
     other = AllWorkspaces(tmp_path / "other home")
-    workspace = await other.open_stored_workspace(other.create_stored_workspace("other", net.folder).id)
+    workspace = await other.open_stored_workspace(
+        other.create_stored_workspace("other", net.folder).id
+    )
     for kept in (b"kept", await net.cache.read_content(latest)):
         await workspace.cache.store_content(kept, ABOUT)
     again = Checkpoints([net.folder], workspace.cache, file=net.file)
     told: list[CheckpointProgress] = []
     again.listeners.append(told.append)
     await again.ensure_first_check()
-    assert {one.of_files for one in told if one.state == "reading"} == {0, 1}, "only that one is read"
+    assert {one.of_files for one in told if one.state == "reading"} == {0, 1}, (
+        "only that one is read"
+    )
     assert sorted(again.folders.known_items()) == ["0/a", "0/b"]
     assert await again.read_item_content(again.folders.last_item_at("0/a")) == b"lost"
     await again.aclose()
@@ -473,7 +539,9 @@ async def test_steps_that_are_open_keep_what_nobody_claimed(net: Net) -> None:
     assert await net.step(lambda: None) is None
 
 
-async def test_names_of_one_file_stay_together_when_the_folder_of_the_first_is_renamed(net: Net) -> None:
+async def test_names_of_one_file_stay_together_when_the_folder_of_the_first_is_renamed(
+    net: Net,
+) -> None:
     (net.folder / "x").mkdir()
     (net.folder / "y").mkdir()
     (net.folder / "x" / "a").write_text("one")
@@ -482,7 +550,10 @@ async def test_names_of_one_file_stay_together_when_the_folder_of_the_first_is_r
     (net.folder / "x").rename(net.folder / "z")
     await net.checkpoints.check_for_changes(thorough=True)
     known = net.checkpoints.folders.known_items()
-    assert (known["0/y/b"].kind, known["0/z/a"].kind) == (folder_state.PathKind.FILE, folder_state.PathKind.TWIN)
+    assert (known["0/y/b"].kind, known["0/z/a"].kind) == (
+        folder_state.PathKind.FILE,
+        folder_state.PathKind.TWIN,
+    )
     assert await net.checkpoints.read_item_content(known["0/z/a"]) == b"one"
     fact = await net.step((net.folder / "y" / "b").unlink)
     assert fact is not None
@@ -490,7 +561,9 @@ async def test_names_of_one_file_stay_together_when_the_folder_of_the_first_is_r
     assert (net.folder / "y" / "b").samefile(net.folder / "z" / "a")
 
 
-async def test_what_is_written_through_a_mapping_after_a_look_belongs_to_the_step_and_can_be_undone(net: Net) -> None:
+async def test_what_is_written_through_a_mapping_after_a_look_belongs_to_the_step_and_can_be_undone(
+    net: Net,
+) -> None:
     """A page that was written to already is written to again without moving the file's times."""
     path = net.folder / "a"
     path.write_text("before")
@@ -504,7 +577,10 @@ async def test_what_is_written_through_a_mapping_after_a_look_belongs_to_the_ste
         mapped[:] = b"after!"
     fact = await net.checkpoints.end_step(window, thorough=True)
     assert await names(net, fact) == ["0/a"]
-    assert await net.checkpoints.read_item_content(net.checkpoints.folders.last_item_at("0/a")) == b"after!"
+    assert (
+        await net.checkpoints.read_item_content(net.checkpoints.folders.last_item_at("0/a"))
+        == b"after!"
+    )
     assert fact is not None
     await net.undo(fact)
     assert path.read_text() == "before"
@@ -522,7 +598,9 @@ async def test_a_step_in_the_background_takes_nothing_of_calls_that_run_beside_i
     assert await names(net, await net.checkpoints.end_step(call)) == ["0/call"]
 
 
-async def test_what_an_undo_that_was_cut_short_left_is_known_from_the_first_check_alone(net: Net) -> None:
+async def test_what_an_undo_that_was_cut_short_left_is_known_from_the_first_check_alone(
+    net: Net,
+) -> None:
     left = net.folder / f".helix-undo-{'0' * 16}"
     left.write_text("the text of a file")
     await net.checkpoints.ensure_first_check()

@@ -1,4 +1,6 @@
-"""Contents on their way into the cache: whole, once each, never through a link, and with stamps that can be trusted."""
+"""Contents on their way into the cache: whole, once each, never through a link, and
+with stamps that can be trusted.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +25,19 @@ from tests.tools.changes.conftest import Net
 def wanted(net: Net, name: str, *, old: bool = False) -> WantedFile:
     st = (net.folder / name).stat()
     return WantedFile(
-        f"0/{name}", bytes(STAMP.size - 1) + b"1" if old else content_storing.pack_stat_stamp(st), 0o644, st.st_size
+        f"0/{name}",
+        bytes(STAMP.size - 1) + b"1" if old else content_storing.pack_stat_stamp(st),
+        0o644,
+        st.st_size,
     )
 
 
 async def stored(net: Net, *files: WantedFile) -> dict[str, WantedFileRecord]:
     batches = [
-        batch async for batch in content_storing.store_wanted_files(net.cache, RootFileOpener([net.folder]), files)
+        batch
+        async for batch in content_storing.store_wanted_files(
+            net.cache, RootFileOpener([net.folder]), files
+        )
     ]
     records = {got.path: got for batch in batches for got in batch}
     assert len(records) == sum(map(len, batches)), "each is stored once"
@@ -39,7 +47,9 @@ async def stored(net: Net, *files: WantedFile) -> dict[str, WantedFileRecord]:
 async def test_every_size_is_stored_whole(net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(content_storing, "LARGE", 100_000)
     monkeypatch.setattr(content_storing, "BATCH", 5_000)
-    contents = {f"f{size}": bytes(size) + b"x" for size in (0, 10, 4_999, 6_000, 99_999, 100_000, 3 << 20)}
+    contents = {
+        f"f{size}": bytes(size) + b"x" for size in (0, 10, 4_999, 6_000, 99_999, 100_000, 3 << 20)
+    }
     for name, content in contents.items():
         (net.folder / name).write_bytes(content)
     got = await stored(net, *(wanted(net, name) for name in contents))
@@ -174,11 +184,15 @@ async def test_what_has_gone_or_is_a_link_by_now_is_not_read(
     (net.folder / "folder").mkdir()
     os.mkfifo(net.folder / "pipe")
     got = await stored(net, *files, WantedFile(f"0/{'n' * 300}", UNRELIABLE_STAMP, 0o644, 1))
-    assert [got[f"0/{name}"] for name in names] == [WantedFileRecord(f"0/{name}", b"") for name in names]
+    assert [got[f"0/{name}"] for name in names] == [
+        WantedFileRecord(f"0/{name}", b"") for name in names
+    ]
     assert got[f"0/{'n' * 300}"].reason_unread == UNREADABLE, "it may be there"
 
 
-async def test_files_of_several_roots_are_opened_where_they_are_and_closed_again(net: Net, tmp_path: Path) -> None:
+async def test_files_of_several_roots_are_opened_where_they_are_and_closed_again(
+    net: Net, tmp_path: Path
+) -> None:
     roots = [tmp_path / "one", tmp_path / "two"]
     for root in roots:
         (root / "in").mkdir(parents=True)
@@ -189,7 +203,9 @@ async def test_files_of_several_roots_are_opened_where_they_are_and_closed_again
         numbers = [st for number in range(1_000) if (st := _stat_of_handle(number)) is not None]
         everything = [root / name for root in roots for name in (".", "in", "in/file", "in/big")]
         return [
-            path for path in everything if path.exists() and any(os.path.samestat(path.stat(), st) for st in numbers)
+            path
+            for path in everything
+            if path.exists() and any(os.path.samestat(path.stat(), st) for st in numbers)
         ]
 
     for number, root in enumerate(roots):
@@ -202,8 +218,12 @@ async def test_files_of_several_roots_are_opened_where_they_are_and_closed_again
     for size in (3, content_storing.LARGE + 1):
         (tmp_path / "one" / "in" / "big").write_bytes(bytes(size))
         st = (tmp_path / "one" / "in" / "big").stat()
-        file = WantedFile("0/in/big", content_storing.pack_stat_stamp(st), stat.S_IMODE(st.st_mode), st.st_size)
-        ((got,),) = [batch async for batch in content_storing.store_wanted_files(net.cache, reader, [file])]
+        file = WantedFile(
+            "0/in/big", content_storing.pack_stat_stamp(st), stat.S_IMODE(st.st_mode), st.st_size
+        )
+        ((got,),) = [
+            batch async for batch in content_storing.store_wanted_files(net.cache, reader, [file])
+        ]
         assert got.record.startswith(file.stamp)
         with pytest.raises(FileNotFoundError):
             reader.open_without_link("1/in/big")
@@ -220,7 +240,9 @@ def _stat_of_handle(number: int) -> os.stat_result | None:
         return None
 
 
-def test_batches_hold_so_many_files_and_bytes_and_every_file_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_hold_so_many_files_and_bytes_and_every_file_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(content_storing, "MOST", 3)
     monkeypatch.setattr(content_storing, "BATCH", 10)
 

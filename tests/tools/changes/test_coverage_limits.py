@@ -1,4 +1,6 @@
-"""No command switches undo off: what goes beyond a limit is left out by name, and the rest is covered."""
+"""No command switches undo off: what goes beyond a limit is left out by name, and the
+rest is covered.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ async def test_a_huge_file_does_not_keep_the_rest_from_being_restored(net: Net) 
 
 async def test_a_step_that_only_makes_what_is_left_out_says_so(net: Net) -> None:
     (net.folder / "a").write_text("a")
-    fact = await net.step(lambda: os.truncate(os.open(net.folder / "big", os.O_CREAT | os.O_RDWR), 6 << 30))
+    fact = await net.step(
+        lambda: os.truncate(os.open(net.folder / "big", os.O_CREAT | os.O_RDWR), 6 << 30)
+    )
     assert fact is not None
     assert (fact.files, fact.names, fact.left_out) == (0, (), ("big",))
     assert await net.step(lambda: None) is None
@@ -73,7 +77,9 @@ async def test_what_is_new_and_largest_is_left_out_first(net: Net) -> None:
     assert [left.path for left in checkpoints.folders.uncovered_entries()] == ["0/many"]
 
 
-async def test_what_was_left_out_is_so_after_a_restart_and_covered_when_there_is_room(net: Net) -> None:
+async def test_what_was_left_out_is_so_after_a_restart_and_covered_when_there_is_room(
+    net: Net,
+) -> None:
     for number in range(6):
         (net.folder / f"f{number}").write_bytes(b"x" * (number + 1))
     first = net.again(CheckpointCoverage(most_files=4))
@@ -95,11 +101,15 @@ def write_files(net: Net, **sizes: int) -> None:
 
 
 async def covered_after(net: Net, coverage: CheckpointCoverage) -> list[str]:
-    """The files that are covered at the first check with these limits, of which nothing is known yet."""
+    """The files that are covered at the first check with these limits, of which nothing
+    is known yet.
+    """
     net.file.unlink(missing_ok=True)
     checkpoints = net.again(coverage)
     await checkpoints.ensure_first_check()
-    return sorted(p[2:] for p, item in checkpoints.folders.known_items().items() if item.kind is PathKind.FILE)
+    return sorted(
+        p[2:] for p, item in checkpoints.folders.known_items().items() if item.kind is PathKind.FILE
+    )
 
 
 async def test_limits_are_what_may_be_covered_and_one_more_is_left_out(net: Net) -> None:
@@ -110,11 +120,15 @@ async def test_limits_are_what_may_be_covered_and_one_more_is_left_out(net: Net)
     await checkpoints.ensure_first_check()
     write_files(net, c=1)
     await checkpoints.check_for_changes()
-    assert sorted(checkpoints.folders.known_items()) == ["0/a", "0/b"], "what is covered stays, however large"
+    assert sorted(checkpoints.folders.known_items()) == ["0/a", "0/b"], (
+        "what is covered stays, however large"
+    )
     assert [one.path for one in checkpoints.folders.uncovered_entries()] == ["0/c"]
 
 
-async def test_of_new_files_no_more_are_left_out_than_must_be_and_the_largest_first(net: Net) -> None:
+async def test_of_new_files_no_more_are_left_out_than_must_be_and_the_largest_first(
+    net: Net,
+) -> None:
     write_files(net, a=500, b=300, c=201)
     assert await covered_after(net, CheckpointCoverage(most_bytes=1_000)) == ["b", "c"]
     assert await covered_after(net, CheckpointCoverage(most_bytes=501)) == ["b", "c"]
@@ -127,8 +141,16 @@ async def test_of_too_many_files_those_of_the_fullest_folder_are_left_out(net: N
     assert await covered_after(net, CheckpointCoverage(most_files=6)) == [
         "few/a", "many/a", "many/b", "some/a", "some/b", "some/c",
     ]  # fmt: skip
-    assert await covered_after(net, CheckpointCoverage(most_files=5)) == ["few/a", "many/a", "many/b"]
-    assert await covered_after(net, CheckpointCoverage(most_files=3)) == ["few/a", "many/a", "many/b"]
+    assert await covered_after(net, CheckpointCoverage(most_files=5)) == [
+        "few/a",
+        "many/a",
+        "many/b",
+    ]
+    assert await covered_after(net, CheckpointCoverage(most_files=3)) == [
+        "few/a",
+        "many/a",
+        "many/b",
+    ]
     assert await covered_after(net, CheckpointCoverage(most_files=2)) == ["few/a"]
 
 
@@ -139,7 +161,9 @@ async def test_what_is_left_out_for_its_size_does_not_count_among_the_files(net:
         "two/a",
         "two/b",
     ]
-    assert await covered_after(net, CheckpointCoverage(most_bytes=800, most_files=2)) == ["one/small"]
+    assert await covered_after(net, CheckpointCoverage(most_bytes=800, most_files=2)) == [
+        "one/small"
+    ]
 
 
 async def test_folders_and_links_are_no_files_that_count(net: Net) -> None:
@@ -151,13 +175,17 @@ async def test_folders_and_links_are_no_files_that_count(net: Net) -> None:
     assert await covered_after(net, CheckpointCoverage(most_files=1)) in (["b"], ["inner/a"])
 
 
-async def test_a_covered_file_that_grows_is_left_out_only_when_that_is_the_only_way(net: Net) -> None:
+async def test_a_covered_file_that_grows_is_left_out_only_when_that_is_the_only_way(
+    net: Net,
+) -> None:
     write_files(net, a=400, b=400)
     checkpoints = net.again(CheckpointCoverage(most_bytes=1_000))
     await checkpoints.ensure_first_check()
     write_files(net, a=500, new=150)
     await checkpoints.check_for_changes(thorough=True)
-    assert sorted(checkpoints.folders.known_items()) == ["0/a", "0/b"], "the new one goes first, though it is smaller"
+    assert sorted(checkpoints.folders.known_items()) == ["0/a", "0/b"], (
+        "the new one goes first, though it is smaller"
+    )
     write_files(net, a=700)
     (net.folder / "new").unlink()
     await checkpoints.check_for_changes(thorough=True)
@@ -172,7 +200,12 @@ async def test_of_many_files_in_one_folder_only_their_number_is_told(net: Net, c
     told = [(one.path, one.why) for one in net.checkpoints.folders.uncovered_entries()]
     by_rule = ("0/many/node_modules", "node_modules/")
     if count == 20:
-        assert told == [*((f"0/many/f{number:02}", "over the limit") for number in range(20)), by_rule]
+        assert told == [
+            *((f"0/many/f{number:02}", "over the limit") for number in range(20)),
+            by_rule,
+        ]
     else:
         assert told == [("0/many", "files in it over the limit: 21"), by_rule]
-    assert net.checkpoints.folders.paths_uncovered_by_limits() == {path for path, _ in told if path != by_rule[0]}
+    assert net.checkpoints.folders.paths_uncovered_by_limits() == {
+        path for path, _ in told if path != by_rule[0]
+    }

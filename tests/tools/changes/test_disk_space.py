@@ -1,4 +1,6 @@
-"""A step begins only if there is room to record it. On a real full disk: tests/faults/full_disk.py."""
+"""A step begins only if there is room to record it. On a real full disk:
+tests/faults/full_disk.py.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ async def test_a_step_that_could_not_be_recorded_does_not_begin(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "posix_fallocate", allocate)
-        with pytest.raises(StoreFull, match=r"could not be recorded and undone\. Nothing was run\."):
+        with pytest.raises(
+            StoreFull, match=r"could not be recorded and undone\. Nothing was run\."
+        ):
             await net.checkpoints.begin_step("1", "c", "command")
     assert net.checkpoints.steps.open_steps_of_conversation("c") == ()
     step = await net.checkpoints.begin_step("1", "c", "tool", 1 << 20)

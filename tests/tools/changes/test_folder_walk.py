@@ -26,8 +26,12 @@ from helix_desktop.tools.changes.folder_walk import (
 from tests.tools.changes import hostile
 
 
-def look(folder: Path, known: KnownRecords, seen: dict[str, UnchangedFolder] | None = None) -> WalkResult:
-    return FolderWalk((folder,), known, CheckpointCoverage(), frozenset(), None, seen).walk_all_roots()
+def look(
+    folder: Path, known: KnownRecords, seen: dict[str, UnchangedFolder] | None = None
+) -> WalkResult:
+    return FolderWalk(
+        (folder,), known, CheckpointCoverage(), frozenset(), None, seen
+    ).walk_all_roots()
 
 
 def taken(known: KnownRecords, found: WalkResult) -> KnownRecords:
@@ -40,7 +44,9 @@ def taken(known: KnownRecords, found: WalkResult) -> KnownRecords:
             after[path] = names
     for one in found.wanted:
         above, _, name = one.path.rpartition("/")
-        after[above][name] = one.stamp + folder_state.pack_item(TreeItem(PathKind.FILE, one.mode, one.size, bytes(32)))
+        after[above][name] = one.stamp + folder_state.pack_item(
+            TreeItem(PathKind.FILE, one.mode, one.size, bytes(32))
+        )
     return after
 
 
@@ -65,7 +71,13 @@ def test_what_is_remembered_of_a_look_hides_nothing(tmp_path: Path) -> None:
 
 
 def test_the_largest_folders_are_named_with_what_they_hold(tmp_path: Path) -> None:
-    for place, size in (("data/deep/a", 900), ("data/b", 100), ("src/c", 10), ("d", 1), ("node_modules/e", 5_000)):
+    for place, size in (
+        ("data/deep/a", 900),
+        ("data/b", 100),
+        ("src/c", 10),
+        ("d", 1),
+        ("node_modules/e", 5_000),
+    ):
         (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / place).write_bytes(bytes(size))
     found = measure_top_folders((tmp_path,), CheckpointCoverage(), frozenset())
@@ -81,7 +93,7 @@ def test_files_with_several_names_are_known_with_all_of_them(tmp_path: Path) -> 
     assert [sorted(names) for names in found.linked.values()] == [[("0/a", 2), ("0/inside/b", 2)]]
 
 
-# --- one look after another -------------------------------------------------------------------------------------------
+# --- one look after another
 
 
 class Looks:
@@ -93,7 +105,13 @@ class Looks:
         self.heard: list[str] = []
 
     def walk(self) -> FolderWalk:
-        return FolderWalk(self.roots, self.known, self.coverage, self.closed, lambda path, *_: self.heard.append(path))
+        return FolderWalk(
+            self.roots,
+            self.known,
+            self.coverage,
+            self.closed,
+            lambda path, *_: self.heard.append(path),
+        )
 
     def all(self) -> WalkResult:
         found = self.walk().walk_all_roots()
@@ -117,7 +135,11 @@ def wanted(found: WalkResult) -> list[str]:
 
 
 def uncovered(found: WalkResult) -> list[tuple[str, str, bool]]:
-    return sorted((one.path, one.why, one.is_beyond_limits) for each in found.uncovered.values() for one in each)
+    return sorted(
+        (one.path, one.why, one.is_beyond_limits)
+        for each in found.uncovered.values()
+        for one in each
+    )
 
 
 def test_each_folder_is_heard_of_before_it_is_listed_and_counted_once(tmp_path: Path) -> None:
@@ -143,7 +165,9 @@ def test_what_is_gone_is_gone_with_all_beneath_it(tmp_path: Path) -> None:
         (tmp_path / "away").rename(tmp_path / "x")
 
 
-def test_a_folder_that_is_gone_when_it_is_asked_for_is_gone_with_all_beneath_it(tmp_path: Path) -> None:
+def test_a_folder_that_is_gone_when_it_is_asked_for_is_gone_with_all_beneath_it(
+    tmp_path: Path,
+) -> None:
     put(tmp_path, "x/y/a", "z/b")
     looks = Looks(tmp_path)
     looks.all()
@@ -203,7 +227,9 @@ def test_what_is_not_covered_is_told_with_its_reason(tmp_path: Path) -> None:
     looks.all()
     item = folder_state.unpack_item(looks.known["0"]["small"][STAMP.size :])
     assert item is not None
-    assert (item.kind, item.size) == (PathKind.OTHER, 11), "in the place of what was covered it is still told"
+    assert (item.kind, item.size) == (PathKind.OTHER, 11), (
+        "in the place of what was covered it is still told"
+    )
 
 
 def test_what_was_covered_stays_covered_whatever_is_put_beside_it(tmp_path: Path) -> None:
@@ -259,8 +285,15 @@ def test_a_time_in_whole_seconds_proves_little(tmp_path: Path) -> None:
 
     now = walk._began
     whole = now // 1_000_000_000 * 1_000_000_000
-    assert [reliable(now - age, now - age - 1) for age in (0, 10_000_000, 30_000_000)] == [False, False, True]
-    assert [reliable(whole - age, whole - age) for age in (1_000_000_000, 3_000_000_000)] == [False, True]
+    assert [reliable(now - age, now - age - 1) for age in (0, 10_000_000, 30_000_000)] == [
+        False,
+        False,
+        True,
+    ]
+    assert [reliable(whole - age, whole - age) for age in (1_000_000_000, 3_000_000_000)] == [
+        False,
+        True,
+    ]
     assert reliable(whole - 1_000_000_000, whole - 1_000_000_001)
     assert reliable(whole - 1_000_000_001, whole - 1_000_000_000)
 
@@ -275,7 +308,7 @@ def test_no_handle_is_left_open(tmp_path: Path) -> None:
     assert len(list(Path("/proc/self/fd").iterdir())) < before + 20
 
 
-# --- folders that somebody has closed -----------------------------------------------------------------------------------------
+# --- folders that somebody has closed
 
 # Root may open everything: then another user looks, who owns the folders.
 CLOSED = """
@@ -345,11 +378,15 @@ print(json.dumps(told))
 """
 
 
-def test_folders_that_were_closed_since_are_looked_into_and_closed_again_and_others_are_told_of() -> None:
+def test_folders_that_were_closed_since_are_looked_into_and_closed_again_and_others_are_told_of() -> (
+    None
+):
     ran = subprocess.run([sys.executable, "-c", CLOSED], capture_output=True, text=True, check=True)
     told = json.loads(ran.stdout)
     since = told["closed since"]
-    assert (since["folders"], since["left"], since["opened"]) == ({}, [], 2), "what is in them is as it was"
+    assert (since["folders"], since["left"], since["opened"]) == ({}, [], 2), (
+        "what is in them is as it was"
+    )
     assert since["modes"] == ["0o0", "0o444"]
     before = told["closed before"]
     assert before["left"] == [["0/one", UNREADABLE, True]]

@@ -38,17 +38,25 @@ class Killed:
 
         wanted = coverage or CheckpointCoverage()
         found = Checkpoints(
-            [self.net.folder], self.net.cache, file=self.net.file, steps_file=self.steps_file, coverage=wanted
+            [self.net.folder],
+            self.net.cache,
+            file=self.net.file,
+            steps_file=self.steps_file,
+            coverage=wanted,
         )
         found.record_changes = record
         return found
 
-    async def step(self, by: str = "command", only: list[str] | None = None, call: str = "1") -> OpenStep:
+    async def step(
+        self, by: str = "command", only: list[str] | None = None, call: str = "1"
+    ) -> OpenStep:
         step = await self.started.begin_step(call, f"conversation {call}", by, only=only)
         assert step is not None
         return step
 
-    async def start_again(self, coverage: CheckpointCoverage | None = None) -> list[tuple[str, str, str, list[str]]]:
+    async def start_again(
+        self, coverage: CheckpointCoverage | None = None
+    ) -> list[tuple[str, str, str, list[str]]]:
         """Return what was recorded: conversation, call, by and paths."""
         again = self.begin(coverage)
         await again.ensure_first_check()
@@ -61,7 +69,9 @@ class Killed:
         ]
 
     async def changes_of(self, fact: FilesChanged) -> tuple[folder_state.PathChange, ...]:
-        return folder_state.decode_difference(await self.net.cache.read_content(fact.difference.digest))
+        return folder_state.decode_difference(
+            await self.net.cache.read_content(fact.difference.digest)
+        )
 
 
 @pytest.fixture
@@ -70,17 +80,23 @@ def killed(net: Net, tmp_path: Path) -> Killed:
     return Killed(net, tmp_path)
 
 
-async def test_what_a_command_has_changed_before_a_kill_is_its_own_and_can_be_undone(killed: Killed) -> None:
+async def test_what_a_command_has_changed_before_a_kill_is_its_own_and_can_be_undone(
+    killed: Killed,
+) -> None:
     await killed.step()
     (killed.net.folder / "old").write_text("after")
     (killed.net.folder / "new").mkdir()
     (killed.net.folder / "new" / "a").write_text("a")
-    assert await killed.start_again() == [("conversation 1", "1", "command", ["0/new", "0/new/a", "0/old"])]
+    assert await killed.start_again() == [
+        ("conversation 1", "1", "command", ["0/new", "0/new/a", "0/old"])
+    ]
     assert await killed.start_again() == await killed.start_again(), "it is recorded once"
     again = killed.net.again()
     await again.ensure_first_check()
     await killed.net.undo(killed.recorded[0][1])
-    assert {path.name: path.read_text() for path in killed.net.folder.iterdir()} == {"old": "before"}
+    assert {path.name: path.read_text() for path in killed.net.folder.iterdir()} == {
+        "old": "before"
+    }
 
 
 async def test_a_file_tool_has_changed_its_own_path_alone(killed: Killed) -> None:
@@ -90,7 +106,9 @@ async def test_a_file_tool_has_changed_its_own_path_alone(killed: Killed) -> Non
     assert await killed.start_again() == [("conversation 1", "1", "tool", ["0/old"])]
 
 
-async def test_what_was_recorded_but_is_not_in_the_journal_is_recorded_as_it_was(killed: Killed) -> None:
+async def test_what_was_recorded_but_is_not_in_the_journal_is_recorded_as_it_was(
+    killed: Killed,
+) -> None:
     step = await killed.step()
     (killed.net.folder / "old").write_text("after\nmore")
     fact = await killed.started.end_step(step)
@@ -219,7 +237,11 @@ async def test_a_step_whose_end_is_cancelled_is_still_recorded(killed: Killed, m
 
 @pytest.mark.parametrize(
     ("file", "beside", "stays"),
-    [("before", "aft", False), ("after", "before", False), ("after", "the user's, of that very moment", True)],
+    [
+        ("before", "aft", False),
+        ("after", "before", False),
+        ("after", "the user's, of that very moment", True),
+    ],
 )
 async def test_a_half_written_file_is_removed_unless_it_is_all_there_is_of_it(
     killed: Killed, file: str, beside: str, stays: bool

@@ -1,4 +1,6 @@
-"""What is known of the folders since the last walk: how much is covered, which other names a file has, and what is in doubt."""
+"""What is known of the folders since the last walk: how much is covered, which other
+names a file has, and what is in doubt.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ async def test_what_was_covered_before_a_restart_counts_towards_the_limits(net: 
 
 
 @pytest.mark.parametrize("thorough", [True, False])
-async def test_a_file_that_was_left_out_is_not_named_any_more_once_it_is_deleted(net: Net, thorough: bool) -> None:
+async def test_a_file_that_was_left_out_is_not_named_any_more_once_it_is_deleted(
+    net: Net, thorough: bool
+) -> None:
     (net.folder / "inner").mkdir()
     (net.folder / "inner" / "a").write_bytes(b"x")
     checkpoints = net.again(CheckpointCoverage(most_files=1))
@@ -48,7 +52,9 @@ async def test_a_file_that_was_left_out_is_not_named_any_more_once_it_is_deleted
         assert told == {"0/inner/b": "over the limit", "0/inner/node_modules": "node_modules/"}
         (net.folder / "inner" / "b").unlink()
         await checkpoints.check_for_changes(thorough=thorough)
-        assert [one.path for one in checkpoints.folders.uncovered_entries()] == ["0/inner/node_modules"]
+        assert [one.path for one in checkpoints.folders.uncovered_entries()] == [
+            "0/inner/node_modules"
+        ]
         (net.folder / "inner" / "node_modules").rmdir()
         await checkpoints.check_for_changes(thorough=thorough)
         assert checkpoints.folders.uncovered_entries() == ()
@@ -64,7 +70,10 @@ async def test_what_is_deleted_makes_room(net: Net) -> None:
     (net.folder / "c").write_bytes(b"x" * 500)
     await checkpoints.check_for_changes(thorough=True)
     assert sorted(checkpoints.folders.known_items()) == ["0/b", "0/c"]
-    assert (checkpoints.folders._covered.files, checkpoints.folders._covered.size_bytes) == (2, 1_000)
+    assert (checkpoints.folders._covered.files, checkpoints.folders._covered.size_bytes) == (
+        2,
+        1_000,
+    )
 
 
 async def test_other_rules_forget_all_that_was_known(net: Net) -> None:
@@ -78,7 +87,9 @@ async def test_other_rules_forget_all_that_was_known(net: Net) -> None:
     assert folders.last_item_at("0/a") is None
 
 
-async def test_names_of_one_file_know_each_other_and_those_outside_are_told(net: Net, tmp_path: Path) -> None:
+async def test_names_of_one_file_know_each_other_and_those_outside_are_told(
+    net: Net, tmp_path: Path
+) -> None:
     (net.folder / "inner").mkdir()
     for name in ("inner/b", "a", "alone"):
         (net.folder / name).write_text("one" if name != "alone" else "other")
@@ -104,7 +115,9 @@ async def test_names_of_one_file_know_each_other_and_those_outside_are_told(net:
     ]
 
 
-async def test_a_folder_whose_permissions_were_taken_away_gets_them_back_and_others_keep_theirs(net: Net) -> None:
+async def test_a_folder_whose_permissions_were_taken_away_gets_them_back_and_others_keep_theirs(
+    net: Net,
+) -> None:
     net.folder.chmod(0o750)
     folders = net.checkpoints.folders
     folders.remember_permissions_of_roots()
@@ -137,7 +150,9 @@ async def test_few_folders_are_looked_through_alone_and_many_with_all_others(
     assert not folders.watch.is_in_doubt
     begun: list[int] = []
     monkeypatch.setattr(folders.watch, "forget_changes_before_walk", lambda: begun.append(1))
-    monkeypatch.setattr(folders.watch, "pop_changed_folders", lambda: {f"0/f{number}" for number in range(count)})
+    monkeypatch.setattr(
+        folders.watch, "pop_changed_folders", lambda: {f"0/f{number}" for number in range(count)}
+    )
     folders.walk_folders(False)
     assert len(begun) == (count > known_folders.FEW_CHANGES)
     folders.watch.close()
@@ -146,7 +161,9 @@ async def test_few_folders_are_looked_through_alone_and_many_with_all_others(
 async def test_a_folder_with_distrusted_times_is_looked_through_although_nothing_was_reported(
     net: Net, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(folder_walk, "FINE", -COARSE)  # Otherwise, the times of a young file are in doubt anyway.
+    monkeypatch.setattr(
+        folder_walk, "FINE", -COARSE
+    )  # Otherwise, the times of a young file are in doubt anyway.
     (net.folder / "a").write_text("one")
     await net.checkpoints.ensure_first_check()
     folders = net.checkpoints.folders

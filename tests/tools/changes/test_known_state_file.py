@@ -16,13 +16,23 @@ KEPT = known_state_file.KnownFolderState(
 
 def test_what_was_written_comes_back(tmp_path: Path) -> None:
     known_state_file.write_known_state(tmp_path / "known", KEPT, ROOTS, CheckpointCoverage())
-    assert known_state_file.read_known_state(tmp_path / "known", ROOTS, CheckpointCoverage()) == KEPT
+    assert (
+        known_state_file.read_known_state(tmp_path / "known", ROOTS, CheckpointCoverage()) == KEPT
+    )
 
 
 def test_other_folders_or_rules_begin_anew(tmp_path: Path) -> None:
     known_state_file.write_known_state(tmp_path / "known", KEPT, ROOTS, CheckpointCoverage())
-    assert known_state_file.read_known_state(tmp_path / "known", ROOTS[:1], CheckpointCoverage()) is None
-    assert known_state_file.read_known_state(tmp_path / "known", ROOTS, CheckpointCoverage(leave_out=("x/",))) is None
+    assert (
+        known_state_file.read_known_state(tmp_path / "known", ROOTS[:1], CheckpointCoverage())
+        is None
+    )
+    assert (
+        known_state_file.read_known_state(
+            tmp_path / "known", ROOTS, CheckpointCoverage(leave_out=("x/",))
+        )
+        is None
+    )
 
 
 def test_a_damaged_or_an_older_file_is_as_none(tmp_path: Path) -> None:

@@ -2,7 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from helix_desktop.tools.command_lines.command_analysis import KnownPrograms, UnknownPrograms, find_started_programs
+from helix_desktop.tools.command_lines.command_analysis import (
+    KnownPrograms,
+    UnknownPrograms,
+    find_started_programs,
+)
 from helix_desktop.tools.command_lines.program_finder import program_base_name
 from helix_desktop.tools.command_lines.shell_parser import ANY, MANY
 
@@ -10,7 +14,11 @@ from helix_desktop.tools.command_lines.shell_parser import ANY, MANY
 def started(line: str) -> list[str]:
     known = find_started_programs(line)
     assert isinstance(known, KnownPrograms), f"{line}: {known}"
-    return [" ".join(one.words).replace(MANY, "…").replace(ANY, "?") for one in known.all_programs if one.is_certain]
+    return [
+        " ".join(one.words).replace(MANY, "…").replace(ANY, "?")
+        for one in known.all_programs
+        if one.is_certain
+    ]
 
 
 @pytest.mark.parametrize(
@@ -85,7 +93,9 @@ def test_code_in_a_command_is_told(line: str) -> None:
     assert any(one.has_own_code for one in known.commands)
 
 
-@pytest.mark.parametrize("line", ["python x.py -c", "python -m pytest -c x", "pytest -q", "perl x.pl -e", "node x.js"])
+@pytest.mark.parametrize(
+    "line", ["python x.py -c", "python -m pytest -c x", "pytest -q", "perl x.pl -e", "node x.js"]
+)
 def test_a_script_with_options_of_its_own_is_no_code_in_a_command(line: str) -> None:
     known = find_started_programs(line)
     assert isinstance(known, KnownPrograms)
@@ -112,7 +122,11 @@ def test_words_behind_options_nobody_knows_are_guesses() -> None:
 
 
 def test_the_name_of_a_program() -> None:
-    assert [program_base_name("/usr/bin/rm"), program_base_name("./a"), program_base_name("git")] == ["rm", "a", "git"]
+    assert [
+        program_base_name("/usr/bin/rm"),
+        program_base_name("./a"),
+        program_base_name("git"),
+    ] == ["rm", "a", "git"]
 
 
 @pytest.mark.parametrize(
@@ -125,7 +139,9 @@ def test_the_name_of_a_program() -> None:
 def test_what_a_long_line_starts_is_found_in_time_that_grows_with_its_length(
     begin: str, repeated: str, end: str
 ) -> None:
-    """A model writes these lines, and the window waits: some of them would have taken longer than anybody lives."""
+    """A model writes these lines, and the window waits: some of them would have taken
+    longer than anybody lives.
+    """
     for times in (50, 90_000 // len(repeated)):
         assert isinstance(find_started_programs(f"{begin}{repeated * times}{end}"), KnownPrograms)
 
@@ -145,4 +161,6 @@ def test_sed_is_told_to_run_something(script: str, runs: bool) -> None:
 
 @pytest.mark.parametrize("opening", ["${a:-", '"${a:-', "$((", "$(", "<("])
 def test_what_is_nested_too_deeply_is_unknown(opening: str) -> None:
-    assert find_started_programs(f"echo {opening * 10_000}") == UnknownPrograms("it is nested too deeply")
+    assert find_started_programs(f"echo {opening * 10_000}") == UnknownPrograms(
+        "it is nested too deeply"
+    )

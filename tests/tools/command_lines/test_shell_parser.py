@@ -151,10 +151,20 @@ def test_what_is_not_certain_is_hidden(line: str) -> None:
 
 
 def test_files_the_shell_writes_are_told() -> None:
-    assert parse_command_line("a > x 2>> 'y z' >| z 2>&1 > /dev/null < in").written_files == ["x", "y z", "z"]
+    assert parse_command_line("a > x 2>> 'y z' >| z 2>&1 > /dev/null < in").written_files == [
+        "x",
+        "y z",
+        "z",
+    ]
 
 
-@given(st.lists(st.lists(st.text("abc_-./'\" $;&|<>()*~#\\\n", min_size=1), min_size=1), min_size=1, max_size=3))
+@given(
+    st.lists(
+        st.lists(st.text("abc_-./'\" $;&|<>()*~#\\\n", min_size=1), min_size=1),
+        min_size=1,
+        max_size=3,
+    )
+)
 def test_quoted_words_come_back_as_they_were(commands: list[list[str]]) -> None:
     line = " && ".join(shlex.join(each) for each in commands)
     reading = plainly(line)
