@@ -408,6 +408,27 @@ def test_a_build_that_runs_is_neither_replaced_nor_removed(
     assert not (home / "lib/helix-desktop").exists()
 
 
+@pytest.mark.skipif(sys.platform != "linux" or os.getuid() != 0, reason="what root installs")
+def test_root_installs_nothing_into_a_folder_of_another_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")
+    built, home = tmp_path / "build/bundle/helix-desktop", tmp_path / "home"
+    built.mkdir(parents=True)
+    shutil.copyfile("/bin/true", built / "helix-desktop")
+    installer = run.make(built, "1.0", "2026-01-01", tmp_path)
+    (home / "user").mkdir(parents=True)
+    os.chown(home / "user", 61_000, 61_000)
+    (tmp_path / "link").symlink_to(home / "user")
+    os.chown(tmp_path / "link", 61_000, 61_000, follow_symlinks=False)
+    for prefix in (home / "user", home / "user/.local", tmp_path / "link"):
+        for action in ([], ["--uninstall"]):
+            command = ["sh", str(installer), "--prefix", str(prefix), *action]
+            ended = subprocess.run(command, check=False, capture_output=True, text=True)
+            assert (ended.returncode, "belongs to another user" in ended.stderr) == (1, True)
+    assert not list((home / "user").iterdir())
+
+
 def test_what_is_here_for_the_tests_alone_stays_out_of_a_bundle() -> None:
     strangers = bundle._strangers()
     assert {"pytest", "_pytest", "hypothesis", "mypy"} <= set(strangers)
@@ -449,7 +470,8 @@ def test_the_menu_entry_is_valid() -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="shell scripts")
 @pytest.mark.parametrize(
-    "script", ["linux/install.sh", "linux/uninstall.sh", "linux/prerm.sh", "smoke.sh"]
+    "script",
+    ["linux/install.sh", "linux/uninstall.sh", "linux/prerm.sh", "linux/leave.sh", "smoke.sh"],
 )
 def test_shell_scripts_can_be_read(script: str) -> None:
     subprocess.run(["bash", "-n", str(ROOT / "packaging" / script)], check=True)

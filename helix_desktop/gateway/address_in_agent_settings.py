@@ -13,7 +13,7 @@ from pathlib import Path
 
 from helix_desktop import atomic_files
 from helix_desktop.engine.sha256_digest import Digest
-from helix_desktop.errors import ActionRefused, HelixError, NotFound, StoreFailed
+from helix_desktop.errors import ActionRefused, HelixError, InvalidInput, NotFound, StoreFailed
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway import agent_upstreams
 from helix_desktop.gateway.agent_upstreams import USUAL_PROVIDERS, AgentSurroundings, AgentUpstream
@@ -23,6 +23,7 @@ from helix_desktop.gateway.registration import GatewayRegistration, new_token
 from helix_desktop.tools.workspace_roots import RootPath, WorkspaceRoots, delete_file, replace_file
 
 FOLDER = "connected"
+LARGEST_SETTINGS_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,13 +137,13 @@ def plan_address_removal(agent: KnownAgent, config: Path) -> AgentSettingsChange
     """
     note = config / FOLDER / f"{agent.name}.json"
     try:
-        kept = json.loads(note.read_text("utf-8"))
+        kept = json.loads(atomic_files.read_small_file(note, LARGEST_SETTINGS_BYTES))
         before = None if kept["before"] is None else base64.b64decode(kept["before"])
         file, after = Path(kept["file"]), base64.b64decode(kept["after"])
         created = tuple(map(Path, kept.get("created", [str(file.parent)])))
     except FileNotFoundError:
         raise NotFound(f"{agent.title} was not connected by Helix Desktop.") from None
-    except (OSError, ValueError, KeyError, TypeError, binascii.Error) as error:
+    except (InvalidInput, OSError, ValueError, KeyError, TypeError, binascii.Error) as error:
         raise StoreFailed(
             f"{note} could not be read, so the previous settings are unknown."
         ) from error
@@ -209,8 +210,8 @@ def read_written_registrations(config: Path) -> dict[GatewayRegistration, int]:
     """Return the registrations and ports of addresses in agents' files. Old ones have no token."""
     found = {}
     for note in sorted((config / FOLDER).glob("*.json")):
-        with suppress(OSError, ValueError, TypeError, KeyError):
-            known = json.loads(note.read_text("utf-8"))
+        with suppress(InvalidInput, OSError, ValueError, TypeError, KeyError):
+            known = json.loads(atomic_files.read_small_file(note, LARGEST_SETTINGS_BYTES))
             if known.get("token"):
                 upstream = known.get("upstream", "")
                 found[GatewayRegistration(known["token"], upstream, agent=note.stem)] = int(
@@ -237,9 +238,11 @@ def resolve_own_addresses(upstreams: Sequence[AgentUpstream], config: Path) -> l
 
 def _read_settings_or_none(file: Path) -> bytes | None:
     try:
-        return file.read_bytes()
+        return atomic_files.read_small_file(file, LARGEST_SETTINGS_BYTES)
     except FileNotFoundError:
         return None
+    except InvalidInput as error:
+        raise ActionRefused(f"{error.what} Nothing was changed.") from error
     except OSError as error:
         raise StoreFailed(
             f"{file} cannot be read: {error.strerror}. Nothing was changed."

@@ -64,15 +64,16 @@ def make(bundle: Path, version: str, day: str, dist: Path) -> Path:
     library = root / "usr/lib" / NAME
     shutil.copytree(bundle, library, symlinks=True)
     depends = _lean_on_the_system(library / "_internal", library)
+    shutil.copyfile(Path(__file__).with_name("leave.sh"), library / "leave-users")
     (root / "usr/bin").mkdir(parents=True)
     (root / "usr/bin" / NAME).symlink_to(f"../lib/{NAME}/{NAME}")
     tree.share(root / "usr/share", version, day)
     _documents(root / "usr/share", library, version)
-    tree.tidy(root, {library / NAME})
+    tree.tidy(root, {library / NAME, library / "leave-users"})
     architecture = subprocess.run(
         ["dpkg", "--print-architecture"], capture_output=True, text=True, check=True
     ).stdout.strip()
-    _control(root, version, architecture, depends)
+    add_control_files(root, version, architecture, depends)
     _stamp(root)
     package = dist / f"{NAME}_{version}_{architecture}.deb"
     subprocess.run(
@@ -125,7 +126,8 @@ def _documents(share: Path, library: Path, version: str) -> None:
     overrides.write_text(OVERRIDES, encoding="utf-8")
 
 
-def _control(root: Path, version: str, architecture: str, depends: str) -> None:
+def add_control_files(root: Path, version: str, architecture: str, depends: str) -> None:
+    """What dpkg reads of the package: its description, its sums, and what runs at its removal."""
     files = [path for path in sorted(root.rglob("*")) if path.is_file() and not path.is_symlink()]
     size = sum(-(-path.stat().st_size // 1024) for path in files)
     control = root / "DEBIAN"

@@ -29,6 +29,18 @@ done
 case $prefix in /*) ;; *) prefix=$PWD/$prefix ;; esac
 home=$prefix/lib/helix-desktop
 
+# In a user's folder, root would write to wherever the user's links lead, and run what the user has put there.
+if [ "$(id -u)" = 0 ] && [ "$action" != check ]; then
+    folder=$prefix
+    while [ "$folder" != / ]; do
+        if [ -e "$folder" ] || [ -L "$folder" ]; then
+            owner=$(stat -c %u -- "$folder")
+            [ "$owner" = 0 ] || fail "$prefix belongs to another user. Run this file as that user, without sudo, or choose another folder with --prefix. Nothing was changed."
+        fi
+        folder=$(dirname "$folder")
+    done
+fi
+
 if [ "$action" = uninstall ]; then
     [ -x "$home/current/uninstall" ] || fail "Helix Desktop is not installed in $prefix."
     exec "$home/current/uninstall"

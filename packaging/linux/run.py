@@ -26,7 +26,8 @@ def make(bundle: Path, version: str, day: str, dist: Path) -> Path:
     shutil.copytree(bundle, root / "lib", symlinks=True)
     tree.share(root / "share", version, day)
     shutil.copyfile(HERE / "uninstall.sh", root / "lib/uninstall")
-    tree.tidy(root, {root / "lib" / NAME, root / "lib/uninstall"})
+    shutil.copyfile(HERE / "leave.sh", root / "lib/leave-users")
+    tree.tidy(root, {root / "lib" / NAME, root / "lib/uninstall", root / "lib/leave-users"})
     payload = _packed(root, int(os.environ["SOURCE_DATE_EPOCH"]))
     script = (HERE / "install.sh").read_text(encoding="utf-8").replace("@VERSION@", version)
     head = script.replace("@SHA256@", hashlib.sha256(payload).hexdigest()).replace(

@@ -43,6 +43,11 @@ elif [ "$code" != 0 ]; then
     echo "Settings of agents that you connected may still contain the address of Helix Desktop. Remove it from them." >&2
 fi
 
+# What root has installed, other users may have connected their agents to.
+if [ "$(id -u)" = 0 ] && [ -f "$here/leave-users" ]; then
+    sh "$here/leave-users" "$here/helix-desktop" || :
+fi
+
 for _ in 1 2 3 4 5 6 7 8 9 10; do
     [ -n "$(running '^$')" ] || break
     sleep 1

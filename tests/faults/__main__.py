@@ -83,6 +83,13 @@ ALL = (
         "network", "model servers that fail, in whole turns, every protocol", "--turns", 1000, 40
     ),
     Trial("mcp_servers", "MCP servers that misbehave", "--trials", 200, 8),
+    Trial(
+        "package_removal",
+        "the package is installed and removed by root beside hostile users",
+        "--rounds",
+        50,
+        2,
+    ),
     Trial("keyring", "no secret service, a working, a locked, a silent one", "--trials", 40, 4),
     Trial("confinement", "links swapped under tools at work", "--races", 20_000, 2_000),
     Trial(

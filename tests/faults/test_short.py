@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import shutil
 import subprocess
 import sys
@@ -18,6 +19,13 @@ from tests.faults import cards, forgetting, histories, hooks, keyring, mcp_serve
 from tests.faults.__main__ import ALL, Tally, counts, table
 
 needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc, or starts dbus")
+CAN_MOUNT = (
+    sys.platform == "linux"
+    and os.geteuid() == 0
+    and shutil.which("dpkg-deb") is not None
+    and subprocess.run(["unshare", "--mount", "--pid", "--fork", "true"], check=False).returncode
+    == 0
+)
 
 
 @pytest.fixture(autouse=True)
@@ -56,6 +64,15 @@ def test_a_copy_whose_maker_is_killed_hinders_nobody() -> None:
     done = subprocess.run(words, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "12 kills" in done.stdout
+
+
+@needs_linux
+@pytest.mark.skipif(not CAN_MOUNT, reason="needs root, dpkg and overlay mounts")
+def test_a_removal_of_the_package_gives_nothing_of_roots_to_users() -> None:
+    words = [sys.executable, "-m", "tests.faults.package_removal", "--rounds", "2", "--seed", "4"]
+    done = subprocess.run(words, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 rounds" in done.stdout
 
 
 def test_what_is_forgotten_is_in_no_file(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -335,3 +337,23 @@ def test_gemini_cli_reads_its_exceptions_from_its_own_file_where_the_shell_has_n
         f"no_proxy=x.example,{DIRECT}",
     ]
     assert "HTTPS_PROXY=http://proxy:3128" in lines
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pipes and devices in a folder")
+@pytest.mark.parametrize("kind", ["pipe", "endless"])
+@pytest.mark.parametrize("place", ["note", "settings"])
+def test_what_never_ends_is_not_waited_for(tmp_path: Path, kind: str, place: str) -> None:
+    note = tmp_path / address_in_agent_settings.FOLDER / "claude.json"
+    settings = tmp_path / "settings.json"
+    note.parent.mkdir()
+    known = {"file": str(settings), "before": None, "after": "", "token": "t", "port": 1}
+    note.write_text(json.dumps(known), encoding="utf-8")
+    hostile = note if place == "note" else settings
+    hostile.unlink(missing_ok=True)
+    if kind == "pipe":
+        os.mkfifo(hostile)
+    else:
+        hostile.symlink_to("/dev/zero")
+    removed, left = address_in_agent_settings.remove_all_addresses(tmp_path)
+    assert (removed, len(left)) == ([], 1)
+    address_in_agent_settings.read_written_registrations(tmp_path)
