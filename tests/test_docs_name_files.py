@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("ARCHITECTURE.md", "SECURITY.md", "README.md", "helix_desktop/store/FORMATS.md")
+ROOM_PAGES = tuple(path.relative_to(ROOT).as_posix() for path in ROOT.glob("helix_desktop/**/*.md"))
+PAGES = ("ARCHITECTURE.md", "SECURITY.md", "README.md", *ROOM_PAGES)
 MODULE = re.compile(r"`((?:[\w.-]+/)*\w+\.py)`")
 FOLDER = re.compile(r"`((?:[a-z_]+/)+)`")
 NOT_OURS = {"dist", "image", "text"}  # what a build writes, and kinds of media
