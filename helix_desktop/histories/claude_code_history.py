@@ -351,8 +351,9 @@ class _ClaudeCodeMessages(HistoryMessages):
             )
             return
         details = object_at(boundary, "compactMetadata")
-        segment = text_at(details, "preservedSegment", "headUuid")
-        keep = self.places.get(segment, len(self.made)) if segment else len(self.made)
+        kept = list_at(details, "preservedMessages", "uuids")
+        first_kept = text_at(details, "preservedSegment", "headUuid") or next(iter(kept), "")
+        keep = self.places.get(str(first_kept), len(self.made))
         trigger = text_at(details, "trigger")
         why = "Claude Code compacted the conversation here" + (f" ({trigger})" if trigger else "")
         self.add_compaction(text, time, why, keep)

@@ -106,7 +106,7 @@ def _message_lines(message: recorded_session.RecordedMessage) -> list[Block]:
             "tool_use_id": plain_call_id(message.answers),
             "is_error": not message.ok,
         }
-        content: object = [*words, *pictures] if pictures else message.text or "(no output)"
+        content: object = [*words, *pictures] if pictures else message.text
         said = {"role": "user", "content": [{**result, "content": content}]}
         return [{"type": "user", "message": said, "toolUseResult": message.text, "timestamp": when}]
     if not (words or pictures):

@@ -41,6 +41,7 @@ _USAGE = (
     "output_tokens",
     "reasoning_output_tokens",
 )
+_OWN_CONTEXT = ("<environment_context>", "<user_instructions>", "# AGENTS.md")
 NOT_RECORDED = "[The provider ran this itself; the rollout does not have what came of it.]"
 
 
@@ -113,6 +114,23 @@ def _count_copied_messages(own: Sequence[RecordedMessage], path: Path, source: s
         for one, other in zip(own, before, strict=False)
     )
     return sum(itertools.takewhile(bool, same))
+
+
+def _text_after_compaction(summary: str, kept: Sequence[Mapping[str, object]]) -> str:
+    """Return what the model is shown after a compaction: the messages that Codex kept, which are
+    the user's, and the summary. Codex adds its instructions and its environment to every request
+    itself, so these are left out.
+    """
+    texts = []
+    for item in kept:
+        if item.get("type") != "message" or item.get("role") in ("system", "developer"):
+            continue
+        text = history_rows.text_of_message_content(item.get("content"))
+        if text.strip() and not text.startswith(_OWN_CONTEXT):
+            texts.append(text)
+    if summary and summary not in texts:
+        texts.append(summary)
+    return "\n\n".join(texts)
 
 
 def _comparable_message(message: RecordedMessage) -> object:
@@ -200,9 +218,7 @@ class _CodexMessages(history_rows.HistoryMessages):
             self._add_reply_part_to_draft(Text(text))
         elif role in ("user", "system", "developer"):
             self.finish_reply()
-            beside = text.startswith(
-                ("<environment_context>", "<user_instructions>", "# AGENTS.md")
-            )
+            beside = text.startswith(_OWN_CONTEXT)
             speaker: Speaker = "user" if role == "user" else "system"
             self.made.append(
                 RecordedMessage(speaker, text, time=self.time, pictures=pictures, beside=beside)
@@ -311,14 +327,11 @@ class _CodexMessages(history_rows.HistoryMessages):
 
     def _read_codex_compaction(self, payload: Mapping[str, object]) -> None:
         self.finish_reply()
-        text = text_at(payload, "message")
         kept = objects_at(payload, "replacement_history")
+        text = _text_after_compaction(text_at(payload, "message"), kept)
         sealed_away = any(
             text_at(item, "encrypted_content") for item in kept if item.get("type") != "reasoning"
         )
-        if not text:
-            said = [item.get("content") for item in kept if item.get("type") == "message"]
-            text = "\n\n".join(map(history_rows.text_of_message_content, said))
         if sealed_away:
             text += "\n[The rest of the summary is sealed: only its provider can read it.]"
         if not any(message.role != "system" for message in self.made):

@@ -6,7 +6,7 @@ Otherwise each message and call is an item of the Responses API. A compaction is
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -56,10 +56,13 @@ def build_codex_lines(
         items = items[1:]
     yield {"timestamp": format_iso_time(begun), "type": "session_meta", "payload": about}
     custom: set[str] = set()
+    typed: list[str] = []
     for item in items:
         if isinstance(item, RecordedCompaction):
-            yield _compaction_line(item.text, item.time)
+            yield _compaction_line(item, typed)
             continue
+        if item.role == "user" and not item.beside:
+            typed.append(item.text)
         for written in _message_items(item, custom):
             yield {
                 "timestamp": format_iso_time(item.time),
@@ -68,10 +71,22 @@ def build_codex_lines(
             }
 
 
-def _compaction_line(text: str, time: float) -> Item:
-    kept = [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}]
-    payload = {"message": text, "replacement_history": kept}
-    return {"timestamp": format_iso_time(time), "type": "compacted", "payload": payload}
+def _compaction_line(compaction: RecordedCompaction, typed: Sequence[str]) -> Item:
+    """Return the line of a compaction. Its text begins with the messages of the user that Codex
+    had kept (`typed` are all before it). Each is a message of its own again, as Codex had sent it.
+    """
+    kept: list[str] = []
+    summary = compaction.text
+    for text in typed:
+        if text.strip() and summary.startswith(f"{text}\n\n"):
+            kept.append(text)
+            summary = summary[len(text) + 2 :]
+    history = [
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}
+        for text in [*kept, summary]
+    ]
+    payload = {"message": summary, "replacement_history": history}
+    return {"timestamp": format_iso_time(compaction.time), "type": "compacted", "payload": payload}
 
 
 def _message_items(message: RecordedMessage, custom_calls: set[str]) -> Iterator[Item]:

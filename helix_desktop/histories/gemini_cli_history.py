@@ -37,6 +37,7 @@ from helix_desktop.json_values import (
 )
 
 KIND = "gemini-cli"
+_OWN_CONTEXT = "<session_context>"
 _NOTES = ("info", "error", "warning")
 
 
@@ -78,6 +79,14 @@ def read_gemini_project_folder(path: Path) -> str:
     return ""
 
 
+@dataclass(frozen=True, slots=True)
+class GeminiCompression:
+    """`beginning` replaced all records before the one at position `keep`."""
+
+    beginning: Sequence[history_rows.HistoryRow]
+    keep: int
+
+
 @dataclass(slots=True)
 class _GeminiLog:
     """The final records, and where a new history replaced the old one."""
@@ -86,8 +95,8 @@ class _GeminiLog:
     records: list[history_rows.HistoryRow] = field(default_factory=list)
     places: dict[str, int] = field(default_factory=dict)
     tree: HistoryTree = field(default_factory=HistoryTree)
-    # What replaced the whole history, by the position of the record before it.
-    compacted: dict[int, list[history_rows.HistoryRow]] = field(default_factory=dict)
+    # What replaced the older records, by the position of the record before it.
+    compacted: dict[int, GeminiCompression] = field(default_factory=dict)
     rewound: str = ""
 
     def read_gemini_row(self, row: history_rows.HistoryRow) -> None:
@@ -130,10 +139,45 @@ class _GeminiLog:
         fresh = [row for row in given if text_at(row.value, "id") not in self.places]
         kept = {text_at(row.value, "id") for row in given}
         if self.records and fresh and any(name not in kept for name in self.places):
-            self.compacted[len(self.records) - 1] = fresh
+            self._add_compression(given)
             return
         for row in given:
             self._add_or_replace_record(row)
+
+    def _add_compression(self, given: Sequence[history_rows.HistoryRow]) -> None:
+        """Note what a compressed history begins with, and which records it keeps at its end.
+
+        Gemini CLI gives the records that it keeps new ids. After that, it writes the whole
+        compressed history again with each change.
+        """
+        count = 0
+        for row, record in zip(reversed(given), reversed(self.records), strict=False):
+            if not _are_same_record(row.value, record.value):
+                break
+            count += 1
+        beginning = tuple(given[: len(given) - count])
+        ids = [text_at(row.value, "id") for row in beginning]
+        for earlier in self.compacted.values():
+            if ids == [text_at(row.value, "id") for row in earlier.beginning]:
+                return
+        keep = len(self.records) - count
+        self.compacted[len(self.records) - 1] = GeminiCompression(beginning, keep)
+
+
+def _are_same_record(value: Mapping[str, object], other: Mapping[str, object]) -> bool:
+    same_id = text_at(value, "id") == text_at(other, "id")
+    return same_id or _content_of_record(value) == _content_of_record(other)
+
+
+def _content_of_record(value: Mapping[str, object]) -> object:
+    """Return what is equal in two copies of a record. Outputs may be shortened in one of them."""
+    content = value.get("content")
+    parts = objects_at(content)
+    calls = {text_at(part, "functionCall", "id") for part in parts}
+    calls |= {text_at(call, "id") for call in objects_at(value, "toolCalls")}
+    answers = {text_at(part, "functionResponse", "id") for part in parts}
+    text = history_rows.text_of_message_content(content).strip()
+    return value.get("type"), text, calls - {""}, answers - {""}
 
 
 @dataclass(slots=True)
@@ -143,16 +187,28 @@ class _GeminiMessages(history_rows.HistoryMessages):
     def read_gemini_records(
         self,
         rows: Sequence[tuple[int, history_rows.HistoryRow]],
-        compacted: Mapping[int, list[history_rows.HistoryRow]],
+        compacted: Mapping[int, GeminiCompression],
     ) -> "_GeminiMessages":
-        for at, row in rows:
+        places: dict[int, int] = {}  # By a record's position: that of its first message.
+        for position, row in rows:
+            places[position] = len(self.made)
             self.read_rows([row])
-            if at in compacted and self.made:
-                contents = (one.value.get("content") for one in compacted[at])
-                text = "\n\n".join(map(history_rows.text_of_message_content, contents))
-                time = history_rows.parse_time(compacted[at][0].value.get("timestamp"))
-                self.add_compaction(text, time, "Gemini CLI compressed here")
+            compression = compacted.get(position)
+            if compression is not None and self.made:
+                keep = places.get(compression.keep, len(self.made))
+                self._add_gemini_compaction(compression.beginning, keep)
         return self
+
+    def _add_gemini_compaction(
+        self, beginning: Sequence[history_rows.HistoryRow], keep: int
+    ) -> None:
+        texts = [
+            history_rows.text_of_message_content(row.value.get("content")) for row in beginning
+        ]
+        said = [text for text in texts if text.strip() and not text.startswith(_OWN_CONTEXT)]
+        if said:
+            time = history_rows.parse_time(beginning[0].value.get("timestamp"))
+            self.add_compaction("\n\n".join(said), time, "Gemini CLI compressed here", keep)
 
     def read_row(self, value: Mapping[str, object]) -> None:
         kind, time = value.get("type"), history_rows.parse_time(value.get("timestamp"))
@@ -174,7 +230,7 @@ class _GeminiMessages(history_rows.HistoryMessages):
             if isinstance(content, list)
             else content
         )
-        beside = history_rows.text_of_message_content(words).startswith("<session_context>")
+        beside = history_rows.text_of_message_content(words).startswith(_OWN_CONTEXT)
         self.add_user_message(words, time, beside=beside)
 
     def _read_gemini_result(self, found: Mapping[str, object], time: float) -> None:
@@ -240,4 +296,7 @@ class _GeminiMessages(history_rows.HistoryMessages):
 
 def _text_of_gemini_response(found: Mapping[str, object]) -> str:
     response = object_at(found, "response")
-    return first_text(response, "output", "error") or json.dumps(response, ensure_ascii=False)
+    text = first_text(response, "output", "error")
+    if not text and response.get("output") != "":  # A command may have printed nothing.
+        return json.dumps(response, ensure_ascii=False)
+    return text

@@ -33,6 +33,7 @@ from helix_desktop.histories.anthropic_history import (
 )
 from helix_desktop.histories.companion_files import list_files_below
 from helix_desktop.histories.history_rows import HistoryRow, ReadingReport, UnreadableRow
+from helix_desktop.histories.late_results import put_results_behind_their_calls
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession
 from helix_desktop.json_values import parse_json_or_none
 
@@ -171,7 +172,16 @@ def no_session_error(path: Path, report: ReadingReport) -> InvalidInput:
 def read_sessions(
     path: Path, report: ReadingReport, kind: str = "", copy: Path | None = None
 ) -> Iterator[RecordedSession]:
-    """Yield a file's sessions, in any format. `copy`: read this instead, as the file may change."""
+    """Yield a file's sessions, in any format, with results behind their calls. `copy`: read
+    this instead, as the file may change.
+    """
+    for session in _read_sessions_as_written(path, report, kind, copy):
+        yield put_results_behind_their_calls(session)
+
+
+def _read_sessions_as_written(
+    path: Path, report: ReadingReport, kind: str, copy: Path | None
+) -> Iterator[RecordedSession]:
     readable_path = copy or path
     try:
         if not readable_path.is_file() and readable_path.exists():

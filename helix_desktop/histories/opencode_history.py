@@ -8,10 +8,11 @@ part of a message, and the reply to that message, which is marked `summary`, is 
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall, Usage
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories import history_rows, recorded_session
 from helix_desktop.histories.companion_files import read_file_below
 from helix_desktop.histories.foreign_sqlite import (
@@ -143,20 +144,39 @@ def _build_opencode_recording(
     )
 
 
+@dataclass(slots=True)
 class _OpencodeMessages(history_rows.HistoryMessages):
+    places: dict[str, int] = field(default_factory=dict)  # By message id: where it stands here.
+    # By the id of the message that asked for a compaction: the first message that it keeps.
+    first_kept: dict[str, str] = field(default_factory=dict)
+
     def read_opencode_message(self, message: Mapping[str, object], parts: Parts) -> None:
         time = history_rows.parse_time(object_at(message, "time").get("created"))
+        identity = text_at(message, "id")
+        self.places[identity] = len(self.made)
         if message.get("role") == "user":
+            for part in parts:
+                if part.get("type") == "compaction":
+                    self.first_kept[identity] = text_at(part, "tail_start_id")
             self._read_opencode_user(parts, time)
         elif message.get("role") == "assistant" and message.get("summary"):
-            text = "\n".join(text_at(part, "text") for part in parts if part.get("type") == "text")
-            if self.made and text.strip():
-                self.add_compaction(text, time, "opencode compacted the conversation here")
+            self._read_opencode_compaction(message, parts, time)
         elif message.get("role") == "assistant":
             self._read_opencode_reply(message, parts, time)
         else:
             kind = f"message {message.get('role')}"
             self.report.add_left_out_row(kind, {**message, "parts": parts})
+
+    def _read_opencode_compaction(
+        self, message: Mapping[str, object], parts: Parts, time: float
+    ) -> None:
+        """Read a summary. The newest turns before it may stay behind it, word for word."""
+        text = "\n".join(text_at(part, "text") for part in parts if part.get("type") == "text")
+        if not self.made or not text.strip():
+            return
+        first_kept = self.first_kept.get(text_at(message, "parentID"), "")
+        keep = self.places.get(first_kept, len(self.made))
+        self.add_compaction(text, time, "opencode compacted the conversation here", keep)
 
     def _read_opencode_user(self, parts: Parts, time: float) -> None:
         own = [

@@ -118,14 +118,12 @@ def test_results_pictures_and_what_stands_beside_the_users_words() -> None:
     (result,) = plain["message"]["content"]
     assert (result["tool_use_id"], result["content"], result["is_error"]) == (
         "call_1",
-        "(no output)",
+        "",
         False,
     )
     assert shown["message"]["content"][0]["content"] == [{"type": "text", "text": "seen"}, source]
     (pictured,) = written(RecordedMessage("tool", "", time=AT, answers="c4", pictures=(picture,)))
-    assert pictured["message"]["content"][0]["content"] == [
-        source
-    ]  # The model did not read "(no output)".
+    assert pictured["message"]["content"][0]["content"] == [source]
     assert failed["message"]["content"][0]["is_error"]
     assert (failed["type"], failed["toolUseResult"]) == ("user", "no such file")
     (both,) = written(RecordedMessage("user", "look", time=AT, pictures=(picture,)))

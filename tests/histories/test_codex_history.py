@@ -543,12 +543,33 @@ def test_a_compaction_says_its_text_or_what_it_kept() -> None:
     for about, text in (
         ({"message": "What happened."}, "What happened."),
         ({"replacement_history": kept}, "one\n\ntwo"),
-        ({"message": "Sum.", "replacement_history": [*kept, *sealed]}, f"Sum.{rest}"),
+        ({"message": "Sum.", "replacement_history": [*kept, *sealed]}, f"one\n\ntwo\n\nSum.{rest}"),
     ):
         found = session(said("go"), said("Half", "assistant"), event("compacted", **about))
         why = "Codex compacted the conversation here"
         assert found.compactions == (RecordedCompaction(2, 2, text, 5.0, why),)
     assert session(said("go"), event("compacted")).compactions == ()
+
+
+def test_a_compaction_keeps_the_users_words_that_codex_kept_and_not_its_own_context() -> None:
+    """Codex sends the user's messages and the summary. Ours was the summary alone."""
+
+    def kept(role: str, *texts: str) -> dict[str, object]:
+        content = [{"type": "input_text", "text": text} for text in texts]
+        return {"type": "message", "role": role, "content": content}
+
+    history = [
+        kept("user", "use Rust 1.80"),
+        kept("developer", "<skills_instructions>", "<permissions instructions>"),
+        kept("user", "<environment_context>\n  <cwd>/w</cwd>"),
+        kept("user", "and never push"),
+        kept("user", "Another model began this:\nSum."),
+    ]
+    about = {"message": "Another model began this:\nSum.", "replacement_history": history}
+    found = session(said("go"), said("Half", "assistant"), event("compacted", **about))
+    assert [one.text for one in found.compactions] == [
+        "use Rust 1.80\n\nand never push\n\nAnother model began this:\nSum."
+    ]
 
 
 def test_a_compaction_of_what_is_not_in_the_file_is_a_message() -> None:

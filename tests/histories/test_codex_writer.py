@@ -121,3 +121,16 @@ def test_a_rollout_is_named_by_the_time_here() -> None:
     when = datetime(2026, 1, 2, 3, 4, 5).timestamp()  # noqa: DTZ001 -- the time here
     found = codex_writer.rollout_path_below_sessions("thread-1", when)
     assert found == "2026/01/02/rollout-2026-01-02T03-04-05-thread-1.jsonl"
+
+
+def test_a_compaction_has_the_users_messages_that_its_text_begins_with_as_messages() -> None:
+    """Codex counts the kept messages of users, and shows them, each by itself."""
+    first, lost, last = (RecordedMessage("user", words) for words in ("go", "old", "and again"))
+    note = RecordedMessage("user", "<environment_context>", beside=True)
+    reply = build_recorded_reply([Text("Done.")])
+    compaction = RecordedCompaction(5, 5, "go\n\nand again\n\nSum.\n\nold", 9.0)
+    *_, line = lines(first, note, lost, reply, last, compactions=(compaction,))
+    kept = line["payload"]["replacement_history"]
+    assert [one["content"][0]["text"] for one in kept] == ["go", "and again", "Sum.\n\nold"]
+    assert {(one["type"], one["role"]) for one in kept} == {("message", "user")}
+    assert line["payload"]["message"] == "Sum.\n\nold"

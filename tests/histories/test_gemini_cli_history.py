@@ -253,7 +253,36 @@ def test_a_new_history_in_the_place_of_the_old_is_a_compaction(tmp_path: Path) -
     found = one(tmp_path, *rows)
     assert texts(found) == ["one", "two", "three"]
     text = "The summary.\n\nI see."
-    assert found.compactions == (RecordedCompaction(2, 2, text, 5.0, "Gemini CLI compressed here"),)
+    why = "Gemini CLI compressed here"
+    assert found.compactions == (RecordedCompaction(2, 1, text, 5.0, why),), "it keeps the reply"
+
+
+def test_what_a_compressed_history_keeps_under_new_ids_stays_behind_the_summary(
+    tmp_path: Path,
+) -> None:
+    """Gemini CLI keeps the newest turns and gives them new ids, and writes the whole again with
+    each change. Each time, all that was there was replaced by the words of the whole.
+    """
+    rows = [said("1", "one"), reply("2", "two"), said("3", "three"), reply("4", "four")]
+    context = said("20", "<session_context>today")
+    kept = [said("23", "three"), reply("24", "four")]
+    compressed = [context, said("21", "The summary."), reply("22", "Got it."), *kept]
+    more = [said("5", "five"), reply("6", "six")]
+    again = {"$set": {"messages": [*compressed, *more, said("7", "seven")]}}
+    found = one(
+        tmp_path, *rows, {"$set": {"messages": compressed}}, *more, said("7", "seven"), again
+    )
+    assert texts(found) == ["one", "two", "three", "four", "five", "six", "seven"]
+    assert [(each.at, each.keep, each.text) for each in found.compactions] == [
+        (4, 2, "The summary.\n\nGot it.")
+    ]
+
+
+def test_the_empty_result_of_a_command_stays_empty(tmp_path: Path) -> None:
+    answer = {"functionResponse": {"id": "c1", "name": "f", "response": {"output": ""}}}
+    call = {"id": "c1", "name": "f", "args": {}, "result": [answer], "status": "success"}
+    found = one(tmp_path, said("1", "one"), reply("2", "two", toolCalls=[call]))
+    assert texts(found) == ["one", "two", ""]
 
 
 def test_a_history_that_only_grew_is_no_compaction(tmp_path: Path) -> None:

@@ -331,3 +331,18 @@ def test_which_file_is_a_session_of_older_versions() -> None:
     assert not known(Path("/s/session/p1/ses_1.txt"))
     assert not known(Path("/s/session/p1/msg_1.json"))
     assert not known(Path("/s/message/p1/ses_1.json"))
+
+
+def test_the_newest_turns_that_a_summary_keeps_stay_behind_it(tmp_path: Path) -> None:
+    """They are sent word for word by opencode. They were taken for a part of what was summarised."""
+    found = one(
+        tmp_path,
+        said(written.text("one")),
+        reply(written.text("done")),
+        said(written.text("two")),
+        said({"type": "compaction", "auto": True, "tail_start_id": "m3"}),
+        reply(written.text("Sum."), summary=True, parentID="m4"),
+        said(written.text("three")),
+    )
+    assert [message.text for message in found.messages] == ["one", "done", "two", "three"]
+    assert [(each.at, each.keep, each.text) for each in found.compactions] == [(3, 2, "Sum.")]

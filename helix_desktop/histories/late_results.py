@@ -1,0 +1,121 @@
+"""Puts each result behind the reply whose call it answers, wherever the file has it.
+
+Claude Code, Codex and others run calls of several replies at once, and write each result
+when it comes. A request must have it right behind its call, so a result that came later
+was no result any more, and its call seemed interrupted.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession
+
+
+@dataclass(frozen=True, slots=True)
+class MovedResult:
+    """A result at `position` that belongs before the message `before`."""
+
+    position: int
+    before: int
+
+
+def put_results_behind_their_calls(session: RecordedSession) -> RecordedSession:
+    """Return the session with late results moved, and its compactions where they were."""
+    moved = _find_late_results(session.messages)
+    if not moved:
+        return session
+    compactions = tuple(
+        replace(
+            compaction,
+            at=_new_position(compaction.at, moved),
+            keep=_new_position(compaction.keep, moved),
+        )
+        for compaction in session.compactions
+    )
+    return replace(
+        session,
+        messages=_messages_in_new_order(session.messages, moved),
+        compactions=compactions,
+        forked_at=_count_messages_still_shared(session.forked_at, moved),
+    )
+
+
+def _find_late_results(messages: Sequence[RecordedMessage]) -> list[MovedResult]:
+    ends = _ends_of_replies(messages)
+    moved = []
+    for position, reply in _replies_by_result(messages).items():
+        if not reply < position <= ends[reply]:
+            moved.append(MovedResult(position, ends[reply]))
+    return sorted(moved, key=lambda result: (result.before, result.position))
+
+
+def _replies_by_result(messages: Sequence[RecordedMessage]) -> dict[int, int]:
+    """Return, for the position of each result, the position of the reply that it answers."""
+    replies: dict[int, int] = {}
+    unanswered: defaultdict[str, list[int]] = defaultdict(list)
+    without_call = []
+    for position, message in enumerate(messages):
+        for call in message.calls:
+            unanswered[call.id].append(position)
+        if message.role != "tool":
+            continue
+        # Some servers use the same ids in each reply: the newest call is meant.
+        if unanswered[message.answers]:
+            replies[position] = unanswered[message.answers].pop()
+        else:
+            without_call.append(position)
+    for position in without_call:
+        later_calls = unanswered[messages[position].answers]
+        if later_calls and later_calls[0] > position:
+            replies[position] = later_calls.pop(0)
+    return replies
+
+
+def _ends_of_replies(messages: Sequence[RecordedMessage]) -> dict[int, int]:
+    """Return the position of the message that ends the wait for each reply's results."""
+    ends: dict[int, int] = {}
+    next_end = len(messages)
+    for position in range(len(messages) - 1, -1, -1):
+        message = messages[position]
+        if message.role == "assistant":
+            ends[position] = next_end
+        is_result_or_note = message.role == "tool" or message.beside
+        if message.role in ("assistant", "failure") or not is_result_or_note:
+            next_end = position
+    return ends
+
+
+def _messages_in_new_order(
+    messages: Sequence[RecordedMessage], moved: Sequence[MovedResult]
+) -> tuple[RecordedMessage, ...]:
+    arriving: defaultdict[int, list[RecordedMessage]] = defaultdict(list)
+    for result in moved:
+        arriving[result.before].append(messages[result.position])
+    leaving = {result.position for result in moved}
+    ordered: list[RecordedMessage] = []
+    for position, message in enumerate(messages):
+        ordered.extend(arriving[position])
+        if position not in leaving:
+            ordered.append(message)
+    ordered.extend(arriving[len(messages)])
+    return tuple(ordered)
+
+
+def _new_position(position: int, moved: Sequence[MovedResult]) -> int:
+    """Return where the message that stood at `position` stands now."""
+    arrived = sum(result.before <= position for result in moved)
+    left = sum(result.position < position for result in moved)
+    return position + arrived - left
+
+
+def _count_messages_still_shared(forked_at: int, moved: Sequence[MovedResult]) -> int:
+    """Return how many first messages are still those of the session that this is a fork of.
+
+    A result of the fork that moves to a shared call ends what both have in common.
+    """
+    from_fork = (result.before for result in moved if result.before <= forked_at <= result.position)
+    shared = min(from_fork, default=forked_at)
+    earlier = [result for result in moved if result.before < shared]
+    return min(forked_at, _new_position(shared, earlier))
