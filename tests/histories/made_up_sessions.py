@@ -219,7 +219,11 @@ def opencode(folder: Path, session: MadeUpSession) -> Path:
         elif isinstance(event, Replied):
             parts = [written.text(event.text)]
             for call in event.calls:
-                state = {"status": "completed", "input": {}, "output": results.get(call)}
+                state: dict[str, Any] = {
+                    "status": "completed",
+                    "input": {},
+                    "output": results.get(call),
+                }
                 state |= {} if call in results else {"status": "running"}
                 parts.append({"type": "tool", "tool": "bash", "callID": call, "state": state})
             messages.append(({"role": "assistant", "modelID": "m"}, parts))
@@ -331,7 +335,7 @@ def goose(folder: Path, session: MadeUpSession) -> Path:
     for at, event in enumerate(session.events):
         compacted = session.events[last] if last >= 0 else None
         hidden = isinstance(compacted, Compacted) and at < compacted.keep
-        about = {"agentVisible": not hidden}
+        about: Mapping[str, Any] = {"agentVisible": not hidden}
         if isinstance(event, Said):
             rows.append(("user", [written.text(event.text)], about))
         elif isinstance(event, Replied):
