@@ -44,7 +44,11 @@ def list_functions(folder: Path, names: list[str]) -> Iterator[DrawnFunction]:
     """Every function of a length that can be read in a minute, in the order of its file."""
     for path in sorted(folder.rglob("*.py")):
         text = path.read_text(encoding="utf-8")
-        for node in ast.walk(ast.parse(text)):
+        try:
+            tree = ast.parse(text)
+        except SyntaxError:  # Some of mitmproxy's files need a newer Python than this one.
+            continue
+        for node in ast.walk(tree):
             if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 continue
             source = remove_names(ast.get_source_segment(text, node) or "", names)
