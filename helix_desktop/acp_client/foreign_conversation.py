@@ -53,7 +53,7 @@ _ENDS = {
 
 # Takes a provider as the agent describes it; returns the gateway's address and headers.
 # May take seconds.
-RegisterRoute = Callable[[Mapping[str, Any]], dict[str, Any] | None]
+RegisterRoute = Callable[[Mapping[str, Any], str], dict[str, Any] | None]
 # Takes an agent's name; returns its current setup, its environment, and a function that
 # finds its routes.
 FindAgent = Callable[[str], Awaitable[tuple[AcpAgent, Mapping[str, str], RegisterRoute]]]
@@ -247,8 +247,7 @@ class ForeignConversation:
             listed = await link.ask_agent("providers/list", {}, START_SECONDS) if can else {}
             for each in objects_at(listed, "providers"):
                 now = object_at(each, "current")
-                if (route := await asyncio.to_thread(register, now)) is not None:
-                    route["headers"] |= {"x-helix-parent": conversation}
+                if (route := await asyncio.to_thread(register, now, conversation)) is not None:
                     route |= {
                         "providerId": text_at(each, "providerId"),
                         "apiType": text_at(now, "apiType"),

@@ -83,6 +83,7 @@ def _build_manual_registration(arguments: Namespace, where: ProgramFolders) -> G
         folds_plans=arguments.fold_plans,
         key=key,
         key_host=key_host,
+        chooses_workspace=not arguments.workspace,
     )
 
 

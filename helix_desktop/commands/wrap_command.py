@@ -29,6 +29,7 @@ from helix_desktop.gateway.known_agents import (
     build_agent_of_command,
     find_known_agent,
 )
+from helix_desktop.gateway.own_headers import find_own_header_names
 from helix_desktop.resident import agent_connecting, resident_client
 from helix_desktop.store.all_workspaces import AllWorkspaces
 
@@ -67,8 +68,10 @@ def run_wrap_command(arguments: Namespace) -> int:
         return 0
     workspace = _workspace_id_for_agent(where, arguments.workspace)
     environ = agent_upstreams.read_agent_environment(agent.name, surroundings)
+    headers = find_own_header_names(agent.name, surroundings)
     built = [
-        wrapped_agent.build_registration_for_run(agent.name, one, environ) for one in upstreams
+        wrapped_agent.build_registration_for_run(agent.name, upstream, environ, headers)
+        for upstream in upstreams
     ]
     registrations = [
         replace(one, folds_plans=arguments.fold_plans, workspace=workspace) for one in built

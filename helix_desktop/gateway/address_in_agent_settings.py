@@ -19,6 +19,7 @@ from helix_desktop.gateway import agent_upstreams
 from helix_desktop.gateway.agent_upstreams import USUAL_PROVIDERS, AgentSurroundings, AgentUpstream
 from helix_desktop.gateway.gateway_socket import agent_address
 from helix_desktop.gateway.known_agents import KNOWN_AGENTS, NO_PROXY, KnownAgent
+from helix_desktop.gateway.own_headers import find_own_header_names
 from helix_desktop.gateway.registration import GatewayRegistration, new_token
 from helix_desktop.tools.workspace_roots import RootPath, WorkspaceRoots, delete_file, replace_file
 
@@ -70,7 +71,10 @@ def plan_address_install(
         )
     environ = agent_upstreams.read_agent_environment(agent.name, surroundings)
     _check_no_proxy_gets_requests(agent, environ)
-    registration = GatewayRegistration(new_token(), usual.address, agent=agent.name)
+    headers = find_own_header_names(agent.name, surroundings)
+    registration = GatewayRegistration(
+        new_token(), usual.address, agent=agent.name, headers=headers
+    )
     file = agent.file(home, environ)
     before = _read_settings_or_none(file)
     text, url = (before or b"").decode("utf-8"), agent_address(port, registration.token)
@@ -120,7 +124,8 @@ def install_address(change: AgentSettingsChange, config: Path) -> None:
         "after": base64.b64encode(change.after or b"").decode(),
         "token": registration.token,
         "port": change.port,
-        **({"upstream": registration.upstream} if registration.upstream else {}),
+        "upstream": registration.upstream,
+        "headers": registration.headers,
         "created": [str(folder) for folder in change.file.parents if not folder.exists()],
     }
     atomic_files.write_file_atomically(note, json.dumps(known), private=True)
@@ -213,10 +218,13 @@ def read_written_registrations(config: Path) -> dict[GatewayRegistration, int]:
         with suppress(InvalidInput, OSError, ValueError, TypeError, KeyError):
             known = json.loads(atomic_files.read_small_file(note, LARGEST_SETTINGS_BYTES))
             if known.get("token"):
-                upstream = known.get("upstream", "")
-                found[GatewayRegistration(known["token"], upstream, agent=note.stem)] = int(
-                    known["port"]
+                registration = GatewayRegistration(
+                    known["token"],
+                    known.get("upstream", ""),
+                    agent=note.stem,
+                    headers=tuple(known.get("headers", ())),
                 )
+                found[registration] = int(known["port"])
     return found
 
 

@@ -208,15 +208,22 @@ def _is_folder_trusted(where: AgentSurroundings) -> bool:
 # --- Codex: the provider's address in the settings
 
 
-def _find_codex_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
+def read_codex_settings(where: AgentSurroundings) -> list[tuple[Path, dict[str, Any]]]:
+    """Return what Codex reads, weakest first, each with its file."""
     file = Path(where.environ.get("CODEX_HOME") or where.home / ".codex") / "config.toml"
+    system = CODEX_SYSTEM_FOLDER / "config.toml"
     profile = next(_option_values(where.arguments, "-p", "--profile"), "")
-    system, whole = CODEX_SYSTEM_FOLDER / "config.toml", _read_toml(file)
+    whole = _read_toml(file)
     layers = [(system, _read_toml(system)), (file, whole)]
     layers.append((file, object_at(whole, "profiles", profile or whole.get("profile", ""))))
     if profile:
-        layered = file.with_name(f"{profile}.config.toml")
-        layers.append((layered, _read_toml(layered)))
+        profile_file = file.with_name(f"{profile}.config.toml")
+        layers.append((profile_file, _read_toml(profile_file)))
+    return layers
+
+
+def _find_codex_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
+    layers = read_codex_settings(where)
     given = [one.partition("=") for one in _option_values(where.arguments, "-c", "--config")]
     if "--oss" in where.arguments or any("base_url" in name + value for name, _, value in given):
         raise _refusal("Codex", "its arguments name an address")
@@ -268,7 +275,7 @@ def _option_values(arguments: Sequence[str], *names: str) -> Iterator[str]:
 # --- opencode, Gemini CLI and pi: the providers' addresses in the settings
 
 
-def _read_opencode_settings(where: AgentSurroundings) -> list[tuple[Path, dict[str, Any]]]:
+def read_opencode_settings(where: AgentSurroundings) -> list[tuple[Path, dict[str, Any]]]:
     """Return what opencode reads, weakest first. The settings in its environment have
     the variable as their file.
     """
@@ -301,7 +308,7 @@ def _find_opencode_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
         provider: AgentUpstream(provider, _checked_address(where.environ[name], name), f"{name} in the environment")
         for provider, name in named.items() if where.environ.get(name)
     }  # fmt: skip
-    for file, settings in _read_opencode_settings(where):
+    for file, settings in read_opencode_settings(where):
         for name, provider in object_at(settings, "provider").items():
             if address := object_at(provider, "options").get("baseURL"):
                 known = re.sub(
@@ -337,15 +344,23 @@ def _find_gemini_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
     return [AgentUpstream()]
 
 
+def _pi_models_file(where: AgentSurroundings) -> Path:
+    folder = where.environ.get("PI_CODING_AGENT_DIR") or where.home / ".pi" / "agent"
+    return Path(folder) / "models.json"
+
+
+def read_pi_providers(where: AgentSurroundings) -> dict[str, Any]:
+    return object_at(_read_json_settings(_pi_models_file(where)), "providers")
+
+
 def _find_pi_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
-    file = (
-        Path(where.environ.get("PI_CODING_AGENT_DIR") or where.home / ".pi" / "agent")
-        / "models.json"
-    )
-    providers = object_at(_read_json_settings(file), "providers")
-    named = {name: str(object_at(one).get("baseUrl") or "") for name, one in providers.items()}
-    places = {name: _locate_in_file(file, address) for name, address in named.items() if address}
-    return [AgentUpstream(), *(AgentUpstream(name, _checked_address(named[name], place), place) for name, place in places.items())]  # fmt: skip
+    upstreams = [AgentUpstream()]
+    for name, provider in read_pi_providers(where).items():
+        address = str(object_at(provider).get("baseUrl") or "")
+        if address:
+            place = _locate_in_file(_pi_models_file(where), address)
+            upstreams.append(AgentUpstream(name, _checked_address(address, place), place))
+    return upstreams
 
 
 def list_bypassing_providers(
@@ -370,7 +385,7 @@ def list_bypassing_providers(
     else:
         choices += [
             str(settings.get("model") or "")
-            for _, settings in reversed(_read_opencode_settings(where))
+            for _, settings in reversed(read_opencode_settings(where))
         ]
     chosen = next(filter(None, choices), "").partition("/")[0]
     known = {"", *USUAL_PROVIDERS, *(one.provider for one in upstreams)}

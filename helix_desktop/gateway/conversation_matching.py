@@ -41,7 +41,8 @@ class KnownMessages:
     `newest_fact_sent` is the newest fact in the last request that was recorded after
     being sent. `is_recorded`: no request is ahead of its facts. `is_wanted`: somebody
     waits for that. `left`: the last facts of messages it was rewound from, by hash.
-    `alone`: a tuple of only this. `heads`: of all requests.
+    `alone`: a tuple of only this. `heads`: of all requests. `agent`: who writes it;
+    no other agent's request continues it, whatever session that names.
     """
 
     conversation: str
@@ -55,6 +56,7 @@ class KnownMessages:
     is_wanted: asyncio.Event = field(default_factory=asyncio.Event)
     left: dict[str, int] = field(default_factory=dict)
     heads: set[str] = field(default_factory=set)
+    agent: str = ""
     alone: "tuple[KnownMessages, ...]" = field(init=False)
 
     def __post_init__(self) -> None:
@@ -85,6 +87,19 @@ class KnownMessages:
     @property
     def last_message_seq(self) -> int:
         return self.seqs[-1] if self.seqs else 0
+
+
+@dataclass(frozen=True, slots=True)
+class RequestSender:
+    """Who sent a request, as far as its registration and headers say.
+
+    `session`: its own name for the conversation. `parent`: for the one whose sub-agent it is.
+    """
+
+    agent: str = ""
+    session: str = ""
+    parent: str = ""
+    is_below_another: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,37 +176,42 @@ class ConversationMatcher:
         self._lines_by_hash[hashed] = (*others, track) if others else track.alone
 
     def find_request_position(
-        self, chain: Sequence[str], session: str, head: str, parent: str = ""
+        self, sender: RequestSender, chain: Sequence[str], head: str
     ) -> RequestPosition:
-        """Return a request's position. `parent`: the name of the conversation whose
-        sub-agent sent it.
-        """
         # Each hash stands for all messages before it. Looking up 73,825 new ones took 23 ms.
         known_count = bisect_left(chain, True, key=lambda hashed: hashed not in self._lines_by_hash)
         for at in range(known_count - 1, -1, -1):
             for track in reversed(self._lines_by_hash.get(chain[at], ())):
-                if self._may_continue_known_messages(
-                    track, session, chain, at, is_below=bool(parent)
-                ):
+                if self._may_continue_known_messages(track, sender, chain, at):
                     return self._position_in_known_messages(track, chain, at)
-        tracks = self._lines_by_session.get(session, []) if session else []
+        tracks = self._lines_of_session(sender.agent, sender.session)
         if tracks and head in tracks[0].heads:  # The agent shortened its history or started anew.
             return RequestPosition(tracks[0])
-        above = tracks or self._lines_by_session.get(parent, [])
+        above = tracks or self._lines_of_session(sender.agent, sender.parent)
         return RequestPosition(None, parent=above[0].conversation if above else "")
 
+    def _lines_of_session(self, agent: str, session: str) -> list[KnownMessages]:
+        if not session:
+            return []
+        return [line for line in self._lines_by_session.get(session, ()) if line.agent == agent]
+
     def _may_continue_known_messages(
-        self, track: KnownMessages, session: str, chain: Sequence[str], at: int, *, is_below: bool
+        self, track: KnownMessages, sender: RequestSender, chain: Sequence[str], at: int
     ) -> bool:
-        if track.session == session or track in self._lines_by_session.get(session, ()):
+        if track.agent != sender.agent:
+            return False
+        lines = self._lines_of_session(sender.agent, sender.session)
+        if track.session == sender.session or track in lines:
             return True
-        resumed = (
+        if not sender.session or lines or sender.is_below_another:
+            return False
+        # An agent that resumes a session may give it another name, and says all of it.
+        return (
             at >= 1
             and at + 1 == len(track.chain)
             and track.chain[at] == chain[at]
             and len(chain) > at + 1
         )
-        return bool(session) and session not in self._lines_by_session and resumed and not is_below
 
     def _position_in_known_messages(
         self, track: KnownMessages, chain: Sequence[str], at: int

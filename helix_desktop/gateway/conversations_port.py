@@ -14,7 +14,11 @@ from helix_desktop.protocols.gateway_message import Piece, Wired
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """What the gateway knows of a request from its headers and body."""
+    """What the gateway knows of a request from its registration, headers and body.
+
+    `parent`: the session whose sub-agent sent it. `below`: the conversation that the
+    registration is for.
+    """
 
     wire: str
     agent: str
@@ -27,6 +31,11 @@ class Arrival:
     fold: bool = True
     parent: str = ""
     effort: str = ""
+    below: str = ""
+
+    @property
+    def is_below_another(self) -> bool:
+        return bool(self.parent or self.below)
 
 
 @dataclass(frozen=True, slots=True)

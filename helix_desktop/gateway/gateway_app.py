@@ -423,7 +423,7 @@ class GatewayApp:
             name for name, last in self._last_requests.items() if last.room not in is_open
         ]:
             del self._last_requests[name]
-        headers = request_routes.headers_to_forward(incoming.raw_headers)
+        headers = incoming.headers_for_provider()
         self._last_requests[conversation] = LastAgentRequest(
             request, body, sending.url, headers, sending.client, room
         )
@@ -480,17 +480,20 @@ class GatewayApp:
 
 
 def _workspace_of_request(incoming: IncomingRequest) -> str:
-    """Return the registration's workspace, whatever the path says: nobody reaches
-    another one through it.
+    """Return the registration's workspace. The path counts only at an address whose
+    registration says so: an agent must not reach another workspace through its own.
     """
-    return incoming.registration.workspace or incoming.route.workspace
+    registration = incoming.registration
+    if registration.workspace or not registration.chooses_workspace:
+        return registration.workspace
+    return incoming.route.workspace
 
 
 def _provider_address(incoming: IncomingRequest) -> str:
-    registration, where = incoming.registration, incoming.route
+    registration = incoming.registration
     if registration.upstream:
         return registration.upstream
-    wire = where.wire or request_routes.guess_protocol(where.path, incoming.headers)
+    wire = incoming.protocol
     if wire == responses_gateway.NAME and "chatgpt-account-id" in incoming.headers:
         return request_routes.CODEX_SUBSCRIPTION_URL
     return registration.upstreams.get(wire) or request_routes.UPSTREAMS[wire]
@@ -587,11 +590,8 @@ def _add_stored_key_if_missing(incoming: IncomingRequest) -> IncomingRequest:
     )
     if not key or there != incoming.registration.key_host or own:
         return incoming
-    wire = incoming.route.wire or request_routes.guess_protocol(
-        incoming.route.path, incoming.headers
-    )
     name = {anthropic_gateway.NAME: b"x-api-key", gemini_gateway.NAME: b"x-goog-api-key"}.get(
-        wire, b"authorization"
+        incoming.protocol, b"authorization"
     )
     value = key if name != b"authorization" else f"Bearer {key}"
     return replace(incoming, raw_headers=(*incoming.raw_headers, (name, value.encode("latin-1"))))

@@ -27,6 +27,7 @@ from helix_desktop.gateway.conversation_matching import (
     ConversationMatcher,
     KnownMessages,
     RequestPosition,
+    RequestSender,
     next_message_hash,
 )
 from helix_desktop.gateway.conversations_port import Arrival, AskAgentModel, Replied, Sent, Ticket
@@ -112,11 +113,11 @@ class LocalAgentConversations:
 
     def _find_running_import(self, arrival: Arrival) -> tuple[KnownMessages, Ticket] | None:
         """Return the long history that this request continues, if it is still being recorded."""
-        chain = arrival.chain
-        return next(
-            (i for i in self._imports if chain[i[1].messages - 1 : i[1].messages] == (i[1].last,)),
-            None,
-        )
+        for line, ticket in self._imports:
+            starts_with_it = arrival.chain[ticket.messages - 1 : ticket.messages] == (ticket.last,)
+            if starts_with_it and line.agent == arrival.agent:
+                return line, ticket
+        return None
 
     async def _receive_when_free(
         self,
@@ -132,7 +133,7 @@ class LocalAgentConversations:
             place = self._find_position_of(arrival)
             line = behind or place.line
             track = line or self._matcher.add_known_messages(
-                KnownMessages("", arrival.session, arrival.head)
+                KnownMessages("", arrival.session, arrival.head, agent=arrival.agent)
             )
             if (
                 not behind
@@ -170,10 +171,11 @@ class LocalAgentConversations:
 
     def _find_position_of(self, arrival: Arrival) -> RequestPosition:
         """Return a request's position, forgetting conversations deleted meanwhile."""
+        sender = RequestSender(
+            arrival.agent, arrival.session, arrival.parent, arrival.is_below_another
+        )
         while True:
-            place = self._matcher.find_request_position(
-                arrival.chain, arrival.session, arrival.head, arrival.parent
-            )
+            place = self._matcher.find_request_position(sender, arrival.chain, arrival.head)
             named = (place.line.conversation if place.line else "", place.parent)
             gone = next(
                 (name for name in named if name and self._bench.conversation_row(name) is None), ""
@@ -198,11 +200,9 @@ class LocalAgentConversations:
                 session = await self._bench.fork_conversation(*edited, agent=arrival.agent)
             else:
                 title = title_from_messages(messages)
-                above = (
-                    arrival.parent
-                    if self._bench.conversation_row(arrival.parent) is not None
-                    else ""
-                )
+                above = arrival.below
+                if self._bench.conversation_row(above) is None:
+                    above = ""
                 session = await self._bench.start_conversation(
                     title, agent=arrival.agent, parent=place.parent or above
                 )
@@ -240,11 +240,15 @@ class LocalAgentConversations:
         agent has changed its tools and its first message at once.
         """
         only = (
-            {"" if arrival.parent else above}
+            {"" if arrival.is_below_another else above}
             if arrival.session
             else self._open_conversations.keys()
         )
-        known = [one for one in reversed(self._open_conversations.items()) if one[0] in only]
+        known = [
+            (name, held)
+            for name, held in reversed(self._open_conversations.items())
+            if name in only and held.session.agent == arrival.agent
+        ]
         results = (
             await asyncio.to_thread(_digests_of_results, messages) if known else {}
         )  # It may take a second.
@@ -425,7 +429,7 @@ class LocalAgentConversations:
             await session.conversation.append_facts(*kept_out)
         known = list(arrival.chain[: place.known_count]), list(place.seqs)
         fresh = self._matcher.add_known_messages(
-            KnownMessages(session.id, arrival.session, arrival.head, *known)
+            KnownMessages(session.id, arrival.session, arrival.head, *known, agent=arrival.agent)
         )
         await self._record_which_messages_fork_contains(fresh)
         return fresh
@@ -624,7 +628,7 @@ class LocalAgentConversations:
                 if row.agent and not row.trashed:
                     recorded_facts = await journal.facts_about_received_messages(row.id)
                     self._matcher.add_known_messages(
-                        known_messages_from_facts(row.id, recorded_facts)
+                        known_messages_from_facts(row.id, recorded_facts, row.agent)
                     )
             self._is_read = True
 
@@ -659,9 +663,9 @@ def _end_of_next_batch(messages: Sequence[Wired], first: int) -> int:
 
 
 def known_messages_from_facts(
-    conversation: str, recorded_facts: Sequence[facts.Recorded]
+    conversation: str, recorded_facts: Sequence[facts.Recorded], agent: str = ""
 ) -> KnownMessages:
-    track = KnownMessages(conversation, "", "")
+    track = KnownMessages(conversation, "", "", agent=agent)
     for recorded in recorded_facts:
         fact = recorded.fact
         if isinstance(fact, facts.Rewound):

@@ -32,7 +32,10 @@ class GatewayRegistration:
     """`upstream`: where all requests go; empty: to each protocol's provider, or as
     `upstreams` says. `folds_plans`: fold even for subscriptions. `key`: a stored key
     for requests without one, only for `key_host`. `folder`: where the agent works,
-    which selects the workspace unless `workspace` names it. `proxies`: the agent's
+    which selects the workspace unless `workspace` names it. `chooses_workspace`: a
+    path may name another workspace; only for addresses that a person was shown.
+    `parent`: the conversation that its own are below. `headers`: names of headers
+    that the agent's settings add to its requests. `proxies`: the agent's
     environment settings for proxies and certificates; None: this process's. `since`:
     figures count from then. `sees_all`: its status covers all agents, for the window.
     """
@@ -47,13 +50,25 @@ class GatewayRegistration:
     agent: str = ""
     folder: str = ""
     workspace: str = ""
+    chooses_workspace: bool = False
+    parent: str = ""
+    headers: tuple[str, ...] = ()
     proxies: Mapping[str, str] | None = None
     since: float = 0.0
     sees_all: bool = False
 
     def as_json_without_key(self) -> dict[str, Any]:
-        """Return the fields for another process of this user, without the key."""
-        return {name: value for name, value in asdict(self).items() if name != "key"}
+        """Return the fields for another process of this user, without the key.
+
+        Those that have their usual value are left out, since a process of an older version
+        may not know them.
+        """
+        usual = GatewayRegistration("")
+        return {
+            name: value
+            for name, value in asdict(self).items()
+            if name != "key" and value != getattr(usual, name)
+        }
 
 
 def new_token() -> str:

@@ -13,7 +13,7 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway.incremental_parsing import BodyPieces
 from helix_desktop.gateway.provider_reply_bodies import ProviderRefusal
 from helix_desktop.gateway.request_parsing import IncomingRequest
-from helix_desktop.gateway.request_routes import CONNECTION_HEADERS, headers_to_forward
+from helix_desktop.gateway.request_routes import CONNECTION_HEADERS
 from helix_desktop.protocols.gateway_message import SLICE
 
 LARGE_BODY_BYTES = 1 << 19  # In bytes. Larger bodies are processed in a thread and sent in slices.
@@ -65,7 +65,7 @@ class RequestForwarder:
         """`pieces` is None for the client's own bytes. `reads_reply`: the reply must
         not be compressed.
         """
-        headers = headers_to_forward(self.incoming.raw_headers)
+        headers = self.incoming.headers_for_provider()
         if pieces is None:
             pieces = (self.incoming.content,)
         else:

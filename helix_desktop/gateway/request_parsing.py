@@ -12,7 +12,11 @@ from helix_desktop.gateway.conversations_port import Arrival
 from helix_desktop.gateway.folded_request import count_leading_instructions
 from helix_desktop.gateway.incremental_parsing import BodyBytes, BodyParser, ParsedBody
 from helix_desktop.gateway.registration import GatewayRegistration
-from helix_desktop.gateway.request_routes import RequestRoute
+from helix_desktop.gateway.request_routes import (
+    RequestRoute,
+    guess_protocol,
+    headers_to_forward,
+)
 from helix_desktop.protocols.gateway_message import Json, Speaker, Wired
 from helix_desktop.protocols.gemini import gemini_gateway
 from helix_desktop.protocols.hidden_calls import HIDDEN_TOOLS
@@ -32,6 +36,14 @@ class IncomingRequest:
     headers: Mapping[str, str]
     content: BodyBytes
     registration: GatewayRegistration
+
+    @property
+    def protocol(self) -> str:
+        """Return the protocol of its provider, also of a request that is passed through."""
+        return self.route.wire or guess_protocol(self.route.path, self.headers)
+
+    def headers_for_provider(self) -> list[tuple[bytes, bytes]]:
+        return headers_to_forward(self.raw_headers, self.protocol, self.registration.headers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +98,7 @@ def parse_incoming_request(
     own = any(tool.name.endswith(tuple(HIDDEN_TOOLS)) for tool in head.tools)
     arrival = Arrival(
         wire=route.wire,
-        agent=agent_identity.title_of_known_agent(route.agent or incoming.registration.agent)
-        or agent_identity.agent_from_headers(incoming.headers),
+        agent=_agent_of_request(incoming),
         session=agent_identity.session_of_request(incoming.headers, read.value),
         head=_hash_of_head(head.system, head.tools),
         model=head.model or route.model,
@@ -97,10 +108,19 @@ def parse_incoming_request(
         fold=folds,
         parent=agent_identity.parent_session_of_request(incoming.headers),
         effort=head.effort,
+        below=incoming.registration.parent,
     )
     return ParsedRequest(
         read, arrival, folds and bool(head.tools) and not own, is_part and not head.tools
     )
+
+
+def _agent_of_request(incoming: IncomingRequest) -> str:
+    """Return the registration's agent. What the request says counts only if it names none."""
+    named = incoming.registration.agent or incoming.route.agent
+    if named:
+        return agent_identity.title_of_known_agent(named)
+    return agent_identity.agent_from_headers(incoming.headers)
 
 
 def _can_be_folded(route: RequestRoute, body: Mapping[str, Json]) -> bool:

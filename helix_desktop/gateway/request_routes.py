@@ -1,7 +1,7 @@
 """Recognises requests by path, and chooses the provider address for them."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -23,7 +23,10 @@ _GEMINI = re.compile(r"/models/([^/:]+):(generateContent|streamGenerateContent|c
 _PREFIX = re.compile(
     r"^(?:/t/(?P<token>[^/]+)|/w/(?P<workspace>[^/]+)|/a/(?P<agent>[^/]+))*(?=/|$)"
 )
-CONNECTION_HEADERS, HELIX_HEADERS = map(frozenset, read_word_lists("kept_headers").values())
+_FORWARDED = read_word_lists("forwarded_headers")
+_FORWARDED_TO_ALL = _FORWARDED["every"] + _FORWARDED["sessions"] + _FORWARDED["services"]
+CONNECTION_HEADERS = frozenset(_FORWARDED["connection"])
+OWN_PREFIX = "x-helix-"  # Headers for the gateway itself.
 NO_KEY = b"Bearer acp-proxy"  # Claude Code over ACP sends it besides the key from `providers/set`.
 
 
@@ -72,14 +75,45 @@ def guess_protocol(path: str, headers: Mapping[str, str]) -> str:
     return chat_gateway.NAME
 
 
-def headers_to_forward(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """Return the headers for the provider, without those for this connection or the gateway."""
-    kept_here = CONNECTION_HEADERS | HELIX_HEADERS
-    return [
-        each
-        for each in headers
-        if each[0].decode("latin-1").lower() not in kept_here and each[1] != NO_KEY
-    ]
+def headers_to_forward(
+    headers: Sequence[tuple[bytes, bytes]], protocol: str, own_names: Collection[str] = ()
+) -> list[tuple[bytes, bytes]]:
+    """Return the headers that the protocol's providers know, and those of the agent's settings.
+
+    What else came along stays here, such as a cookie, what a proxy noted about this
+    computer, or a page's address with the gateway's token. `own_names` are in lower case.
+    """
+    nominated = _headers_of_this_connection(headers)
+    forwarded = []
+    for name, value in headers:
+        lower = name.decode("latin-1").lower()
+        is_wanted = is_known_header(lower, protocol) or _is_own_header(lower, own_names)
+        if is_wanted and lower not in nominated and value != NO_KEY:
+            forwarded.append((name, value))
+    return forwarded
+
+
+def is_known_header(name: str, protocol: str) -> bool:
+    for known in _FORWARDED_TO_ALL + _FORWARDED[protocol]:
+        if name == known or (known[-1] == "*" and name.startswith(known[:-1])):
+            return True
+    return False
+
+
+def _is_own_header(name: str, own_names: Collection[str]) -> bool:
+    if name in CONNECTION_HEADERS or name.startswith(OWN_PREFIX):
+        return False
+    return name in own_names
+
+
+def _headers_of_this_connection(headers: Sequence[tuple[bytes, bytes]]) -> set[str]:
+    """Return the headers that `Connection` names: they are meant for the next program only."""
+    names = set[str]()
+    for name, value in headers:
+        if name.lower() == b"connection":
+            named = value.decode("latin-1").lower().split(",")
+            names.update(word.strip() for word in named)
+    return names
 
 
 def join_provider_address(upstream: str, path: str, query: str) -> str:

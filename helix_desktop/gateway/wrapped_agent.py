@@ -41,9 +41,15 @@ def command_of_this_program(where: ProgramFolders) -> list[str]:
 
 
 def build_registration_for_run(
-    agent: str, upstream: AgentUpstream, environ: Mapping[str, str] = os.environ
+    agent: str,
+    upstream: AgentUpstream,
+    environ: Mapping[str, str] = os.environ,
+    headers: Sequence[str] = (),
 ) -> GatewayRegistration:
-    """Build the registration for an agent started here, with its folder and its upstream."""
+    """Build the registration for an agent started here, with its folder and its upstream.
+
+    `headers`: names of those that its settings add to its requests.
+    """
     wanted = PROXY_VARIABLES | http_transport.CERTIFICATE_VARIABLES
     proxies = {
         name.lower(): value for name, value in environ.items() if name.lower() in wanted and value
@@ -56,6 +62,7 @@ def build_registration_for_run(
         upstream.address,
         agent=agent,
         folder=str(Path.cwd()),
+        headers=tuple(headers),
         proxies=proxies,
         since=time.time(),
     )

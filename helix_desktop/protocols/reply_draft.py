@@ -18,8 +18,15 @@ from helix_desktop.json_values import Json, format_json_value
 UNNAMED = "unnamed"  # The name of a nameless call. The model then hears that there is no such tool.
 LOST = "\N{REPLACEMENT CHARACTER}"
 _HALVES = re.compile("[\ud800-\udfff]")
+# A model of today writes half a million characters at most. A server that never ends its
+# reply took 429 MB in 45 seconds.
+MOST_CHARACTERS = 8_000_000
 MOST_CALLS = 1_000  # No model makes this many calls in one reply.
 SHORTEST_UNIQUE = 9  # In characters. Local servers reuse shorter ids ("0", "call_0") in each reply.
+
+
+class ReplyTooLong(ValueError):
+    """A model's reply does not end."""
 
 
 @dataclass(slots=True)
@@ -56,6 +63,7 @@ class ReplyDraft:
         self._new_id = new_id
         self._parts: dict[Hashable, _DraftPart] = {}
         self._call_ids: set[str] = set()
+        self._characters = 0
 
     @property
     def has_begun(self) -> bool:
@@ -79,13 +87,20 @@ class ReplyDraft:
     def add_text(self, key: Hashable, piece: str) -> list[Delta]:
         if not piece:
             return []
-        piece = self._parts.setdefault(key, _DraftPart("text")).add_piece(piece)
-        return [TextDelta(piece)] if piece else []
+        part = self._parts.setdefault(key, _DraftPart("text"))
+        shown = self._add_piece(part, piece)
+        return [TextDelta(shown)] if shown else []
 
     def add_reasoning(self, key: Hashable, piece: str) -> list[Delta]:
         part = self._parts.setdefault(key, _DraftPart("reasoning"))
-        piece = part.add_piece(piece)
-        return [ReasoningDelta(piece)] if piece else []
+        shown = self._add_piece(part, piece)
+        return [ReasoningDelta(shown)] if shown else []
+
+    def _add_piece(self, part: _DraftPart, piece: str) -> str:
+        self._characters += len(piece)
+        if self._characters > MOST_CHARACTERS:
+            raise ReplyTooLong(f"a reply of more than {MOST_CHARACTERS:,} characters")
+        return part.add_piece(piece)
 
     def seal_reasoning(self, key: Hashable, /, **needed: Json) -> None:
         """Set what the provider needs back with this reasoning, replacing what was set before."""
@@ -102,7 +117,7 @@ class ReplyDraft:
         first = not part.name and bool(name)
         if first:
             part.name = name
-        arguments = part.add_piece(arguments)
+        arguments = self._add_piece(part, arguments)
         if not first and not arguments:
             return []
         return [CallDelta(part.index, part.id, part.name, arguments)]

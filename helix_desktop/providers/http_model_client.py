@@ -29,6 +29,7 @@ from helix_desktop.protocols.provider_failures import (
     failure_of_refusal,
     read_refusal_body,
 )
+from helix_desktop.protocols.reply_draft import ReplyTooLong
 from helix_desktop.protocols.reply_reader import ReplyReaderBase
 from helix_desktop.protocols.request_parts import without_foreign_reasoning
 from helix_desktop.providers import http_transport
@@ -151,6 +152,8 @@ class HttpModelClient:
     def _feed_event(self, reading: ReplyReaderBase, event: ServerSentEvent) -> list[Delta]:
         try:
             return reading.feed_event(event)
+        except ReplyTooLong as error:
+            raise ModelFailed(f"{self.transport.where} sent {error}.") from error
         except ValueError as error:
             raise ProviderUnreachable(
                 f"{self.transport.where} sent data that could not be read."

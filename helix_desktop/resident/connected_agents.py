@@ -130,7 +130,8 @@ class ConnectedAgents:
         )  # It takes time, and this is done in a thread.
 
         if self._switched_on is None or not self._switched_on.is_held:
-            others = GatewayRegistration(gateway_server.read_or_create_token(self._where))
+            token = gateway_server.read_or_create_token(self._where)
+            others = GatewayRegistration(token, chooses_workspace=True)
             self._switched_on = self._register_window(others, starts=True)
 
     def _stop_resident_gateway(self) -> None:

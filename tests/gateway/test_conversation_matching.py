@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 from hypothesis import given
@@ -11,11 +12,20 @@ from hypothesis import strategies as st
 from helix_desktop.gateway.conversation_matching import (
     ConversationMatcher,
     KnownMessages,
+    RequestPosition,
+    RequestSender,
     compute_message_hashes,
     next_message_hash,
 )
 from helix_desktop.protocols.anthropic import anthropic_gateway
 from helix_desktop.protocols.gateway_message import Wired
+
+
+def find_position(
+    tracks: ConversationMatcher, chain: Sequence[str], session: str, head: str, parent: str = ""
+) -> RequestPosition:
+    sender = RequestSender("", session, parent, is_below_another=bool(parent))
+    return tracks.find_request_position(sender, chain, head)
 
 
 def said(*texts: str) -> list[Wired]:
@@ -44,15 +54,13 @@ def test_the_longest_known_beginning_wins() -> None:
     )
     tracks.add_known_messages(KnownMessages("one", "", "head", list(short), [1, 2]))
     tracks.add_known_messages(KnownMessages("two", "", "head", list(long), [1, 2, 3]))
-    place = tracks.find_request_position(
-        compute_message_hashes("anthropic", said("a", "c", "d", "e")), "", "head"
+    place = find_position(
+        tracks, compute_message_hashes("anthropic", said("a", "c", "d", "e")), "", "head"
     )
     assert place.line is not None
     assert (place.line.conversation, place.known_count, place.is_at_end) == ("two", 3, True)
     assert (
-        tracks.find_request_position(
-            compute_message_hashes("anthropic", said("x")), "", "head"
-        ).line
+        find_position(tracks, compute_message_hashes("anthropic", said("x")), "", "head").line
         is None
     )
 
@@ -80,7 +88,7 @@ def test_the_place_of_a_long_history_is_found_with_few_lookups() -> None:
             seqs = [*range(end)]
             tracks.add_known_messages(KnownMessages(f"{end}", "", "head", chain[:end], seqs))
         known.count = 0
-        place = tracks.find_request_position(chain, "", "head")
+        place = find_position(tracks, chain, "", "head")
         assert place.known_count == end
         assert (place.line.conversation if place.line else "0") == f"{end}"
         assert known.count < 40
@@ -88,7 +96,7 @@ def test_the_place_of_a_long_history_is_found_with_few_lookups() -> None:
 
 def position(tracks: ConversationMatcher, *texts: str, session: str, parent: str = "") -> str:
     chain = compute_message_hashes("anthropic", said(*texts))
-    line = tracks.find_request_position(chain, session, "head", parent).line
+    line = find_position(tracks, chain, session, "head", parent).line
     return line.conversation if line is not None else ""
 
 
@@ -184,14 +192,14 @@ def test_a_hash_says_the_protocol_and_all_that_came_before() -> None:
 def test_where_a_request_goes_on_is_told_with_the_facts_that_stand_for_it() -> None:
     tracks = ConversationMatcher()
     tracks.add_known_messages(line_of("one", "a", "b", "c", session="s"))
-    whole = tracks.find_request_position(hashes("a", "b", "c"), "s", "head")
+    whole = find_position(tracks, hashes("a", "b", "c"), "s", "head")
     assert (whole.known_count, whole.seqs, whole.is_at_end, whole.is_on_current_line) == (
         3,
         (1, 2, 3),
         True,
         True,
     )
-    back = tracks.find_request_position(hashes("a", "b", "x"), "s", "head")
+    back = find_position(tracks, hashes("a", "b", "x"), "s", "head")
     assert (back.known_count, back.seqs, back.is_at_end, back.is_on_current_line) == (
         2,
         (1, 2),
@@ -206,7 +214,7 @@ def test_a_line_that_was_left_is_known_with_its_own_facts() -> None:
     tracks.add_known_messages(line)
     line.rewind_known_messages(line.chain[:1], line.seqs[:1])
     tracks.append_message_hash(line, hashes("a", "x")[1], 9)
-    place = tracks.find_request_position(hashes("a", "b", "c", "d"), "s", "head")
+    place = find_position(tracks, hashes("a", "b", "c", "d"), "s", "head")
     assert (place.known_count, place.seqs, place.is_on_current_line, place.is_at_end) == (
         3,
         (1, 2, 3),
@@ -214,7 +222,7 @@ def test_a_line_that_was_left_is_known_with_its_own_facts() -> None:
         False,
     )
     tracks.append_message_hash(line, hashes("a", "x", "y")[2], 10)
-    longer = tracks.find_request_position(hashes("a", "b", "c"), "s", "head")
+    longer = find_position(tracks, hashes("a", "b", "c"), "s", "head")
     assert (longer.seqs, longer.is_on_current_line) == ((1, 2, 3), False), (
         "it is not the message at the same place"
     )
@@ -229,29 +237,29 @@ def test_a_message_that_was_said_again_stands_for_its_last_fact() -> None:
     tracks.add_known_messages(other)
     line.rewind_known_messages(line.chain[:1], line.seqs[:1])
     tracks.append_message_hash(line, hashes("a", "b")[1], 9)
-    assert tracks.find_request_position(hashes("a", "b"), "s", "head").seqs == (1, 9)
-    assert tracks.find_request_position(hashes("a", "b"), "t", "head").seqs == (1, 2)
+    assert find_position(tracks, hashes("a", "b"), "s", "head").seqs == (1, 9)
+    assert find_position(tracks, hashes("a", "b"), "t", "head").seqs == (1, 2)
     line.rewind_known_messages([], [])
-    assert tracks.find_request_position(hashes("a", "b"), "s", "head").seqs == (1, 9)
+    assert find_position(tracks, hashes("a", "b"), "s", "head").seqs == (1, 9)
 
 
 def test_an_agent_that_shortened_its_history_goes_on_in_its_conversation() -> None:
     tracks = ConversationMatcher()
     tracks.add_known_messages(line_of("one", "a", "b", session="s"))
-    place = tracks.find_request_position(hashes("summary"), "s", "head")
+    place = find_position(tracks, hashes("summary"), "s", "head")
     assert place.line is not None
     assert (place.line.conversation, place.known_count, place.is_at_end) == ("one", 0, False)
-    other = tracks.find_request_position(hashes("summary"), "s", "another head")
+    other = find_position(tracks, hashes("summary"), "s", "another head")
     assert (other.line, other.parent) == (None, "one"), "its sub-agent has another head"
-    assert tracks.find_request_position(hashes("summary"), "", "head").line is None
+    assert find_position(tracks, hashes("summary"), "", "head").line is None
 
 
 def test_a_sub_agent_is_below_the_conversation_that_asked_for_it() -> None:
     tracks = ConversationMatcher()
     tracks.add_known_messages(line_of("one", "a", session="s"))
-    assert tracks.find_request_position(hashes("x"), "child", "head", "s").parent == "one"
-    assert tracks.find_request_position(hashes("x"), "child", "head", "unknown").parent == ""
-    assert tracks.find_request_position(hashes("x"), "child", "head").parent == ""
+    assert find_position(tracks, hashes("x"), "child", "head", "s").parent == "one"
+    assert find_position(tracks, hashes("x"), "child", "head", "unknown").parent == ""
+    assert find_position(tracks, hashes("x"), "child", "head").parent == ""
 
 
 def test_a_conversation_is_found_by_its_name_and_gone_when_it_is_removed() -> None:
@@ -312,8 +320,8 @@ def test_a_session_whose_tools_changed_goes_on_in_its_line_with_a_new_beginning(
     line = line_of("one", "a", "b", session="s")
     tracks.add_known_messages(line)
     tracks.assign_session(line, "s", "another head")
-    assert tracks.find_request_position(hashes("x"), "s", "another head").line is line
-    assert tracks.find_request_position(hashes("x"), "s", "head").line is line, (
+    assert find_position(tracks, hashes("x"), "s", "another head").line is line
+    assert find_position(tracks, hashes("x"), "s", "head").line is line, (
         "its summary may be asked without tools"
     )
-    assert tracks.find_request_position(hashes("x"), "s", "a sub-agent's").line is None
+    assert find_position(tracks, hashes("x"), "s", "a sub-agent's").line is None

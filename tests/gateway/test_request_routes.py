@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import httpx
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from helix_desktop.gateway import request_routes
 from helix_desktop.gateway.request_routes import RequestRoute, join_provider_address
@@ -109,27 +111,114 @@ def test_geminis_path_names_model_and_stream(kind: str, counts: bool, streams: b
     assert request_routes.parse_route(f"{path}/more") == RequestRoute(f"{path}/more")
 
 
-def test_headers_go_on_without_those_of_this_connection_and_of_the_gateway() -> None:
-    forwarded = [
-        (b"Authorization", b"Bearer k"),
-        (b"X-Custom", b"a"),
-        (b"x-custom", b"b"),
-        (b"accept", b"*/*"),
-    ]
-    connection = [
-        (b"Host", b"127.0.0.1"), (b"Connection", b"keep-alive"), (b"Keep-Alive", b"5"), (b"Proxy-Connection", b"x"),
-        (b"TE", b"trailers"), (b"Trailer", b"x"), (b"Transfer-Encoding", b"chunked"), (b"upgrade", b"h2c"),
-        (b"content-length", b"3"),
-    ]  # fmt: skip
-    helix = [(name.encode(), b"x") for name in request_routes.HELIX_HEADERS]
-    helix += [(name.upper(), value) for name, value in helix]
-    assert len(connection) == len(request_routes.CONNECTION_HEADERS)
-    for kept_here in (connection, helix):
-        assert request_routes.headers_to_forward(kept_here) == []
-        assert (
-            request_routes.headers_to_forward([*forwarded[:2], *kept_here, *forwarded[2:]])
-            == forwarded
-        )
+# What each agent's requests had, as captured on this computer or as its source says.
+SENT_BY_AGENTS = {
+    "anthropic": "x-api-key authorization anthropic-version anthropic-beta anthropic-dangerous-direct-browser-access "
+    "x-app x-claude-code-session-id x-claude-code-agent-id x-stainless-lang x-stainless-retry-count user-agent accept",
+    "openai-chat": "authorization openai-organization openai-project http-referer x-title x-session-affinity "
+    "x-stainless-os idempotency-key accept-language x-dashscope-cachecontrol copilot-integration-id editor-version",
+    "openai-responses": "authorization chatgpt-account-id originator version session_id session-id thread-id "
+    "conversation_id openai-beta x-codex-turn-metadata x-codex-beta-features x-openai-subagent x-client-request-id "
+    "x-responsesapi-include-timing-metrics x-codex-parent-thread-id content-encoding",
+    "gemini": "x-goog-api-key x-goog-api-client x-goog-user-project x-server-timeout user-agent content-type",
+}
+# What other programs between agent and gateway add, and what is for the gateway alone.
+NOT_FOR_PROVIDERS = [
+    "host",
+    "connection",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "content-length",
+    "proxy-authorization",
+    "proxy-authenticate",
+    "cookie",
+    "cookie2",
+    "via",
+    "forwarded",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-proto",
+    "x-forwarded-port",
+    "x-forwarded-server",
+    "x-forwarded-prefix",
+    "x-real-ip",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "true-client-ip",
+    "cf-connecting-ip",
+    "cf-ipcountry",
+    "fastly-client-ip",
+    "expect",
+    "http2-settings",
+    "referer",
+    "origin",
+    "from",
+    "date",
+    "alt-used",
+    "early-data",
+    "sec-websocket-key",
+    "sec-fetch-mode",
+    "sec-ch-ua",
+    "dnt",
+    "authentication-info",
+    "www-authenticate",
+    "x-csrf-token",
+    "traceparent",
+    "tracestate",
+    "baggage",
+    "sentry-trace",
+    "x-amzn-trace-id",
+    "x-b3-traceid",
+    "x-original-url",
+    "x-rewrite-url",
+    "x-http-method-override",
+    "x-remote-user",
+    "x-helix-token",
+    "x-helix-agent",
+    "x-helix-conversation",
+    "x-helix-parent",
+    "x-helix-upstream",
+    "x-helix-of-tomorrow",
+    "anthropic",
+    "openai",
+    "x-stainless",
+    "x-unheard-of",
+]
+
+
+@pytest.mark.parametrize("protocol", SENT_BY_AGENTS)
+def test_what_agents_send_to_their_provider_goes_on(protocol: str) -> None:
+    names = SENT_BY_AGENTS[protocol].split()
+    headers = [(name.title().encode(), b"a") for name in names]
+    assert request_routes.headers_to_forward(headers, protocol) == headers
+
+
+@settings(max_examples=150)
+@given(st.data())
+def test_no_provider_gets_what_it_does_not_know(data: st.DataObject) -> None:
+    """In any order, writing and number, and among those that it knows."""
+    protocol = data.draw(st.sampled_from(sorted(SENT_BY_AGENTS)))
+    known = data.draw(st.lists(st.sampled_from(SENT_BY_AGENTS[protocol].split()), unique=True))
+    strange = data.draw(st.lists(st.sampled_from(NOT_FOR_PROVIDERS)))
+    made_up = [f"x-my-{word}" for number, word in enumerate(strange) if number % 3 == 0]
+    nominated = data.draw(st.sets(st.sampled_from(known))) if known else set()
+    headers = [(name.encode(), b"known") for name in known]
+    headers += [(name.title().encode(), b"strange") for name in strange + made_up]
+    if nominated:
+        headers.append((b"Connection", ", ".join(sorted(nominated)).upper().encode()))
+    mixed = data.draw(st.permutations(headers))
+    forwarded = request_routes.headers_to_forward(mixed, protocol)
+    assert {name.decode() for name, _ in forwarded} == set(known) - nominated
+
+
+def test_headers_of_the_agents_settings_go_on_but_never_those_of_the_connection() -> None:
+    headers = [(b"X-Company-Key", b"k"), (b"X-Helix-Token", b"t"), (b"Host", b"h"), (b"X-B", b"b")]
+    own = ("x-company-key", "x-helix-token", "host")
+    assert request_routes.headers_to_forward(headers, "anthropic", own) == headers[:1]
 
 
 def test_the_key_that_is_none_is_left_out_whatever_header_has_it() -> None:
@@ -138,5 +227,6 @@ def test_the_key_that_is_none_is_left_out_whatever_header_has_it() -> None:
         (b"x-api-key", b"k"),
         (b"authorization", b"Bearer other"),
     ]
-    assert request_routes.headers_to_forward(headers) == headers[1:]
-    assert request_routes.headers_to_forward([(b"x-other", request_routes.NO_KEY)]) == []
+    assert request_routes.headers_to_forward(headers, "anthropic") == headers[1:]
+    given_by_settings = [(b"x-other", request_routes.NO_KEY)]
+    assert request_routes.headers_to_forward(given_by_settings, "anthropic", ("x-other",)) == []

@@ -18,6 +18,7 @@ from helix_desktop.errors import (
     ProviderUnreachable,
     UnknownModel,
 )
+from helix_desktop.protocols import reply_draft
 from helix_desktop.providers.http_model_client import fill_in_cost
 from helix_desktop.providers.http_transport import ProviderConnections
 from helix_desktop.providers.model_prices import ModelInfo, TokenPrices
@@ -245,6 +246,25 @@ async def test_a_piece_that_is_no_json_ends_the_reply(
         _, reply = await heard(protocol.client(peer, connections, clock), asking())
     assert (reply.stop, "could not be read" in reply.why) == (Stop.CUT, True)
     assert reply.parts
+
+
+async def test_a_reply_without_an_end_is_ended_and_said(
+    protocol: Protocol,
+    connections: ProviderConnections,
+    clock: Instant,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A server that never stops took 429 MB in 45 seconds."""
+    monkeypatch.setattr(reply_draft, "MOST_CHARACTERS", 2_000)
+    longest = "word " * 400
+    with protocol.peer([protocol.reply(longest)]) as peer:
+        _, reply = await heard(protocol.client(peer, connections, clock), asking())
+    assert (reply.stop, reply.parts) == (Stop.END, (Text(longest),))
+    with protocol.peer([protocol.reply(longest + "and so on")]) as peer:
+        _, reply = await heard(protocol.client(peer, connections, clock), asking())
+    assert reply.stop is Stop.CUT
+    assert "sent a reply of more than 2,000 characters" in reply.why
+    assert longest.startswith(reply.parts[0].text)  # type: ignore[union-attr]
 
 
 async def test_silence_in_the_middle_ends_the_reply(
