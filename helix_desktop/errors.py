@@ -1,30 +1,29 @@
 """The error tree. A class exists only where somebody catches it.
 
-HelixError                       something the user can be told in a sentence ├──
-NotFound                     what was asked for does not exist, or no longer │   └──
-AmbiguousName            a shortened name fits more than one thing ├── InvalidInput
-the request itself is wrong: an argument, a setting, a file to import │   └──
-ConfigFileMistake        a mistake in a file that people edit: line, key, what was
-expected ├── StoreFailed                  the disk or a database refused; nothing
-acknowledged is lost │   ├── CacheCorrupt             the bytes of one entry do not
-match their hash │   ├── JournalCorrupt           a fact does not match its hash │   ├──
-StoreFull                the disk is full; writing goes on when there is room │   ├──
-StoreBusy                another process owns the workspace │   ├──
-SharedStoreUnreachable   a shared store does not answer; asking later may help │   └──
-WrittenByNewerVersion    written by a newer version of the program; left untouched ├──
-ModelFailed                  the model or the way to it failed │   ├── ContextTooLong
-the request does not fit the model's window │   ├── ProviderKeyRefused       there is no
-key, or the provider refuses it │   ├── NoCreditLeft             the account with the
-provider has no credit left (402) │   ├── UnknownModel             the provider does not
-know this model │   ├── ModelOverloaded          429, 529, 5xx: worth another try,
-perhaps after `retry_after` seconds │   └── ProviderUnreachable      connection refused,
-lost, silent or cut ├── NoUsableKeyring              the system has no keyring, or it is
-locked, silent or refuses ├── ActionRefused                a rule of the program or the
-user said no (permission, confinement, undo) └── StoppedByUser                the user
-stopped it
+HelixError                       something the user can be told in a sentence
+├── NotFound                     what was asked for does not exist, or no longer
+│   └── AmbiguousName            a shortened name fits more than one thing
+├── InvalidInput                 the request itself is wrong: an argument, a setting, a file to import
+│   └── ConfigFileMistake        a mistake in a file that people edit: line, key, what was expected
+├── StoreFailed                  the disk or a database refused; nothing acknowledged is lost
+│   ├── CacheCorrupt             the bytes of one entry do not match their hash
+│   ├── JournalCorrupt           a fact does not match its hash
+│   ├── StoreFull                the disk is full; writing goes on when there is room
+│   ├── StoreBusy                another process owns the workspace
+│   ├── SharedStoreUnreachable   a shared store does not answer; asking later may help
+│   └── WrittenByNewerVersion    written by a newer version of the program; left untouched
+├── ModelFailed                  the model or the way to it failed
+│   ├── ContextTooLong           the request does not fit the model's window
+│   ├── ProviderKeyRefused       there is no key, or the provider refuses it
+│   ├── NoCreditLeft             the account with the provider has no credit left (402)
+│   ├── UnknownModel             the provider does not know this model
+│   ├── ModelOverloaded          429, 529, 5xx: worth another try, perhaps after `retry_after` seconds
+│   └── ProviderUnreachable      connection refused, lost, silent or cut
+├── NoUsableKeyring              the system has no keyring, or it is locked, silent or refuses
+├── ActionRefused                a rule of the program or the user said no (permission, confinement, undo)
+└── StoppedByUser                the user stopped it
 
-A HelixError is a failure of the surroundings and is shown. Anything else is a bug and
-is reported with its trace.
+A HelixError is a failure of the surroundings and is shown. Anything else is a bug and is reported with its trace.
 """
 
 TO_WRITABLE_FOLDER = "Make the folder writable, or start the program with another folder (--home)."

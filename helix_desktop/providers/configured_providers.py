@@ -1,8 +1,6 @@
-"""The providers that the user has set up: `providers.toml` in the settings folder, to
-be edited by hand.
+"""The providers that the user has set up: `providers.toml` in the settings folder, to be edited by hand.
 
-Comments and order survive changes. Keys are never in it, but in the keyring under the
-provider's name.
+Comments and order survive changes. Keys are never in it, but in the keyring under the provider's name.
 
     [provider.work]
     kind = "openai-chat"

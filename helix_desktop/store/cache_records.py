@@ -1,5 +1,4 @@
-"""How the cache's keys and values look in LevelDB: the bytes of version 1. FORMATS.md
-describes them for readers.
+"""How the cache's keys and values look in LevelDB: the bytes of version 1. FORMATS.md describes them for readers.
 
 | key                          | value                                                     |
 |------------------------------|-----------------------------------------------------------|

@@ -1,8 +1,6 @@
-"""A gigabyte of histories: listed, brought in, found, brought in again; what it takes
-of memory and of the event loop meanwhile.
+"""A gigabyte of histories: listed, brought in, found, brought in again; what it takes of memory and of the event loop meanwhile.
 
-python -m tests.benchmarks.bring_in [--quick: 50 MB] [--size MB] [--traces DIR]
-sessions of four agents made from the traces, each copy unlike the others
+python -m tests.benchmarks.bring_in [--quick: 50 MB] [--size MB] [--traces DIR]      sessions of four agents made from the traces, each copy unlike the others
     [--folder DIR --seconds N]      in slices of so long, each run goes on where the last one was stopped; figures are those of all of them
 """
 

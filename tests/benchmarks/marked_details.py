@@ -1,5 +1,4 @@
-"""Details of recorded sessions, marked by a reader who has not seen the collector,
-beside what the collector finds.
+"""Details of recorded sessions, marked by a reader who has not seen the collector, beside what the collector finds.
 
     python -m tests.benchmarks.marked_details --traces DIR [--file FILE]           precision and recall
     python -m tests.benchmarks.marked_details --traces DIR --half N                only the sessions rules are chosen on (0) or judged on (1)
@@ -8,29 +7,24 @@ beside what the collector finds.
     python -m tests.benchmarks.marked_details --traces DIR --show N [--file FILE]  the text of cover N, with offsets
     python -m tests.benchmarks.marked_details --traces DIR --check [--file FILE]   whether each mark lies inside its text
 
-FILE (`marked_details.jsonl` beside this module) has one cover a line. The texts stay in
-the folder of the traces:
+FILE (`marked_details.jsonl` beside this module) has one cover a line. The texts stay in the folder of the traces:
 
     {"session": "<sha256 of the session's file>", "first": 24, "last": 35,
      "marks": [{"message": 24, "part": 0, "digest": "<sha256 of that text>", "start": 0, "end": 57, "kind": "rule"}]}
 
-`first` and `last` count the session's messages from 0, both included, as `replay` reads
-them. `part` 0 is the message's text, part n the arguments of its n-th call, as the file
-has them. `start` and `end` are offsets in characters of that part; `digest` is of its
-UTF-8 and guards against another version of the file. A cover nobody has marked has
-`null` for `marks`; one in which nothing is worth keeping has `[]`.
+`first` and `last` count the session's messages from 0, both included, as `replay` reads them. `part` 0 is the message's
+text, part n the arguments of its n-th call, as the file has them. `start` and `end` are offsets in characters of that
+part; `digest` is of its UTF-8 and guards against another version of the file. A cover nobody has marked has `null` for
+`marks`; one in which nothing is worth keeping has `[]`.
 
-What is to be marked, as short as it can be understood: `rule` (what the person demands,
-forbids or prefers), `decision` (what was agreed), `file` (the path of a file that was
-written, created, renamed or deleted, once for each), `failure` (the line that says why
-a command failed), `worked` (a command that proves something works), `todo` (a task
-still open), `lesson` (what solved a failure), `figure` (a number the person named as a
-limit or a goal).
+What is to be marked, as short as it can be understood: `rule` (what the person demands, forbids or prefers), `decision`
+(what was agreed), `file` (the path of a file that was written, created, renamed or deleted, once for each), `failure` (the line
+that says why a command failed), `worked` (a command that proves something works), `todo` (a task still open), `lesson`
+(what solved a failure), `figure` (a number the person named as a limit or a goal).
 
-A detail the collector calls critical meets a mark if one contains the other, or it has
-at least 0.6 of the mark's words. Precision is the share of critical details that meet a
-mark, recall the share of marks that are met. `in the entry` is the share of marks whose
-words stand in a row in the cache entry that a document names, in a detail of any kind.
+A detail the collector calls critical meets a mark if one contains the other, or it has at least 0.6 of the mark's words.
+Precision is the share of critical details that meet a mark, recall the share of marks that are met. `in the entry` is the
+share of marks whose words stand in a row in the cache entry that a document names, in a detail of any kind.
 """
 
 from __future__ import annotations

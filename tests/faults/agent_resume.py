@@ -1,16 +1,12 @@
-"""The real agents resume what `conversation restore` wrote: their next request has the
-same messages.
+"""The real agents resume what `conversation restore` wrote: their next request has the same messages.
 
-python -m tests.faults.agent_resume [--conversations N] [--seed S] [--agent NAME]
-HELIX_CLIENTS: see tests/benchmarks/gateway_clients.py
+python -m tests.faults.agent_resume [--conversations N] [--seed S] [--agent NAME]      HELIX_CLIENTS: see tests/benchmarks/gateway_clients.py
     [--steps N]      5 to N steps with sub-agents, pictures, files, plans, calls side by side, forks and branches, resumed by the same agent alone
     [--first N --seconds N]      in slices: from this number on, and no conversation begins after so long
 
-Each conversation is made by an agent itself against a scripted provider and imported.
-Then it is resumed by that agent with its file still there and, written anew, after the
-file was deleted; and by every other agent. The user's words must be equal byte for
-byte, every output and every text must be in the request, and each agent must make one
-more step.
+Each conversation is made by an agent itself against a scripted provider and imported. Then it is resumed by that agent with its file
+still there and, written anew, after the file was deleted; and by every other agent. The user's words must be equal byte for byte, every
+output and every text must be in the request, and each agent must make one more step.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""An S3-compatible store as an engine. Objects are only ever created and deleted, never
-changed, so no two machines disturb each other.
+"""An S3-compatible store as an engine. Objects are only ever created and deleted, never changed, so no two machines disturb each other.
 
     SPACE/index/ID   the names of the rows of one put, with the keys of small ones
     SPACE/pack/ID    the bodies of its small rows, one after the other
@@ -7,9 +6,8 @@ changed, so no two machines disturb each other.
     SPACE/gone/NAME  a tombstone
     SPACE/uses/ID    what a machine uses; SPACE/quota; SPACE/clock/ID: what time it is there
 
-IDs begin with the store's time, never a machine's own, so a listing from the last known
-ID on has everything that is new. To forget a small row, its pack is written again
-without it. The index is in memory: about 200 bytes for a row.
+IDs begin with the store's time, never a machine's own, so a listing from the last known ID on has everything that is new.
+To forget a small row, its pack is written again without it. The index is in memory: about 200 bytes for a row.
 """
 
 import hashlib
