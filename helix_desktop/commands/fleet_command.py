@@ -15,7 +15,8 @@ from helix_desktop.console import Console, Terminal
 from helix_desktop.errors import HelixError, InvalidInput, NotFound
 from helix_desktop.resident.resident_client import CollectingConsole
 from helix_desktop.store import fleet_task_files
-from helix_desktop.store.fleet_tasks import FleetTaskList, FleetTaskState
+from helix_desktop.store.fleet_task_list import FleetTaskList
+from helix_desktop.store.fleet_tasks import FleetTaskState
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
 SHOWN_STATES = ("running", "needs-you", "failed")

@@ -15,6 +15,7 @@ from helix_desktop.commands.workspace_access import print_result
 from helix_desktop.console import Console
 from helix_desktop.errors import InvalidInput
 from helix_desktop.store import fleet_task_files, fleet_tasks
+from helix_desktop.store.fleet_task_list import FleetTaskList
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
 ONCE = "once"  # The word for `--allow` that stands for the one call that a task waits for.
@@ -41,9 +42,7 @@ async def _open_task_list_and_run(
         return int(await arguments.act(arguments, tasks, console))
 
 
-async def _add_tasks(
-    arguments: Namespace, tasks: fleet_tasks.FleetTaskList, console: Console
-) -> int:
+async def _add_tasks(arguments: Namespace, tasks: FleetTaskList, console: Console) -> int:
     usual = {name: getattr(arguments, name) for name in _FIELDS.keys() - {"text"}}
     if arguments.file or arguments.text == ["-"]:
         if arguments.file and arguments.text:
@@ -139,9 +138,7 @@ def _parse_deadline_seconds(text: str) -> float:
     return left
 
 
-async def _list_tasks(
-    arguments: Namespace, tasks: fleet_tasks.FleetTaskList, console: Console
-) -> int:
+async def _list_tasks(arguments: Namespace, tasks: FleetTaskList, console: Console) -> int:
     if arguments.most < 1:
         raise InvalidInput("--most must be 1 or greater.")
     found = await tasks.list_fleet_tasks(arguments.state, arguments.most)
@@ -153,9 +150,7 @@ async def _list_tasks(
     return await print_result(arguments, console, result, *(lines or ["There are no tasks."]))
 
 
-async def _show_named_tasks(
-    arguments: Namespace, tasks: fleet_tasks.FleetTaskList, console: Console
-) -> int:
+async def _show_named_tasks(arguments: Namespace, tasks: FleetTaskList, console: Console) -> int:
     return await _print_tasks(
         arguments, [await tasks.find_fleet_task(name) for name in arguments.tasks], console
     )
@@ -186,9 +181,7 @@ def _describe_retry(task: fleet_tasks.FleetTask, where: str) -> str:
     return f"To continue it, run `task retry {task.id}{where}`." if ended else ""
 
 
-async def _change_tasks(
-    arguments: Namespace, tasks: fleet_tasks.FleetTaskList, console: Console
-) -> int:
+async def _change_tasks(arguments: Namespace, tasks: FleetTaskList, console: Console) -> int:
     """Cancels tasks, or retries them with new permissions."""
     from helix_desktop.workbench.unattended_permissions import UserAnswer
 
@@ -215,9 +208,7 @@ async def _change_tasks(
     return code
 
 
-async def _wait_for_tasks(
-    arguments: Namespace, tasks: fleet_tasks.FleetTaskList, console: Console
-) -> int:
+async def _wait_for_tasks(arguments: Namespace, tasks: FleetTaskList, console: Console) -> int:
     found = [await tasks.find_fleet_task(name) for name in arguments.tasks]
     while any(
         task.state not in {*fleet_tasks.ENDED, fleet_tasks.FleetTaskState.NEEDS_YOU}

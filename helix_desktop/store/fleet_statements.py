@@ -16,19 +16,22 @@ RunStatements = Callable[[Sequence[Statement]], Awaitable[list[Rows]]]
 @dataclass(frozen=True, slots=True)
 class SqlDialect:
     """How the two databases differ: the tables' `prefix`, the clock in seconds since
-    1970 and its next midnight (UTC), how claims skip rows others claim, and a number
-    that grows when a standby takes over.
+    1970 and its next midnight (UTC), how claims skip rows others claim, how a needed
+    task (`share`) or an ended one (`hold`) is kept as it is for a transaction, and a
+    number that grows when a standby takes over.
     """
 
     prefix: str
     now: str
     midnight: str
     lock: str
+    share: str
+    hold: str
     timeline: str
     mark: str
 
     def build_statement(self, text: str, *values: Any) -> Statement:
-        for name in ("midnight", "now", "lock", "timeline"):
+        for name in ("midnight", "now", "lock", "share", "hold", "timeline"):
             text = text.replace(f"{{{name}}}", getattr(self, name))
         text = text.replace("{t}", self.prefix)
         return (
@@ -41,6 +44,8 @@ POSTGRES = SqlDialect(
     "extract(epoch FROM clock_timestamp())::float8",
     "(floor({now} / 86400) * 86400 + 86400)",
     "FOR UPDATE SKIP LOCKED",
+    "FOR SHARE",
+    "FOR UPDATE",
     TIMELINE,
     "%s",
 )
@@ -48,6 +53,8 @@ SQLITE = SqlDialect(
     "",
     "((julianday('now') - 2440587.5) * 86400.0)",
     "(CAST({now} / 86400 AS INTEGER) * 86400.0 + 86400)",
+    "",
+    "",
     "",
     "0",
     "?",

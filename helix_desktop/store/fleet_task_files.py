@@ -14,13 +14,15 @@ from helix_desktop.store import sqlite_database
 from helix_desktop.store.all_workspaces import KnownWorkspace
 from helix_desktop.store.content_forgetting import ForgetRequest
 from helix_desktop.store.fleet_statements import POSTGRES, SQLITE, Rows, Statement
-from helix_desktop.store.fleet_tasks import FleetTaskList
+from helix_desktop.store.fleet_task_list import FleetTaskList
 from helix_desktop.store.shared.postgres_rows import PostgresRowStore
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
 NAME = "tasks.sqlite3"
+COPY_NAME = "tasks.before-0.3.sqlite3"  # What version 0.2 left, from before it was taken over.
 _WHAT = "list of tasks"
-_TASKS, _NOTES = read_schema("fleet_tasks").split("-- Next step\n")
+VERSION = 3
+_STEPS = read_schema("fleet_tasks").split("-- Next step\n")
 
 
 class SqliteTaskTables:
@@ -30,9 +32,25 @@ class SqliteTaskTables:
         self._lock = threading.Lock()
         self._connection = sqlite_database.connect_database(path, StoreFailed, _WHAT)
         sqlite_database.prepare_schema(
-            self._connection, _TASKS + _NOTES, application=0x48585431, version=2, name=_WHAT
+            self._connection, "".join(_STEPS), application=0x48585431, version=VERSION, name=_WHAT
         )
-        sqlite_database.upgrade_older_schema(self._connection, {1: _NOTES}, 2, _WHAT)
+        if sqlite_database.schema_version(self._connection) < VERSION:
+            self._keep_copy(path)
+        steps = dict(enumerate(_STEPS[1:], 1))
+        sqlite_database.upgrade_older_schema(self._connection, steps, VERSION, _WHAT)
+
+    def _keep_copy(self, path: Path) -> None:
+        """Keep the file as the older version left it, which that version can still open.
+
+        A copy that was interrupted has another name, and is made again.
+        """
+        copy = path.with_name(COPY_NAME)
+        unfinished = path.with_name(f"{COPY_NAME}.unfinished")
+        with sqlite_database.SqliteErrors(StoreFailed, _WHAT):
+            unfinished.unlink(missing_ok=True)
+            self._connection.execute("VACUUM INTO ?", (str(unfinished),))
+        unfinished.chmod(0o600)
+        unfinished.replace(copy)
 
     def run_statements(self, statements: Sequence[Statement]) -> list[Rows]:
         with self._lock, sqlite_database.SqliteTransaction(self._connection, StoreFailed, _WHAT):
@@ -81,6 +99,8 @@ async def forget_text_in_tasks(
     """Forget a text in tasks. Return how many changed, and sentences on what is left."""
     if not text or (workspace.link is None and not (workspace.folder / NAME).exists()):
         return 0, ()
+    # It was kept in case version 0.2 is needed again, and cannot be searched.
+    await asyncio.to_thread((workspace.folder / COPY_NAME).unlink, missing_ok=True)
     wanted = ForgetRequest(text, ())
     try:
         async with open_fleet_task_list(workspace) as tasks:

@@ -10,8 +10,8 @@ from typing import Any
 from helix_desktop.errors import HelixError, SharedStoreUnreachable
 from helix_desktop.store import fleet_task_files
 from helix_desktop.store.all_workspaces import AllWorkspaces, KnownWorkspace
+from helix_desktop.store.fleet_task_list import FleetTaskList
 from helix_desktop.store.fleet_tasks import (
-    FleetTaskList,
     FleetTaskOrder,
     FleetTaskState,
     NewFleetTask,
@@ -30,18 +30,18 @@ async def collect_fleet_state(
     tasks: FleetTaskList, shown: Iterable[FleetTaskState]
 ) -> dict[str, Any]:
     """Return the figures of one workspace, and its newest tasks in the states `shown`."""
-    states, busy, cost = await tasks.count_fleet_tasks()
+    counts = await tasks.count_fleet_tasks()
     notes = await tasks.notes.read_state()
     listed = {state: await tasks.list_fleet_tasks(state.value, MOST_SHOWN) for state in shown}
     return {
-        "tasks": states,
-        "workers": {**dict.fromkeys(notes.workers, 0), **busy},
+        "tasks": counts.by_state,
+        "workers": {**dict.fromkeys(notes.workers, 0), **counts.by_worker},
         "lost": sorted(
-            busy.keys() - notes.workers.keys()
+            counts.by_worker.keys() - notes.workers.keys()
         ),  # These workers have tasks but no longer report.
         "draining": [worker for worker, is_told in notes.workers.items() if is_told],
         "is_stopped": notes.is_stopped,
-        "cost": cost,
+        "cost": counts.dollars,
         "budgets": {
             scope: {"limit": limit, "spent": notes.spent.get(scope, 0.0)}
             for scope, limit in notes.limits.items()

@@ -30,9 +30,9 @@ from helix_desktop.engine.tool_call_execution import facts_that_take_back_unstar
 from helix_desktop.errors import StoreFailed
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store.fleet_notes import FleetNotes
+from helix_desktop.store.fleet_task_list import FleetTaskList
 from helix_desktop.store.fleet_tasks import (
     FleetTask,
-    FleetTaskList,
     FleetTaskResult,
     FleetTaskState,
 )
@@ -50,6 +50,7 @@ TURN_TRIES = 5
 RELEASE_SECONDS = (
     20.0  # The worker looks this often for conversations that it can remove from this disk.
 )
+HISTORY_SECONDS = 3600.0  # The worker removes tasks that ended long ago this often.
 AWAY_SECONDS = 1.0  # While the store is out of reach, the worker tries to reach it this often.
 DRAIN_SECONDS = 20.0  # Running tasks have this long to end. After that, other workers resume them.
 LONGEST_ANSWER = 20_000  # This many characters of a task's answer are kept in the list of tasks.
@@ -160,6 +161,7 @@ class FleetWorker:
             self._renew_until_cancelled(), name="renew leases of tasks"
         )
         self._owned.spawn_task(self._release_conversations_until_cancelled(), name="make room")
+        self._owned.spawn_task(self._remove_old_tasks_until_cancelled(), name="shorten history")
         draining = self._owned.spawn_task(self._is_draining.wait(), name="drain")
         try:
             while not self._is_draining.is_set():
@@ -222,6 +224,12 @@ class FleetWorker:
         """Show others that this worker lives, and drain it if it has been told to stop."""
         if await self._list.notes.renew_worker_and_tell_if_draining(self._name, TASK_LEASE_SECONDS):
             self.drain()
+
+    async def _remove_old_tasks_until_cancelled(self) -> None:
+        while True:
+            with suppress(errors.HelixError):
+                await self._list.remove_old_tasks()
+            await asyncio.sleep(HISTORY_SECONDS)
 
     async def _release_conversations_until_cancelled(self) -> None:
         while self.most_kept:

@@ -1,17 +1,46 @@
 -- add
-INSERT INTO {t}tasks(space, id, state, priority, added, deadline, worker, until, claims, sealed, result) VALUES (%s, %s, 'waiting', %s,
-{now}, CASE WHEN %s > 0 THEN {now} + %s ELSE 0 END, '', 0, 0, %s, %s) ON CONFLICT DO NOTHING RETURNING id
+INSERT INTO {t}tasks(space, id, state, priority, added, deadline, worker, until, claims, sealed, result, open_needs) SELECT %s, %s,
+'waiting', %s, {now}, CASE WHEN %s > 0 THEN {now} + %s ELSE 0 END, '', 0, 0, %s, %s, (SELECT count(*) FROM {t}task_needs WHERE space = %s
+AND task = %s) WHERE NOT EXISTS (SELECT 1 FROM {t}ended_tasks WHERE space = %s AND id = %s) ON CONFLICT DO NOTHING RETURNING id
+
+-- hold_need
+--- Until this transaction ends, the needed task cannot end, which would be missed.
+SELECT id FROM {t}tasks WHERE space = %s AND id = %s {share}
 
 -- add_need
---- An existing task gets no new dependencies.
-INSERT INTO {t}task_needs(space, task, needs) SELECT %s, %s, %s WHERE NOT EXISTS (SELECT 1 FROM {t}tasks WHERE space = %s AND id = %s) ON
-CONFLICT DO NOTHING RETURNING task
+--- An existing task gets no new dependencies, and what is done is no dependency any more.
+INSERT INTO {t}task_needs(space, task, needs) SELECT %s, %s, %s WHERE NOT EXISTS (SELECT 1 FROM {t}tasks WHERE space = %s AND id = %s) AND
+NOT EXISTS (SELECT 1 FROM {t}ended_tasks WHERE space = %s AND (id = %s OR (id = %s AND state = 'done'))) ON CONFLICT DO NOTHING RETURNING
+task
 
--- hopeless
---- Waiting tasks that can never run: the deadline has passed, or a needed task failed.
-SELECT w.id, w.deadline > 0 AND w.deadline < {now} FROM {t}tasks AS w WHERE w.space = %s AND w.state = 'waiting' AND ((w.deadline > 0 AND
-w.deadline < {now}) OR w.id IN (SELECT n.task FROM {t}task_needs AS n JOIN {t}tasks AS d ON d.space = n.space AND d.id = n.needs WHERE
-n.space = %s AND d.state IN ('failed', 'cancelled'))) LIMIT 500
+-- cancel_hopeless
+--- A task that has just been added or retried, if what it needs has failed.
+UPDATE {t}tasks SET state = 'cancelled', reason = 'needs' WHERE space = %s AND id = %s AND state = 'waiting' AND EXISTS (SELECT 1 FROM
+{t}task_needs AS n JOIN {t}ended_tasks AS d ON d.space = n.space AND d.id = n.needs WHERE n.space = %s AND n.task = %s) RETURNING id
+
+-- late
+--- Waiting tasks whose deadline has passed.
+SELECT id FROM {t}tasks WHERE space = %s AND state = 'waiting' AND deadline > 0 AND deadline < {now} LIMIT 500
+
+-- overdue
+--- Tasks whose worker is lost. The first time, they have already waited for the lease to end.
+UPDATE {t}tasks SET state = CASE WHEN setbacks + 1 >= %s THEN 'dead-letter' ELSE 'waiting' END, reason = CASE WHEN setbacks + 1 >= %s THEN
+'lost' ELSE '' END, until = {now} + CASE WHEN setbacks = 0 THEN 0 ELSE {pause} END, setbacks = setbacks + 1, avoided = worker, worker = ''
+WHERE space = %s AND state = 'running' AND until < {now} RETURNING id
+
+-- release
+--- Tasks of a process that has ended, on a computer that shares with no other.
+UPDATE {t}tasks SET state = CASE WHEN setbacks + 1 >= %s THEN 'dead-letter' ELSE 'waiting' END, reason = CASE WHEN setbacks + 1 >= %s THEN
+'lost' ELSE '' END, until = 0, setbacks = setbacks + 1, worker = '' WHERE space = %s AND state = 'running' AND worker NOT LIKE %s RETURNING
+id
+
+-- claim
+--- Materialized, since PostgreSQL may otherwise pick again for each row, and claim more than the limit.
+WITH picked AS MATERIALIZED (SELECT id FROM {t}tasks WHERE space = %s AND state = 'waiting' AND open_needs = 0 AND until <= {now} AND (avoided
+NOT LIKE %s OR until <= {now} - %s) AND (deadline = 0 OR deadline > {now}) AND NOT EXISTS (SELECT 1 FROM {t}notes AS s WHERE s.space = %s AND
+(s.name = 'stop' OR (s.name = 'timeline' AND s.until > {now}))) ORDER BY priority DESC, position LIMIT %s {lock}) UPDATE {t}tasks SET state =
+'running', worker = %s, until = {now} + %s, claims = claims + 1, avoided = '' WHERE space = %s AND id IN (SELECT id FROM picked) RETURNING
+{columns}
 
 -- renew
 --- The stored number of claims may be too small if a standby took over before it had received the last one.
@@ -19,29 +48,94 @@ UPDATE {t}tasks SET state = 'running', worker = %s, claims = %s, until = {now} +
 worker = %s AND state = 'running') OR (claims < %s AND state IN ('waiting', 'running'))) RETURNING id
 
 -- end
-UPDATE {t}tasks SET state = %s, result = %s, worker = '', until = 0 WHERE space = %s AND id = %s AND claims = %s AND worker = %s AND state =
+UPDATE {t}tasks SET state = %s, result = %s, worker = '', until = 0, reason = '' WHERE space = %s AND id = %s AND claims = %s AND worker =
+%s AND state = 'running' RETURNING id
+
+-- give_back
+UPDATE {t}tasks SET state = CASE WHEN setbacks + 1 >= %s THEN 'dead-letter' ELSE 'waiting' END, result = %s, until = {now} + {pause},
+setbacks = setbacks + 1, avoided = worker, worker = '', reason = '' WHERE space = %s AND id = %s AND claims = %s AND worker = %s AND state =
 'running' RETURNING id
 
+-- pause
+UPDATE {t}tasks SET state = 'waiting', worker = '', until = 0 WHERE space = %s AND state = 'running' RETURNING id
+
 -- cancel
-UPDATE {t}tasks SET state = %s, result = %s, worker = '', until = 0 WHERE space = %s AND id = %s AND state IN ('waiting', 'running',
-'needs-you') RETURNING id
+UPDATE {t}tasks SET state = %s, result = %s, worker = '', until = 0, reason = '' WHERE space = %s AND id = %s AND state IN ('waiting',
+'running', 'needs-you', 'dead-letter') RETURNING id
 
--- retry
-UPDATE {t}tasks SET state = 'waiting', deadline = 0, sealed = %s WHERE space = %s AND id = %s AND state IN ('needs-you', 'failed',
-'cancelled') RETURNING id
+-- count_met_needs
+--- Tasks in an ended state are in the live table only until the transaction that ended them has moved them.
+UPDATE {t}tasks SET open_needs = (SELECT count(*) FROM {t}task_needs AS n WHERE n.space = %s AND n.task = {t}tasks.id AND NOT EXISTS (SELECT
+1 FROM {t}tasks AS d WHERE d.space = n.space AND d.id = n.needs AND d.state = 'done')) WHERE space = %s AND id IN (SELECT task FROM
+{t}task_needs WHERE space = %s AND needs IN (SELECT id FROM {t}tasks WHERE space = %s AND state = 'done'))
 
--- blank
+-- remove_met_needs
+DELETE FROM {t}task_needs WHERE space = %s AND needs IN (SELECT id FROM {t}tasks WHERE space = %s AND state = 'done')
+
+-- cancel_dependants
+--- Only a waiting task has open needs.
+WITH RECURSIVE lost(id) AS (SELECT task FROM {t}task_needs WHERE space = %s AND needs IN (SELECT id FROM {t}tasks WHERE space = %s AND state
+IN ('failed', 'cancelled')) UNION SELECT n.task FROM lost JOIN {t}task_needs AS n ON n.space = %s AND n.needs = lost.id) UPDATE {t}tasks SET
+state = 'cancelled', reason = 'needs' WHERE space = %s AND open_needs > 0 AND id IN (SELECT id FROM lost)
+
+-- keep_ended
+INSERT INTO {t}ended_tasks(space, id, position, state, priority, added, deadline, claims, sealed, result, charged, setbacks, reason, ended)
+SELECT space, id, position, state, priority, added, deadline, claims, sealed, result, charged, setbacks, reason, {now} FROM {t}tasks WHERE
+space = %s AND state IN ('done', 'failed', 'cancelled')
+
+-- remove_ended
+DELETE FROM {t}tasks WHERE space = %s AND state IN ('done', 'failed', 'cancelled')
+
+-- retry_live
+UPDATE {t}tasks SET state = 'waiting', deadline = 0, sealed = %s, until = 0, setbacks = 0, avoided = '', reason = '' WHERE space = %s AND id
+= %s AND state IN ('needs-you', 'dead-letter') RETURNING id
+
+-- retry_ended
+INSERT INTO {t}tasks(space, id, position, state, priority, added, deadline, worker, until, claims, sealed, result, charged, open_needs)
+SELECT e.space, e.id, e.position, 'waiting', e.priority, e.added, 0, '', 0, e.claims, %s, e.result, e.charged, (SELECT count(*) FROM
+{t}task_needs AS n WHERE n.space = e.space AND n.task = e.id) FROM {t}ended_tasks AS e WHERE e.space = %s AND e.id = %s AND e.state IN
+('failed', 'cancelled') {hold} ON CONFLICT DO NOTHING RETURNING id
+
+-- remove_retried
+DELETE FROM {t}ended_tasks WHERE space = %s AND id = %s AND EXISTS (SELECT 1 FROM {t}tasks WHERE space = %s AND id = %s) RETURNING id
+
+-- retry_dead_letters
+UPDATE {t}tasks SET state = 'waiting', until = 0, setbacks = 0, avoided = '', reason = '' WHERE space = %s AND state = 'dead-letter'
+RETURNING id
+
+-- remove_old
+DELETE FROM {t}ended_tasks WHERE space = %s AND id IN (SELECT id FROM {t}ended_tasks WHERE space = %s AND ended < {now} - %s ORDER BY ended
+LIMIT %s) RETURNING id
+
+-- remove_needs_of_unknown
+DELETE FROM {t}task_needs WHERE space = %s AND (NOT EXISTS (SELECT 1 FROM {t}tasks WHERE space = {t}task_needs.space AND id =
+{t}task_needs.needs) AND NOT EXISTS (SELECT 1 FROM {t}ended_tasks WHERE space = {t}task_needs.space AND id = {t}task_needs.needs))
+
+-- blank_live
 UPDATE {t}tasks SET sealed = %s, result = %s WHERE space = %s AND id = %s AND claims = %s AND state <> 'running' RETURNING id
 
--- count
-SELECT state, worker, count(*), sum(charged), sum(claims) FROM {t}tasks WHERE space = %s GROUP BY state, worker
+-- blank_ended
+UPDATE {t}ended_tasks SET sealed = %s, result = %s WHERE space = %s AND id = %s AND claims = %s RETURNING id
 
--- claim
-UPDATE {t}tasks SET state = 'running', worker = %s, until = {now} + %s, claims = claims + 1 WHERE space = %s AND id IN (SELECT w.id FROM
-{t}tasks AS w WHERE w.space = %s AND w.state = 'waiting' AND (w.deadline = 0 OR w.deadline > {now}) AND NOT EXISTS (SELECT 1 FROM {t}notes
-AS s WHERE s.space = w.space AND (s.name = 'stop' OR (s.name = 'timeline' AND s.until > {now}))) AND NOT EXISTS (SELECT 1 FROM {t}task_needs
-AS n JOIN {t}tasks AS d ON d.space = n.space AND d.id = n.needs WHERE n.space = w.space AND n.task = w.id AND d.state <> 'done') ORDER BY
-w.priority DESC, w.position LIMIT %s {lock}) RETURNING {columns}
+-- count
+SELECT name, sum(amount) FROM {t}task_counts WHERE space = %s GROUP BY name
+
+-- busy
+SELECT worker, count(*) FROM {t}tasks WHERE space = %s AND state = 'running' GROUP BY worker
 
 -- list
-SELECT {columns} FROM {t}tasks WHERE space = %s AND (%s = '' OR state = %s) ORDER BY position DESC LIMIT %s
+SELECT * FROM (SELECT {columns} FROM {t}tasks WHERE space = %s AND position < %s ORDER BY position DESC LIMIT %s) AS live UNION ALL SELECT *
+FROM (SELECT {ended_columns} FROM {t}ended_tasks WHERE space = %s AND position < %s ORDER BY position DESC LIMIT %s) AS ended
+
+-- list_live
+SELECT {columns} FROM {t}tasks WHERE space = %s AND state = %s AND position < %s ORDER BY position DESC LIMIT %s
+
+-- list_ended
+SELECT {ended_columns} FROM {t}ended_tasks WHERE space = %s AND state = %s AND position < %s ORDER BY position DESC LIMIT %s
+
+-- find
+SELECT {columns} FROM {t}tasks WHERE space = %s AND id >= %s AND id < %s UNION ALL SELECT {ended_columns} FROM {t}ended_tasks WHERE space =
+%s AND id >= %s AND id < %s ORDER BY id LIMIT 20
+
+-- ended
+SELECT id FROM {t}ended_tasks WHERE space = %s AND id = %s

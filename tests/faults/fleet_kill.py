@@ -63,7 +63,7 @@ PASSING = (
     "shared store",
     "is open in another program",
 )  # a server that is just starting, a worker that is paused
-ENDED = ("done", "failed", "cancelled", "needs-you")
+ENDED = ("done", "failed", "cancelled", "needs-you", "dead-letter")
 RELEASE = 5.0  # seconds between two looks for conversations that may leave
 FAILOVER = 12.0  # seconds without claims after a promotion
 LAGGING = {"synchronous_standby_names": "''"}
@@ -356,7 +356,9 @@ class Trial:
             psycopg.connect(self.pooler.url, prepare_threshold=None) as connection,
         ):
             row = connection.execute(
-                "SELECT count(*) FROM helix.tasks WHERE state = ANY(%s)", [list(ENDED)]
+                "SELECT (SELECT count(*) FROM helix.ended_tasks) + count(*) FROM helix.tasks"
+                " WHERE state = ANY(%s)",
+                [list(ENDED)],
             ).fetchone()
             return int(row[0]) if row else None
         return None

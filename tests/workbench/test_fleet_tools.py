@@ -84,7 +84,7 @@ async def test_a_task_that_waits_for_its_own_tasks_leaves_them_its_place(
             "done",
             "done",
         ]
-        assert (await tasks.count_fleet_tasks())[0]["done"] == 3
+        assert (await tasks.count_fleet_tasks()).by_state["done"] == 3
 
 
 async def test_the_card_names_the_agent_that_does_the_tasks(desks: Desks, folder: Path) -> None:

@@ -18,9 +18,9 @@ from helix_desktop.engine.facts import Fact, Recorded, TurnEnd, TurnEnded, UserS
 from helix_desktop.errors import ActionRefused, SharedStoreUnreachable, StoreFailed, StoreFull
 from helix_desktop.providers.provider_catalog import ProviderConfig
 from helix_desktop.store.fleet_task_files import open_fleet_task_list
+from helix_desktop.store.fleet_task_list import FleetTaskList
 from helix_desktop.store.fleet_tasks import (
     FleetTask,
-    FleetTaskList,
     FleetTaskOrder,
     FleetTaskState,
     NewFleetTask,
@@ -126,16 +126,17 @@ async def test_a_spent_budget_of_the_workspace_lets_its_tasks_wait(
         await tasks.notes.set_limit("workspace", 0.7)
         await asyncio.wait_for(worker_of(bench, tasks).work_until_drained(until_empty=True), 60)
         requests = len(server.bodies)
-        states, _, cost = await tasks.count_fleet_tasks()
+        counts = await tasks.count_fleet_tasks()
+        cost = counts.dollars
         dearest = cost / requests
         assert 0.7 <= cost < 0.7 + dearest
-        assert states["waiting"] == 2
+        assert counts.by_state["waiting"] == 2
         await asyncio.wait_for(worker_of(bench, tasks).work_until_drained(until_empty=True), 60)
         assert len(server.bodies) == requests
         assert any("budget (workspace)" in one.result.why for one in await tasks.list_fleet_tasks())
         await tasks.notes.set_limit("workspace", 0.0)
         await asyncio.wait_for(worker_of(bench, tasks).work_until_drained(until_empty=True), 60)
-        assert (await tasks.count_fleet_tasks())[0]["done"] == 2
+        assert (await tasks.count_fleet_tasks()).by_state["done"] == 2
 
 
 async def test_a_provider_that_asked_one_worker_to_wait_is_left_alone_by_others(
@@ -155,7 +156,7 @@ async def test_a_provider_that_asked_one_worker_to_wait_is_left_alone_by_others(
         assert not await gate.try_to_begin_step(task, 0.0, "peer")
         assert await gate.try_to_begin_step(task, 0.0, "other")
         await asyncio.wait_for(working, 60)
-        assert (await tasks.count_fleet_tasks())[0]["done"] == 1
+        assert (await tasks.count_fleet_tasks()).by_state["done"] == 1
 
 
 async def test_workers_hear_that_they_are_to_end(
@@ -311,9 +312,9 @@ async def test_a_turn_that_the_user_stops_ends_its_task(
             "Someone stopped this turn in the task's conversation.",
         )
         # The worker dies before the list knows: the next one does not go on either.
-        await tasks._run_statements(
-            [("UPDATE tasks SET state = 'running', until = 0, result = ?", before)]
-        )
+        await tasks.retry_fleet_task(ended)
+        lost = ("UPDATE tasks SET state = 'running', until = 0, result = ? RETURNING id", before)
+        assert await tasks._run_statements([lost]) == [[(task,)]]
         await asyncio.wait_for(worker_of(bench, tasks).work_until_drained(until_empty=True), 60)
         assert (await tasks.find_fleet_task(task)).state is FleetTaskState.CANCELLED
         assert len(server.bodies) == 1

@@ -7,18 +7,21 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import random
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from helix_desktop.errors import AmbiguousName, InvalidInput, NotFound, SharedStoreUnreachable
+from helix_desktop.store import fleet_task_list
 from helix_desktop.store.fleet_statements import POSTGRES, SQLITE, Rows, Statement
 from helix_desktop.store.fleet_task_files import SqliteTaskTables
+from helix_desktop.store.fleet_task_list import MOST_LOST_WORKERS, MOST_SETBACKS, FleetTaskList
 from helix_desktop.store.fleet_tasks import (
-    MOST_CLAIMS,
-    FleetTaskList,
+    FleetTask,
     FleetTaskOrder,
     FleetTaskResult,
     FleetTaskState,
@@ -104,7 +107,7 @@ async def test_workers_that_start_at_once_do_not_take_each_other_for_a_standby(
     """Each notes the server's timeline, which nobody has noted before."""
     for _ in range(20):
         await tasks._run_statements(
-            [tasks._statement("DELETE FROM {t}notes WHERE space = %s", tasks._space)]
+            [tasks._dialect.build_statement("DELETE FROM {t}notes WHERE space = %s", tasks._space)]
         )
         assert (
             await asyncio.gather(*(tasks.claim_fleet_tasks(f"worker {n}", 1, 30) for n in range(8)))
@@ -161,13 +164,13 @@ async def test_a_claim_that_a_standby_lost_is_renewed_before_its_number_is_given
         "UPDATE {t}tasks SET state = 'waiting', worker = '', claims = claims - 1, until = 0 WHERE space = %s",
         "UPDATE {t}notes SET amount = amount - 1 WHERE space = %s AND name = 'timeline'",
     ):
-        await tasks._run_statements([tasks._statement(lost, tasks._space)])
+        await tasks._run_statements([tasks._dialect.build_statement(lost, tasks._space)])
     for _ in range(2):
         with pytest.raises(SharedStoreUnreachable):
             await tasks.claim_fleet_tasks("other", 1, 30)
     assert await tasks.renew_leases_of_tasks([mine], 30) == {mine.id}
     over = "UPDATE {t}notes SET until = 1 WHERE space = %s AND name = 'timeline'"
-    await tasks._run_statements([tasks._statement(over, tasks._space)])
+    await tasks._run_statements([tasks._dialect.build_statement(over, tasks._space)])
     assert await tasks.claim_fleet_tasks("other", 1, 30) == []
     assert not await tasks.end_fleet_task(
         replace(mine, worker="other"), FleetTaskState.DONE, FleetTaskResult()
@@ -243,8 +246,10 @@ async def test_lists_and_counts_and_names(tasks: FleetTaskList) -> None:
     await tasks.claim_fleet_tasks("me", 1, 30)
     assert [task.id for task in await tasks.list_fleet_tasks()] == ids[::-1]
     assert [task.order.text for task in await tasks.list_fleet_tasks("running")] == ["0"]
-    states, workers, _ = await tasks.count_fleet_tasks()
-    assert (states["waiting"], states["running"], states["done"], workers) == (2, 1, 0, {"me": 1})
+    counts = await tasks.count_fleet_tasks()
+    states = counts.by_state
+    assert (states["waiting"], states["running"], states["done"]) == (2, 1, 0)
+    assert counts.by_worker == {"me": 1}
     with pytest.raises(AmbiguousName):
         await tasks.find_fleet_task(ids[0][:4])
     with pytest.raises(InvalidInput):
@@ -285,7 +290,7 @@ async def test_each_cost_is_counted_once_for_its_task_agent_day_and_fleet(
     await tasks.notes.add_cost(second.id, second.claims, "", 1.0)
     state = await tasks.notes.read_state()
     assert state.spent == {"workspace": 3.5, "day": 3.5, "fleet": before + 3.5, "agent reader": 2.5}
-    assert (await tasks.count_fleet_tasks())[2] == 3.5
+    assert (await tasks.count_fleet_tasks()).dollars == 3.5
     assert state.dollars_left("reader") == float("inf")
     await tasks.notes.set_limit("agent reader", 3.0)
     await tasks.notes.set_limit("fleet", before + 4.0)
@@ -295,8 +300,11 @@ async def test_each_cost_is_counted_once_for_its_task_agent_day_and_fleet(
     assert (await tasks.notes.read_state()).dollars_left("") == float("inf")
 
 
-async def change_row(tasks: FleetTaskList, change: str, *values: object) -> None:
-    await tasks._run_statements([tasks._statement(f"UPDATE {{t}}tasks SET {change}", *values)])  # noqa: S608 - no foreign words
+async def change_row(
+    tasks: FleetTaskList, change: str, *values: object, table: str = "tasks"
+) -> None:
+    statement = f"UPDATE {{t}}{table} SET {change}"  # noqa: S608 - no foreign words
+    await tasks._run_statements([tasks._dialect.build_statement(statement, *values)])
 
 
 def as_encoded(tasks: FleetTaskList, task: str, **fields: object) -> bytes:
@@ -338,7 +346,7 @@ async def test_a_task_that_cannot_be_read_stops_no_other(tasks: FleetTaskList, d
     assert "cannot be read" in listed[""].result.why
     assert [task.id for task in await tasks.claim_fleet_tasks("me", 10, 30)] == [good]
     assert not await tasks.retry_fleet_task(listed[""])
-    (states, _, _) = await tasks.count_fleet_tasks()
+    states = (await tasks.count_fleet_tasks()).by_state
     assert states[FleetTaskState.FAILED] == int(damage != "state")
 
 
@@ -350,31 +358,253 @@ async def test_a_task_that_cannot_be_read_can_be_cancelled(tasks: FleetTaskList)
     assert await tasks.claim_fleet_tasks("me", 10, 30) == []
 
 
-async def test_a_task_whose_workers_are_lost_again_and_again_fails(tasks: FleetTaskList) -> None:
-    """As one that takes all memory; and one that was given back as often has a worker
-    that ended in order.
-    """
-    bad, good = await tasks.add_fleet_tasks(
-        [NewFleetTask(order("bad")), NewFleetTask(order("good"))]
+async def test_a_task_whose_workers_are_lost_again_and_again_waits_for_a_person(
+    tasks: FleetTaskList,
+) -> None:
+    """As one that takes all memory. What waits for it still waits."""
+    bad, good, after = await tasks.add_fleet_tasks(
+        [
+            NewFleetTask(order("bad"), key="bad"),
+            NewFleetTask(order("good")),
+            NewFleetTask(order("after"), after=("bad",)),
+        ]
     )
     await tasks.claim_fleet_tasks("me", 2, 30)
-    await change_row(tasks, "until = 1, claims = %s WHERE id = %s", MOST_CLAIMS - 1, bad)
-    await change_row(
-        tasks, "state = 'waiting', worker = '', claims = %s WHERE id = %s", MOST_CLAIMS, good
-    )
-    assert {task.id for task in await tasks.claim_fleet_tasks("me", 2, 30)} == {bad, good}
-    await change_row(tasks, "until = 1 WHERE id = %s", bad)
+    await change_row(tasks, "until = 1, setbacks = %s WHERE id = %s", MOST_LOST_WORKERS - 1, bad)
     assert await tasks.claim_fleet_tasks("me", 2, 30) == []
-    ended = await tasks.find_fleet_task(bad)
-    assert (ended.state, "worker stopped responding" in ended.result.why) == (
-        FleetTaskState.FAILED,
-        True,
-    )
+    letter = await tasks.find_fleet_task(bad)
+    assert letter.state is FleetTaskState.DEAD_LETTER
+    assert "worker stopped responding" in letter.result.why
     assert (await tasks.find_fleet_task(good)).state is FleetTaskState.RUNNING
-    assert await tasks.retry_fleet_task(ended)
-    assert [task.id for task in await tasks.claim_fleet_tasks("me", 2, 30)] == [bad]
+    assert (await tasks.find_fleet_task(after)).state is FleetTaskState.WAITING
+    assert await tasks.retry_fleet_task(letter)
+    (again,) = await tasks.claim_fleet_tasks("me", 2, 30)
+    assert (again.id, again.setbacks) == (bad, 0)
+    await change_row(tasks, "setbacks = %s WHERE id = %s", MOST_LOST_WORKERS - 1, bad)
     await tasks.release_orphaned_tasks("nobody")
-    assert (await tasks.find_fleet_task(bad)).state is FleetTaskState.FAILED
+    assert (await tasks.find_fleet_task(bad)).state is FleetTaskState.DEAD_LETTER
+    assert await tasks.retry_dead_letters() == 1
+    assert {task.id for task in await tasks.claim_fleet_tasks("me", 2, 30)} == {bad, good}
+
+
+async def test_a_worker_lost_once_costs_no_pause_and_each_further_one_a_longer_pause(
+    tasks: FleetTaskList,
+) -> None:
+    (task,) = await tasks.add_fleet_tasks([NewFleetTask(order())])
+    await tasks.claim_fleet_tasks("me", 1, -1)
+    assert len(await tasks.claim_fleet_tasks("me", 1, -1)) == 1
+    pauses = []
+    for _ in range(3):
+        assert await tasks.claim_fleet_tasks("me", 1, -1) == []
+        pauses.append(await seconds_until_next_try(tasks))
+        await change_row(tasks, "until = 0, avoided = '' WHERE id = %s", task)
+        assert len(await tasks.claim_fleet_tasks("me", 1, -1)) == 1
+    assert pauses == [pytest.approx(expected, abs=2) for expected in (4, 8, 16)]
+
+
+async def test_what_bad_weather_gave_back_waits_longer_each_time_and_then_for_a_person(
+    tasks: FleetTaskList,
+) -> None:
+    task, after = await tasks.add_fleet_tasks(
+        [NewFleetTask(order(), key="a"), NewFleetTask(order("after"), after=("a",))]
+    )
+    (mine,) = await tasks.claim_fleet_tasks("me", 5, 30)
+    full = FleetTaskResult("The disk is full.", cost=0.5)
+    assert await tasks.give_back_after_setback(mine, full)
+    assert not await tasks.give_back_after_setback(mine, full)
+    given_back = await tasks.find_fleet_task(task)
+    assert (given_back.state, given_back.result, given_back.setbacks) == (
+        FleetTaskState.WAITING,
+        full,
+        1,
+    )
+    assert await tasks.claim_fleet_tasks("me", 5, 30) == []
+    assert await seconds_until_next_try(tasks) == pytest.approx(2, abs=1.5)
+    await change_row(tasks, "until = 0, setbacks = %s WHERE id = %s", MOST_SETBACKS - 2, task)
+    (mine,) = await tasks.claim_fleet_tasks("me", 5, 30)
+    await tasks.give_back_after_setback(mine, full)
+    assert await seconds_until_next_try(tasks) == pytest.approx(900, abs=5)
+    await change_row(tasks, "until = 0 WHERE id = %s", task)
+    (mine,) = await tasks.claim_fleet_tasks("me", 5, 30)
+    await tasks.give_back_after_setback(mine, full)
+    letter = await tasks.find_fleet_task(task)
+    assert (letter.state, letter.result.why) == (FleetTaskState.DEAD_LETTER, full.why)
+    assert (await tasks.find_fleet_task(after)).state is FleetTaskState.WAITING
+    assert [found.id for found in await tasks.list_fleet_tasks("dead-letter")] == [task]
+    assert await tasks.cancel_fleet_task(task)
+    assert (await tasks.find_fleet_task(after)).state is FleetTaskState.CANCELLED
+
+
+async def test_another_computer_may_take_first_what_one_gave_back(tasks: FleetTaskList) -> None:
+    if not tasks.is_shared:
+        pytest.skip("a list in a file is that of one computer")
+    (task,) = await tasks.add_fleet_tasks([NewFleetTask(order())])
+    (mine,) = await tasks.claim_fleet_tasks("desk 1.1", 1, 30)
+    await tasks.give_back_after_setback(mine, FleetTaskResult("full"))
+    await change_row(tasks, "until = until - 3 WHERE id = %s", task)
+    assert await tasks.claim_fleet_tasks("desk 2.7", 1, 30) == []
+    assert [t.id for t in await tasks.claim_fleet_tasks("other 1.1", 1, 30)] == [task]
+
+
+async def seconds_until_next_try(tasks: FleetTaskList) -> float:
+    asked = "SELECT max(until - {now}) FROM {t}tasks WHERE space = %s AND state = 'waiting'"
+    statement = tasks._dialect.build_statement(asked, tasks._space)
+    ((rows,),) = await tasks._run_statements([statement])
+    return float(rows[0])
+
+
+async def test_what_ended_long_ago_or_is_beyond_the_number_leaves_the_history(
+    tasks: FleetTaskList,
+) -> None:
+    ids = await tasks.add_fleet_tasks([NewFleetTask(order(str(n))) for n in range(6)])
+    for task in ids[:5]:
+        await tasks.cancel_fleet_task(task)
+        await change_row(
+            tasks, "ended = %s WHERE id = %s", float(ids.index(task)), task, table="ended_tasks"
+        )
+    assert await tasks.remove_old_tasks(kept_seconds=1e10, kept_tasks=3) == 2
+    assert {t.id for t in await tasks.list_fleet_tasks()} == set(ids[2:])
+    assert await tasks.remove_old_tasks(kept_seconds=1e6, kept_tasks=3) == 3
+    assert [t.id for t in await tasks.list_fleet_tasks()] == [ids[5]]
+    counts = await tasks.count_fleet_tasks()
+    assert (counts.by_state["waiting"], counts.by_state["cancelled"]) == (1, 0)
+
+
+async def test_pages_of_the_list_follow_each_other(tasks: FleetTaskList) -> None:
+    ids = await tasks.add_fleet_tasks([NewFleetTask(order(str(n))) for n in range(7)])
+    for task in (ids[1], ids[4]):
+        await tasks.cancel_fleet_task(task)
+    listed: list[str] = []
+    page = await tasks.list_fleet_tasks(limit=3)
+    while page:
+        listed += [task.id for task in page]
+        page = await tasks.list_fleet_tasks(limit=3, before=page[-1].position)
+    assert listed == ids[::-1]
+    (newest,) = await tasks.list_fleet_tasks("cancelled", 1)
+    assert newest.id == ids[4]
+    older = await tasks.list_fleet_tasks("cancelled", 5, before=newest.position)
+    assert [task.id for task in older] == [ids[1]]
+
+
+@dataclass
+class ModelTask:
+    """What the list must know of a task, kept as plainly as possible."""
+
+    needs: set[str]
+    state: str = "waiting"
+
+
+class ModelList:
+    """A list that changes at random, beside a plain model of it."""
+
+    def __init__(self, tasks: FleetTaskList, seed: int) -> None:
+        self._tasks = tasks
+        self._chance = random.Random(seed)
+        self.known: dict[str, ModelTask] = {}
+
+    async def change_at_random(self) -> None:
+        acts = [self._add, self._add, self._end, self._end, self._end, self._cancel, self._retry]
+        act = self._chance.choice(acts) if self.known else self._add
+        await act()
+        self._cancel_all_that_need_what_failed()
+
+    async def _add(self) -> None:
+        needs = self._chance.sample([*self.known], min(len(self.known), self._chance.randrange(3)))
+        (task,) = await self._tasks.add_fleet_tasks([NewFleetTask(order(), after=tuple(needs))])
+        self.known[task] = ModelTask({need for need in needs if self.known[need].state != "done"})
+
+    async def _cancel(self) -> None:
+        task, about = self._chance.choice([*self.known.items()])
+        was_live = about.state == "waiting"
+        assert await self._tasks.cancel_fleet_task(task) == was_live
+        if was_live:
+            about.state = "cancelled"
+
+    async def _retry(self) -> None:
+        task, about = self._chance.choice([*self.known.items()])
+        can_be_retried = about.state in ("failed", "cancelled")
+        found = await self._tasks.find_fleet_task(task)
+        assert await self._tasks.retry_fleet_task(found) == can_be_retried
+        if can_be_retried:
+            about.state = "waiting"
+
+    async def _end(self) -> None:
+        waiting = {task: about for task, about in self.known.items() if about.state == "waiting"}
+        claimed = await self._tasks.claim_fleet_tasks("me", 100, 30)
+        ready = {task for task, about in waiting.items() if not about.needs}
+        assert {mine.id for mine in claimed} == ready
+        for mine in claimed:
+            end = self._chance.choice(["done", "failed", "waiting"])
+            result = FleetTaskResult(cost=0.5)
+            await self._tasks.end_fleet_task(mine, FleetTaskState(end), result)
+            self.known[mine.id].state = end
+            if end == "done":
+                for about in self.known.values():
+                    about.needs.discard(mine.id)
+
+    def _cancel_all_that_need_what_failed(self) -> None:
+        changed = True
+        while changed:
+            changed = False
+            for about in self.known.values():
+                states = {self.known[need].state for need in about.needs}
+                if about.state == "waiting" and states & {"failed", "cancelled"}:
+                    about.state = "cancelled"
+                    changed = True
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_whatever_happens_the_list_agrees_with_a_plain_model(
+    tasks: FleetTaskList, seed: int
+) -> None:
+    """States, counts and what can be claimed, after each of many random changes."""
+    model = ModelList(tasks, seed)
+    for _ in range(60):
+        await model.change_at_random()
+        listed = {task.id: task.state.value for task in await tasks.list_fleet_tasks()}
+        assert listed == {task: about.state for task, about in model.known.items()}
+        counted = (await tasks.count_fleet_tasks()).by_state
+        expected = Counter(about.state for about in model.known.values())
+        assert {state: number for state, number in counted.items() if number} == expected
+
+
+async def test_a_task_never_starts_before_one_that_is_added_after_it_in_the_same_call(
+    tasks: FleetTaskList, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are added in several transactions, and workers claim in between."""
+    monkeypatch.setattr(fleet_task_list, "TASKS_IN_CALL", 1)
+    run, early = tasks._run_statements, list[str]()
+
+    async def run_and_claim(statements: Sequence[Statement]) -> list[Rows]:
+        answers = await run(statements)
+        monkeypatch.setattr(tasks, "_run_statements", run)
+        early.extend(t.order.text for t in await tasks.claim_fleet_tasks("me", 9, 30))
+        monkeypatch.setattr(tasks, "_run_statements", run_and_claim)
+        return answers
+
+    monkeypatch.setattr(tasks, "_run_statements", run_and_claim)
+    await tasks.add_fleet_tasks(
+        [NewFleetTask(order("after"), after=("need",)), NewFleetTask(order("need"), key="need")]
+    )
+    assert early == ["need"]
+
+
+async def test_a_need_that_ends_while_a_task_is_added_is_not_waited_for_for_ever(
+    tasks: FleetTaskList,
+) -> None:
+    """Each is claimed and done while others are added that need it."""
+    needs = await tasks.add_fleet_tasks([NewFleetTask(order()) for _ in range(12)])
+    claimed = await tasks.claim_fleet_tasks("me", 12, 30)
+
+    async def end(mine: FleetTask) -> None:
+        await tasks.end_fleet_task(mine, FleetTaskState.DONE, FleetTaskResult())
+
+    async def add(need: str) -> str:
+        return (await tasks.add_fleet_tasks([NewFleetTask(order(), after=(need,))]))[0]
+
+    added = await asyncio.gather(*map(add, needs), *map(end, claimed), *map(add, needs))
+    wanted = {task for task in added if task is not None}
+    assert {task.id for task in await tasks.claim_fleet_tasks("me", 50, 30)} == wanted
 
 
 async def test_where_all_was_stopped_nothing_is_claimed_before_it_is_allowed(
@@ -393,7 +623,7 @@ async def test_where_all_was_stopped_nothing_is_claimed_before_it_is_allowed(
 async def test_the_database_is_told_nothing_that_a_task_says(tasks: FleetTaskList) -> None:
     await tasks.add_fleet_tasks([NewFleetTask(order(), key="secret key")])
     (rows,) = await tasks._run_statements(
-        [tasks._statement("SELECT * FROM {t}tasks WHERE space = %s", tasks._space)]
+        [tasks._dialect.build_statement("SELECT * FROM {t}tasks WHERE space = %s", tasks._space)]
     )
     if tasks._seal is not None:
         assert SECRET not in repr(rows)

@@ -1,0 +1,153 @@
+"""How a task is stored in a row: its order and its result are JSON, encrypted where
+computers share the list.
+"""
+
+import json
+import math
+from contextlib import suppress
+from dataclasses import asdict, replace
+from typing import Any
+
+from helix_desktop.engine.fact_encoding import CONVERSATION_ID, LATEST_TIME
+from helix_desktop.errors import HelixError
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.store.fleet_tasks import (
+    UNREADABLE,
+    FleetTask,
+    FleetTaskOrder,
+    FleetTaskResult,
+    FleetTaskState,
+)
+from helix_desktop.store.shared.row_encryption import RowCipher
+
+_LEFT = "CASE WHEN deadline > 0 THEN deadline - {now} ELSE 0 END"
+_SHARED = f"{_LEFT}, sealed, result, reason, setbacks, position"
+COLUMNS = f"id, state, priority, added, worker, claims, {_SHARED}"
+ENDED_COLUMNS = f"id, state, priority, added, '', claims, {_SHARED}"
+
+# What the list itself decided. The database cannot encrypt a sentence, so it notes a word.
+WHY_BY_REASON = {
+    "needs": "This task was waiting for a task that failed or was cancelled.",
+    "lost": (
+        "The task was started again and again, and each time its worker stopped responding."
+        " To run the task again, choose “Try again” in the Fleet window, or use `task retry`."
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _TaskRow:
+    """`COLUMNS`, as the database returns them."""
+
+    id: str
+    state: str
+    priority: int
+    added: float
+    worker: str
+    claims: int
+    deadline_seconds: float
+    sealed: bytes
+    result: bytes
+    reason: str
+    setbacks: int
+    position: int
+
+
+class FleetTaskCodec:
+    """Encodes and decodes tasks' content. `seal` encrypts it, or None."""
+
+    def __init__(self, seal: RowCipher | None) -> None:
+        self._seal = seal
+
+    def encode_order(self, task: str, order: FleetTaskOrder) -> bytes:
+        return self._encode("task", task, order)
+
+    def encode_result(self, task: str, result: FleetTaskResult) -> bytes:
+        return self._encode("task result", task, result)
+
+    def _encode(self, kind: str, task: str, value: FleetTaskOrder | FleetTaskResult) -> bytes:
+        content = json.dumps(asdict(value), ensure_ascii=False).encode("utf-8", "replace")
+        if self._seal is None:
+            return content
+        return self._seal.encrypt_row(self._seal.keyed_row_name(kind, task.encode()), content)
+
+    def _decode(self, kind: str, task: str, content: bytes) -> dict[str, Any]:
+        if self._seal is not None:
+            name = self._seal.keyed_row_name(kind, task.encode())
+            content = self._seal.decrypt_row(name, content)
+        decoded: dict[str, Any] = json.loads(content)
+        return decoded
+
+    def decode_row(self, values: tuple[Any, ...]) -> FleetTask:
+        """Decode a task. An unreadable one counts as failed with `UNREADABLE`, and does
+        not affect others.
+        """
+        row = _TaskRow(*values)
+        # The content was written by others with the key, maybe by a newer version.
+        with suppress(
+            HelixError,
+            ValueError,
+            TypeError,
+            KeyError,
+            AttributeError,
+            OverflowError,
+            RecursionError,
+        ):
+            task = self._decode_sound_row(row)
+            if _is_sound(task):
+                return task
+        state = FleetTaskState.FAILED
+        if row.state == FleetTaskState.CANCELLED:
+            state = FleetTaskState.CANCELLED
+        return FleetTask(
+            row.id,
+            state,
+            row.priority,
+            0.0,
+            "",
+            row.claims,
+            0.0,
+            FleetTaskOrder(""),
+            UNREADABLE,
+            position=row.position,
+        )
+
+    def _decode_sound_row(self, row: _TaskRow) -> FleetTask:
+        fields = self._decode("task", row.id, row.sealed)
+        order = FleetTaskOrder(**{**fields, "allowed": tuple(fields["allowed"])})
+        result = FleetTaskResult(**self._decode("task result", row.id, row.result))
+        if row.reason:
+            result = replace(result, why=WHY_BY_REASON[row.reason], asked="")
+        return FleetTask(
+            row.id,
+            FleetTaskState(row.state),
+            row.priority,
+            row.added,
+            row.worker,
+            row.claims,
+            row.deadline_seconds,
+            order,
+            result,
+            row.setbacks,
+            row.position,
+        )
+
+
+def _is_sound(task: FleetTask) -> bool:
+    order, result = task.order, task.result
+    texts = (
+        order.text,
+        order.agent,
+        order.model,
+        *order.allowed,
+        result.why,
+        result.answer,
+        result.asked,
+    )
+    numbers = (task.deadline_seconds, order.budget, result.cost)
+    return (
+        all(isinstance(text, str) for text in texts)
+        and all(map(math.isfinite, numbers))
+        and 0 <= task.added < LATEST_TIME
+        and CONVERSATION_ID.fullmatch(task.id) is not None
+    )

@@ -1,0 +1,145 @@
+"""How the list of tasks grows: taking, ending, counting and listing with 0 to 1,000,000
+ended tasks and 10,000 blocked ones, in a file or in PostgreSQL behind PgBouncer.
+
+python -m tests.benchmarks.fleet_growth [--quick: to 100,000] [--postgres]
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+from helix_desktop.store.fleet_statements import POSTGRES, SQLITE, Rows, Statement
+from helix_desktop.store.fleet_task_files import SqliteTaskTables
+from helix_desktop.store.fleet_task_list import FleetTaskList
+from helix_desktop.store.fleet_tasks import (
+    FleetTask,
+    FleetTaskOrder,
+    FleetTaskResult,
+    FleetTaskState,
+    NewFleetTask,
+)
+from helix_desktop.store.shared.postgres_rows import PostgresRowStore
+from helix_desktop.store.shared.row_encryption import RowCipher
+from helix_desktop.workbench.fleet_overview import collect_fleet_state
+from tests.benchmarks import report
+from tests.benchmarks.growth import _taken
+from tests.benchmarks.row import Figure, Row
+from tests.peers.pgbouncer import Pooler
+from tests.peers.postgres import Server
+
+SIZES = (0, 10_000, 100_000, 1_000_000)
+BLOCKED = 10_000
+READY = 400
+ENDED_AT_ONCE = 5_000
+ADD_ENDED = (
+    "INSERT INTO {t}ended_tasks(space, id, position, state, priority, added, deadline, claims, sealed, result, charged, setbacks,"
+    " reason, ended) SELECT space, %s, %s, %s, 0, added, 0, 1, sealed, result, 0.01, 0, '', {now} FROM {t}tasks WHERE space = %s"
+    " AND id = %s"
+)
+
+
+def rows(sizes: Sequence[int], *, postgres: bool) -> list[Row]:
+    if not postgres:
+        folder = Path(tempfile.mkdtemp(prefix="helix-fleet-growth-"))
+        tables = SqliteTaskTables(folder / "tasks.sqlite3")
+
+        async def run_in_file(statements: Sequence[Statement]) -> list[Rows]:
+            return await asyncio.to_thread(tables.run_statements, statements)
+
+        try:
+            return asyncio.run(_measure(FleetTaskList(run_in_file, SQLITE), sizes))
+        finally:
+            tables.close()
+            shutil.rmtree(folder)
+    server = Server().start()
+    pooler = Pooler(server)
+    seal = RowCipher(bytes(32))
+    engine = PostgresRowStore(pooler.url, seal.space)
+
+    async def run_in_store(statements: Sequence[Statement]) -> list[Rows]:
+        return await asyncio.to_thread(lambda: engine.run_transaction(*statements))
+
+    try:
+        tasks = FleetTaskList(run_in_store, POSTGRES, seal.space, seal)
+        return asyncio.run(_measure(tasks, sizes))
+    finally:
+        engine.close()
+        pooler.remove()
+        server.remove()
+
+
+async def _measure(tasks: FleetTaskList, sizes: Sequence[int]) -> list[Row]:
+    (sample,) = await tasks.add_fleet_tasks([_new("need", priority=-1, key="need")])
+    blocked = [_new(f"blocked {number}", after=("need",)) for number in range(BLOCKED)]
+    await tasks.add_fleet_tasks(blocked)
+    ended = 0
+    measured: list[Row] = []
+    for size in sizes:
+        while ended < size:
+            more = min(ENDED_AT_ONCE, size - ended)
+            await _add_ended(tasks, sample, ended, more)
+            ended += more
+        await tasks.add_fleet_tasks([_new(f"ready {number}") for number in range(READY)])
+        for name, figure in (await _ask(tasks)).items():
+            title = f"{name}, with {size:,} ended and {BLOCKED:,} blocked tasks"
+            measured.append(Row(title, "µs", figure, {}, series=name, at=size))
+    return measured
+
+
+def _new(
+    text: str, *, priority: int = 0, key: str = "", after: tuple[str, ...] = ()
+) -> NewFleetTask:
+    return NewFleetTask(FleetTaskOrder(text), key=key, priority=priority, after=after)
+
+
+async def _add_ended(tasks: FleetTaskList, sample: str, first: int, count: int) -> None:
+    """Copies of a task, since ending a million one by one would take hours."""
+    statements = []
+    for number in range(first, first + count):
+        state = "failed" if number % 50 == 0 else "done"
+        # Below the positions of live tasks, where those of older tasks are.
+        values = (f"{number:020x}", -number - 1, state, tasks._space, sample)
+        statements.append(tasks._dialect.build_statement(ADD_ENDED, *values))
+    await tasks._run_statements(statements)
+
+
+async def _ask(tasks: FleetTaskList) -> dict[str, Figure]:
+    taken: list[FleetTask] = []
+
+    async def take() -> None:
+        taken.extend(await tasks.claim_fleet_tasks("desk 1.1", 1, 3600.0))
+
+    async def end() -> None:
+        await tasks.end_fleet_task(taken.pop(), FleetTaskState.DONE, FleetTaskResult("", "Done."))
+
+    middle = -10
+    questions: dict[str, Callable[[], Awaitable[object]]] = {
+        "take": take,
+        "end": end,
+        "counts": tasks.count_fleet_tasks,
+        "list of 100": lambda: tasks.list_fleet_tasks(limit=100),
+        "list of 100 done": lambda: tasks.list_fleet_tasks("done", 100),
+        "older page of 100": lambda: tasks.list_fleet_tasks(limit=100, before=middle),
+        "fleet status": lambda: collect_fleet_state(
+            tasks, [FleetTaskState.RUNNING, FleetTaskState.NEEDS_YOU, FleetTaskState.FAILED]
+        ),
+        "what the Fleet page shows": lambda: collect_fleet_state(tasks, FleetTaskState),
+        "the Fleet page's look for changes": tasks.read_fingerprint,
+    }
+    return {name: await _taken(ask) for name, ask in questions.items()}
+
+
+def main() -> int:
+    sizes = SIZES[:3] if "--quick" in sys.argv else SIZES
+    measured = rows(sizes, postgres="--postgres" in sys.argv)
+    sys.stdout.write("\n".join([*report.table(measured), *report.fit_lines(measured)]) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

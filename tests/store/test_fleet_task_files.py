@@ -1,0 +1,189 @@
+"""The list of tasks in a file: how an older one is taken over, and that its work stays
+the same however many tasks have ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from helix_desktop.errors import WrittenByNewerVersion
+from helix_desktop.resources import read_schema
+from helix_desktop.store.fleet_statements import SQLITE, Rows, Statement
+from helix_desktop.store.fleet_task_files import COPY_NAME, NAME, SqliteTaskTables
+from helix_desktop.store.fleet_task_list import FleetTaskList
+from helix_desktop.store.fleet_tasks import FleetTaskOrder, FleetTaskResult, NewFleetTask
+
+ORDER = b'{"text": "%s", "agent": "", "model": "", "allowed": [], "budget": 0.0}'
+RESULT = b'{"why": "", "answer": "", "cost": 0.0, "asked": ""}'
+# As version 0.2 left them: id, state, claims, dollars charged.
+OLD_TASKS = (
+    ("d" * 20, "done", 1, 0.5),
+    ("f" * 20, "failed", 3, 0.25),
+    ("1" * 20, "waiting", 0, 0.0),
+    ("2" * 20, "waiting", 0, 0.0),
+    ("3" * 20, "waiting", 0, 0.0),
+    ("4" * 20, "needs-you", 1, 0.25),
+)
+OLD_NEEDS = (("1" * 20, "d" * 20), ("2" * 20, "f" * 20), ("3" * 20, "1" * 20))
+
+
+@pytest.fixture
+def open_tables(tmp_path: Path) -> Iterator[Callable[[], FleetTaskList]]:
+    opened: list[SqliteTaskTables] = []
+
+    def open_list() -> FleetTaskList:
+        tables = SqliteTaskTables(tmp_path / NAME)
+        opened.append(tables)
+
+        async def run(statements: Sequence[Statement]) -> list[Rows]:
+            return await asyncio.to_thread(tables.run_statements, statements)
+
+        return FleetTaskList(run, SQLITE)
+
+    yield open_list
+    for tables in opened:
+        tables.close()
+
+
+def write_tables_of_version_2(path: Path) -> None:
+    first, second, *_ = read_schema("fleet_tasks").split("-- Next step\n")
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.executescript(
+            f"{first} {second} PRAGMA application_id=1213749297; PRAGMA user_version=2;"
+        )
+        for task, state, claims, charged in OLD_TASKS:
+            connection.execute(
+                "INSERT INTO tasks(space, id, state, priority, added, deadline, worker, until, claims,"
+                " sealed, result, charged) VALUES (x'', ?, ?, 0, 5.0, 0, '', 0, ?, ?, ?, ?)",
+                (task, state, claims, ORDER % task.encode(), RESULT, charged),
+            )
+        connection.executemany("INSERT INTO task_needs VALUES (x'', ?, ?)", OLD_NEEDS)
+        connection.execute("INSERT INTO notes VALUES (x'', 'limit workspace', 0, 7.5)")
+
+
+async def test_tasks_and_budgets_of_version_2_are_taken_over_once_and_a_copy_is_kept(
+    tmp_path: Path, open_tables: Callable[[], FleetTaskList]
+) -> None:
+    write_tables_of_version_2(tmp_path / NAME)
+    tasks = open_tables()
+    listed = {task.id[0]: task for task in await tasks.list_fleet_tasks()}
+    assert {name: task.state.value for name, task in listed.items()} == {
+        "d": "done",
+        "f": "failed",
+        "1": "waiting",
+        "2": "cancelled",
+        "3": "waiting",
+        "4": "needs-you",
+    }
+    assert listed["2"].result.why.startswith("This task was waiting for a task that failed")
+    assert listed["f"].order.text == "f" * 20
+    counts = await tasks.count_fleet_tasks()
+    assert counts.dollars == 1.0
+    assert {state: number for state, number in counts.by_state.items() if number} == {
+        "waiting": 2,
+        "needs-you": 1,
+        "done": 1,
+        "failed": 1,
+        "cancelled": 1,
+    }
+    assert (await tasks.notes.read_state()).limits == {"workspace": 7.5}
+    assert [task.id[0] for task in await tasks.claim_fleet_tasks("me", 9, 30)] == ["1"]
+    copy = tmp_path / COPY_NAME
+    assert copy.stat().st_mode & 0o777 == 0o600
+    with closing(sqlite3.connect(copy)) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (2,)
+        kept = connection.execute("SELECT id, state, claims, charged FROM tasks").fetchall()
+    assert kept == list(OLD_TASKS)
+    before = copy.read_bytes()
+    open_tables()
+    assert copy.read_bytes() == before
+
+
+async def test_a_copy_that_was_interrupted_is_made_again(
+    tmp_path: Path, open_tables: Callable[[], FleetTaskList]
+) -> None:
+    write_tables_of_version_2(tmp_path / NAME)
+    (tmp_path / f"{COPY_NAME}.unfinished").write_bytes(b"half")
+    assert len(await open_tables().list_fleet_tasks()) == len(OLD_TASKS)
+    with closing(sqlite3.connect(tmp_path / COPY_NAME)) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (2,)
+    assert not (tmp_path / f"{COPY_NAME}.unfinished").exists()
+
+
+async def test_a_new_list_has_no_copy_and_a_newer_one_is_left_alone(
+    tmp_path: Path, open_tables: Callable[[], FleetTaskList]
+) -> None:
+    await open_tables().add_fleet_tasks([NewFleetTask(FleetTaskOrder("x"))])
+    assert not (tmp_path / COPY_NAME).exists()
+    with closing(sqlite3.connect(tmp_path / NAME)) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    with pytest.raises(WrittenByNewerVersion):
+        open_tables()
+    assert not (tmp_path / COPY_NAME).exists()
+
+
+async def count_steps(tables: SqliteTaskTables, work: Callable[[], Awaitable[object]]) -> int:
+    """How many steps SQLite takes for it, which does not depend on the computer's load."""
+    steps = 0
+
+    def count() -> int:
+        nonlocal steps
+        steps += 10
+        return 0
+
+    tables._connection.set_progress_handler(count, 10)
+    await work()
+    tables._connection.set_progress_handler(None, 0)
+    return steps
+
+
+async def test_the_work_is_the_same_after_many_tasks_and_beside_many_blocked_ones(
+    tmp_path: Path,
+) -> None:
+    few = await steps_of_each_question(tmp_path / "few", ended=30, blocked=20)
+    many = await steps_of_each_question(tmp_path / "many", ended=600, blocked=900)
+    for question, steps in many.items():
+        assert steps < 1.5 * few[question] + 100, question
+
+
+async def steps_of_each_question(folder: Path, *, ended: int, blocked: int) -> dict[str, int]:
+    folder.mkdir()
+    tables = SqliteTaskTables(folder / NAME)
+
+    async def run(statements: Sequence[Statement]) -> list[Rows]:
+        return await asyncio.to_thread(tables.run_statements, statements)
+
+    tasks = FleetTaskList(run, SQLITE)
+    history = [NewFleetTask(FleetTaskOrder("x")) for _ in range(ended)]
+    await tasks.add_fleet_tasks(history)
+    for task in await tasks.claim_fleet_tasks("me", ended, 30):
+        state = "failed" if int(task.id, 16) % 3 == 0 else "done"
+        await tasks.end_fleet_task(task, type(task.state)(state), FleetTaskResult())
+    await tasks.add_fleet_tasks([NewFleetTask(FleetTaskOrder("x"), key="need", priority=-1)])
+    blocks = [NewFleetTask(FleetTaskOrder("x"), after=("need",)) for _ in range(blocked)]
+    await tasks.add_fleet_tasks(blocks)
+    await tasks.add_fleet_tasks([NewFleetTask(FleetTaskOrder("x")) for _ in range(50)])
+    (mine,) = await tasks.claim_fleet_tasks("me", 1, 30)
+    questions: dict[str, Callable[[], Awaitable[object]]] = {
+        "take": lambda: tasks.claim_fleet_tasks("me", 1, 30),
+        "count": tasks.count_fleet_tasks,
+        "fingerprint": tasks.read_fingerprint,
+        "list": lambda: tasks.list_fleet_tasks(limit=20),
+        "list of done": lambda: tasks.list_fleet_tasks("done", 5),
+        "page": lambda: tasks.list_fleet_tasks(limit=20, before=25),
+        "list of running": lambda: tasks.list_fleet_tasks("running", 20),
+        "find": lambda: tasks.find_fleet_task(mine.id),
+        "end": lambda: tasks.end_fleet_task(mine, type(mine.state)("done"), FleetTaskResult()),
+        "retention": tasks.remove_old_tasks,
+    }
+    steps = {}
+    for name, ask in questions.items():
+        steps[name] = await count_steps(tables, ask)
+    tables.close()
+    return steps
