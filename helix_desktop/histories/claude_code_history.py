@@ -51,6 +51,7 @@ from helix_desktop.json_values import (
     objects_at,
     parse_json_or_none,
     text_at,
+    value_at,
 )
 from helix_desktop.protocols.anthropic import anthropic_gateway
 
@@ -61,6 +62,7 @@ LONGEST_REPLY = 3_600.0  # Lines that are later than their request by more were 
 BASE_58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 _TITLES = {"summary": "summary", "ai-title": "aiTitle", "custom-title": "customTitle"}
 _TEXTS = ("prompt", "content", "snippet", "text", "message", "stdout")
+SHOWED = "[Claude Code showed: "
 _NOT_SHOWN = ("prompt_snapshot", "session_context")  # Attachments that the model does not see.
 _SAVED = re.compile(r"[\\/]tool-results[\\/]([\w.-]{1,200})")
 
@@ -125,7 +127,7 @@ class _ClaudeCodeFile:
                     )
                 continue
             tree.add_node(index, node)
-            if kind == "system":
+            if value.get("subtype") == "compact_boundary":
                 kept = _row_ids_kept_by_compaction(value)
             elif value.get("isCompactSummary"):
                 tree.redirect_followers_to_newest_row(kept)
@@ -155,8 +157,9 @@ def _node_of_event(value: Mapping[str, object]) -> HistoryNode | None:
     """Return an event's place in the tree, or None if it is no part of the conversation."""
     kind, message = value.get("type"), object_at(value, "message")
     boundary = kind == "system" and value.get("subtype") == "compact_boundary"
+    printed = kind == "system" and value.get("subtype") == "local_command"
     shown = kind == "attachment" and isinstance(value.get("attachment"), Mapping)
-    if not (boundary or shown or (kind in ("user", "assistant") and message)):
+    if not (boundary or printed or shown or (kind in ("user", "assistant") and message)):
         return None
     parent = first_text(value, "parentUuid", "logicalParentUuid")
     if not parent and "parentUuid" in value and not boundary:
@@ -233,10 +236,10 @@ class _ClaudeCodeMessages(HistoryMessages):
     def read_row(self, value: Mapping[str, object]) -> None:
         at = len(self.made)
         kind, message = value.get("type"), object_at(value, "message")
-        if kind == "system":
+        if kind == "system" and value.get("subtype") == "compact_boundary":
             self.boundary = value
-        elif kind == "attachment":
-            self._read_claude_attachment(value)
+        elif kind in ("attachment", "system"):
+            self._read_line_of_program(value)
         elif value.get("isCompactSummary"):
             self._read_claude_compaction(value, text_of_message_content(message.get("content")))
         elif kind == "assistant" and value.get("isApiErrorMessage"):
@@ -319,24 +322,18 @@ class _ClaudeCodeMessages(HistoryMessages):
         there = text_at(stored_result, "stdout")
         return there if len(there) > len(shown_text) else ""
 
-    def _read_claude_attachment(self, value: Mapping[str, object]) -> None:
+    def _read_line_of_program(self, value: Mapping[str, object]) -> None:
         """Add, as a message, what the program showed the model besides messages."""
-        found = object_at(value, "attachment")
-        kind = text_at(found, "type") or "attachment"
+        kind = text_at(value, "attachment", "type")
         if kind in _NOT_SHOWN:
             self.report.add_left_out_row(f"attachment/{kind}")
             return
-        text = text_of_message_content(found.get("prompt"))
-        if kind != "queued_command":
-            rendered = "\n".join(
-                text_of_message_content(one.get("content")) for one in objects_at(value, "rendered")
-            )
-            text = f"[Claude Code showed: {kind}]\n{rendered or _text_of_claude_attachment(found)}"
+        # The text is not all that Claude Code needs to send the same again.
+        self.report.keep_row_as_it_is()
+        text = text_shown_by_line(value)
         if text.strip():
-            pictures, time = (
-                pictures_in_content(found.get("prompt")),
-                parse_time(value.get("timestamp")),
-            )
+            pictures = pictures_in_content(value_at(value, "attachment", "prompt"))
+            time = parse_time(value.get("timestamp"))
             self.made.append(
                 RecordedMessage("user", text, time=time, pictures=pictures, beside=True)
             )
@@ -403,6 +400,22 @@ def read_claude_thinking(block: Mapping[str, object], tag: str, model: str) -> R
     return Reasoning(
         text, opaque=opaque, provider=tag if opaque else "", model=model if opaque else ""
     )
+
+
+def text_shown_by_line(value: Mapping[str, object]) -> str:
+    """Return what the model sees of a line of the program itself, or an empty string."""
+    if value.get("subtype") == "local_command":
+        return text_at(value, "content")
+    attachment = object_at(value, "attachment")
+    kind = text_at(attachment, "type") or "attachment"
+    if kind in _NOT_SHOWN:
+        return ""
+    if kind == "queued_command":
+        return text_of_message_content(attachment.get("prompt"))
+    rendered = "\n".join(
+        text_of_message_content(one.get("content")) for one in objects_at(value, "rendered")
+    )
+    return f"{SHOWED}{kind}]\n{rendered or _text_of_claude_attachment(attachment)}"
 
 
 def _text_of_claude_attachment(attachment: Mapping[str, object]) -> str:

@@ -6,19 +6,22 @@ Otherwise each message is a line that names the line before it. A compaction is 
 """
 
 import json
+import math
 import re
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from helix_desktop.engine.facts import Reasoning, Text, ToolCall
 from helix_desktop.engine.request_building import with_plain_name
 from helix_desktop.histories import recorded_session, session_writing
+from helix_desktop.histories.claude_own_lines import ClaudeOwnLines
 from helix_desktop.histories.openai_chat_export import parse_arguments_object
 from helix_desktop.histories.session_writing import format_iso_time, plain_call_id
 
 SEEN_VERSION = "2.1.332"
 _LONGEST_NAME = 200  # Claude Code shortens longer folder names in its own way.
+_SAYS_WHETHER_IT_FAILED = ("Bash",)  # Other tools say it only if they failed.
 Block = dict[str, Any]
 
 
@@ -34,25 +37,36 @@ def project_folder_name(folder: str) -> str:
 def build_claude_code_lines(
     session: recorded_session.RecordedSession, new_id: str
 ) -> Iterator[Mapping[str, Any]]:
-    before: str | None = None
-    for at, item in enumerate(session_writing.list_session_items(session)):
+    own_lines = ClaudeOwnLines.from_stored_lines(session.own_lines)
+    tools: dict[str, str] = {}
+    lines: list[Block] = []
+    for item in session_writing.list_session_items(session):
+        lines += own_lines.take_unseen_lines_before(item.time)
         if isinstance(item, recorded_session.RecordedCompaction):
-            lines = _compaction_lines(item.text, item.time, before)
+            lines += _compaction_lines(item.text, item.time)
         else:
-            lines = _message_lines(item)
-        for number, line in enumerate(lines):
-            identity = str(uuid.uuid5(uuid.UUID(new_id), f"{at} {number}"))
-            parent = None if line.get("subtype") == "compact_boundary" else before
-            about = {
-                "isSidechain": False,
-                "userType": "external",
-                "cwd": session.folder,
-                "sessionId": new_id,
-            }
-            yield {"parentUuid": parent, **about, "version": SEEN_VERSION, **line, "uuid": identity}
-            before = identity
+            given_back = own_lines.take_lines_up_to(item.text) if item.beside else []
+            lines += given_back or _message_lines(item, tools)
+    lines += own_lines.take_unseen_lines_before(math.inf)
+    yield from _chain_of_lines(lines, session.folder, new_id)
     if session.title:
         yield build_title_line(session.title, new_id)
+
+
+def _chain_of_lines(
+    lines: Sequence[Block], folder: str, new_id: str
+) -> Iterator[Mapping[str, Any]]:
+    """Yield the lines of the session, each with the one before it. A compaction begins anew."""
+    before: str | None = None
+    for number, line in enumerate(lines):
+        identity = str(uuid.uuid5(uuid.UUID(new_id), str(number)))
+        links: Block = {"parentUuid": before}
+        if line.get("subtype") == "compact_boundary":
+            links = {"parentUuid": None, "logicalParentUuid": before}
+        about = {"isSidechain": False, "userType": "external", "version": SEEN_VERSION}
+        place = {"cwd": folder, "sessionId": new_id, "uuid": identity}
+        yield {**links, **about, **line, **place}
+        before = identity
 
 
 def build_title_line(title: str, session_id: str) -> Mapping[str, str]:
@@ -60,7 +74,7 @@ def build_title_line(title: str, session_id: str) -> Mapping[str, str]:
     return {"type": "custom-title", "customTitle": title, "sessionId": session_id}
 
 
-def _compaction_lines(text: str, time: float, parent: str | None) -> list[Block]:
+def _compaction_lines(text: str, time: float) -> list[Block]:
     when, about = (
         format_iso_time(time),
         {"isCompactSummary": True, "isVisibleInTranscriptOnly": True},
@@ -72,7 +86,6 @@ def _compaction_lines(text: str, time: float, parent: str | None) -> list[Block]
         "isMeta": False,
     }
     details = {
-        "logicalParentUuid": parent,
         "level": "info",
         "compactMetadata": {"trigger": "manual", "preTokens": 0},
     }
@@ -85,7 +98,8 @@ def _compaction_lines(text: str, time: float, parent: str | None) -> list[Block]
     return [{**boundary, **details, "timestamp": when}, summary]
 
 
-def _message_lines(message: recorded_session.RecordedMessage) -> list[Block]:
+def _message_lines(message: recorded_session.RecordedMessage, tools: dict[str, str]) -> list[Block]:
+    """`tools`: the tool of each call, by call id. Replies add to it, results look it up."""
     when = format_iso_time(message.time)
     sources = (
         (one.media_type, session_writing.format_picture_data(one)) for one in message.pictures
@@ -96,18 +110,22 @@ def _message_lines(message: recorded_session.RecordedMessage) -> list[Block]:
     ]
     if message.role == "assistant":
         reply = _reply_message(message)
+        tools |= {call.id: call.name for call in message.calls}
         return (
             [{"type": "assistant", "message": reply, "timestamp": when}] if reply["content"] else []
         )
     words: list[Block] = [{"type": "text", "text": message.text}] if message.text.strip() else []
     if message.role == "tool":
-        result = {
-            "type": "tool_result",
-            "tool_use_id": plain_call_id(message.answers),
-            "is_error": not message.ok,
-        }
         content: object = [*words, *pictures] if pictures else message.text
-        said = {"role": "user", "content": [{**result, "content": content}]}
+        # In the order in which Claude Code writes it: its next request then has the same bytes.
+        answers = plain_call_id(message.answers)
+        result: Block = {"tool_use_id": answers, "type": "tool_result", "content": content}
+        if not message.ok:
+            result = {"type": "tool_result", "content": content, "is_error": True}
+            result["tool_use_id"] = answers
+        elif tools.get(message.answers) in _SAYS_WHETHER_IT_FAILED:
+            result["is_error"] = False
+        said = {"role": "user", "content": [result]}
         return [{"type": "user", "message": said, "toolUseResult": message.text, "timestamp": when}]
     if not (words or pictures):
         return []

@@ -18,8 +18,14 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from helix_desktop.engine.facts import ConversationChanged, ConversationStarted, Recorded
+from helix_desktop.engine.facts import (
+    BroughtIn,
+    ConversationChanged,
+    ConversationStarted,
+    Recorded,
+)
 from helix_desktop.engine.request_building import INTERRUPTED
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import HelixError, InvalidInput, StoreFailed
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories import claude_code_history as claude_reader
@@ -35,11 +41,12 @@ from helix_desktop.histories import (
     pi_history,
     pi_writer,
 )
+from helix_desktop.histories.claude_own_lines import texts_of_own_lines
 from helix_desktop.histories.companion_files import read_file_below
 from helix_desktop.histories.history_facts import TITLE
 from helix_desktop.histories.history_finding import HistoryPlaces
 from helix_desktop.histories.history_rows import ReadingReport, UnreadableRow
-from helix_desktop.histories.openai_chat_export import ReadContent
+from helix_desktop.histories.openai_chat_export import ReadContent, digests_needed_for_export
 from helix_desktop.histories.program_names import NAMES
 from helix_desktop.histories.recorded_session import RecordedSession, texts_in_context
 from helix_desktop.histories.session_from_facts import (
@@ -132,6 +139,16 @@ class RestoredSession:
     fits: bool = True
 
 
+def digests_needed_for_restoring(facts: Sequence[Recorded]) -> list[Digest]:
+    """Return the contents of a conversation's messages, and the lines that imports stored."""
+    return [*digests_needed_for_export(facts), *_digests_of_own_lines(facts)]
+
+
+def _digests_of_own_lines(facts: Sequence[Recorded]) -> list[Digest]:
+    imports = [one.fact for one in facts if isinstance(one.fact, BroughtIn)]
+    return [fact.unread.digest for fact in imports if fact.unread is not None]
+
+
 def agent_of_origin(facts: Sequence[Recorded]) -> str:
     """Return the agent that wrote the conversation or its history, or "" if we can't
     write for it.
@@ -159,12 +176,19 @@ def build_restored_session(
     title = _build_title_of_copy(facts, origin.kind, request)
     if (original := _build_from_original_lines(facts, content, request, name, title)) is not None:
         return original
+    stored_lines = [content(digest) or b"" for digest in _digests_of_own_lines(facts)]
     if before:
         facts = [one for one in facts if one.seq < compactions[before - 1].seq]
     session = build_session_from_facts(
-        facts, content, request.folder, origin, is_folded=request.is_folded
+        facts,
+        content,
+        request.folder,
+        origin,
+        is_folded=request.is_folded,
+        is_for_same_agent=origin.kind == FORMATS[request.agent].kind,
     )
-    session = replace(session, title=title)
+    own_lines = tuple(line for stored in stored_lines for line in stored.splitlines())
+    session = replace(session, title=title, own_lines=own_lines)
     return replace(
         _build_translated_session(session, request.agent, name), is_folded=request.is_folded
     )
@@ -224,7 +248,7 @@ def _build_from_original_lines(
         key=lambda one: max((message.time for message in one.messages), default=0.0),
         default=None,
     )
-    ours = build_session_from_facts(facts, read_content, "", origin)
+    ours = build_session_from_facts(facts, read_content, "", origin, is_for_same_agent=True)
     if (
         found is None
         or found.session != origin.session
@@ -311,7 +335,12 @@ def _build_translated_session(
 ) -> RestoredSession:
     form = FORMATS[agent]
     own = session.kind == form.kind
-    translation = MessageTranslation(form.kind, same_agent=own, provider=form.provider)
+    translation = MessageTranslation(
+        form.kind,
+        same_agent=own,
+        provider=form.provider,
+        own_texts=texts_of_own_lines(session.own_lines),
+    )
     translated = [translation.translate_message(message) for message in session.messages]
     places = [sum(one is not None for one in translated[: each.at]) for each in session.compactions]
     compactions = tuple(

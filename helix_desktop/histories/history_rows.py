@@ -61,6 +61,10 @@ class ReadingReport:
         self.left_out[kind] += 1
         self._append_unread_row(self.row if value is None else HistoryRow(value, ""))
 
+    def keep_row_as_it_is(self) -> None:
+        """Keep the line of a row that was read, because its message does not have all of it."""
+        self._append_unread_row(self.row)
+
     def complain_about_row(self, row: HistoryRow, why: object) -> None:
         self.complaints.append(f"{row.place}: {why}; the line was left out.")
         self.is_damaged |= not row.line or row.line.endswith(b"\n")

@@ -81,6 +81,7 @@ class RecordedSession:
     forked_at: int = 0
     parent: str = ""
     parent_call: str = ""
+    own_lines: tuple[bytes, ...] = ()  # Stored lines of its file that are no messages.
 
     @property
     def identity_of_session(self) -> tuple[str, str]:

@@ -119,9 +119,11 @@ def build_session_from_facts(
     origin: facts.Origin,
     *,
     is_folded: bool = False,
+    is_for_same_agent: bool = False,
 ) -> recorded_session.RecordedSession:
     """Build the session with its compactions. `folder`: its working folder. `origin`: that of the
     whole conversation. `is_folded`: results have the texts of folds that were made here, too.
+    `is_for_same_agent`: messages also have what the agent itself added to the user's words.
     """
     shown = _shortened_results_by_seq(recorded_facts) if origin.kind else {}
     for fold in build_state(recorded_facts).live_folds if is_folded else ():
@@ -129,7 +131,13 @@ def build_session_from_facts(
             shown[fold.cover.seq] = fold.text
     said = list(openai_chat_export.list_messages_in_order(recorded_facts))
     messages = [
-        _message_of_fact(one, read_content, shown.get(one.seq, ""), imported=bool(origin.kind))
+        _message_of_fact(
+            one,
+            read_content,
+            shown.get(one.seq, ""),
+            imported=bool(origin.kind),
+            keeps_additions=is_for_same_agent,
+        )
         for one in said
     ]
     # A model that was chosen here is named after its provider, which an agent would ask for.
@@ -172,6 +180,7 @@ def _message_of_fact(
     shown: str,
     *,
     imported: bool,
+    keeps_additions: bool,
 ) -> RecordedMessage:
     fact = recorded.fact
     if isinstance(fact, facts.ModelReplied):
@@ -189,11 +198,18 @@ def _message_of_fact(
             "tool", text, answers=fact.call, ok=fact.ok, time=recorded.time, pictures=pictures
         )
     said = fact if isinstance(fact, facts.UserSaid) else facts.UserSaid(())
-    return replace(_message_of_user(said, read_content, imported=imported), time=recorded.time)
+    message = _message_of_user(
+        said, read_content, imported=imported, keeps_additions=keeps_additions
+    )
+    return replace(message, time=recorded.time)
 
 
 def _message_of_user(
-    fact: facts.UserSaid, content: openai_chat_export.ReadContent, *, imported: bool
+    fact: facts.UserSaid,
+    content: openai_chat_export.ReadContent,
+    *,
+    imported: bool,
+    keeps_additions: bool,
 ) -> RecordedMessage:
     """Return a user's message with pictures. Texts that an import made attachments are
     text again.
@@ -215,14 +231,13 @@ def _message_of_user(
         elif isinstance(part, facts.Attachment):
             texts.append(openai_chat_export.text_of_exported_attachment(part, content))
     typed = list(filter(None, map(_words_of_user, texts)))
-    text = "\n".join(typed or texts)
+    text = "\n".join(texts if keeps_additions or not typed else typed)
     if text.startswith(SYSTEM_MESSAGE):
         return RecordedMessage(
             "system", text.removeprefix(SYSTEM_MESSAGE), pictures=tuple(pictures), beside=True
         )
-    return RecordedMessage(
-        "user", text, pictures=tuple(pictures), beside=not typed and text.startswith(OWN_CONTEXT)
-    )
+    beside = text.startswith(OWN_CONTEXT) and (keeps_additions or not typed)
+    return RecordedMessage("user", text, pictures=tuple(pictures), beside=beside)
 
 
 def _words_of_user(text: str) -> str:

@@ -9,6 +9,7 @@ import shlex
 from dataclasses import replace
 
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall
+from helix_desktop.histories.claude_code_history import SHOWED
 from helix_desktop.histories.recorded_session import RecordedMessage, build_recorded_reply
 from helix_desktop.json_values import parse_json_or_none
 from helix_desktop.resources import read_table
@@ -27,6 +28,8 @@ _ARGUMENTS = {
 }
 _WITHOUT_EFFECT = frozenset({"description", "timeout", "timeout_ms", "timeout_seconds", "yield_time_ms", "max_output_tokens"})  # fmt: skip
 _PATCHED = re.compile(r"\*\*\* (?:Add|Update|Delete) File: (.+?)(?:\\n|\n|$)")
+# What the user wrote behind a command of Claude Code's.
+_WORDS_OF_COMMAND = re.compile(r"<command-args>\s*[^\s<]")
 _NEEDED = {
     "command": {"command"},
     "read": {"path"},
@@ -100,8 +103,19 @@ class MessageTranslation:
     and messages that the first agent itself inserted. `as_text` counts calls that became text.
     """
 
-    def __init__(self, target: str, *, same_agent: bool, provider: str) -> None:
-        self._target, self._same_agent, self._provider = target, same_agent, provider
+    def __init__(
+        self,
+        target: str,
+        *,
+        same_agent: bool,
+        provider: str,
+        own_texts: frozenset[str] = frozenset(),
+    ) -> None:
+        """`own_texts`: what lines of the target's own say, which can be written again."""
+        self._target = target
+        self._same_agent = same_agent
+        self._provider = provider
+        self._own_texts = own_texts
         # Tools whose calls became text, by call id: their results become text, too.
         self._texts: dict[str, str] = {}
         self.left_out_reasoning = self.left_out_context = self.as_text = 0
@@ -118,15 +132,19 @@ class MessageTranslation:
                 "user", text, time=message.time, pictures=message.pictures, beside=True
             )
         is_context = message.beside or message.role == "system"
-        is_kept = (
-            self._same_agent
-            and self._target in _KEEPS_OWN_CONTEXT
-            and (message.beside or self._target == CODEX)
-        )
-        if is_context and not is_kept:
+        if is_context and not self._is_context_kept(message):
             self.left_out_context += 1
             return None
         return message
+
+    def _is_context_kept(self, message: RecordedMessage) -> bool:
+        if not self._same_agent:
+            return bool(_WORDS_OF_COMMAND.search(message.text))
+        if self._target == CLAUDE_CODE:
+            # It shows most of what it added from lines of its own, not from messages.
+            is_of_own_line = message.text.startswith(SHOWED)
+            return message.beside and (not is_of_own_line or message.text in self._own_texts)
+        return self._target in _KEEPS_OWN_CONTEXT and (message.beside or self._target == CODEX)
 
     def _translate_reply(self, message: RecordedMessage) -> RecordedMessage | None:
         calls = [part for part in message.parts if isinstance(part, ToolCall)]

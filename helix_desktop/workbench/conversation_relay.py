@@ -20,7 +20,6 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories import conversation_restoring as restoring
 from helix_desktop.histories.conversation_restoring import RestoredSession, RestoreRequest
 from helix_desktop.histories.history_finding import HistoryPlaces
-from helix_desktop.histories.openai_chat_export import digests_needed_for_export
 from helix_desktop.histories.program_names import AGENTS_TO_CONTINUE_IN
 from helix_desktop.histories.session_from_facts import list_active_compactions
 from helix_desktop.mcp_server.client_configuration import (
@@ -85,7 +84,8 @@ class ConversationRelay:
 
     async def _restore_session(self, request: RestoreRequest) -> RestoredSession:
         facts = await self.workspace.journal.read_facts(request.conversation)
-        contents = await self.workspace.cache.read_contents(digests_needed_for_export(facts))
+        needed = restoring.digests_needed_for_restoring(facts)
+        contents = await self.workspace.cache.read_contents(needed)
         return await asyncio.to_thread(
             restoring.build_restored_session, facts, contents.get, request
         )

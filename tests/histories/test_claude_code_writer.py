@@ -30,7 +30,7 @@ def test_lines_are_one_chain_of_the_session_and_the_same_each_time() -> None:
     messages = (RecordedMessage("user", "go", time=AT), RecordedMessage("user", "on", time=AT))
     first, second = written(*messages)
     assert first["parentUuid"] is None
-    assert second["parentUuid"] == first["uuid"] == str(uuid.uuid5(uuid.UUID(NAME), "0 0"))
+    assert second["parentUuid"] == first["uuid"] == str(uuid.uuid5(uuid.UUID(NAME), "0"))
     assert (first["sessionId"], first["cwd"], first["isSidechain"], first["userType"]) == (
         NAME,
         "/home/me/a",
@@ -116,11 +116,7 @@ def test_results_pictures_and_what_stands_beside_the_users_words() -> None:
         RecordedMessage("tool", "no such file", time=AT, answers="c3", ok=False),
     )
     (result,) = plain["message"]["content"]
-    assert (result["tool_use_id"], result["content"], result["is_error"]) == (
-        "call_1",
-        "",
-        False,
-    )
+    assert result == {"tool_use_id": "call_1", "type": "tool_result", "content": ""}
     assert shown["message"]["content"][0]["content"] == [{"type": "text", "text": "seen"}, source]
     (pictured,) = written(RecordedMessage("tool", "", time=AT, answers="c4", pictures=(picture,)))
     assert pictured["message"]["content"][0]["content"] == [source]
@@ -141,3 +137,24 @@ def test_the_folder_of_a_project() -> None:
     )
     assert len(project_folder_name("/" + "a" * 199)) == 200
     assert project_folder_name("/" + "a" * 200) == "", "Claude Code would give it another name"
+
+
+def test_a_result_has_the_fields_that_claude_code_writes_in_its_order() -> None:
+    """They are sent as they stand, and other bytes would make the provider's cache cold."""
+    calls = (
+        ToolCall("c1", "Bash", "{}"),
+        ToolCall("c2", "Read", "{}"),
+        ToolCall("c3", "Bash", "{}"),
+    )
+    reply = RecordedMessage("assistant", "", calls=calls, parts=calls)
+    results = [
+        RecordedMessage("tool", "x", answers="c1"),
+        RecordedMessage("tool", "x", answers="c2"),
+        RecordedMessage("tool", "x", answers="c3", ok=False),
+    ]
+    _, *lines = written(reply, *results)
+    assert [list(line["message"]["content"][0]) for line in lines] == [
+        ["tool_use_id", "type", "content", "is_error"],
+        ["tool_use_id", "type", "content"],
+        ["type", "content", "is_error", "tool_use_id"],
+    ]

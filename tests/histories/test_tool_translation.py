@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -210,7 +211,7 @@ def test_what_an_agent_put_in_itself_goes_back_only_to_those_that_keep_it() -> N
     for target in ALL:
         for same_agent in (True, False):
             for message, kept in (
-                (beside, target in ("codex", "opencode", "pi")),
+                (beside, target in ("claude-code", "codex", "opencode", "pi")),
                 (system, target == "codex"),
             ):
                 translation = MessageTranslation(target, same_agent=same_agent, provider="")
@@ -223,3 +224,13 @@ def test_what_an_agent_put_in_itself_goes_back_only_to_those_that_keep_it() -> N
                 assert translation.left_out_context == (found is None)
     said = RecordedMessage("user", "x")
     assert MessageTranslation("pi", same_agent=False, provider="").translate_message(said) is said
+
+
+def test_what_the_user_wrote_behind_a_command_goes_to_every_agent() -> None:
+    words = "<command-name>/review</command-name>\n<command-args>the parser</command-args>"
+    bare = "<command-name>/context</command-name>\n<command-args></command-args>"
+    for target in ALL:
+        translation = MessageTranslation(target, same_agent=False, provider="")
+        message = RecordedMessage("user", words, beside=True)
+        assert translation.translate_message(message) == message
+        assert translation.translate_message(replace(message, text=bare)) is None
