@@ -20,13 +20,16 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from helix_desktop import __version__, logs, program_settings, resources, screen_check
 from helix_desktop.errors import ConfigFileMistake, HelixError, NoUsableKeyring, StoreBusy
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.secrets import ProviderKey, SecretStorage
+
+if TYPE_CHECKING:
+    from helix_desktop.store.stored_workspace import StoredWorkspace
 
 MEGABYTE = 1_000_000
 LITTLE_ROOM, NO_ROOM = 1_000 * MEGABYTE, 100 * MEGABYTE
@@ -254,23 +257,28 @@ async def _check_workspaces(where: ProgramFolders) -> AsyncIterator[DoctorFindin
         except HelixError as error:
             yield DoctorFinding(what, _BAD, error.what, error.remedy)
         else:
-            conversations, over = (
-                await workspace.journal.list_conversations(),
-                await workspace.bytes_over_limit(),
-            )
-            await workspace.aclose()
-            for note in workspace.notes:  # Repairs that were made when the workspace was opened.
-                yield DoctorFinding(what, _NOTE, note)
-            if over:
-                yield DoctorFinding(
-                    what,
-                    _NOTE,
-                    f"The workspace's cache exceeds its limit by {over:,} bytes.",
-                    _OVER,
-                )
-            yield DoctorFinding(
-                what, _GOOD, f"The workspace can be opened. Conversations: {len(conversations)}."
-            )
+            for finding in await _examine_open_workspace(workspace, what):
+                yield finding
+
+
+async def _examine_open_workspace(workspace: "StoredWorkspace", what: str) -> list[DoctorFinding]:
+    """Returns what is to be said of a workspace, and closes it."""
+    conversations = await workspace.journal.list_conversations()
+    over = await workspace.bytes_over_limit()
+    damaged = len(workspace.cache.quarantined_entries())
+    await workspace.aclose()
+    # Repairs that were made when the workspace was opened.
+    findings = [DoctorFinding(what, _NOTE, note) for note in workspace.notes]
+    if damaged:
+        sentence = f"Cache entries that are damaged or lost: {damaged}."
+        remedy = f"`helix-desktop cache verify --workspace {workspace.id} --repair` names them, and restores those that are still somewhere else."
+        findings.append(DoctorFinding(what, _BAD, sentence, remedy))
+    if over:
+        sentence = f"The workspace's cache exceeds its limit by {over:,} bytes."
+        findings.append(DoctorFinding(what, _NOTE, sentence, _OVER))
+    sentence = f"The workspace can be opened. Conversations: {len(conversations)}."
+    findings.append(DoctorFinding(what, _GOOD, sentence))
+    return findings
 
 
 def build_diagnostics_text(

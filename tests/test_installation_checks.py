@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from helix_desktop import installation_checks, logs, program_folders, program_settings
+from helix_desktop.engine.facts import ToolReturned
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.errors import NoUsableKeyring
 from helix_desktop.installation_checks import DoctorFinding, DoctorFindingState
@@ -59,6 +60,28 @@ async def test_a_cache_beyond_its_limit_is_a_note(where: ProgramFolders, tmp_pat
         "The workspace's cache exceeds its limit by 157 bytes.",
     )
     assert "Nothing is removed automatically" in finding.remedy
+
+
+async def test_a_cache_that_lost_entries_is_reported_until_they_are_back(
+    where: ProgramFolders, tmp_path: Path
+) -> None:
+    workspaces = AllWorkspaces(where.workspaces_folder)
+    known = workspaces.create_stored_workspace("Zeroed", tmp_path)
+    workspace = await workspaces.open_stored_workspace(known.id)
+    stored = await workspace.cache.store_content(b"output" * 900, EntryOrigin("shell"))
+    await workspace.journal.append_to_journal("c", [ToolReturned("1", stored, 1)])
+    await workspace.aclose()
+    for path in (workspace.folder / "cache").iterdir():
+        path.write_bytes(bytes(path.stat().st_size))
+    for _ in range(2):
+        findings = [each async for each in installation_checks._check_workspaces(where)]
+        bad = [each for each in findings if each.state is DoctorFindingState.BAD]
+        assert [each.says for each in bad] == ["Cache entries that are damaged or lost: 1."]
+    workspace = await workspaces.open_stored_workspace(known.id)
+    await workspace.cache.store_content(b"output" * 900, EntryOrigin("shell"))
+    await workspace.aclose()
+    findings = [each async for each in installation_checks._check_workspaces(where)]
+    assert [each.state for each in findings] == [DoctorFindingState.GOOD]
 
 
 async def test_what_is_wrong_with_a_workspace_is_named_and_the_others_are_looked_at(

@@ -5,7 +5,7 @@ cleans up entries.
 import base64
 import time
 from argparse import Namespace
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 from helix_desktop.commands import format_local_time, workspace_access
@@ -168,15 +168,20 @@ async def verify_all_entries(
 ) -> int:
     begun = time.monotonic()
     result = await workspace.cache.verify_cache()
+    repairs: Sequence[str] = ()
+    if arguments.repair and (result.damaged or result.notes):
+        repairs = await workspace.repair_cache()
+        result = await workspace.cache.verify_cache()
     damaged = [{"sha256": digest.hex, "why": why} for digest, why in result.damaged]
     figures = {
         "entries": result.checked,
         "bytes": result.bytes,
         "damaged": damaged,
         "notes": list(result.notes),
+        "checkpoint_bytes": result.checkpoint_bytes,
+        "repairs": list(repairs),
     }
-    figures["checkpoint_bytes"] = result.checkpoint_bytes
-    lines = [*(f"{one['sha256']}  {one['why']}" for one in damaged), *result.notes]
+    lines = [*repairs, *(f"{entry['sha256']}  {entry['why']}" for entry in damaged), *result.notes]
     seconds = time.monotonic() - begun
     lines.append(
         f"{result.checked:,} entries, {result.bytes:,} bytes, {len(damaged)} damaged; {seconds:.1f} s"

@@ -153,15 +153,18 @@ async def run_here_or_at_owner(arguments: Namespace, identity: str, console: Con
                 raise
             await asyncio.sleep(0.05)
         except errors.StoreFailed:
-            if not getattr(arguments, "reads", False) or not read_only_copy.is_disk_unwritable(
-                known.folder
-            ):
+            if not _is_reading(arguments) or not read_only_copy.is_disk_unwritable(known.folder):
                 raise
             return await _run_on_temporary_copy(arguments, known, counting, console)
         else:
             if (code := await _run_as_owner(arguments, workspace, counting, console)) is not None:
                 return code
             await asyncio.sleep(running_instance.GIVEN_WAY_SECONDS)
+
+
+def _is_reading(arguments: Namespace) -> bool:
+    """Whether a copy of the workspace is as good. A repair of a copy would help nobody."""
+    return getattr(arguments, "reads", False) and not getattr(arguments, "repair", False)
 
 
 async def _run_at_owner(

@@ -92,19 +92,21 @@ class SettingsBackend:
                 tr("{size} read…", size=format_byte_size(so_far.bytes + so_far.checkpoint_bytes))
             )
         )
-        if not result.damaged:
+        if not result.damaged and not result.notes:
             entries = format_count(result.checked, "{n} entry", "{n} entries")
             return tr(
                 "{entries}, {size}: every entry matches its hash.",
                 entries=entries,
                 size=format_byte_size(result.bytes),
             )
-        names = "\n".join(f"{digest.short_hex}: {told(why)}" for digest, why in result.damaged[:20])
-        return (
-            format_count(len(result.damaged), "{n} entry is damaged:", "{n} entries are damaged:")
-            + "\n"
-            + names
+        names = [f"{digest.short_hex}: {told(why)}" for digest, why in result.damaged[:20]]
+        count = format_count(
+            len(result.damaged), "{n} entry is damaged:", "{n} entries are damaged:"
         )
+        return "\n".join([count, *names, *map(told, result.notes)])
+
+    async def repair_workspace_cache(self, bench: Workbench) -> str:
+        return "\n".join(map(told, await bench.workspace.repair_cache()))
 
     async def estimate_space_to_free(self, bench: Workbench) -> installation_port.SpaceToFree:
         """Adds up the entries that `free_up_space` would remove, the oldest first."""

@@ -36,6 +36,7 @@ from helix_desktop.store.cache_check_and_cleanup import (
     free_cache_bytes,
 )
 from helix_desktop.store.cache_folder import CHECKPOINT, CacheFolder, StagedEntry
+from helix_desktop.store.cache_reader import QUARANTINED
 from helix_desktop.store.cache_records import CHUNK, CacheRecord
 from helix_desktop.store.conversation_rows import StoredConversation
 from helix_desktop.store.journal_file import JournalFile, select_received_facts
@@ -461,7 +462,12 @@ class StoreCache:
             await self._thread.run_work(going_on)
         async for digests in self._index.stream_expected_entries():
             await self._thread.run_work(check.add_missing_to_result, digests)
+        await self._thread.run_work(check.add_missing_to_result, self.quarantined_entries())
         return check.check_result()
+
+    def quarantined_entries(self) -> Sequence[Digest]:
+        """Return the entries that are known to be damaged or lost."""
+        return [Digest(raw) for raw in sorted(self._folder.reader.marked[QUARANTINED])]
 
     async def verify_entry(self, digest: Digest) -> None:
         """Check one entry. Raises CacheCorrupt if it is damaged."""

@@ -57,6 +57,12 @@ class CacheCheck:
                 return False
         return True
 
+    def check_everything(self) -> VerifyResult:
+        """Check all at once, while nobody waits."""
+        while self.check_next_slice_if_any():
+            pass
+        return self.check_result()
+
     def _read_next_hashes(self) -> None:
         """Read the next hashes. Those in an unreadable block are found missing later."""
         try:

@@ -58,8 +58,8 @@ class CacheFolder:
     commits share a sync.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.level = LevelDatabase(folder)
+    def __init__(self, folder: Path, opened: LevelDatabase | None = None) -> None:
+        self.level = LevelDatabase(folder) if opened is None else opened
         self.now: Callable[[], float] = clock.time
         self._compressor = zstandard.ZstdCompressor(level=1)
         self._thorough = zstandard.ZstdCompressor(level=SMALL_CONTENT_LEVEL)
@@ -104,6 +104,13 @@ class CacheFolder:
 
     def close(self) -> None:
         self.level.close()
+
+    def take_files_of(self, repaired: "CacheFolder") -> None:
+        """Go on with the files of another cache, which nobody else uses."""
+        self.level = repaired.level
+        self.reader = repaired.reader
+        # A number that was given out before the repair is never given out again.
+        self._next = max(self._next, repaired.allocate_entry_number())
 
     def stage_content(
         self,

@@ -155,9 +155,11 @@ class CacheReader:
     def was_forgotten(self, digest: Digest) -> bool:
         return digest.raw in self.marked[FORGOTTEN]
 
-    def _missing_entry_error(self, digest: Digest) -> NotFound:
+    def _missing_entry_error(self, digest: Digest) -> NotFound | CacheCorrupt:
         if self.was_forgotten(digest):
             return NotFound(f"The entry {digest} was permanently removed at the user's request.")
+        if digest.raw in self.marked[QUARANTINED]:
+            return _damaged_entry_error(digest, self._quarantine_reason(digest))
         return NotFound(f"There is no entry {digest} in this workspace's cache.")
 
     def _discarded_content_error(self, record: CacheRecord) -> NotFound:

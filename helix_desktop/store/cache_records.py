@@ -35,6 +35,7 @@ _CHECK = 8
 _U64 = struct.Struct(">Q")
 _PLACE = struct.Struct(">QQ")
 _CHUNK_KEY = struct.Struct(">cQI")
+CHUNK_KEY_SIZE = _CHUNK_KEY.size
 
 
 class EntryState(IntEnum):

@@ -67,9 +67,19 @@ class LevelDatabase:
         self._handle: int | Path = (
             folder  # An open folder's time is read in half the time that its path needs.
         )
+        # How many damaged bytes of its log LevelDB dropped when it opened, apart from a torn end.
+        self.dropped_log_bytes = 0
+        self._is_strict = True
         self._db = self._open_leveldb()
         self._failed = False
         self._read = 0
+
+    def _convert_read_error(self, error: Exception) -> StoreFailed:
+        converted = convert_leveldb_error(error, _UNREAD)
+        if isinstance(converted, CacheCorrupt):
+            with contextlib.suppress(OSError):
+                damage_mark(self.folder).touch()
+        return converted
 
     def _open_leveldb(self) -> plyvel.DB:
         try:
@@ -77,7 +87,7 @@ class LevelDatabase:
             is_new = not any(
                 path.suffix in {".ldb", ".sst", ".log"} for path in self.folder.glob("*")
             )
-            opened = plyvel.DB(str(self.folder), create_if_missing=is_new, **_OPTIONS)
+            opened = self._open_strictly(is_new=is_new)
         except plyvel.Error as error:
             raise convert_leveldb_error(error, "The cache cannot be opened") from error
         make_path_private(self.folder)
@@ -92,6 +102,26 @@ class LevelDatabase:
             self._close_handle()
             raise convert_leveldb_error(error, "The cache cannot be opened") from error
         return opened
+
+    def _open_strictly(self, *, is_new: bool) -> plyvel.DB:
+        """Open so that a damaged list of a table's blocks raises. Otherwise LevelDB would
+        silently miss keys.
+        """
+        if self._is_strict:
+            with contextlib.suppress(plyvel.CorruptionError):
+                return self._open_with_checks(is_new=is_new, paranoid=True)
+        # A torn end of the log is refused by a strict opening only. It is no damage.
+        opened = self._open_with_checks(is_new=is_new, paranoid=False)
+        self.dropped_log_bytes = self._read_dropped_log_bytes()
+        if not self._is_strict:
+            return opened
+        opened.close()
+        return self._open_with_checks(is_new=is_new, paranoid=True)
+
+    def _open_with_checks(self, *, is_new: bool, paranoid: bool) -> plyvel.DB:
+        return plyvel.DB(
+            str(self.folder), create_if_missing=is_new, paranoid_checks=paranoid, **_OPTIONS
+        )
 
     def _sync_file_names(self) -> None:
         """Sync the names of new files: LevelDB syncs its logs' contents, but not their existence.
@@ -190,7 +220,7 @@ class LevelDatabase:
         except RuntimeError:  # plyvel raises this if the handle is closed.
             value = self._get_or_reopen_handle().get(key, verify_checksums=True)
         except plyvel.Error as error:
-            raise convert_leveldb_error(error, _UNREAD) from error
+            raise self._convert_read_error(error) from error
         if value is not None:
             self._read += len(value)
             if self._read > _MAPPED:
@@ -205,7 +235,7 @@ class LevelDatabase:
             with self._get_or_reopen_handle().iterator(start=start, stop=stop, **_CHECKED) as found:
                 yield from found
         except plyvel.Error as error:
-            raise convert_leveldb_error(error, _UNREAD) from error
+            raise self._convert_read_error(error) from error
 
     def keys_in_range(self, start: bytes, stop: bytes, *, reverse: bool = False) -> Iterator[bytes]:
         try:
@@ -214,7 +244,7 @@ class LevelDatabase:
             ) as found:
                 yield from found
         except plyvel.Error as error:
-            raise convert_leveldb_error(error, _UNREAD) from error
+            raise self._convert_read_error(error) from error
 
     def write_batch(self, writes: Sequence[Write]) -> None:
         """Write all or nothing, on disk when this returns. After StoreFull or
@@ -239,6 +269,13 @@ class LevelDatabase:
                 self._sync_file_names()
         except (plyvel.Error, OSError) as error:
             self._failed = True
+            # A compaction that meets a damaged block makes LevelDB refuse all writes.
+            if isinstance(error, plyvel.CorruptionError):
+                # A compaction met a damaged block, and LevelDB refuses all writes from now on.
+                # Opened less strictly it takes them, until the next opening repairs the files.
+                self._is_strict = False
+                with contextlib.suppress(OSError):
+                    damage_mark(self.folder).touch()
             raise convert_leveldb_error(
                 error, "The cache could not be written to; what was stored before is safe"
             ) from error
@@ -294,10 +331,7 @@ class LevelDatabase:
     def _last_log_number(self) -> int:
         return max((int(path.stem) for path in self.folder.glob("*.log")), default=0)
 
-    def dropped_log_bytes(self) -> int:
-        """Return how many damaged bytes of its log LevelDB dropped when it opened,
-        apart from a torn end.
-        """
+    def _read_dropped_log_bytes(self) -> int:
         try:
             said = (self.folder / "LOG").read_text("utf-8", "replace")
         except OSError:
@@ -319,6 +353,11 @@ def _find_memory_ranges_of_table_files(
             if line[line.find("/") :] in names:
                 first, last = line.split(" ", 1)[0].split("-")
                 yield int(first, 16), int(last, 16)
+
+
+def damage_mark(folder: Path) -> Path:
+    """Return the file that says that damage was met: the next opening repairs the cache."""
+    return folder.with_name(f"{folder.name}.damaged")
 
 
 def convert_leveldb_error(error: Exception, start: str) -> StoreFailed:
@@ -354,12 +393,17 @@ def is_repairable_error(text: str) -> bool:
     )
 
 
-def repair_leveldb(folder: Path) -> None:
-    """Run LevelDB's own repair, which keeps every table and log record it can read.
-    Copy the folder first.
+def repair_leveldb(folder: Path) -> list[str]:
+    """Run LevelDB's own repair. Copy the folder first. Return the names of tables that it
+    dropped, completely or in part.
+
+    It keeps a block that does not match its checksum unless it is told to be paranoid.
     """
     try:
-        plyvel.repair_db(str(folder), **_OPTIONS)
+        plyvel.repair_db(str(folder), paranoid_checks=True, **_OPTIONS)
     except plyvel.Error as error:
         raise convert_leveldb_error(error, "The cache cannot be repaired") from error
-    delete_folder_tree(folder / "lost", ignore_errors=True)
+    dropped = folder / "lost"
+    names = [path.name for path in dropped.glob("*") if path.suffix in {".ldb", ".sst"}]
+    delete_folder_tree(dropped, ignore_errors=True)
+    return names

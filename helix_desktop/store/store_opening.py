@@ -1,5 +1,6 @@
-"""Opens a workspace's stores, step by step. If a file is damaged, sets it aside, repairs and checks
-everything, and reports what was recovered. Never overwrites anything that might still be needed.
+"""Opens a workspace's journal and index, step by step. If a file is damaged, sets it aside,
+repairs and checks everything, and reports what was recovered. Never overwrites anything that
+might still be needed. `cache_opening` does the same for the cache.
 """
 
 import errno
@@ -12,17 +13,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from helix_desktop.atomic_files import sync_folder_to_disk
-from helix_desktop.errors import CacheCorrupt, JournalCorrupt, StoreFailed, StoreFull
+from helix_desktop.errors import JournalCorrupt, StoreFailed, StoreFull
 from helix_desktop.folder_trees import delete_folder_tree
-from helix_desktop.store import (
-    journal_backups,
-    journal_file,
-    journal_repair,
-    leveldb,
-    sqlite_database,
-)
-from helix_desktop.store.cache_check_and_cleanup import CacheCheck
-from helix_desktop.store.cache_folder import CacheFolder
+from helix_desktop.store import journal_backups, journal_file, journal_repair, sqlite_database
 from helix_desktop.store.index_file import IndexFile, StoreFeed
 from helix_desktop.store.journal_file import JournalFile, find_journal_defects
 
@@ -113,7 +106,7 @@ def _append_facts_behind_damage(
 def _repair_journal(
     workspace: Path, path: Path, log: journal_repair.WriteAheadLog | None, note: Note
 ) -> JournalFile:
-    aside = _copy_to_damaged_folder(workspace, path.parent.glob("journal.sqlite3*"))
+    aside = copy_to_damaged_folder(workspace, path.parent.glob("journal.sqlite3*"))
     damaged = aside / path.name
     copies = [each.path for each in journal_backups.list_backups(workspace)]
     more = (
@@ -147,7 +140,7 @@ def _install_repaired_journal(path: Path) -> None:
         sync_folder_to_disk(path.parent)
 
 
-def _copy_to_damaged_folder(workspace: Path, paths: Iterable[Path]) -> Path:
+def copy_to_damaged_folder(workspace: Path, paths: Iterable[Path]) -> Path:
     """Copy `paths` to a new folder in `damaged`. Files that LevelDB never changes are
     linked instead.
     """
@@ -161,7 +154,7 @@ def _copy_to_damaged_folder(workspace: Path, paths: Iterable[Path]) -> Path:
         aside.mkdir(parents=True)
         for path in paths:
             if path.is_dir():
-                shutil.copytree(path, aside / path.name, copy_function=_link_or_copy)
+                shutil.copytree(path, aside / path.name, copy_function=link_or_copy)
             else:
                 shutil.copy2(path, aside)
     except OSError as error:
@@ -183,61 +176,12 @@ def _copy_to_damaged_folder(workspace: Path, paths: Iterable[Path]) -> Path:
     return aside
 
 
-def _link_or_copy(source: str, target: str) -> str:
+def link_or_copy(source: str, target: str) -> str:
     if source.endswith((".ldb", ".sst")):
         with suppress(OSError):
             os.link(source, target)
             return target
     return str(shutil.copy2(source, target))
-
-
-def open_or_repair_cache(workspace: Path, note: Note) -> CacheFolder:
-    """Open the cache. After a repair, every entry is checked, and damaged ones are quarantined."""
-    folder = workspace / "cache"
-    try:
-        cache = CacheFolder(folder)
-    except StoreFull:
-        raise
-    except StoreFailed as error:
-        if not isinstance(error, CacheCorrupt) and not leveldb.is_repairable_error(str(error)):
-            raise
-        cache = _repair_cache(workspace, folder, note)
-        _check_all_entries(cache, note)
-        return cache
-    if (dropped := cache.level.dropped_log_bytes()) > 0:
-        note(f"The end of the cache's log was damaged: {dropped} bytes could not be read.")
-        _check_all_entries(cache, note)
-    return cache
-
-
-def _repair_cache(workspace: Path, folder: Path, note: Note) -> CacheFolder:
-    aside = _copy_to_damaged_folder(workspace, [folder])
-    try:
-        leveldb.repair_leveldb(folder)
-        cache = CacheFolder(folder)
-    except StoreFull:
-        raise
-    except StoreFailed:
-        delete_folder_tree(folder)
-        note(
-            f"The cache was damaged beyond repair, so a new one was created. The old files are in {aside}."
-        )
-        return CacheFolder(folder)
-    note(f"The cache was damaged and has been repaired. The original files are in {aside}.")
-    return cache
-
-
-def _check_all_entries(cache: CacheFolder, note: Note) -> None:
-    check = CacheCheck(cache)
-    while check.check_next_slice_if_any():
-        pass
-    check.repair_hash_keys()
-    while check.check_next_slice_if_any():
-        pass
-    result = check.check_result()
-    note(f"Cache entries intact: {result.checked}; damaged: {len(result.damaged)}.")
-    for _, why in result.damaged[:100]:
-        note(why)
 
 
 def open_or_rebuild_index(

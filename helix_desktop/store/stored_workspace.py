@@ -15,14 +15,21 @@ from helix_desktop.engine.ports import ContentForgetter, EmptyTrashResult, Forge
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import HelixError, StoreFailed
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.store import (
+    cache_opening,
+    journal_backups,
+    lost_entries,
+    store_opening,
+    workspace_settings,
+)
 from helix_desktop.store import content_forgetting as forgetting
-from helix_desktop.store import journal_backups, store_opening, workspace_settings
 from helix_desktop.store.async_stores import StoreCache, StoreJournal
 from helix_desktop.store.cache_check_and_cleanup import CollectResult
 from helix_desktop.store.cache_folder import CacheFolder
 from helix_desktop.store.empty_trash import TrashEmptying, save_deleted_conversations
 from helix_desktop.store.index_file import StoreFeed
 from helix_desktop.store.journal_file import JournalFile
+from helix_desktop.store.lost_entries import EntryWitnesses
 from helix_desktop.store.shared.conversation_heads import ConversationHeads
 from helix_desktop.store.shared.conversation_sync import ConversationSync, list_completely_stored
 from helix_desktop.store.shared.released_conversations import ReleasedConversations
@@ -88,7 +95,7 @@ class StoredWorkspace:
         async with AsyncExitStack() as undo:
             undo.callback(lock.release_lock)
             await asyncio.to_thread(_remove_leftovers, folder)
-            stores = await WorkspaceStores.open(folder, count)
+            stores = await WorkspaceStores.open(folder, settings, count)
             undo.push_async_callback(stores.aclose)
             begun = await stores.thread.run_work(stores.journal.last_fact_id)
             undo.pop_all()
@@ -423,6 +430,30 @@ class StoredWorkspace:
         async with self._shared.pause_sync() if self._shared is not None else nullcontext():
             yield
 
+    async def repair_cache(self) -> tuple[str, ...]:
+        """Repair the cache's files, and restore lost entries from where else they are.
+        Return sentences on what was done. The index is rebuilt.
+        """
+        stores = self._stores
+        witnesses = build_entry_witnesses(stores.journal, self.settings)
+        await self.index.wait_until_indexed()
+        known = await stores.thread.run_work(
+            lost_entries.read_known_entries, self.folder / store_opening.INDEX, witnesses
+        )
+        notes: tuple[str, ...] = ()
+
+        async def repair() -> None:
+            nonlocal notes
+            notes = await stores.thread.run_work(
+                cache_opening.repair_open_cache, stores.cache, self.folder, witnesses, known
+            )
+
+        await self.index.rebuild_after(repair)
+        # What is still lost here may be in the shared store, if there is one.
+        await self.cache.prefetch_content(self.cache.quarantined_entries())
+        self.cache.changed()
+        return notes
+
     async def bytes_over_limit(self) -> int:
         """Return how many bytes the cache is over the user's limit. Nothing is removed
         by itself.
@@ -460,7 +491,9 @@ class WorkspaceStores:
     notes: tuple[str, ...] = ()
 
     @classmethod
-    async def open(cls, folder: Path, count: Callable[[str], int]) -> "WorkspaceStores":
+    async def open(
+        cls, folder: Path, settings: WorkspaceConfig, count: Callable[[str], int]
+    ) -> "WorkspaceStores":
         thread = StoreThread("store")
         notes: list[str] = []
         async with AsyncExitStack() as undo:
@@ -469,7 +502,10 @@ class WorkspaceStores:
                 store_opening.open_or_repair_journal, folder, notes.append
             )
             cache = await thread.open_on_thread(
-                store_opening.open_or_repair_cache, folder, notes.append
+                cache_opening.open_or_repair_cache,
+                folder,
+                notes.append,
+                build_entry_witnesses(journal, settings),
             )
             index = await WorkspaceIndex.open(folder, StoreFeed(cache, journal, thread), count)
             undo.pop_all()
@@ -480,6 +516,10 @@ class WorkspaceStores:
             last_first.push_async_callback(self.thread.aclose)
             last_first.push_async_callback(self.background.aclose)
             await self.index.aclose()
+
+
+def build_entry_witnesses(journal: JournalFile, settings: WorkspaceConfig) -> EntryWitnesses:
+    return EntryWitnesses(journal, settings.roots, is_shared=bool(settings.shared.get("url")))
 
 
 def _remove_leftovers(folder: Path) -> None:

@@ -277,6 +277,9 @@ class FakeInstallation:
         report("half")
         return "All of it is whole."
 
+    async def repair_workspace_cache(self, bench: Workbench) -> str:
+        return "Cache entries intact: 1; lost: 0."
+
     async def estimate_space_to_free(self, bench: Workbench) -> SpaceToFree:
         return SpaceToFree(
             2, 9_000_000, 12_000_000, 3_000_000, ["read_file a.rs", "read_file b.rs"]

@@ -152,10 +152,10 @@ def test_what_the_log_lost_is_counted(tmp_path: Path) -> None:
     content[len(content) // 2] ^= 4
     log.write_bytes(content)
     again = LevelDatabase(tmp_path)
-    assert again.dropped_log_bytes() > 0
+    assert again.dropped_log_bytes > 0
     again.close()
     clean = LevelDatabase(tmp_path)
-    assert clean.dropped_log_bytes() == 0
+    assert clean.dropped_log_bytes == 0
     clean.close()
 
 

@@ -19,7 +19,7 @@ from helix_desktop.errors import (
     StoreFull,
     WrittenByNewerVersion,
 )
-from helix_desktop.store import journal_backups, journal_file, store_opening
+from helix_desktop.store import cache_opening, journal_backups, journal_file, store_opening
 from helix_desktop.store.cache_folder import CacheFolder
 from helix_desktop.store.index_file import IndexFile
 from helix_desktop.store.journal_file import JournalFile
@@ -43,7 +43,7 @@ def whole(folder: Path) -> tuple[list[str], int, int]:
     """The notes of opening, and how many entries and facts are there."""
     notes: list[str] = []
     cache, journal = (
-        store_opening.open_or_repair_cache(folder, notes.append),
+        cache_opening.open_or_repair_cache(folder, notes.append),
         store_opening.open_or_repair_journal(folder, notes.append),
     )
     entries = 0
@@ -73,7 +73,7 @@ def test_a_cache_without_its_list_of_files_is_repaired_whole(tmp_path: Path, gon
     notes, entries, facts = whole(tmp_path)
     assert (entries, facts) == (3, 3)
     assert "has been repaired" in notes[0]
-    assert "Cache entries intact: 3; damaged: 0" in notes[1]
+    assert "Cache entries intact: 3; lost: 0" in notes[1]
     assert list((tmp_path / "damaged").glob("*/cache/*.ldb"))
     assert whole(tmp_path)[0] == []
 
@@ -94,7 +94,7 @@ def test_a_cache_beyond_repair_begins_anew_and_its_files_are_kept(tmp_path: Path
         path.write_bytes(b"nonsense" * 100)
     notes, entries, facts = whole(tmp_path)
     assert (entries, facts) == (0, 3)
-    assert any("damaged" in note for note in notes)
+    assert "Nothing in the cache's files could be read." in notes
     assert len(list((tmp_path / "damaged").glob("*/cache/*"))) >= 3
 
 
@@ -172,9 +172,9 @@ def test_a_disk_in_trouble_is_no_reason_to_repair(
     def troubled(_: Path) -> CacheFolder:
         raise StoreFailed("The cache cannot be opened: IO error: Input/output error.")
 
-    monkeypatch.setattr(store_opening, "CacheFolder", troubled)
+    monkeypatch.setattr(cache_opening, "LevelDatabase", troubled)
     with pytest.raises(StoreFailed, match="Input/output"):
-        store_opening.open_or_repair_cache(tmp_path, print)
+        cache_opening.open_or_repair_cache(tmp_path, print)
     assert not (tmp_path / "damaged").exists()
 
 
@@ -219,9 +219,9 @@ def test_a_copy_that_found_no_room_does_not_take_any(
     filled(tmp_path)
     for path in (tmp_path / "cache").glob("CURRENT"):
         path.write_bytes(b"nonsense\n")
-    monkeypatch.setattr(store_opening, "_link_or_copy", full)
+    monkeypatch.setattr(store_opening, "link_or_copy", full)
     with pytest.raises(StoreFull, match="the disk is full"):
-        store_opening.open_or_repair_cache(tmp_path, print)
+        cache_opening.open_or_repair_cache(tmp_path, print)
     assert list((tmp_path / "damaged").iterdir()) == []
 
 
@@ -259,7 +259,7 @@ def test_an_index_that_cannot_be_deleted_is_a_sentence(
 def test_what_the_cache_says_is_no_code(tmp_path: Path) -> None:
     (tmp_path / "cache").touch()
     with pytest.raises(StoreFailed, match="Not a directory") as failed:
-        store_opening.open_or_repair_cache(tmp_path, print)
+        cache_opening.open_or_repair_cache(tmp_path, print)
     assert "b'" not in str(failed.value)
 
 
@@ -283,8 +283,9 @@ def test_what_the_log_lost_is_said(tmp_path: Path) -> None:
     damaged[60] ^= 1
     log.write_bytes(damaged)
     notes: list[str] = []
-    opened = store_opening.open_or_repair_cache(tmp_path, notes.append)
-    assert "The end of the cache's log was damaged" in notes[0]
+    opened = cache_opening.open_or_repair_cache(tmp_path, notes.append)
+    assert "The cache was damaged and has been repaired." in notes[0]
+    assert "Cache entries intact: 1; lost: 1." in notes[1]
     with pytest.raises((HelixError, CacheCorrupt)):
         opened.reader.get_content(Digest.of_content(CONTENTS[0]))
     opened.close()

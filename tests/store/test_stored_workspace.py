@@ -156,6 +156,41 @@ async def test_a_check_names_what_is_damaged_and_what_is_missing(
     }
 
 
+async def test_a_repair_of_an_open_workspace_names_what_is_lost_and_restores_the_rest(
+    workspace: StoredWorkspace,
+) -> None:
+    lost = await workspace.cache.store_content(b"gone" * 900, EntryOrigin("shell", "make"))
+    short = await workspace.cache.store_content(b"short output", EntryOrigin("shell"))
+    kept = await workspace.cache.store_content(b"kept" * 900, EntryOrigin("shell"))
+    await workspace.journal.append_to_journal("c", [UserSaid((Text("build it"),))])
+    await workspace.journal.append_to_journal("c", [ToolReturned("1", lost, 1)])
+    await workspace.journal.append_to_journal(
+        "c", [ToolReturned("2", short, 1, head="short output")]
+    )
+    cache, thread = workspace._stores.cache, workspace._stores.thread
+    for stored in (lost, short):
+        blob = cache.reader.record_of_content(stored.digest).blob
+        await thread.run_work(cache.delete_chunks, blob)
+    await thread.run_work(cache.level.scrub_database_files)
+    notes = await workspace.repair_cache()
+    assert "Cache entries intact: 2; lost: 1." in notes
+    assert "Cache entries restored from the journal: 1." in notes
+    assert notes[-1].startswith(f"Lost: the entry {lost.digest} (shell make, 3,600 bytes)")
+    assert notes[-1].endswith("used in: build it.")
+    assert await workspace.cache.read_content(short.digest) == b"short output"
+    assert await workspace.cache.read_content(kept.digest) == b"kept" * 900
+    assert workspace.cache.quarantined_entries() == [lost.digest]
+    with pytest.raises(CacheCorrupt, match="it was lost when the cache was damaged"):
+        await workspace.cache.read_content(lost.digest)
+    checked = await workspace.cache.verify_cache()
+    assert [digest for digest, _ in checked.damaged] == [lost.digest]
+    await workspace.index.wait_until_indexed()
+    assert (await workspace.index.compute_figures()).entries >= 2
+    await workspace.cache.store_content(b"gone" * 900, EntryOrigin("shell", "make"))
+    assert workspace.cache.quarantined_entries() == []
+    assert (await workspace.cache.verify_cache()).damaged == ()
+
+
 async def test_whoever_watches_the_settings_hears_of_a_change_made_in_a_thread(
     workspace: StoredWorkspace,
 ) -> None:

@@ -46,6 +46,9 @@ class StoragePage(SettingsPage):
         about = tr("Reads all entries and compares their content with their hashes.")
         verify = partial(program.verify_workspace_entries, bench, self._show_maintenance_progress)
         self._add_maintenance_button(tr("Verify all entries"), about, verify, stoppable=True)
+        about = tr("Repairs damaged files of the cache, and restores lost entries from where else they are.")  # fmt: skip
+        repair = partial(program.repair_workspace_cache, bench)
+        self._add_maintenance_button(tr("Repair the cache"), about, repair)
         self._free_space_button = self.add_page_button(
             tr("Free up space…"), self._estimate_and_ask_to_free_space
         )

@@ -1,0 +1,288 @@
+"""Says which entries a damaged cache lost and who used them, and finds them where else they are.
+
+The journal and the index tell what was there. A content may still be in the journal itself (a
+short output stands there as a whole), in the copies that earlier repairs kept, or unchanged in
+a file of the workspace's folders.
+"""
+
+import hashlib
+import os
+import sqlite3
+import stat
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import closing, suppress
+from pathlib import Path
+
+import zstandard
+
+from helix_desktop.engine import fact_encoding, facts
+from helix_desktop.engine.facts import Fact, ModelReplied, ToolReturned
+from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.engine.sha256_digest import Digest
+from helix_desktop.errors import HelixError
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.store import cache_records, leveldb_salvage
+from helix_desktop.store.cache_check_and_cleanup import CacheCheck
+from helix_desktop.store.cache_folder import CacheFolder
+from helix_desktop.store.cache_reader import QUARANTINED
+from helix_desktop.store.cache_records import CHUNK, EntryState
+from helix_desktop.store.cache_repair import KnownEntry
+from helix_desktop.store.index_file import entries_used_by
+from helix_desktop.store.journal_file import JournalFile
+
+_PAGE = 500
+# What a model recalls or a fold names may be a hash that never was in this cache.
+_NAMED_ONLY = ("recall", "fold")
+
+
+@dataclass(frozen=True, slots=True)
+class EntryWitnesses:
+    """What else knows of entries. `roots`: the workspace's folders.
+
+    `is_shared`: a fact may use content that this computer never had.
+    """
+
+    journal: JournalFile | None = None
+    roots: tuple[str, ...] = ()
+    is_shared: bool = False
+
+
+NOBODY = EntryWitnesses()
+
+
+# --- What was there
+
+
+def read_known_entries(index: Path, witnesses: EntryWitnesses) -> dict[Digest, KnownEntry]:
+    """Return the entries that should be there, by the journal and the index beside it."""
+    known = dict(_iterate_index_entries(index))
+    names_of_calls: dict[tuple[str, str], str] = {}
+    for conversation, time, fact in _iterate_facts(witnesses.journal):
+        if isinstance(fact, ModelReplied):
+            for part in fact.parts:
+                if isinstance(part, facts.ToolCall):
+                    names_of_calls[conversation, part.id] = part.name
+        for how, digest in entries_used_by(fact):
+            if how in _NAMED_ONLY:
+                continue
+            entry = known.get(digest)
+            if entry is None and witnesses.is_shared:
+                continue
+            if entry is None:
+                tool = ""
+                if isinstance(fact, ToolReturned):
+                    tool = names_of_calls.get((conversation, fact.call), "")
+                entry = KnownEntry(EntryOrigin(tool), time=time)
+            entry = _describe_by_fact(entry, digest, fact)
+            known[digest] = entry.used_by(conversation)
+    return known
+
+
+def _iterate_index_entries(index: Path) -> Iterator[tuple[Digest, KnownEntry]]:
+    if not index.is_file():
+        return
+    columns = "digest, tool, source, media, size, lines, time"
+    statement = f"SELECT {columns} FROM entries WHERE state = {int(EntryState.LIVE)}"  # noqa: S608 - made of constants
+    # The index may be damaged as well. What was read of it until then counts.
+    with (
+        suppress(sqlite3.Error, ValueError, TypeError),
+        closing(sqlite3.connect(index)) as connection,
+    ):
+        for digest, tool, source, media, size, lines, time in connection.execute(statement):
+            about = EntryOrigin(tool, source, media)
+            yield Digest(digest), KnownEntry(about, lines, time, size)
+
+
+def _iterate_facts(journal: JournalFile | None) -> Iterator[tuple[str, float, Fact]]:
+    if journal is None:
+        return
+    after = 0
+    while lines := journal.stored_facts_since(after, _PAGE):
+        after = lines[-1].id
+        for line in lines:
+            with suppress(HelixError):
+                yield line.conversation, line.time, fact_encoding.decode_fact(line.fact)
+
+
+def _describe_by_fact(entry: KnownEntry, digest: Digest, fact: Fact) -> KnownEntry:
+    """Add what the fact knows of the entry's size and type."""
+    for stored in _references_in(fact):
+        if stored.digest == digest and not entry.size:
+            return entry.described_by(stored)
+    return entry
+
+
+def _references_in(fact: Fact) -> Iterator[facts.Stored]:
+    match fact:
+        case ToolReturned():
+            yield fact.output
+            yield from fact.images
+        case facts.UserSaid(parts=parts):
+            for part in parts:
+                if isinstance(part, facts.Attachment):
+                    yield part.stored
+        case facts.BroughtIn(unread=facts.Stored() as unread):
+            yield unread
+
+
+def find_lost_entries(
+    cache: CacheFolder, known: Mapping[Digest, KnownEntry]
+) -> dict[Digest, KnownEntry]:
+    """Read every entry. Return those that are damaged, and those of `known` that are missing."""
+    _free_intact_from_quarantine(cache)
+    damaged = CacheCheck(cache).check_everything().damaged
+    missing = [digest for digest in known if _is_missing(cache, digest)]
+    lost = {}
+    for digest in dict.fromkeys([digest for digest, _ in damaged] + missing):
+        lost[digest] = known.get(digest) or _describe_by_record(cache, digest)
+    return lost
+
+
+def _free_intact_from_quarantine(cache: CacheFolder) -> None:
+    """Entries in a damaged block were quarantined when they were read, and are back now."""
+    for raw in list(cache.reader.marked[QUARANTINED]):
+        if _is_content_intact(cache, Digest(raw)):
+            cache.level.write_batch([(QUARANTINED + raw, None)])
+            cache.reader.marked[QUARANTINED].discard(raw)
+
+
+def _is_content_intact(cache: CacheFolder, digest: Digest) -> bool:
+    try:
+        record = cache.reader.record_of_entry(digest)
+        if record.digest != digest or record.state is not EntryState.LIVE:
+            return False
+        for _ in cache.reader.iterate_chunks(record):
+            pass
+    except (HelixError, ValueError):
+        return False
+    return True
+
+
+def _is_missing(cache: CacheFolder, digest: Digest) -> bool:
+    """Whether it is not even described. The user may have removed it, which is no loss."""
+    if cache.reader.was_forgotten(digest):
+        return False
+    try:
+        cache.reader.record_of_entry(digest)
+    except (HelixError, ValueError):
+        return True
+    return False
+
+
+def _describe_by_record(cache: CacheFolder, digest: Digest) -> KnownEntry:
+    try:
+        record = cache.reader.record_of_entry(digest)
+    except (HelixError, ValueError):
+        return KnownEntry(EntryOrigin())
+    return KnownEntry(record.about, record.lines, record.time, record.size)
+
+
+# --- Where it still is
+
+
+@dataclass(frozen=True, slots=True)
+class FoundContent:
+    """`where`: the kind of place, as the note names it."""
+
+    content: bytes
+    where: str
+
+
+def find_lost_contents(
+    lost: Mapping[Digest, KnownEntry], workspace: Path, witnesses: EntryWitnesses
+) -> Iterator[FoundContent]:
+    """Yield lost contents from each place that has them. Each is right by its hash."""
+    wanted = {digest.raw for digest in lost}
+    sizes = {entry.size for entry in lost.values()}
+    places = (
+        ("the journal", _texts_in_journal(witnesses.journal)),
+        ("the copies of earlier repairs", _contents_in_damaged_copies(workspace / "damaged")),
+        ("the workspace's folders", _contents_of_files(witnesses.roots, sizes)),
+    )
+    for where, contents in places:
+        for content in contents:
+            if not wanted:
+                return
+            raw = hashlib.sha256(content).digest()
+            if raw in wanted:
+                wanted.discard(raw)
+                yield FoundContent(content, where)
+
+
+def _texts_in_journal(journal: JournalFile | None) -> Iterator[bytes]:
+    for _, _, fact in _iterate_facts(journal):
+        for text in _texts_within(fact):
+            yield text.encode("utf-8", "surrogatepass")
+
+
+def _texts_within(value: object) -> Iterator[str]:
+    """Yield every text in a fact, however deep it is."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            yield from _texts_within(item)
+    elif isinstance(value, Mapping):
+        yield from _texts_within(tuple(value.values()))
+    elif hasattr(value, "__dataclass_fields__"):
+        for name in value.__dataclass_fields__:
+            yield from _texts_within(getattr(value, name))
+
+
+def _contents_in_damaged_copies(damaged: Path) -> Iterator[bytes]:
+    """Yield contents of one chunk from every copy of a cache that a repair kept."""
+    decompress = zstandard.ZstdDecompressor().decompress
+    for path in sorted(damaged.glob("*/cache/*")):
+        content = b""
+        with suppress(OSError):
+            content = path.read_bytes()
+        values: Iterable[bytes] = ()
+        if path.suffix in (".ldb", ".sst"):
+            entries = leveldb_salvage.read_table_entries(content)
+            values = (entry.value for entry in entries if entry.key.startswith(b"b"))
+        elif path.suffix == ".log":
+            values = _chunks_in_log(content)
+        for value in values:
+            with suppress(zstandard.ZstdError, MemoryError, IndexError):
+                is_raw = value[0] == cache_records.RAW
+                yield value[1:] if is_raw else decompress(value[1:], CHUNK)
+
+
+def _chunks_in_log(log: bytes) -> Iterator[bytes]:
+    for batch in leveldb_salvage.read_log_batches(log):
+        for key, value in batch.writes:
+            if value is not None and key.startswith(b"b"):
+                yield value
+
+
+def _contents_of_files(roots: Iterable[str], sizes: Collection[int]) -> Iterator[bytes]:
+    """Yield the contents of the folders' files that have one of these sizes."""
+    for root in roots:
+        for folder, _, names in os.walk(root):
+            for name in names:
+                path = Path(folder, name)
+                with suppress(OSError):
+                    status = path.lstat()
+                    # Reading a pipe would wait for ever.
+                    if stat.S_ISREG(status.st_mode) and status.st_size in sizes:
+                        yield path.read_bytes()
+
+
+# --- What is said
+
+
+def describe_lost_entry(digest: Digest, entry: KnownEntry, titles: Mapping[str, str]) -> str:
+    """Return a sentence that names an entry and the conversations that used it."""
+    origin = " ".join(filter(None, (entry.about.tool, entry.about.source))) or "stored by hand"
+    size = f"{entry.size:,}"
+    if not entry.conversations:
+        return f"Lost: the entry {digest} ({origin}, {size} bytes), which no conversation used."
+    using = ", ".join(titles.get(name, name) for name in entry.conversations[:5])
+    return f"Lost: the entry {digest} ({origin}, {size} bytes), used in: {using}."
+
+
+def read_conversation_titles(witnesses: EntryWitnesses) -> dict[str, str]:
+    if witnesses.journal is None:
+        return {}
+    rows = witnesses.journal.conversation_rows()
+    return {row.id: row.title or row.begins or row.id for row in rows}

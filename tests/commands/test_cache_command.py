@@ -1,0 +1,60 @@
+"""`cache verify` from the command line."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from helix_desktop import program_folders
+from helix_desktop.commands import workspace_access
+from helix_desktop.engine.facts import Stored, Text, ToolReturned, UserSaid
+from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.engine.sha256_digest import Digest
+from tests.commands.conftest import Helix
+
+SHORT = b"a short output"
+LONG = b"a long output " * 500
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    """A workspace whose cache lost the chunks of two outputs."""
+    workspaces = workspace_access.open_all_workspaces(program_folders.find_program_folders())
+    known = workspaces.create_stored_workspace("Work", tmp_path)
+
+    async def fill() -> None:
+        opened = await workspaces.open_stored_workspace(known.id)
+        await opened.journal.append_to_journal("c", [UserSaid((Text("build the thing"),))])
+        for content in (SHORT, LONG):
+            stored: Stored = await opened.cache.store_content(content, EntryOrigin("shell", "make"))
+            returned = ToolReturned("1", stored, 1, head=content.decode()[:2000])
+            await opened.journal.append_to_journal("c", [returned])
+        cache = opened._stores.cache
+        for content in (SHORT, LONG):
+            staged = cache.find_known_content(Digest.of_content(content))
+            assert staged is not None
+            await opened._stores.thread.run_work(cache.delete_chunks, staged.record.blob)
+        await opened._stores.thread.run_work(cache.level.scrub_database_files)
+        await opened.aclose()
+
+    asyncio.run(fill())
+    return known.folder
+
+
+def test_a_repair_restores_what_the_journal_has_and_names_what_is_lost(
+    helix: Helix, workspace: Path
+) -> None:
+    code, printed, _ = helix("cache", "verify", "--workspace", "Work", "--json")
+    assert code == 1
+    assert len(json.loads(printed)["damaged"]) == 2
+    code, printed, _ = helix("cache", "verify", "--workspace", "Work", "--repair", "--json")
+    assert code == 1
+    figures = json.loads(printed)
+    assert len(figures["damaged"]) == 1
+    assert "Cache entries restored from the journal: 1." in figures["repairs"]
+    assert figures["repairs"][-1].endswith("used in: build the thing.")
+    _, printed, _ = helix("cache", "verify", "--workspace", "Work")
+    assert "it was lost when the cache was damaged" in printed
